@@ -111,7 +111,7 @@ class Ring:
 
     Args:
         signal: set when a record comes into a ring that had been drained; its urgent one when it is half
-            full of large samples.
+            full of samples that are not small, with records above 1.5 KiB in the mean.
         limit: records.
         capacity_bytes: rounded up to a power of two, at least 256 KiB.
 

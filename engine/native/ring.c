@@ -15,8 +15,8 @@
 
 #include "cyclone.h"
 
-enum { DATA = 4, GONE = 8, LARGE = 16, HEADER_BYTES = 40, MEDIUM_BYTES = 4096, LARGE_BYTES = 32768,
-       GONE_RESERVE = 65536,
+enum { DATA = 4, GONE = 8, LARGE = 16, HEADER_BYTES = 40, LARGE_BYTES = 32768, GONE_RESERVE = 65536,
+       SMALL_BYTES = 1536, /* the mean record of a queue whose records are small */
        LARGE_WAITING = 2 /* that may wait whatever their size: one is drained, one comes */ };
 
 struct ring {
@@ -32,7 +32,7 @@ struct ring {
   uint8_t *buffer;
   int (*wake)(int32_t, bool);                 /* dds_set_guardcondition */
   void *(*retain)(void *);                    /* ddsi_serdata_ref */
-  int32_t guard, urgent;                      /* set for the first record after a look; for many large ones */
+  int32_t guard, urgent;                      /* set for the first record after a look; for many that are not small */
   atomic_bool signalled, urged;
   pthread_mutex_t mutex;
 };
@@ -86,15 +86,14 @@ static struct record *place(struct ring *r, uint64_t total, uint64_t kept)
   return (struct record *)(r->buffer + offset);
 }
 
-/* Whether it is half full of samples that are not small. Small ones are cheaper for the one who drains if more of
-   them come. */
+/* Whether it is half full of samples that are not small. Small ones are cheaper for the one who drains if more of them come. */
 static bool is_half_full(struct ring *r)
 {
   uint64_t head = atomic_load_explicit(&r->head, memory_order_relaxed);
   uint64_t bytes = head - atomic_load_explicit(&r->tail, memory_order_relaxed);
   uint64_t waiting = r->put - atomic_load_explicit(&r->taken, memory_order_relaxed);
   uint64_t large = r->large_bytes_put - atomic_load_explicit(&r->large_bytes_taken, memory_order_relaxed);
-  return 2 * large >= r->capacity || (2 * bytes >= r->capacity && bytes >= waiting * MEDIUM_BYTES);
+  return 2 * large >= r->capacity || (2 * bytes >= r->capacity && bytes > waiting * SMALL_BYTES);
 }
 
 /* Show the record to the one who drains, end the lock, and wake who sleeps, or looks by the clock only. */

@@ -299,7 +299,7 @@ def test_the_ring_turns_round_without_losing_or_mixing(participant: NodeParticip
 
 
 @pytest.mark.parametrize(
-    ("size", "is_urgent"), [(100, False), (1_000, False), (6_000, True), (30_000, True), (50_000, True)]
+    ("size", "is_urgent"), [(100, False), (1_000, False), (2_000, True), (30_000, True), (50_000, True)]
 )
 def test_samples_that_are_not_small_wake_who_looks_by_the_clock_before_the_queue_is_full(
     participant: NodeParticipant, size: int, *, is_urgent: bool
