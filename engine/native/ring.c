@@ -86,7 +86,7 @@ static struct record *place(struct ring *r, uint64_t total, uint64_t kept)
   return (struct record *)(r->buffer + offset);
 }
 
-/* Whether it is half full of samples that are not small. Small ones are cheaper for the one who drains if more of them come. */
+/* Whether it is half full, unless the samples are small: those are cheaper for the one who drains if more of them come. */
 static bool is_half_full(struct ring *r)
 {
   uint64_t head = atomic_load_explicit(&r->head, memory_order_relaxed);
