@@ -113,17 +113,20 @@ def conversation(
     if output not in {"text", "mermaid"}:
         raise CommandError(f"--output {output!r}: choose text or mermaid", Exit.USAGE)
     with evidence_of(names, engine, master) as evidence:
+        from ospltool.forensics import right_clocks
         from ospltool.forensics.evidence import window_of
         from ospltool.trace.reading.record import no_collection
         from ospltool.trace.views import conversation as talks
 
         window = window_of(evidence, since, until, nodes or ())
-        found = evidence.alignments(window, evidence.skews(skew or ()), group)
         with no_collection():
-            talk = talks.conversation(found, group, run)
+            talk, doubts = right_clocks.conversation_of(
+                evidence, window, evidence.skews(skew or ()), group, run
+            )
     if as_json:
         with progress.shown(_DRAWING, unit=""):
-            document = envelope.document("trace-conversation", talks.as_value(talk))
+            value = {**talks.as_value(talk), "unknown": doubts}
+            document = envelope.document("trace-conversation", value)
         streams.put(document)
     elif talk.exchanges:
         lines = talks.as_mermaid(talk) if output == "mermaid" else talks.as_text(talk)
@@ -133,12 +136,20 @@ def conversation(
         ):
             for piece in pieces:
                 streams.put(piece)
+    _say_unknown(doubts)
     say_damages()
     if talk.exchanges and not talk.is_named:
         what = "no line of these traces names this group; shown are the alignments of its name-space"
         streams.say(f"ospltool: {visible(group)}: {what}")
     if not talk.exchanges:
         raise CommandError(f"{group}: no alignment of this group in these traces", Exit.FINDINGS)
+
+
+def _say_unknown(doubts: Iterable[str]) -> None:
+    from ospltool.output import streams
+
+    for one in doubts:
+        streams.say(f"unknown: {one}")
 
 
 def _pieces(lines: Iterator[str]) -> Iterator[str]:
@@ -167,17 +178,19 @@ def timeline(
     from ospltool.output import envelope, progress, streams
 
     with evidence_of(names, engine, master) as evidence:
+        from ospltool.forensics import right_clocks
         from ospltool.forensics.evidence import window_of
         from ospltool.trace.views import timeline as times
 
         window = window_of(evidence, since, until, nodes or ())
-        facts = evidence.facts(window, evidence.skews(skew or ()), with_waits=True)
+        facts, doubts = right_clocks.facts_of(evidence, window, evidence.skews(skew or ()), with_waits=True)
         with progress.shown("adding up the times", unit=""):
             answer = times.timeline(facts)
     if as_json:
-        streams.put(envelope.document("trace-timeline", times.as_value(answer)))
+        streams.put(envelope.document("trace-timeline", {**times.as_value(answer), "unknown": doubts}))
     else:
         streams.put("".join(f"{line}\n" for line in times.as_text(answer)))
+    _say_unknown(doubts)
     end()
 
 

@@ -92,7 +92,7 @@ class Evidence(Protocol):
 
     @property
     def copied(self) -> Sequence[CopiedFile]:
-        """The files that `facts` left out, since they are copies."""
+        """The files that `facts` or `alignments` left out, since they are copies."""
 
     def first_ns(self) -> int | None:
         """Return the time of the first record; None if no record has a time."""
@@ -197,10 +197,11 @@ class RawEvidence:
     def alignments(self, window: Window, skews: Mapping[str, int], group: str) -> Iterator[TraceRecord]:
         """Yield the records that tell of alignments of a group; for large files through a temporary case."""
         if not is_worth_a_case(self.sources):
-            yield from self.records(window, skews)
+            yield from self._records(self._originals(), window, skews)
             return
         with _case_of(self.sources, self._stream) as case:
             yield from case.alignments(window, skews, group)
+            self.copied = case.copied
 
     def facts(self, window: Window, skews: Mapping[str, int], *, with_waits: bool) -> TraceFacts:
         """Collect the facts from the records; for large files through a temporary case."""
@@ -209,10 +210,13 @@ class RawEvidence:
                 facts = case.facts(window, skews, with_waits=with_waits)
                 self.copied = case.copied
             return facts
+        return TraceFacts.of(self._records(self._originals(), window, skews), with_waits=with_waits)
+
+    def _originals(self) -> tuple[TraceFile, ...]:
+        """Return the sources that are no copies, which only small files are examined for."""
         if size_of(self.sources) < LARGE_BYTES:
             self.copied = copies_among(self.sources)
-        sources = without(self.sources, self.copied)
-        return TraceFacts.of(self._records(sources, window, skews), with_waits=with_waits)
+        return without(self.sources, self.copied)
 
     def skews(self, wishes: Iterable[str]) -> dict[str, int]:
         """Parse or estimate corrections of clocks."""
@@ -291,8 +295,11 @@ class CaseEvidence:
         """Yield the records that tell of alignments of a group by time; others may come, too."""
         with shown("reading the case", "records"):
             events = events_of(is_own=Product.ENGINE in origins_of(self._engine))
-            found = records_with(self._case, self._engine, skews, events, group)
-            yield from filter(window.has, counted(_noted(found)))
+            self.copied = copies_in(self._engine)
+            copied = {(one.node, one.file) for one in self.copied}
+            for record in counted(_noted(records_with(self._case, self._engine, skews, events, group))):
+                if window.has(record) and (not copied or (record.node, record.file) not in copied):
+                    yield record
 
     def facts(self, window: Window, skews: Mapping[str, int], *, with_waits: bool) -> TraceFacts:
         """Collect the facts from the records that contain any."""

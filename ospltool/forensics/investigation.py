@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-from ospltool.forensics import set_changes
+from ospltool.forensics import right_clocks, set_changes
 from ospltool.forensics.attachments import Attachment, AttachmentKind
 from ospltool.forensics.conclusion import Conclusion, SetFate, dated
 from ospltool.forensics.evidence import Evidence, Window
@@ -18,7 +18,7 @@ from ospltool.forensics.set_changes import sizes
 from ospltool.forensics.story import Story, stories
 from ospltool.output.progress import shown
 from ospltool.output.text import plural
-from ospltool.trace.meaning import clocks, coverage
+from ospltool.trace.meaning import coverage
 from ospltool.trace.meaning.fact_kinds import SetSize
 from ospltool.trace.meaning.trace_facts import TraceFacts
 from ospltool.trace.reading import damage
@@ -249,14 +249,7 @@ def investigate(
         KeyError: a rule is unknown.
     """
     with no_collection():
-        facts = evidence.facts(window, skews, with_waits=False)
-        with shown("comparing clocks", unit=""):
-            found = clocks.doubts(facts)
-        if found.wrong and not skews:
-            facts = evidence.facts(
-                window, {node: one.add_ns for node, one in found.wrong.items()}, with_waits=False
-            )
-        doubts = clocks.sentences(found, is_corrected=not skews)
+        facts, doubts = right_clocks.facts_of(evidence, window, skews, with_waits=False)
         with shown("drawing conclusions", unit=""):
             return _concluded(evidence, window, facts, rules, doubts, with_stores=with_stores)
 
@@ -275,7 +268,6 @@ def _concluded(
     beside = [one for one in evidence.attachments if one.what is not AttachmentKind.CONFIGURATION]
     unknown = [
         *doubts,
-        *map(str, evidence.copied),
         *(f"{one}; later records are unknown" for one in damage.noted()),
     ]
     if beside and with_stores:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import datetime
 import gzip
 import json
@@ -89,6 +90,68 @@ def test_a_wrong_clock_is_corrected_and_told(
     assert float(corrected[1]) == pytest.approx(-by_s, abs=0.1)
 
 
+VIEWS = [
+    ("late-joiner", "n2", 180, "partA.T1"),
+    ("master-livelock", "n3", -300, "partA.T1"),
+    ("own-engine", "n1", 7, "ships.Observation"),
+]
+
+
+def views_of(capfd: pytest.CaptureFixture[str], group: str, name: str, *options: str) -> list[Any]:
+    """The alignments of a group and their steps, all in a timeline; each with what is unknown."""
+    found: list[Any] = []
+    for command in (["conversation", group], ["timeline"]):
+        capfd.readouterr()
+        assert main(["trace", *command, name, *options, "--json"]) == 0
+        said = capfd.readouterr()
+        data = json.loads(said.out)["data"]
+        assert all(one in said.err for one in data["unknown"])
+        what = ("alignee", "aligner", "group", "count", "complete", "end", "samples")
+        aligned = [
+            [*(one.get(each) for each in what), sorted(each["step"] for each in one.get("steps", ()))]
+            for one in data["alignments"]
+        ]
+        found += [sorted(aligned, key=str), data["unknown"]]
+    return found
+
+
+def apart(some: list[Any], others: list[Any]) -> int:
+    """How many alignments only one of two pairs of views has."""
+    counts = [collections.Counter(map(str, (*views[0], *views[2]))) for views in (some, others)]
+    return ((counts[0] - counts[1]) + (counts[1] - counts[0])).total()
+
+
+@pytest.mark.parametrize("in_case", [False, True])
+@pytest.mark.parametrize(("sample", "node", "by_s", "group"), VIEWS)
+def test_all_views_correct_a_wrong_clock(
+    sample: str,
+    node: str,
+    by_s: int,
+    group: str,
+    *,
+    in_case: bool,
+    copied: Callable[[str], pathlib.Path],
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """Two steps that follow each other within the error of the correction may change places."""
+    directory = copied(sample)
+    name = str(directory)
+    right = views_of(capfd, group, name)
+    set_clock(log_of(directory, node), by_s)
+    if in_case:
+        pytest.importorskip("duckdb", reason="cases need the extra `sql`")
+        name = str(directory.with_name("case"))
+        assert main(["trace", "load", str(directory), "-o", name]) == 0
+    wrong = views_of(capfd, group, name)
+    assert apart(wrong, right) <= 2
+    assert (right[1], right[3]) == ([], [])
+    assert all(f"that of {node} is" in one and f"--skew {node}=" in one for one in (*wrong[1], *wrong[3]))
+    assert (len(wrong[1]), len(wrong[3])) == (1, 1)
+    as_it_is = views_of(capfd, group, name, "--skew", f"{node}=0s")
+    assert apart(as_it_is, right) > 2
+    assert all("into a wrong order" in one for one in (*as_it_is[1], *as_it_is[3]))
+
+
 @pytest.mark.parametrize("in_case", [False, True])
 @pytest.mark.parametrize("part", ["whole", "first half", "last half"])
 def test_a_copy_of_a_trace_counts_once(
@@ -100,7 +163,7 @@ def test_a_copy_of_a_trace_counts_once(
     lines = log.read_bytes().splitlines(keepends=True)
     half = len(lines) // 2
     given = b"".join({"whole": lines, "first half": lines[:half], "last half": lines[half:]}[part])
-    right = judged(capfd, str(directory))
+    right, views = judged(capfd, str(directory)), views_of(capfd, "ships.Observation", str(directory))
     log.with_name("durability.log.1").write_bytes(given)
     (directory / "n9").mkdir()
     (directory / "n9" / "durability.log").write_bytes(given)
@@ -120,6 +183,9 @@ def test_a_copy_of_a_trace_counts_once(
         "durability.log",
     ]
     assert set(found["unknown"]) == {*left, *right["unknown"]}
+    shown = views_of(capfd, "ships.Observation", name)
+    assert (shown[0], shown[2]) == (views[0], views[2])
+    assert all({*left} <= {*unknown} for unknown in (shown[1], shown[3]))
 
 
 def test_a_node_whose_trace_was_cut_is_not_called_dead(

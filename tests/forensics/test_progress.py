@@ -93,7 +93,7 @@ def case(samples: pathlib.Path, tmp_path_factory: pytest.TempPathFactory) -> pat
         (TRACES, "looking at files", attachments, "what_is"),
         (TRACES, "loading", local_load, "read_bundle"),
         (ANOMALIES, "opening the evidence", evidence, "is_case"),
-        (ANOMALIES, "reading the case", DuckEngine, "columns"),
+        (ANOMALIES, "reading the case", DuckEngine, "batches"),
         (ANOMALIES, "drawing conclusions", investigation, "stories"),
         (CONVERSATION, "reading the case", evidence, "origins_of"),
         (CONVERSATION, "drawing the alignments", Conversation, "arrows"),

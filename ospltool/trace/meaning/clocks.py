@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
 from ospltool.trace.meaning.alignments import AlignmentStep, TracedAlignment
-from ospltool.trace.meaning.names import NOBODY
+from ospltool.trace.meaning.names import NOBODY, Names
 from ospltool.trace.meaning.skew import Skew, SkewEstimator
-from ospltool.trace.meaning.trace_facts import TraceFacts
 from ospltool.trace.views.times import SECOND_NS, duration
 
 APART_NS: Final = SECOND_NS
@@ -39,16 +38,27 @@ class ClockDoubts:
     reference: str
     unknown: tuple[str, ...]
 
+    @property
+    def corrections(self) -> dict[str, int]:
+        """Nanoseconds to add to the times of each node whose clock is wrong."""
+        return {node: one.add_ns for node, one in self.wrong.items()}
+
 
 NO_DOUBTS: Final = ClockDoubts({}, "", ())
 
 
-def doubts(facts: TraceFacts) -> ClockDoubts:
-    """Return the clocks that are wrong."""
-    suspicious = _suspicious(facts)
+def doubts(names: Names, exchanges: Collection[TracedAlignment], traced: Collection[str]) -> ClockDoubts:
+    """Return the clocks that are wrong.
+
+    Args:
+        names: the nodes by address.
+        exchanges: alignments between them.
+        traced: names of the nodes that have traces.
+    """
+    suspicious = _suspicious(names, exchanges, traced)
     if not suspicious:
         return NO_DOUBTS
-    estimates = {one.node: one for one in _estimator(facts).estimate()}
+    estimates = {one.node: one for one in _estimator(names, exchanges, traced).estimate()}
     known = {node: one for node, one in estimates.items() if one.uncertainty_ns is not None}
     if not known:
         return NO_DOUBTS
@@ -89,13 +99,12 @@ def sentences(found: ClockDoubts, *, is_corrected: bool) -> list[str]:
     return told
 
 
-def _suspicious(facts: TraceFacts) -> set[str]:
+def _suspicious(names: Names, exchanges: Iterable[TracedAlignment], traced: Collection[str]) -> set[str]:
     """Return the nodes for most of whose requests the two times, of sending and receipt, do not fit."""
-    traced = {run[0] for run in facts.first_ns}
     fits: collections.Counter[tuple[str, str]] = collections.Counter()
     others: collections.Counter[tuple[str, str]] = collections.Counter()
-    node_of = facts.names.node_of
-    for one in facts.book.all():
+    node_of = names.node_of
+    for one in exchanges:
         alignee, aligner = node_of.get(one.alignee, ""), node_of.get(one.aligner, "")
         if alignee not in traced or aligner not in traced:
             continue
@@ -113,10 +122,10 @@ def _fits(one: TracedAlignment) -> bool:
 _BOTH_BITS: Final = AlignmentStep.REQUESTED.bit | AlignmentStep.RECEIVED.bit
 
 
-def _estimator(facts: TraceFacts) -> SkewEstimator:
-    estimator = SkewEstimator(facts.names, LEAST_PAIRS, CLUSTER_NS)
-    estimator.nodes.update(run[0] for run in facts.first_ns)
-    for one in facts.book.all():
+def _estimator(names: Names, exchanges: Iterable[TracedAlignment], traced: Iterable[str]) -> SkewEstimator:
+    estimator = SkewEstimator(names, LEAST_PAIRS, CLUSTER_NS)
+    estimator.nodes.update(traced)
+    for one in exchanges:
         if one.aligner == NOBODY:
             continue
         there, back = (one.alignee, one.aligner, one.group), (one.aligner, one.alignee, one.group)

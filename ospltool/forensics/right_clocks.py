@@ -1,0 +1,58 @@
+"""Facts and conversations from traces in which the clock of a node is wrong.
+
+A clock that differs from most others by a second or more is corrected, unless the user corrects any: every
+analysis of one evidence puts what the nodes did into the same order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ospltool.forensics.evidence import Evidence, Window
+from ospltool.output.progress import shown
+from ospltool.trace.meaning import clocks
+from ospltool.trace.meaning.clocks import ClockDoubts
+from ospltool.trace.meaning.trace_facts import TraceFacts
+from ospltool.trace.views.conversation import Conversation, conversation
+
+
+def facts_of(
+    evidence: Evidence, window: Window, skews: Mapping[str, int], *, with_waits: bool
+) -> tuple[TraceFacts, list[str]]:
+    """Collect the facts, and sentences about wrong clocks and copied files.
+
+    Args:
+        evidence: has the records.
+        window: selects records.
+        skews: nanoseconds to add to the clock of each node, as the user says; empty to correct wrong ones.
+        with_waits: collect waits, too.
+    """
+    facts = evidence.facts(window, skews, with_waits=with_waits)
+    with shown("comparing clocks", unit=""):
+        found = clocks.doubts(facts.names, facts.book.all(), {run[0] for run in facts.first_ns})
+    if found.wrong and not skews:
+        facts = evidence.facts(window, found.corrections, with_waits=with_waits)
+    return facts, _sentences(evidence, found, skews)
+
+
+def conversation_of(
+    evidence: Evidence, window: Window, skews: Mapping[str, int], group: str, run: int | None
+) -> tuple[Conversation, list[str]]:
+    """Collect the alignments of a group, and sentences about wrong clocks, as these show, and copied files.
+
+    Args:
+        evidence: has the records.
+        window: selects records.
+        skews: nanoseconds to add to the clock of each node, as the user says; empty to correct wrong ones.
+        group: partition.topic, or a name-space that ospltool aligned.
+        run: number of the run of the node that asked; None for all.
+    """
+    talk = conversation(evidence.alignments(window, skews, group), group, run)
+    found = clocks.doubts(talk.names, talk.exchanges, set(evidence.nodes))
+    if found.wrong and not skews:
+        talk = conversation(evidence.alignments(window, found.corrections, group), group, run)
+    return talk, _sentences(evidence, found, skews)
+
+
+def _sentences(evidence: Evidence, found: ClockDoubts, skews: Mapping[str, int]) -> list[str]:
+    return [*clocks.sentences(found, is_corrected=not skews), *map(str, evidence.copied)]
