@@ -53,6 +53,7 @@ class Attachment:
         name: path as the user gave it.
         format: original format of a store that a case keeps as a snapshot; empty otherwise.
         damage: (set number, damaged records, first of them) from when the snapshot was made.
+        identity: as `identity_of` returned it then.
     """
 
     what: AttachmentKind
@@ -61,6 +62,7 @@ class Attachment:
     name: str
     format: str = ""
     damage: tuple[tuple[int, int, tuple[str, ...]], ...] = ()
+    identity: str = ""
 
 
 def find_attachments(names: Iterable[str], nodes: Iterable[str]) -> list[Attachment]:
@@ -167,6 +169,7 @@ class _Entry:
     name: str
     format: str = ""
     damage: tuple[tuple[int, int, tuple[str, ...]], ...] = ()
+    identity: str = ""
 
 
 def keep(case: Path, attachments: Sequence[Attachment]) -> KeptAttachments:
@@ -226,7 +229,13 @@ def kept_in(case: Path) -> tuple[Attachment, ...]:
         entries: dict[str, _Entry] = plain.from_plain(dict[str, _Entry], listed)
         return tuple(
             Attachment(
-                each.what, each.node, case / DIRECTORY / each.place, each.name, each.format, each.damage
+                each.what,
+                each.node,
+                case / DIRECTORY / each.place,
+                each.name,
+                each.format,
+                each.damage,
+                each.identity,
             )
             for _, each in sorted(entries.items())
         )
@@ -272,6 +281,7 @@ def _kept(one: Attachment, place: Path) -> dict[str, Any]:
 def _snapshot(reader: StoreReader, one: Attachment, place: Path) -> dict[str, Any]:
     from engine.store.interface import DamageLog
     from ospltool.stores.describe import count_sets
+    from ospltool.stores.identity import identity_of
     from ospltool.stores.snapshot import write_snapshot  # these take long, and few cases have stores
 
     facts = reader.facts
@@ -301,7 +311,8 @@ def _snapshot(reader: StoreReader, one: Attachment, place: Path) -> dict[str, An
                     "newest_ns": count.newest_ns,
                 }
             )
-    return {"format": facts.format.value, "damage": damage, "rows": rows}
+    identity = identity_of(facts)
+    return {"format": facts.format.value, "damage": damage, "identity": identity, "rows": rows}
 
 
 def _table(rows: list[dict[str, Any]]) -> Any:

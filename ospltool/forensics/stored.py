@@ -28,6 +28,7 @@ from ospltool.stores.diff.compare import CompareOptions, compare
 from ospltool.stores.diff.report import GroupReport, ReportData
 from ospltool.stores.diff.report import Verdict as Compared
 from ospltool.stores.diff.sides import MAX_SIDES, ComparedPart, DiffError
+from ospltool.stores.identity import identity_of
 from ospltool.stores.model import SetKind, StoreFacts, StoreFormat, StoreUnreadable
 from ospltool.stores.opening import open_reader
 from ospltool.trace.meaning.fact_kinds import BUILT_IN, SetSize, SizeOrigin
@@ -48,11 +49,13 @@ class StoreOf:
         found: the attachment.
         facts: the store's own description.
         sets: counts of its sets.
+        identity: what stores of other nodes do not have, if known.
     """
 
     found: Attachment
     facts: StoreFacts
     sets: tuple[Counted, ...]
+    identity: str
 
     @property
     def node(self) -> str:
@@ -152,12 +155,16 @@ def look(attachments: Iterable[Attachment]) -> StoredEvidence:
             unknown.append(f"the store {cause}")
             continue
         try:
-            stores.append(StoreOf(one, reader.facts, tuple(count_sets(reader))))
+            identity = one.identity or identity_of(reader.facts)
+            stores.append(StoreOf(one, reader.facts, tuple(count_sets(reader)), identity))
         except (StoreUnreadable, OSError) as cause:
             unknown.append(f"the store {one.name}: {cause}")
         finally:
             reader.close()
+    copies = _copies(stores)
+    stores = [store for store in stores if store.name not in copies]
     newest = _newest(stores)
+    unknown += copies.values()
     found = [one for store in stores for one in (*_damaged(store), *_in_backups(store))]
     found += emptied_in(shown)
     comparison = None
@@ -195,6 +202,20 @@ def emptied_in(shown: Sequence[SetSize]) -> Iterator[Conclusion]:
             group,
             facts={"samples_before": most, "recording": gone.source},
         )
+
+
+def _copies(stores: Iterable[StoreOf]) -> dict[str, str]:
+    """Return the stores that are copies of one of another node, by name, each with a sentence about that."""
+    first: dict[str, StoreOf] = {}
+    found = {}
+    for store in stores:
+        other = first.setdefault(store.identity, store) if store.identity else store
+        if other.node != store.node:
+            found[store.name] = (
+                f"the store of {store.node}: {store.name} and {other.name}, of {other.node}, have "
+                f"{store.identity}; one is a copy of the other, and the first is left out"
+            )
+    return found
 
 
 def _newest(stores: Sequence[StoreOf]) -> list[StoreOf]:

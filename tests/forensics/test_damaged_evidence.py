@@ -14,10 +14,13 @@ from typing import Any
 
 import pytest
 
+from engine.dataset.sample import DATA, make_sample
 from ospltool.cli.app import main
+from tests.stores.own_stores import described, write_ours
 from tests.trace.making import Trace, Traces
 from tests.trace.words import GOT_REQUEST, LINK, POLICY, REQUEST
 
+START_NS = 1_760_000_000_000_000_000
 LOST = "Removing confirmed fellow {}."
 SENT = "Sent 50 samples for group p.T to fellow 1001 (1 fellows total)."
 _TIMES = re.compile(rb"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(\+0000) (\d{10})(?=\.\d{9} )")
@@ -276,3 +279,44 @@ def test_missing_lines_are_no_evidence(
     found = judged(capfd, str(directory))
     assert ABSENCES & {one["rule"] for one in found["findings"]} <= {one["rule"] for one in right["findings"]}
     assert set(found["unknown"]) > set(right["unknown"])
+
+
+@pytest.mark.parametrize("in_case", [False, True])
+@pytest.mark.parametrize("is_own", [False, True])
+def test_a_copied_store_is_not_that_of_another_node(
+    *,
+    is_own: bool,
+    in_case: bool,
+    samples: pathlib.Path,
+    tmp_path: pathlib.Path,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    if in_case:
+        pytest.importorskip("duckdb", reason="cases need the extra `sql`")
+    stores = tmp_path / "stores"
+    made = [
+        make_sample(START_NS + number, bytes(16), DATA, number.to_bytes(4), b"\0\1\0\0payload")
+        for number in range(5)
+    ]
+    for node in ("n1", "n2"):
+        if is_own:
+            write_ours(stores / node, {described("depot"): made})
+        else:
+            shutil.copytree(samples / "stores" / "after-merge" / node, stores / node)
+
+    def concluded() -> tuple[list[str], list[str]]:
+        name = str(stores)
+        if in_case:
+            name = str(tmp_path / f"case-{len(list(stores.iterdir()))}")
+            assert main(["trace", "load", str(stores), "-o", name]) == 0
+        data = judged(capfd, name)
+        return [one["kind"] for one in data["conclusions"]], data["unknown"]
+
+    before = concluded()
+    assert not any("copy" in one for one in before[1])
+    shutil.copytree(stores / "n1", stores / "n9")
+    kinds, unknown = concluded()
+    assert kinds == before[0]
+    (said,) = set(unknown) - set(before[1])
+    what = "the id of one node, " if is_own else "the same bytes, BLAKE2b "
+    assert said.startswith(f"the store of n9: {stores / 'n9'} and {stores / 'n1'}, of n1, have {what}")
