@@ -1,4 +1,4 @@
-"""Facts and conversations from traces in which the clock of a node is wrong.
+"""Facts and conversations from traces with wrong clocks, copied files, or files of another node.
 
 A clock that differs from most others by a second or more is corrected, unless the user corrects any: every
 analysis of one evidence puts what the nodes did into the same order.
@@ -12,6 +12,7 @@ from ospltool.forensics.evidence import Evidence, Window
 from ospltool.output.progress import shown
 from ospltool.trace.meaning import clocks
 from ospltool.trace.meaning.clocks import ClockDoubts
+from ospltool.trace.meaning.names import Names
 from ospltool.trace.meaning.trace_facts import TraceFacts
 from ospltool.trace.views.conversation import Conversation, conversation
 
@@ -19,7 +20,7 @@ from ospltool.trace.views.conversation import Conversation, conversation
 def facts_of(
     evidence: Evidence, window: Window, skews: Mapping[str, int], *, with_waits: bool
 ) -> tuple[TraceFacts, list[str]]:
-    """Collect the facts, and sentences about wrong clocks and copied files.
+    """Collect the facts, and sentences about wrong clocks, copied and exchanged files.
 
     Args:
         evidence: has the records.
@@ -32,13 +33,15 @@ def facts_of(
         found = clocks.doubts(facts.names, facts.book.all(), {run[0] for run in facts.first_ns})
     if found.wrong and not skews:
         facts = evidence.facts(window, found.corrections, with_waits=with_waits)
-    return facts, _sentences(evidence, found, skews)
+    return facts, _doubts(evidence, facts.names, found, skews)
 
 
 def conversation_of(
     evidence: Evidence, window: Window, skews: Mapping[str, int], group: str, run: int | None
 ) -> tuple[Conversation, list[str]]:
-    """Collect the alignments of a group, and sentences about wrong clocks, as these show, and copied files.
+    """Collect the alignments of a group, and sentences about what is wrong with the evidence.
+
+    A clock is wrong by what these alignments show.
 
     Args:
         evidence: has the records.
@@ -51,8 +54,12 @@ def conversation_of(
     found = clocks.doubts(talk.names, talk.exchanges, set(evidence.nodes))
     if found.wrong and not skews:
         talk = conversation(evidence.alignments(window, found.corrections, group), group, run)
-    return talk, _sentences(evidence, found, skews)
+    return talk, _doubts(evidence, talk.names, found, skews)
 
 
-def _sentences(evidence: Evidence, found: ClockDoubts, skews: Mapping[str, int]) -> list[str]:
-    return [*clocks.sentences(found, is_corrected=not skews), *map(str, evidence.copied)]
+def _doubts(evidence: Evidence, names: Names, found: ClockDoubts, skews: Mapping[str, int]) -> list[str]:
+    return [
+        *clocks.sentences(found, is_corrected=not skews),
+        *map(str, evidence.copied),
+        *names.contradictions(),
+    ]

@@ -320,3 +320,36 @@ def test_a_copied_store_is_not_that_of_another_node(
     (said,) = set(unknown) - set(before[1])
     what = "the id of one node, " if is_own else "the same bytes, BLAKE2b "
     assert said.startswith(f"the store of n9: {stores / 'n9'} and {stores / 'n1'}, of n1, have {what}")
+
+
+@pytest.mark.parametrize(
+    ("sample", "files", "said"),
+    [
+        ("own-engine", "n?", "its configuration names {}, of which there is another trace"),
+        ("late-joiner", "n?/durability.log", "they tell the address of {}, and none of"),
+        ("late-joiner", "n?/ospl-info.log", "they tell the address of {}, and none of"),
+        ("late-joiner", "n?", ""),
+    ],
+)
+def test_exchanged_files_are_told(
+    sample: str,
+    files: str,
+    said: str,
+    copied: Callable[[str], pathlib.Path],
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """Traces of OpenSplice have no name: nothing tells that all files of two nodes are exchanged."""
+    directory = copied(sample)
+    group = "ships.Observation" if sample == "own-engine" else "partA.T1"
+    right = [judged(capfd, str(directory))["unknown"], *views_of(capfd, group, str(directory))[1::2]]
+    first, second = (directory / files.replace("?", node) for node in "12")
+    first.rename(directory / "exchanged")
+    second.rename(first)
+    (directory / "exchanged").rename(second)
+    wrong = [judged(capfd, str(directory))["unknown"], *views_of(capfd, group, str(directory))[1::2]]
+    for before, after in zip(right, wrong, strict=True):
+        told = sorted(one for one in after if one not in before)
+        assert len(told) == (2 if said else 0), told
+        for one, (name, other) in zip(told, (("n1", "n2"), ("n2", "n1")), strict=bool(said)):
+            assert f" {name} here: " in one
+            assert said.format(other) in one

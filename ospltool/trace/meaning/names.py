@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from collections.abc import Iterator
 from typing import Final
 
 from engine.core.name_spaces import Element, Group, NameSpace
@@ -52,6 +53,12 @@ class Names:
     name_spaces: dict[str, list[NameSpace]] = dataclasses.field(default_factory=dict)
     """Name-spaces of an ospltool node, which aligns them as a whole."""
 
+    _named: dict[str, str] = dataclasses.field(default_factory=dict)
+    """Name in the configuration of each node whose trace is called otherwise."""
+
+    _reported: dict[str, set[str]] = dataclasses.field(default_factory=dict)
+    """Addresses in the log of reports of each node."""
+
     _space_of: dict[tuple[str, str], str | None] = dataclasses.field(default_factory=dict)
     _settings: dict[str, dict[str, str]] = dataclasses.field(default_factory=dict)
 
@@ -63,6 +70,7 @@ class Names:
             found = _IDENTIFIED.match(record.text)
             if found:  # several nodes may share a log, so their traces take precedence
                 self.node_of.setdefault(found[1], record.node)
+                self._reported.setdefault(record.node, set()).add(found[1])
             return
         match record.event:
             case "lifecycle.address":
@@ -85,6 +93,8 @@ class Names:
     def _learn_address(self, record: TraceRecord) -> None:
         settings = self._settings.get(record.node, {})
         address = settings.get(NAME_SETTING, record.fields["node"])
+        if record.node != address != record.fields["node"]:
+            self._named[record.node] = address
         for one in {address, record.fields["node"]}:
             self.node_of[one] = record.node
         self.own[record.node] = address
@@ -100,6 +110,26 @@ class Names:
         before = [one for one in self.name_spaces.get(record.node, ()) if one.name != name]
         self.name_spaces[record.node] = [*before, NameSpace(name, elements)]
         self._space_of.clear()
+
+    def contradictions(self) -> Iterator[str]:
+        """Yield sentences about files that seem to be those of another node of the evidence."""
+        own: dict[str, set[str]] = {}
+        for address, runs in self.runs_of.items():
+            for node, _ in runs:
+                own.setdefault(node, set()).add(address)
+        for node, name in sorted(self._named.items()):
+            if name in own:
+                yield (
+                    f"which node the trace is of that is called {node} here: its configuration names {name}, "
+                    "of which there is another trace"
+                )
+        for node, told in sorted(self._reported.items()):  # several nodes may share one
+            others = ", ".join(sorted({self.node_of[one] for one in told} - {node}))
+            if others and node in own and told.isdisjoint(own[node]):
+                yield (
+                    f"which node the reports are of that are called those of {node} here: they tell the "
+                    f"address of {others}, and none of {node}"
+                )
 
     def own_of(self, run: tuple[str, int]) -> str:
         """Return the address of a node in a run; empty if it is unknown."""
