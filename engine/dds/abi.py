@@ -96,6 +96,8 @@ def _load() -> tuple[ctypes.CDLL, str]:
             f"{CHOICE} names {wanted}, which needs the compiled library of ospltool: {native.absence()}"
         )
     path = pathlib.Path(wanted)
+    if trial.is_relative(wanted):
+        raise UnsupportedCyclone(f"{CHOICE} names {wanted}; write the whole path, which begins with /")
     if path.exists() and not path.is_file():
         raise UnsupportedCyclone(f"{CHOICE} names {wanted}, which is not a file")
     if not trial.is_under_way:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pathlib
 import signal
 import subprocess
 import sys
@@ -42,3 +43,12 @@ def how_it_crashes(name: str, code: str) -> str:
     number = -done.returncode
     known = {each.value: each.name for each in signal.Signals}
     return f"a process that tries it is ended by signal {number} ({known.get(number, 'unknown')})"
+
+
+def is_relative(library: str) -> bool:
+    """Return whether a library is named from the current directory, which may be another one for a node.
+
+    A name without a directory is one that the loader searches for, as `libddsc.so.0`.
+    """
+    path = pathlib.Path(library)
+    return not path.is_absolute() and ("/" in library or path.exists())

@@ -96,6 +96,7 @@ def _own(environ: Mapping[str, str]) -> Iterator[dict[str, str]]:
 def _refusal(variable: str, environ: Mapping[str, str]) -> str:
     """Return why a node does not start with the value of a variable; empty if it does."""
     from engine import native
+    from engine.dds.trial import is_relative
     from engine.tracing import reports
     from engine.tracing.sinks import Rotation
 
@@ -109,6 +110,8 @@ def _refusal(variable: str, environ: Mapping[str, str]) -> str:
                 reports.target_of(environ, variable, "", "")
             case "OSPLTOOL_NATIVE":
                 native.choice_of(environ)
+            case "OSPLTOOL_DDSC" if is_relative(environ[variable]):
+                return f"OSPLTOOL_DDSC names {environ[variable]}; write the whole path, which begins with /"
             case "OSPLTOOL_DDSC" if environ[variable]:
                 ctypes.CDLL(environ[variable])
             case "OSPLTOOL_TRACE_ROTATION":

@@ -68,11 +68,20 @@ def test_a_node_on_another_library_refuses_security_too(lab: Lab, other: str) ->
         ("/nowhere/libddsc.so", "cannot be opened"),
         ("libm.so.6", "has no dds_create_domain"),
         ("/tmp", "is not a file"),
+        ("./libddsc.so", "; write the whole path, which begins with /"),
         ("{cut}", "is ended by signal 7 (SIGBUS)"),
         ("{whole}", "needs the compiled library of ospltool: OSPLTOOL_NATIVE=no"),
         ("", "OSPLTOOL_NATIVE must be no, required or empty, not 'maybe'"),
     ],
-    ids=["missing", "of something else", "directory", "cut off", "without the compiled library", "no word"],
+    ids=[
+        "missing",
+        "of something else",
+        "directory",
+        "relative",
+        "cut off",
+        "without the compiled library",
+        "no word",
+    ],
 )
 def test_what_cannot_be_used_ends_a_node_once_as_a_configuration(
     lab: Lab, other: str, named: str, why: str
