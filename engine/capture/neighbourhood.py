@@ -239,7 +239,7 @@ class Neighbourhood:
         endpoint = offer.endpoint
         if is_so:
             return self.unkept.add(endpoint, UnkeptReason.UNMATCHED)
-        self.unkept.remove(endpoint.guid)
+        self.unkept.remove(endpoint.guid, is_kept=True)
         return None
 
     def _qos_of(self, endpoint: EndpointSeen) -> GroupQos:
@@ -395,7 +395,7 @@ class Neighbourhood:
         """Note the groups of a writer; a sample of a writer in several partitions belongs to each."""
         groups = _groups_of(endpoint, description)
         self.routes[endpoint.guid] = groups
-        self.unkept.remove(endpoint.guid)
+        self.unkept.remove(endpoint.guid, is_kept=True)
         self._writers[endpoint.guid] = endpoint.topic
         found.writers.append((endpoint.guid, groups))
         offer = Offer(endpoint, description, groups)

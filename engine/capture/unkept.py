@@ -78,6 +78,7 @@ class UnkeptWriters:
 
     def __init__(self) -> None:
         self._writers: dict[bytes, Unkept] = {}
+        self._kept: dict[bytes, Unkept] = {}
 
     def __iter__(self) -> Iterator[Unkept]:
         return iter(self._writers.values())
@@ -93,6 +94,7 @@ class UnkeptWriters:
         unkept = Unkept(
             endpoint.guid.hex(), endpoint.topic, endpoint.type_name, endpoint.partitions, why, detail
         )
+        self._kept.pop(endpoint.guid, None)
         if self._writers.get(endpoint.guid) == unkept:
             return None
         self._writers.pop(endpoint.guid, None)
@@ -101,6 +103,16 @@ class UnkeptWriters:
             del self._writers[next(iter(self._writers))]
         return unkept
 
-    def remove(self, writer: bytes) -> None:
-        """Forget a writer that is kept now or gone."""
-        self._writers.pop(writer, None)
+    def remove(self, writer: bytes, *, is_kept: bool = False) -> None:
+        """Forget a writer that is gone, or kept from now on."""
+        before = self._writers.pop(writer, None)
+        if not is_kept:
+            self._kept.pop(writer, None)
+        elif before is not None and before.why is not UnkeptReason.TYPE_AWAITED:
+            self._kept[writer] = before
+
+    def take_kept(self) -> list[Unkept]:
+        """Take the writers that are kept now after they were reported as not kept, each as it was."""
+        kept = list(self._kept.values())
+        self._kept.clear()
+        return kept

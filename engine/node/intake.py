@@ -239,6 +239,10 @@ class Streams:
             self._receiver.wake()
 
 
+def _partitions(writer: Unkept) -> str:
+    return ", ".join(writer.partitions) or "the default partition"
+
+
 class NodeIntake:
     """Passes news to the runtime. All methods are called on the node's thread.
 
@@ -277,6 +281,8 @@ class NodeIntake:
         """
         for unkept in self._watch.turn(now_s):
             self._not_kept(unkept)
+        for kept in self._neighbourhood.unkept.take_kept():
+            self._kept_after_all(kept)
         again = self._neighbourhood.to_ask_again(now_s)
         if again is not None:
             self._look_up(again, is_first=False)
@@ -355,10 +361,21 @@ class NodeIntake:
         self._tracer.event(
             "group.not-kept",
             topic=unkept.topic,
-            partitions=", ".join(unkept.partitions) or "the default partition",
+            partitions=_partitions(unkept),
             writer=unkept.writer,
             cause=unkept.text,
         )
+
+    def _kept_after_all(self, kept: Unkept) -> None:
+        """Report a writer that is kept now, as it was reported before."""
+        if self._runtime.shared.is_meant(kept.groups):
+            self._tracer.event(
+                "group.kept-after-all",
+                topic=kept.topic,
+                partitions=_partitions(kept),
+                writer=kept.writer,
+                cause=kept.text,
+            )
 
     def _hosts(self, reader: HistoryReader) -> frozenset[str]:
         """Return the addresses of a reader's host; a reader with loopback addresses only is on this host."""

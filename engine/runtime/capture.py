@@ -428,5 +428,4 @@ class _Batch:
                 yield record
 
     def _refuse(self, sink: _Sink, size: int) -> None:
-        self._shared.counters["too_large"] += 1
         self._shared.tell_too_large(sink.description.group, size)

@@ -207,6 +207,8 @@ class GroupView:
     """Samples that arrived too old to be kept."""
     rejected: tuple[tuple[str, int], ...] = ()
     """Samples that a resource limit kept out or pushed out, by the name of the limit."""
+    too_large: int = 0
+    """Samples that were not captured because they are larger than MaxSampleSize."""
 
 
 @lazy_dataclass(frozen=True, slots=True)

@@ -262,6 +262,7 @@ def _groups(runtime: Runtime, data: NameSpaceData, identity: Identity) -> list[G
                 stored=_on_disk(runtime, data, group, summary) if identity.has_disk else 0,
                 lost=group_set.lost,
                 rejected=tuple(sorted(group_set.rejected.items())),
+                too_large=runtime.shared.too_large.get(group, 0),
             )
         )
     return views

@@ -117,7 +117,7 @@ class SharedState:
         self.set_handed_over_ns: dict[str, int] = {}
         """Wall clock at which a whole set went to the store, by name-space."""
         self._ahead: set[bytes] = set()
-        self._too_large: set[Group] = set()
+        self.too_large: dict[Group, int] = {}
         """Writers with samples in the future that have been traced."""
         self._loaded = loaded
         """Stored sets of name-spaces that the core has not announced yet."""
@@ -140,10 +140,14 @@ class SharedState:
         self.tracer.event("capture.future", group=group, writer=writer.hex(), ahead_ns=ahead_ns)
 
     def tell_too_large(self, group: Group, size: int) -> None:
-        """Trace a sample of `size` bytes that is not kept, once for each group."""
-        if group in self._too_large or len(self._too_large) >= MAX_AHEAD:
+        """Count a sample of `size` bytes that is not kept, and trace the first one of each group."""
+        self.counters["too_large"] += 1
+        if group in self.too_large:
+            self.too_large[group] += 1
             return
-        self._too_large.add(group)
+        if len(self.too_large) >= MAX_AHEAD:
+            return
+        self.too_large[group] = 1
         limit = self.settings.max_sample_bytes
         self.tracer.event("capture.too-large", group=group, bytes=size, limit=limit)
 

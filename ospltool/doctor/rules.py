@@ -15,6 +15,7 @@ from engine.runtime.monitor import NameSpaceView, NodeSnapshot
 from ospltool.doctor.memory_rules import kept_in_memory
 from ospltool.doctor.picture import DoctorCause, DoctorFinding, DomainPicture, Endpoint, TopicView, Weight
 from ospltool.doctor.type_rules import different_types
+from ospltool.output.text import plural
 
 _TRANSIENT = DurabilityKind.TRANSIENT
 _PERIODIC = "; by its DEADLINE each instance is updated periodically, and the next update makes up for it"
@@ -336,14 +337,16 @@ def _not_kept(picture: DomainPicture) -> Iterator[DoctorFinding]:
             tuple(names),
         )
     for node in picture.nodes:
-        large = node.counters.get("too_large", 0)
-        if large:
+        large = [(one.topic, one.too_large) for one in node.groups if one.too_large]
+        if unnamed := node.counters.get("too_large", 0) - sum(count for _, count in large):
+            large.append(("", unnamed))  # of groups that the node does not show
+        for topic, count in large:
             yield DoctorFinding(
                 DoctorCause.NOT_KEPT,
                 Weight.WARNING,
-                "",
-                f"{node.name} did not capture {large:,} samples above its limit, and has them only if a "
-                "fellow with a higher limit sends them; ospl-info.log names the groups",
+                topic,
+                f"{node.name} did not capture {plural(count, 'sample')} above its limit, and has them only "
+                "if a fellow with a higher limit sends them",
                 "raise DDSI2Service/Internal/MaxSampleSize on all nodes",
                 (),
                 (node.name,),

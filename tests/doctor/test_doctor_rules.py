@@ -249,7 +249,7 @@ def test_a_writer_that_nodes_do_not_keep_is_found_once() -> None:
 
 
 def test_nodes_that_refused_large_samples_are_named() -> None:
-    """A node tells only how many they were; its log has the groups."""
+    """And their topics, of groups that a node shows."""
     kept, refused = (node(name, spaces=(space(),)) for name in ("n1", "n2"))
     refused = dataclasses.replace(refused, counters={"too_large": 1_200})
     found = check_finds(DomainPicture((), nodes=(kept, refused), participants=2), "warning not-kept")
@@ -257,6 +257,13 @@ def test_nodes_that_refused_large_samples_are_named() -> None:
     assert finding.nodes == ("n2",)
     assert "did not capture 1,200 samples above its limit" in finding.message
     assert "only if a fellow with a higher limit sends them" in finding.message
+    group = GroupView("ships", "ships", "Ship", "S", "PERSISTENT", 1, 1, 1, "", 0, 0, 0, too_large=1_199)
+    refused = dataclasses.replace(refused, groups=(group,))
+    found = diagnose(DomainPicture((), nodes=(kept, refused), participants=2))
+    told = {
+        one.topic: one.message.partition(" above ")[0] for one in found.findings if one.cause == "not-kept"
+    }
+    assert told == {"Ship": "n2 did not capture 1,199 samples", "": "n2 did not capture 1 sample"}
 
 
 def test_persistent_data_in_memory_only_is_information_for_each_reason() -> None:

@@ -156,7 +156,13 @@ CASES: dict[str, tuple[NodeSnapshot, str, str, str]] = {
         node(counters={"too_large": 12}),
         "DUL-NOT-KEPT",
         "n1",
-        "n1 did not capture 12 samples that are too large",
+        "n1 did not capture 12 samples above its MaxSampleSize",
+    ),
+    "samples of a group too large": (
+        node(counters={"too_large": 1}, groups=(dataclasses.replace(GROUP, too_large=1),)),
+        "DUL-NOT-KEPT",
+        "n1",
+        "n1 did not capture 1 sample of Orders.Trade above its MaxSampleSize",
     ),
     "reader not served": (
         node(deliveries=(DeliveryView("p", "Trade", "Orders", "failed", 0, 1, START_NS - 2 * S, "QoS"),)),

@@ -7,7 +7,8 @@ import re
 
 import pytest
 
-from engine.runtime.monitor import GroupView, NodeSnapshot
+from engine.capture.unkept import UnkeptReason
+from engine.runtime.monitor import GroupView, NodeSnapshot, UnkeptView
 from ospltool.health.health import Health
 from ospltool.health.incident import Incident
 from ospltool.live.expectation import Expectation
@@ -334,3 +335,23 @@ def test_a_conflict_of_a_lazy_node_is_over_when_it_does_not_merge_any_more() -> 
         model.apply(Update(tuple(ReceivedSnapshot(each, now_ns) for each in (one, other))), now_ns)
         found = [each for each in incidents(model, now_ns) if each.code.cause == "conflict"]
         assert len(found) == count
+
+
+@pytest.mark.parametrize("why", UnkeptReason)
+def test_the_next_step_for_a_writer_that_is_not_kept_depends_on_the_reason(why: UnkeptReason) -> None:
+    model = SystemModel()
+    health = Health(model, Expectation())
+    shown = node(1, unkept=(UnkeptView("01", "Trade", "Orders", why, f"{why}: it is so"),))
+    for second in range(12):
+        now_ns = START_NS + second * S
+        model.apply(Update(snapshots=(ReceivedSnapshot(shown, now_ns),)), now_ns)
+        health.update(now_ns)
+    (found,) = [one for one in health.open if one.code.id == "DUL-NOT-KEPT"]
+    word = {
+        UnkeptReason.UNTYPED_KEYED: "type information",
+        UnkeptReason.TYPE_AWAITED: "Wait",
+        UnkeptReason.TYPE_UNKNOWN: "Start the application that knows the type",
+        UnkeptReason.QOS: "RELIABLE",
+        UnkeptReason.UNMATCHED: "network interface",
+    }[why]
+    assert word in found.next

@@ -106,6 +106,10 @@ def test_a_writer_whose_type_nobody_tells_is_named_until_somebody_does(started: 
     knowing = started.program("untyped_reader", typed=True, **options)
     knowing.answer("ready")
     started.seen.wait_for("it is kept", lambda: unkept() == [])
+    started.seen.wait_for("that is told", lambda: bool(started.trace("n1", "group.kept-after-all")))
+    (event,) = started.trace("n1", "group.kept-after-all")
+    assert (event["writer"], event["topic"]) == (guid, "Bare")
+    assert "is kept from now on; it was not: type-unknown" in started.information("n1")
     program.tell()
     assert program.answer("wrote") == 1
     started.seen.wait_for("its sample is stored", lambda: started.seen.stored("n1") == 1)

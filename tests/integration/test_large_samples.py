@@ -82,6 +82,7 @@ def test_a_sample_above_the_limit_is_told_and_kept_if_a_fellow_has_it(lab: Lab) 
     shown = lab.seen.node("n1")
     assert shown is not None
     assert shown.counters["too_large"] == 3
+    assert [one.too_large for one in shown.groups if one.too_large] == [3]
     (told,) = lab.trace("n1", "capture.too-large")
     assert told["limit"] == "1048576"
     assert "not captured here" in lab.information("n1")

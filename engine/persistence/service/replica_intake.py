@@ -150,6 +150,10 @@ class Intake:
         for unkept in changes.unkept:
             if self._groups.covers(unkept.topic):
                 self._not_kept(unkept)
+        for kept in self.neighbourhood.unkept.take_kept():
+            if self._groups.covers(kept.topic):
+                said = f"writer {kept.writer} of topic {kept.topic!r} is kept from now on; it was not"
+                self._news.append(f"{said}: {kept.text}")
 
     def _not_kept(self, unkept: Unkept) -> None:
         self.counters["unkept_writers"] += 1

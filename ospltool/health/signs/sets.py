@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from engine.core.name_spaces import MergeType
@@ -240,6 +240,20 @@ def _since_told(scene: Scene, node: Node, sign: Sign) -> Sign:
     return dataclasses.replace(sign, since_ns=since_ns)
 
 
+_NEXT: Final[Mapping[str, str]] = {
+    "untyped-keyed": "Let the application announce the type: use a library with XTypes, and types "
+    "that idlc made with type information.",
+    AWAITED: "Wait: nodes ask for the type, and keep the writer once they know it.",
+    "type-unknown": "Start the application that knows the type, and let it run until the node "
+    "keeps the writer: it asks again every 5 s.",
+    "qos": "Give the writer the policies of its topic: RELIABLE, and at least its durability. "
+    "`ospltool doctor` names the writer and both values.",
+    "unmatched": "Look whether the application ignores participants or uses another network "
+    "interface, and report it.",
+}
+"""The next step, by `engine.capture.unkept.UnkeptReason`, which this package may not import."""
+
+
 def _unkept(scene: Scene) -> Iterator[Sign]:
     """Yield a sign for each group and reason for which nodes do not keep durable writers."""
     found: dict[tuple[str, str, str], tuple[list[UnkeptView], list[str]]] = {}
@@ -264,6 +278,7 @@ def _unkept(scene: Scene) -> Iterator[Sign]:
             why=text,
             patience_ns=LOOK_UP_NS if why == AWAITED else 0,
             weight=writers,
+            next=_NEXT.get(why, ""),
         )
 
 

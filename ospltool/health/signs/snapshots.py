@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from engine.runtime.monitor import DeliveryView, NodeSnapshot
 from ospltool.health.codes import SECOND_NS, Sign
+from ospltool.output.text import plural
 
 REMEMBER_FAILED_NS: Final = 300 * SECOND_NS
 """Time for which a reader that was not served, and did not come back, is reported."""
@@ -43,13 +44,22 @@ def of_store(snapshot: NodeSnapshot) -> Iterator[Sign]:
         yield Sign("DUL-STORE-DAMAGED", name, f"{name} store: {damage[0]}{more}", snapshot.started_ns, me)
 
 
+_TOO_LARGE: Final = (
+    "Raise DDSI2Service/Internal/MaxSampleSize on all nodes alike, and start them again one by one; what was "
+    "written meanwhile is missing."
+)
+
+
 def of_capture(snapshot: NodeSnapshot) -> Iterator[Sign]:
     """Yield signs of samples that a node does not keep."""
     name, me = snapshot.name, (snapshot.id,)
     large = snapshot.counters.get("too_large", 0)
     if large:
-        what = f"{name} did not capture {large:,} samples that are too large"
-        yield Sign("DUL-NOT-KEPT", name, what, 0, me, why="MaxSampleSize of the node", weight=large)
+        groups = [f"{one.partition}.{one.topic}" for one in snapshot.groups if one.too_large]
+        of = f" of {_few(groups)}" if groups else ""
+        what = f"{name} did not capture {plural(large, 'sample')}{of} above its MaxSampleSize"
+        why = "they are larger than MaxSampleSize of the node (DDSI2Service/Internal)"
+        yield Sign("DUL-NOT-KEPT", name, what, 0, me, why=why, weight=large, next=_TOO_LARGE)
     yield from _rejected(snapshot)
 
 
@@ -64,10 +74,13 @@ def _rejected(snapshot: NodeSnapshot) -> Iterator[Sign]:
         limits = "the resource limits of the topic's durability service are reached"
         if len(topics) > 1:
             limits = f"the resource limits of {len(topics)} topics' durability services are reached"
-        what = f"{snapshot.name} rejected samples of {'; '.join(topics[:MOST_TOPICS])}"
-        if len(topics) > MOST_TOPICS:
-            what += f"; {len(topics) - MOST_TOPICS:,} more topics"
+        what = f"{snapshot.name} rejected samples of {_few(topics)}"
         yield Sign("DUL-REJECTED", snapshot.name, what, 0, (snapshot.id,), name_space, limits)
+
+
+def _few(topics: Sequence[str]) -> str:
+    more = f"; {len(topics) - MOST_TOPICS:,} more topics" if len(topics) > MOST_TOPICS else ""
+    return "; ".join(topics[:MOST_TOPICS]) + more
 
 
 def of_readers(snapshot: NodeSnapshot) -> Iterator[Sign]:

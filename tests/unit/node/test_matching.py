@@ -59,8 +59,10 @@ def test_a_writer_without_a_match_is_told_once_and_kept_once_it_matches() -> Non
     assert scene.shown == [UnkeptReason.UNMATCHED]
     assert scene.neighbourhood.routes[WRITER]  # what arrives after all is kept
     scene.taps.matched = True
+    assert scene.neighbourhood.unkept.take_kept() == []
     assert scene.told(MATCH_S + 20) == []
     assert scene.shown == []
+    assert [one.why for one in scene.neighbourhood.unkept.take_kept()] == [UnkeptReason.UNMATCHED]
 
 
 @pytest.mark.parametrize(

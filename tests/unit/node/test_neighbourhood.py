@@ -369,6 +369,9 @@ def test_a_type_that_is_found_late_brings_all_of_its_writers_back() -> None:
     assert [offer.endpoint for offer in found.offers] == [first, second]
     assert neighbourhood.routes[first.guid] == (GROUP,)
     assert not list(neighbourhood.unkept)
+    kept = [(one.writer, one.why) for one in neighbourhood.unkept.take_kept()]
+    assert kept == [(first.guid.hex(), UnkeptReason.TYPE_UNKNOWN)]  # the second one was only waited for
+    assert neighbourhood.unkept.take_kept() == []
     assert neighbourhood.to_ask_again(0.0) is None
 
 
