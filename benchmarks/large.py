@@ -49,7 +49,7 @@ class Load:
 
 
 FAST: Final = Bar(Is.AT_LEAST, 200)
-LOADS: Final = (Load(1, 64, FAST, FAST), Load(16, 16, FAST, Bar(Is.AT_LEAST, 400)), Load(100, 2))
+LOADS: Final = (Load(1, 512, FAST, FAST), Load(16, 32, FAST, Bar(Is.AT_LEAST, 400)), Load(100, 4))
 DRAINED: Final = "a tap that only drains"
 STORED: Final = "SQLite alone, insert"
 CARRIED: Final = "a socket on loopback alone"
