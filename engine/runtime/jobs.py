@@ -32,6 +32,8 @@ class AppendJob:
     marks: dict[str, str] = dataclasses.field(default_factory=dict)
     large: int = 0
     """Number of changes that add, or added, a payload of `LET_GO_BYTES` or more."""
+    replacing_bytes: int = 0
+    """Bytes of such payloads whose samples take the place of others, as those after them may take theirs."""
     _done: int = 0
     _large: dict[tuple[Group, bytes], int] = dataclasses.field(default_factory=dict)
     _added: dict[Group, set[bytes]] = dataclasses.field(default_factory=dict)
@@ -70,6 +72,7 @@ class AppendJob:
         if added is not None and len(added.payload) >= LET_GO_BYTES:
             self._large[description.group, added.digest] = at
             self.large += 1
+            self.replacing_bytes += len(added.payload) if evicted else 0
         self.changes.append(GroupChange(description, added, [_without_payload(sample) for sample in evicted]))
         for sample in evicted:
             place = self._large.pop((description.group, sample.digest), -1)
@@ -82,11 +85,13 @@ class AppendJob:
         description, added, evicted = self.changes[index]
         assert added is not None
         self.changes[index] = GroupChange(description, _without_payload(added), evicted)
+        self.replacing_bytes -= len(added.payload) if evicted else 0
         return len(added.payload)
 
     def done(self, count: int) -> None:
         """Forget the first `count` changes, which are those of `batch`, and the marks: they are stored."""
         del self.changes[:count]
+        self.replacing_bytes = payload_bytes([change for change in self.changes if change.evicted])
         self.marks.clear()
         self._done += count
         self._added.clear()

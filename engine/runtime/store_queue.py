@@ -53,6 +53,8 @@ MAX_GATHERED: Final = 1_000
 """Queued changes of small samples from which on the store does not wait for more."""
 MAX_GATHERED_BYTES: Final = 64 << 20
 """Bytes of payloads from which on it does not: half of what may wait for it."""
+MAX_NEW_BYTES: Final = 4 << 20
+"""Bytes of those that replace nothing, from which on it does not either: to wait would spare no writing."""
 
 
 class StoreQueue:
@@ -140,12 +142,14 @@ class StoreQueue:
     def may_gather(self) -> bool:
         """Whether the queue is short and not urgent, so that more changes may join the transaction."""
         with self._lock:
-            large = 0  # one that is replaced while it waits need not be written
+            large = replacing = 0  # one that is replaced while it waits need not be written
             for job in self._jobs:
                 if not isinstance(job, AppendJob):
                     return False
                 large += job.large
+                replacing += job.replacing_bytes
             is_little = self._queued - large < MAX_GATHERED and self._queued_bytes < MAX_GATHERED_BYTES
+            is_little = is_little and self._queued_bytes - replacing < MAX_NEW_BYTES
             is_asked_for = self._carried_out < self._urgent or bool(self._problem)
             return bool(self._jobs) and is_little and not is_asked_for
 

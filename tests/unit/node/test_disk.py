@@ -231,6 +231,28 @@ def test_large_samples_wait_until_they_are_many_bytes(
     patient.await_transactions(2)
 
 
+@pytest.mark.parametrize("are_new", [True, False], ids=["new", "replacing"])
+def test_large_samples_wait_for_those_that_may_replace_them(
+    monkeypatch: pytest.MonkeyPatch, patient: Writing, are_new: bool
+) -> None:
+    """Samples that replace nothing are written at once: to wait would spare no writing."""
+    size = jobs.LET_GO_BYTES
+    monkeypatch.setattr("engine.runtime.store_queue.MAX_NEW_BYTES", 3 * size)
+    queue = patient.disk.store_queue
+    for written in (0, 1):
+        for number in range(1, 4):
+            assert queue.may_gather is (number > 1)
+            key = b"%d %d" % (written, number)
+            new, old = (make_sample(time_ns, b"w" * 16, DATA, key, b"x" * size) for time_ns in (2, 1))
+            queue.append("a", [GroupChange(GROUP, new, [] if are_new else [old])])
+        assert queue.may_gather is not are_new
+        if are_new:
+            patient.disk.wake()
+        else:
+            patient.hurry()
+        patient.await_transactions(written + 1)
+
+
 def test_after_a_long_transaction_the_store_rests_if_many_bytes_wait(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -6,6 +6,7 @@ import contextlib
 import random
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -18,7 +19,7 @@ from engine.runtime.store_queue import StoreQueue
 from engine.store.interface import DamageLog, GroupChange, StoreFull
 from engine.store.sqlite import SqliteStore
 from tests.unit.store.making import description, sample
-from tests.unit.store.replaced_writer import INSTANCES, SPACE, changes_of, content_after
+from tests.unit.store.replaced_writer import LOADS, SPACE
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
@@ -161,42 +162,45 @@ def test_any_order_of_changes_and_refusals_leaves_each_transaction_whole(
     assert (queue.queued_changes, queue.queued_bytes) == (0, 0)
 
 
-def run_and_kill(directory: Path, chance: random.Random) -> tuple[int, int]:
-    """Let a child replace large samples and kill it; what it printed last."""
-    command = [sys.executable, "-m", "tests.unit.store.replaced_writer", str(directory)]
+def run_and_kill(directory: Path, load: str, chance: random.Random) -> tuple[int, int]:
+    """Let a child write large samples and kill it; what it printed last."""
+    command = [sys.executable, "-m", "tests.unit.store.replaced_writer", str(directory), load]
     acknowledged = spared = 0
     with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=ROOT) as child:
         assert child.stdout is not None
         lines = chance.randrange(1, 12)
-        while lines > 0 or not spared:
+        while lines > 0 or (load == "replaced" and not spared):
             acknowledged, spared = map(int, child.stdout.readline().split())
             lines -= 1
+        time.sleep(chance.random() * 0.02)  # somewhere inside a transaction or a checkpoint
         child.kill()
         for line in child.stdout:
             acknowledged, spared = map(int, line.split())
     return acknowledged, spared
 
 
-def test_after_kill_9_everything_acknowledged_or_its_successor_is_there(tmp_path: Path) -> None:
-    """The child is killed while it leaves out what was replaced."""
+@pytest.mark.parametrize("load", LOADS)
+def test_after_kill_9_everything_acknowledged_or_its_successor_is_there(tmp_path: Path, load: str) -> None:
+    """The child is killed while it leaves out what was replaced, or while it writes what is new."""
     chance = random.Random(20261124)
     for number in range(KILLS):
         directory = tmp_path / str(number)
-        acknowledged, spared = run_and_kill(directory, chance)
-        assert spared > 0, "nothing was left out, so nothing was tested"
+        acknowledged, spared = run_and_kill(directory, load, chance)
+        assert spared > 0 or load == "new", "nothing was left out, so nothing was tested"
         with contextlib.closing(open_store(directory, "parent")) as store:
             assert not store.report.is_damaged
             found = content(store).get(description().group, set())
         count = max([one.sequence + 1 for one in found], default=0)
         assert count >= acknowledged
-        assert found == content_after(count), "the state after some change, whole"
+        assert found == LOADS[load].content_after(count), "the state after some change, whole"
 
 
-def test_the_child_knows_what_it_wrote() -> None:
+@pytest.mark.parametrize("load", LOADS)
+def test_the_child_knows_what_it_wrote(load: str) -> None:
     """The model of the kill test: content after n changes, by carrying them out one after another."""
     held: set[Sample] = set()
-    for number in range(4 * INSTANCES):
-        for change in changes_of(number):
+    for number in range(160 if load == "replaced" else 10):
+        for change in LOADS[load].changes_of(number):
             assert change.added is not None
             held = (held | {change.added}) - {*change.evicted}
-        assert held == content_after(number + 1)
+        assert held == LOADS[load].content_after(number + 1)
