@@ -58,10 +58,10 @@ def test_late_joiners_on_three_hosts_get_everything_once_from_their_own_host(hos
     hosts.start()
     running = [hosts.reader(name) for name in hosts.names]
     view = hosts.views["n3"]
-    # What is written within 0.1 s of a reader's set is given to it again; the writer takes longer to start.
     view.wait_for(
         "the running readers have their sets", lambda: deliveries(hosts) == dict.fromkeys(hosts.names, 1)
     )
+    view.wait_for_tails(3, *hosts.names)
     writer = hosts.writer("n1", readers=6, steps=[{"count": COUNT, "time": 1_000}])
     check_once(*running)
     view.wait_for("it is stored", lambda: all(view.stored(name) == COUNT for name in hosts.names))

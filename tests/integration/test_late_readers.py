@@ -50,6 +50,7 @@ def test_a_late_reader_gets_all_once_with_timestamps_disposes_and_unregisters(la
 def test_two_late_readers_are_served_once_each_and_others_get_nothing_twice(lab: Lab) -> None:
     names = lab.start_three()
     early = lab.reader()
+    lab.seen.wait_for_tails(1, *names)
     lab.write({"count": COUNT, "time": 1_000}, readers=len(names) + 1)
     early.wait(COUNT)
     lab.seen.wait_for("it is stored", lambda: all(lab.seen.stored(n) == COUNT for n in names))

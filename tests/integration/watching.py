@@ -9,6 +9,7 @@ from typing import Protocol
 
 from engine.runtime import monitor
 from engine.runtime.monitor import GroupView, NameSpaceView, NodeEvent, NodePast, NodeSnapshot
+from engine.runtime.tails import TAIL_S
 from ospltool.live.dds import LiveFeed
 from tests.integration.programs import Program
 
@@ -135,6 +136,17 @@ class Watch:
     def samples(self, node: str) -> int:
         """Samples that the node shows to hold."""
         return sum(group.samples for group in self.groups(node))
+
+    def wait_for_tails(self, count: int, *names: str) -> None:
+        """Until these nodes have ended so many deliveries, and no new sample can belong to one of them."""
+
+        def are_over() -> bool:
+            shown = [node for name in names if (node := self.node(name)) is not None]
+            ends = [(one.finished_ns, node.time_ns) for node in shown for one in node.deliveries]
+            over = [end_ns for end_ns, now_ns in ends if end_ns and now_ns - end_ns > 2e9 * TAIL_S]
+            return len(over) == len(ends) >= count
+
+        self.wait_for(f"{count} deliveries are over", are_over)
 
     def are_complete(self, *names: str) -> bool:
         """Whether all are complete, know each other, follow one master and hold the same."""
