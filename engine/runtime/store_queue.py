@@ -53,7 +53,7 @@ MAX_GATHERED: Final = 1_000
 """Queued changes of small samples from which on the store does not wait for more."""
 MAX_GATHERED_BYTES: Final = 64 << 20
 """Bytes of payloads from which on it does not: half of what may wait for it."""
-MAX_NEW_BYTES: Final = 4 << 20
+MAX_NEW_BYTES: Final = 8 << 20
 """Bytes of those that replace nothing, from which on it does not either: to wait would spare no writing."""
 
 
