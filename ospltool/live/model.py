@@ -169,7 +169,7 @@ class SystemModel:
             self.ended_ns = 0  # a recording that is still written goes on after its end
         for past in update.pasts:  # how the former run of a node ended matters for the first of the next
             self._note_runs(past)
-        self._last_words = [event for event in update.events if event.state in ENDING]
+        self._last_words = [one for one in update.events if one.state in ENDING or one.event == _ORPHANED]
         for index, heard in enumerate(update.snapshots, 1):
             self._apply_snapshot(heard)
             if index % STEP == 0 and not update.restart:
@@ -395,11 +395,14 @@ class SystemModel:
         if before is None or before.in_order or snapshot.pid == before.snapshot.pid:
             return
         last_ns = before.snapshot.time_ns
-        runs = () if before.lost_supervisor else self.runs.get(snapshot.id, ())
-        if not ended_in_order(runs, last_ns) and not any(
-            event.node == snapshot.id and last_ns <= event.time_ns < snapshot.started_ns
+        words = {
+            event.event
             for event in self._last_words
-        ):
+            if event.node == snapshot.id and last_ns <= event.time_ns < snapshot.started_ns
+        }
+        is_orphan = before.lost_supervisor or _ORPHANED in words
+        if is_orphan or not (words or ended_in_order(self.runs.get(snapshot.id, ()), last_ns)):
+            before = dataclasses.replace(before, lost_supervisor=is_orphan)
             self.told.restarted(before, heard.heard_ns, is_alone=self.outages.is_alone(before))
 
     def _heard_since(self, node_id: str, moment_ns: int) -> bool:

@@ -236,6 +236,8 @@ def test_the_cause_that_a_node_of_another_host_told_is_kept_when_its_next_run_is
 
 LAST_WORDS = fake.event(9, 2, START_NS + 20 * S + 1, "Durability destroyed", state="TERMINATED")
 
+ORPHANED = dataclasses.replace(LAST_WORDS, event="lifecycle.daemon-lost", state="COMPLETE")
+
 
 @pytest.mark.parametrize(
     ("events", "end", "late", "is_failure"),
@@ -246,6 +248,8 @@ LAST_WORDS = fake.event(9, 2, START_NS + 20 * S + 1, "Durability destroyed", sta
         ((), UNKNOWN_END, 0, True),
         ((), "", 0, True),
         ((dataclasses.replace(LAST_WORDS, time_ns=START_NS + 19 * S),), "", 0, True),
+        ((ORPHANED, LAST_WORDS), IN_ORDER, 0, True),
+        ((ORPHANED, LAST_WORDS), IN_ORDER, 1, True),
     ],
 )
 def test_a_node_that_ended_in_order_did_not_fail_although_its_last_state_was_missed(
@@ -259,8 +263,12 @@ def test_a_node_that_ended_in_order_did_not_fail_although_its_last_state_was_mis
     heard = ReceivedSnapshot(dataclasses.replace(again, pid=77), watch.now_ns)
     runs = (Run(START_NS - 600 * S, 4002, "1", START_NS + 20 * S + 2, end), Run(watch.now_ns - 1, 77, "1"))
     pasts = (NodePast(node_id(2), "n2", (), (), runs),) if end else ()
-    updates = [Update((heard,), events, pasts=pasts)] if not late else [Update((heard,)), Update(pasts=pasts)]
-    for update in updates:
+    told = (
+        [Update((heard,), events, pasts=pasts)]
+        if not late
+        else [Update((heard,), events), Update(pasts=pasts)]
+    )
+    for update in told:
         watch.model.apply(update, watch.now_ns)
     watch.health.update(watch.now_ns)
     assert watch.open == [("DUL-NODE-RESTARTED", "n2")] * is_failure
