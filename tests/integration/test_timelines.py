@@ -104,6 +104,7 @@ def test_a_writer_that_was_cut_off_and_is_back_is_alive_for_every_reader(hosts: 
     hosts.start()
     near, early = start(hosts, "n1"), start(hosts, "n2")
     taking = start(hosts, "n2", takes=True)
+    hosts.views[hosts.names[-1]].wait_for_tails(3 * len(CASES), *hosts.names)
     writers = {
         case: hosts.writer(
             "n1", readers=len(hosts.names) + 3, steps=[{"count": 3, "time": 1_000}], **options_of(case)
