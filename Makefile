@@ -57,7 +57,7 @@ types: # beside the rules: mypy uses one processor
 rules:
 	$(BIN)/python -m pytest -q -n 2 tests/hygiene
 
-test: check ## Everything that must be green: 20 minutes on two processors
+test: check ## Everything that must be green: 13 to 25 minutes on two processors
 	$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder --ignore tests/hygiene || { [ $$? -eq 1 ] && $(MAKE) again; }
 
 again: # what failed beside the others, once more and alone: a fault of a busy machine, or of the code?
