@@ -50,7 +50,7 @@ def run(repeat: int) -> list[Row]:
         print(f"area {AREA}: not measured, no network namespaces here: {reason}", file=sys.stderr)
         return []
     busy_label = f"{BUSY_NEW:,} new on each side of {BUSY_COMMON:,}, {cores} cores busy"
-    needless = tuple(one["reconnections"] - len(HOSTS) for one in busy)
+    needless = tuple(one["returns"] - len(HOSTS) for one in busy)
     label = f"{NEW:,} new on each side of {COMMON:,}"
     columns = {what: tuple(one[what] for one in runs) for what in runs[0]}
     whole = Row(AREA, "the whole set to an empty node, bytes", "B", columns["whole"])
@@ -69,7 +69,8 @@ def measure(common: int, new: int, burners: int, expiry_s: float = 2.0) -> dict[
     """Split and merge once, the merge beside `burners` processes that only compute.
 
     Returns seconds `equal` from the link to equal sets and `merge` from hearing each other, bytes `whole`
-    and `sent`, and `reconnections`, `losses` and `merges` that both nodes traced after the link was back.
+    and `sent`, and `returns`, `losses` and `merges` that both nodes traced after the link was back. A fellow
+    returns as reconnected, or as resumed where the whole split was shorter than the lease of Cyclone DDS.
 
     Raises:
         NotPermitted: no network namespaces can be made here.
@@ -127,7 +128,7 @@ def _split_and_merge(lab: Lab, network: Network, common: int, new: int, burners:
         "merge": ended - met,
         "whole": whole,
         "sent": sent,
-        "reconnections": found.count("fellow.reconnected"),
+        "returns": found.count("fellow.reconnected") + found.count("fellow.resumed"),
         "losses": found.count("fellow.disconnected"),
         "merges": found.count("merge.started"),
     }
