@@ -255,6 +255,10 @@ class DurabilityNode:
         self._heard_s = now
         return True
 
+    def fellow_discovered(self, node: str) -> None:
+        """Note that a fellow is in the domain; it may be too busy to be heard as soon."""
+        self._context.fellows.discovered.add(node)
+
     def fellow_attached(self, node: str, now: float) -> None:
         """Note that a fellow's endpoints and this node's are matched both ways (wait-for-attachment)."""
         self._context.fellows.attach(node)
