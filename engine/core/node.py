@@ -62,6 +62,7 @@ class DurabilityNode:
         stalls: times that this node stood still for `STALL_S` or longer.
         longest_stall_s: longest such time.
         fellow: returns the fellow with an id, None if it is not present.
+        fellow_discovered: notes that a node is there, which may be too busy to be heard yet.
         name_space_of: returns the first name-space that contains a group, None if none does.
     """
 
@@ -75,6 +76,7 @@ class DurabilityNode:
         """
         self._context = context = Context(settings, wall_ns - int(now * 1e9), now)
         self.fellow, self.name_space_of = context.fellows.get, context.space_of
+        self.fellow_discovered = context.fellows.discovered.add
         self._discovery = membership.DiscoveryEnd(context, now)
         self._discovery_check = self._discovery.next_check(now)
         self._stopping: ServiceState | None = None
@@ -254,10 +256,6 @@ class DurabilityNode:
                     context.emit(GroupAnnounced(message.group, message.description, sender))
         self._heard_s = now
         return True
-
-    def fellow_discovered(self, node: str) -> None:
-        """Note that a fellow is in the domain; it may be too busy to be heard as soon."""
-        self._context.fellows.discovered.add(node)
 
     def fellow_attached(self, node: str, now: float) -> None:
         """Note that a fellow's endpoints and this node's are matched both ways (wait-for-attachment)."""
