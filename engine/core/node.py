@@ -85,8 +85,7 @@ class DurabilityNode:
         self._state = ServiceState.INIT
         self._timer_s: float | None = None
         self._promised_s = self._seen_s = now
-        self.stalls = 0
-        self.longest_stall_s = 0.0
+        self.stalls, self.longest_stall_s = 0, 0.0
         self._heard_s: float | None = None
         for name_space in settings.name_spaces:
             if not membership.add_name_space(context, name_space):
