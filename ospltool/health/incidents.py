@@ -243,7 +243,7 @@ class Incidents:
         told = describe(cause)
         before = () if is_new else self.closed
         again = next((one for one in before if forms.is_again(one, told, now_ns)), None)
-        after_ns = again.until_ns if again is not None else 0
+        after_ns = again.until_ns if again is not None else self._over_ns(cause.root.key)
         since_ns = max(after_ns, min(cause.root.since_ns, now_ns))
         key, worst, most = f"{cause.root.key}@{since_ns}", told.severity, len(told.subjects)
         is_before = told.began_before and not after_ns
@@ -256,6 +256,10 @@ class Incidents:
         root, brought = cause.root.key, cause.brought
         self._open[key] = _Open(told, root, now_ns, cause.keys, worst, most, brought, now_ns, after_ns)
         return key
+
+    def _over_ns(self, root: str) -> int:
+        """Return the end of the last incident of a root, which stays over; 0 without one."""
+        return max((one.until_ns for one in self._closed if one.key.rpartition("@")[0] == root), default=0)
 
     def _go_on(
         self, key: str, cause: RootCause, now_ns: int, describe: Callable[[RootCause], Incident]

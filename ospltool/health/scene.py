@@ -281,6 +281,20 @@ def _is_newest(node: Node, newest: Sequence[Node]) -> bool:
     return bool(others) and max(others) <= node.overdue_ns
 
 
+def _has_moved(node: Node, reports: Mapping[str, SupervisorReport], here: frozenset[str]) -> bool:
+    """Return whether what this machine knows is of a run before the one that was heard, on another machine.
+
+    Its last report stays there after the node was moved: it tells nothing of the node of today.
+    """
+    report = reports.get(node.snapshot.name)
+    if report is None or report.pid:
+        return False
+    if report.ended_ns:
+        return report.ended_ns < node.snapshot.started_ns
+    is_elsewhere = bool(here) and here.isdisjoint(node.snapshot.addresses)
+    return is_elsewhere and 0 < report.started_ns < node.snapshot.started_ns
+
+
 class Scene:
     """The system at one moment.
 
@@ -327,7 +341,9 @@ class Scene:
         self.now_ns = now_ns
         self.here = here
         self.expected = expected
-        self.reports = reports or {}
+        ordered = model.ordered_nodes()
+        moved = {node.snapshot.name for node in ordered if _has_moved(node, reports or {}, here)}
+        self.reports = {name: one for name, one in (reports or {}).items() if name not in moved}
         troubled = [
             name for name, report in self.reports.items() if report.is_trouble and name not in expected.nodes
         ]
@@ -336,7 +352,6 @@ class Scene:
         )
         facts = facts or FactBook()
         self.facts, self.kept = facts.of, facts.kept
-        ordered = model.ordered_nodes()
         there = {(node.snapshot.name, node.snapshot.domain_id) for node in ordered if not node.gone_ns}
         self.nodes = [
             node
@@ -405,11 +420,14 @@ class Scene:
         return is_of_all and self.now_ns <= until_ns + node.due_ns
 
     def _observed(self, node: Node) -> Presence:
-        """Return what the watch, or its supervisor on this machine, observes of a node."""
+        """Return what the watch, or its supervisor on this machine, observes of a node.
+
+        That it was stopped holds until it is heard, also while a new supervisor tells that it starts.
+        """
         observed = node.observed(self.now_ns)
         report = self.reports.get(node.snapshot.name)
-        is_stopped = observed is not Presence.HEARD and report is not None and report.in_order
-        return Presence.STOPPED if is_stopped else observed
+        is_stopped = node.concluded is Presence.STOPPED or (report is not None and report.in_order)
+        return Presence.STOPPED if is_stopped and observed is not Presence.HEARD else observed
 
     def presence(self, node: Node) -> Presence:
         """Return whether the node is heard, silent, stopped or gone, before anything else is concluded."""

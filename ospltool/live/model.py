@@ -200,6 +200,8 @@ class SystemModel:
     ) -> None:
         """Take in what health concludes; it holds until a node is heard or the next time.
 
+        A node of which a supervisor tells that it was stopped ended in order, also if that had to kill it.
+
         Args:
             presences: of the nodes that are not heard, by id.
             alone: ids of the nodes that are told to be lost by themselves.
@@ -208,7 +210,8 @@ class SystemModel:
         self.outages.conclude(alone, is_lost=is_lost)
         for node_id, node in self.nodes.items():
             if node.concluded is not (concluded := presences.get(node_id)):
-                self.nodes[node_id] = dataclasses.replace(node, concluded=concluded)
+                in_order = node.in_order or concluded is Presence.STOPPED
+                self.nodes[node_id] = dataclasses.replace(node, concluded=concluded, in_order=in_order)
 
     def name_of(self, node_id: str) -> str:
         """Return the node's name, as it or a fellow reports it; without one, the first digits of its id."""
