@@ -212,7 +212,7 @@ class Incidents:
         if cause.root.kind.cause == "domain":
             return None
         for key, one in free.items():
-            if one.root in cause.keys:
+            if one.root in cause.keys and not forms.was_alive(one.incident, cause.root):
                 return key
         for key, one in free.items():
             if one.incident.code == cause.root.kind and cause.root.key in one.keys:

@@ -112,7 +112,7 @@ def _remarks(scene: Scene, node: Node) -> Iterator[Sign]:
             told.setdefault(remark.topic, []).append(remark)
     told.pop(RemarkSubject.DISK, ())  # the snapshot shows what is wrong; it tells since when
     for remark in told.pop(RemarkSubject.LATE, ()):
-        yield _late(scene, node, remark)
+        yield from _late(scene, node, remark)
     for remark in told.pop(RemarkSubject.UNSUPPORTED, ()):
         yield versions.unsupported(scene, node, remark)
     for remark in told.pop(RemarkSubject.IDENTITY, ())[:1]:
@@ -167,13 +167,18 @@ def _restarted(scene: Scene, node: Node) -> Iterator[Sign]:
         yield Sign("DUL-NODE-RESTARTED", name, what, report.failed_ns, (node.id,), why=report.failure)
 
 
-def _late(scene: Scene, node: Node, remark: Remark) -> Sign:
-    """Return a sign about the fellow whose heartbeats are late, not about the node that waited for them."""
-    name = remark.subject
-    fellows = tuple(one.id for one in scene.nodes if one.snapshot.name == name)
+def _late(scene: Scene, node: Node, remark: Remark) -> Iterator[Sign]:
+    """Yield a sign about the fellow whose heartbeats are late, not about the node that waited for them.
+
+    None if the fellow was lost since then and is back: that it was late was part of that.
+    """
+    name, since_ns = remark.subject, remark.time_ns - node.ahead_ns
+    fellows = [one for one in scene.nodes if one.snapshot.name == name]
+    if any(scene.is_heard(one) and one.moved_ns > max(since_ns, one.came_ns) for one in fellows):
+        return
+    who = tuple(one.id for one in fellows)
     what = f"{node.snapshot.name} says: {remark.text.removesuffix('.')}"
-    since_ns = remark.time_ns - node.ahead_ns
-    return Sign("DUL-HEARTBEAT-LATE", name, what, since_ns, (*fellows, node.id), subjects=fellows)
+    yield Sign("DUL-HEARTBEAT-LATE", name, what, since_ns, (*who, node.id), subjects=who)
 
 
 def _shared_identity(scene: Scene, node: Node, remark: Remark) -> Sign:
