@@ -60,7 +60,8 @@ class _Open:
         root: key of its present root.
         seen_ns: when it was seen last.
         keys: keys of its signs.
-        worst: the worst severity so far.
+        worst: the worst severity so far, also of the incidents that it returns after.
+        gravest: its own worst severity so far.
         most: the most subjects so far.
         brought: the worst severity of consequences of late.
         brought_ns: when there was one of that severity last.
@@ -78,6 +79,7 @@ class _Open:
     most: int
     brought: HealthSeverity
     brought_ns: int
+    gravest: HealthSeverity
     after_ns: int = 0
     is_assumed: bool = False
     known_ns: int = 0
@@ -254,7 +256,9 @@ class Incidents:
                 told = forms.with_cause_of(again, told)
             told = dataclasses.replace(told, origin=again.origin, times=again.times + 1, rises=again.rises)
         root, brought = cause.root.key, cause.brought
-        self._open[key] = _Open(told, root, now_ns, cause.keys, worst, most, brought, now_ns, after_ns)
+        self._open[key] = _Open(
+            told, root, now_ns, cause.keys, worst, most, brought, now_ns, told.severity, after_ns
+        )
         return key
 
     def _over_ns(self, root: str) -> int:
@@ -286,6 +290,7 @@ class Incidents:
         )
         known.root, known.seen_ns, known.keys = cause.root.key, now_ns, cause.keys
         known.is_assumed, known.known_ns = False, 0
+        known.gravest = min(known.gravest, told.severity)
         known.worst, known.most = min(known.worst, told.severity), max(known.most, len(told.subjects))
 
     def _merge(self, seen: set[str], domain: RootCause) -> None:
@@ -300,13 +305,15 @@ class Incidents:
         one = self._open.pop(key)
         what = f"{one.incident.what}, {how}"
         self._closed.append(
-            dataclasses.replace(one.incident, what=what, until_ns=until_ns, severity=one.worst, is_part=True)
+            dataclasses.replace(
+                one.incident, what=what, until_ns=until_ns, severity=one.gravest, is_part=True
+            )
         )
 
     def _close(self, key: str, until_ns: int) -> None:
         """Close an incident that is over since a moment."""
         one = self._open.pop(key)
-        ended = dataclasses.replace(one.incident, until_ns=until_ns, severity=one.worst)
+        ended = dataclasses.replace(one.incident, until_ns=until_ns, severity=one.gravest)
         self._closed.append(dataclasses.replace(ended, ended_before=one.is_assumed))
 
     def _end(self, key: str, now_ns: int, taken: set[str], lost: set[str]) -> None:
