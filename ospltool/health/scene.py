@@ -19,7 +19,7 @@ from ospltool.health.hearings import Hearings, is_told, told_ns
 from ospltool.health.signs.snapshots import of_snapshot
 from ospltool.live.expectation import NOTHING, Expectation
 from ospltool.live.model import SystemModel
-from ospltool.live.nodes import Node, Presence
+from ospltool.live.nodes import Node, Presence, replaces
 from ospltool.live.remarks import RemarkSubject
 from ospltool.live.supervision import SupervisorReport
 
@@ -311,7 +311,7 @@ class Scene:
         gathering: what is known of the start of the system.
 
     Attributes:
-        nodes: all nodes in the order of the model, without gone ones whose name a present node has.
+        nodes: all nodes in the order of the model, without gone ones that a present one replaces.
         heard: nodes among them that are heard, or may be about to.
         facts: returns the facts from a node's own snapshot.
         unheard: reports on the awaited nodes that were never heard, None for no report.
@@ -352,11 +352,9 @@ class Scene:
         )
         facts = facts or FactBook()
         self.facts, self.kept = facts.of, facts.kept
-        there = {(node.snapshot.name, node.snapshot.domain_id) for node in ordered if not node.gone_ns}
+        there = [node for node in ordered if not node.gone_ns]
         self.nodes = [
-            node
-            for node in ordered
-            if not node.gone_ns or (node.snapshot.name, node.snapshot.domain_id) not in there
+            node for node in ordered if not node.gone_ns or not any(replaces(one, node) for one in there)
         ]
         self._presence = {node.id: self._observed(node) for node in ordered}
         self._presence |= self._doubtful()

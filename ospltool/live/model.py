@@ -14,7 +14,7 @@ from ospltool.live.conflicts import ConflictLog
 from ospltool.live.feed import ENDING, FeedNotice, NoticeKind, ReceivedSnapshot, Update
 from ospltool.live.groups import GroupIndex, Losses
 from ospltool.live.masterships import Mastership, Masterships
-from ospltool.live.nodes import Fellows, Node, Presence, natural, outline
+from ospltool.live.nodes import Fellows, Node, Presence, natural, outline, replaces
 from ospltool.live.outages import Outages
 from ospltool.live.persistence import PersistenceServices
 from ospltool.live.remarks import Remarks, ended_in_order
@@ -363,12 +363,8 @@ class SystemModel:
     def _forget_replaced(self, node: Node) -> None:
         """Forget a node that has left if its name runs under a new identity, as after losing its store."""
         old = node.snapshot
-        if not node.gone_ns or not any(
-            (one.snapshot.name, one.snapshot.domain_id) == (old.name, old.domain_id)
-            and one.snapshot.started_ns > old.started_ns
-            and not one.gone_ns
-            for one in self.nodes.values()
-        ):
+        present = (one for one in self.nodes.values() if not one.gone_ns)
+        if not node.gone_ns or not any(replaces(one, node) for one in present):
             return
         del self.nodes[node.id]
         self._names_told[node.id] = old.name
