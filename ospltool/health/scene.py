@@ -16,6 +16,7 @@ from engine.runtime.monitor import FellowView, GroupView, NameSpaceView, NodeSna
 from ospltool.health.codes import SECOND_NS, Sign
 from ospltool.health.gathering import Gathering
 from ospltool.health.hearings import Hearings, is_told, told_ns
+from ospltool.health.runs import has_failed_to_start, has_moved
 from ospltool.health.signs.snapshots import of_snapshot
 from ospltool.live.expectation import NOTHING, Expectation
 from ospltool.live.model import SystemModel
@@ -281,20 +282,6 @@ def _is_newest(node: Node, newest: Sequence[Node]) -> bool:
     return bool(others) and max(others) <= node.overdue_ns
 
 
-def _has_moved(node: Node, reports: Mapping[str, SupervisorReport], here: frozenset[str]) -> bool:
-    """Return whether what this machine knows is of a run before the one that was heard, on another machine.
-
-    Its last report stays there after the node was moved: it tells nothing of the node of today.
-    """
-    report = reports.get(node.snapshot.name)
-    if report is None or report.pid:
-        return False
-    if report.ended_ns:
-        return report.ended_ns < node.snapshot.started_ns
-    is_elsewhere = bool(here) and here.isdisjoint(node.snapshot.addresses)
-    return is_elsewhere and 0 < report.started_ns < node.snapshot.started_ns
-
-
 class Scene:
     """The system at one moment.
 
@@ -342,7 +329,7 @@ class Scene:
         self.here = here
         self.expected = expected
         ordered = model.ordered_nodes()
-        moved = {node.snapshot.name for node in ordered if _has_moved(node, reports or {}, here)}
+        moved = {node.snapshot.name for node in ordered if has_moved(node, reports or {}, here)}
         self.reports = {name: one for name, one in (reports or {}).items() if name not in moved}
         troubled = [
             name for name, report in self.reports.items() if report.is_trouble and name not in expected.nodes
@@ -424,6 +411,8 @@ class Scene:
         """
         observed = node.observed(self.now_ns)
         report = self.reports.get(node.snapshot.name)
+        if report is not None and has_failed_to_start(node, report):
+            return Presence.GONE
         is_stopped = node.concluded is Presence.STOPPED or (report is not None and report.in_order)
         return Presence.STOPPED if is_stopped and observed is not Presence.HEARD else observed
 

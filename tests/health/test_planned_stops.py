@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import signal
 import subprocess
@@ -20,6 +21,7 @@ from ospltool.health.incidents import Incidents
 from ospltool.health.news import IncidentNews
 from ospltool.health.scene import Scene
 from ospltool.health.supervisors import SupervisorWatch
+from ospltool.live.feed import FeedNotice, NoticeKind, Update
 from ospltool.live.model import SystemModel
 from ospltool.live.supervision import SupervisorReport
 from tests.fake import SECOND_NS as S
@@ -128,3 +130,30 @@ def test_a_node_that_hangs_when_it_is_told_to_stop_is_told_so(tmp_path: Path) ->
         "(SIGSTOP, or a debugger)"
     )
     assert found.next == "Wait: its supervisor ends it by force if it does not end by itself."
+
+
+def test_a_node_that_was_stopped_and_does_not_start_again_is_told() -> None:
+    """As to who looks late. It is over when its supervisor's report is forgotten, or the node is back."""
+    watch = Watch(THREE)
+    watch.run(20, 1, 2, 3)
+    gone = FeedNotice(NoticeKind.NODE_LOST, watch.now_ns, "", node_id(3), in_order=True)
+    watch.model.apply(Update(notices=(gone,)), watch.now_ns)
+    watch.run(9, 1, 2)
+    assert (watch.open, watch.health.verdict.word) == ([], "OK")
+    began_ns = watch.now_ns + S
+    failed = SupervisorReport(
+        "the store is in use", is_trouble=True, is_dead=True, started_ns=began_ns, ended_ns=began_ns + 1
+    )
+    for reports, heard in (({}, (1, 2)), ({}, (1, 2, 3))):
+        watch.reports = {"n3": dataclasses.replace(failed, is_coming=True, failed_ns=began_ns + 1)}
+        watch.run(1, 1, 2)
+        watch.reports = {"n3": failed}
+        watch.run(2, 1, 2)
+        (found,) = watch.health.open
+        assert (found.code.id, found.who, found.why) == ("DUL-NODE-GONE", "n3", "the store is in use")
+        assert found.what == "n3 was stopped, and its next start has failed"
+        assert found.since_ns >= began_ns
+        watch.reports = reports
+        watch.run(4, *heard, started_s=watch.second if len(heard) == 3 else -600)
+        assert watch.open == []
+    assert [one.code.id for one in watch.health.closed] == ["DUL-NODE-GONE"] * 2
