@@ -116,6 +116,7 @@ def report(status: NodeStatus, seen_ns: int) -> SupervisorReport:
         failure=_failure(status),
         waits_for_room=status.waits_for_room,
         unwatched=_unwatched(status, seen_ns) if runs else "",
+        seen_ns=seen_ns,
     )
 
 

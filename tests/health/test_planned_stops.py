@@ -89,6 +89,9 @@ LEFT = {
     "ended in order": SupervisorReport("it ended in order", in_order=True, ended_ns=START_NS - 9_000 * S),
     "failed": SupervisorReport("it failed", is_trouble=True, is_dead=True, ended_ns=START_NS - 9_000 * S),
     "was killed": SupervisorReport("died", is_trouble=True, is_dead=True, started_ns=START_NS - 9_000 * S),
+    "was a copy": SupervisorReport(
+        "died", is_trouble=True, is_dead=True, started_ns=START_NS, seen_ns=START_NS
+    ),
 }
 """What the supervisor of a node left on this machine, before the node was moved to another one."""
 
