@@ -27,16 +27,18 @@ def run_directory(environ: Mapping[str, str]) -> RunDirectory:
 def known_nodes(environ: Mapping[str, str]) -> list[NodeStatus]:
     """Return all nodes in the run directory of this user, in order of names.
 
-    A node that was started once from its file and once from a fleet file has two records; they have its store
-    in common. The newest counts.
+    A node that was started once from its file and once from a fleet file has two records; they have its name
+    and its store in common. The newest counts.
     """
     found = [status for directory in run_directory(environ).nodes() if (status := status_of(directory))]
     found.sort(key=lambda one: (one.condition in ALIVE, one.record.started_ns))
-    newest = {one.record.store: one for one in found}
+    newest = {(one.record.store, one.record.domain_name): one for one in found}
     every = [
         one
         for one in found
-        if not one.record.store or one.condition in ALIVE or newest[one.record.store] is one
+        if not one.record.store
+        or one.condition in ALIVE
+        or newest[one.record.store, one.record.domain_name] is one
     ]
     return sorted(every, key=lambda status: (status.record.domain_name, status.record.configuration))
 

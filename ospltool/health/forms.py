@@ -44,6 +44,11 @@ def is_later(before: Incident, root: Sign) -> bool:
     return root.is_later and before.code != root.kind and before.since_ns < root.since_ns
 
 
+def was_alive(before: Incident, root: Sign) -> bool:
+    """Return whether an incident tells that a node lived that is lost now: its loss begins after that."""
+    return before.code.cause == "late" and root.kind.cause == "node"
+
+
 def is_kin(before: Incident, root: Sign) -> bool:
     """Return whether one is about a pair with a node of the other, or both about one node with two names."""
     if " and " in before.who + root.who:

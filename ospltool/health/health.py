@@ -386,10 +386,11 @@ class Health:
         who = {one.who for one in self.muted}
         nodes = {node for one in self.muted for node in one.nodes}
         name_spaces = {name for one in self.muted for name in one.name_spaces}
+        excused = len(who.intersection(self.unheard))
         return any(
             name not in who and not (report and report.in_order) for name, report in self.unheard.items()
         ) or any(
-            one.is_awaited
+            one.lacks_beside(excused)
             and one.name not in name_spaces
             and nodes.isdisjoint((*one.lost, *one.apart, *one.coming))
             for one in self._copies.values()

@@ -60,7 +60,8 @@ class _Open:
         root: key of its present root.
         seen_ns: when it was seen last.
         keys: keys of its signs.
-        worst: the worst severity so far.
+        worst: the worst severity so far, also of the incidents that it returns after.
+        gravest: its own worst severity so far.
         most: the most subjects so far.
         brought: the worst severity of consequences of late.
         brought_ns: when there was one of that severity last.
@@ -78,6 +79,7 @@ class _Open:
     most: int
     brought: HealthSeverity
     brought_ns: int
+    gravest: HealthSeverity
     after_ns: int = 0
     is_assumed: bool = False
     known_ns: int = 0
@@ -212,7 +214,7 @@ class Incidents:
         if cause.root.kind.cause == "domain":
             return None
         for key, one in free.items():
-            if one.root in cause.keys:
+            if one.root in cause.keys and not forms.was_alive(one.incident, cause.root):
                 return key
         for key, one in free.items():
             if one.incident.code == cause.root.kind and cause.root.key in one.keys:
@@ -243,7 +245,7 @@ class Incidents:
         told = describe(cause)
         before = () if is_new else self.closed
         again = next((one for one in before if forms.is_again(one, told, now_ns)), None)
-        after_ns = again.until_ns if again is not None else 0
+        after_ns = again.until_ns if again is not None else self._over_ns(cause.root.key)
         since_ns = max(after_ns, min(cause.root.since_ns, now_ns))
         key, worst, most = f"{cause.root.key}@{since_ns}", told.severity, len(told.subjects)
         is_before = told.began_before and not after_ns
@@ -254,8 +256,14 @@ class Incidents:
                 told = forms.with_cause_of(again, told)
             told = dataclasses.replace(told, origin=again.origin, times=again.times + 1, rises=again.rises)
         root, brought = cause.root.key, cause.brought
-        self._open[key] = _Open(told, root, now_ns, cause.keys, worst, most, brought, now_ns, after_ns)
+        self._open[key] = _Open(
+            told, root, now_ns, cause.keys, worst, most, brought, now_ns, told.severity, after_ns
+        )
         return key
+
+    def _over_ns(self, root: str) -> int:
+        """Return the end of the last incident of a root, which stays over; 0 without one."""
+        return max((one.until_ns for one in self._closed if one.key.rpartition("@")[0] == root), default=0)
 
     def _go_on(
         self, key: str, cause: RootCause, now_ns: int, describe: Callable[[RootCause], Incident]
@@ -282,6 +290,7 @@ class Incidents:
         )
         known.root, known.seen_ns, known.keys = cause.root.key, now_ns, cause.keys
         known.is_assumed, known.known_ns = False, 0
+        known.gravest = min(known.gravest, told.severity)
         known.worst, known.most = min(known.worst, told.severity), max(known.most, len(told.subjects))
 
     def _merge(self, seen: set[str], domain: RootCause) -> None:
@@ -296,13 +305,15 @@ class Incidents:
         one = self._open.pop(key)
         what = f"{one.incident.what}, {how}"
         self._closed.append(
-            dataclasses.replace(one.incident, what=what, until_ns=until_ns, severity=one.worst, is_part=True)
+            dataclasses.replace(
+                one.incident, what=what, until_ns=until_ns, severity=one.gravest, is_part=True
+            )
         )
 
     def _close(self, key: str, until_ns: int) -> None:
         """Close an incident that is over since a moment."""
         one = self._open.pop(key)
-        ended = dataclasses.replace(one.incident, until_ns=until_ns, severity=one.worst)
+        ended = dataclasses.replace(one.incident, until_ns=until_ns, severity=one.gravest)
         self._closed.append(dataclasses.replace(ended, ended_before=one.is_assumed))
 
     def _end(self, key: str, now_ns: int, taken: set[str], lost: set[str]) -> None:

@@ -77,10 +77,9 @@ class Redundancy:
         excused = len(self.coming) + len(self.stopped)
         return max(0, self.wanted_on_disk - len(self.on_disk) - excused) if self.wanted_on_disk else 0
 
-    @property
-    def is_awaited(self) -> bool:
-        """Whether copies are missing or coming, without those of nodes that stopped in order."""
-        return len(self.held) + len(self.stopped) < self.wanted
+    def lacks_beside(self, excused: int) -> bool:
+        """Return whether copies are missing or coming, but for those that stopped and `excused` ones."""
+        return len(self.held) + len(self.stopped) + excused < self.wanted
 
     @property
     def text(self) -> str:

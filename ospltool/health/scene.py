@@ -16,10 +16,11 @@ from engine.runtime.monitor import FellowView, GroupView, NameSpaceView, NodeSna
 from ospltool.health.codes import SECOND_NS, Sign
 from ospltool.health.gathering import Gathering
 from ospltool.health.hearings import Hearings, is_told, told_ns
+from ospltool.health.runs import has_failed_to_start, has_moved
 from ospltool.health.signs.snapshots import of_snapshot
 from ospltool.live.expectation import NOTHING, Expectation
 from ospltool.live.model import SystemModel
-from ospltool.live.nodes import Node, Presence
+from ospltool.live.nodes import Node, Presence, replaces
 from ospltool.live.remarks import RemarkSubject
 from ospltool.live.supervision import SupervisorReport
 
@@ -297,7 +298,7 @@ class Scene:
         gathering: what is known of the start of the system.
 
     Attributes:
-        nodes: all nodes in the order of the model, without gone ones whose name a present node has.
+        nodes: all nodes in the order of the model, without gone ones that a present one replaces.
         heard: nodes among them that are heard, or may be about to.
         facts: returns the facts from a node's own snapshot.
         unheard: reports on the awaited nodes that were never heard, None for no report.
@@ -327,7 +328,9 @@ class Scene:
         self.now_ns = now_ns
         self.here = here
         self.expected = expected
-        self.reports = reports or {}
+        ordered = model.ordered_nodes()
+        moved = {node.snapshot.name for node in ordered if has_moved(node, reports or {}, here)}
+        self.reports = {name: one for name, one in (reports or {}).items() if name not in moved}
         troubled = [
             name for name, report in self.reports.items() if report.is_trouble and name not in expected.nodes
         ]
@@ -336,12 +339,9 @@ class Scene:
         )
         facts = facts or FactBook()
         self.facts, self.kept = facts.of, facts.kept
-        ordered = model.ordered_nodes()
-        there = {(node.snapshot.name, node.snapshot.domain_id) for node in ordered if not node.gone_ns}
+        there = [node for node in ordered if not node.gone_ns]
         self.nodes = [
-            node
-            for node in ordered
-            if not node.gone_ns or (node.snapshot.name, node.snapshot.domain_id) not in there
+            node for node in ordered if not node.gone_ns or not any(replaces(one, node) for one in there)
         ]
         self._presence = {node.id: self._observed(node) for node in ordered}
         self._presence |= self._doubtful()
@@ -405,11 +405,16 @@ class Scene:
         return is_of_all and self.now_ns <= until_ns + node.due_ns
 
     def _observed(self, node: Node) -> Presence:
-        """Return what the watch, or its supervisor on this machine, observes of a node."""
+        """Return what the watch, or its supervisor on this machine, observes of a node.
+
+        That it was stopped holds until it is heard, also while a new supervisor tells that it starts.
+        """
         observed = node.observed(self.now_ns)
         report = self.reports.get(node.snapshot.name)
-        is_stopped = observed is not Presence.HEARD and report is not None and report.in_order
-        return Presence.STOPPED if is_stopped else observed
+        if report is not None and has_failed_to_start(node, report):
+            return Presence.GONE
+        is_stopped = node.concluded is Presence.STOPPED or (report is not None and report.in_order)
+        return Presence.STOPPED if is_stopped and observed is not Presence.HEARD else observed
 
     def presence(self, node: Node) -> Presence:
         """Return whether the node is heard, silent, stopped or gone, before anything else is concluded."""

@@ -29,6 +29,7 @@ _SEEN: Final = {
 
 _NEXT: Final = {
     Condition.RESTARTING: "Wait: its supervisor starts it again. Its ospl-error.log tells the failure.",
+    Condition.STOPPING: "Wait: its supervisor ends it by force if it does not end by itself.",
     Condition.DIED: "Start it again on its host: `ospltool start` with its configuration.",
 }
 """Advice for conditions of which the supervisor, or its absence, tells what happens next."""
@@ -115,6 +116,7 @@ def report(status: NodeStatus, seen_ns: int) -> SupervisorReport:
         failure=_failure(status),
         waits_for_room=status.waits_for_room,
         unwatched=_unwatched(status, seen_ns) if runs else "",
+        seen_ns=seen_ns,
     )
 
 
@@ -183,6 +185,8 @@ def _seen(status: NodeStatus) -> str:
     told = ["its process had ended" if _has_vanished(status) else _SEEN.get(status.condition, "")]
     if status.condition in _SEEN:
         told.append(status.reason)
+    if status.condition is Condition.STOPPING and status.record.node and status.record.node.is_stopped():
+        told.append("its process was stopped (SIGSTOP, or a debugger)")
     if status.waits_for_room:
         told.append(f"it waited for room to open its store: {status.store_problem}")
     elif status.store_problem and status.condition in _SEEN:

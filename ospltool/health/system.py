@@ -66,6 +66,8 @@ class System:
         for index, played in enumerate(feed.played(), 1):
             if played.update is not None:
                 self.model.apply(played.update, played.moment_ns)
+            elif played.is_resumed:
+                self.health.resume(played.moment_ns)
             elif played.bookmark is not None:
                 self._bookmarks.keep(played.bookmark, self.health)
             else:

@@ -14,7 +14,7 @@ from ospltool.live.conflicts import ConflictLog
 from ospltool.live.feed import ENDING, FeedNotice, NoticeKind, ReceivedSnapshot, Update
 from ospltool.live.groups import GroupIndex, Losses
 from ospltool.live.masterships import Mastership, Masterships
-from ospltool.live.nodes import Fellows, Node, Presence, natural, outline
+from ospltool.live.nodes import Fellows, Node, Presence, natural, outline, replaces
 from ospltool.live.outages import Outages
 from ospltool.live.persistence import PersistenceServices
 from ospltool.live.remarks import Remarks, ended_in_order
@@ -200,6 +200,8 @@ class SystemModel:
     ) -> None:
         """Take in what health concludes; it holds until a node is heard or the next time.
 
+        A node of which a supervisor tells that it was stopped ended in order, also if that had to kill it.
+
         Args:
             presences: of the nodes that are not heard, by id.
             alone: ids of the nodes that are told to be lost by themselves.
@@ -208,7 +210,8 @@ class SystemModel:
         self.outages.conclude(alone, is_lost=is_lost)
         for node_id, node in self.nodes.items():
             if node.concluded is not (concluded := presences.get(node_id)):
-                self.nodes[node_id] = dataclasses.replace(node, concluded=concluded)
+                in_order = node.in_order or concluded is Presence.STOPPED
+                self.nodes[node_id] = dataclasses.replace(node, concluded=concluded, in_order=in_order)
 
     def name_of(self, node_id: str) -> str:
         """Return the node's name, as it or a fellow reports it; without one, the first digits of its id."""
@@ -360,12 +363,8 @@ class SystemModel:
     def _forget_replaced(self, node: Node) -> None:
         """Forget a node that has left if its name runs under a new identity, as after losing its store."""
         old = node.snapshot
-        if not node.gone_ns or not any(
-            (one.snapshot.name, one.snapshot.domain_id) == (old.name, old.domain_id)
-            and one.snapshot.started_ns > old.started_ns
-            and not one.gone_ns
-            for one in self.nodes.values()
-        ):
+        present = (one for one in self.nodes.values() if not one.gone_ns)
+        if not node.gone_ns or not any(replaces(one, node) for one in present):
             return
         del self.nodes[node.id]
         self._names_told[node.id] = old.name

@@ -208,3 +208,13 @@ def natural(name: str) -> tuple[tuple[int, str], ...]:
     return tuple(
         (len(part.lstrip("0")), part.lstrip("0")) if i % 2 else (0, part) for i, part in enumerate(parts)
     )
+
+
+def replaces(present: Node, gone: Node) -> bool:
+    """Return whether a node is the one that has left, under a new identity, as after losing its store.
+
+    A node that was heard beside it is another one, of the same name.
+    """
+    old, new = gone.snapshot, present.snapshot
+    is_namesake = (new.name, new.domain_id) == (old.name, old.domain_id)
+    return is_namesake and present.id != gone.id and present.came_ns > gone.heard_ns

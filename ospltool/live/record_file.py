@@ -57,12 +57,18 @@ class RecordingHeader:
     expected: Expectation = NOTHING
 
 
+PAUSE_NS: Final = 2_000_000_000
+"""Time without a look at the system after which a recorder counts as having stood still."""
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Key:
     """A place from which the recording can be read. The states of N nodes and N instances follow, whole."""
 
     nodes: int
     replicas: int = 0
+    is_resumed: bool = False
+    """Whether nothing was recorded before, as the recorder begins, stood still, or could not write."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from ospltool.live.expectation import NOTHING, Expectation
 from ospltool.live.feed import ENDING, FeedNotice, NoticeKind, Update
 from ospltool.live.nodes import outline
 from ospltool.live.record_file import (
+    PAUSE_NS,
     Caption,
     Item,
     Key,
@@ -106,6 +107,7 @@ class Recorder:
         self._local = LocalView()
         self._caption = ""
         self._key_due_ns = 0
+        self._written_ns = 0
         self._size = 0
         self._broken_until_ns = 0
         self._pending = bytearray()
@@ -126,10 +128,12 @@ class Recorder:
             shown = len(update.snapshots) + len(update.replicas)
             self.tally.lost += shown + len(update.events) + len(update.notices)
             return
+        if now_ns - self._written_ns > PAUSE_NS:
+            self._key_due_ns = 0
         try:
             self._write(update, now_ns)
             self._flush()
-            self.problem = ""
+            self.problem, self._written_ns = "", now_ns
         except OSError as error:
             self.problem = f"{self._path}: {error.strerror or error}"
             self.tally.lost += self._pending.count(b"\n")
@@ -223,7 +227,8 @@ class Recorder:
             self._line(now_ns, self._header)
         states = self._snapshots.states()
         nodes = sum(1 for state in states if state.of is SenderKind.NODE)
-        self._line(now_ns, Key(nodes, len(states) - nodes))
+        is_resumed = now_ns - self._written_ns > PAUSE_NS
+        self._line(now_ns, Key(nodes, len(states) - nodes, is_resumed))
         for state in states:
             heard_ns = self._last_ns.get((state.of, state.plain["id"]), now_ns)
             self._line(min(heard_ns, now_ns), state)

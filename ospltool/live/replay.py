@@ -30,11 +30,13 @@ from ospltool.live.feed import (
 from ospltool.live.moments import Marks
 from ospltool.live.patches import PatchFault
 from ospltool.live.record_file import (
+    PAUSE_NS,
     Caption,
     Delta,
     Key,
     RecordedState,
     RecordingFault,
+    RecordingHeader,
     RecordingLine,
     Snapshots,
 )
@@ -48,6 +50,9 @@ SECOND_NS: Final = 1_000_000_000
 
 LOOK_NS: Final = SECOND_NS // 4
 """Time between two looks at the health, as at that of a live system."""
+
+MEETING_NS: Final = 3 * SECOND_NS
+"""Time after a gap of the recording in which the recorder met the nodes again."""
 
 LONG_NS: Final = 60 * SECOND_NS
 """Time without a line after which the examinations are that far apart."""
@@ -83,12 +88,14 @@ class Bookmark:
 class Played:
     """One step of a replay: a line as an update, or a moment at which health is to be examined.
 
-    `bookmark` is given with lines from which one may want to read again.
+    `bookmark` is given with lines from which one may want to read again. `is_resumed` says that nothing was
+    recorded until this moment.
     """
 
     moment_ns: int
     update: Update | None = None
     bookmark: Bookmark | None = None
+    is_resumed: bool = False
 
 
 class ReplayFeed:
@@ -237,7 +244,7 @@ class ReplayFeed:
             line = read.line
             until_ns = wanted_ns if line is None else min(wanted_ns, line.heard_ns)
             due_ns = self._due_ns()
-            if due_ns < until_ns:
+            if due_ns < until_ns and not (due_ns > self._line_ns + LOOK_NS and self._is_after_gap(line)):
                 self._examined_ns = due_ns
                 self._reached_ns = max(self._reached_ns, due_ns)
                 yield Played(due_ns)
@@ -288,9 +295,17 @@ class ReplayFeed:
         self._next = None
         self._ended = False
 
+    def _is_after_gap(self, line: RecordingLine | None) -> bool:
+        """Return whether a line is the first one after a time in which nothing was recorded."""
+        if line is None or not self._line_ns or line.heard_ns - self._line_ns <= PAUSE_NS:
+            return False
+        return isinstance(line.item, RecordingHeader) or (isinstance(line.item, Key) and line.item.is_resumed)
+
     def _take(self, line: RecordingLine) -> Iterator[Played]:
         """Take in one line."""
-        item = line.item
+        item, is_resumed = line.item, self._is_after_gap(line)
+        if is_resumed:
+            self._examined_ns = line.heard_ns + MEETING_NS
         bookmark = None
         if isinstance(item, Key):
             bookmark = Bookmark(
@@ -300,6 +315,8 @@ class ReplayFeed:
         self._examined_ns = self._examined_ns or line.heard_ns
         self._line_ns = max(self._line_ns, line.heard_ns)
         self._reached_ns = max(self._reached_ns, line.heard_ns)
+        if is_resumed:
+            yield Played(self._reached_ns, is_resumed=True)
         if bookmark is not None:
             yield Played(self._reached_ns, bookmark=bookmark)
         elif isinstance(item, Caption):

@@ -45,6 +45,8 @@ class SupervisorReport:
     """Whether it runs, and cannot open its store for lack of room."""
     unwatched: str = ""
     """Why nobody watches it although it runs, with the time; empty if its supervisor does."""
+    seen_ns: int = 0
+    """When it was seen first like this; 0 if unknown."""
 
     def cause_since(self, moment_ns: int) -> str:
         """Return `text`, else the failure if it is not older than a moment (ns since 1970 UTC)."""

@@ -41,10 +41,30 @@ def test_nodes_of_one_name_are_told_apart_by_their_configurations(shell: Shell) 
     assert shell.run("stop", second)[0] == 0
 
 
+STORE = "<Persistent><StoreDirectory>/tmp/of-n</StoreDirectory></Persistent></DurabilityService>"
+
+
+def test_a_node_that_died_is_listed_although_another_one_has_its_store(shell: Shell) -> None:
+    """Two configurations name one store by mistake: the second node does not start, and must not vanish."""
+    for name in ("n", "m"):
+        path = shell.write(name)
+        path.write_text(path.read_text().replace("</DurabilityService>", STORE))
+        assert shell.run("start", path)[0] == 0
+        shell.wait_until("is operational", path)
+    dead = next(one for one in shell.data("list") if one["domain_name"] == "m")
+    for pid in (dead["supervisor_pid"], dead["node_pid"]):
+        os.kill(pid, signal.SIGKILL)
+    shell.wait_until("has died", path)
+    assert {one["domain_name"]: one["condition"] for one in shell.data("list")} == {
+        "m": "died",
+        "n": "operational",
+    }
+    assert shell.run("stop", "n")[0] == 0
+
+
 def test_a_node_that_died_is_forgotten_once_it_runs_again(shell: Shell) -> None:
     path = shell.write("n")
-    store = "<Persistent><StoreDirectory>/tmp/of-n</StoreDirectory></Persistent>"
-    path.write_text(path.read_text().replace("</DurabilityService>", f"{store}</DurabilityService>"))
+    path.write_text(path.read_text().replace("</DurabilityService>", STORE))
     fleet = shell.root / "fleet.toml"
     fleet.write_text(f'[[node]]\nname = "n"\nfile = "{path.name}"\n')
     assert shell.run("start", fleet)[0] == 0

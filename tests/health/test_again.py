@@ -7,9 +7,12 @@ import re
 
 from ospltool.cli.health import heading
 from ospltool.health import export
+from ospltool.health.codes import HealthSeverity
 from ospltool.health.incident import Incident
 from ospltool.health.news import IncidentNews
+from tests.health.test_alarms import THREE, Watch
 from tests.health.test_mutes import Case
+from tests.health.test_supervised_nodes import comes
 from tui.cells import UNICODE, plain
 from tui.viewmodel import incidents
 from tui.viewmodel.base import View
@@ -66,3 +69,19 @@ def test_an_incident_of_less_than_a_second_has_one_time_and_a_duration() -> None
     rows = incidents.incidents(view, 120)
     assert [rows.value(0, column) for column in (1, 2)][1] == "0.7 s"
     assert ", 0.7 s, over" in plain(incidents.head(view, short, 200))
+
+
+def test_a_return_that_is_less_grave_was_never_as_grave_as_what_was_before() -> None:
+    """A node is gone, and a moment after its return it fails, and its supervisor starts it again."""
+    watch = Watch(THREE)
+    watch.run(20, 1, 2, 3)
+    watch.run(6, 1, 2, lost=(3,))
+    watch.run(4, 1, 2, 3)
+    watch.reports = {"n3": comes(watch)}
+    watch.run(4, 1, 2, lost=(3,))
+    watch.reports = {}
+    watch.run(6, 1, 2, 3)
+    again, gone = watch.health.closed
+    assert [one.code.id for one in (gone, again)] == ["DUL-NODE-GONE", "DUL-NODE-SILENT"]
+    assert again.times == 2
+    assert (gone.severity, again.severity) == (HealthSeverity.ERROR, HealthSeverity.WARNING)

@@ -14,6 +14,7 @@ from ospltool.live.supervision import SupervisorReport
 from tests import fake
 from tests.console.watched import S
 from tests.fake import START_NS
+from tests.health.test_alarms import THREE, Watch
 from tests.health.test_incidents import STEP_S, Ward, apart, healed, incompatible
 
 ON_ALL_DISKS = Expectation(("n1", "n2", "n3"), (ExpectedSpace("ns1", copies=3, on_disk=3),))
@@ -133,6 +134,17 @@ def test_the_verdict_is_ok_again_if_what_is_missing_is_muted_or_stopped_in_order
     ward.lines.clear()
     ward.run(10)
     assert ward.lines[-1].startswith("OK · 2 of 3 nodes complete")
+
+
+def test_a_muted_node_that_was_never_heard_is_not_waited_for() -> None:
+    """As soon as its incident begins: who looks once looks no longer than that."""
+    dead = SupervisorReport("it had died", is_trouble=True, is_dead=True)
+    watch = Watch(THREE, {"n3": dead})
+    watch.run(1, 1, 2)
+    watch.health.mute("DUL-NODE-GONE", "n3", 3600 * S)
+    while watch.health.is_waiting:
+        watch.run(1, 1, 2)
+    assert watch.health.verdict.text.startswith("OK · 1 muted · 2 of 3 nodes complete")
 
 
 def test_the_verdict_is_ok_again_if_the_node_that_does_not_fit_is_muted() -> None:

@@ -45,7 +45,7 @@ FAULTS = {
     "clock skew": "CLOCK-SKEW",
     "a late joiner that is not served": "READER-NOT-SERVED READER-DEVIATES",
     "a durable subscription without quorum": "NO-QUORUM",
-    "a newer protocol version": "PROTOCOL IDENTITY-SHARED",
+    "a newer protocol version": "PROTOCOL IDENTITY-SHARED NAME-SHARED",
     "a configuration that is ignored": "CONFIG-IGNORED",
     "a configuration that differs between nodes": "CONFIG-DIFFERS",
     "a persistence service that is gone or silent": "SERVICE-GONE SERVICE-SILENT",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import NamedTuple
 
 import pytest
 
+from ospltool.health.codes import HealthSeverity
 from ospltool.health.health import Health
 from ospltool.health.incident import Incident
 from ospltool.health.system import System
@@ -217,6 +219,8 @@ def test_header_and_rows_agree_at_each_moment_of_a_replay_of_the_loss_of_all(tmp
         update = feed.poll()
         recorder.write(update, feed.now_ns())
     lost_ns = feed.now_ns() + 10 * S
+    for moment_ns in range(feed.now_ns() + S, lost_ns, S):  # it goes on to look
+        recorder.write(Update(), moment_ns)
     recorder.write(Update(notices=(FeedNotice(NoticeKind.DOMAIN_LOST, lost_ns, ""),)), lost_ns)
     recorder.close()
     clock = [0]
@@ -239,3 +243,43 @@ def test_header_and_rows_agree_at_each_moment_of_a_replay_of_the_loss_of_all(tmp
         words |= set(rows)
     assert words == {"complete", "silent", "gone"} or words == {"complete", "silent"}
     replay.close()
+
+
+GAP_S = 20.0
+
+
+@pytest.mark.parametrize("is_killed", [False, True], ids=["nothing happened", "a node was killed meanwhile"])
+@pytest.mark.parametrize("how", ["stopped", "the disk was full", "begun anew"])
+def test_a_gap_of_the_recording_is_no_silence_of_the_nodes(
+    tmp_path: Path, how: str, *, is_killed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = Recorded(tmp_path / "r.jsonl")
+    made.scenario.start()
+    made.run(8)
+    if how == "the disk was full":
+        monkeypatch.setattr(Recorder, "_flush", refuse)
+    elif how == "begun anew":
+        made.recorder.close()
+    began_ns = made.watched.now_ns
+    made.scenario.run(GAP_S / 2)
+    if is_killed:
+        made.scenario.kill("n3")
+    if how == "the disk was full":
+        made.poll()
+        monkeypatch.undo()
+    made.scenario.run(GAP_S / 2)
+    if how == "begun anew":
+        made.recorder = Recorder(tmp_path / "r.jsonl", source="simulated", made_by="test", expected=THREE)
+    made.run(15)
+    made.recorder.close()
+    for moment_ns in (began_ns + round(GAP_S) * S // 2, 0):
+        health = replayed(tmp_path / "r.jsonl", THREE, moment_ns)
+        lost = [(one.code.id, one.who) for one in health.every if one.severity is HealthSeverity.ERROR]
+        assert lost == ([("DUL-NODE-GONE", "n3")] if is_killed and not moment_ns else [])
+    for one in health.open:
+        assert began_ns - S <= one.since_ns <= began_ns + GAP_S * S + S
+
+
+def refuse(_: Recorder) -> None:
+    """What a full disk does."""
+    raise OSError(errno.ENOSPC, "No space left on device")

@@ -32,6 +32,7 @@ pytestmark = [
 NAMES = ("n1", "n2", "n3")
 LONG_LEASE_S = 10.0
 KILLED_S = 3.0
+S = 1_000_000_000
 MOST_EFFECTS = 3
 """With the old master, without one, and with the new one."""
 
@@ -205,6 +206,36 @@ def test_a_node_behind_a_cut_link_is_out_of_reach_and_gone_only_once_it_is_kille
                 network.reunite("b", other)
             lab.start("n2")
             report("killed behind a cut link", told_s, clinic.check_well(30.0))
+
+
+FLAPS = 4
+
+
+@pytest.mark.netns
+def test_a_link_that_is_cut_again_and_again_is_as_many_losses_each_as_long_as_it_was(tmp_path: Path) -> None:
+    """Short cuts before them make heartbeats late, which is no beginning of a loss."""
+    with hosts_lab(tmp_path, "abcd", multicast="spdp") as hosts:
+        for name, priority in zip(NAMES, (200, 100, 50), strict=True):
+            hosts.lab.configure(name, Settings().with_priority(priority))
+        hosts.start_seen(*NAMES)
+        with watched(Clinic(hosts.lab, NAMES, copies=3, prefix=hosts.network.on("d"))) as clinic:
+            clinic.check_well()
+            cuts: list[tuple[int, int]] = []
+            for cut_s, heal_s in [(1.0, 1.0)] * 3 + [(3.5, 3.5)] * FLAPS:
+                began_ns = time.time_ns()
+                hosts.network.cut("b")
+                clinic.listen(cut_s)
+                hosts.network.heal("b")
+                cuts.append((began_ns, time.time_ns()))
+                clinic.listen(heal_s)
+            clinic.check_well()
+            losses = of_node(clinic, "n2")
+            assert 0 < len(losses) <= FLAPS
+            for one in losses:
+                (begin_ns, end_ns) = max(cut for cut in cuts if cut[0] < one["since_ns"] + S)
+                assert abs(one["since_ns"] - begin_ns) < S, (one, cuts)
+                assert one["until_ns"] < end_ns + 2 * S, (one, cuts)
+            assert {one.who for one in clinic.told.values() if one.document["severity"] != "notice"} == {"n2"}
 
 
 EXPIRY_S = 5.0

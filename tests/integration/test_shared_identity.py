@@ -1,4 +1,4 @@
-"""Two nodes on copies of one store, as after cloning a machine: each says so, and health does."""
+"""Two nodes on copies of one store, or with one name, as after cloning a machine: health says so."""
 
 from __future__ import annotations
 
@@ -48,3 +48,22 @@ def test_nodes_on_copies_of_one_store_are_told_apart_from_a_restart(lab: Lab) ->
     lab.seen.wait_for("both are complete", lambda: lab.seen.are_complete(*NAMES))
     lab.seen.wait_for("both have it", lambda: all(lab.seen.stored(name) == SAMPLES for name in NAMES))
     assert len(lab.trace("n1", "identity.shared")) == 1
+
+
+def test_two_nodes_of_one_name_are_told_and_so_is_the_loss_of_either(lab: Lab) -> None:
+    lab.start_three()
+    copy = lab.configure("copy", Settings().with_priority(10))
+    copy.write_text(copy.read_text("utf-8").replace("<Name>copy</Name>", "<Name>n3</Name>"), "utf-8")
+    with watched(Clinic(lab, ("n1", "n2", "n3"), copies=3)) as clinic:
+        lab.start("copy")
+        clinic.check("DUL-NAME-SHARED", "n3")
+        lab.stop("copy")
+        clinic.check_well()
+        lab.start("copy")
+        clinic.check("DUL-NAME-SHARED", "n3")
+        lab.kill("n3")
+        clinic.check("DUL-NODE-GONE", "n3")
+        lab.start("n3")
+        clinic.check("DUL-NAME-SHARED", "n3")
+        lab.stop("copy")
+        clinic.check_well()

@@ -6,11 +6,12 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from engine.runtime.monitor import FellowView
-from ospltool.health.codes import SECOND_NS, Sign
+from ospltool.health.codes import SECOND_NS, Sign, joined
 from ospltool.health.gathering import SLOW_START_NS
 from ospltool.health.scene import MAX_SKEW_NS, Scene
 from ospltool.health.signs import versions
 from ospltool.health.signs.absent import ABSENT_NS, of_absent
+from ospltool.health.signs.losses import place
 from ospltool.health.signs.unheard import NodeLoss, is_passing, of_unheard
 from ospltool.live.feed import ENDING
 from ospltool.live.nodes import Node, Presence
@@ -19,6 +20,9 @@ from ospltool.live.remarks import RESTARTED_NS, Remark, RemarkSubject
 LATE_READING_NS: Final = 10 * SECOND_NS
 """Longest time for which a node that was stopped judges clocks by heartbeats that it read late."""
 
+NAMESAKE_NS: Final = SECOND_NS
+"""Time in which a node that is replaced by another one of its name may be heard last."""
+
 UNWATCHED_NS: Final = 2 * SECOND_NS
 """Time for which a debugger may hold a supervisor, or a node need to end whose supervisor was killed."""
 
@@ -26,6 +30,7 @@ UNWATCHED_NS: Final = 2 * SECOND_NS
 def of_nodes(scene: Scene, losses: Mapping[str, NodeLoss]) -> Iterator[Sign]:
     """Yield the signs about the nodes themselves; `losses` are those of the scene."""
     yield from of_absent(scene)
+    yield from _namesakes(scene)
     for node in scene.nodes:
         presence = scene.presence(node)
         if presence is Presence.HEARD:
@@ -34,6 +39,21 @@ def of_nodes(scene: Scene, losses: Mapping[str, NodeLoss]) -> Iterator[Sign]:
             yield from _remarks(scene, node)
         elif presence is not Presence.STOPPED and not is_passing(scene, node):
             yield of_unheard(scene, node, losses[node.id])
+
+
+def _namesakes(scene: Scene) -> Iterator[Sign]:
+    """Yield a sign for each name under which several nodes are heard beside each other."""
+    named: dict[str, list[Node]] = {}
+    for node in scene.heard:
+        named.setdefault(node.snapshot.name, []).append(node)
+    for name, nodes in named.items():
+        if len(nodes) == 1 or min(one.heard_ns for one in nodes) <= max(one.came_ns for one in nodes):
+            continue
+        places = joined([f"on {place(one)}" for one in nodes])
+        what = f"{'two' if len(nodes) == 2 else len(nodes)} nodes of the name {name} run: {places}"
+        since_ns = max(one.snapshot.started_ns - one.ahead_ns for one in nodes)
+        ids = tuple(one.id for one in nodes)
+        yield Sign("DUL-NAME-SHARED", name, what, since_ns, ids, patience_ns=NAMESAKE_NS)
 
 
 def _of_heard(scene: Scene, node: Node) -> Iterator[Sign]:
@@ -112,7 +132,7 @@ def _remarks(scene: Scene, node: Node) -> Iterator[Sign]:
             told.setdefault(remark.topic, []).append(remark)
     told.pop(RemarkSubject.DISK, ())  # the snapshot shows what is wrong; it tells since when
     for remark in told.pop(RemarkSubject.LATE, ()):
-        yield _late(scene, node, remark)
+        yield from _late(scene, node, remark)
     for remark in told.pop(RemarkSubject.UNSUPPORTED, ()):
         yield versions.unsupported(scene, node, remark)
     for remark in told.pop(RemarkSubject.IDENTITY, ())[:1]:
@@ -167,13 +187,18 @@ def _restarted(scene: Scene, node: Node) -> Iterator[Sign]:
         yield Sign("DUL-NODE-RESTARTED", name, what, report.failed_ns, (node.id,), why=report.failure)
 
 
-def _late(scene: Scene, node: Node, remark: Remark) -> Sign:
-    """Return a sign about the fellow whose heartbeats are late, not about the node that waited for them."""
-    name = remark.subject
-    fellows = tuple(one.id for one in scene.nodes if one.snapshot.name == name)
+def _late(scene: Scene, node: Node, remark: Remark) -> Iterator[Sign]:
+    """Yield a sign about the fellow whose heartbeats are late, not about the node that waited for them.
+
+    None if the fellow was lost since then and is back: that it was late was part of that.
+    """
+    name, since_ns = remark.subject, remark.time_ns - node.ahead_ns
+    fellows = [one for one in scene.nodes if one.snapshot.name == name]
+    if any(scene.is_heard(one) and one.moved_ns > max(since_ns, one.came_ns) for one in fellows):
+        return
+    who = tuple(one.id for one in fellows)
     what = f"{node.snapshot.name} says: {remark.text.removesuffix('.')}"
-    since_ns = remark.time_ns - node.ahead_ns
-    return Sign("DUL-HEARTBEAT-LATE", name, what, since_ns, (*fellows, node.id), subjects=fellows)
+    yield Sign("DUL-HEARTBEAT-LATE", name, what, since_ns, (*who, node.id), subjects=who)
 
 
 def _shared_identity(scene: Scene, node: Node, remark: Remark) -> Sign:

@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 
 from ospltool.health.codes import SECOND_NS, HealthSeverity, Sign
 from ospltool.health.hearings import fellows_of
+from ospltool.health.runs import has_failed_to_start
 from ospltool.health.scene import Scene
 from ospltool.health.signs.losses import (
     LossCause,
@@ -108,6 +109,8 @@ def _loss(scene: Scene, node: Node) -> NodeLoss:
     has_ended = (name in scene.ends and not restarts) or (is_gone and node.lost_supervisor)
     last_ns = last_sign_ns(scene, node)
     since_ns = node.heard_ns if cause.is_hearing else last_ns
+    if report and has_failed_to_start(node, report):
+        since_ns = last_ns = report.started_ns
     unseen_ns = 0 if cause.is_hearing else _unseen_loss_ns(scene, node, since_ns)
     return NodeLoss(why, cause, is_gone, restarts, has_ended, unseen_ns or since_ns, bool(unseen_ns))
 
@@ -144,10 +147,13 @@ def of_unheard(scene: Scene, node: Node, loss: NodeLoss) -> Sign:
     if node.lost_supervisor and not why:
         why = "its supervisor was killed, and the node ended by itself"
         advice = "Start it again on its host: `ospltool start` with its configuration."
+    what, is_of_start = f"{name} is gone", bool(report and has_failed_to_start(node, report))
+    if is_of_start:
+        what = f"{name} was stopped, and its next start has failed"
     return Sign(
-        "DUL-NODE-GONE", name, f"{name} is gone", loss.since_ns, (node.id,), why=why or told.why,
+        "DUL-NODE-GONE", name, what, loss.since_ns, (node.id,), why=why or told.why,
         guess=told.guess, next=advice or told.next, weight=2, began_before=loss.began_before,
-        is_later=loss.since_ns > node.heard_ns + node.stale_after_ns,
+        is_later=not is_of_start and loss.since_ns > node.heard_ns + node.stale_after_ns,
     )  # fmt: skip
 
 
