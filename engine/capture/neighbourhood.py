@@ -152,6 +152,8 @@ class DiscoveryChanges:
     """Durable writers that cannot be kept; each reason is reported once."""
     fellows: list[tuple[str, bytes, bool]] = dataclasses.field(default_factory=list)
     """Node id and participant of fellows that attached (True) or detached, in order."""
+    nodes_seen: list[str] = dataclasses.field(default_factory=list)
+    """Ids of the other nodes that were discovered."""
 
 
 class Neighbourhood:
@@ -266,6 +268,8 @@ class Neighbourhood:
                 case ParticipantSeen():
                     self._forget_dead(change, found)
                     self.participants[change.guid] = change
+                    if not change.is_own and (node := self.node_of(change.guid)):
+                        found.nodes_seen.append(node)
                     self._fellow_attached(change.guid, found)
                 case ParticipantGone():
                     self._fellow_detached(change.guid, found)

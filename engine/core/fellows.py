@@ -196,6 +196,8 @@ class FellowTable:
         self._heard: tuple[str, ...] = ()
         self._pending: tuple[Fellow, ...] = ()
         self._pending_at = -1
+        self.discovered: set[str] = set()
+        """Ids of the nodes that were discovered in this run, heard or not."""
         self.version = 0
         """Grows when fellows come or go, are approved or refused, or report something."""
         self.heard_version = 0
@@ -219,6 +221,10 @@ class FellowTable:
             self._pending_at = self.version
             self._pending = tuple([one for one in self.all() if not (one.approved or one.conflict)])
         return self._pending
+
+    def unheard(self) -> frozenset[str]:
+        """Return the ids of the nodes that were discovered and have never been heard."""
+        return frozenset(self.discovered - self._fellows.keys() - self._lost.keys() - {self._node})
 
     def judge(self, fellow: Fellow, *, approved: bool) -> None:
         """Note whether this node talks to a fellow."""

@@ -320,7 +320,7 @@ class DiscoveryEnd:
 
     For one name-space it ends when a fellow of this role is its confirmed master. For all it ends when every
     fellow of the last run has answered, or when the InitialDiscoveryPeriod is over and every fellow that was
-    heard has answered; a fellow that does not answer delays it by at most one heartbeat expiry. Then a
+    discovered has answered; one that does not answer delays it by at most one heartbeat expiry. Then a
     name-space whose masterPriority is not 255 waits for MasterElection/WaitTime.
     """
 
@@ -360,7 +360,7 @@ class DiscoveryEnd:
         remembered = self._context.settings.remembered
         if settled and remembered and remembered.issubset(fellows.heard()):
             return self._end(now, "every fellow of the last run has answered")
-        if now >= self._started + self._patience[0 if settled else 1]:
+        if now >= self._started + self._patience[0 if settled and not fellows.unheard() else 1]:
             return self._end(now, "the initial discovery period is over")
         return False
 

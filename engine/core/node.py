@@ -62,6 +62,7 @@ class DurabilityNode:
         stalls: times that this node stood still for `STALL_S` or longer.
         longest_stall_s: longest such time.
         fellow: returns the fellow with an id, None if it is not present.
+        fellow_discovered: notes that a node is there, which may be too busy to be heard yet.
         name_space_of: returns the first name-space that contains a group, None if none does.
     """
 
@@ -75,6 +76,7 @@ class DurabilityNode:
         """
         self._context = context = Context(settings, wall_ns - int(now * 1e9), now)
         self.fellow, self.name_space_of = context.fellows.get, context.space_of
+        self.fellow_discovered = context.fellows.discovered.add
         self._discovery = membership.DiscoveryEnd(context, now)
         self._discovery_check = self._discovery.next_check(now)
         self._stopping: ServiceState | None = None
@@ -83,8 +85,7 @@ class DurabilityNode:
         self._state = ServiceState.INIT
         self._timer_s: float | None = None
         self._promised_s = self._seen_s = now
-        self.stalls = 0
-        self.longest_stall_s = 0.0
+        self.stalls, self.longest_stall_s = 0, 0.0
         self._heard_s: float | None = None
         for name_space in settings.name_spaces:
             if not membership.add_name_space(context, name_space):

@@ -311,6 +311,8 @@ class NodeIntake:
     def discovered(self, batch: Sequence[Any]) -> None:
         """Take in a batch of discovery and of attachments."""
         changes = self._neighbourhood.take(batch)
+        for node in changes.nodes_seen:
+            self._runtime.core.fellow_discovered(node)
         for node, participant, is_attached in changes.fellows:
             if is_attached:
                 self._runtime.fellow_attached(node, participant.hex())

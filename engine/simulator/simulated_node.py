@@ -428,8 +428,10 @@ class SimulatedNode:
             self.post(self.runtime.fellow_detached, peer.node, peer.id)
 
     def appeared(self, peer: SimulatedParticipant) -> None:
-        """Take in a discovered participant; only applications matter."""
-        if self.runtime is not None and not peer.node:
+        """Take in a discovered participant."""
+        if self.runtime is not None and peer.node:
+            self.post(self.runtime.core.fellow_discovered, peer.node)
+        elif self.runtime is not None:
             application: Discovered = peer.handler  # type: ignore[assignment]  # only nodes have an id
             self.post(application.discovered_by, self)
 

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+import os
 import signal
 import time
 
 import pytest
 
+from engine.dds.participant import NodeParticipant
 from tests.integration.configurations import Settings, Space
 from tests.integration.lab import Lab
 
@@ -107,3 +109,14 @@ def test_fellows_with_overlapping_name_spaces_do_not_talk_and_both_definitions_a
             for definition in ("stock", "shelves", "stock*", "stock_*"):
                 assert definition in text
         assert not lab.trace(name, "align.request", "align.sending")
+
+
+def test_node_waits_for_a_fellow_that_is_there_and_too_busy_to_be_heard(lab: Lab) -> None:
+    """Its participant is discovered at once; its heartbeats come once its endpoints are matched."""
+    settings = Settings()
+    lab.configure("n1", settings)
+    with NodeParticipant(lab.domain, lab.uri, "busy", os.urandom(16)):
+        lab.start_complete("n1")
+    (ended,) = lab.trace("n1", "lifecycle.discovery-ended")
+    assert ended["reason"] == "the initial discovery period is over"
+    assert float(ended["elapsed_ns"]) >= settings.discovery_s + settings.expiry_s

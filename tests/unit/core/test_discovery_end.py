@@ -1,0 +1,42 @@
+"""How long a node looks for fellows before masters are chosen (5.4.4)."""
+
+from __future__ import annotations
+
+import pytest
+
+from engine.core.states import ServiceState
+from tests.unit.core.cluster import Cluster, check_settles
+
+
+def test_discovery_ends_when_all_remembered_fellows_answered() -> None:
+    cluster = Cluster()
+    for node in "abc":
+        cluster.start(node, remembered=frozenset("abc") - {node}, discovery_s=10.0)
+    assert cluster.run_until(cluster.settled) < 1.0
+
+
+@pytest.mark.parametrize(
+    ("discovered", "from_s", "to_s"),
+    [("", 0.5, 1.0), ("b", 2.5, 3.0), ("a", 0.5, 1.0)],
+    ids=["nobody", "a fellow that is never heard", "a former process of its own"],
+)
+def test_discovery_waits_an_expiry_longer_for_a_fellow_that_is_there(
+    discovered: str, from_s: float, to_s: float
+) -> None:
+    cluster = Cluster()
+    core = cluster.start("a", discovery_s=0.5).core
+    if discovered:
+        core.fellow_discovered(discovered)
+    assert from_s <= cluster.run_until(cluster.settled) < to_s
+
+
+def test_node_that_has_lost_everything_waits_for_a_busy_fellow_that_is_there() -> None:
+    """Otherwise it would say that it is complete, with nothing, and its fellow could be ended next."""
+    cluster = Cluster()
+    core = cluster.start("a", discovery_s=0.5, remembered=frozenset("b")).core
+    core.fellow_discovered("b")
+    cluster.run(1.5)
+    assert core.state is not ServiceState.COMPLETE
+    cluster.start("b", stored={1, 2}, quality=10)
+    check_settles(cluster, "b", {1, 2})
+    assert core.name_spaces[0].given_by == "b"
