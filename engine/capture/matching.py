@@ -1,26 +1,35 @@
-"""Finds durable writers that a tap should capture and does not match, whatever the reason."""
+"""Finds durable writers that a tap should capture and does not match, or that end before it has a sample."""
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Final
 
+from engine.capture.unkept import UnkeptReason, unkept_writer
+from engine.dataset.captured import CapturedSample
+from engine.dds.writer_names import WRITER_GONE
+
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from engine.capture.neighbourhood import Neighbourhood, Offer
     from engine.capture.tap_registry import TapRegistry
     from engine.capture.unkept import Unkept
+    from engine.dataset.captured import CapturedRun
 
 MATCH_S: Final = 5.0
 """Time for a writer to match its tap. Cyclone DDS matches both at once when it knows both."""
 LOOK_S: Final = 1.0
 """Pause between two looks."""
+END_S: Final = 15.0
+"""Age of a writer at which it is told if it has ended and nothing of it was captured. By default Cyclone DDS
+gives up a dead process after 10 s. A writer that ends later may have had nothing to write."""
 TIRED: Final = 2
 """Looks in succession that must find no match: a writer that has just ended may still be known here."""
 
 
 class MatchWatch:
-    """Watches writers until their taps match them.
+    """Watches writers until their taps match them, and have captured something of them.
 
     Args:
         taps: says whether a writer is matched.
@@ -30,26 +39,49 @@ class MatchWatch:
     def __init__(self, taps: TapRegistry, neighbourhood: Neighbourhood) -> None:
         self._taps = taps
         self._neighbourhood = neighbourhood
-        self._new: list[bytes] = []
+        self._new: list[Offer] = []
+        self._silent: dict[bytes, tuple[Offer, float]] = {}
         self._due_s: dict[bytes, float] = {}
         self._misses: dict[bytes, int] = {}
         self._next_s = 0.0
 
     def watch(self, offers: Iterable[Offer]) -> None:
         """Look at these writers once they have had time to match."""
-        self._new += (offer.endpoint.guid for offer in offers if offer.endpoint.handle)
+        new = [offer for offer in offers if offer.endpoint.handle]
+        self._new += new
+        self._silent.update({offer.endpoint.guid: (offer, math.inf) for offer in new})
+
+    def heard(self, records: Iterable[CapturedSample | CapturedRun]) -> None:
+        """Take in what taps captured: the writers of samples are not watched any more for their end."""
+        for record in records if self._silent else ():
+            if not isinstance(record, CapturedSample) or not record.status & WRITER_GONE:
+                self._silent.pop(record.writer, None)
 
     def turn(self, now_s: float) -> list[Unkept]:
-        """Look at the writers that are due; return those that do not match, each once."""
-        if self._new:
-            self._due_s.update(dict.fromkeys(self._new, now_s + MATCH_S))
-            self._new.clear()
-        if not self._due_s or now_s < self._next_s:
+        """Look at the writers that are due; return those that do not match, or have ended, each once."""
+        for offer in self._new:
+            writer = offer.endpoint.guid
+            self._due_s[writer] = now_s + MATCH_S
+            if self._silent.pop(writer, None) is not None:  # it goes behind those that are due earlier
+                self._silent[writer] = offer, now_s + END_S
+        self._new.clear()
+        if not (self._due_s or self._silent) or now_s < self._next_s:
             return []
         self._next_s = now_s + LOOK_S
         due = [writer for writer, due_s in self._due_s.items() if due_s <= now_s]
         looks = [self._look(writer, now_s) for writer in due]
-        return [unkept for unkept in looks if unkept is not None]
+        return [unkept for unkept in looks if unkept is not None] + list(self._ended(now_s))
+
+    def _ended(self, now_s: float) -> Iterator[Unkept]:
+        """Yield the writers that have ended, were not told, and of which a tap has nothing."""
+        while self._silent and not self._taps.has_news():
+            writer, (offer, due_s) = next(iter(self._silent.items()))
+            if due_s > now_s:
+                return
+            del self._silent[writer]
+            is_gone = self._neighbourhood.offer_of(writer) is None and self._neighbourhood.routes.get(writer)
+            if is_gone and self._taps.is_tapped(offer.groups[0]):
+                yield unkept_writer(offer.endpoint, UnkeptReason.ENDED)
 
     def _look(self, writer: bytes, now_s: float) -> Unkept | None:
         misses = self._misses.pop(writer, 0)
@@ -61,4 +93,7 @@ class MatchWatch:
             return self._neighbourhood.unmatched(offer, is_so=False) if misses else None
         self._misses[writer] = min(misses + 1, TIRED)
         self._due_s[writer] = now_s + LOOK_S
-        return self._neighbourhood.unmatched(offer, is_so=True) if misses + 1 >= TIRED else None
+        if misses + 1 < TIRED:
+            return None
+        self._silent.pop(writer, None)
+        return self._neighbourhood.unmatched(offer, is_so=True)

@@ -30,6 +30,7 @@ class UnkeptReason(enum.StrEnum):
     TYPE_UNKNOWN = "type-unknown"
     QOS = "qos"
     UNMATCHED = "unmatched"
+    ENDED = "ended"
 
 
 EXPLANATIONS: Final = {
@@ -38,6 +39,8 @@ EXPLANATIONS: Final = {
     UnkeptReason.TYPE_UNKNOWN: "its type could not be looked up",
     UnkeptReason.QOS: "it and the built-in reader do not match",
     UnkeptReason.UNMATCHED: "it and the built-in reader do not match, although type and policies do",
+    UnkeptReason.ENDED: "it ended before a sample of it was captured; what it wrote before the built-in "
+    "reader matched it, if anything, is here only if a fellow captured it",
 }
 
 
@@ -73,6 +76,17 @@ class Unkept:
         return f"{self.why.value}: {EXPLANATIONS[self.why]}{detail}"
 
 
+def unkept_writer(endpoint: EndpointSeen, why: UnkeptReason, detail: str = "") -> Unkept:
+    """Return a writer with the reason for which it is not kept.
+
+    Args:
+        endpoint: the writer.
+        why: the code.
+        detail: further facts; may be empty.
+    """
+    return Unkept(endpoint.guid.hex(), endpoint.topic, endpoint.type_name, endpoint.partitions, why, detail)
+
+
 class UnkeptWriters:
     """The current durable writers that are not kept."""
 
@@ -91,9 +105,7 @@ class UnkeptWriters:
 
         `detail` explains the reason further.
         """
-        unkept = Unkept(
-            endpoint.guid.hex(), endpoint.topic, endpoint.type_name, endpoint.partitions, why, detail
-        )
+        unkept = unkept_writer(endpoint, why, detail)
         self._kept.pop(endpoint.guid, None)
         if self._writers.get(endpoint.guid) == unkept:
             return None

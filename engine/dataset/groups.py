@@ -43,6 +43,10 @@ class GroupLimits(NamedTuple):
 
 NO_LIMITS: Final = GroupLimits()
 
+_ORDERS: Final = ("BY_RECEPTION_TIMESTAMP", "BY_SOURCE_TIMESTAMP")
+_OWNERSHIPS: Final = ("SHARED", "EXCLUSIVE")
+_REPRESENTATIONS: Final = {0: "XCDR1", 1: "XML", 2: "XCDR2"}
+
 
 def is_given(group: Group, topic: str, partitions: Iterable[str]) -> bool:
     """Whether readers of a topic in these partitions get the data of a group.
@@ -134,15 +138,45 @@ class GroupQos:
         return GroupLimits(self.max_samples, self.max_instances, self.max_samples_per_instance)
 
     def raised_by(self, other: GroupQos) -> GroupQos:
-        """Return this QoS with the durability of a later topic that requests more.
+        """Return this QoS with the durability of a later topic or writer that asks for more.
 
-        The highest durability counts in any order of discovery. Everything else stays, so that no captured
-        data is given up while the system runs.
+        The highest durability counts in any order of discovery: that of topics, or of writers while no topic
+        is known. Everything else stays, so that no captured data is given up while the system runs.
         """
-        if other.requested <= self.requested:
+        requested = max(self.requested, other.requested)
+        is_known = requested > DurabilityKind.VOLATILE
+        durability = max(self.durability, other.requested if is_known else other.durability)
+        if (requested, durability) == (self.requested, self.durability):
             return self
-        durability = max(self.durability, other.requested)
-        return dataclasses.replace(self, durability=durability, requested=other.requested)
+        return dataclasses.replace(self, durability=durability, requested=requested)
+
+    def differences(self, offered: GroupQos) -> tuple[str, ...]:
+        """Return the policies in which a writer differs from this QoS, which stays, with both values.
+
+        Args:
+            offered: the QoS that the writer offers.
+        """
+        pairs = zip(self._policies(), offered._policies(), strict=True)
+        return tuple(
+            f"{name}: offered {other}, kept as {kept}" for (name, kept), (_, other) in pairs if other != kept
+        )
+
+    def _policies(self) -> tuple[tuple[str, str], ...]:
+        """Return the policies, each with its value as text."""
+        representations = (_REPRESENTATIONS.get(one, str(one)) for one in self.representations)
+        return (
+            ("DURABILITY", self.durability.name),
+            ("history", f"KEEP_LAST {self.history_depth}" if self.history_depth else "KEEP_ALL"),
+            ("service_cleanup_delay", _bounded(self.cleanup_delay_ns, " ns")),
+            ("DESTINATION_ORDER", _ORDERS[self.by_source_timestamp]),
+            ("OWNERSHIP", _OWNERSHIPS[self.exclusive]),
+            *((name, _bounded(most)) for name, most in self.limits._asdict().items()),
+            ("DATA_REPRESENTATION", "+".join(representations)),
+        )
+
+
+def _bounded(value: int, unit: str = "") -> str:
+    return "unlimited" if value < 0 else f"{value}{unit}"
 
 
 @lazy_dataclass(frozen=True, slots=True)

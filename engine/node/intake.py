@@ -64,6 +64,7 @@ class CaptureDrain:
         store_queue: says how many wait for the disk.
         clients: the service for clients, which looks at the same samples; None without one.
         keeping: hears which instances writers unregister.
+        watch: hears which writers were matched.
         clock: the node's.
         bell: rings when a tap has something.
         max_waiting: samples that may wait for the disk (Persistent/QueueSize); 0 for `MAX_BACKLOG`.
@@ -77,6 +78,7 @@ class CaptureDrain:
         store_queue: StoreQueue,
         clients: ClientService | None,
         keeping: Keeping,
+        watch: MatchWatch,
         clock: Clock,
         *,
         max_waiting: int = 0,
@@ -92,6 +94,7 @@ class CaptureDrain:
         self._store_queue = store_queue
         self._clients = clients
         self._keeping = keeping
+        self._watch = watch
         self._clock = clock
         self._orphans = Orphans()
         self._due_s = 0.0
@@ -169,6 +172,7 @@ class CaptureDrain:
             taken = self._orphans.before(drained)
             unrouted = self._runtime.capture(taken, routes, waits=waits and is_busy) if taken else []
             self._keeping.unregistered(taken)
+            self._watch.heard(taken)
             if self._clients:
                 self._clients.captured(taken, unrouted, routes)
             self._orphans.wait(unrouted)
@@ -253,6 +257,9 @@ class NodeIntake:
         runtime: takes the news.
         tracer: takes the events.
         post: runs a callable on the node's thread.
+
+    Attributes:
+        watch: looks whether writers match.
     """
 
     def __init__(
@@ -271,7 +278,7 @@ class NodeIntake:
         self._tracer = tracer
         self._post = post
         self._undecodable: dict[str, int] = {}
-        self._watch = MatchWatch(wire.taps, neighbourhood)
+        self.watch = MatchWatch(wire.taps, neighbourhood)
 
     def turn(self, now_s: float) -> None:
         """Ask again for types, move taps, and check the writers of taps that request more.
@@ -279,7 +286,7 @@ class NodeIntake:
         Args:
             now_s: the node's monotonic time.
         """
-        for unkept in self._watch.turn(now_s):
+        for unkept in self.watch.turn(now_s):
             self._not_kept(unkept)
         for kept in self._neighbourhood.unkept.take_kept():
             self._kept_after_all(kept)
@@ -332,7 +339,7 @@ class NodeIntake:
         for writer, groups in changes.writers:
             self._runtime.housekeeping.writers(writer, groups)
         self._check_offers(changes.offers)
-        self._watch.watch(changes.offers)
+        self.watch.watch(changes.offers)
         for unkept in changes.unkept:
             self._not_kept(unkept)
         self._wire.keeping.changed(changes)

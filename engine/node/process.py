@@ -277,6 +277,7 @@ class RunningNode:
             self._disk.store_queue,
             self._clients,
             self._wire.keeping,
+            self._incoming.watch,
             self._clock,
             max_waiting=configuration.persistent.queue_size if configuration.persistent else 0,
             bell=self._wire.tap_bell,

@@ -234,13 +234,9 @@ class SharedState:
                 self._announce(description)
             return True
         self.raise_group(group, description.qos, announce=announce)
-        if self.descriptions[group].qos != description.qos:
-            self.tracer.event(
-                "group.qos-mismatch",
-                group=group,
-                endpoint="a writer",
-                cause=f"{description.qos} differs from {self.descriptions[group].qos}, which stays",
-            )
+        if differences := self.descriptions[group].qos.differences(description.qos):
+            cause = ", ".join(differences)
+            self.tracer.event("group.qos-mismatch", group=group, endpoint="a writer", cause=cause)
         return True
 
     def is_meant(self, groups: Iterable[Group]) -> bool:
@@ -332,7 +328,7 @@ class SharedState:
         self.core.group_found(description.group, json.dumps(plain.to_plain(description)).encode())
 
     def raise_group(self, group: Group, qos: GroupQos, *, announce: bool) -> None:
-        """Raise the durability of a kept group if its topic requests more; see `GroupQos.raised_by`.
+        """Raise the durability of a kept group if its topic or a writer is above it: `GroupQos.raised_by`.
 
         With `announce`, fellows learn of it.
         """
@@ -341,19 +337,21 @@ class SharedState:
         if raised == known:
             return
         self.descriptions[group] = raised
-        if group not in self._unwanted:
+        before, now = known.qos, raised.qos
+        if now.requested is before.requested:
+            self.tracer.event(
+                "group.raised", group=group, before=before.durability.name, durability=now.durability.name
+            )
+        elif group not in self._unwanted:
             self.wire.open_group(raised)
             self.tracer.event(
-                "capture.moving",
-                group=group,
-                before=known.qos.requested.name,
-                requested=raised.qos.requested.name,
+                "capture.moving", group=group, before=before.requested.name, requested=now.requested.name
             )
         if announce:
             self._announce(raised)
         state = self.core.name_space_of(group)
         data = self.spaces[state.name] if state is not None else None
-        if data is not None and raised.qos.durability is not known.qos.durability:
+        if data is not None and now.durability is not before.durability:
             self._tell_memory_only(raised, data)
         if data is not None and data.is_switched and data.is_on_disk(raised) and not data.is_on_disk(known):
             self.write_set(data)

@@ -144,13 +144,10 @@ _STATEMENT_BYTES: Final = 8 << 20
 """Limit for the payload bytes of one statement, unless a single payload is larger."""
 _FEW_BYTES: Final = 1 << 18
 """Payload bytes of samples that one statement adds, however large each of them is."""
-_ROWS_PER_PAGE: Final = 4096
 MOVED_PAGES: Final = CHECKPOINT_PAGES
 """Size of a file, 64 MiB, up to which its samples are moved for the first large one: that takes a second."""
 _TRIES: Final = 3
 """Attempts at that in one run, because the disk may be full."""
-_FIRST_ROWS: Final = 16
-"""Rows of the first page, of which the size of the others is learned."""
 
 
 class Unexpected(Exception):
@@ -274,18 +271,25 @@ def raw_pages(
 ) -> Iterator[list[tuple[int, bytes, int, bytes, int, bytes, bytes]]]:
     """Read the rows of the group `group_id` unverified, oldest first, in pages of at most `size` rows.
 
-    Pages of large rows are smaller, so that they are not in memory twice for long.
+    A page ends with the row that makes it large, so that not many large ones are in memory twice.
 
     Raises:
         TypeError: a payload in a damaged file is not bytes.
         sqlite3.DatabaseError: the rest of the table cannot be read.
     """
     cursor = connection.execute(FORWARD, (group_id,))
-    fitting = min(size, _FIRST_ROWS)
-    while rows := cursor.fetchmany(fitting):
+    while rows := list(_page(cursor, size)):
         yield rows
-        mean_bytes = sum([len(row[6]) for row in rows]) // len(rows)
-        fitting = max(1, min(size, _STATEMENT_BYTES // max(1, mean_bytes)))
+        rows.clear()  # the next page is read before this name has another list
+
+
+def _page(cursor: sqlite3.Cursor, size: int) -> Iterator[tuple[int, bytes, int, bytes, int, bytes, bytes]]:
+    left_bytes = _STATEMENT_BYTES
+    for row in itertools.islice(cursor, size):
+        yield row
+        left_bytes -= len(row[6])
+        if left_bytes <= 0:
+            return
 
 
 def read_group(
@@ -321,22 +325,11 @@ def read_group(
 def _scan(
     connection: sqlite3.Connection, query: str, group_id: int, place: str, damage: DamageLog
 ) -> Iterator[Sample]:
-    passed = 0
     try:
-        cursor = connection.execute(query, (group_id,))
-        while rows := cursor.fetchmany(_ROWS_PER_PAGE):
-            passed += len(rows)
-            yield from (_unsigned(Sample._make(row)) for row in rows)
+        for row in connection.execute(query, (group_id,)):
+            yield _unsigned(Sample._make(row))
     except sqlite3.DatabaseError as error:
         damage.add(place, f"part of it cannot be read: {error}")
-    else:
-        return
-    try:  # fetch the rows of the failed page again, one by one
-        for number, row in enumerate(connection.execute(query, (group_id,))):
-            if number >= passed:
-                yield _unsigned(Sample._make(row))
-    except sqlite3.DatabaseError:
-        return  # noted above
 
 
 _SELECT: Final = f"SELECT {_COLUMNS} FROM sample WHERE sample_group = ?"  # noqa: S608  # constants only

@@ -161,21 +161,25 @@ def _refusals(writer: Endpoint, reader: Endpoint) -> Iterator[tuple[DoctorCause,
         yield cause, f"do not match ({policy}), so no data flows"
 
 
+_THE_FIRST = "what a service keeps and gives to late joiners depends on which of them it saw first"
+_THE_HIGHEST = "while no topic tells it, a service keeps all data as the highest"
+
+
 def _writers_disagree(topic: TopicView) -> Iterator[DoctorFinding]:
-    """The built-in reader and writer have one QoS: the topic's, where it is told, else the first writer's."""
+    """The built-in reader and writer have one QoS: the topic's, where it is told, else the first writer's.
+
+    Of the durability of writers the highest counts.
+    """
     durable = [each for each in topic.writers if each.qos.durability >= _TRANSIENT]
     for policy, value in _SERVICE_POLICIES.items():
         values = _grouped(durable, value)
         if len(values) > 1:
-            message = (
-                f"differ in {policy} ({', '.join(sorted(values))}): what a service keeps and gives "
-                "to late joiners depends on which of them it saw first"
-            )
+            effect = _THE_HIGHEST if policy == "DURABILITY" else _THE_FIRST
             yield DoctorFinding(
                 DoctorCause.WRITERS_DISAGREE,
                 Weight.WARNING,
                 topic.name,
-                message,
+                f"differ in {policy} ({', '.join(sorted(values))}): {effect}",
                 "the QoS of the topic for all of its writers",
                 tuple(durable),
             )

@@ -179,6 +179,18 @@ def test_both_sides_of_an_incompatible_offer_are_named() -> None:
     assert (found.inconsistent(writers=True), found.inconsistent(writers=False)) == (1, 1)
 
 
+@pytest.mark.parametrize(
+    ("other", "said"),
+    [
+        ({"durability": PERSISTENT}, "a service keeps all data as the highest"),
+        ({"service_history_depth": 9}, "depends on which of them it saw first"),
+    ],
+)
+def test_what_counts_where_writers_disagree_is_said(other: dict[str, Any], said: str) -> None:
+    picture = DomainPicture((end("writer"), end("writer", **other)), nodes=(node("n1"),), participants=2)
+    assert said in check_finds(picture, "warning writers-disagree").findings[0].message
+
+
 def test_without_any_service_durable_data_is_not_kept_and_others_are_not_judged() -> None:
     alone = DomainPicture((end("writer"),), participants=1)
     found = check_finds(alone, "warning nobody-keeps")

@@ -125,6 +125,34 @@ def test_a_writer_whose_type_nobody_tells_is_named_until_somebody_does(started: 
     started.seen.wait_for("a late reader has it", lambda: numbers() == [1])
 
 
+def test_what_a_writer_wrote_before_it_was_matched_is_kept_or_told(started: Lab) -> None:
+    """It does not wait, and the node finds it mostly too late for its sample; later it is killed."""
+    guids, programs = {}, []
+    for number in range(3):
+        topic = f"Hasty{number}"
+        programs.append(started.program("untyped", topic=topic, durability=3, keyed=False, count=1))
+        guids[topic] = programs[-1].answer("guid")
+    started.seen.wait_for(
+        "the node knows all", lambda: {group.topic for group in node_of(started).groups} == guids.keys()
+    )
+    for program in programs:
+        program.kill()
+
+    def known() -> dict[str, set[str]]:
+        kept = {group.topic for group in node_of(started).groups if group.samples}
+        return {"kept": kept, "told": {event["topic"] for event in started.trace("n1", "group.not-kept")}}
+
+    started.seen.wait_for("each is known", lambda: set.union(*known().values()) == guids.keys())
+    assert not set.intersection(*known().values())
+    told = {event["writer"] for event in started.trace("n1", "group.not-kept")}
+    assert told == {guids[topic] for topic in known()["told"]}
+    started.seen.wait_for(
+        "they are counted", lambda: node_of(started).counters["unkept_writers"] == len(told)
+    )
+    assert node_of(started).unkept == ()
+    assert ("ended: it ended before a sample of it was captured" in started.information("n1")) == bool(told)
+
+
 def test_a_keyless_writer_without_type_information_is_kept(lab: Lab) -> None:
     """Late readers get its last sample, typed or not, from every node, and from the disk."""
     for name in ("n1", "n2"):

@@ -100,15 +100,23 @@ def test_what_cannot_be_used_ends_a_node_once_as_a_configuration(
     assert "Traceback" not in lab.output("n1")
 
 
-def test_a_command_says_it_in_a_sentence() -> None:
+@pytest.mark.parametrize(
+    ("named", "why"),
+    [
+        ("/nowhere/libddsc.so", "/nowhere/libddsc.so, which cannot be opened"),
+        ("/nowhere/\udcff.so", r"'/nowhere/\udcff.so', which is not text"),
+    ],
+    ids=["missing", "bytes that are no text"],
+)
+def test_a_command_says_it_in_a_sentence(named: str, why: str) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "ospltool.cli.app", "doctor", "--domain", "97"],
         cwd=ROOT,
-        env={**os.environ, CHOICE: "/nowhere/libddsc.so"},
+        env={**os.environ, CHOICE: named},
         capture_output=True,
         text=True,
         check=False,
     )
     assert done.returncode == 2
-    assert done.stderr.startswith(f"ospltool: {CHOICE} names /nowhere/libddsc.so, which cannot be opened")
+    assert done.stderr.startswith(f"ospltool: {CHOICE} names {why}")
     assert "Traceback" not in done.stderr

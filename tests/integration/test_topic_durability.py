@@ -68,6 +68,23 @@ def test_without_a_word_of_the_topic_every_durable_writer_is_captured(
     assert not shown.counters.get("refused_writers")
 
 
+def test_a_persistent_writer_after_a_transient_one_is_kept_on_disk(lab: Lab) -> None:
+    """No topic says which it is, so the higher one counts: for late readers, and for the disk."""
+    names = ("n1", "n2")
+    lab.start_complete(*names, settings=Settings())
+    for number, durability in enumerate((TRANSIENT, PERSISTENT)):
+        step = {"first": number * COUNT, "count": COUNT, "time": 1_000}
+        lab.write(step, durability=durability, topic_durability=VOLATILE, readers=2, depth=number + 1)
+    lab.reader(durability=PERSISTENT).wait(2 * COUNT)
+    lab.seen.wait_for(
+        "all is on disk", lambda: {lab.seen.stored(name) for name in names} == {2 * COUNT}, timeout_s=20
+    )
+    assert "is PERSISTENT from now on, as one of its writers is; it was TRANSIENT." in lab.information("n1")
+    assert "history: offered KEEP_LAST 2, kept as KEEP_LAST 1" in lab.information("n1")
+    lab.kill(*names)
+    assert {name: sum(map(len, lab.on_disk(name).values())) for name in names} == dict.fromkeys(names, 10)
+
+
 def have_moved(lab: Lab, *names: str) -> bool:
     return all(lab.trace(name, "capture.moved") for name in names)
 

@@ -227,7 +227,9 @@ class Intake:
         """Take the samples of all taps, in order for each writer."""
         found: list[OriginalSample] = []
         for tap in self.taps:
-            for captured in self._orphans.before(tap.drain(DRAIN)):
+            taken = self._orphans.before(tap.drain(DRAIN))
+            self._watch.heard(taken)
+            for captured in taken:
                 self._take(captured, found)
         self.counters["unrouted"] += self._orphans.drop_surplus()
         if self._lost and not self.taps.has_news():

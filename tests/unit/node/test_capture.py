@@ -35,7 +35,7 @@ def test_writers_that_are_held_back_are_said_once_with_how_long_it_took() -> Non
     nobody: Any = types.SimpleNamespace(routes={})
     taps: Any = []
     bell: Any = types.SimpleNamespace(is_armed=True, forget=lambda: None)
-    capture = CaptureDrain(taps, nobody, runtime, persistence, None, nobody, clock, bell=bell)
+    capture = CaptureDrain(taps, nobody, runtime, persistence, None, nobody, nobody, clock, bell=bell)
     for _ in range(3):
         capture.drain()
         clock.now_s += 1.0
@@ -70,12 +70,12 @@ def draining(
         settle_captured=lambda _: None,
     )
     persistence: Any = queue or types.SimpleNamespace(queued_changes=0, queued_bytes=0, problem="")
-    others: Any = types.SimpleNamespace(routes={}, unregistered=lambda _: None)
+    others: Any = types.SimpleNamespace(routes={}, unregistered=lambda _: None, heard=lambda _: None)
     taps: Any = Taps([types.SimpleNamespace(fill=fill, drain_runs=lambda _: (count, [None] * count))])
     bell: Any = types.SimpleNamespace(
         is_armed=False, forget=lambda: None, arm=lambda _: armed.append(clock.now_s)
     )
-    return CaptureDrain(taps, others, runtime, persistence, None, others, clock, bell=bell)
+    return CaptureDrain(taps, others, runtime, persistence, None, others, others, clock, bell=bell)
 
 
 def test_a_lone_sample_lets_the_bell_ring_for_the_next_and_others_are_waited_for() -> None:

@@ -7,10 +7,13 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
-from engine.capture.matching import LOOK_S, MATCH_S, MatchWatch
+from engine.capture.matching import END_S, LOOK_S, MATCH_S, MatchWatch
 from engine.capture.neighbourhood import Neighbourhood
 from engine.capture.unkept import UnkeptReason
+from engine.dataset.captured import CapturedSample
+from engine.dataset.sample import DATA
 from engine.dds.discovery import EndpointGone
+from engine.dds.writer_names import WRITER_GONE
 from tests.unit.node.test_neighbourhood import APPLICATION, DESCRIPTION, TYPE, endpoint
 
 if TYPE_CHECKING:
@@ -25,6 +28,14 @@ class Taps:
 
     def __init__(self, matched: bool | None) -> None:
         self.matched = matched
+        self.is_behind = False
+
+    def is_tapped(self, group: Group) -> bool:
+        assert group.topic == "Observations"
+        return self.matched is not None
+
+    def has_news(self) -> bool:
+        return self.is_behind
 
     def is_matched(self, group: Group, writer: int) -> bool | None:
         assert (group.topic, writer) == ("Observations", 7)
@@ -65,15 +76,54 @@ def test_a_writer_without_a_match_is_told_once_and_kept_once_it_matches() -> Non
     assert [one.why for one in scene.neighbourhood.unkept.take_kept()] == [UnkeptReason.UNMATCHED]
 
 
+LOOKS = [MATCH_S + 2 + LOOK_S * number for number in range(5)]
+ENDS = [END_S - LOOK_S, END_S, END_S + LOOK_S, END_S + 20]
+
+
 @pytest.mark.parametrize(
-    ("matched", "handle", "goes"),
-    [(True, 7, False), (None, 7, False), (False, 7, True), (False, 0, False)],
-    ids=["matched", "no tap", "gone", "unknown here"],
+    ("matched", "handle"), [(True, 7), (None, 7), (False, 0)], ids=["matched", "no tap", "unknown here"]
 )
-def test_other_writers_are_not_told(matched: bool | None, handle: int, goes: bool) -> None:
+def test_other_writers_are_not_told(matched: bool | None, handle: int) -> None:
     scene = Scene(matched, handle)
-    assert scene.told(0, MATCH_S + 1) == []
-    if goes:
-        scene.neighbourhood.take([EndpointGone(WRITER)])
-    assert scene.told(*(MATCH_S + 2 + LOOK_S * number for number in range(5))) == []
+    assert scene.told(0, MATCH_S + 1, *LOOKS, *ENDS) == []
     assert scene.shown == []
+
+
+@pytest.mark.parametrize("matched", [False, True], ids=["never matched", "matched when it was dead"])
+def test_a_writer_that_ends_before_a_sample_of_it_is_captured_is_told_once(matched: bool) -> None:
+    """It has no row, because it is gone."""
+    scene = Scene(matched)
+    assert scene.told(0) == []
+    if matched:
+        scene.watch.heard([CapturedSample(0, WRITER, WRITER_GONE, b"", b"")])
+    scene.neighbourhood.take([EndpointGone(WRITER)])
+    scene.taps.is_behind = True  # a sample of it may wait there
+    assert scene.told(MATCH_S + 1, *LOOKS, *ENDS) == []
+    scene.taps.is_behind = False
+    assert scene.told(END_S + 30, END_S + 40) == [UnkeptReason.ENDED]
+    assert scene.shown == []
+
+
+def test_a_writer_that_ends_after_a_sample_of_it_is_not_told() -> None:
+    scene = Scene(matched=True)
+    scene.watch.heard([CapturedSample(0, WRITER, DATA, b"", b"")])
+    scene.neighbourhood.take([EndpointGone(WRITER)])
+    assert scene.told(0, MATCH_S + 1, *LOOKS, *ENDS) == []
+
+
+@pytest.mark.parametrize("told", [False, True], ids=["refused", "without a match"])
+def test_a_writer_that_was_told_before_it_ends_is_not_told_again(told: bool) -> None:
+    scene = Scene(matched=False)
+    if told:
+        assert scene.told(0, *LOOKS) == [UnkeptReason.UNMATCHED]
+    else:
+        (offer,) = scene.neighbourhood.offers("Observations", DESCRIPTION.type_id)
+        scene.neighbourhood.refuse(offer, UnkeptReason.QOS, "RELIABILITY")
+    scene.neighbourhood.take([EndpointGone(WRITER)])
+    assert scene.told(0, *ENDS) == []
+
+
+def test_a_writer_without_a_tap_that_ends_is_not_told() -> None:
+    scene = Scene(matched=None)
+    scene.neighbourhood.take([EndpointGone(WRITER)])
+    assert scene.told(0, *LOOKS, *ENDS) == []

@@ -140,14 +140,14 @@ def test_no_more_is_captured_than_the_queue_of_the_store_has_room_for(
         has_waiting=False,
         settle_captured=lambda _: None,
     )
-    keeping: Any = SimpleNamespace(unregistered=lambda taken: None)
+    keeping: Any = SimpleNamespace(unregistered=lambda taken: None, heard=lambda taken: None)
     taps: Any = [SimpleNamespace(fill=0.0, drain_runs=drain_runs)]
     store_queue: Any = SimpleNamespace(queued_changes=waiting, queued_bytes=megabytes << 20, problem="")
     clock: Any = SimpleNamespace(monotonic=lambda: 0.0, wall_ns=lambda: 0)
     neighbourhood: Any = SimpleNamespace(routes={})
     bell: Any = SimpleNamespace(is_armed=True, forget=lambda: None)
     CaptureDrain(
-        taps, neighbourhood, runtime, store_queue, None, keeping, clock, max_waiting=size, bell=bell
+        taps, neighbourhood, runtime, store_queue, None, keeping, keeping, clock, max_waiting=size, bell=bell
     ).drain()
     assert asked == ([] if room is None else [room])
     assert shared.is_behind == (room is None)
