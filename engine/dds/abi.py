@@ -91,9 +91,7 @@ def _load() -> tuple[ctypes.CDLL, str]:
     wanted = os.environ.get(CHOICE, "")
     if not wanted or os.path.realpath(wanted) == os.path.realpath(ours):
         return ctypes.CDLL(ours), ""
-    if (
-        not wanted.isprintable()
-    ):  # bytes that are no text are kept apart as lone surrogates, which no log takes
+    if not wanted.isprintable():  # bytes that are no text have become lone surrogates, which no log takes
         raise UnsupportedCyclone(f"{CHOICE} names {wanted!a}, which is not text")
     if native.absence():
         raise UnsupportedCyclone(
