@@ -16,6 +16,7 @@ from ospltool.trace.meaning.catalogue import Product
 from ospltool.trace.reading import damage
 from ospltool.trace.reading.damage import SoundPart
 from ospltool.trace.reading.headers import headers
+from ospltool.trace.reading.record import valid_text
 
 SNIFFED_BYTES: Final = 1 << 16
 MOST_FILES: Final = 200_000
@@ -217,10 +218,13 @@ def _open_zstd(path: pathlib.Path) -> IO[bytes]:
 def _with_names(sources: list[TraceFile]) -> Iterator[TraceFile]:
     """Yield every source with a node name, from its file name or its directory.
 
-    `n1/durability.log` and `durability-n1.log` belong to node `n1`.
+    `n1/durability.log` and `durability-n1.log` belong to node `n1`. All names are valid Unicode, since a
+    case cannot hold others.
     """
     for source in sources:
-        yield source if source.node else dataclasses.replace(source, node=_node_of(source.path))
+        node, file = source.node or _node_of(source.path), source.file
+        name = source.name if valid_text(file) == file else valid_text(file)
+        yield dataclasses.replace(source, node=valid_text(node), name=name)
 
 
 def _node_of(path: pathlib.Path) -> str:
