@@ -23,6 +23,7 @@ from ospltool.output import envelope
 from ospltool.output.progress import advance
 from ospltool.stores.model import StoreReader, StoreUnreadable
 from ospltool.stores.opening import is_store, open_reader
+from ospltool.trace.reading.record import valid_text
 from ospltool.trace.reading.sources import MOST_FILES, SourceError, named_path
 
 SNIFFED_BYTES: Final = 1 << 14
@@ -81,7 +82,7 @@ def find_attachments(names: Iterable[str], nodes: Iterable[str]) -> list[Attachm
         node, path = named_path(name)
         for what, place in _below(path):
             owner = "" if what is AttachmentKind.RECORDING else node or _owner(place, path, known)
-            found.setdefault(place, Attachment(what, owner, place, str(place)))
+            found.setdefault(place, Attachment(what, valid_text(owner), place, valid_text(str(place))))
     return sorted(found.values(), key=lambda one: (one.what, one.node, one.name))
 
 
@@ -132,7 +133,7 @@ def _owner(place: Path, given: Path, known: set[str]) -> str:
     """Return the node that is part of a path; else its stem or the name of its directory."""
     own = place.absolute()
     for part in (own.stem, *(parent.name for parent in (own, *own.parents))):
-        if part in known:
+        if valid_text(part) in known:
             return part
     if own.is_file() and own.stem not in _COMMON_NAMES:
         return own.stem
@@ -259,7 +260,7 @@ def _listed(case: Path) -> dict[str, Any]:
 def _state_of(path: Path) -> list[dict[str, object]]:
     """Return names, sizes and times of the files, which reveal a change."""
     files = [path] if path.is_file() else sorted(one for one in path.rglob("*") if one.is_file())
-    states = [(str(one.relative_to(path)), one.stat()) for one in files]
+    states = [(valid_text(str(one.relative_to(path))), one.stat()) for one in files]
     return [{"name": name, "size": one.st_size, "changed_ns": one.st_mtime_ns} for name, one in states]
 
 

@@ -372,6 +372,7 @@ def test_a_name_that_is_not_unicode_is_loaded_and_added_to(
         directory = traces / os.fsdecode(name)
         directory.mkdir(parents=True)
         shutil.copy(samples / "late-joiner" / node / "durability.log", directory)
+        shutil.copytree(samples.parent / "stores" / "after-merge" / node, directory / os.fsdecode(b"st\xff"))
     answers = []
     for given in (str(traces), case):
         assert main(["trace", "load", str(traces), "-o", case]) == 0  # the second time, all is there already
@@ -379,6 +380,7 @@ def test_a_name_that_is_not_unicode_is_loaded_and_added_to(
         assert main(["trace", "anomalies", given, "--json"]) == 0
         answers.append(json.loads(capfd.readouterr().out)["data"])
     assert answers[0]["conclusions"] == answers[1]["conclusions"]
+    assert "the stores of \\xff=\u202e, h\\xf6st have the same data" in answers[1]["verdict"]
     assert main(["sql", case, "select distinct node from sources order by node", "--json"]) == 0
     named = json.loads(capfd.readouterr().out)["data"]["rows"]
     assert named == [{"node": "\\xff=\u202e"}, {"node": "h\\xf6st"}]
