@@ -6,6 +6,7 @@ describes them. Unchanged ones are left alone.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import enum
 import hashlib
@@ -21,6 +22,7 @@ from ospltool.analytics.case import CaseError, is_case_directory, replacing, wri
 from ospltool.analytics.contract import Table, schema
 from ospltool.output import envelope
 from ospltool.output.progress import advance
+from ospltool.output.text import plural
 from ospltool.stores.model import StoreReader, StoreUnreadable
 from ospltool.stores.opening import is_store, open_reader
 from ospltool.trace.reading.record import valid_text
@@ -55,6 +57,7 @@ class Attachment:
         format: original format of a store that a case keeps as a snapshot; empty otherwise.
         damage: (set number, damaged records, first of them) from when the snapshot was made.
         identity: as `identity_of` returned it then.
+        unread: why the case does not have the store: it could not be read.
     """
 
     what: AttachmentKind
@@ -64,6 +67,7 @@ class Attachment:
     format: str = ""
     damage: tuple[tuple[int, int, tuple[str, ...]], ...] = ()
     identity: str = ""
+    unread: str = ""
 
 
 def find_attachments(names: Iterable[str], nodes: Iterable[str]) -> list[Attachment]:
@@ -152,7 +156,7 @@ class KeptAttachments:
     Attributes:
         added: number of new or changed ones.
         unchanged: number of those that were kept before.
-        problems: reasons why others could not be kept.
+        problems: stores and records that could not be read, each with the reason.
     """
 
     added: int
@@ -171,6 +175,7 @@ class _Entry:
     format: str = ""
     damage: tuple[tuple[int, int, tuple[str, ...]], ...] = ()
     identity: str = ""
+    unread: str = ""
 
 
 def keep(case: Path, attachments: Sequence[Attachment]) -> KeptAttachments:
@@ -181,7 +186,8 @@ def keep(case: Path, attachments: Sequence[Attachment]) -> KeptAttachments:
     """
     directory = case / DIRECTORY
     listed = _listed(case)
-    added, unchanged, problems = 0, 0, []
+    added, unchanged = 0, 0
+    problems: list[str] = []
     try:
         for one in attachments:
             key = f"{one.what}:{one.name}"
@@ -189,15 +195,13 @@ def keep(case: Path, attachments: Sequence[Attachment]) -> KeptAttachments:
             before = listed.get(key)
             if before is not None and before["state"] == state:
                 unchanged += 1
+                problems += _problems_of(before)
                 continue
             directory.mkdir(mode=0o700, exist_ok=True)
             named = hashlib.blake2b(f"{key} {json.dumps(state)}".encode(), digest_size=6).hexdigest()
             place = directory / f"{one.what}-{named}"  # another one: the list names the former one still
-            try:
-                entry = _kept(one, place)
-            except StoreUnreadable as cause:
-                problems.append(str(cause))
-                continue
+            entry = _kept(one, place)
+            problems += _problems_of(entry)
             listed[key] = {**entry, "state": state}
             added += 1
         if added:
@@ -237,6 +241,7 @@ def kept_in(case: Path) -> tuple[Attachment, ...]:
                 each.format,
                 each.damage,
                 each.identity,
+                each.unread,
             )
             for _, each in sorted(entries.items())
         )
@@ -272,11 +277,21 @@ def _kept(one: Attachment, place: Path) -> dict[str, Any]:
         target.chmod(0o600)
         return {**entry, "place": target.name}
     shutil.rmtree(place, ignore_errors=True)
-    reader = open_reader(one.path)
+    entry["place"] = place.name
     try:
-        return {**entry, "place": place.name, **_snapshot(reader, one, place)}
-    finally:
-        reader.close()
+        with contextlib.closing(open_reader(one.path)) as reader:
+            return {**entry, **_snapshot(reader, one, place)}
+    except StoreUnreadable as cause:  # analyses of the case are to know that there is such a store
+        shutil.rmtree(place, ignore_errors=True)
+        return {**entry, "unread": valid_text(str(cause))}
+
+
+def _problems_of(entry: dict[str, Any]) -> Iterator[str]:
+    """Yield what could not be read of a kept attachment."""
+    if entry.get("unread"):
+        yield f"not kept: {entry['unread']}"
+    for number, count, first in entry.get("damage", ()):
+        yield f"damaged: {entry['name']}: {plural(count, 'record')} of set {number}: {'; '.join(first)}"
 
 
 def _snapshot(reader: StoreReader, one: Attachment, place: Path) -> dict[str, Any]:

@@ -353,3 +353,37 @@ def test_exchanged_files_are_told(
         for one, (name, other) in zip(told, (("n1", "n2"), ("n2", "n1")), strict=bool(said)):
             assert f" {name} here: " in one
             assert said.format(other) in one
+
+
+@pytest.mark.parametrize("content", [b"", b"no database", None], ids=["empty", "garbage", "sound"])
+def test_a_store_that_cannot_be_read_is_the_verdict(
+    content: bytes | None, samples: pathlib.Path, tmp_path: pathlib.Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The others agree, but nobody may sign that the stores do: here, and in a case of the same files."""
+    files, case = tmp_path / "files", str(tmp_path / "case")
+    shutil.copytree(samples / "stores" / "after-merge", files)
+    if content is not None:
+        (files / "n1" / "kv.sqlite").write_bytes(content)
+    found = judged(capfd, str(files))
+    assert ("the store of n1 cannot be read: " in found["verdict"]) == (content is not None)
+    assert [one["nodes"] for one in found["conclusions"] if one["kind"] == "damaged"] == (
+        [] if content is None else [["n1"]]
+    )
+    shutil.copytree(samples / "traces" / "late-joiner", files / "traces")
+    for _ in range(2):
+        assert main(["trace", "load", str(files), "-o", case]) == (content is not None)
+    told = [judged(capfd, where) for where in (str(files), case)]
+    assert told[0]["conclusions"] == told[1]["conclusions"]
+    assert main(["store", "verify", case, "--json"]) == (0 if content is None else 2)
+    stores = json.loads(capfd.readouterr().out)["data"]["stores"]
+    assert len(stores) == 3, "what is sound is told, whatever is not"
+
+
+def test_a_traced_node_without_a_store_is_unknown(
+    samples: pathlib.Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    stores = samples / "stores" / "after-merge"
+    names = [str(samples / "traces" / "late-joiner"), str(stores / "n1"), str(stores / "n3")]
+    said = "what is on the disks of n2: there are stores of n1, n3 only"
+    assert said in judged(capfd, *names)["unknown"]
+    assert said not in judged(capfd, *names, str(stores / "n2"))["unknown"]
