@@ -413,7 +413,7 @@ def _keep(target: pathlib.Path, attachments: Sequence[Attachment]) -> tuple[str,
     for problem in kept.problems:
         streams.say(problem)
     said = f"; {kept.added} stores, configurations and recordings added, {kept.unchanged} unchanged"
-    return said, not kept.problems
+    return said, kept.is_whole
 
 
 def _pattern(text: str, ignore_case: bool) -> re.Pattern[str]:

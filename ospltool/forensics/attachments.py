@@ -23,7 +23,7 @@ from ospltool.analytics.contract import Table, schema
 from ospltool.output import envelope
 from ospltool.output.progress import advance
 from ospltool.output.text import plural
-from ospltool.stores.model import StoreReader, StoreUnreadable
+from ospltool.stores.model import StoreNotSupported, StoreReader, StoreUnreadable
 from ospltool.stores.opening import is_store, open_reader
 from ospltool.trace.reading.record import valid_text
 from ospltool.trace.reading.sources import MOST_FILES, SourceError, named_path
@@ -58,6 +58,7 @@ class Attachment:
         damage: (set number, damaged records, first of them) from when the snapshot was made.
         identity: as `identity_of` returned it then.
         unread: why the case does not have the store: it could not be read.
+        is_foreign: it could not since it is of a kind that is not read.
     """
 
     what: AttachmentKind
@@ -68,6 +69,7 @@ class Attachment:
     damage: tuple[tuple[int, int, tuple[str, ...]], ...] = ()
     identity: str = ""
     unread: str = ""
+    is_foreign: bool = False
 
 
 def find_attachments(names: Iterable[str], nodes: Iterable[str]) -> list[Attachment]:
@@ -157,11 +159,13 @@ class KeptAttachments:
         added: number of new or changed ones.
         unchanged: number of those that were kept before.
         problems: stores and records that could not be read, each with the reason.
+        is_whole: nothing that could be read is damaged.
     """
 
     added: int
     unchanged: int
     problems: tuple[str, ...]
+    is_whole: bool
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -176,6 +180,7 @@ class _Entry:
     damage: tuple[tuple[int, int, tuple[str, ...]], ...] = ()
     identity: str = ""
     unread: str = ""
+    is_foreign: bool = False
 
 
 def keep(case: Path, attachments: Sequence[Attachment]) -> KeptAttachments:
@@ -212,7 +217,9 @@ def keep(case: Path, attachments: Sequence[Attachment]) -> KeptAttachments:
         write_table(case, Table.STORED, _table(rows))
     except OSError as cause:
         raise CaseError(f"{cause.filename or case}: {cause.strerror or cause}") from None
-    return KeptAttachments(added, unchanged, tuple(problems))
+    given = [listed[f"{one.what}:{one.name}"] for one in attachments]
+    is_whole = all(one.get("is_foreign") for one in given if one.get("unread") or one.get("damage"))
+    return KeptAttachments(added, unchanged, tuple(problems), is_whole)
 
 
 def _drop_others(directory: Path, listed: set[str]) -> None:
@@ -242,6 +249,7 @@ def kept_in(case: Path) -> tuple[Attachment, ...]:
                 each.damage,
                 each.identity,
                 each.unread,
+                each.is_foreign,
             )
             for _, each in sorted(entries.items())
         )
@@ -283,7 +291,8 @@ def _kept(one: Attachment, place: Path) -> dict[str, Any]:
             return {**entry, **_snapshot(reader, one, place)}
     except StoreUnreadable as cause:  # analyses of the case are to know that there is such a store
         shutil.rmtree(place, ignore_errors=True)
-        return {**entry, "unread": valid_text(str(cause))}
+        is_foreign = isinstance(cause, StoreNotSupported)
+        return {**entry, "unread": valid_text(str(cause)), "is_foreign": is_foreign}
 
 
 def _problems_of(entry: dict[str, Any]) -> Iterator[str]:

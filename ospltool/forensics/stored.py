@@ -30,7 +30,7 @@ from ospltool.stores.diff.report import GroupReport, ReportData
 from ospltool.stores.diff.report import Verdict as Compared
 from ospltool.stores.diff.sides import MAX_SIDES, ComparedPart, DiffError
 from ospltool.stores.identity import identity_of
-from ospltool.stores.model import SetKind, StoreFacts, StoreFormat, StoreUnreadable
+from ospltool.stores.model import SetKind, StoreFacts, StoreFormat, StoreNotSupported, StoreUnreadable
 from ospltool.stores.opening import open_reader
 from ospltool.trace.meaning.fact_kinds import BUILT_IN, SetSize, SizeOrigin
 from ospltool.trace.rules import grouped
@@ -154,7 +154,11 @@ def look(attachments: Iterable[Attachment]) -> StoredEvidence:
         try:
             stores.append(_store_of(one))
         except (StoreUnreadable, OSError) as cause:
-            unread.append(_unreadable(one, one.unread or str(cause)))
+            reason = one.unread or str(cause)
+            if one.is_foreign or isinstance(cause, StoreNotSupported):
+                unknown.append(f"what is in the store of {one.node}: {reason}")
+            else:
+                unread.append(_unreadable(one, reason))
     copies = _copies(stores)
     stores = [store for store in stores if store.name not in copies]
     newest = _newest(stores)
