@@ -387,3 +387,17 @@ def test_a_traced_node_without_a_store_is_unknown(
     said = "what is on the disks of n2: there are stores of n1, n3 only"
     assert said in judged(capfd, *names)["unknown"]
     assert said not in judged(capfd, *names, str(stores / "n2"))["unknown"]
+
+
+def test_a_file_of_which_nothing_can_be_read_is_unknown_in_a_case_too(
+    copied: Callable[[str], pathlib.Path], tmp_path: pathlib.Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    directory, case = copied("late-joiner"), str(tmp_path / "case")
+    log = log_of(directory, "n2")
+    log.with_name("durability.log.gz").write_bytes(b"\x1f\x8b\x08" + bytes(200))
+    log.unlink()
+    assert main(["trace", "load", str(directory), "-o", case]) == 1
+    for where in (str(directory), case):
+        unknown = judged(capfd, where)["unknown"]
+        assert [one for one in unknown if "n2/durability.log.gz: cannot be read beyond byte 0" in one]
+        assert main(["trace", "anomalies", where]) == 1

@@ -185,7 +185,9 @@ def sniff(path: pathlib.Path, node: str = "") -> TraceFile:
     timed = next(headers(head), None)
     first = timed if timed is not None else next(headers(head, untimed=True), None)
     if first is None:
-        return TraceFile(path, node, TraceFormat.UNKNOWN)
+        # Of a damaged file, which may be a trace, the damage is to be told wherever it is read.
+        is_damaged = damage.of(path) is not None
+        return TraceFile(path, node, TraceFormat.TRACE if is_damaged else TraceFormat.UNKNOWN)
     origin = Product.ENGINE if _ENGINE_ADDRESS.search(head) else Product.OPENSPLICE
     return TraceFile(path, node, TraceFormat.TRACE, untimed=first.time_ns is None, origin=origin)
 
