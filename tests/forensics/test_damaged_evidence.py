@@ -401,3 +401,15 @@ def test_a_file_of_which_nothing_can_be_read_is_unknown_in_a_case_too(
         unknown = judged(capfd, where)["unknown"]
         assert [one for one in unknown if "n2/durability.log.gz: cannot be read beyond byte 0" in one]
         assert main(["trace", "anomalies", where]) == 1
+
+
+def test_details_of_damaged_names_are_the_same_in_a_case(
+    copied: Callable[[str], pathlib.Path], tmp_path: pathlib.Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    directory, case = copied("late-joiner"), str(tmp_path / "case")
+    log = log_of(directory, "n1")
+    log.write_bytes(log.read_bytes().replace(b"partA.T1", b"part\xb7.T1"))
+    assert main(["trace", "load", str(directory), "-o", case]) == 0
+    told = [judged(capfd, where)["conclusions"] for where in (str(directory), case)]
+    assert told[0] == told[1]
+    assert r"part\xb7.T1" in told[0][0]["facts"]["groups"]
