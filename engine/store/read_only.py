@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import os
 import shutil
 import sqlite3
 import tempfile
@@ -88,10 +89,12 @@ class StoreView:
         used = self.path.name == DATABASE and lock_holder(self.path.with_name(LOCK)) is not None
         # While a node has the store open, the log and its index exist anyway: reading leaves no files.
         if used and not self._is_mended:
-            return sqlite3.connect(f"file:{quote(str(self.path))}?mode=ro", uri=True, isolation_level=None)
+            return sqlite3.connect(
+                f"file:{quote(os.fsencode(self.path))}?mode=ro", uri=True, isolation_level=None
+            )
         has_log = log.exists() and bool(log.stat().st_size)
         if not has_log and not self._is_mended:
-            uri = f"file:{quote(str(self.path))}?mode=ro&immutable=1"
+            uri = f"file:{quote(os.fsencode(self.path))}?mode=ro&immutable=1"
             return sqlite3.connect(uri, uri=True, isolation_level=None)
         self._copy = tempfile.TemporaryDirectory(prefix="ospltool-store-")
         target = Path(self._copy.name) / self.path.name

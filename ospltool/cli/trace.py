@@ -345,12 +345,12 @@ def load(
             ) as progress:
                 summary = loading.load_case(evidence.sources, place, detail, spark_master, progress)
         took_ns = time.monotonic_ns() - began_ns
-        kept = _keep(place, attachments)
+        kept, is_whole = _keep(place, attachments)
         keep_private(place)
     total = summary.total
     if as_json:
         streams.put(envelope.document("trace-load", loading.as_value(summary, target)))
-        end(damages=total.damages)
+        end(has_findings=not is_whole, damages=total.damages)
         return
     streams.say(
         f"{target}: {total.records} records from {total.bytes} bytes in {duration(took_ns)}; "
@@ -358,7 +358,7 @@ def load(
         + ("" if records_only else f", {total.unmatched} records match no template")
         + kept
     )
-    end(damages=total.damages)
+    end(has_findings=not is_whole, damages=total.damages)
 
 
 def _follow(
@@ -398,20 +398,22 @@ def _raw(names: list[str] | None) -> RawEvidence:
     return RawEvidence(names, sys.stderr)
 
 
-def _keep(target: pathlib.Path, attachments: Sequence[Attachment]) -> str:
-    """Put stores, configurations and recordings into the case; return what to report."""
+def _keep(target: pathlib.Path, attachments: Sequence[Attachment]) -> tuple[str, bool]:
+    """Put stores, configurations and recordings into the case; return what to report, and if all was read."""
     if not attachments:
-        return ""
+        return "", True
     if not target.is_dir():
-        return f"; {len(attachments)} stores, configurations and recordings need a case that is a directory"
+        needed = f"; {len(attachments)} stores, configurations and recordings need a case that is a directory"
+        return needed, True
     from ospltool.forensics.attachments import keep
     from ospltool.output import progress, streams
 
     with progress.shown(f"adding {len(attachments)} stores, configurations and recordings"):
         kept = keep(target, attachments)
     for problem in kept.problems:
-        streams.say(f"not kept: {problem}")
-    return f"; {kept.added} stores, configurations and recordings added, {kept.unchanged} unchanged"
+        streams.say(problem)
+    said = f"; {kept.added} stores, configurations and recordings added, {kept.unchanged} unchanged"
+    return said, kept.is_whole
 
 
 def _pattern(text: str, ignore_case: bool) -> re.Pattern[str]:

@@ -6,6 +6,7 @@ describes them. Unchanged ones are left alone.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import enum
 import hashlib
@@ -21,8 +22,10 @@ from ospltool.analytics.case import CaseError, is_case_directory, replacing, wri
 from ospltool.analytics.contract import Table, schema
 from ospltool.output import envelope
 from ospltool.output.progress import advance
-from ospltool.stores.model import StoreReader, StoreUnreadable
+from ospltool.output.text import plural
+from ospltool.stores.model import StoreNotSupported, StoreReader, StoreUnreadable
 from ospltool.stores.opening import is_store, open_reader
+from ospltool.trace.reading.record import valid_text
 from ospltool.trace.reading.sources import MOST_FILES, SourceError, named_path
 
 SNIFFED_BYTES: Final = 1 << 14
@@ -54,6 +57,8 @@ class Attachment:
         format: original format of a store that a case keeps as a snapshot; empty otherwise.
         damage: (set number, damaged records, first of them) from when the snapshot was made.
         identity: as `identity_of` returned it then.
+        unread: why the case does not have the store: it could not be read.
+        is_foreign: it could not since it is of a kind that is not read.
     """
 
     what: AttachmentKind
@@ -63,6 +68,8 @@ class Attachment:
     format: str = ""
     damage: tuple[tuple[int, int, tuple[str, ...]], ...] = ()
     identity: str = ""
+    unread: str = ""
+    is_foreign: bool = False
 
 
 def find_attachments(names: Iterable[str], nodes: Iterable[str]) -> list[Attachment]:
@@ -81,7 +88,7 @@ def find_attachments(names: Iterable[str], nodes: Iterable[str]) -> list[Attachm
         node, path = named_path(name)
         for what, place in _below(path):
             owner = "" if what is AttachmentKind.RECORDING else node or _owner(place, path, known)
-            found.setdefault(place, Attachment(what, owner, place, str(place)))
+            found.setdefault(place, Attachment(what, valid_text(owner), place, valid_text(str(place))))
     return sorted(found.values(), key=lambda one: (one.what, one.node, one.name))
 
 
@@ -132,7 +139,7 @@ def _owner(place: Path, given: Path, known: set[str]) -> str:
     """Return the node that is part of a path; else its stem or the name of its directory."""
     own = place.absolute()
     for part in (own.stem, *(parent.name for parent in (own, *own.parents))):
-        if part in known:
+        if valid_text(part) in known:
             return part
     if own.is_file() and own.stem not in _COMMON_NAMES:
         return own.stem
@@ -151,12 +158,14 @@ class KeptAttachments:
     Attributes:
         added: number of new or changed ones.
         unchanged: number of those that were kept before.
-        problems: reasons why others could not be kept.
+        problems: stores and records that could not be read, each with the reason.
+        is_whole: nothing that could be read is damaged.
     """
 
     added: int
     unchanged: int
     problems: tuple[str, ...]
+    is_whole: bool
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -170,6 +179,8 @@ class _Entry:
     format: str = ""
     damage: tuple[tuple[int, int, tuple[str, ...]], ...] = ()
     identity: str = ""
+    unread: str = ""
+    is_foreign: bool = False
 
 
 def keep(case: Path, attachments: Sequence[Attachment]) -> KeptAttachments:
@@ -180,7 +191,8 @@ def keep(case: Path, attachments: Sequence[Attachment]) -> KeptAttachments:
     """
     directory = case / DIRECTORY
     listed = _listed(case)
-    added, unchanged, problems = 0, 0, []
+    added, unchanged = 0, 0
+    problems: list[str] = []
     try:
         for one in attachments:
             key = f"{one.what}:{one.name}"
@@ -188,15 +200,13 @@ def keep(case: Path, attachments: Sequence[Attachment]) -> KeptAttachments:
             before = listed.get(key)
             if before is not None and before["state"] == state:
                 unchanged += 1
+                problems += _problems_of(before)
                 continue
             directory.mkdir(mode=0o700, exist_ok=True)
             named = hashlib.blake2b(f"{key} {json.dumps(state)}".encode(), digest_size=6).hexdigest()
             place = directory / f"{one.what}-{named}"  # another one: the list names the former one still
-            try:
-                entry = _kept(one, place)
-            except StoreUnreadable as cause:
-                problems.append(str(cause))
-                continue
+            entry = _kept(one, place)
+            problems += _problems_of(entry)
             listed[key] = {**entry, "state": state}
             added += 1
         if added:
@@ -207,7 +217,9 @@ def keep(case: Path, attachments: Sequence[Attachment]) -> KeptAttachments:
         write_table(case, Table.STORED, _table(rows))
     except OSError as cause:
         raise CaseError(f"{cause.filename or case}: {cause.strerror or cause}") from None
-    return KeptAttachments(added, unchanged, tuple(problems))
+    given = [listed[f"{one.what}:{one.name}"] for one in attachments]
+    is_whole = all(one.get("is_foreign") for one in given if one.get("unread") or one.get("damage"))
+    return KeptAttachments(added, unchanged, tuple(problems), is_whole)
 
 
 def _drop_others(directory: Path, listed: set[str]) -> None:
@@ -236,6 +248,8 @@ def kept_in(case: Path) -> tuple[Attachment, ...]:
                 each.format,
                 each.damage,
                 each.identity,
+                each.unread,
+                each.is_foreign,
             )
             for _, each in sorted(entries.items())
         )
@@ -259,7 +273,7 @@ def _listed(case: Path) -> dict[str, Any]:
 def _state_of(path: Path) -> list[dict[str, object]]:
     """Return names, sizes and times of the files, which reveal a change."""
     files = [path] if path.is_file() else sorted(one for one in path.rglob("*") if one.is_file())
-    states = [(str(one.relative_to(path)), one.stat()) for one in files]
+    states = [(valid_text(str(one.relative_to(path))), one.stat()) for one in files]
     return [{"name": name, "size": one.st_size, "changed_ns": one.st_mtime_ns} for name, one in states]
 
 
@@ -271,11 +285,22 @@ def _kept(one: Attachment, place: Path) -> dict[str, Any]:
         target.chmod(0o600)
         return {**entry, "place": target.name}
     shutil.rmtree(place, ignore_errors=True)
-    reader = open_reader(one.path)
+    entry["place"] = place.name
     try:
-        return {**entry, "place": place.name, **_snapshot(reader, one, place)}
-    finally:
-        reader.close()
+        with contextlib.closing(open_reader(one.path)) as reader:
+            return {**entry, **_snapshot(reader, one, place)}
+    except StoreUnreadable as cause:  # analyses of the case are to know that there is such a store
+        shutil.rmtree(place, ignore_errors=True)
+        is_foreign = isinstance(cause, StoreNotSupported)
+        return {**entry, "unread": valid_text(str(cause)), "is_foreign": is_foreign}
+
+
+def _problems_of(entry: dict[str, Any]) -> Iterator[str]:
+    """Yield what could not be read of a kept attachment."""
+    if entry.get("unread"):
+        yield f"not kept: {entry['unread']}"
+    for number, count, first in entry.get("damage", ()):
+        yield f"damaged: {entry['name']}: {plural(count, 'record')} of set {number}: {'; '.join(first)}"
 
 
 def _snapshot(reader: StoreReader, one: Attachment, place: Path) -> dict[str, Any]:

@@ -273,7 +273,9 @@ def _concluded(
     if beside and with_stores:
         from ospltool.forensics.stored import look
 
-        stored = look(one for one in beside if not window.nodes or one.node in {"", *window.nodes})
+        chosen_stores = [one for one in beside if not window.nodes or one.node in {"", *window.nodes}]
+        stored = look(chosen_stores)
+        unknown += _without_store(facts, chosen_stores)
     elif beside:
         unknown.append(f"{len(beside)} stores and recordings were not examined")
     else:
@@ -287,3 +289,12 @@ def _concluded(
     )
     chosen = found if rules is None else anomalies(facts, rules)
     return Investigation(facts, tuple(chosen), drawn, tuple(stories(chosen, drawn.conclusions)), stored)
+
+
+def _without_store(facts: TraceFacts, attachments: Iterable[Attachment]) -> Iterable[str]:
+    """Yield a sentence about traced nodes of which no store is here, where there are stores of others."""
+    having = {one.node for one in attachments if one.what is AttachmentKind.STORE}
+    lacking = sorted({run[0] for run in facts.first_ns} - having)
+    if having and lacking:
+        others = ", ".join(sorted(having))
+        yield f"what is on the disks of {', '.join(lacking)}: there are stores of {others} only"

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import bisect
 import dataclasses
+import functools
 import itertools
 import operator
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from ospltool.forensics.conclusion import Conclusion, SetFate
 from ospltool.output.text import plural
 from ospltool.trace.meaning.alignments import AlignmentEnd, AlignmentStep, KindCounts, TracedAlignment
+from ospltool.trace.meaning.coverage import heard
 from ospltool.trace.meaning.fact_kinds import BUILT_IN, Run, SetSize, SizeOrigin, StoredReplaced
 from ospltool.trace.meaning.trace_facts import TraceFacts
 from ospltool.trace.rules import Anomaly, grouped
@@ -135,12 +137,13 @@ def conclusions(
         cut_off = []
         episodes: list[int] = []
         for one in some:
-            since = contacts.cut_off_since(one) if one.policy in TAKES_THE_PLACE else None
-            if since is None:
+            apart = contacts.apart(one) if one.policy in TAKES_THE_PLACE else None
+            if apart is None:
                 continue
             cut_off.append(one)
+            since = apart.since_ns
             if not any(abs(since - other) < NOTICED_WITHIN_NS for other in episodes):
-                yield _thrown_away(facts, one, before, since)
+                yield _thrown_away(facts, one, before, apart)
             episodes.append(since)  # later merges of one episode replaced samples that came from the others
         rest = [one for one in some if one.policy in TAKES_THE_PLACE and one not in cut_off]
         shrank = [one for one in rest if _shrinks(one, before)]
@@ -165,6 +168,18 @@ def _size_before(before: Sequence[SetSize], at_ns: int) -> SetSize | None:
     return before[position - 1] if position else None
 
 
+class _Apart(NamedTuple):
+    """A time in which a node captured what the aligner whose set it takes did not.
+
+    Attributes:
+        since_ns: when it began.
+        until_ns: when a new run of the aligner began; None if the two had lost each other.
+    """
+
+    since_ns: int
+    until_ns: int | None = None
+
+
 class _Contacts:
     """Indexes of lost fellows and of alignments between nodes."""
 
@@ -181,6 +196,11 @@ class _Contacts:
                 key = (one.group, frozenset({one.alignee, one.aligner}))
                 found.setdefault(key, []).append(one)
         self._aligned = {key: _ByStart(some) for key, some in found.items()}
+        taken = grouped(
+            (one for one in facts.book.all() if one.end is AlignmentEnd.COMPLETE),
+            lambda one: (one.group, one.alignee),
+        )
+        self._first_taken = {key: min(one.end_ns or 0 for one in some) for key, some in taken}
 
     def lost_since(self, one: Applied, aligner: str) -> int | None:
         """Return when a node lost the aligner whose set it takes; None if they were aligned since."""
@@ -194,11 +214,49 @@ class _Contacts:
         together = aligned is not None and aligned.any_between(since, one)
         return None if together else since
 
-    def cut_off_since(self, one: Applied) -> int | None:
-        """Return when a node lost the aligners whose sets it takes; None if aligned with one since."""
-        times = [self.lost_since(one, aligner) for aligner in {each.aligner for each in one.exchanges}]
-        known = [time for time in times if time is not None]
-        return min(known) if known and len(known) == len(times) else None
+    def was_down(self, one: Applied, aligner: str) -> _Apart | None:
+        """Return when the aligner of a set was down while the node that takes it was running.
+
+        None if the aligner has taken any set of the group since, which may have what it missed.
+        """
+        runs = self._facts.names.runs_of.get(aligner, [])
+        if len(runs) != 1:
+            return None  # ospltool nodes keep their address, and what they know of their sets
+        (node, number), began = runs[0], self._facts.first_ns
+        since, until = self._end_of((node, number - 1)), began.get(runs[0])
+        if since is None or until is None or not began.get(one.run, since) < since < until < one.time_ns:
+            return None
+        pair = frozenset({self._facts.names.own_of(one.run), aligner})
+        aligned = self._aligned.get((one.group, pair))
+        if aligned is not None and aligned.any_between(since, one):
+            return None
+        return _Apart(since, until) if self._taken_later(one, aligner) else None
+
+    def _end_of(self, run: Run) -> int | None:
+        """Return when a run was heard last, by its own trace or by others, as its trace may be cut."""
+        end = self._facts.last_ns.get(run)
+        times = self._heard.get(self._facts.names.own_of(run), ())
+        return end if end is None else max(end, *times[-1:])
+
+    @functools.cached_property
+    def _heard(self) -> dict[str, list[int]]:
+        return heard(self._facts)
+
+    def _taken_later(self, one: Applied, aligner: str) -> bool:
+        """Return whether an aligner took no set of a group before it gave its own."""
+        given = min(_given_ns(each) for each in one.exchanges if each.aligner == aligner)
+        return self._first_taken.get((one.group, aligner), given) >= given
+
+    def apart(self, one: Applied) -> _Apart | None:
+        """Return when a node and the aligners whose sets it takes were apart; None if aligned since."""
+        found: list[_Apart] = []
+        for aligner in {each.aligner for each in one.exchanges}:
+            lost = self.lost_since(one, aligner)
+            apart = self.was_down(one, aligner) if lost is None else _Apart(lost)
+            if apart is None:
+                return None
+            found.append(apart)
+        return min(found, key=lambda each: each.since_ns, default=None)
 
 
 class _ByStart:
@@ -228,8 +286,8 @@ def _given_ns(one: TracedAlignment) -> int:
     return (one.end_ns or 0) if sent is None else sent
 
 
-def _thrown_away(facts: TraceFacts, one: Applied, before: Sequence[SetSize], since: int) -> Conclusion:
-    node = one.run[0]
+def _thrown_away(facts: TraceFacts, one: Applied, before: Sequence[SetSize], apart: _Apart) -> Conclusion:
+    node, since = one.run[0], apart.since_ns
     taken = max(_taken(one), default=0)
     known = _size_before(before, one.time_ns)
     former = _former_set(facts, one)
@@ -242,13 +300,19 @@ def _thrown_away(facts: TraceFacts, one: Applied, before: Sequence[SetSize], sin
         own = f"last seen with {plural(known.samples, 'sample')} at {clock(known.time_ns, 3)}"
     at_least = max(0, known.samples - known.disposes - taken) if known is not None else 0
     gone = f"at least {plural(at_least, 'sample')}" if at_least else "the number of samples is unknown"
+    if apart.until_ns is not None and not at_least:
+        gone += ", and may be 0"
     if former is not None and former.kept:
         gone = f"`ospltool store diff STORE@{former.kept} STORE` shows which samples"
     giver = _named(_aligners(facts, [one]))
+    noticed = duration(one.time_ns - since)
+    what = f"the samples of {one.group} from while it was cut off (noticed {noticed} before)"
+    if apart.until_ns is not None:
+        between = f"from {clock(since, 3)} to {clock(apart.until_ns, 3)}"
+        what = f"whatever it had captured of {one.group} between two runs of {giver}, {between}"
     return Conclusion(
         SetFate.THROWN_AWAY,
-        f"{node} threw away the samples of {one.group} from while it was cut off (noticed "
-        f"{duration(one.time_ns - since)} before): {one.policy} put the set of {giver} "
+        f"{node} threw away {what}: {one.policy} put the set of {giver} "
         f"({plural(taken, 'sample')}) in place of its own ({own}); {gone}",
         one.time_ns,
         one.time_ns,
@@ -258,6 +322,7 @@ def _thrown_away(facts: TraceFacts, one: Applied, before: Sequence[SetSize], sin
         {
             "policy": one.policy,
             "cut_off_ns": since,
+            "restarted_ns": apart.until_ns,
             "samples_taken": taken,
             "samples_before": former.before if former else known.samples if known else None,
             "at_least": at_least,

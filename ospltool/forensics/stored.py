@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -29,7 +30,7 @@ from ospltool.stores.diff.report import GroupReport, ReportData
 from ospltool.stores.diff.report import Verdict as Compared
 from ospltool.stores.diff.sides import MAX_SIDES, ComparedPart, DiffError
 from ospltool.stores.identity import identity_of
-from ospltool.stores.model import SetKind, StoreFacts, StoreFormat, StoreUnreadable
+from ospltool.stores.model import SetKind, StoreFacts, StoreFormat, StoreNotSupported, StoreUnreadable
 from ospltool.stores.opening import open_reader
 from ospltool.trace.meaning.fact_kinds import BUILT_IN, SetSize, SizeOrigin
 from ospltool.trace.rules import grouped
@@ -140,6 +141,7 @@ def look(attachments: Iterable[Attachment]) -> StoredEvidence:
     """
     stores: list[StoreOf] = []
     unknown: list[str] = []
+    unread: list[Conclusion] = []
     shown: list[SetSize] = []
     for one in attachments:
         if one.what is AttachmentKind.RECORDING:
@@ -150,22 +152,18 @@ def look(attachments: Iterable[Attachment]) -> StoredEvidence:
             unknown += problems
             continue
         try:
-            reader = open_reader(one.path)
-        except StoreUnreadable as cause:
-            unknown.append(f"the store {cause}")
-            continue
-        try:
-            identity = one.identity or identity_of(reader.facts)
-            stores.append(StoreOf(one, reader.facts, tuple(count_sets(reader)), identity))
+            stores.append(_store_of(one))
         except (StoreUnreadable, OSError) as cause:
-            unknown.append(f"the store {one.name}: {cause}")
-        finally:
-            reader.close()
+            reason = one.unread or str(cause)
+            if one.is_foreign or isinstance(cause, StoreNotSupported):
+                unknown.append(f"what is in the store of {one.node}: {reason}")
+            else:
+                unread.append(_unreadable(one, reason))
     copies = _copies(stores)
     stores = [store for store in stores if store.name not in copies]
     newest = _newest(stores)
     unknown += copies.values()
-    found = [one for store in stores for one in (*_damaged(store), *_in_backups(store))]
+    found = [*unread, *(one for store in stores for one in (*_damaged(store), *_in_backups(store)))]
     found += emptied_in(shown)
     comparison = None
     if len(newest) > 1:
@@ -229,6 +227,22 @@ def _newest(stores: Sequence[StoreOf]) -> list[StoreOf]:
 
 def _compared(given: Sequence[str]) -> ReportData:
     return compare(given, CompareOptions(instances=50, engine="merge", left=ComparedPart.DATA))
+
+
+def _store_of(one: Attachment) -> StoreOf:
+    with contextlib.closing(open_reader(one.path)) as reader:
+        identity = one.identity or identity_of(reader.facts)
+        return StoreOf(one, reader.facts, tuple(count_sets(reader)), identity)
+
+
+def _unreadable(one: Attachment, reason: str) -> Conclusion:
+    return Conclusion(
+        SetFate.DAMAGED,
+        f"the store of {one.node} cannot be read: {reason}",
+        None,
+        nodes=(one.node,),
+        facts={"store": one.name, "reason": reason},
+    )
 
 
 def _damaged(store: StoreOf) -> Iterator[Conclusion]:

@@ -98,7 +98,7 @@ def _conclusion(one: Conclusion) -> dict[str, object]:
         "nodes": list(one.nodes),
         "group": valid_text(one.group),
         "is_harmless": one.is_harmless,
-        "facts": one.facts,
+        "facts": _valid(one.facts),
         "evidence": [_place_value(place) for place in one.places],
     }
 
@@ -126,7 +126,7 @@ def _finding_value(one: Anomaly) -> dict[str, object]:
         "nodes": list(one.nodes),
         "start_ns": one.start_ns,
         "end_ns": one.end_ns,
-        "facts": one.facts,
+        "facts": _valid(one.facts),
         "evidence_lines": one.count,
         "evidence": [_place_value(place) for place in one.evidence],
     }
@@ -141,3 +141,15 @@ def _place_value(place: RecordPlace) -> dict[str, object]:
         "time_ns": place.time_ns,
         "text": valid_text(place.text),
     }
+
+
+def _valid(value: object) -> object:
+    """Return details with all of their texts as `valid_text`, as a case has them."""
+    match value:
+        case str():
+            return valid_text(value)
+        case dict():
+            return {_valid(name): _valid(each) for name, each in value.items()}
+        case list() | tuple():
+            return [_valid(each) for each in value]
+    return value

@@ -20,6 +20,10 @@ class StoreUnreadable(Exception):
     """There is no store, or it cannot be read; the text names it and says why."""
 
 
+class StoreNotSupported(StoreUnreadable):
+    """A sound store, maybe, of a kind that ospltool does not read."""
+
+
 class StoreFormat(enum.StrEnum):
     """The format of a store."""
 

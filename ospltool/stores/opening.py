@@ -13,6 +13,7 @@ from ospltool.stores.model import (
     LEVELDB_DIRECTORY,
     META_FILE,
     PERSISTENCE_FILE,
+    StoreNotSupported,
     StoreReader,
     StoreUnreadable,
 )
@@ -85,7 +86,7 @@ def _open(path: Path) -> StoreReader:
 
         return XmlStore(path)
     if (path / LEVELDB_DIRECTORY).is_dir():
-        raise StoreUnreadable(
+        raise StoreNotSupported(
             f"{path}: a LevelDB store of OpenSplice; only its SQLite and XML stores are read"
         )
     raise StoreUnreadable(f"{path}: no store; {_KNOWN} is expected")

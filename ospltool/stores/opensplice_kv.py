@@ -130,8 +130,7 @@ class KvStore:
         self.facts.set_of(number)
         for group, facts in self._groups[number]:
             if facts.problem:
-                damage.add(f"group {facts.name}", facts.problem)
-                yield facts, iter(())
+                yield facts, values.unread(facts, damage)
             else:
                 yield facts, self._messages(group, facts, damage)
 

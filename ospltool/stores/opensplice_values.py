@@ -9,12 +9,14 @@ from __future__ import annotations
 import dataclasses
 import functools
 import struct
+from collections.abc import Iterator
 from typing import Final
 
 from lxml import etree
 from lxml.etree import _Element as Element
 
 from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, Sample, make_sample
+from engine.store.interface import DamageLog
 from ospltool.stores import types
 from ospltool.stores.cdr import HEADER_XCDR2_LITTLE, ValueReader, encode_key, encode_payload
 from ospltool.stores.metadata import parse_metadata
@@ -99,6 +101,12 @@ def problem_of(topic: StoredTopic) -> str:
     except Undecodable as error:
         return str(error)
     return ""
+
+
+def unread(facts: GroupFacts, damage: DamageLog) -> Iterator[Sample]:
+    """Yield nothing, and note that the topic of a group cannot be read, and so none of its messages."""
+    damage.add(f"group {facts.name}", facts.problem)
+    yield from ()
 
 
 def writer_of(system: int, local: int, serial: int) -> bytes:

@@ -128,8 +128,7 @@ class XmlStore:
         self.facts.set_of(number)
         for facts, topic, data in self._files[number]:
             if facts.problem or topic is None:
-                damage.add(f"group {facts.name}", facts.problem)
-                yield facts, iter(())
+                yield facts, values.unread(facts, damage)
             else:
                 yield facts, _samples(data, facts, topic, damage)
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import collections
 import json
+import os
 import pathlib
+import shutil
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -359,3 +361,26 @@ def test_only_the_owner_can_read_a_case(samples: pathlib.Path, tmp_path: pathlib
         found = {path: path.stat().st_mode & 0o777 for path in [case, *case.rglob("*")]}
         assert {mode for path, mode in found.items() if path.is_file()} == {0o600}
         assert {mode for path, mode in found.items() if path.is_dir()} == {0o700}
+
+
+def test_a_name_that_is_not_unicode_is_loaded_and_added_to(
+    samples: pathlib.Path, tmp_path: pathlib.Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Bytes of names that are not UTF-8 show as escapes, in a case as elsewhere."""
+    traces, case = tmp_path / "all", str(tmp_path / "case")
+    for node, name in (("n1", b"h\xf6st"), ("n2", b"\xff=\xe2\x80\xae")):
+        directory = traces / os.fsdecode(name)
+        directory.mkdir(parents=True)
+        shutil.copy(samples / "late-joiner" / node / "durability.log", directory)
+        shutil.copytree(samples.parent / "stores" / "after-merge" / node, directory / os.fsdecode(b"st\xff"))
+    answers = []
+    for given in (str(traces), case):
+        assert main(["trace", "load", str(traces), "-o", case]) == 0  # the second time, all is there already
+        capfd.readouterr()
+        assert main(["trace", "anomalies", given, "--json"]) == 0
+        answers.append(json.loads(capfd.readouterr().out)["data"])
+    assert answers[0]["conclusions"] == answers[1]["conclusions"]
+    assert "the stores of \\xff=\u202e, h\\xf6st have the same data" in answers[1]["verdict"]
+    assert main(["sql", case, "select distinct node from sources order by node", "--json"]) == 0
+    named = json.loads(capfd.readouterr().out)["data"]["rows"]
+    assert named == [{"node": "\\xff=\u202e"}, {"node": "h\\xf6st"}]

@@ -304,6 +304,8 @@ def test_a_store_that_cannot_be_read_is_named_as_unknown(
     assert any("a LevelDB store of OpenSplice" in one for one in found["unknown"])
     assert main(["trace", "load", directory, "-o", str(tmp_path / "case")]) == 0
     assert "a LevelDB store of OpenSplice" in capfd.readouterr().err
+    _, kept = answer(capfd, "anomalies", str(tmp_path / "case"))
+    assert kept == found
 
 
 def test_what_is_given_to_a_node_is_looked_at_as_what_it_is(

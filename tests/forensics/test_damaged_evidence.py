@@ -353,3 +353,63 @@ def test_exchanged_files_are_told(
         for one, (name, other) in zip(told, (("n1", "n2"), ("n2", "n1")), strict=bool(said)):
             assert f" {name} here: " in one
             assert said.format(other) in one
+
+
+@pytest.mark.parametrize("content", [b"", b"no database", None], ids=["empty", "garbage", "sound"])
+def test_a_store_that_cannot_be_read_is_the_verdict(
+    content: bytes | None, samples: pathlib.Path, tmp_path: pathlib.Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The others agree, but nobody may sign that the stores do: here, and in a case of the same files."""
+    files, case = tmp_path / "files", str(tmp_path / "case")
+    shutil.copytree(samples / "stores" / "after-merge", files)
+    if content is not None:
+        (files / "n1" / "kv.sqlite").write_bytes(content)
+    found = judged(capfd, str(files))
+    assert ("the store of n1 cannot be read: " in found["verdict"]) == (content is not None)
+    assert [one["nodes"] for one in found["conclusions"] if one["kind"] == "damaged"] == (
+        [] if content is None else [["n1"]]
+    )
+    shutil.copytree(samples / "traces" / "late-joiner", files / "traces")
+    for _ in range(2):
+        assert main(["trace", "load", str(files), "-o", case]) == (content is not None)
+    told = [judged(capfd, where) for where in (str(files), case)]
+    assert told[0]["conclusions"] == told[1]["conclusions"]
+    assert main(["store", "verify", case, "--json"]) == (0 if content is None else 2)
+    stores = json.loads(capfd.readouterr().out)["data"]["stores"]
+    assert len(stores) == 3, "what is sound is told, whatever is not"
+
+
+def test_a_traced_node_without_a_store_is_unknown(
+    samples: pathlib.Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    stores = samples / "stores" / "after-merge"
+    names = [str(samples / "traces" / "late-joiner"), str(stores / "n1"), str(stores / "n3")]
+    said = "what is on the disks of n2: there are stores of n1, n3 only"
+    assert said in judged(capfd, *names)["unknown"]
+    assert said not in judged(capfd, *names, str(stores / "n2"))["unknown"]
+
+
+def test_a_file_of_which_nothing_can_be_read_is_unknown_in_a_case_too(
+    copied: Callable[[str], pathlib.Path], tmp_path: pathlib.Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    directory, case = copied("late-joiner"), str(tmp_path / "case")
+    log = log_of(directory, "n2")
+    log.with_name("durability.log.gz").write_bytes(b"\x1f\x8b\x08" + bytes(200))
+    log.unlink()
+    assert main(["trace", "load", str(directory), "-o", case]) == 1
+    for where in (str(directory), case):
+        unknown = judged(capfd, where)["unknown"]
+        assert [one for one in unknown if "n2/durability.log.gz: cannot be read beyond byte 0" in one]
+        assert main(["trace", "anomalies", where]) == 1
+
+
+def test_details_of_damaged_names_are_the_same_in_a_case(
+    copied: Callable[[str], pathlib.Path], tmp_path: pathlib.Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    directory, case = copied("late-joiner"), str(tmp_path / "case")
+    log = log_of(directory, "n1")
+    log.write_bytes(log.read_bytes().replace(b"partA.T1", b"part\xb7.T1"))
+    assert main(["trace", "load", str(directory), "-o", case]) == 0
+    told = [judged(capfd, where)["conclusions"] for where in (str(directory), case)]
+    assert told[0] == told[1]
+    assert r"part\xb7.T1" in told[0][0]["facts"]["groups"]

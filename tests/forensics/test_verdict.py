@@ -61,6 +61,22 @@ def cut_off(traces: Traces, policy: str, *, aligned_again: bool = False) -> None
     second.line(60, "end")
 
 
+def restarted(traces: Traces, policy: str, *, aligned: str = "") -> None:
+    """a is down for 10 seconds, begins again with what its disk has, and b takes its set."""
+    first, second = two(traces)
+    first.line(20, "end")
+    second.line(21, LOST.format("1001"), "remoteReader")
+    first.address = "1003"
+    first.begin(30)
+    if aligned:
+        take(first, 32, aligned, 60)
+    first.line(34, SELF)
+    second.line(35, FELLOW.format("1003"))
+    take(second, 36, "1003", 50, policy)
+    first.line(60, "end")
+    second.line(60, "end")
+
+
 def taken_again(traces: Traces, samples: int, disposes: int) -> None:
     """b takes a set of a in place of its own, which had 50 samples, and disposes among them."""
     first = traces.node("a", "1001").begin(0).line(1, SELF).line(60, "end")
@@ -95,6 +111,7 @@ def emptied(traces: Traces, kept: bool) -> None:
 CASES: dict[str, tuple[Callable[..., None], tuple[Any, ...], SetFate, tuple[Any, ...]]] = {
     "thrown away by Replace": (cut_off, ("REPLACE",), SetFate.THROWN_AWAY, ("MERGE",)),
     "thrown away by Catchup": (cut_off, ("CATCHUP",), SetFate.THROWN_AWAY, ("MERGE",)),
+    "thrown away by what a restarted node had": (restarted, ("REPLACE",), SetFate.THROWN_AWAY, ("MERGE",)),
     "shrank": (taken_again, (30, 0), SetFate.SHRANK, (50, 0)),
     "shrank by more than was disposed": (taken_again, (30, 5), SetFate.SHRANK, (45, 5)),
     "diverged": (behind, ("1001",), SetFate.DIVERGED, ("1003",)),
@@ -134,6 +151,25 @@ def test_a_set_that_was_aligned_in_between_was_not_thrown_away(
     cut_off(traces, "REPLACE", aligned_again=True)
     kinds = [one["kind"] for one in judged(capfd, traces.write())["conclusions"]]
     assert SetFate.THROWN_AWAY.value not in kinds
+
+
+@pytest.mark.parametrize("aligner", ["1002", "1009"])
+def test_a_restarted_node_that_has_caught_up_throws_nothing_away(
+    aligner: str, traces: Traces, capfd: pytest.CaptureFixture[str]
+) -> None:
+    restarted(traces, "REPLACE", aligned=aligner)
+    kinds = [one["kind"] for one in judged(capfd, traces.write())["conclusions"]]
+    assert SetFate.THROWN_AWAY.value not in kinds
+
+
+def test_what_a_restarted_node_missed_is_named_with_its_time(
+    traces: Traces, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Sets of equal size are no evidence that nothing was lost."""
+    restarted(traces, "REPLACE")
+    verdict = judged(capfd, traces.write())["verdict"]
+    assert "b threw away whatever it had captured of p.T between two runs of a, from 01:03:40.000 " in verdict
+    assert "to 01:03:50.000: REPLACE put the set of a (50 samples) in place of its own" in verdict
 
 
 def test_a_set_that_was_given_to_the_other_before_was_not_thrown_away(

@@ -21,7 +21,7 @@ from ospltool.stores.describe import group_code
 from ospltool.stores.diff.causes import Cause
 from ospltool.stores.diff.compare import CompareOptions, compare
 from ospltool.stores.diff.report import ReportData, Verdict
-from ospltool.stores.diff.sides import DiffError, Limits
+from ospltool.stores.diff.sides import ComparedPart, DiffError, Limits
 from ospltool.stores.model import GroupName, StoreUnreadable
 from ospltool.stores.opening import open_reader
 from ospltool.stores.snapshot import write_snapshot
@@ -340,3 +340,33 @@ def test_stores_with_damage_that_agree_otherwise_are_not_called_equal(tmp_path: 
     assert [side.damaged for side in report.sides] == [1, 1]
     assert report.groups[0].verdict is Verdict.UNREADABLE
     assert report.differing == 0
+
+
+def test_a_group_whose_topic_cannot_be_read_is_damaged_and_not_missing(tmp_path: Path) -> None:
+    write_kv(tmp_path / "a", Version((Held(WRITES),)))
+    write_xml(tmp_path / "b", Version((Held(WRITES),)))
+    next((tmp_path / "b").glob("*/*_meta.xml")).write_bytes(b"\xff<<")
+    for names in (["a", "b"], ["b", "a"], ["b", "b"]):
+        report = reports([str(tmp_path / name) for name in names])
+        (group,) = report.groups
+        assert group.samples == tuple(len(WRITES) if name == "a" else 0 for name in names)
+        assert group.damaged == tuple(int(name == "b") for name in names)
+        assert report.causes == ({"damage": group.differing} if "a" in names else {})
+        assert bool(group.type_name) == ("a" in names)
+
+
+@pytest.mark.parametrize("left", ComparedPart)
+@pytest.mark.parametrize("engine", LOCAL)
+def test_what_a_snapshot_could_not_take_over_is_damage(
+    engine: str, left: ComparedPart, tmp_path: Path
+) -> None:
+    """Also to the engine that reads the snapshot itself, and where a part of the samples is compared."""
+    whole = write_kv(tmp_path / "a", Version((Held(WRITES),)))
+    reader = open_reader(write_kv(tmp_path / "b", Version((Held(WRITES[:1]),)), damaged=1))
+    write_snapshot(reader, tmp_path / "snapshot", list(reader.facts.current()), DamageLog())
+    reader.close()
+    stores = [str(whole), str(tmp_path / "snapshot")]
+    report = compare(stores, CompareOptions(None, engine=engine, left=left))
+    assert report.groups[0].damaged == (0, 1)
+    assert set(report.causes) == {"damage"}
+    assert [side.damaged for side in report.sides] == [0, 1]

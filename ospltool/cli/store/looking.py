@@ -17,6 +17,7 @@ from ospltool.cli.store.shared import (
     OneStore,
     Sets,
     Stores,
+    UnreadStores,
     end_with,
     hexadecimal,
     opened,
@@ -39,16 +40,18 @@ def info(stores: Stores, sets: Sets = None, as_json: AsJson = False) -> None:
     """
     from ospltool.stores.listing import info_text, info_value
 
-    values, damaged = [], False
+    values, damaged, unread = [], False, UnreadStores()
     for name in with_cases(stores, ("store", "recording")):
-        facts, counted = _counted(name, sets or ())
-        damaged = damaged or bool(facts.findings) or any(one.damage.count for one in counted)
-        if as_json:
-            values.append(info_value(facts, counted))
-        else:
-            put_lines(info_text(facts, counted))
-    if as_json:
+        with unread.noting(name):
+            facts, counted = _counted(name, sets or ())
+            damaged = damaged or bool(facts.findings) or any(one.damage.count for one in counted)
+            if as_json:
+                values.append(info_value(facts, counted))
+            else:
+                put_lines(info_text(facts, counted))
+    if as_json and (values or not unread.reasons):
         streams.put(envelope.document("store-info", {"stores": values}))
+    unread.end()
     if damaged:
         raise typer.Exit(Exit.FINDINGS)
 
@@ -167,9 +170,9 @@ def verify(stores: Stores, sets: Sets = None, as_json: AsJson = False) -> None:
     from ospltool.stores.describe import count_sets, verify_problems
     from ospltool.stores.listing import set_value, verified_text
 
-    values, is_bad = [], False
+    values, is_bad, unread = [], False, UnreadStores()
     for name in with_cases(stores):
-        with opened(name) as reader:
+        with unread.noting(name), opened(name) as reader:
             findings = list(reader.facts.findings)
             checked = []
             for one in progress.awaited(count_sets(reader, sets or ()), f"verifying {name}"):
@@ -182,8 +185,11 @@ def verify(stores: Stores, sets: Sets = None, as_json: AsJson = False) -> None:
             if not as_json:
                 put_lines(visible(f"{name}: {finding}") for finding in findings)
             values.append({"path": name, "findings": findings, "sets": checked})
-    if as_json:
+    if as_json and (values or not unread.reasons):
+        values += [{"path": name, "findings": [why], "sets": []} for name, why in unread.reasons.items()]
+        is_bad = is_bad or bool(unread.reasons)
         streams.put(envelope.document("store-verify", {"sound": not is_bad, "stores": values}))
+    unread.end()
     if is_bad:
         raise typer.Exit(Exit.FINDINGS)
 

@@ -60,6 +60,27 @@ def opened(name: str) -> Iterator[StoreReader]:
             reader.close()
 
 
+class UnreadStores:
+    """The stores of a command that could not be read; it goes on with the others, and ends with 2."""
+
+    def __init__(self) -> None:
+        self.reasons: dict[str, str] = {}
+
+    @contextlib.contextmanager
+    def noting(self, name: str) -> Iterator[None]:
+        """Report and note a store that proves unreadable in the context."""
+        try:
+            yield
+        except CommandError as error:
+            self.reasons[name] = str(error)
+            streams.say(f"ospltool: {error}")
+
+    def end(self) -> None:
+        """Exit with 2 if there is any."""
+        if self.reasons:
+            raise typer.Exit(Exit.USAGE)
+
+
 @contextlib.contextmanager
 def reading() -> Iterator[None]:
     """Turn unreadable stores and missing packages into command errors with exit code 2."""
@@ -109,12 +130,14 @@ def with_cases(names: Sequence[str], kinds: Sequence[str] = ("store",)) -> list[
         from ospltool.forensics.attachments import kept_in
 
         try:
-            kept = [str(one.path) for one in kept_in(path) if one.what in kinds]
+            listed = [one for one in kept_in(path) if one.what in kinds]
         except CaseError as error:
             raise CommandError(str(error), Exit.USAGE) from error
-        if not kept:
+        if not listed:
             raise CommandError(f"{name}: the case holds no {' and no '.join(kinds)}", Exit.USAGE)
-        found += kept
+        for one in (one for one in listed if one.unread):
+            streams.say(f"{one.path}: not in the case, as it could not be read: {one.unread}")
+        found += [str(one.path) for one in listed]
     return found
 
 

@@ -156,22 +156,51 @@ def build(sides: Sequence[Side], engine: DiffEngine, options: CompareOptions) ->
     )
 
 
+class _Codes:
+    """The number by which a store knows a group.
+
+    Where the description of a topic cannot be read, the type is unknown: the group has another number, and
+    stands for the group of the same partition and topic that other stores have.
+    """
+
+    def __init__(self, sides: Sequence[Side]) -> None:
+        self._names = {code: group.name for side in sides for code, group in side.groups.items()}
+        self._untyped = [
+            {
+                (group.name.partition, group.name.topic): code
+                for code, group in side.groups.items()
+                if group.problem and not group.name.type_name
+            }
+            for side in sides
+        ]
+        typed = {(name.partition, name.topic) for name in self._names.values() if name.type_name}
+        self.replaced = {code for codes in self._untyped for place, code in codes.items() if place in typed}
+        """Numbers of groups without type that stand for one with a type."""
+
+    def of(self, number: int, side: Side, code: int) -> int:
+        """Return the number by which a store, whose own number is given, knows a group."""
+        name = self._names[code]
+        return code if code in side.groups else self._untyped[number].get((name.partition, name.topic), code)
+
+
 class _Holders:
     """Makes the relation of stores to instances; its constant parts are made once."""
 
     def __init__(self, sides: Sequence[Side]) -> None:
         self._sides = sides
+        self._codes = _Codes(sides)
         self._spaces = [{one.name_space for one in side.sets} for side in sides]
 
     def of(self, instance: InstanceDifference, number: int) -> Holder:
         side = self._sides[number]
         code = instance.code
-        count = side.counts.get(code)
+        own = self._codes.of(number, side, code)
+        count = side.counts.get(own)
         space = next((one.name_spaces[code] for one in self._sides if code in one.name_spaces), "")
         return Holder(
             side.label,
             instance.rows[number],
-            side.groups.get(code),
+            side.groups.get(own),
             space in self._spaces[number],
             count.newest_ns if count else 0,
             count.damaged if count else 0,
@@ -202,12 +231,16 @@ def _groups(sides: Sequence[Side], totals: Mapping[int, _Totals]) -> tuple[Group
             if not known[code][1]:
                 known[code] = (group, side.name_spaces[code])  # an XML store may not know the name-space
     reports = []
+    codes = _Codes(sides)
     for code, (group, space) in sorted(known.items(), key=lambda item: (item[1][1], item[1][0].name)):
+        if code in codes.replaced:
+            continue
         total = totals.get(code) or _Totals(only=[0] * len(sides), absent=[0] * len(sides))
-        counts = [side.counts.get(code) for side in sides]
+        own = [codes.of(number, side, code) for number, side in enumerate(sides)]
+        counts = [side.counts.get(each) for side, each in zip(sides, own, strict=True)]
         samples = tuple(
-            (count.samples if count else 0) if code in side.groups else None
-            for side, count in zip(sides, counts, strict=True)
+            (count.samples if count else 0) if each in side.groups else None
+            for side, each, count in zip(sides, own, counts, strict=True)
         )
         damaged = tuple(count.damaged if count else 0 for count in counts)
         if None in samples:

@@ -96,7 +96,8 @@ def _entries(side: Side) -> Iterator[_Entry]:
             tally = SampleTally(max_keys=0)
             for time_ns, writer, sequence, digest, status, key, _ in tally.passing(progress.counted(samples)):
                 yield code, key, Row(time_ns, writer, sequence, digest, status)
-            side.counts[code] = tally.result(one.number, code, side.damage.count - before)
+            damaged = side.damage.count - before + side.lost.get((one.number, code), 0)
+            side.counts[code] = tally.result(one.number, code, damaged)
 
 
 def _read_run(path: Path) -> Iterator[_Entry]:

@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple, Protocol
 from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, Sample, make_sample
 from engine.store.interface import DamageLog
 from ospltool.stores.describe import GroupCount, group_code
-from ospltool.stores.model import GroupFacts, SetFacts, StoreFacts, StoreReader, StoreUnreadable
+from ospltool.stores.model import GroupFacts, SetFacts, StoreFacts, StoreFormat, StoreReader, StoreUnreadable
 from ospltool.stores.opening import open_reader
 from ospltool.stores.types import Value
 
@@ -162,6 +162,8 @@ class Side:
     """Directory of its snapshot; None for an engine that reads the store itself and fills `counts`."""
     damage: DamageLog
     """Records that cannot be read."""
+    lost: Mapping[tuple[int, int], int] = dataclasses.field(default_factory=dict)
+    """Records that could not be read when the snapshot was made that the store is, by set and group."""
     ranges: Any = None
     """Digests of ranges of the snapshot (`ospltool.stores.snapshot.SnapshotStore.ranges`); None without."""
 
@@ -207,6 +209,9 @@ def open_side(
     """
     path, numbers = chosen_sets(given)
     reader = open_reader(path)
+    damage, lost = DamageLog(), _lost_before(reader)
+    if lost:
+        damage.add(given, f"{sum(lost.values())} samples could not be read when the snapshot was made")
     if left is not ComparedPart.ALL:
         reader = Filtered(reader, left)
     try:
@@ -218,25 +223,34 @@ def open_side(
             raise StoreUnreadable(
                 f"{given}: one group is in several of the sets; choose one with PATH@NUMBER"
             )
-        side = Side(label, given, reader, sets, groups, spaces, {}, None, DamageLog())
+        side = Side(label, given, reader, sets, groups, spaces, {}, None, damage, lost)
         return side if scratch is None else _spooled(side, path, scratch, contents=contents)
     except BaseException:
         reader.close()
         raise
 
 
+def _lost_before(reader: StoreReader) -> dict[tuple[int, int], int]:
+    """Return the damaged records that a snapshot tells of the store that it was made of, by set and group."""
+    if reader.facts.format is not StoreFormat.SNAPSHOT:
+        return {}
+    counts: Sequence[GroupCount] = getattr(reader, "counts", ())
+    return {(count.set_number, count.code): count.damaged for count in counts if count.damaged}
+
+
 def _spooled(side: Side, path: Path, scratch: Path, *, contents: bool) -> Side:
     from ospltool.stores import snapshot  # it needs pyarrow
 
     given = side.reader if isinstance(side.reader, snapshot.SnapshotStore) else None
-    if given and given.damage:
-        side.damage.add(side.given, f"{given.damage} samples could not be read when the snapshot was made")
     ranges = None
     if given and given.is_sealed():
         directory, counted, ranges = path, given.counts, given.ranges()
     else:  # a snapshot that is not what was written is verified sample by sample
         directory = scratch / side.label
         form = snapshot.COMPARED_BY_FIELDS if contents else snapshot.COMPARED
-        counted = snapshot.write_snapshot(side.reader, directory, side.sets, side.damage, form).groups
+        counted = tuple(
+            dataclasses.replace(one, damaged=one.damaged + side.lost.get((one.set_number, one.code), 0))
+            for one in snapshot.write_snapshot(side.reader, directory, side.sets, side.damage, form).groups
+        )
     side.counts.update((count.code, count) for count in counted if count.set_number in side.set_numbers)
     return dataclasses.replace(side, snapshot=directory, ranges=ranges)

@@ -16,6 +16,7 @@ from ospltool.trace.meaning.catalogue import Product
 from ospltool.trace.reading import damage
 from ospltool.trace.reading.damage import SoundPart
 from ospltool.trace.reading.headers import headers
+from ospltool.trace.reading.record import valid_text
 
 SNIFFED_BYTES: Final = 1 << 16
 MOST_FILES: Final = 200_000
@@ -184,7 +185,9 @@ def sniff(path: pathlib.Path, node: str = "") -> TraceFile:
     timed = next(headers(head), None)
     first = timed if timed is not None else next(headers(head, untimed=True), None)
     if first is None:
-        return TraceFile(path, node, TraceFormat.UNKNOWN)
+        # Of a damaged file, which may be a trace, the damage is to be told wherever it is read.
+        is_damaged = damage.of(path) is not None
+        return TraceFile(path, node, TraceFormat.TRACE if is_damaged else TraceFormat.UNKNOWN)
     origin = Product.ENGINE if _ENGINE_ADDRESS.search(head) else Product.OPENSPLICE
     return TraceFile(path, node, TraceFormat.TRACE, untimed=first.time_ns is None, origin=origin)
 
@@ -217,10 +220,13 @@ def _open_zstd(path: pathlib.Path) -> IO[bytes]:
 def _with_names(sources: list[TraceFile]) -> Iterator[TraceFile]:
     """Yield every source with a node name, from its file name or its directory.
 
-    `n1/durability.log` and `durability-n1.log` belong to node `n1`.
+    `n1/durability.log` and `durability-n1.log` belong to node `n1`. All names are valid Unicode, since a
+    case cannot hold others.
     """
     for source in sources:
-        yield source if source.node else dataclasses.replace(source, node=_node_of(source.path))
+        node, file = source.node or _node_of(source.path), source.file
+        name = source.name if valid_text(file) == file else valid_text(file)
+        yield dataclasses.replace(source, node=valid_text(node), name=name)
 
 
 def _node_of(path: pathlib.Path) -> str:
