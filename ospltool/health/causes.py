@@ -10,7 +10,7 @@ import dataclasses
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
-from ospltool.health.codes import SECOND_NS, HealthSeverity, Sign, joined
+from ospltool.health.codes import OF_WATCH, SECOND_NS, HealthSeverity, Sign, joined
 from ospltool.health.scene import Scene
 
 
@@ -106,6 +106,7 @@ def causes_of(scene: Scene, signs: Iterable[Sign]) -> list[RootCause]:
         grouped.setdefault(sign.key, []).append(sign)
     causes = _with_bursts(scene, [_cause(members) for members in grouped.values()])
     causes = _with_own_cuts(scene, _with_stalls(scene, _with_limits(scene, causes)))
+    causes = _with_own_links(scene, causes)
     lost = next((cause for cause in causes if cause.root.kind.cause == "domain"), None)
     if lost is not None:
         rest = [cause for cause in causes if cause.root.kind.cause not in ("domain", "watcher")]
@@ -160,6 +161,18 @@ def _with_own_cuts(scene: Scene, causes: list[RootCause]) -> list[RootCause]:
         ]  # fmt: skip
         rest = [one for one in causes if one not in same]
         causes = [_with(one, same) if one is cut else one for one in rest]
+    return causes
+
+
+def _with_own_links(scene: Scene, causes: list[RootCause]) -> list[RootCause]:
+    """Make one cause of several nodes that this watch does not hear since its own link is broken."""
+    alike: dict[str, list[RootCause]] = {}
+    for one in causes:
+        if one.root.code == "DUL-NODE-SILENT" and one.root.nodes and OF_WATCH in one.root.why:
+            alike.setdefault(one.root.why, []).append(one)
+    for found in alike.values():
+        if len(found) > 1:
+            causes = _as_one(scene, causes, found, "{} are out of reach of this watch")
     return causes
 
 

@@ -23,7 +23,8 @@ from ospltool.health.incidents import Incidents
 from ospltool.health.mutes import Mute, Mutes
 from ospltool.health.redundancy import Redundancies, Redundancy
 from ospltool.health.scene import FactBook, Scene
-from ospltool.health.signs.domain import OWN_LINK, of_domain
+from ospltool.health.signs.domain import of_domain
+from ospltool.health.signs.losses import OWN_LINK
 from ospltool.health.signs.masters import of_masters
 from ospltool.health.signs.nodes import of_nodes
 from ospltool.health.signs.services import of_services

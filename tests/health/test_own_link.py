@@ -110,6 +110,20 @@ def test_a_link_without_carrier_is_the_cause_as_soon_as_nobody_is_heard() -> Non
     assert not [node for node in case.model.nodes.values() if not node.concluded]
 
 
+def test_nodes_out_of_reach_by_one_link_are_one_trouble() -> None:
+    """A node of the host of this watch is heard all the time; the others come back one after the other."""
+    case = OwnLink(1, here=1, expected=THREE_COPIES)
+    case.found_s, case.again = 9.0, {2: 10.5, 3: 9.5}
+    case.run(9.25)
+    (found,) = case.health.open
+    assert found.what == "n2 and n3 are out of reach of this watch"
+    assert found.why.startswith(LINK)
+    assert found.effect.startswith("ns1: 1 of 3 copies, 1 on disk, the last copy in reach")
+    assert found.next.startswith("Bring the network of this watch back")
+    case.run(20.0)
+    assert (len(case.told), case.open()) == (1, [])
+
+
 def test_a_system_out_of_reach_is_not_told_as_one_that_starts() -> None:
     case = OwnLink(expected=THREE_COPIES)
     case.spread_s = 0.5  # each node shows itself at its own moments

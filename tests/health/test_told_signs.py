@@ -353,5 +353,6 @@ def test_the_next_step_for_a_writer_that_is_not_kept_depends_on_the_reason(why: 
         UnkeptReason.TYPE_UNKNOWN: "Start the application that knows the type",
         UnkeptReason.QOS: "RELIABLE",
         UnkeptReason.UNMATCHED: "network interface",
+        UnkeptReason.ENDED: "acknowledged",
     }[why]
     assert word in found.next

@@ -7,8 +7,8 @@ from typing import Final, NamedTuple
 
 from ospltool.health.codes import SECOND_NS, HealthSeverity, Sign, joined
 from ospltool.health.scene import Scene
-from ospltool.health.signs.domain import OWN_LINK, stopped_processes
-from ospltool.health.signs.losses import broken_link, look_at_host
+from ospltool.health.signs.domain import stopped_processes
+from ospltool.health.signs.losses import OWN_LINK, broken_link, look_at_host
 from ospltool.health.signs.partings import IN_ORDER, Parting, partings
 from ospltool.health.signs.unheard import OUT_OF_REACH, RESTARTS, STARTED
 from ospltool.live.nodes import natural

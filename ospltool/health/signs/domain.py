@@ -7,14 +7,9 @@ from typing import Final
 
 from ospltool.health.codes import SECOND_NS, Sign, continue_them, joined
 from ospltool.health.scene import Scene
-from ospltool.health.signs.losses import broken_link, cause_of_domain_loss
+from ospltool.health.signs.losses import OWN_LINK, broken_link, cause_of_domain_loss
 from ospltool.live.nodes import Presence
 from ospltool.output.text import plural
-
-OWN_LINK: Final = (
-    "Bring the network of this watch back, or run `ospltool health` on another host; `ospltool status` on "
-    "the host of a node says whether that runs."
-)
 
 LEFT_OUT_NS: Final = 5 * SECOND_NS
 """Time for which the loss of a message by the watcher is told: what is too large is lost again and again."""

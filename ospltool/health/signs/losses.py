@@ -12,6 +12,11 @@ from ospltool.live.feed import FeedNotice, no_route
 from ospltool.live.nodes import Node, Presence
 from ospltool.live.remarks import clock
 
+OWN_LINK: Final = (
+    "Bring the network of this watch back, or run `ospltool health` on another host; `ospltool status` on "
+    "the host of a node says whether that runs."
+)
+
 HEARD_YET_NS: Final = 2 * SECOND_NS
 """Longest time for which what was on its way is heard after a link is seen to be broken."""
 
@@ -43,7 +48,7 @@ def cause_of_loss(scene: Scene, node: Node, *, is_gone: bool) -> LossCause:
     hearing = hearing_of(scene, node)
     link = own_link(scene, node)
     if link:
-        return LossCause(link, is_hearing=True)
+        return LossCause(link, is_hearing=True, next=OWN_LINK)
     if hearing:
         names = joined([name for name, _ in hearing])
         said = f"{names} heard it at {clock(max(ns for _, ns in hearing))} UTC"

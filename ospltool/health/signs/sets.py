@@ -250,6 +250,8 @@ _NEXT: Final[Mapping[str, str]] = {
     "`ospltool doctor` names the writer and both values.",
     "unmatched": "Look whether the application ignores participants or uses another network "
     "interface, and report it.",
+    "ended": "Let the application wait until its writer is matched before it writes, and until all is "
+    "acknowledged before it ends.",
 }
 """The next step, by `engine.capture.unkept.UnkeptReason`, which this package may not import."""
 

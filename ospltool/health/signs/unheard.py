@@ -134,7 +134,7 @@ def of_unheard(scene: Scene, node: Node, loss: NodeLoss) -> Sign:
     if loss.presence is Presence.SILENT:
         what = RESTARTS.format(name) if loss.restarts else f"{name} is silent"
         if told.is_hearing and loss.is_gone:
-            what, advice = f"{name} is out of reach of this watch", OUT_OF_REACH.format(name)
+            what, advice = f"{name} is out of reach of this watch", told.next or OUT_OF_REACH.format(name)
         if report and report.pid and report.pid != node.snapshot.pid:
             what = STARTED.format(name)
             advice = f"Wait: {name} starts. If it is not heard in a minute, read its ospl-error.log."
