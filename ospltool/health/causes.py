@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 
 from ospltool.health.codes import OF_WATCH, SECOND_NS, HealthSeverity, Sign, joined
 from ospltool.health.scene import Scene
+from ospltool.live.nodes import natural
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -184,7 +185,7 @@ def _as_one(scene: Scene, causes: list[RootCause], found: list[RootCause], what:
     """Return the causes with those of several nodes as one; `what` has a place for the names of the nodes."""
     first, *others = _in_order(found)
     nodes = tuple(node for one in (first, *others) for node in one.root.nodes)
-    names = joined([scene.model.name_of(node) for node in nodes])
+    names = joined(sorted({scene.model.name_of(node) for node in nodes}, key=natural))
     root = dataclasses.replace(
         first.root, what=what.replace("{}", names, 1), nodes=nodes, weight=len(found), subjects=()
     )

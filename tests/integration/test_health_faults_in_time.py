@@ -154,6 +154,28 @@ def test_a_watcher_whose_own_link_is_cut_blames_nobody(tmp_path: Path, how: str)
             assert clinic.errors == [("DUL-DOMAIN-LOST", "domain")]
 
 
+@pytest.mark.netns
+def test_a_watcher_beside_a_node_tells_the_nodes_that_its_cut_link_hides_once(tmp_path: Path) -> None:
+    with hosts_lab(tmp_path, "abc", multicast="false") as hosts:
+        for name, priority in zip(NAMES, (200, 100, 50), strict=True):
+            hosts.lab.configure(name, Settings().with_priority(priority))
+        hosts.start_seen(*NAMES)
+        with watched(Clinic(hosts.lab, NAMES, copies=3, prefix=hosts.network.on("a"))) as clinic:
+            clinic.check_well()
+
+            def is_one() -> bool:
+                told = [one.document for one in clinic.open if one.document["severity"] != "notice"]
+                return [one["what"] for one in told] == ["n2 and n3 are out of reach of this watch"]
+
+            hosts.network.cut("a")
+            told_s = clinic.wait("both are told as one", is_one, TOLD_S + BUSY_S)
+            clinic.listen(12.0)  # leases end meanwhile, and that changes nothing
+            assert is_one()
+            hosts.network.heal("a")
+            report("a watcher beside a node is cut off", told_s, clinic.check_well(30.0))
+            assert clinic.times("DUL-NODE-SILENT") == 1
+
+
 def of_node(clinic: Clinic, name: str) -> list[dict[str, Any]]:
     """The documents of the incidents of the loss of a node, open and closed, oldest first."""
     return [
