@@ -60,6 +60,7 @@ class DuckEngine:
 
     def __init__(self, case: Case, *, is_frugal: bool = False) -> None:
         self._scratch = tempfile.TemporaryDirectory(prefix="ospltool-sql-")
+        self._queries = 0
         try:
             self._connection = _opened(case, self._scratch.name, is_frugal=is_frugal)
         except BaseException:
@@ -77,7 +78,22 @@ class DuckEngine:
         except duckdb.Error as cause:
             raise QueryError(str(cause)) from None
         columns = tuple(str(column[0]) for column in cursor.description or ())
-        return Result(columns, _rows(cursor))
+        self._queries += 1
+        return Result(columns, self._rows(cursor, self._queries))
+
+    def _rows(self, cursor: duckdb.DuckDBPyConnection, number: int) -> Iterator[tuple[object, ...]]:
+        """Yield the rows of the query with that number; who stops early leaves the connection free."""
+        try:
+            while number == self._queries and (rows := cursor.fetchmany(ROWS_AT_ONCE)):
+                yield from rows
+        except duckdb.Error as cause:
+            raise QueryError(str(cause)) from None
+        except GeneratorExit:
+            if number == self._queries:
+                cursor.abort()
+            raise
+        if number != self._queries:
+            raise QueryError("another query was asked before all rows of this one were read")
 
     def columns(self, sql: str) -> Iterator[tuple[Sequence[Any], ...]]:
         """Run a query and return its columns through Arrow, in a tenth of the time of `query`.
@@ -156,14 +172,6 @@ def _plainly_named(case: Case, scratch: str) -> Case:
     link = pathlib.Path(scratch, "case")
     link.symlink_to(case.path.absolute())
     return dataclasses.replace(case, path=link)
-
-
-def _rows(cursor: duckdb.DuckDBPyConnection) -> Iterator[tuple[object, ...]]:
-    try:
-        while rows := cursor.fetchmany(ROWS_AT_ONCE):
-            yield from rows
-    except duckdb.Error as cause:
-        raise QueryError(str(cause)) from None
 
 
 def _config(*, is_frugal: bool = False) -> dict[str, str | bool | int | float | list[str]]:

@@ -50,6 +50,19 @@ def test_a_slow_query_prints_nothing_but_its_answer(engine: DuckEngine) -> None:
     assert row == {"shown": False}
 
 
+def test_rows_that_nobody_reads_are_no_matter_for_the_next_query(engine: DuckEngine) -> None:
+    """As those of the times of more than 5,000 files, of which two overlap: the first is enough."""
+    many = "select * from range(20_000)"
+    assert next(iter(engine.query(many).rows)) == (0,)
+    ((numbers,),) = engine.columns("select 7")
+    assert list(numbers) == [7]
+    older, newer = (iter(engine.query(many).rows) for _ in range(2))
+    assert next(newer) == (0,)
+    with pytest.raises(QueryError, match="another query was asked"):
+        next(older)
+    assert sum(1 for _ in newer) == 19_999
+
+
 def test_masters_are_those_of_the_live_lock(engine: DuckEngine) -> None:
     rows = ask(engine, "select * from (" + named_queries()["masters"].sql + ") where times > 5")
     assert {(row["node"], row["master"]) for row in rows} == {
