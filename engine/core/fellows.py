@@ -196,6 +196,8 @@ class FellowTable:
         self._heard: tuple[str, ...] = ()
         self._pending: tuple[Fellow, ...] = ()
         self._pending_at = -1
+        self.excused_s = 0.0
+        """Seconds in which this node stood still in this run."""
         self.discovered: set[str] = set()
         """Ids of the nodes that were discovered in this run, heard or not."""
         self.version = 0
@@ -393,6 +395,7 @@ class FellowTable:
         One stall counts in full. Many short ones in one silence count for at most one expiry together, so
         that a node that is always late still notices a loss.
         """
+        self.excused_s += stall_s
         for fellow in self._fellows.values():
             fellow.excused_s = min(fellow.excused_s + stall_s, max(stall_s, fellow.expiry_s))
 

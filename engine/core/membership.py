@@ -339,7 +339,11 @@ class DiscoveryEnd:
         if self._ended_s < math.inf:
             end = self._ended_s + self._context.settings.election_wait_s
             return end if end > now else None
-        return min([end for each in self._patience if (end := self._started + each) > now], default=None)
+        return min([end for each in self._patience if (end := self._due_s(each)) > now], default=None)
+
+    def _due_s(self, patience_s: float) -> float:
+        """Return when it has waited so long, without the time in which this node stood still."""
+        return self._started + patience_s + self._context.fellows.excused_s
 
     def is_over(self, state: NameSpaceState, now: float) -> bool:
         """Whether the name-space may elect a master."""
@@ -360,7 +364,7 @@ class DiscoveryEnd:
         remembered = self._context.settings.remembered
         if settled and remembered and remembered.issubset(fellows.heard()):
             return self._end(now, "every fellow of the last run has answered")
-        if now >= self._started + self._patience[0 if settled and not fellows.unheard() else 1]:
+        if now >= self._due_s(self._patience[0 if settled and not fellows.unheard() else 1]):
             return self._end(now, "the initial discovery period is over")
         return False
 

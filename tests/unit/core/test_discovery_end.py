@@ -40,3 +40,21 @@ def test_node_that_has_lost_everything_waits_for_a_busy_fellow_that_is_there() -
     cluster.start("b", stored={1, 2}, quality=10)
     check_settles(cluster, "b", {1, 2})
     assert core.name_spaces[0].given_by == "b"
+
+
+@pytest.mark.parametrize("stall_s", [1.0, 3.0, 30.0])
+def test_time_in_which_the_node_stood_still_is_no_time_of_looking_for_fellows(stall_s: float) -> None:
+    """As on a busy machine: its timer is due before it has looked at what is there."""
+    cluster = Cluster()
+    cluster.start("b", stored={1, 2}, quality=10, discovery_s=0.5)
+    cluster.run_until(cluster.settled)
+    cluster.cut.add(frozenset("ab"))
+    core = cluster.start("a", discovery_s=0.5).core
+    cluster.stall("a")
+    cluster.run(stall_s)
+    cluster.go_on("a")
+    cluster.run(0.3)
+    assert not cluster.notes("a", "lifecycle.discovery-ended")
+    cluster.heal()
+    check_settles(cluster, "b", {1, 2})
+    assert core.name_spaces[0].given_by == "b"
