@@ -13,12 +13,12 @@ import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
-from urllib.parse import quote
 
 from engine import native
 from engine.dataset.blocks import Block
 from engine.dataset.sample import DATA, DIGEST_BYTES, DISPOSE, UNREGISTER
 from engine.store.sample_table import FORWARD
+from engine.store.store_directory import file_uri
 
 MIN_ROWS: Final = 4_096
 """Rows of a group below which a thread and a connection of its own do not pay."""
@@ -106,7 +106,7 @@ class CompiledRows:
             group_id: number of the group in the file.
             commits: transactions in the file; with another number it is another state, and nothing is read.
         """
-        self._uri = f"file:{quote(str(path))}?mode=ro"
+        self._uri = f"{file_uri(path)}?mode=ro"
         self._group_id = group_id
         self._commits = commits
         self.is_whole = False

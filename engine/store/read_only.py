@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import os
 import shutil
 import sqlite3
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeVar
-from urllib.parse import quote
 
 from engine.core.lazy_dataclass import lazy_dataclass
 from engine.core.name_spaces import Group
@@ -27,7 +25,7 @@ from engine.store.catalog import GroupRow, SetVersion, read_catalog, read_fellow
 from engine.store.database import is_header_damaged, mend_header
 from engine.store.interface import DamageLog, RememberedFellow, SetInfo, StoreError, StoreFailed, StoreRefused
 from engine.store.sample_table import read_group
-from engine.store.store_directory import DATABASE, LOCK, lock_holder
+from engine.store.store_directory import DATABASE, LOCK, file_uri, lock_holder
 from engine.store.verification import compiled_blocks, sound_blocks, sound_samples
 
 OneByOne = Callable[[], Iterator[Sample]]
@@ -89,12 +87,10 @@ class StoreView:
         used = self.path.name == DATABASE and lock_holder(self.path.with_name(LOCK)) is not None
         # While a node has the store open, the log and its index exist anyway: reading leaves no files.
         if used and not self._is_mended:
-            return sqlite3.connect(
-                f"file:{quote(os.fsencode(self.path))}?mode=ro", uri=True, isolation_level=None
-            )
+            return sqlite3.connect(f"{file_uri(self.path)}?mode=ro", uri=True, isolation_level=None)
         has_log = log.exists() and bool(log.stat().st_size)
         if not has_log and not self._is_mended:
-            uri = f"file:{quote(os.fsencode(self.path))}?mode=ro&immutable=1"
+            uri = f"{file_uri(self.path)}?mode=ro&immutable=1"
             return sqlite3.connect(uri, uri=True, isolation_level=None)
         self._copy = tempfile.TemporaryDirectory(prefix="ospltool-store-")
         target = Path(self._copy.name) / self.path.name

@@ -16,6 +16,7 @@ import struct
 import time
 from pathlib import Path
 from typing import Final, NamedTuple
+from urllib.parse import quote
 
 from engine.store.interface import LockedStore, StoreDamaged, StoreFailed, refused
 from engine.store.tables import PAGE_BYTES
@@ -30,6 +31,11 @@ _MAX_NOTE_BYTES: Final = 4096
 _FLOCK: Final = struct.Struct("hhqqi4x")
 """`struct flock` of 64-bit Linux: kind, whence, start, length, pid."""
 _WHOLE_FILE: Final = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+
+
+def file_uri(path: Path) -> str:
+    """Return the URI by which SQLite opens a file, whose name may be no Unicode."""
+    return f"file:{quote(os.fsencode(path))}"
 
 
 class Lock:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import shutil
 import sqlite3
 import tempfile
 from pathlib import Path
-from urllib.parse import quote
 
+from engine.store.store_directory import file_uri
 from ospltool.stores.model import StoreUnreadable
 
 
@@ -32,9 +31,9 @@ class SqliteFile:
         self.is_copy = log.exists() and log.stat().st_size > 0
         try:
             if self.is_copy:
-                source = f"file:{quote(os.fsencode(self._copied(log)))}"
+                source = file_uri(self._copied(log))
             else:
-                source = f"file:{quote(os.fsencode(path.absolute()))}?mode=ro&immutable=1"
+                source = f"{file_uri(path.absolute())}?mode=ro&immutable=1"
             self.connection = sqlite3.connect(source, uri=True, isolation_level=None)
             self.connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
         except (sqlite3.Error, OSError, ValueError) as error:  # ValueError: a name in it is no text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import random
 import shutil
 import sqlite3
@@ -102,6 +103,14 @@ def test_whatever_a_row_has(content: list[Sample], tmp_path: Path, monkeypatch: 
     plain, log = check_both_ways(tmp_path, monkeypatch)
     assert sum(map(len, plain)) == len(content)
     assert not log.count
+
+
+@pytest.mark.parametrize("name", [b"h\xf6st", b"100% of?it#1"], ids=["no Unicode", "characters of a URI"])
+def test_a_directory_of_any_name(name: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = tmp_path / os.fsdecode(name)
+    stored(place, various(40, 3, (1, 5, 40), STATUSES))
+    plain, log = check_both_ways(place, monkeypatch)
+    assert (sum(map(len, plain)), log.count) == (40, 0)
 
 
 def test_a_changed_row_is_noted_and_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
