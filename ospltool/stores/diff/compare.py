@@ -125,7 +125,8 @@ def build(sides: Sequence[Side], engine: DiffEngine, options: CompareOptions) ->
     """Make a report of the differences that an engine finds."""
     totals: dict[int, _Totals] = {}
     listed: list[tuple[InstanceDifference, str, str, str]] = []
-    holders = _Holders(sides)
+    codes = _Codes(sides)
+    holders = _Holders(sides, codes)
     for instance in engine.instances():
         total = totals.get(instance.code)
         if total is None:
@@ -143,7 +144,7 @@ def build(sides: Sequence[Side], engine: DiffEngine, options: CompareOptions) ->
         if options.instances is None or len(listed) < options.instances:
             listed.append((instance, odd, finding.cause.value, finding.evidence))
     contents = _Contents(sides, engine, [entry[0] for entry in listed], options.contents)
-    groups = _groups(sides, totals)
+    groups = _groups(sides, totals, codes)
     differing = sum(total.differing for total in totals.values())
     return ReportData(
         _verdict(sides, groups, differing),
@@ -186,9 +187,9 @@ class _Codes:
 class _Holders:
     """Makes the relation of stores to instances; its constant parts are made once."""
 
-    def __init__(self, sides: Sequence[Side]) -> None:
+    def __init__(self, sides: Sequence[Side], codes: _Codes) -> None:
         self._sides = sides
-        self._codes = _Codes(sides)
+        self._codes = codes
         self._spaces = [{one.name_space for one in side.sets} for side in sides]
 
     def of(self, instance: InstanceDifference, number: int) -> Holder:
@@ -223,7 +224,7 @@ def _only_key(counter: collections.Counter[str]) -> str:
     return next(iter(counter)) if len(counter) == 1 else ""
 
 
-def _groups(sides: Sequence[Side], totals: Mapping[int, _Totals]) -> tuple[GroupReport, ...]:
+def _groups(sides: Sequence[Side], totals: Mapping[int, _Totals], codes: _Codes) -> tuple[GroupReport, ...]:
     known: dict[int, tuple[GroupFacts, str]] = {}
     for side in sides:
         for code, group in side.groups.items():
@@ -231,7 +232,6 @@ def _groups(sides: Sequence[Side], totals: Mapping[int, _Totals]) -> tuple[Group
             if not known[code][1]:
                 known[code] = (group, side.name_spaces[code])  # an XML store may not know the name-space
     reports = []
-    codes = _Codes(sides)
     for code, (group, space) in sorted(known.items(), key=lambda item: (item[1][1], item[1][0].name)):
         if code in codes.replaced:
             continue

@@ -11,7 +11,7 @@ import enum
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, Sample, make_sample
 from engine.store.interface import DamageLog
@@ -19,6 +19,9 @@ from ospltool.stores.describe import GroupCount, group_code
 from ospltool.stores.model import GroupFacts, SetFacts, StoreFacts, StoreFormat, StoreReader, StoreUnreadable
 from ospltool.stores.opening import open_reader
 from ospltool.stores.types import Value
+
+if TYPE_CHECKING:
+    from ospltool.stores.snapshot import SnapshotStore
 
 
 class Row(NamedTuple):
@@ -209,9 +212,11 @@ def open_side(
     """
     path, numbers = chosen_sets(given)
     reader = open_reader(path)
-    damage, lost = DamageLog(), _lost_before(reader)
-    if lost:
-        damage.add(given, f"{sum(lost.values())} samples could not be read when the snapshot was made")
+    damage, lost = DamageLog(), {}
+    if (made := _snapshot_of(reader)) is not None:
+        lost = {(one.set_number, one.code): one.damaged for one in made.counts if one.damaged}
+        if made.damage:
+            damage.add(given, f"{made.damage} samples could not be read when the snapshot was made")
     if left is not ComparedPart.ALL:
         reader = Filtered(reader, left)
     try:
@@ -230,18 +235,19 @@ def open_side(
         raise
 
 
-def _lost_before(reader: StoreReader) -> dict[tuple[int, int], int]:
-    """Return the damaged records that a snapshot tells of the store that it was made of, by set and group."""
+def _snapshot_of(reader: StoreReader) -> SnapshotStore | None:
+    """Return the reader of a snapshot, whole; None for that of anything else."""
     if reader.facts.format is not StoreFormat.SNAPSHOT:
-        return {}
-    counts: Sequence[GroupCount] = getattr(reader, "counts", ())
-    return {(count.set_number, count.code): count.damaged for count in counts if count.damaged}
+        return None
+    from ospltool.stores.snapshot import SnapshotStore  # it needs pyarrow
+
+    return reader if isinstance(reader, SnapshotStore) else None
 
 
 def _spooled(side: Side, path: Path, scratch: Path, *, contents: bool) -> Side:
     from ospltool.stores import snapshot  # it needs pyarrow
 
-    given = side.reader if isinstance(side.reader, snapshot.SnapshotStore) else None
+    given = _snapshot_of(side.reader)
     ranges = None
     if given and given.is_sealed():
         directory, counted, ranges = path, given.counts, given.ranges()
