@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Final, NamedTuple
 
 from ospltool.health.codes import OF_WATCH, SECOND_NS, HealthSeverity, Sign, joined
@@ -129,14 +129,9 @@ def _with_bursts(scene: Scene, causes: list[RootCause]) -> list[RootCause]:
 
 def _with_limits(scene: Scene, causes: list[RootCause]) -> list[RootCause]:
     """Make one cause of several nodes that reject samples of the same topics: their limits are equal."""
-    alike: dict[frozenset[tuple[str, str]], list[RootCause]] = {}
-    for one in causes:
-        if one.root.code == "DUL-REJECTED" and one.root.nodes:
-            alike.setdefault(_rejecting(scene, one.root.nodes[0]), []).append(one)
-    for found in alike.values():
-        if len(found) > 1:
-            told = _in_order(found)[0].root.what
-            causes = _as_one(scene, causes, found, f"{{}} rejected samples by the same limits: {told}")
+    for found in _alike(causes, "DUL-REJECTED", lambda root: _rejecting(scene, root.nodes[0])):
+        told = _in_order(found)[0].root.what
+        causes = _as_one(scene, causes, found, f"{{}} rejected samples by the same limits: {told}")
     return causes
 
 
@@ -167,14 +162,19 @@ def _with_own_cuts(scene: Scene, causes: list[RootCause]) -> list[RootCause]:
 
 def _with_own_links(scene: Scene, causes: list[RootCause]) -> list[RootCause]:
     """Make one cause of several nodes that this watch does not hear since its own link is broken."""
-    alike: dict[str, list[RootCause]] = {}
-    for one in causes:
-        if one.root.code == "DUL-NODE-SILENT" and one.root.nodes and OF_WATCH in one.root.why:
-            alike.setdefault(one.root.why, []).append(one)
-    for found in alike.values():
-        if len(found) > 1:
+    for found in _alike(causes, "DUL-NODE-SILENT", lambda root: root.why):
+        if OF_WATCH in found[0].root.why:
             causes = _as_one(scene, causes, found, "{} are out of reach of this watch")
     return causes
+
+
+def _alike(causes: list[RootCause], code: str, likeness: Callable[[Sign], Hashable]) -> list[list[RootCause]]:
+    """Return the causes of a code that are about nodes and alike, together, where there are several."""
+    found: dict[Hashable, list[RootCause]] = {}
+    for one in causes:
+        if one.root.code == code and one.root.nodes:
+            found.setdefault(likeness(one.root), []).append(one)
+    return [some for some in found.values() if len(some) > 1]
 
 
 def _in_order(causes: list[RootCause]) -> list[RootCause]:
