@@ -64,7 +64,7 @@ class CaptureDrain:
         store_queue: says how many wait for the disk.
         clients: the service for clients, which looks at the same samples; None without one.
         keeping: hears which instances writers unregister.
-        watch: hears which writers were matched.
+        watch: hears of which writers something was captured.
         clock: the node's.
         bell: rings when a tap has something.
         max_waiting: samples that may wait for the disk (Persistent/QueueSize); 0 for `MAX_BACKLOG`.
@@ -259,7 +259,7 @@ class NodeIntake:
         post: runs a callable on the node's thread.
 
     Attributes:
-        watch: looks whether writers match.
+        watch: looks whether writers match, and whether something of them was captured.
     """
 
     def __init__(

@@ -76,9 +76,7 @@ def test_nodes_have_time_to_be_heard_when_the_link_of_the_watcher_is_back(
 ) -> None:
     """Shorter than the leases: the nodes are heard one after the other, each at its next message."""
     with hosts_lab(tmp_path, "abcd", multicast="spdp", lease_s=LONG_LEASE_S) as hosts:
-        for name, priority in zip(NAMES, (200, 100, 50), strict=True):
-            hosts.lab.configure(name, Settings().with_priority(priority))
-        hosts.start_seen(*NAMES)
+        hosts.start_seen(*hosts.lab.configure_three())
         with watched(Clinic(hosts.lab, NAMES, copies=3, prefix=hosts.network.on("d"))) as clinic:
             clinic.check_well()
             hosts.network.cut("d")
@@ -129,9 +127,7 @@ CUTS = {
 def test_a_watcher_whose_own_link_is_cut_blames_nobody(tmp_path: Path, how: str) -> None:
     begin, end, why = CUTS[how]
     with hosts_lab(tmp_path, "abcd", multicast="false") as hosts:
-        for name, priority in zip(NAMES, (200, 100, 50), strict=True):
-            hosts.lab.configure(name, Settings().with_priority(priority))
-        hosts.start_seen(*NAMES)
+        hosts.start_seen(*hosts.lab.configure_three())
         network = hosts.network
         with watched(Clinic(hosts.lab, NAMES, copies=3, prefix=network.on("d"))) as clinic:
             clinic.check_well()
@@ -157,9 +153,7 @@ def test_a_watcher_whose_own_link_is_cut_blames_nobody(tmp_path: Path, how: str)
 @pytest.mark.netns
 def test_a_watcher_beside_a_node_tells_the_nodes_that_its_cut_link_hides_once(tmp_path: Path) -> None:
     with hosts_lab(tmp_path, "abc", multicast="false") as hosts:
-        for name, priority in zip(NAMES, (200, 100, 50), strict=True):
-            hosts.lab.configure(name, Settings().with_priority(priority))
-        hosts.start_seen(*NAMES)
+        hosts.start_seen(*hosts.lab.configure_three())
         with watched(Clinic(hosts.lab, NAMES, copies=3, prefix=hosts.network.on("a"))) as clinic:
             clinic.check_well()
 
@@ -187,9 +181,7 @@ def of_node(clinic: Clinic, name: str) -> list[dict[str, Any]]:
 def test_a_node_behind_a_cut_link_is_out_of_reach_and_gone_only_once_it_is_killed(tmp_path: Path) -> None:
     """A part of its fellows may not hear it, either; who looks late tells the same beginnings."""
     with hosts_lab(tmp_path, "abcd", multicast="spdp") as hosts:
-        for name, priority in zip(NAMES, (200, 100, 50), strict=True):
-            hosts.lab.configure(name, Settings().with_priority(priority))
-        hosts.start_seen(*NAMES)
+        hosts.start_seen(*hosts.lab.configure_three())
         lab, network = hosts.lab, hosts.network
         with watched(Clinic(lab, NAMES, copies=3, prefix=network.on("d"))) as clinic:
             clinic.check_well()
@@ -237,9 +229,7 @@ FLAPS = 4
 def test_a_link_that_is_cut_again_and_again_is_as_many_losses_each_as_long_as_it_was(tmp_path: Path) -> None:
     """Short cuts before them make heartbeats late, which is no beginning of a loss."""
     with hosts_lab(tmp_path, "abcd", multicast="spdp") as hosts:
-        for name, priority in zip(NAMES, (200, 100, 50), strict=True):
-            hosts.lab.configure(name, Settings().with_priority(priority))
-        hosts.start_seen(*NAMES)
+        hosts.start_seen(*hosts.lab.configure_three())
         with watched(Clinic(hosts.lab, NAMES, copies=3, prefix=hosts.network.on("d"))) as clinic:
             clinic.check_well()
             cuts: list[tuple[int, int]] = []
