@@ -52,6 +52,7 @@ def test_time_in_which_the_node_stood_still_is_no_time_of_looking_for_fellows(st
     core = cluster.start("a", discovery_s=0.5).core
     cluster.stall("a")
     cluster.run(stall_s)
+    cluster.stalled["a"].clear()  # nothing reached it
     cluster.go_on("a")
     cluster.run(0.3)
     assert not cluster.notes("a", "lifecycle.discovery-ended")
