@@ -1,10 +1,11 @@
-"""One name for one thing: a public class name occurs once in the product."""
+"""One name for one thing: a public class name occurs once in its package, which qualifies it."""
 
 from __future__ import annotations
 
 import ast
 import collections
 import os
+import pathlib
 import subprocess
 import sys
 from typing import TYPE_CHECKING
@@ -12,19 +13,23 @@ from typing import TYPE_CHECKING
 from tests.integration import hanging
 
 if TYPE_CHECKING:
-    import pathlib
     from collections.abc import Iterable, Mapping
 
 PRODUCT = ("engine", "ospltool", "tui")
 
 
 def named_again(sources: Mapping[str, str]) -> dict[str, list[str]]:
-    """The public class names that occur more than once, each with its places; `sources` are texts by file."""
+    """The public class names that a package has more than once, as `package.Name`, each with its places.
+
+    Args:
+        sources: texts by file.
+    """
     places: dict[str, list[str]] = collections.defaultdict(list)
     for file, text in sources.items():
+        package = ".".join(pathlib.PurePath(file).parent.parts)
         for node in ast.walk(ast.parse(text)):
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-                places[node.name].append(f"{file}:{node.lineno}")
+                places[f"{package}.{node.name}"].append(f"{file}:{node.lineno}")
     return {name: found for name, found in places.items() if len(found) > 1}
 
 
@@ -34,7 +39,9 @@ def product_sources(modules: Iterable[pathlib.Path], root: pathlib.Path) -> dict
     return {str(path): (root / path).read_text("utf-8") for path in paths if path.parts[0] in PRODUCT}
 
 
-def test_a_public_class_name_occurs_once(modules: list[pathlib.Path], root: pathlib.Path) -> None:
+def test_a_public_class_name_occurs_once_in_its_package(
+    modules: list[pathlib.Path], root: pathlib.Path
+) -> None:
     """A helper of one module is private (`_Name`); any other class says in its name what it holds."""
     sources = product_sources(modules, root)
     assert {path.split("/", 1)[0] for path in sources} == set(PRODUCT)
@@ -43,10 +50,11 @@ def test_a_public_class_name_occurs_once(modules: list[pathlib.Path], root: path
 
 def test_a_second_class_is_found_with_its_places() -> None:
     sources = {
-        "a.py": "class Entry: ...\nclass _Row: ...\nclass Single: ...",
-        "b.py": "class Sheet:\n    class Entry: ...\nclass _Row: ...",
+        "one/a.py": "class Entry: ...\nclass _Row: ...\nclass Single: ...",
+        "one/b.py": "class Sheet:\n    class Entry: ...\nclass _Row: ...",
+        "two/c.py": "class Entry: ...",
     }
-    assert named_again(sources) == {"Entry": ["a.py:1", "b.py:2"]}
+    assert named_again(sources) == {"one.Entry": ["one/a.py:1", "one/b.py:2"]}
 
 
 def test_the_places_at_which_tests_make_threads_hang_exist(tmp_path: pathlib.Path) -> None:

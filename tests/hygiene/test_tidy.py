@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import pathlib
     from collections.abc import Iterator
 
-MAX_MODULE_LINES = 500
+MAX_MODULE_LINES = 1000
 MAX_FUNCTION_LINES = 70
 MAX_FILE_BYTES = 500_000
 PACKAGES = ("engine", "ospltool", "tui")
