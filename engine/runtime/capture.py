@@ -339,6 +339,8 @@ class _Batch:
                 if not sink.data.present.knows(writer):
                     self._strangers.add(writer)
                 sink.data.present.saw(writer, time_ns, now_ns)
+                if writer in self._shared.ended_writers:  # its end must follow this sample, too
+                    self._shared.late_writers.setdefault(sink.data.state.name, set()).add(writer)
             if time_ns - now_ns > FUTURE_NS and sinks:
                 self._shared.tell_future(sinks[0].description.group, writer, time_ns - now_ns)
         return sinks

@@ -12,7 +12,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 from engine.core.expressions import matches
@@ -140,6 +140,12 @@ class Registered:
     def writers(self, group: Group, key: bytes) -> frozenset[bytes]:
         """Return the writers known to have an instance registered, or to have had it when they went."""
         return frozenset(self._writers.get((group, key), ()))
+
+    def keys(self, group: Group, writers: Collection[bytes]) -> list[bytes]:
+        """Return the instances of a group that one of these writers is known to have registered."""
+        return [
+            key for (one, key), known in self._writers.items() if one == group and not known.isdisjoint(writers)
+        ]
 
     def forget(self, group: Group, key: bytes) -> None:
         """Forget an instance."""

@@ -98,6 +98,7 @@ class Workload:
         history: the depth of the writers' own history, 0 keeps everything that a node has not acknowledged.
         narrow: the share of writers that write one of the topics only, so that nodes which are down then do
             not hear of it.
+        autodispose: the share of writers whose end disposes their instances.
     """
 
     topics: tuple[TopicPlan, ...]
@@ -110,6 +111,7 @@ class Workload:
     walled: float = 0.0
     history: int = 0
     narrow: float = 0.0
+    autodispose: float = 0.5
 
 
 @lazy_dataclass(frozen=True, slots=True)

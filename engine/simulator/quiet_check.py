@@ -20,7 +20,7 @@ HELD_WITHIN_NS: Final = round(1.5 * PART_PAUSE_S * 1e9)
 def difference(cluster: SimulatedSystem) -> str:
     """Return the first violation of a quiet system; empty for none."""
     for node in cluster.nodes:
-        reason = _restless(node, len(cluster.nodes) - 1)
+        reason = _restless(cluster, node)
         if reason:
             return f"{node.name} {reason}"
     roles: dict[tuple[str, str], list[tuple[SimulatedNode, NameSpaceState]]] = {}
@@ -89,7 +89,22 @@ def _unmet(members: list[tuple[SimulatedNode, NameSpaceState]]) -> str:
     return ""
 
 
-def _restless(node: SimulatedNode, others: int) -> str:
+def _unended(cluster: SimulatedSystem, node: SimulatedNode) -> list[str]:
+    """Return the processes that have ended, and whose autodispose writers nodes still wait for."""
+    assert node.runtime is not None
+    return [
+        writer.name
+        for guid, writer in cluster.by_guid.items()
+        for state in node.runtime.core.name_spaces
+        if not writer.participant.is_alive
+        and state.complete
+        and state.following is not None
+        and state.autodispose.waits_for(guid)
+    ]
+
+
+def _restless(cluster: SimulatedSystem, node: SimulatedNode) -> str:
+    others = len(cluster.nodes) - 1
     runtime = node.runtime
     if runtime is None:
         return "is down"
@@ -105,6 +120,8 @@ def _restless(node: SimulatedNode, others: int) -> str:
     if len(runtime.core.fellows) != others or not all(fellow.approved for fellow in runtime.core.fellows):
         approved = [fellow.name for fellow in runtime.core.fellows if fellow.approved]
         return f"talks to {', '.join(approved) or 'nobody'} only"
+    if waiting := _unended(cluster, node):
+        return f"waits for the end of {waiting[0]}"
     if not runtime.store_queue.is_idle:
         return "has not written everything"
     return ""
