@@ -138,6 +138,8 @@ class DiscoveryChanges:
     """Durable groups that got a writer, or whose topic is known better now."""
     writers: list[tuple[bytes, tuple[Group, ...]]] = dataclasses.field(default_factory=list)
     """Durable writers with their groups; a writer without groups is gone."""
+    ends: list[EndpointGone | ParticipantGone] = dataclasses.field(default_factory=list)
+    """Ends of durable writers, and of participants, in order."""
     offers: list[Offer] = dataclasses.field(default_factory=list)
     """New durable writers."""
     readers_seen: list[HistoryReader] = dataclasses.field(default_factory=list)
@@ -276,6 +278,7 @@ class Neighbourhood:
                     self.participants.pop(change.guid, None)
                     self._foreign.gone(change.guid)
                     found.processes_gone.append(change.guid)
+                    found.ends.append(change)
                 case PeerAttached():
                     self._attached.add(change.participant)
                     self._fellow_attached(change.participant, found)
@@ -446,6 +449,7 @@ class Neighbourhood:
             if not offers:
                 del self._offers[topic]
             found.writers.append((change.guid, ()))
+            found.ends.append(change)
         else:
             self._forget_given_up(change.guid)
             if self._waiting:

@@ -82,6 +82,8 @@ class Keeping:
         self._writers: dict[bytes, tuple[tuple[Group, ...], bool]] = {}
         self._lost: dict[bytes, tuple[tuple[Group, ...], bool]] = {}
         self._back: dict[bytes, None] = {}
+        self._unseen: dict[bytes, None] = {}
+        """Writers that counted as lost in a delivery without ever having been here."""
         self._began_ns = time.time_ns()
         self._later: dict[Group, dict[bytes, int]] = {}
         self.runtime: Runtime | None = None
@@ -198,8 +200,12 @@ class Keeping:
         return sum(group_set.instance_count for group_set in held if group_set is not None)
 
     def _disposing(self, group: Group) -> frozenset[bytes]:
-        """Return the lost writers of a group that had autodispose."""
-        return frozenset(
+        """Return the lost writers of a group that had autodispose, also those of former runs."""
+        unseen = self._runtime.writer_ends.missed(group) - self._lost.keys()
+        self._unseen.update(dict.fromkeys(unseen))
+        while len(self._unseen) > MAX_LOST:
+            del self._unseen[next(iter(self._unseen))]
+        return unseen.union(
             writer for writer, (groups, autodispose) in self._lost.items() if autodispose and group in groups
         )
 
@@ -241,8 +247,9 @@ class Keeping:
         for writer, groups in changes.writers:
             if groups:
                 self._writers[writer] = groups, autodispose.get(writer, True)
-                if writer in self._lost:
-                    del self._lost[writer]
+                if writer in self._lost or writer in self._unseen:
+                    self._lost.pop(writer, None)
+                    self._unseen.pop(writer, None)
                     self._back[writer] = None
                     if len(self._back) > MAX_LOST:
                         del self._back[next(iter(self._back))]
@@ -297,6 +304,11 @@ class Keeping:
                 self._put(process, job, _ignore)
         if closes:
             del self._kept[group]
+
+    def revived(self, writer: bytes, groups: tuple[Group, ...]) -> None:
+        """Show readers that the instances of a writer, which had counted as ended, are alive after all."""
+        if writer in self._back:
+            self._show_again(groups, writer)
 
     def _show_again(self, groups: tuple[Group, ...], writer: bytes) -> None:
         """Deliver the groups of a returned writer again: readers on this host lost it, too."""

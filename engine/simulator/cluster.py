@@ -269,12 +269,23 @@ class Cluster:
         rng = self._next_writer()
         name, host = f"app{self._started_writers}", rng.choice(self.nodes).name
         depth, topics = self.options.workload.history, self._topics_of(name)
-        autodispose = self.rng(f"end of {name}").random() < self.options.workload.autodispose
+        fate, plan = self.rng(f"end of {name}"), self.options.workload
+        autodispose = fate.random() < plan.autodispose
         place = self._place(name, host)
         writer = RandomWriter(self, name, place, rng, depth, topics, autodispose=autodispose)
         self.writers.append(writer)
         self.by_guid.update(dict.fromkeys(writer.guids, writer))
         writer.begin()
+        mortal, in_order = fate.random() < plan.mortal, fate.random() < 0.5
+        end_s = fate.uniform(0.0, self.options.fault_s)
+        if mortal and end_s > self.schedule.now:
+            self.schedule.at(end_s, self._end_writer, writer, in_order)
+
+    def _end_writer(self, writer: RandomWriter, in_order: bool) -> None:
+        """End a process for good, in order or not, at its time."""
+        if writer.participant.is_alive:
+            writer.end(in_order=in_order)
+            self.log.line(writer.name, "v", "ends in order" if in_order else "dies")
 
     def _place(self, name: str, host: str) -> str:
         """Choose the host of a writer: a node's, or a separate one that may not reach some nodes."""
