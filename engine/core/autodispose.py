@@ -25,15 +25,21 @@ FOREVER_S: Final = 1e12
 """Patience where service_cleanup_delay is infinite: the end of a lost writer stays each node's own view."""
 MAX_TOLD: Final = 1_000
 """Limit for the writers in one message; the others follow with the next ones."""
+DISCOVERED_S: Final = 3.0
+"""Time for which a writer of which a fellow tells may be there, but not discovered yet."""
 _GUID_BYTES: Final = 16
 
 
 @lazy_dataclass(slots=True)
 class _Entry:
-    """A writer, and since when this node has not had it; None while it has it."""
+    """A writer, and since when this node has not had it; None while it has it.
+
+    What a fellow tells of may be discovered within moments; what the store knows counts as missed until then.
+    """
 
     patience_s: float
     missed_since_s: float | None
+    is_stored: bool = False
 
 
 class AutodisposeWriters:
@@ -46,7 +52,8 @@ class AutodisposeWriters:
 
     def __init__(self, stored: Iterable[AutodisposeWriter], now: float) -> None:
         self._entries: dict[bytes, _Entry] = {}
-        self._add(stored, now)
+        for one in self._add(stored, now):
+            self._entries[one.writer].is_stored = True
         self._untold: dict[bytes, None] = dict.fromkeys(self._entries)
         self._views: dict[str, tuple[float, frozenset[bytes]]] = {}
         self._told_to: frozenset[tuple[str, int]] = frozenset()
@@ -55,12 +62,13 @@ class AutodisposeWriters:
     def __contains__(self, writer: bytes) -> bool:
         return writer in self._entries
 
-    def missed(self, now: float, since_s: float) -> frozenset[bytes]:
-        """Return the writers that this node has not had for the last `since_s` seconds."""
+    def missed(self, now: float) -> frozenset[bytes]:
+        """Return the writers that are not here."""
         return frozenset(
             writer
             for writer, entry in self._entries.items()
-            if entry.missed_since_s is not None and now - entry.missed_since_s >= since_s
+            if entry.missed_since_s is not None
+            and (entry.is_stored or now - entry.missed_since_s >= DISCOVERED_S)
         )
 
     def waits_for(self, writer: bytes) -> bool:
@@ -73,6 +81,7 @@ class AutodisposeWriters:
         entry = self._entries.get(writer.writer)
         if entry is not None:
             entry.missed_since_s = None
+            entry.is_stored = False
             return False
         if len(self._entries) >= MAX_WRITERS:
             return False

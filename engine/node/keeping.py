@@ -176,7 +176,7 @@ class Keeping:
     ) -> Portion:
         """Return the delivery of a group in a form that the readers have not received yet."""
         group = description.group
-        disposing = self._disposing(group)
+        disposing = self.disposing(group)
         if is_whole and how is None:
             return Portion(description, WholeSet(rows, living, disposing), DeliveryPurpose.WHOLE)
         has_writer = None if is_whole else self._has_writer(group, rows, living)
@@ -199,7 +199,7 @@ class Keeping:
         held = map(self._held, self._runtime.shared.groups_of.get(topic, ()))
         return sum(group_set.instance_count for group_set in held if group_set is not None)
 
-    def _disposing(self, group: Group) -> frozenset[bytes]:
+    def disposing(self, group: Group) -> frozenset[bytes]:
         """Return the lost writers of a group that had autodispose, also those of former runs."""
         unseen = self._runtime.writer_ends.missed(group) - self._lost.keys()
         self._unseen.update(dict.fromkeys(unseen))

@@ -306,6 +306,7 @@ class RunningNode:
             self._shell.mailbox.post,
             self._neighbourhood.routes,
             self._neighbourhood.living,
+            self._wire.keeping.disposing,
             self._wire.taps.is_sound,
             self._announced(names),
             self._shell.activities,

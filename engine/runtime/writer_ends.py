@@ -26,7 +26,15 @@ from engine.core.name_spaces import Group
 from engine.dataset.blocks import Block
 from engine.dataset.group_set import ApplyOutcome, GroupSet
 from engine.dataset.groups import GroupDescription
-from engine.dataset.sample import DATA, DISPOSE, KEY_HEADER, UNREGISTER, Sample, make_sample
+from engine.dataset.sample import (
+    DATA,
+    DISPOSE,
+    UNREGISTER,
+    Sample,
+    end_of_writer,
+    is_lost_end,
+    make_sample,
+)
 from engine.dataset.sample_rows import Partial, SampleRows
 from engine.runtime.housekeeping import INFINITE, Registered
 from engine.runtime.name_space_data import Difference, NameSpaceData
@@ -36,13 +44,8 @@ from engine.runtime.startup import autodispose_mark
 from engine.runtime.steps import Steps
 from engine.store.interface import GroupChange
 
-UNSEEN_S: Final = 3.0
-"""Time after which a writer that a fellow or the store knows, and that is not discovered, is not there."""
 MAX_ENDED: Final = 10_000
 """Limit for the remembered writers that have said that they end; a tap may still hold samples of them."""
-LOST_HEADER: Final = b"\x00\x07\x80\x00"
-"""`KEY_HEADER` with an option bit that receivers ignore (RTPS 2.5, 10.2): nobody heard the writer say it."""
-_END: Final = DISPOSE | UNREGISTER
 _STEP: Final = 256
 """Instances changed in one step: about a millisecond."""
 _LOOK: Final = 4_096
@@ -111,7 +114,7 @@ class WriterEnds:
         """Return the autodispose writers of a group's name-space that are known and not here."""
         state = self._shared.core.name_space_of(group)
         now = self._shared.clock.monotonic()
-        return state.autodispose.missed(now, UNSEEN_S) if state is not None else frozenset()
+        return state.autodispose.missed(now) if state is not None else frozenset()
 
     def _by_name_space(self, groups: Iterable[Group]) -> list[tuple[str, list[Group]]]:
         found: dict[str, list[Group]] = {}
@@ -214,8 +217,7 @@ class WriterEnds:
                 continue
             time_ns = max(said_ns, own.source_time_ns + 1 if own is not None else 0)
             if (time_ns, writer) > (last.source_time_ns, last.writer):
-                header = KEY_HEADER if said_ns else LOST_HEADER
-                made.append(make_sample(time_ns, writer, _END, key, header + key))
+                made.append(end_of_writer(time_ns, writer, key, is_lost=not said_ns))
         return made
 
     # Returns.
@@ -228,7 +230,7 @@ class WriterEnds:
         keys = {
             group: found
             for group, samples in new.items()
-            if (found := [one.key for one in samples if one.writer in self._here and _is_of_lost(one)])
+            if (found := [one.key for one in samples if one.writer in self._here and is_lost_end(one)])
         }
         if keys:
             self._steps.begin(self._revive(name, frozenset(self._here), keys))
@@ -249,7 +251,7 @@ class WriterEnds:
 
         def make(group: Group, _: bytes, history: Sequence[Sample]) -> list[Sample]:
             last = _last(history)
-            if last is None or last.writer not in writers or not _is_of_lost(last):
+            if last is None or last.writer not in writers or not is_lost_end(last):
                 return []
             own = [one for one in history if one.writer == last.writer and one.status & DATA]
             if not own:
@@ -304,11 +306,6 @@ class WriterEnds:
 def _last(history: Sequence[Sample]) -> Sample | None:
     """Return the sample that decides whether an instance is alive."""
     return next((sample for sample in reversed(history) if sample.status != UNREGISTER), None)
-
-
-def _is_of_lost(sample: Sample) -> bool:
-    """Whether a sample is the end of a writer that was lost, which its return takes back."""
-    return sample.status == _END and sample.payload[: len(LOST_HEADER)] == LOST_HEADER
 
 
 def _chunks(items: Iterable[Sample] | Iterable[bytes], size: int) -> Iterator[list]:  # type: ignore[type-arg]

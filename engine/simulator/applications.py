@@ -134,6 +134,8 @@ class Writer(Application):
         """
         guid, description = self._endpoints[topic]
         self._count += 1
+        if status == UNREGISTER and self.autodispose:
+            status |= DISPOSE
         key = payload = KEY_PREFIX + number.to_bytes(1 if number < 256 else 2)
         if status == DATA:
             payload = b"\0\1\0\0" + guid[8:] + self._count.to_bytes(4) + bytes(size)

@@ -7,9 +7,8 @@ from engine.core.states import Phase
 from engine.dataset.captured import CapturedSample
 from engine.dataset.dataset import DataSet
 from engine.dataset.groups import GroupDescription
-from engine.dataset.sample import DATA, DISPOSE, KEY_HEADER, UNREGISTER, Sample
+from engine.dataset.sample import DATA, DISPOSE, KEY_HEADER, LOST_HEADER, UNREGISTER, Sample
 from engine.runtime.startup import StoredContent
-from engine.runtime.writer_ends import LOST_HEADER
 from engine.simulator.checkers.checker import (
     Checker,
     Held,
@@ -41,8 +40,8 @@ class Invented(Checker):
         """Remember a sample that an application wrote."""
         self._written.add((description.group, *record))
         _, writer, status, key, payload = record
+        self._content.add((description.group, writer, key))
         if status & DATA:
-            self._content.add((description.group, writer, key))
             self._content.add((description.group, writer, key, payload))
 
     def looked(self) -> None:
