@@ -27,6 +27,8 @@ MAX_TOLD: Final = 1_000
 """Limit for the writers in one message; the others follow with the next ones."""
 DISCOVERED_S: Final = 3.0
 """Time for which a writer of which a fellow tells may be there, but not discovered yet."""
+ENDED_S: Final = 30.0
+"""Time after the end of a writer in which a fellow may tell of it because it has not heard of the end yet."""
 _GUID_BYTES: Final = 16
 
 
@@ -52,6 +54,7 @@ class AutodisposeWriters:
 
     def __init__(self, stored: Iterable[AutodisposeWriter], now: float) -> None:
         self._entries: dict[bytes, _Entry] = {}
+        self._ended_s: dict[bytes, float] = {}
         for one in self._add(stored, now):
             self._entries[one.writer].is_stored = True
         self._untold: dict[bytes, None] = dict.fromkeys(self._entries)
@@ -79,6 +82,7 @@ class AutodisposeWriters:
     def met(self, writer: AutodisposeWriter) -> bool:
         """Note that this node has a writer; True if it was not known."""
         entry = self._entries.get(writer.writer)
+        self._ended_s.pop(writer.writer, None)
         if entry is not None:
             entry.missed_since_s = None
             entry.is_stored = False
@@ -95,12 +99,12 @@ class AutodisposeWriters:
         if entry is not None and entry.missed_since_s is None:
             entry.missed_since_s = now
 
-    def ended(self, writers: Iterable[bytes]) -> list[bytes]:
-        """Forget writers that have ended; return those that were known."""
-        known = [writer for writer in writers if self._entries.pop(writer, None) is not None]
-        for writer in known:
+    def ended(self, writers: Iterable[bytes], now: float) -> None:
+        """Forget writers that have ended."""
+        for writer in writers:
+            self._entries.pop(writer, None)
             self._untold.pop(writer, None)
-        return known
+            self._ended_s[writer] = now
 
     def heard(self, view: WriterView, sender: str, now: float) -> list[AutodisposeWriter]:
         """Take what a fellow tells; return the writers that were not known."""
@@ -112,7 +116,8 @@ class AutodisposeWriters:
         """Note writers that this node has not met yet; return those that were not known."""
         added = []
         for one in writers:
-            if one.writer not in self._entries and len(self._entries) < MAX_WRITERS:
+            is_known = one.writer in self._entries or one.writer in self._ended_s
+            if not is_known and len(self._entries) < MAX_WRITERS:
                 self._entries[one.writer] = _Entry(max(PATIENCE_S, one.patience_s), now)
                 added.append(one)
         return added
@@ -129,6 +134,7 @@ class AutodisposeWriters:
         if not present <= self._told_to:  # a fellow that has just come knows nothing
             self._untold = dict.fromkeys(self._entries)
         self._told_to = present
+        self._ended_s = {one: s for one, s in self._ended_s.items() if now - s < ENDED_S}
         self._views = {node: view for node, view in self._views.items() if node in fellows}
         missed = self._missed_for_long(now)[:MAX_TOLD]
         known = list(self._untold)[:MAX_TOLD] if fellows else []

@@ -263,7 +263,7 @@ class DurabilityNode:
             case WritersEnded():
                 state = context.states.get(message.name_space)
                 if state is not None:
-                    state.autodispose.ended(message.writers)
+                    state.autodispose.ended(message.writers, now)
                     context.emit(LostWritersEnded(message.name_space, message.writers))
             case NewGroup():
                 fellow = context.fellows.get(sender)
@@ -350,9 +350,9 @@ class DurabilityNode:
         """Take that this node does not have a writer any more, which may only be cut off."""
         self._context.states[name_space].autodispose.lost(writer, now)
 
-    def autodispose_writer_ended(self, name_space: str, writer: bytes) -> bool:
-        """Forget a writer that has said that it ends; False if it was not known."""
-        return bool(self._context.states[name_space].autodispose.ended((writer,)))
+    def autodispose_writers_ended(self, name_space: str, writers: Iterable[bytes], now: float) -> None:
+        """Forget writers whose end is in the set."""
+        self._context.states[name_space].autodispose.ended(writers, now)
 
     def _judge_lost_writers(self, now: float) -> None:
         """Tell which autodispose writers this node misses; as master, decide which have ended."""
@@ -371,7 +371,7 @@ class DurabilityNode:
             ]
             ended = state.autodispose.decide(concerned, context.settings.heartbeat_expiry_s, now)
             if ended:
-                state.autodispose.ended(ended)
+                state.autodispose.ended(ended, now)
                 context.send(WritersEnded(state.name, ended))
                 context.emit(LostWritersEnded(state.name, ended))
 

@@ -180,8 +180,8 @@ class WriterEnds:
 
     def _forget(self, name: str, writers: Iterable[bytes]) -> None:
         """Forget writers once their ends are in the set, so that the store has the one or the other."""
-        for writer in writers:
-            self._shared.core.autodispose_writer_ended(name, writer)
+        now = self._shared.clock.monotonic()
+        self._shared.core.autodispose_writers_ended(name, writers, now)
         back = [writer for writer in writers if writer in self._here]
         marks = {autodispose_mark(writer): None for writer in writers if writer not in back}
         if marks:
