@@ -23,6 +23,7 @@ from typing import Final
 from engine.core.autodispose import FOREVER_S, PATIENCE_S
 from engine.core.messages import AutodisposeWriter
 from engine.core.name_spaces import Group
+from engine.core.states import Phase
 from engine.dataset.blocks import Block
 from engine.dataset.group_set import ApplyOutcome, GroupSet
 from engine.dataset.groups import GroupDescription
@@ -46,8 +47,8 @@ from engine.store.interface import GroupChange
 
 MAX_ENDED: Final = 10_000
 """Limit for the remembered writers that have said that they end; a tap may still hold samples of them."""
-_STEP: Final = 256
-"""Instances changed in one step: about a millisecond."""
+_STEP: Final = 64
+"""Instances changed in one step: a few milliseconds."""
 _LOOK: Final = 4_096
 """Samples looked at in one step."""
 
@@ -142,19 +143,20 @@ class WriterEnds:
 
     def _is_ready(self, name: str) -> bool:
         """Whether the whole set is in place; what arrives while it is incomplete may lack the ends."""
-        return name not in self._working and self._shared.spaces[name].state.complete
+        state = self._shared.spaces[name].state
+        return name not in self._working and (state.complete or state.phase is Phase.PASSIVE)
 
     def decided(self, name: str, writers: Sequence[bytes]) -> None:
         """End writers that the master has declared ended."""
         self._shared.tracer.event("writer.ended", namespace=name, count=len(writers))
-        if self._shared.spaces[name].state.complete:
-            self._begin(name, dict.fromkeys(writers, 0))
-        else:
-            self._forget(name, writers)
+        self._begin(name, dict.fromkeys(writers, 0))
 
     def _begin(self, name: str, ends: Mapping[bytes, int]) -> None:
-        self._working.add(name)
-        self._steps.begin(self._carry_out(name, ends))
+        if self._shared.spaces[name].state.complete:
+            self._working.add(name)
+            self._steps.begin(self._carry_out(name, ends))
+        else:  # it gets the ends with the set, if it ever keeps one
+            self._forget(name, ends)
 
     def _carry_out(self, name: str, ends: Mapping[bytes, int]) -> Iterator[None]:
         data = self._shared.spaces[name]
@@ -238,9 +240,18 @@ class WriterEnds:
     def _revive_all(self, name: str, writers: frozenset[bytes]) -> None:
         groups = {group for writer in writers for group in self._here[writer]}
         held = self._shared.spaces[name].applied.groups
-        keys = {group: held[group].disposed for group in sorted(groups & held.keys()) if held[group].disposed}
+        keys = {
+            group: list(held[group].disposed)
+            for group in sorted(groups & held.keys())
+            if held[group].disposed and self._may_be_lost(group)
+        }
         if keys:
             self._steps.begin(self._revive(name, writers, keys))
+
+    def _may_be_lost(self, group: Group) -> bool:
+        """Whether lost writers of a group ever count as ended; else it may keep tombstones for ever."""
+        description = self._shared.descriptions.get(group)
+        return description is not None and description.qos.cleanup_delay_ns != INFINITE
 
     def _revive(
         self, name: str, writers: frozenset[bytes], keys: Mapping[Group, Iterable[bytes]]
@@ -262,9 +273,10 @@ class WriterEnds:
 
         for group, some in keys.items():
             description = self._shared.descriptions.get(group)
-            for chunk in _chunks(sorted(some), _STEP) if description is not None else ():
-                self._apply(data, description, chunk, functools.partial(make, group))
-                yield
+            for several in _chunks(some, _LOOK) if description is not None else ():
+                for chunk in _chunks(sorted(several), _STEP):  # in the same order in each run
+                    self._apply(data, description, chunk, functools.partial(make, group))
+                    yield
         for writer, groups in revived.items():
             if self.on_revived is not None:
                 self.on_revived(writer, tuple(sorted(set(groups))))
