@@ -27,7 +27,10 @@ if TYPE_CHECKING:
 DEPTHS: Final = (1, 3, KEEP_ALL)
 
 STATUS = {
-    **{"S": DATA, "D": DISPOSE, "U": UNREGISTER, "W": DATA | DISPOSE},
+    "S": DATA,
+    "D": DISPOSE,
+    "U": UNREGISTER,
+    "W": DATA | DISPOSE,
     **dict.fromkeys("AE", DISPOSE | UNREGISTER),
 }
 """Letters for what a writer says: sample, dispose, unregister, writedispose, autodispose; E is the end that

@@ -42,8 +42,8 @@ import dataclasses
 from collections.abc import Collection, Iterable
 from typing import Final
 
-from engine.core.election import Decision, Stand
 from engine.core.autodispose import AutodisposeWriters
+from engine.core.election import Decision, Stand
 from engine.core.lazy_dataclass import lazy_dataclass
 from engine.core.messages import NO_EPOCH, Epoch, NameSpaceReport, RollUp, Vote
 from engine.core.name_spaces import Alignee, Element, Group, NameSpace, Policy

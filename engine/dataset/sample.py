@@ -82,7 +82,9 @@ def end_of_writer(time_ns: int, writer: bytes, key: bytes, *, is_lost: bool) -> 
         key: the instance.
         is_lost: the writer has not said it.
     """
-    return make_sample(time_ns, writer, DISPOSE | UNREGISTER, key, (LOST_HEADER if is_lost else KEY_HEADER) + key)
+    return make_sample(
+        time_ns, writer, DISPOSE | UNREGISTER, key, (LOST_HEADER if is_lost else KEY_HEADER) + key
+    )
 
 
 def is_lost_end(sample: Sample) -> bool:

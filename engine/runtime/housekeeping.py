@@ -151,7 +151,9 @@ class Registered:
     def keys(self, group: Group, writers: Collection[bytes]) -> list[bytes]:
         """Return the instances of a group that one of these writers is known to have registered."""
         return [
-            key for (one, key), known in self._writers.items() if one == group and not known.isdisjoint(writers)
+            key
+            for (one, key), known in self._writers.items()
+            if one == group and not known.isdisjoint(writers)
         ]
 
     def forget(self, group: Group, key: bytes) -> None:

@@ -36,7 +36,7 @@ from engine.dataset.sample import (
     is_lost_end,
     make_sample,
 )
-from engine.dataset.sample_rows import Partial, SampleRows
+from engine.dataset.sample_rows import Partial
 from engine.runtime.housekeeping import INFINITE, Registered
 from engine.runtime.name_space_data import Difference, NameSpaceData
 from engine.runtime.serving import Serving

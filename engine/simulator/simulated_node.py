@@ -14,8 +14,8 @@ from engine.dataset.captured import CapturedSample
 from engine.dataset.groups import GroupDescription
 from engine.runtime import codec
 from engine.runtime.codec import Envelope
-from engine.runtime.ports import Wire
 from engine.runtime.name_space_data import Difference
+from engine.runtime.ports import Wire
 from engine.runtime.runtime import Runtime
 from engine.runtime.startup import StoredContent, read_store
 from engine.simulator.network import CROWD, GATHER_S, Network, SimulatedParticipant

@@ -84,7 +84,10 @@ def check_late_joiners(lab: ClientLab, cases: dict[str, Case]) -> None:
     """Nobody who comes now sees an instance in another state than its writer's end has left it in."""
     with DurabilityClient(lab.domain, uri=lab.uri) as client:
         for topic, case in cases.items():
-            for kind, states in (("ordinary", ordinary(lab, topic, case)), ("durable", durable(client, topic))):
+            for kind, states in (
+                ("ordinary", ordinary(lab, topic, case)),
+                ("durable", durable(client, topic)),
+            ):
                 expected = [{case.state: COUNT}] + [{}] * case.is_purged
                 assert states in expected, (topic, kind, states)
 

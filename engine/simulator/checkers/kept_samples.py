@@ -55,7 +55,6 @@ class Invented(Checker):
                     if not known and not self._is_made(group, sample):
                         self.fail(f"{node.name} has in {name} {group} what nobody wrote: {sample}")
 
-
     def _is_made(self, group: Group, sample: Sample) -> bool:
         """Tell whether nodes made a sample of the end, or of the return, of an autodispose writer."""
         writer = self.cluster.by_guid.get(sample.writer)
@@ -96,7 +95,9 @@ class Ended(Checker):
         if last is None or writer is None or last.status & DISPOSE:
             return
         if writer.autodispose and not writer.participant.is_alive:
-            self.fail(f"{node.name} has in {name} {group} key {last.key.hex()} alive, but {writer.name} ended")
+            self.fail(
+                f"{node.name} has in {name} {group} key {last.key.hex()} alive, but {writer.name} ended"
+            )
 
 
 Place = tuple[SimulatedNode, str]
