@@ -20,7 +20,7 @@ from engine.core.messages import AutodisposeWriter, WriterView
 MAX_WRITERS: Final = 100_000
 """Limit for the writers of a name-space; the data of further ones stays until they unregister it."""
 PATIENCE_S: Final = 10.0
-"""Least time for which nodes must miss a writer before it counts as ended; service_cleanup_delay if longer."""
+"""Time for which nodes must miss a writer before it counts as ended, or service_cleanup_delay if longer."""
 FOREVER_S: Final = 1e12
 """Patience where service_cleanup_delay is infinite: the end of a lost writer stays each node's own view."""
 MAX_TOLD: Final = 1_000
