@@ -108,7 +108,9 @@ class DisposedInstances:
     def purged(self, group: Group, keys: Iterable[bytes]) -> None:
         """Forget instances that are gone."""
         found = self._found.get(group)
-        for key in keys if found is not None else ():
+        if found is None:
+            return
+        for key in keys:
             found.since_s.pop(key, None)
             found.looked_at.pop(key, None)
 

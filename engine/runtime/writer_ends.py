@@ -3,9 +3,9 @@
 The end of such a writer is a dispose and an unregister of each instance that it has registered, by that
 writer. A writer that is deleted says so: its samples are dated by what it said. What they are depends on
 nothing else, so all nodes that hear the end make the same ones, and their sets stay equal. A writer that was
-lost, and that the master declares ended (`engine.core.autodispose`), has said nothing: its instances end right
-after its newest sample of each, by its own clock. So whatever else it wrote, perhaps while it was cut off, is
-newer and stays.
+lost, and that the master declares ended (`engine.core.autodispose`), has said nothing: its instances end
+right after its newest sample of each, by its own clock. So whatever else it wrote, perhaps while it was cut
+off, is newer and stays.
 
 The end of a lost writer is taken back where the writer is seen again: its newest sample of an instance is
 inserted once more, behind the end (eventual consistency, "Visible effects of a re-connect").
@@ -18,7 +18,7 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Final
+from typing import Final, TypeVar
 
 from engine.core.autodispose import FOREVER_S, PATIENCE_S
 from engine.core.messages import AutodisposeWriter
@@ -47,6 +47,7 @@ from engine.store.interface import GroupChange
 
 MAX_ENDED: Final = 10_000
 """Limit for the remembered writers that have said that they end; a tap may still hold samples of them."""
+_T = TypeVar("_T")
 _STEP: Final = 64
 """Instances changed in one step: a few milliseconds."""
 _LOOK: Final = 4_096
@@ -320,7 +321,7 @@ def _last(history: Sequence[Sample]) -> Sample | None:
     return next((sample for sample in reversed(history) if sample.status != UNREGISTER), None)
 
 
-def _chunks(items: Iterable[Sample] | Iterable[bytes], size: int) -> Iterator[list]:  # type: ignore[type-arg]
+def _chunks(items: Iterable[_T], size: int) -> Iterator[list[_T]]:
     remaining = iter(items)
     while chunk := list(itertools.islice(remaining, size)):
         yield chunk

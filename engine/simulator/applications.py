@@ -18,7 +18,7 @@ from engine.simulator.simulated_node import SAMPLE, TAP_LEAST_S, SimulatedNode, 
 
 KEY_PREFIX: Final = b"\0\1\0\0key"
 END_HOLD_S: Final = 1.0
-"""Time from a writer's end to its carrying out, as `engine.node.intake` waits for samples that are under way."""
+"""Time from a writer's end to its carrying out: samples may be under way (`engine.node.intake`)."""
 LARGE_SAMPLE: Final = 100
 """Size of a few samples, as a multiple of the others'."""
 

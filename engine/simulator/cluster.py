@@ -450,7 +450,8 @@ class Cluster:
             state = node.runtime.core.name_space_of(group) if node.runtime else None
             for sample in samples:
                 if state is not None and self.ledger.entry(group, sample) is None:
-                    record = CapturedSample(*sample[:2], *sample[4:])
+                    time_ns, guid, _, _, status, key, payload = sample
+                    record = CapturedSample(time_ns, guid, status, key, payload)
                     self.ledger.wrote(group, record, self.schedule.now)
                     self.ledger.captured(state.name, group, record, self.schedule.now)
 

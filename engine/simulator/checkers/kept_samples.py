@@ -70,8 +70,8 @@ class Invented(Checker):
 class Ended(Checker):
     """Looks for instances whose newest write is of an autodispose writer that has ended.
 
-    Under an infinite service_cleanup_delay, and without a master, the end of a writer that was lost stays each
-    node's own view.
+    Under an infinite service_cleanup_delay, and without a master, the end of a writer that was lost stays
+    each node's own view.
     """
 
     invariant = "I13"
