@@ -31,9 +31,11 @@ LACKING = "told-lacking"
 """The sender understands `engine.runtime.reconciling.messages.Sketch.lacking`."""
 PIECES = "pieces"
 """The sender takes a large sample of a stream in several batches (`engine.runtime.stream`)."""
+WRITER_ENDS = "writer-ends"
+"""The sender understands `WriterView` and `WritersEnded`."""
 CAPABILITIES = (
     *("batched-alignment", "digest-roll-up", "delivery-announcement"),
-    *(RANGES, JOINS, PARTS, LACKING, PIECES),
+    *(RANGES, JOINS, PARTS, LACKING, PIECES, WRITER_ENDS),
 )
 """Capabilities of this version, sent in every status; receivers ignore unknown names (5.5.20)."""
 

@@ -27,6 +27,7 @@ from engine.core.events import (
 )
 from engine.core.fellows import Fellow
 from engine.core.messages import (
+    WRITER_ENDS,
     AutodisposeWriter,
     DeleteData,
     Deliveries,
@@ -357,7 +358,10 @@ class DurabilityNode:
     def _judge_lost_writers(self, now: float) -> None:
         """Tell which autodispose writers this node misses; as master, decide which have ended."""
         context = self._context
-        approved = {fellow.node: fellow.incarnation for fellow in context.fellows.approved()}
+        fellows = context.fellows.approved()
+        if not all(fellow.can(WRITER_ENDS) for fellow in fellows):
+            return  # such a node cannot tell what it misses, so the others do not decide
+        approved = {fellow.node: fellow.incarnation for fellow in fellows}
         for state in context.states.values():
             view = state.autodispose.view(state.name, approved, now)
             if view is not None:
