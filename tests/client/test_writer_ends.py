@@ -40,6 +40,7 @@ CASES: Final = {
     "DiesKept": Case(True, HOUR_NS, True, "disposed"),
     "EndsPurged": Case(True, 0, False, "disposed", is_purged=True),
     "DiesPurged": Case(True, 0, True, "disposed", is_purged=True),
+    "DiesLater": Case(True, 11_000_000_000, True, "disposed", is_purged=True),
     "EndsStays": Case(False, 0, False, "no writers"),
     "DiesStays": Case(False, 0, True, "no writers"),
 }
@@ -117,6 +118,8 @@ def test_the_end_of_a_writer_is_what_its_autodispose_says_for_whoever_comes_late
     reader = lab.reader(topic="DiesStays", cleanup_ns=0)
     reader.wait(COUNT, no_writers=COUNT)  # the leases of those that were killed are over
     check_late_joiners(lab, CASES)
+    lab.seen.wait_for("two lost writers count as ended", lambda: len(lab.trace("n1", "writer.ended")) >= 2)
+    check_late_joiners(lab, {"DiesLater": CASES["DiesLater"]._replace(is_purged=False)})
     lab.seen.wait_for(
         "what may go is purged",
         lambda: all(are_purged(lab, name, CASES) for name in names),
