@@ -305,6 +305,22 @@ class Keeping:
         if closes:
             del self._kept[group]
 
+    def ended(self, group: Group, samples: Iterable[Sample]) -> None:
+        """Dispose instances that the end of one writer has disposed although another one lives (text 003).
+
+        What depended on the writer alone has been ended when it went.
+        """
+        if not self._kept.get(group):
+            return
+        living = self._neighbourhood.living(group)
+        found = []
+        for sample in samples:
+            before = [one for one in self._history(group, sample.key) if one.digest != sample.digest]
+            if is_written(before, living):
+                found.append(InstanceEnd(sample.key, sample.source_time_ns))
+        if found:
+            self._end(group, lambda: found, disposes=True, closes=False)
+
     def revived(self, writer: bytes, groups: tuple[Group, ...]) -> None:
         """Show readers that the instances of a writer, which had counted as ended, are alive after all."""
         if writer in self._back:

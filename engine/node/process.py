@@ -259,6 +259,7 @@ class RunningNode:
         self._runtime.serving.on_taken_over = self._wire.keeping.taken_over
         self._runtime.serving.on_handed_over = self._wire.keeping.handed_over
         self._runtime.serving.was_away = self._wire.keeping.was_away
+        self._runtime.writer_ends.on_ended = self._wire.keeping.ended
         self._runtime.writer_ends.on_revived = self._wire.keeping.revived
         self._runtime.serving.living = self._neighbourhood.living
         self._clients = self._serve_clients()

@@ -64,6 +64,7 @@ class WriterEnds:
         registered: knows writers with instances registered, besides those of the kept samples.
 
     Attributes:
+        on_ended: called with a group and ends of writers that are new in its set.
         on_revived: called with a returned writer and its groups once its instances are alive again.
     """
 
@@ -77,6 +78,7 @@ class WriterEnds:
         """Ends that wait for the complete set, by name-space: the time that each writer said."""
         self._working: set[str] = set()
         """Name-spaces in which ends are being carried out."""
+        self.on_ended: Callable[[Group, Sequence[Sample]], None] = lambda *_: None
         self.on_revived: Callable[[bytes, tuple[Group, ...]], None] | None = None
         shared.on_joined = self._joined
 
@@ -311,6 +313,8 @@ class WriterEnds:
         if new:
             data.has_changed = True
             self._serving.tell(data.state.name, {group: new})
+            if new[0].status & DISPOSE:
+                self.on_ended(group, new)
         if changes:
             self._shared.store_queue.append(data.state.name, changes)
         return len(new)
