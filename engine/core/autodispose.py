@@ -18,7 +18,7 @@ from engine.core.lazy_dataclass import lazy_dataclass
 from engine.core.messages import AutodisposeWriter, WriterView
 
 MAX_WRITERS: Final = 100_000
-"""Limit for the writers of a name-space; the data of further ones stays until they unregister it."""
+"""Limit for the writers of a name-space; one more takes the place of one that is missed, whose data stays."""
 PATIENCE_S: Final = 10.0
 """Time for which nodes must miss a writer before it counts as ended, or service_cleanup_delay if longer."""
 FOREVER_S: Final = 1e12
@@ -74,6 +74,11 @@ class AutodisposeWriters:
             and (entry.is_stored or now - entry.missed_since_s >= DISCOVERED_S)
         )
 
+    @property
+    def writers(self) -> frozenset[bytes]:
+        """All of them."""
+        return frozenset(self._entries)
+
     def waits_for(self, writer: bytes) -> bool:
         """Tell whether a writer is known and will count as ended if it stays away."""
         entry = self._entries.get(writer)
@@ -87,7 +92,7 @@ class AutodisposeWriters:
             entry.missed_since_s = None
             entry.is_stored = False
             return False
-        if len(self._entries) >= MAX_WRITERS:
+        if not self._has_room():
             return False
         self._entries[writer.writer] = _Entry(writer.patience_s, None)
         self._untold[writer.writer] = None
@@ -117,10 +122,21 @@ class AutodisposeWriters:
         added = []
         for one in writers:
             is_known = one.writer in self._entries or one.writer in self._ended_s
-            if not is_known and len(self._entries) < MAX_WRITERS:
+            if not is_known and self._has_room():
                 self._entries[one.writer] = _Entry(max(PATIENCE_S, one.patience_s), now)
                 added.append(one)
         return added
+
+    def _has_room(self) -> bool:
+        """Whether there is room for one more writer, if need be in place of the one that was missed first."""
+        if len(self._entries) < MAX_WRITERS:
+            return True
+        missed = (one for one, entry in self._entries.items() if entry.missed_since_s is not None)
+        oldest = next(missed, None)
+        if oldest is not None:
+            del self._entries[oldest]
+            self._untold.pop(oldest, None)
+        return oldest is not None
 
     def view(self, name_space: str, fellows: Mapping[str, int], now: float) -> WriterView | None:
         """Return what to tell now; None if that is nothing.

@@ -101,7 +101,9 @@ class Runtime:
         )
         self.turn()  # the name-spaces come with the first events of the core
         shared.want_stored()
-        for _, descriptions in loaded.values():
+        for name, (held, descriptions) in loaded.items():
+            if name in self.spaces:
+                self.writer_ends.forget_unwritten(name, held)
             for description in descriptions:
                 shared.open_group(description, announce=False)
         for data in self.spaces.values():

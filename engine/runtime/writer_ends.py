@@ -25,6 +25,7 @@ from engine.core.messages import AutodisposeWriter
 from engine.core.name_spaces import Group
 from engine.core.states import Phase
 from engine.dataset.blocks import Block
+from engine.dataset.dataset import DataSet
 from engine.dataset.group_set import ApplyOutcome, GroupSet
 from engine.dataset.groups import GroupDescription
 from engine.dataset.sample import (
@@ -36,7 +37,7 @@ from engine.dataset.sample import (
     is_lost_end,
     make_sample,
 )
-from engine.dataset.sample_rows import Partial
+from engine.dataset.sample_rows import Part, Partial
 from engine.runtime.housekeeping import INFINITE, Registered
 from engine.runtime.name_space_data import Difference, NameSpaceData
 from engine.runtime.serving import Serving
@@ -120,6 +121,12 @@ class WriterEnds:
         now = self._shared.clock.monotonic()
         return state.autodispose.missed(now) if state is not None else frozenset()
 
+    def forget_unwritten(self, name: str, data: DataSet) -> None:
+        """Forget, at the start, writers of which the stored set has no sample; their ends change nothing."""
+        known = self._shared.spaces[name].state.autodispose.writers
+        parts = [part for one in data.groups.values() for part in one.samples().parts] if known else []
+        self._forget(name, sorted(known.difference(*map(_writers, parts))))
+
     def _by_name_space(self, groups: Iterable[Group]) -> list[tuple[str, list[Group]]]:
         found: dict[str, list[Group]] = {}
         for group in groups:
@@ -200,8 +207,7 @@ class WriterEnds:
         """Yield the keys of instances that may be those of the writers."""
         yield self._registered.keys(group, ends.keys())
         for part in group_set.samples().parts:
-            block = part.block if isinstance(part, Partial) else part
-            if isinstance(block, Block) and ends.keys().isdisjoint(block.writers):
+            if ends.keys().isdisjoint(_writers(part)):
                 continue
             for some in _chunks(part.samples(), _LOOK):
                 yield [sample.key for sample in some if sample.writer in ends]
@@ -318,6 +324,12 @@ class WriterEnds:
         if changes:
             self._shared.store_queue.append(data.state.name, changes)
         return len(new)
+
+
+def _writers(part: Part) -> Iterable[bytes]:
+    """Return the writers of a part, perhaps with further ones."""
+    block = part.block if isinstance(part, Partial) else part
+    return block.writers if isinstance(block, Block) else {sample.writer for sample in part.samples()}
 
 
 def _last(history: Sequence[Sample]) -> Sample | None:
