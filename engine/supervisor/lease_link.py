@@ -5,8 +5,9 @@ The supervisor starts the node with these variables:
 - OSPLTOOL_RUN_DIR: the node's directory, for `state.json`.
 - OSPLTOOL_LEASE_FD: a pipe to write to. Each line renews the lease and names the service state; a node that
   writes nothing for ExpiryTime counts as dead.
-- OSPLTOOL_SUPERVISOR_FD: a pipe that never has data. Its end of file means that the supervisor is gone; the
-  node then ends in order.
+- OSPLTOOL_SUPERVISOR_FD: a pipe to read from. The supervisor writes a byte every `BEAT_S`; one that does not
+  stands still, and the node reports that. Its end of file means that the supervisor is gone; the node then
+  ends in order.
 """
 
 from __future__ import annotations
@@ -26,6 +27,11 @@ from engine.supervisor.rundir import write_json
 RUN_DIR: Final = "OSPLTOOL_RUN_DIR"
 LEASE_FD: Final = "OSPLTOOL_LEASE_FD"
 SUPERVISOR_FD: Final = "OSPLTOOL_SUPERVISOR_FD"
+
+
+BEAT_S: Final = 1.0
+"""Period of the supervisor's signs of life."""
+_READ_BYTES: Final = 65536
 
 
 class LinkError(ValueError):
@@ -49,6 +55,8 @@ class SupervisorLink:
         for descriptor in (lease, supervisor):  # processes that the node starts must not keep them open
             os.set_inheritable(descriptor, False)
         os.set_blocking(lease, False)
+        os.set_blocking(supervisor, False)
+        self._is_lost = self._is_heard = False
 
     @classmethod
     def from_environ(cls, environ: Mapping[str, str]) -> SupervisorLink | None:
@@ -91,12 +99,25 @@ class SupervisorLink:
         """Report why the node is about to end by itself; the supervisor and `status` show it."""
         self.report(self._state, fault=cause)
 
-    def fileno(self) -> int:
-        """Return the descriptor that becomes readable when the supervisor is gone."""
-        return self._supervisor
-
     def is_lost(self, timeout_s: float = 0) -> bool:
         """Wait up to `timeout_s` for the loss of the supervisor; tell whether it is gone."""
-        poll = select.poll()
+        poll, until_s = select.poll(), time.monotonic() + timeout_s
         poll.register(self._supervisor, select.POLLIN)
-        return bool(poll.poll(timeout_s * 1000))
+        self._hear()
+        while not self._is_lost and (left_s := until_s - time.monotonic()) > 0:
+            poll.poll(left_s * 1000)
+            self._hear()
+        return self._is_lost
+
+    def is_alive(self) -> bool:
+        """Tell whether the supervisor has given a sign of life since the last call."""
+        self._hear()
+        heard, self._is_heard = self._is_heard, False
+        return heard
+
+    def _hear(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            if os.read(self._supervisor, _READ_BYTES):
+                self._is_heard = True
+            else:
+                self._is_lost = True

@@ -350,9 +350,7 @@ class Replica:
             coming = known.had
             for source in sorted(applied.filling & self._peers.keys()):
                 coming |= self._asked(source, writer)
-            chosen = choose(
-                self.name, coming, candidates, is_direct=False, advanced=False, current=applied
-            )
+            chosen = choose(self.name, coming, candidates, is_direct=False, advanced=False, current=applied)
             if not chosen.filling:
                 continue
             assert chosen.live is None, "nobody passes on the samples of a writer that has ended"
