@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
-from engine.dds.activity import BEAT_S, PATIENCE_S, ThreadActivities
+from engine.dds.activity import BEAT_S, ThreadActivities
 from engine.dds.discovery import Discovery, TopicDiscovery
 from engine.dds.library_threads import LibraryThreads
 from engine.dds.uri import announcement_period_s
@@ -347,7 +347,7 @@ class Watchdog:
         """Report that the watch itself stands still, or is back. The process's own thread calls this."""
         looks, longest_s = self._looks, max(BEAT_S, _LONGEST_GAP * self._period_s)
         quiet_s = self._back.since(looks, self._clock(), longest_s)
-        limit_s = max(PATIENCE_S, longest_s)
+        limit_s = max(self._activities.idle_s, longest_s)
         if (quiet_s > limit_s) != self._is_back_told:
             self._is_back_told = not self._is_back_told
             event = "watch.progress-lost" if self._is_back_told else "watch.progress-back"

@@ -13,6 +13,7 @@ from engine.capture.neighbourhood import Neighbourhood
 from engine.capture.shell import Shell, give_memory_back
 from engine.core.states import ServiceState
 from engine.dds import abi
+from engine.dds.activity import BEAT_S, IDLE_BEATS
 from engine.dds.bulk import TOPIC as BULK_TOPIC
 from engine.dds.bulk import BulkReceiver
 from engine.dds.channel import Announced, Channel, ChannelTopic
@@ -57,7 +58,7 @@ TOPICS: Final = (
 SUPERVISOR: Final = "supervisor"
 """Name of the supervisor in reports of the deadlock watch."""
 LEFT_ALONE_LEASES: Final = 3
-LEFT_ALONE_S: Final = 30.0
+LEFT_ALONE_S: Final = 10.0
 """The node ends when its supervisor has stood still for so many leases, and at least for this time."""
 LEFT_ALONE: Final = "the supervisor stands still"
 
@@ -84,6 +85,9 @@ class Lease(Protocol):
 
     def is_lost(self, timeout_s: float = 0) -> bool:
         """Tell whether the supervisor is gone."""
+
+    def note(self, **details: object) -> None:
+        """Report details without renewing the lease."""
 
     def is_alive(self) -> bool:
         """Tell whether the supervisor has given a sign of life since the last call."""
@@ -148,6 +152,7 @@ class RunningNode:
         self._shell = Shell("ospl_durability", "node", NodeFault)
         self._lease_pause_s = min(1.0, configuration.domain.lease.period_s)
         self._said: tuple[object, ...] = ()
+        self._said_stuck: tuple[str, ...] = ()
         self._started_ns = self._clock.wall_ns()
         self._shown_state = ""
         directory = configuration.persistent.store_directory if configuration.persistent else None
@@ -342,9 +347,9 @@ class RunningNode:
 
     def _watch(self) -> None:
         if self._lease is not None:
-            self._supervisor = self._shell.activities.work(
-                SUPERVISOR, idle_s=self._configuration.domain.lease.expiry_s, withholds=False
-            )
+            self._supervisor = self._shell.activities.work(SUPERVISOR, withholds=False)
+            expiry_s = self._configuration.domain.lease.expiry_s
+            self._supervisor.idle_s = max(expiry_s, IDLE_BEATS * BEAT_S)  # it has its lease as well
         self._shell.begin_watch(
             self._tracer.event,
             self._renew,
@@ -519,12 +524,18 @@ class RunningNode:
             return
         if self._lease.is_alive():
             self._supervisor.beat()
+        watch = self._shell.watch
+        if watch is not None and watch.stuck != self._said_stuck:
+            self._said_stuck = watch.stuck
+            self._lease.note(
+                stuck=", ".join(watch.stuck)
+            )  # the thread that reports all else may be among them
         if self._shell.stop_reason is not None:
             return
         if self._lease.is_lost():
             self._tracer.event("lifecycle.daemon-lost")
             self.request_stop("the supervisor is gone")
-        watch, expiry_s = self._shell.watch, self._configuration.domain.lease.expiry_s
+        expiry_s = self._configuration.domain.lease.expiry_s
         quiet_s = watch.quiet_s(self._supervisor) if watch is not None else 0.0
         if self._supervisor.beats and quiet_s > max(LEFT_ALONE_S, LEFT_ALONE_LEASES * expiry_s):
             self._is_left_alone = True

@@ -51,6 +51,8 @@ class SupervisorLink:
         self._supervisor = supervisor
         self._state = INITIAL_STATE
         self._since_ns = 0
+        self._details: dict[str, object] = {}
+        self._noted: dict[str, object] = {}
         self._writing = threading.Lock()
         for descriptor in (lease, supervisor):  # processes that the node starts must not keep them open
             os.set_inheritable(descriptor, False)
@@ -88,12 +90,23 @@ class SupervisorLink:
 
         If the directory cannot be written, the supervisor still learns the state from the lease.
         """
-        with self._writing, contextlib.suppress(OSError):
+        with self._writing:
             if state != self._state or not self._since_ns:
                 self._state, self._since_ns = state, time.time_ns()
-            document = {"state": state, "time_ns": self._since_ns, "pid": os.getpid(), **details}
-            write_json(self._directory / "state.json", document)
+            self._details = details
+            self._write()
         self.renew()
+
+    def note(self, **details: object) -> None:
+        """Report details, which must be JSON values, beside those of `report`; the lease is not renewed."""
+        with self._writing:
+            self._noted |= details
+            self._write()
+
+    def _write(self) -> None:
+        document = {"state": self._state, "time_ns": self._since_ns, "pid": os.getpid()}
+        with contextlib.suppress(OSError):
+            write_json(self._directory / "state.json", document | self._details | self._noted)
 
     def end(self, cause: str) -> None:
         """Report why the node is about to end by itself; the supervisor and `status` show it."""

@@ -1,11 +1,15 @@
 """A node, or a persistence service, whose threads can be made to hang: `activity -> one function it calls`.
 
-`environ` gives the environment in which a process hangs at a place once there is a file of that name.
+`environ` gives the environment in which a process hangs at a place once there is a file of that name, and in
+which `stop_thread` stops one thread wherever it is.
 """
 
 from __future__ import annotations
 
+import ctypes
 import os
+import signal
+import time
 from pathlib import Path
 from typing import Final
 
@@ -13,8 +17,12 @@ from tests.integration.programs import ROOT
 
 PATIENCE_S: Final = 0.3
 
+STOP: Final = signal.SIGXCPU
+"""The only signal that threads of Cyclone DDS do not block."""
+CONTINUE: Final = signal.SIGRTMIN + 8
+
 _HOOK: Final = f"""
-import importlib, os, pathlib, threading
+import ctypes, importlib, os, pathlib, threading
 from engine.dds import activity, typeinfo
 activity.ThreadActivities.__init__.__defaults__ = ({PATIENCE_S},)
 typeinfo.LOOK_UP_S = 0.0
@@ -22,6 +30,9 @@ for name, constant in (("engine.node.wire", "MARGIN_S"), ("engine.node.wire", "B
         ("engine.node.keeping", "TIMEOUT_S"), ("engine.persistence.service.replica_store", "WRITE_S"),
         ("engine.persistence.service.service_process", "WORK_S")):
     setattr(importlib.import_module(name), constant, 0.0)
+library = ctypes.CDLL(None)
+for number, handler in (({STOP}, library.pause), ({CONTINUE}, library.abs)):
+    library.signal(number, ctypes.cast(handler, ctypes.c_void_p))
 PLACES = {{
     "look-up": ("engine.node.intake", "resolve_type"),
     "delivery": ("engine.dds.directed", "DirectedSession.__init__"),
@@ -49,6 +60,30 @@ def hang_at(place, module, path):
 for place, (module, path) in PLACES.items():
     hang_at(place, module, path)
 """
+
+
+def threads(pid: int) -> dict[int, str]:
+    """The names of the threads of a process."""
+    return {
+        int(task.name): (task / "comm").read_text().strip() for task in Path(f"/proc/{pid}/task").iterdir()
+    }
+
+
+def stop_thread(pid: int, tid: int) -> None:
+    """Stop one thread while it waits for something: one that holds the interpreter lock stops all others."""
+    state = Path(f"/proc/{pid}/task/{tid}/stat")
+    while state.read_text().rpartition(")")[2].split()[0] != "S":
+        time.sleep(0.001)
+    _send(pid, tid, STOP)
+
+
+def continue_thread(pid: int, tid: int) -> None:
+    """Let a stopped thread of Python go on; those of Cyclone DDS stay as they are."""
+    _send(pid, tid, CONTINUE)
+
+
+def _send(pid: int, tid: int, number: int) -> None:
+    assert ctypes.CDLL(None, use_errno=True).tgkill(pid, tid, number) == 0, os.strerror(ctypes.get_errno())
 
 
 def hooked(directory: Path, hook: str, variable: str = "HOOK_DIRECTORY") -> dict[str, str]:

@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from engine.capture.shell import Watchdog
-from engine.dds.activity import PATIENCE_S, ThreadActivities, Workers, moved
+from engine.dds.activity import IDLE_BEATS, ThreadActivities, Workers, moved
 from engine.tracing.tracer import Tracer
 from tests.unit.node.test_pulse import SOON_S, await_that
 
@@ -116,7 +116,7 @@ def test_the_watch_is_watched_by_the_thread_that_it_watches() -> None:
             watched.watch.watch_back()
         return [record.fields["activity"] for record in watched.tracer.recent()[before:]]
 
-    assert watch_back(int(PATIENCE_S)) == []
+    assert watch_back(IDLE_BEATS) == []
     assert watch_back(3) == ["watch"]
     assert watched.watch.stuck == ("watch",)
     watched.look(1)
