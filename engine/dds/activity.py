@@ -33,12 +33,13 @@ class Work:
         idle_s: limit for the time between two beats while it waits.
         since_s: start of the current piece or part, monotonic; None while the activity waits for work.
         done: number of finished pieces and parts.
-        beats: number of beats; 0 for an activity that does not beat (yet, or any more).
+        beats: number of beats.
+        is_beating: whether it beats while it waits; not before the first beat, and not after `rest`.
         tid: the operating system's id of the thread that did the last piece, 0 before the first.
         withholds: whether the process stops renewing its lease while this work is stuck.
     """
 
-    __slots__ = ("beats", "done", "idle_s", "name", "patience_s", "since_s", "tid", "withholds")
+    __slots__ = ("beats", "done", "idle_s", "is_beating", "name", "patience_s", "since_s", "tid", "withholds")
 
     def __init__(
         self,
@@ -55,6 +56,7 @@ class Work:
         self.since_s: float | None = None
         self.done = 0
         self.beats = 0
+        self.is_beating = False
         self.tid = 0
 
     def __enter__(self) -> Work:
@@ -74,13 +76,14 @@ class Work:
 
     def beat(self) -> None:
         """Show that the thread of this activity is alive. From now on it must do so every `BEAT_S`."""
-        if not self.beats:
+        if not self.is_beating:
             self.tid = threading.get_native_id()
+            self.is_beating = True
         self.beats += 1
 
     def rest(self) -> None:
         """Beat no more: the thread ends, or another activity shows what it does."""
-        self.beats = 0
+        self.is_beating = False
 
     @property
     def progress(self) -> tuple[float | None, int, int]:
@@ -92,7 +95,7 @@ class Work:
         """The time for which `progress` may stay as it is; None for ever."""
         if self.since_s is not None:
             return self.patience_s
-        return self.idle_s if self.beats else None
+        return self.idle_s if self.is_beating else None
 
 
 _current = threading.local()

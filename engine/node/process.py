@@ -537,7 +537,7 @@ class RunningNode:
             self.request_stop("the supervisor is gone")
         expiry_s = self._configuration.domain.lease.expiry_s
         quiet_s = watch.quiet_s(self._supervisor) if watch is not None else 0.0
-        if self._supervisor.beats and quiet_s > max(LEFT_ALONE_S, LEFT_ALONE_LEASES * expiry_s):
+        if self._supervisor.is_beating and quiet_s > max(LEFT_ALONE_S, LEFT_ALONE_LEASES * expiry_s):
             self._is_left_alone = True
             self._tracer.event("lifecycle.daemon-silent", elapsed_ns=int(quiet_s * 1e9))
             self.request_stop(LEFT_ALONE)

@@ -1,7 +1,7 @@
 """A node, or a persistence service, whose threads can be made to hang: `activity -> one function it calls`.
 
 `environ` gives the environment in which a process hangs at a place once there is a file of that name, and in
-which `stop_thread` stops one thread wherever it is.
+which `stop_threads` stops threads wherever they are.
 """
 
 from __future__ import annotations
@@ -33,6 +33,12 @@ for name, constant in (("engine.node.wire", "MARGIN_S"), ("engine.node.wire", "B
 library = ctypes.CDLL(None)
 for number, handler in (({STOP}, library.pause), ({CONTINUE}, library.abs)):
     library.signal(number, ctypes.cast(handler, ctypes.c_void_p))
+begin = threading.Thread._bootstrap_inner
+def begin_named(thread):
+    name = thread.name[:15]
+    pathlib.Path(f"/proc/self/task/{{threading.get_native_id()}}/comm").write_text(name)
+    begin(thread)
+threading.Thread._bootstrap_inner = begin_named
 PLACES = {{
     "look-up": ("engine.node.intake", "resolve_type"),
     "delivery": ("engine.dds.directed", "DirectedSession.__init__"),
@@ -69,12 +75,42 @@ def threads(pid: int) -> dict[int, str]:
     }
 
 
-def stop_thread(pid: int, tid: int) -> None:
-    """Stop one thread while it waits for something: one that holds the interpreter lock stops all others."""
-    state = Path(f"/proc/{pid}/task/{tid}/stat")
-    while state.read_text().rpartition(")")[2].split()[0] != "S":
+WAITING_S: Final = 0.015
+"""A thread that has not run for this time awaits no interpreter lock, at which it would look every 5 ms."""
+
+
+def stop_threads(pid: int, *tids: int) -> None:
+    """Stop threads, but none while it holds or awaits the interpreter lock: that would stop all threads.
+
+    The whole process stands still for the moment in which that is looked at.
+    """
+    for tid in tids:
+        while not _stop_waiting(pid, tid):
+            pass
+
+
+def _stop_waiting(pid: int, tid: int) -> bool:
+    task = Path(f"/proc/{pid}/task/{tid}")
+    call, runs = _waits(task), _runs(task)
+    time.sleep(WAITING_S)
+    os.kill(pid, signal.SIGSTOP)
+    while (task / "stat").read_text().rpartition(")")[2].split()[0] != "T":
         time.sleep(0.001)
-    _send(pid, tid, STOP)
+    is_waiting = call != "" and (call, runs + 1) == (_waits(task), _runs(task))  # it ran once, to be stopped
+    if is_waiting:
+        _send(pid, tid, STOP)
+    os.kill(pid, signal.SIGCONT)
+    return is_waiting
+
+
+def _waits(task: Path) -> str:
+    """The system call in which a thread is; empty for none."""
+    call = (task / "syscall").read_text()
+    return call if call.split()[0].isdigit() else ""
+
+
+def _runs(task: Path) -> int:
+    return int((task / "schedstat").read_text().split()[2])
 
 
 def continue_thread(pid: int, tid: int) -> None:

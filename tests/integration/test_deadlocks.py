@@ -85,8 +85,7 @@ class Hanging:
         found = {name: tid for tid, name in hanging.threads(pid).items() if name in names}
         assert {*found} == {*names}
         began_s = time.monotonic()
-        for name in names:
-            hanging.stop_thread(pid, found[name])
+        hanging.stop_threads(pid, *found.values())
 
         def are_named() -> bool:
             lost = {fields["activity"]: int(fields["tid"]) for fields in self._lab.trace("n1", LOST)}
@@ -146,7 +145,7 @@ def test_every_thread_that_is_stopped_is_named(lab: Lab, tmp_path: Path, is_busy
     lab.write({"count": 1, "time": 1_000})
     wait_for_threads(lab)
     if is_busy:
-        lab.program("writer", steps=[{"count": 100_000, "every_s": 0.01}])
+        lab.program("writer", steps=[{"count": 100_000, "every_s": 0.05}])
     time.sleep(2 * IDLE_BEATS * BEAT_S)  # nothing is named meanwhile
     assert not node.named(LOST)
     node.check_stopped("watch")

@@ -92,6 +92,10 @@ def test_idle_activity_that_beats_no_more_is_stuck() -> None:
     assert watched.look(1) == (1, ["watch.progress-back"])
     idle.rest()
     assert watched.look(20) == (20, [])
+    for _ in range(20):  # it beats once in each look
+        idle.beat()
+        assert watched.look(1) == (1, [])
+        idle.rest()
 
 
 def test_time_in_which_the_watch_stood_still_itself_does_not_count() -> None:
@@ -137,7 +141,7 @@ def test_workers_are_alive_while_they_wait_and_survive_what_a_task_does() -> Non
 
     workers.submit(fail)
     await_that(lambda: workers.fault is problem)
-    await_that(lambda: len(activities.all()) == 2 and all(one.beats for one in activities.all()))
+    await_that(lambda: len(activities.all()) == 2 and all(one.is_beating for one in activities.all()))
     assert sorted(one.name for one in activities.all()) == ["worker_0", "worker_1"]
     before = [one.progress for one in activities.all()]
     await_that(lambda: all(one.progress != was for one, was in zip(activities.all(), before, strict=True)))
