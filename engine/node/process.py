@@ -59,7 +59,7 @@ SUPERVISOR: Final = "supervisor"
 """Name of the supervisor in reports of the deadlock watch."""
 LEFT_ALONE_LEASES: Final = 3
 LEFT_ALONE_S: Final = 10.0
-"""The node ends when its supervisor has stood still for so many leases, and at least for this time."""
+"""The node ends when its supervisor has stood still for this number of leases, and at least for this time."""
 LEFT_ALONE: Final = "the supervisor stands still"
 
 WAITING_PERIOD_S: Final = 10.0

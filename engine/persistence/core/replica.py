@@ -327,7 +327,7 @@ class Replica:
                 self._send(peer, Announcement(states))
 
     def _is_alive(self, writer: str) -> bool:
-        """Whether this replica or another one is connected to a writer, as far as this one knows."""
+        """Whether this replica, or one that it is linked to, is connected to a writer."""
         known = self._writers.get(writer)
         states = (peer.states.get(writer) for peer in self._peers.values())
         return (known is not None and known.is_direct) or any(
