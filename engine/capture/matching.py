@@ -80,7 +80,7 @@ class MatchWatch:
                 return
             del self._silent[writer]
             is_gone = self._neighbourhood.offer_of(writer) is None and self._neighbourhood.routes.get(writer)
-            if is_gone and self._taps.is_tapped(offer.groups[0]):
+            if is_gone and any(map(self._taps.is_tapped, offer.groups)):
                 yield unkept_writer(offer.endpoint, UnkeptReason.ENDED)
 
     def _look(self, writer: bytes, now_s: float) -> Unkept | None:
@@ -89,7 +89,7 @@ class MatchWatch:
         offer = self._neighbourhood.offer_of(writer)
         if offer is None:
             return None
-        if self._taps.is_matched(offer.groups[0], offer.endpoint.handle) is not False:
+        if self._taps.is_matched(offer.groups, offer.endpoint.handle) is not False:
             return self._neighbourhood.unmatched(offer, is_so=False) if misses else None
         self._misses[writer] = min(misses + 1, TIRED)
         self._due_s[writer] = now_s + LOOK_S

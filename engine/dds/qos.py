@@ -64,6 +64,8 @@ class EndpointQos:
     """Whether one of our writers collects samples until a network message is full or flushed."""
     name: str = ""
     """ENTITY_NAME; empty for none."""
+    user_data: bytes = b""
+    """USER_DATA of one of our endpoints, not read from announced ones; empty for none."""
     transport_priority: int = 0
     """TRANSPORT_PRIORITY of a writer."""
     partitions: tuple[str, ...] = ()
@@ -181,6 +183,8 @@ def endpoint_qos(values: EndpointQos) -> Iterator[int]:
         abi.qset_writer_lifecycle(qos, values.autodispose)
         if values.name:
             abi.qset_entity_name(qos, values.name.encode())
+        if values.user_data:
+            abi.qset_userdata(qos, values.user_data, len(values.user_data))
         if values.transport_priority:
             abi.qset_transport_priority(qos, values.transport_priority)
         if values.batching:

@@ -37,8 +37,8 @@ class Taps:
     def has_news(self) -> bool:
         return self.is_behind
 
-    def is_matched(self, group: Group, writer: int) -> bool | None:
-        assert (group.topic, writer) == ("Observations", 7)
+    def is_matched(self, groups: tuple[Group, ...], writer: int) -> bool | None:
+        assert (groups[0].topic, writer) == ("Observations", 7)
         return self.matched
 
 
