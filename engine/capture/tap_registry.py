@@ -113,6 +113,8 @@ class TapRegistry:
                 capacity_bytes=TAP_BYTES,
                 exclusive=qos.exclusive if first is None else first.exclusive,
                 durability=durability,
+                # Of a writer with a key and without type information nothing can be kept.
+                needs_type=description.type.keyed,
                 user_data=self._participant.tag.encode(),
                 signal=self._signal,
                 hears=hears,

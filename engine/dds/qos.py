@@ -72,6 +72,8 @@ class EndpointQos:
     """PARTITION names; empty for the default partition."""
     representations: tuple[int, ...] = ()
     """DATA_REPRESENTATION, such as `XCDR1` and `XCDR2`, the preferred one first; empty for the default."""
+    needs_type: bool = False
+    """Whether one of our readers refuses writers without type information (TYPE_CONSISTENCY_ENFORCEMENT)."""
     resource_limits: tuple[int, int, int] = (-1, -1, -1)
     """max_samples, max_instances and max_samples_per_instance of an announced endpoint; -1 for no limit."""
     service_cleanup_delay_ns: int = 0
@@ -198,6 +200,9 @@ def endpoint_qos(values: EndpointQos) -> Iterator[int]:
         if values.representations:
             array = (ctypes.c_int16 * len(values.representations))(*values.representations)
             abi.qset_representation(qos, len(array), array)
+        if values.needs_type:
+            # The defaults of Cyclone DDS (ALLOW_TYPE_COERCION), but for the last: force_type_validation.
+            abi.qset_type_consistency(qos, 1, True, True, False, False, True)
         service_keep_all = values.service_history_depth == KEEP_ALL
         abi.qset_durability_service(
             qos,

@@ -153,6 +153,12 @@ def test_a_keyed_writer_without_type_information_is_named(started: Lab) -> None:
     assert (event["writer"], event["topic"]) == (guid, "Bare")
     assert f"Writer {guid} of topic Bare" in started.information("n1")
     assert why in started.information("n1")
+    # That another writer of the topic is kept does not mean that this one is.
+    typed = started.program("untyped", topic="Bare", keyed=True, typed=True, durability=3, count=1, readers=1)
+    assert typed.answer("tags") == [f"ospltool-node/1:{node_of(started).id}"]
+    started.seen.wait_for("that is kept", lambda: started.seen.stored("n1") == 1)
+    program.tell(tags=True)
+    assert program.answer("tags") == []
     assert program.end() == 0
     started.seen.wait_for("it is not shown any more", lambda: not node_of(started).unkept)
 
