@@ -18,7 +18,7 @@ KEEPER = re.compile(rb"ospltool-(?:node|persistence)/\d+:([0-9a-f]{32})")
 
 def keepers(writer: Any) -> set[bytes]:
     """Return the ids of the nodes and persistence services that capture what this writer writes."""
-    found = set()
+    found: set[bytes] = set()
     try:
         handles = writer.get_matched_subscriptions()
     except IndexError:  # of cyclonedds 11.0.1, if one more reader matches during the call

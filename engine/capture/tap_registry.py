@@ -33,6 +33,8 @@ MOVING_S: Final = 0.1
 """Period for calls of `turn` while a tap moves."""
 
 
+T = TypeVar("T", bound="CapturedSample | CapturedRun")
+
 _Key: TypeAlias = "tuple[str, str]"
 """Topic and type."""
 
@@ -167,9 +169,9 @@ class TapRegistry:
     def once(
         self,
         tap: Tap,
-        records: list[CapturedSample | CapturedRun],
+        records: list[T],
         routes: Mapping[bytes, tuple[Group, ...]],
-    ) -> list[CapturedSample | CapturedRun]:
+    ) -> list[T]:
         """Return the records of a tap without those of writers that another tap captures.
 
         Args:
@@ -227,8 +229,6 @@ def _meets(requested: str, offered: str) -> bool:
 
 MAX_ORPHANS: Final = 200_000
 """Limit for waiting samples; beyond it all of them are dropped and counted."""
-
-T = TypeVar("T")
 
 
 class Orphans:

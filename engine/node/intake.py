@@ -169,7 +169,8 @@ class CaptureDrain:
             some, drained = tap.drain_runs(most)
             count += some
             is_behind = is_behind or some >= most
-            taken = self._taps.once(tap, self._orphans.before(tap, drained), routes)
+            waiting = self._orphans.before(tap, drained)
+            taken = self._taps.once(tap, waiting, routes)
             unrouted = self._runtime.capture(taken, routes, waits=waits and is_busy) if taken else []
             self._keeping.unregistered(taken)
             self._watch.heard(taken)

@@ -481,7 +481,7 @@ def kept(options: dict[str, Any]) -> None:
     participant = DomainParticipant(options["domain"])
     qos = qos_of(options)
     topic = Topic(participant, options["topic"], types.Reading, qos=qos)
-    writers = []
+    writers: list[Any] = []
     for command in commands():
         if "each" in command:
             looks = [(one.get_matched_subscriptions(), kept.keepers(one)) for one in writers]
