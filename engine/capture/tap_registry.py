@@ -104,7 +104,8 @@ class TapRegistry:
             return
         if not is_literal(group.partition):
             partitions = (name_within(group.partition),)
-        # All taps of a topic request the same, so that a writer matches all or none of those that it meets.
+        # All taps of a topic request the same: a writer matches all that it meets, or none, so that the one
+        # which captures it stays the same.
         first = parts[0].tap.qos if parts else None
 
         def make(durability: DurabilityKind, *, hears: bool) -> CaptureReader:
@@ -123,8 +124,10 @@ class TapRegistry:
             )
 
         tap = Tap(make, qos.requested if first is None else first.durability)
+        part = _Part(partitions, tap)
+        assert part.meets((group,)), (partitions, group)
         self._keys[tap] = key
-        self._parts[key] = [*parts, _Part(partitions, tap)]
+        self._parts[key] = [*parts, part]
 
     def request(self, description: GroupDescription) -> bool:
         """Let the taps of a topic, if there are any, request at least the group's durability."""
