@@ -306,7 +306,7 @@ class Keeping:
             del self._kept[group]
 
     def ended(self, group: Group, samples: Iterable[Sample]) -> None:
-        """Dispose instances that the end of one writer has disposed although another one lives (text 003).
+        """Dispose instances that the end of one writer has disposed although another one lives.
 
         What depended on the writer alone has been ended when it went.
         """

@@ -117,7 +117,7 @@ def test_an_iterator_over_alive_instances_gets_all_history_of_a_living_writer(la
 
 
 def test_an_instance_of_two_writers_is_alive_until_the_last_of_them_ends(lab: Lab) -> None:
-    """For a late joiner, with autodispose: until the first of them ends (text 003)."""
+    """For a late joiner, with autodispose: until the first of them ends."""
     first = one_node(lab)
     second = [
         lab.program("writer", steps=[{"count": COUNT, "time": 2_000}], depth=0, **options_of(case))
