@@ -1,6 +1,6 @@
 """The end of a writer, with and without autodispose, at late joiners of both kinds, and on the disks.
 
-Eventual consistency, "Visible effects of a disconnect": with autodispose its instances are disposed, and purged after
+Eventual consistency, "Visible effects of a disconnect": autodispose disposes its instances; they are purged after
 service_cleanup_delay once they are unregistered, too. So data outlives a writer without autodispose only.
 """
 
