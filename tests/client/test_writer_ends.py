@@ -1,7 +1,7 @@
 """The end of a writer, with and without autodispose, at late joiners of both kinds, and on the disks.
 
-Eventual consistency, "Visible effects of a disconnect": autodispose disposes its instances; they are purged after
-service_cleanup_delay once they are unregistered, too. So data outlives a writer without autodispose only.
+Eventual consistency, "Visible effects of a disconnect": autodispose disposes its instances, which are purged
+after service_cleanup_delay once they are unregistered, too. Without it the data outlives its writer.
 """
 
 from __future__ import annotations
