@@ -45,6 +45,13 @@ MAX_SESSIONS: Final = 256
 MATCH_TIMEOUT_S: Final = 5.0
 """Limit for discovering the target's readers, and again for matching them."""
 
+UNREST_S: Final = 0.15
+"""Time without a new participant or reader of the target after which a whole set is delivered.
+
+An application makes its participants and readers one by one, and a delivery reaches those that are there.
+"""
+LONGEST_UNREST_S: Final = 1.0
+"""Limit for waiting for such a time."""
 SETTLE_S: Final = 0.005
 """Pause between our match with the target's readers and the first write."""
 VERSION_TIMEOUT_S: Final = 2.0
@@ -87,8 +94,12 @@ class DeliveryReport:
     """Samples handed to Cyclone DDS."""
     acked: int
     """Samples acknowledged by every matched reader: `sent`, or 0 if that took too long."""
+    unwritten: int
+    """How many of `sent` are of instances without a living writer."""
     readers: frozenset[bytes]
     """GUIDs of the target's readers that got them."""
+    by_reception: frozenset[bytes]
+    """Those of them that take samples in the order of their reception."""
     seconds: float
     """Duration of the call."""
     problem: str = ""
@@ -102,7 +113,7 @@ class DeliveryReport:
 
 
 class DirectedSession:
-    """A connection to one participant of another process that can deliver many groups.
+    """A connection to another process that can deliver many groups to the readers of all its participants.
 
     The session blocks; use it in a worker thread, and from one thread at a time. Its writers stay until
     `close`: deleting them makes instances without another writer NOT_ALIVE_NO_WRITERS.
@@ -112,7 +123,7 @@ class DirectedSession:
         interface: name or address of the network interface that reaches it.
         wire_domain: the domain id of the target.
         node_id: id of the node that the target sees as the deliverer.
-        target: GUID of the target participant, if known: others at the address are then not served.
+        target: the target (`ParticipantSeen.process`), if known: others at the address are then not served.
         tag: domain tag of the target.
 
     Raises:
@@ -133,7 +144,8 @@ class DirectedSession:
         self.address = address
         self.target = target
         self._readers: dict[bytes, EndpointSeen] = {}
-        self._arrived = False
+        self._members: set[bytes] = set()
+        self._news_s = 0.0
         self._abandoned = threading.Event()
         self._kept: dict[tuple[str, str, str], list[RawWriter]] = {}
         self._topics: dict[tuple[int, str, TypeDescription], Topic] = {}
@@ -218,14 +230,22 @@ class DirectedSession:
         """
         started = time.monotonic()
         deadline = started + timeout_s
-        sent = acked = 0
+        sent = acked = unwritten = 0
         readers: frozenset[bytes] = frozenset()
+        by_reception: frozenset[bytes] = frozenset()
         problem = ""
         refused: tuple[str, ...] = ()
         resent = 0
         frees = False
         try:
             found = self._await_readers(topic, partition, min(deadline, started + MATCH_TIMEOUT_S))
+            while mode is DeliveryPurpose.WHOLE and found:
+                now = time.monotonic()
+                rest_s = min(self._news_s + UNREST_S, started + LONGEST_UNREST_S) - now
+                if rest_s <= 0.0 or self._abandoned.is_set():
+                    break
+                yield rest_s
+                found = self._await_readers(topic, partition, now)
             offer = offering.offer(qos, partition, found)
             willing, versions, refused = offering.sort_out(offer, description, found)
             if not found or self._abandoned.is_set():
@@ -252,15 +272,22 @@ class DirectedSession:
                     if not readers and refused:
                         problem = problem or REFUSED + "; ".join(refused)
                     if readers:
+                        by_reception = readers.intersection(
+                            one.guid for one in found if not one.endpoint_qos.by_source_timestamp
+                        )
                         period_s = RESEND_S if any(max(each) > 0 for each in limits) else timeout_s
                         acks = offering.AwaitedAcks(writers, period_s, deadline, on_rejected)
                         is_gone = self._abandoned.is_set
-                        sent, trouble = offering.write_all(writers, steps, deadline, is_gone, frees=frees)
+                        sent, unwritten, trouble = offering.write_all(
+                            writers, steps, deadline, is_gone, frees=frees
+                        )
                         for turn in more:
                             acks.wait()
                             yield 0.0
-                            count, later = offering.write_all(writers, turn, deadline, is_gone, frees=frees)
-                            sent, trouble = sent + count, trouble or later
+                            count, ended, later = offering.write_all(
+                                writers, turn, deadline, is_gone, frees=frees
+                            )
+                            sent, unwritten, trouble = sent + count, unwritten + ended, trouble or later
                         problem = problem or trouble
                         yield 0.0
                         is_acked = acks.wait()
@@ -274,7 +301,18 @@ class DirectedSession:
         except DdsError as error:
             problem = str(error)
         took_s = time.monotonic() - started
-        return DeliveryReport(sent, acked, readers, took_s, problem, refused, resent, keeps and frees)
+        return DeliveryReport(
+            sent,
+            acked,
+            unwritten,
+            readers,
+            by_reception,
+            took_s,
+            problem,
+            refused,
+            resent,
+            is_freed=keeps and frees,
+        )
 
     deliver = at_once(delivering)
     """`delivering`, with all that it waits for."""
@@ -458,11 +496,13 @@ class DirectedSession:
 
         def look() -> bool:
             for change in self._discovery.take():
-                if isinstance(change, ParticipantSeen) and change.guid == self.target:
-                    self._arrived = True
+                if isinstance(change, ParticipantSeen) and self.target in (None, change.process):
+                    self._members.add(change.guid)
+                    self._news_s = time.monotonic()
                 elif isinstance(change, EndpointSeen) and not change.is_writer:
-                    if self.target in (None, change.participant):
+                    if change.participant in self._members:
                         self._readers[change.guid] = change
+                        self._news_s = time.monotonic()
                 elif isinstance(change, EndpointGone):
                     self._readers.pop(change.guid, None)
             found[:] = (
@@ -483,7 +523,7 @@ class DirectedSession:
         writer.close()
 
     def _nobody(self, topic: str, partition: str) -> str:
-        if self.target is not None and not self._arrived:
+        if self.target is not None and not self._members:
             return f"the target at {self.address} did not answer"
         return f"the target at {self.address} has no reader of topic '{topic}' in partition '{partition}'"
 

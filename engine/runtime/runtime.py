@@ -305,7 +305,7 @@ class Runtime:
             case events.Deliver():
                 self._tracer.event(
                     "deliver.chosen",
-                    reader=event.reader.participant,
+                    reader=event.reader.process,
                     group=event.reader.text,
                     node=self.settings.name,
                     reason=SERVES,
@@ -314,7 +314,7 @@ class Runtime:
             case events.TakenOver():
                 self._tracer.event(
                     "deliver.taken-over",
-                    reader=event.reader.participant,
+                    reader=event.reader.process,
                     group=event.reader.text,
                 )
                 self.serving.taken_over(event.reader)

@@ -405,14 +405,15 @@ def _deviations(picture: DomainPicture) -> Iterator[DoctorFinding]:
     """Find readers whose state differs from the set of their node."""
     for node in picture.nodes:
         for view in node.deviations:
+            owners = {guid[:24] for guid in view.participant.split(",")}
             readers = tuple(
                 each
                 for each in picture.endpoints
-                if not each.is_writer and each.topic == view.topic and each.guid[:24] == view.participant[:24]
+                if not each.is_writer and each.topic == view.topic and each.guid[:24] in owners
             )
             yield DoctorFinding(
                 DoctorCause.READER_DEVIATES,
-                Weight.INFO if set(view.counts) == {"shown_later"} else Weight.WARNING,
+                Weight.WARNING if view.counts.keys() - {"shown_later", "repeated"} else Weight.INFO,
                 view.topic,
                 f"deviates from the set of {node.name} ({view.text})",
                 "start the reader again, or read with the client library; see docs/readers.md",
