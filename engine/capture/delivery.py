@@ -150,7 +150,15 @@ def giving(
         resent=sum(report.resent for report in reports),
         not_kept=sum(report.is_freed for report in reports),
         given=tuple(
-            GivenGroup(group, report.sent, report.unwritten, report.readers, report.by_reception, problem)
+            GivenGroup(
+                group,
+                report.sent,
+                report.unwritten,
+                report.readers,
+                report.by_reception,
+                report.latecomers,
+                problem,
+            )
             for group, report, problem in zip(groups, reports, problems, strict=True)
         ),
     )

@@ -484,7 +484,8 @@ class DurabilityNode:
         state = self._context.states.get(reader.name_space)
         if state is None:
             return None
-        server = choose_server(self._context.servers_of(state), hosts)
+        in_charge = self._context.readers.node_at(reader.place)
+        server = choose_server(self._context.servers_of(state), hosts, in_charge)
         is_ours = server == self._context.node
         return None if is_ours and not state.has(reader.elements) else server
 

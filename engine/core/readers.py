@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import Final, TypeAlias
 
 from engine.core.lazy_dataclass import lazy_dataclass
-from engine.core.messages import Deliveries, Delivery, ReaderKey
+from engine.core.messages import Deliveries, Delivery, Place, ReaderKey
 
 ServerFor: TypeAlias = Callable[[ReaderKey, frozenset[str]], str | None]
 HostsOf: TypeAlias = Callable[[str], frozenset[str]]
@@ -50,18 +50,26 @@ class Server:
     has_part: bool = False
 
 
-def choose_server(servers: list[Server], hosts: frozenset[str]) -> str | None:
+def choose_server(servers: list[Server], hosts: frozenset[str], in_charge: str | None = None) -> str | None:
     """Choose the node that serves a reader; None while there is none.
 
     Args:
         servers: complete nodes, and Lazy nodes with the part that their host wants.
         hosts: unicast addresses of the reader's host.
+        in_charge: the node in charge of other readers of the topic in the reader's process, which goes first:
+            what two nodes deliver there, the readers of both get twice.
     """
     local = [server for server in servers if server.hosts & hosts]
     pool = local or [server for server in servers if not server.has_part]
     best = max(
         pool,
-        key=lambda server: (not server.has_part, server.is_master, server.priority, server.node),
+        key=lambda server: (
+            not server.has_part,
+            server.node == in_charge,
+            server.is_master,
+            server.priority,
+            server.node,
+        ),
         default=None,
     )
     return best.node if best else None
@@ -79,6 +87,7 @@ class ReaderTable:
         self._node = node
         self._hosts_of = hosts_of
         self._hosts: dict[ReaderKey, frozenset[str]] = {}
+        self._places: dict[Place, set[ReaderKey]] = {}
         self._claims: dict[ReaderKey, Delivery] = {}
         self._former: dict[ReaderKey, Delivery] = {}
         self._again: set[ReaderKey] = set()
@@ -98,6 +107,7 @@ class ReaderTable:
         """
         known = reader in self._hosts
         self._hosts[reader] = hosts
+        self._places.setdefault(reader.place, set()).add(reader)
         former = self._former.pop(reader, None)
         if former is not None and reader not in self._claims:
             self._claims[reader] = former
@@ -108,6 +118,10 @@ class ReaderTable:
     def gone(self, reader: ReaderKey) -> None:
         """Forget the last reader of its kind in a process, which may only be out of reach."""
         self._hosts.pop(reader, None)
+        others = self._places.get(reader.place, set())
+        others.discard(reader)
+        if not others:
+            self._places.pop(reader.place, None)
         self._pauses.pop(reader, None)
         self._again.discard(reader)
         self._handed_over.pop(reader, None)
@@ -228,6 +242,11 @@ class ReaderTable:
         """Whether this node is on the reader's host, and the node that served it is not."""
         ours = Delivery(claim.reader, self._node, done=True)
         return claim.done and claim.node != self._node and self._is_local(ours) and not self._is_local(claim)
+
+    def node_at(self, place: Place) -> str | None:
+        """Return the node in charge of a reader of a place; None without one."""
+        claims = map(self._claims.get, sorted(self._places.get(place, ())))
+        return next((claim.node for claim in claims if claim is not None and claim.node != NOBODY), None)
 
     def in_charge_of(self, name_space: str) -> list[ReaderKey]:
         """Return the readers of a name-space that this node serves or has taken charge of."""

@@ -100,6 +100,8 @@ class DeliveryReport:
     """GUIDs of the target's readers that got them."""
     by_reception: frozenset[bytes]
     """Those of them that take samples in the order of their reception."""
+    latecomers: frozenset[bytes]
+    """GUIDs of readers that came while it was written, and got what was written from then on."""
     seconds: float
     """Duration of the call."""
     problem: str = ""
@@ -233,6 +235,7 @@ class DirectedSession:
         sent = acked = unwritten = 0
         readers: frozenset[bytes] = frozenset()
         by_reception: frozenset[bytes] = frozenset()
+        latecomers: frozenset[bytes] = frozenset()
         problem = ""
         refused: tuple[str, ...] = ()
         resent = 0
@@ -289,6 +292,7 @@ class DirectedSession:
                             )
                             sent, unwritten, trouble = sent + count, unwritten + ended, trouble or later
                         problem = problem or trouble
+                        latecomers = frozenset().union(*(one.matched_guids() for one in writers)) - readers
                         yield 0.0
                         is_acked = acks.wait()
                         resent = acks.resent
@@ -307,6 +311,7 @@ class DirectedSession:
             unwritten,
             readers,
             by_reception,
+            latecomers,
             took_s,
             problem,
             refused,

@@ -61,6 +61,7 @@ class GivenGroup:
         unwritten: how many of these are of instances without a living writer.
         readers: GUIDs of the readers that they were written for.
         by_reception: those of them that take samples in the order of their reception.
+        latecomers: GUIDs of readers that got only the last part of it.
         problem: why readers may lack samples; empty if they have all.
     """
 
@@ -69,6 +70,7 @@ class GivenGroup:
     unwritten: int
     readers: frozenset[bytes]
     by_reception: frozenset[bytes]
+    latecomers: frozenset[bytes] = frozenset()
     problem: str = ""
 
 

@@ -5,8 +5,8 @@ deliveries to one *place*, a process and topic, go out one after the other, and 
 got which groups: a reader that was there when an earlier delivery began needs no delivery of its own. What a
 reader gets once more because of another one is counted as `repeated`: for each reader by reception, all
 samples; for one by source time, those of instances without a living writer, which Cyclone DDS has forgotten
-where the application took them. The count is exact for readers that take their samples, and if a delivery
-did not break off; otherwise it is an upper bound.
+where the application took them. The count is exact for readers that take their samples. It is an upper bound
+for a reader that got a part only: its delivery broke off, or it came in the middle of one.
 """
 
 from __future__ import annotations
@@ -519,7 +519,7 @@ class Serving:
         if count:
             self._repeats(reader, count)
         if ended.whole:
-            place.begun |= {end for given in result.given for end in given.readers}
+            place.begun |= {end for given in result.given for end in given.readers | given.latecomers}
             if not result.problem:
                 place.begun |= ours - place.late - (place.joined.keys() if ended.groups else set())
         elif result.problem:  # the whole set must replace what is lacking now
