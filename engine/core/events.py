@@ -146,9 +146,15 @@ class InstancesPurged:
 
 @lazy_dataclass(frozen=True, slots=True)
 class Deliver:
-    """Deliver the complete set to this late joiner; answer with `DurabilityNode.delivered`."""
+    """Deliver the complete set to this late joiner; answer with `DurabilityNode.delivered`.
+
+    Attributes:
+        reader: the late joiner.
+        is_begun: whether a node that is lost may have delivered some of it.
+    """
 
     reader: ReaderKey
+    is_begun: bool = False
 
 
 @lazy_dataclass(frozen=True, slots=True)

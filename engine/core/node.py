@@ -476,7 +476,7 @@ class DurabilityNode:
             self._context.emit(HandedOver(reader))
         for reader in self._context.readers.open(self._server_for, now):
             self._context.readers_changed = True
-            self._context.emit(Deliver(reader))
+            self._context.emit(Deliver(reader, self._context.readers.is_begun(reader)))
         self._discovery_check = self._discovery.next_check(now)
         self._update_state()
 

@@ -32,6 +32,11 @@ SETTLED_S: Final = 0.5
 """Seconds for which a node that has become complete beside others waits for their claims."""
 FEW: Final = 100
 """Claims up to which each change is told at once."""
+CAME_S: Final = 30.0
+"""Seconds for which a reader that came to a served process counts as unserved if the node in charge is lost.
+
+The others learn neither of the loss at once, nor whether that node has served the reader.
+"""
 CLAIM_S: Final = 0.0005
 """Pause between two messages on claims for each claim, because each message has all of them."""
 NOBODY: Final = ""
@@ -91,6 +96,8 @@ class ReaderTable:
         self._claims: dict[ReaderKey, Delivery] = {}
         self._former: dict[ReaderKey, Delivery] = {}
         self._again: set[ReaderKey] = set()
+        self._came: dict[ReaderKey, float] = {}
+        self._begun: set[ReaderKey] = set()
         self._handed_over: dict[ReaderKey, float | None] = {}
         self._pauses: dict[ReaderKey, tuple[float | None, float]] = {}
         self._settles: dict[str, float] = {}
@@ -124,6 +131,8 @@ class ReaderTable:
             self._places.pop(reader.place, None)
         self._pauses.pop(reader, None)
         self._again.discard(reader)
+        self._came.pop(reader, None)
+        self._begun.discard(reader)
         self._handed_over.pop(reader, None)
         claim = self._claims.pop(reader, None)
         if claim is not None and claim.done:
@@ -187,8 +196,15 @@ class ReaderTable:
         for reader, claim in list(self._claims.items()):
             if claim.node == node and claim.done:
                 self._claims[reader] = Delivery(reader, NOBODY, done=True)
+                if reader in self._came:
+                    self._again.add(reader)
             elif claim.node == node:
                 del self._claims[reader]
+                self._begun.add(reader)
+
+    def is_begun(self, reader: ReaderKey) -> bool:
+        """Tell whether a node that is lost may have delivered some of a reader's set."""
+        return reader in self._begun
 
     def settle(self, name_space: str, until_s: float) -> None:
         """Claim no reader of a name-space before that time: others may be claiming it."""
@@ -199,6 +215,7 @@ class ReaderTable:
         if not (self._hosts or self._settles or self._pauses):
             return []
         self._settles = {name: until_s for name, until_s in self._settles.items() if now < until_s}
+        self._came = {reader: until_s for reader, until_s in self._came.items() if now < until_s}
         for reader, (when, pause) in self._pauses.items():
             if when is not None and now >= when:
                 self._pauses[reader] = (None, pause)
@@ -269,15 +286,19 @@ class ReaderTable:
     def joined(self, reader: ReaderKey, now: float) -> None:
         """Serve a process again that has another reader of a kind that has been served.
 
-        The node in charge does so; if there is none, one is chosen before the pause ends.
+        The node in charge does so; if there is none, one is chosen before the pause ends. If the node in
+        charge is lost soon after, it may not have done so, and its successor does.
         """
         claim = self._claims.get(reader)
         if claim and claim.done and claim.node in (self._node, NOBODY):
             self._again.add(reader)
             self._pause(reader, now)
+        elif claim and claim.done:
+            self._came[reader] = now + CAME_S
 
     def done(self, reader: ReaderKey) -> None:
         """Note that the reader's process has acknowledged the whole set."""
+        self._begun.discard(reader)
         if reader in self._hosts:
             self._claims[reader] = Delivery(reader, self._node, done=True)
             self._pauses.pop(reader, None)

@@ -310,7 +310,7 @@ class Runtime:
                     node=self.settings.name,
                     reason=SERVES,
                 )
-                self.serving.deliver(event.reader)
+                self.serving.deliver(event.reader, is_begun=event.is_begun)
             case events.TakenOver():
                 self._tracer.event(
                     "deliver.taken-over",

@@ -254,8 +254,10 @@ class Serving:
         """Return the GUID by which the trace names readers of a kind."""
         return self.participants(reader)[0]
 
-    def deliver(self, reader: ReaderKey) -> None:
-        """Deliver the complete set to a reader."""
+    def deliver(self, reader: ReaderKey, *, is_begun: bool = False) -> None:
+        """Deliver the complete set to a reader; with `is_begun`, a lost node may have begun to."""
+        if is_begun:
+            self._note_begun(reader)
         held = self._shared.spaces[reader.name_space].working.groups
         groups = [
             (self._shared.descriptions[group], held[group].samples())
@@ -268,8 +270,15 @@ class Serving:
 
     def taken_over(self, reader: ReaderKey) -> None:
         """Take charge of a served reader, because the former node is lost or on another host."""
+        self._note_begun(reader)
         if self.on_taken_over is not None:
             self.on_taken_over(reader)
+
+    def _note_begun(self, reader: ReaderKey) -> None:
+        """Note that readers of a kind may have what another node delivered."""
+        place = self._places.get(reader.place)
+        if place is not None:
+            place.begun.update(place.ends.get(reader, ()))
 
     def handed_over(self, reader: ReaderKey) -> None:
         """Hand a reader over to another node, which keeps its instances ALIVE."""

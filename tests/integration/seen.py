@@ -126,11 +126,11 @@ def _library_readers(options: dict[str, Any]) -> Readers:
 
 
 def readers_in_turn(options: dict[str, Any]) -> None:
-    """Readers of one topic in one process, which come and go when they are told to.
+    """Readers in one process, which come and go when they are told to.
 
-    Commands: `make` readers, as many as it says: in its `partitions`, each with a participant of its own if
-    they are `apart`, and `pause_s` after one another; `close` one; `want`: which one, and how many different
-    samples it must have; the answer is how many it has, and how many came again.
+    Commands: `make` readers, as many as it says: of its `topic`, in its `partitions`, each with a participant
+    of its own if they are `apart`, and `pause_s` after one another; `close` one; `want`: which one, and how
+    many different samples it must have; the answer is how many it has, and how many came again.
     """
     from cyclonedds.core import Policy, Qos
     from cyclonedds.domain import DomainParticipant
@@ -142,8 +142,8 @@ def readers_in_turn(options: dict[str, Any]) -> None:
     ends: dict[int, Any] = {}
     tallies: list[collections.Counter[tuple[int, int]]] = []
 
-    def make(partitions: list[str], owner: Any) -> None:
-        topic = Topic(owner, options.get("topic", "Reading"), types.Reading, qos=qos)
+    def make(topic_name: str, partitions: list[str], owner: Any) -> None:
+        topic = Topic(owner, topic_name, types.Reading, qos=qos)
         subscriber = Subscriber(owner, Qos(Policy.Partition(partitions)))
         ends[len(tallies)] = DataReader(subscriber, topic, qos=qos)
         tallies.append(collections.Counter())
@@ -159,7 +159,7 @@ def readers_in_turn(options: dict[str, Any]) -> None:
         if "make" in command:
             for _ in range(command["make"]):
                 owner = DomainParticipant(options["domain"]) if command.get("apart") else participant
-                make(command.get("partitions", ["stock"]), owner)
+                make(command.get("topic", "Reading"), command.get("partitions", ["stock"]), owner)
                 time.sleep(command.get("pause_s", 0.0))
             say(made=True)
         elif "close" in command:

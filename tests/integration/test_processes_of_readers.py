@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
 import pytest
@@ -10,82 +9,62 @@ import pytest
 from tests.integration.configurations import Settings
 from tests.integration.lab import Lab
 from tests.integration.programs import Program
+from tests.tables import table_rows
 
 pytestmark = pytest.mark.dds
 
-COUNT = 200
-
-
-@dataclasses.dataclass
-class Case:
-    """Readers of one process, made in turn.
-
-    Attributes:
-        makes: commands of `readers_in_turn`; each one follows when the readers before have all they get.
-        repeats: how many samples come again to each reader, in order.
-        by_source: their order.
-        lives: whether the writer lives.
-        partitions: those of the writer.
-    """
-
-    makes: list[dict[str, Any]]
-    repeats: list[int]
-    by_source: bool = False
-    lives: bool = False
-    partitions: tuple[str, ...] = ("stock",)
+COUNT = 50
+A, BOTH, PATTERN = ["stock_a"], ["stock_a", "stock_b"], ["stock_*"]
 
 
 def apart(count: int, **options: Any) -> dict[str, Any]:
     return {"make": count, "apart": True, **options}
 
 
-ONE: dict[str, Any] = {"make": 1}
-BOTH = ("stock_a", "stock_b")
-CASES = {
-    "three participants": Case([apart(3)], [0, 0, 0]),
-    "three participants, by source": Case([apart(3)], [0, 0, 0], by_source=True),
-    "three participants, one after the other": Case([apart(3, pause_s=0.05)], [0, 0, 0]),
-    "three participants of a living writer": Case([apart(3)], [0, 0, 0], lives=True),
-    "three readers in turn": Case([ONE] * 3, [2 * COUNT, COUNT, 0]),
-    "three readers in turn, by source": Case([ONE] * 3, [2 * COUNT, COUNT, 0], by_source=True),
-    "three readers in turn of a living writer": Case([ONE] * 3, [2 * COUNT, COUNT, 0], lives=True),
-    "three readers in turn of a living writer, by source": Case(
-        [ONE] * 3, [0, 0, 0], by_source=True, lives=True
-    ),
-    "two participants in turn": Case([apart(1), apart(1)], [COUNT, 0]),
-    "one partition, then both": Case(
-        [{**ONE, "partitions": BOTH[:1]}, {**ONE, "partitions": BOTH}], [COUNT, 0], partitions=BOTH[:1]
-    ),
-    "both partitions and a pattern, at once": Case(
-        [{**ONE, "partitions": BOTH, "next": True}, apart(1, partitions=["stock_*"])],
-        [0, 0],
-        partitions=BOTH[:1],
-    ),
+ROWS: dict[str, list[list[dict[str, Any]]]] = {
+    "three participants with a reader each, together": [[apart(3)]],
+    "the same, within a second": [[apart(3, pause_s=0.05)]],
+    "one of partitions `a` and `b` and one of `*`, together": [
+        [{"make": 1, "partitions": BOTH}, apart(1, partitions=PATTERN)]
+    ],
+    "three, each when those before have everything": [[{"make": 1}]] * 3,
+    "three participants with a reader each, the same": [[apart(1)]] * 3,
+    "one of partition `a`, later one of `a` and `b`": [[{"make": 1}], [{"make": 1, "partitions": BOTH}]],
+}
+"""The readers that come in each round, when all before have everything; the writer is in partition a."""
+COLUMNS: dict[str, dict[str, Any]] = {
+    "by reception": {"by_source": False},
+    "by source time, writers ended": {"by_source": True},
+    "by source time, writers live": {"by_source": True, "lives": True},
 }
 
 
-def serve(lab: Lab, number: int, case: Case) -> Program:
-    """Let the readers of a case come; returns their process once each has everything."""
-    options: dict[str, Any] = {"topic": f"T{number}", "by_source": case.by_source}
-    steps = [{"count": COUNT, "time": 1_000, "partitions": list(case.partitions)}]
-    before = lab.seen.stored("n1")
-    writer = lab.program("writer", steps=steps, **options)
-    writer.answer("done")
-    if not case.lives:
-        assert writer.end() == 0
-    lab.seen.wait_for("it is stored", lambda: lab.seen.stored("n1") == before + COUNT * len(case.partitions))
-    process = lab.program("readers_in_turn", **options)
-    process.answer("ready")
-    made = 0
-    for command in case.makes:
-        process.tell(**{**command, "partitions": list(command.get("partitions", ("stock",)))})
-        process.answer("made")
-        made += command["make"]
-        if "next" not in command:
-            for which in range(made):
-                assert has(process, which)[0] == COUNT
-            wait_ended(lab)
-    return process
+class Column:
+    """A process of readers with a topic for each row."""
+
+    def __init__(self, lab: Lab, number: int, *, by_source: bool, lives: bool = False) -> None:
+        self.topics = [f"T{number}{row}" for row in range(len(ROWS))]
+        steps = [{"topic": topic, "count": COUNT, "time": 1_000, "partitions": A} for topic in self.topics]
+        writer = lab.program("writer", steps=steps, by_source=by_source)
+        writer.answer("done")
+        if not lives:
+            assert writer.end() == 0
+        self._process = lab.program("readers_in_turn", by_source=by_source)
+        self._process.answer("ready")
+        self._made: dict[str, list[int]] = {topic: [] for topic in self.topics}
+
+    def make(self, number: int) -> None:
+        """Let the readers of a round come, one row after the other."""
+        for topic, rounds in zip(self.topics, ROWS.values(), strict=True):
+            for command in rounds[number] if number < len(rounds) else ():
+                self._process.tell(**{"topic": topic, "partitions": A, **command})
+                self._process.answer("made")
+                made = sum(map(len, self._made.values()))
+                self._made[topic] += range(made, made + command["make"])
+
+    def repeated(self, topic: str) -> list[int]:
+        """How many samples came again to each reader of a row; it waits until each has all."""
+        return [has(self._process, which)[1] for which in self._made[topic]]
 
 
 def has(process: Program, which: int) -> list[int]:
@@ -94,38 +73,41 @@ def has(process: Program, which: int) -> list[int]:
     return found
 
 
-def wait_ended(lab: Lab) -> None:
-    """Until every delivery that began has ended, and none begins for a while."""
-
-    def ended() -> bool:
-        events = [one["event"] for one in lab.trace("n1", "deliver.started", "deliver.finished")]
-        return events.count("deliver.started") == events.count("deliver.finished")
-
-    lab.seen.wait_for("all deliveries have ended", ended)
-
-
-def repeated(lab: Lab) -> int:
-    """What the node shows; the sum of what it shows for each reader that lives."""
-    shown = lab.seen.node("n1")
-    return shown.counters["repeated"] if shown else 0
-
-
-def check_case(lab: Lab, number: int, case: Case) -> None:
-    """Readers get again what the case says, and the node counts that."""
-    before = repeated(lab)
-    process = serve(lab, number, case)
-    seen = [has(process, which)[1] for which in range(len(case.repeats))]
-    assert seen == case.repeats
-    lab.seen.wait_for("it is counted", lambda: repeated(lab) - before >= sum(case.repeats))
-    shown = lab.seen.node("n1")
-    assert shown is not None
-    of_topic = [one.counts.get("repeated", 0) for one in shown.deviations if one.topic == f"T{number}"]
-    assert (repeated(lab) - before, sum(of_topic)) == (sum(seen), sum(seen))
-    assert process.end() == 0
+def are_over(lab: Lab) -> bool:
+    events = [one["event"] for one in lab.trace("n1", "deliver.started", "deliver.finished")]
+    return events.count("deliver.started") == events.count("deliver.finished")
 
 
 def test_a_process_is_served_once_and_what_comes_again_is_counted(lab: Lab) -> None:
+    """The table of docs/readers.md; the node counts for each reader what that reader sees again."""
+    table = {row["Readers of one process"]: row for row in table_rows("readers.md", "Readers of one process")}
+    assert [*table] == [*ROWS]
     lab.start_complete("n1", settings=Settings())
-    for number, (name, case) in enumerate(CASES.items()):
-        print(name)
-        check_case(lab, number, case)
+    columns = {name: Column(lab, at, **options) for at, (name, options) in enumerate(COLUMNS.items())}
+    seen: dict[str, list[list[int]]] = {}
+    for number in range(max(map(len, ROWS.values()))):
+        for column in columns.values():
+            column.make(number)
+        seen = {name: [*map(one.repeated, one.topics)] for name, one in columns.items()}
+        lab.seen.wait_for("all deliveries are over", lambda: are_over(lab))
+    seen = {name: [*map(column.repeated, column.topics)] for name, column in columns.items()}
+    wanted = {
+        name: [[COUNT * int(times) for times in row[name].split(", ")] for row in table.values()]
+        for name in columns
+    }
+    assert seen == wanted
+    topics = [topic for column in columns.values() for topic in column.topics]
+    sums = [sum(readers) for rows in seen.values() for readers in rows]
+
+    def is_counted() -> bool:
+        shown = lab.seen.node("n1")
+        return shown is not None and shown.counters["repeated"] >= sum(sums)
+
+    lab.seen.wait_for("it is counted", is_counted)
+    shown = lab.seen.node("n1")
+    assert shown is not None
+    counted = [
+        sum(one.counts.get("repeated", 0) for one in shown.deviations if one.topic == topic)
+        for topic in topics
+    ]
+    assert (counted, shown.counters["repeated"]) == (sums, sum(sums))
