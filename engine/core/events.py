@@ -150,7 +150,7 @@ class Deliver:
 
     Attributes:
         reader: the late joiner.
-        is_begun: whether a node that is lost may have delivered some of it.
+        is_begun: whether an earlier delivery of it broke off, because its node or the process was lost.
     """
 
     reader: ReaderKey

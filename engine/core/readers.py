@@ -97,7 +97,7 @@ class ReaderTable:
         self._former: dict[ReaderKey, Delivery] = {}
         self._again: set[ReaderKey] = set()
         self._came: dict[ReaderKey, float] = {}
-        self._begun: set[ReaderKey] = set()
+        self._begun: dict[ReaderKey, None] = {}
         self._handed_over: dict[ReaderKey, float | None] = {}
         self._pauses: dict[ReaderKey, tuple[float | None, float]] = {}
         self._settles: dict[str, float] = {}
@@ -132,10 +132,11 @@ class ReaderTable:
         self._pauses.pop(reader, None)
         self._again.discard(reader)
         self._came.pop(reader, None)
-        self._begun.discard(reader)
         self._handed_over.pop(reader, None)
         claim = self._claims.pop(reader, None)
-        if claim is not None and claim.done:
+        if claim is not None and not claim.done:
+            self._note_begun(reader)
+        elif claim is not None:
             # It was served; if it comes back, a node that never lost it is in charge of it.
             self._former[reader] = Delivery(reader, NOBODY, done=True)
             while len(self._former) > MAX_FORMER:
@@ -200,10 +201,15 @@ class ReaderTable:
                     self._again.add(reader)
             elif claim.node == node:
                 del self._claims[reader]
-                self._begun.add(reader)
+                self._note_begun(reader)
+
+    def _note_begun(self, reader: ReaderKey) -> None:
+        self._begun[reader] = None
+        if len(self._begun) > MAX_FORMER:
+            del self._begun[next(iter(self._begun))]
 
     def is_begun(self, reader: ReaderKey) -> bool:
-        """Tell whether a node that is lost may have delivered some of a reader's set."""
+        """Tell whether a delivery has begun that broke off because its node, or the process, was lost."""
         return reader in self._begun
 
     def settle(self, name_space: str, until_s: float) -> None:
@@ -298,7 +304,7 @@ class ReaderTable:
 
     def done(self, reader: ReaderKey) -> None:
         """Note that the reader's process has acknowledged the whole set."""
-        self._begun.discard(reader)
+        self._begun.pop(reader, None)
         if reader in self._hosts:
             self._claims[reader] = Delivery(reader, self._node, done=True)
             self._pauses.pop(reader, None)

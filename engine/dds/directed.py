@@ -242,13 +242,8 @@ class DirectedSession:
         frees = False
         try:
             found = self._await_readers(topic, partition, min(deadline, started + MATCH_TIMEOUT_S))
-            while mode is DeliveryPurpose.WHOLE and found:
-                now = time.monotonic()
-                rest_s = min(self._news_s + UNREST_S, started + LONGEST_UNREST_S) - now
-                if rest_s <= 0.0 or self._abandoned.is_set():
-                    break
-                yield rest_s
-                found = self._await_readers(topic, partition, now)
+            if mode is DeliveryPurpose.WHOLE and found:
+                found = yield from self._settled_readers(topic, partition, found)
             offer = offering.offer(qos, partition, found)
             willing, versions, refused = offering.sort_out(offer, description, found)
             if not found or self._abandoned.is_set():
@@ -281,12 +276,11 @@ class DirectedSession:
                         period_s = RESEND_S if any(max(each) > 0 for each in limits) else timeout_s
                         acks = offering.AwaitedAcks(writers, period_s, deadline, on_rejected)
                         is_gone = self._abandoned.is_set
-                        sent, unwritten, trouble = offering.write_all(
-                            writers, steps, deadline, is_gone, frees=frees
-                        )
-                        for turn in more:
-                            acks.wait()
-                            yield 0.0
+                        trouble = ""
+                        for number, turn in enumerate(itertools.chain((steps,), more)):
+                            if number:
+                                acks.wait()
+                                yield 0.0
                             count, ended, later = offering.write_all(
                                 writers, turn, deadline, is_gone, frees=frees
                             )
@@ -494,6 +488,20 @@ class DirectedSession:
         lowest.wait_for_readers(writers[0].matched_guids(), MATCH_TIMEOUT_S)
         time.sleep(SETTLE_S)
         return [lowest, *writers]
+
+    def _settled_readers(
+        self, topic: str, partition: str, found: list[EndpointSeen]
+    ) -> Waits[list[EndpointSeen]]:
+        """Wait until the target makes no more participants or readers; return its readers of the topic."""
+        until_s = time.monotonic() + LONGEST_UNREST_S
+        while not self._abandoned.is_set():
+            now = time.monotonic()
+            rest_s = min(self._news_s + UNREST_S, until_s) - now
+            if rest_s <= 0.0:
+                break
+            yield rest_s
+            found = self._await_readers(topic, partition, now)
+        return found
 
     def _await_readers(self, topic: str, partition: str, deadline: float) -> list[EndpointSeen]:
         """Wait until discovery has found readers of the topic in the target, and return them."""

@@ -21,6 +21,7 @@ from engine.core.lazy_dataclass import lazy_dataclass
 from engine.core.messages import Place, ReaderKey
 from engine.core.name_spaces import Group
 from engine.core.purging import FOREVER_NS
+from engine.core.readers import MAX_FORMER
 from engine.dataset.groups import GroupDescription, is_given
 from engine.dataset.living import by_instance, instances
 from engine.dataset.sample import Sample
@@ -109,6 +110,8 @@ class Serving:
         self.deviations: dict[ReaderKey, collections.Counter[str]] = {}
         """Counts of what readers see otherwise than it is in the set, by cause."""
         self._places: dict[Place, _PlaceState] = {}
+        self._former: dict[bytes, None] = {}
+        """GUIDs of readers that went away with at least a part of a set."""
         self._since_ns: dict[ReaderKey, int] = {}
         """Wall clock at which this node first saw a reader."""
 
@@ -211,24 +214,35 @@ class Serving:
         self._shared.core.reader_gone(reader)
 
     def end_gone(self, reader: ReaderKey, end: bytes) -> None:
-        """Forget a durable reader, by its GUID, of a kind."""
+        """Forget a durable reader, by its GUID, of a kind; it may only be out of reach."""
         place = self._places.get(reader.place)
         if place is None:
             return
+        if end in place.begun:
+            self._former[end] = None
+            if len(self._former) > MAX_FORMER:
+                del self._former[next(iter(self._former))]
         place.ends.get(reader, {}).pop(end, None)
         place.joined.pop(end, None)
         for known in (place.begun, place.late, *place.got.values()):
             known.discard(end)
 
     def end_seen(self, reader: ReaderKey, end: bytes, *, is_further: bool) -> None:
-        """Note a durable reader, by its GUID, of a kind that was `seen`.
+        """Note a durable reader of a kind that was `seen`.
 
-        A delivery reaches all readers of the process. So the process is served again only if a reader is
-        `is_further`, with others of its kind that may have been served, and came too late for the last
-        delivery or the one under way.
+        A delivery reaches all readers of the process. So the process is served again only if a further reader
+        came too late for the last delivery or the one under way.
+
+        Args:
+            reader: the kind.
+            end: GUID of the reader.
+            is_further: whether others of its kind may have been served before.
         """
         place = self._places.setdefault(reader.place, _PlaceState())
         place.ends.setdefault(reader, {})[end] = None
+        if end in self._former:
+            del self._former[end]
+            place.begun.add(end)
         now = self._shared.clock.monotonic()
         # A delivery may reach it that began before it was known here. What is written between that set and
         # the first sample that it hears itself must then be in the tail of the set.

@@ -262,6 +262,8 @@ class Tally:
             self._bytes += len(text)
             self._samples[name].append([info.source_timestamp, text[:MAX_TEXT]])
             self._arrivals += 1
+            if self._arrivals == 1:
+                say(first=True)
             self._seen[name, info.source_timestamp] += 1
 
     def want(self, wanted: dict[str, Any]) -> None:

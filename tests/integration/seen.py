@@ -130,7 +130,8 @@ def readers_in_turn(options: dict[str, Any]) -> None:
 
     Commands: `make` readers, as many as it says: of its `topic`, in its `partitions`, each with a participant
     of its own if they are `apart`, and `pause_s` after one another; `close` one; `want`: which one, and how
-    many different samples it must have; the answer is how many it has, and how many came again.
+    many different samples it must have; the answer is how many it has, and how many came again; `ended`:
+    which one, and of how many instances it must have taken that they are not alive.
     """
     from cyclonedds.core import Policy, Qos
     from cyclonedds.domain import DomainParticipant
@@ -141,18 +142,23 @@ def readers_in_turn(options: dict[str, Any]) -> None:
     qos = qos_of(options)
     ends: dict[int, Any] = {}
     tallies: list[collections.Counter[tuple[int, int]]] = []
+    ended: list[set[int]] = []
 
     def make(topic_name: str, partitions: list[str], owner: Any) -> None:
         topic = Topic(owner, topic_name, types.Reading, qos=qos)
         subscriber = Subscriber(owner, Qos(Policy.Partition(partitions)))
         ends[len(tallies)] = DataReader(subscriber, topic, qos=qos)
         tallies.append(collections.Counter())
+        ended.append(set())
 
     def take() -> None:
         for number, one in ends.items():
             for sample in one.take(5000):
-                if sample.sample_info.valid_data:
-                    tallies[number][sample.number, sample.sample_info.source_timestamp] += 1
+                info = sample.sample_info
+                key = (sample if info.valid_data else sample.key_sample).number
+                if info.valid_data:
+                    tallies[number][key, info.source_timestamp] += 1
+                (ended[number].discard if int(info.instance_state) == ALIVE else ended[number].add)(key)
 
     say(ready=True)
     for command in commands():
@@ -166,6 +172,13 @@ def readers_in_turn(options: dict[str, Any]) -> None:
             del ends[command["close"]]
             gc.collect()
             say(closed=True)
+        elif "ended" in command:
+            which, count = command["ended"]
+            take()
+            while len(ended[which]) < count:
+                time.sleep(0.01)
+                take()
+            say(ended=True)
         else:
             which, count = command["want"]
             take()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+import time
 from typing import Any
 
 import pytest
@@ -14,6 +16,8 @@ from tests.tables import table_rows
 pytestmark = pytest.mark.dds
 
 COUNT = 50
+LOST_DELIVERER_S = 10.0
+"""The lease of what a node delivers with."""
 A, BOTH, PATTERN = ["stock_a"], ["stock_a", "stock_b"], ["stock_*"]
 
 
@@ -51,6 +55,7 @@ class Column:
             assert writer.end() == 0
         self._process = lab.program("readers_in_turn", by_source=by_source)
         self._process.answer("ready")
+        self._lives = lives
         self._made: dict[str, list[int]] = {topic: [] for topic in self.topics}
 
     def make(self, number: int) -> None:
@@ -62,8 +67,16 @@ class Column:
                 made = sum(map(len, self._made.values()))
                 self._made[topic] += range(made, made + command["make"])
 
+    def settle(self) -> None:
+        """Wait until all readers have taken everything, and that no writer is left if there is none."""
+        for topic, which in [(topic, which) for topic, made in self._made.items() for which in made]:
+            assert has(self._process, which)[0] == COUNT, topic
+            if not self._lives:
+                self._process.tell(ended=[which, COUNT])
+                self._process.answer("ended")
+
     def repeated(self, topic: str) -> list[int]:
-        """How many samples came again to each reader of a row; it waits until each has all."""
+        """How many samples came again to each reader of a row."""
         return [has(self._process, which)[1] for which in self._made[topic]]
 
 
@@ -84,12 +97,14 @@ def test_a_process_is_served_once_and_what_comes_again_is_counted(lab: Lab) -> N
     assert [*table] == [*ROWS]
     lab.start_complete("n1", settings=Settings())
     columns = {name: Column(lab, at, **options) for at, (name, options) in enumerate(COLUMNS.items())}
-    seen: dict[str, list[list[int]]] = {}
     for number in range(max(map(len, ROWS.values()))):
         for column in columns.values():
             column.make(number)
-        seen = {name: [*map(one.repeated, one.topics)] for name, one in columns.items()}
+        for column in columns.values():
+            column.settle()
         lab.seen.wait_for("all deliveries are over", lambda: are_over(lab))
+        for column in columns.values():  # earlier readers may have got something once more
+            column.settle()
     seen = {name: [*map(column.repeated, column.topics)] for name, column in columns.items()}
     wanted = {
         name: [[COUNT * int(times) for times in row[name].split(", ")] for row in table.values()]
@@ -111,3 +126,41 @@ def test_a_process_is_served_once_and_what_comes_again_is_counted(lab: Lab) -> N
         for topic in topics
     ]
     assert (counted, shown.counters["repeated"]) == (sums, sum(sums))
+
+
+def test_readers_that_stand_still_while_their_node_is_lost_get_all_and_repetitions_are_counted(
+    lab: Lab,
+) -> None:
+    """They lose the writer that had begun to deliver to them; another node does not know how far it came."""
+    count = 3_000
+    for name, priority in (("n1", 200), ("n2", 100)):
+        lab.configure(name, Settings().with_priority(priority))
+    lab.start_complete("n1", "n2")
+    orders = {"T1": True, "T0": False}
+    for topic, by_source in orders.items():
+        # Large samples, so that the node waits for acknowledgements in the middle.
+        steps = [{"count": count, "time": 1_000, "text_bytes": 20_000}]
+        lab.write(*steps, readers=2, topic=topic, by_source=by_source)
+    lab.seen.wait_for("it is kept", lambda: all(lab.seen.stored(n) == 2 * count for n in ("n1", "n2")))
+    readers = []
+    for topic, by_source in orders.items():
+        reader = lab.reader(topic=topic, by_source=by_source)
+        reader.program.answer("first")
+        reader.program.signal(signal.SIGSTOP)
+        readers.append(reader)
+    stopped_s = time.monotonic()
+    assert lab.trace("n1", "deliver.finished") == []
+    lab.kill("n1")
+    while time.monotonic() < stopped_s + LOST_DELIVERER_S + 2.0:
+        time.sleep(0.1)
+    for reader in readers:
+        reader.program.signal(signal.SIGCONT)
+    for reader in readers:
+        reader.wait_instances(count)
+    lab.wait_delivered(2)
+    for topic, reader in zip(orders, readers, strict=True):
+        repeated = reader.tally()["repeated"]
+        shown = lab.seen.node("n2")
+        assert shown is not None
+        counted = sum(one.counts.get("repeated", 0) for one in shown.deviations if one.topic == topic)
+        assert 0 < repeated <= counted == count
