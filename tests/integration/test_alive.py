@@ -239,7 +239,7 @@ def test_what_a_late_joiner_sees(lab: Lab) -> None:
     rows = table_rows("readers.md", "Instance states at a late joiner")
     assert [tuple(row.values()) for row in rows] == [*LATE.items()]
     lab.start_complete("n1", settings=Settings())
-    sorts = [{"topic": f"T{ends:d}", "autodispose": ends} for ends in (True, False)]
+    sorts: list[dict[str, Any]] = [{"topic": f"T{ends:d}", "autodispose": ends} for ends in (True, False)]
 
     def write(*steps: dict[str, Any]) -> list[Program]:
         writers = [lab.program("writer", steps=[*steps], **sort) for sort in sorts]

@@ -125,14 +125,14 @@ def test_which_interface_a_node_uses(tmp_path: Path) -> None:
         try:
             wanted: dict[str, str] = {}
             for text, settings in cases.items():
-                for one in settings:
+                for setting in settings:
                     name = f"n{len(wanted)}"
                     wanted[name] = uses[rows[text]]
                     lab.prefixes[name] = network.on("a")
                     path = lab.configure(
-                        name, Settings(network=one.removesuffix(DISABLED), store=False, spaces=TRANSIENT)
+                        name, Settings(network=setting.removesuffix(DISABLED), store=False, spaces=TRANSIENT)
                     )
-                    if one.endswith(DISABLED):
+                    if setting.endswith(DISABLED):
                         text_of = path.read_text(encoding="utf-8")
                         path.write_text(
                             text_of.replace("</Domain>", DISABLED + "</Domain>"), encoding="utf-8"
@@ -145,8 +145,8 @@ def test_which_interface_a_node_uses(tmp_path: Path) -> None:
                 time.sleep(0.1)
                 for name in wanted:
                     if (lab.home(name) / "trace.log").exists():
-                        for one in lab.trace(name, "lifecycle.interface"):
-                            found[name] = names.get(one["interface"], one["interface"])
+                        for traced in lab.trace(name, "lifecycle.interface"):
+                            found[name] = names.get(traced["interface"], traced["interface"])
             assert found == wanted
         finally:
             lab.close()
