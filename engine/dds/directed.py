@@ -233,9 +233,7 @@ class DirectedSession:
         started = time.monotonic()
         deadline = started + timeout_s
         sent = acked = unwritten = 0
-        readers: frozenset[bytes] = frozenset()
-        by_reception: frozenset[bytes] = frozenset()
-        latecomers: frozenset[bytes] = frozenset()
+        readers = by_reception = latecomers = frozenset[bytes]()
         problem = ""
         refused: tuple[str, ...] = ()
         resent = 0
@@ -275,16 +273,10 @@ class DirectedSession:
                         )
                         period_s = RESEND_S if any(max(each) > 0 for each in limits) else timeout_s
                         acks = offering.AwaitedAcks(writers, period_s, deadline, on_rejected)
-                        is_gone = self._abandoned.is_set
-                        trouble = ""
-                        for number, turn in enumerate(itertools.chain((steps,), more)):
-                            if number:
-                                acks.wait()
-                                yield 0.0
-                            count, ended, later = offering.write_all(
-                                writers, turn, deadline, is_gone, frees=frees
-                            )
-                            sent, unwritten, trouble = sent + count, unwritten + ended, trouble or later
+                        turns = itertools.chain((steps,), more)
+                        sent, unwritten, trouble = yield from self._write(
+                            writers, turns, acks, deadline, frees=frees
+                        )
                         problem = problem or trouble
                         latecomers = frozenset().union(*(one.matched_guids() for one in writers)) - readers
                         yield 0.0
@@ -315,6 +307,26 @@ class DirectedSession:
 
     deliver = at_once(delivering)
     """`delivering`, with all that it waits for."""
+
+    def _write(
+        self,
+        writers: tuple[RawWriter, ...],
+        turns: Iterable[Iterable[DeliveryStep]],
+        acks: offering.AwaitedAcks,
+        deadline: float,
+        *,
+        frees: bool,
+    ) -> Waits[tuple[int, int, str]]:
+        """Write turn by turn, each when all before is acknowledged; the result is that of `write_all`."""
+        sent = unwritten = 0
+        problem = ""
+        for number, turn in enumerate(turns):
+            if number:
+                acks.wait()
+                yield 0.0
+            result = offering.write_all(writers, turn, deadline, self._abandoned.is_set, frees=frees)
+            sent, unwritten, problem = sent + result[0], unwritten + result[1], problem or result[2]
+        return sent, unwritten, problem
 
     def _writers_for(
         self,
