@@ -290,19 +290,9 @@ class DirectedSession:
                             problem = problem or "the target did not acknowledge everything in time"
         except DdsError as error:
             problem = str(error)
-        took_s = time.monotonic() - started
+        took_s, frees = time.monotonic() - started, keeps and frees
         return DeliveryReport(
-            sent,
-            acked,
-            unwritten,
-            readers,
-            by_reception,
-            latecomers,
-            took_s,
-            problem,
-            refused,
-            resent,
-            is_freed=keeps and frees,
+            sent, acked, unwritten, readers, by_reception, latecomers, took_s, problem, refused, resent, frees
         )
 
     deliver = at_once(delivering)
