@@ -146,9 +146,15 @@ class InstancesPurged:
 
 @lazy_dataclass(frozen=True, slots=True)
 class Deliver:
-    """Deliver the complete set to this late joiner; answer with `DurabilityNode.delivered`."""
+    """Deliver the complete set to this late joiner; answer with `DurabilityNode.delivered`.
+
+    Attributes:
+        reader: the late joiner.
+        is_begun: whether an earlier delivery of it broke off, because its node or the process was lost.
+    """
 
     reader: ReaderKey
+    is_begun: bool = False
 
 
 @lazy_dataclass(frozen=True, slots=True)

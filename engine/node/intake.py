@@ -328,9 +328,12 @@ class NodeIntake:
         for reader in changes.readers_seen:
             for key in self._reader_keys(reader):
                 self._runtime.serving.seen(key, self._hosts(reader))
+        for reader, end in changes.ends_gone:
+            for key in self._reader_keys(reader):
+                self._runtime.serving.end_gone(key, end)
         for reader, end, is_further in changes.ends_seen:
-            for key in self._reader_keys(reader) if is_further else ():
-                self._runtime.serving.joined(key, end)
+            for key in self._reader_keys(reader):
+                self._runtime.serving.end_seen(key, end, is_further=is_further)
         self._wire.keeping.processes_gone(changes.processes_gone)
 
     def _writers_seen(self, changes: DiscoveryChanges) -> None:
@@ -393,7 +396,7 @@ class NodeIntake:
         return frozenset(network) if network else reader.hosts | self._runtime.settings.hosts
 
     def _reader_keys(self, reader: HistoryReader) -> list[ReaderKey]:
-        return self._runtime.serving.reader_keys(reader.participant.hex(), reader.topic, reader.partitions)
+        return self._runtime.serving.reader_keys(reader.process.hex(), reader.topic, reader.partitions)
 
     def _look_up(self, endpoint: EndpointSeen, *, is_first: bool = True) -> None:
         reference, attempts = endpoint.type, ATTEMPTS if is_first else 1

@@ -72,6 +72,7 @@ DEVIATIONS: Final = {
     "shown_later": "samples shown with a later source time than the set's: it had newer ones",
     "refused_older": "samples of the set not taken, at most: it may have had newer ones of these instances",
     "owned": "instances of the set not taken: a writer that lives owns them",
+    "repeated": "samples given once more, at most: a delivery reaches all readers of a process",
     "not_kept": "times a topic's instances not kept ALIVE: the node's bounds, or a reader's max_instances",
 }
 """Reasons why an ordinary reader sees other samples than the set has; each is a counter, too."""
@@ -216,7 +217,7 @@ class DeliveryView:
     """One late joiner that this node serves or served."""
 
     participant: str
-    """GUID of the reader's participant, in hexadecimal digits."""
+    """GUIDs of the readers' participants, in hexadecimal digits, separated by commas."""
     topic: str
     """Topic that it reads."""
     partition: str
@@ -235,9 +236,10 @@ class DeliveryView:
 
 @lazy_dataclass(frozen=True, slots=True)
 class DeviationView:
-    """A reader that sees other samples than the set has, with counts by cause (see DEVIATIONS)."""
+    """Readers that see other samples than the set has, with counts by cause (see DEVIATIONS)."""
 
     participant: str
+    """GUIDs of their participants, as in `DeliveryView`."""
     topic: str
     partition: str
     counts: dict[str, int]

@@ -120,7 +120,12 @@ def snapshot(
 def _deviations(runtime: Runtime) -> tuple[DeviationView, ...]:
     shown = itertools.islice(runtime.serving.deviations.items(), MAX_DEVIATIONS_SHOWN)
     return tuple(
-        DeviationView(reader.participant, reader.topic, ",".join(reader.partitions), dict(counts))
+        DeviationView(
+            ",".join(runtime.serving.participants(reader)),
+            reader.topic,
+            ",".join(reader.partitions),
+            dict(counts),
+        )
         for reader, counts in shown
     )
 

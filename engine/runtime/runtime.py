@@ -305,16 +305,16 @@ class Runtime:
             case events.Deliver():
                 self._tracer.event(
                     "deliver.chosen",
-                    reader=event.reader.participant,
+                    reader=event.reader.process,
                     group=event.reader.text,
                     node=self.settings.name,
                     reason=SERVES,
                 )
-                self.serving.deliver(event.reader)
+                self.serving.deliver(event.reader, is_begun=event.is_begun)
             case events.TakenOver():
                 self._tracer.event(
                     "deliver.taken-over",
-                    reader=event.reader.participant,
+                    reader=event.reader.process,
                     group=event.reader.text,
                 )
                 self.serving.taken_over(event.reader)

@@ -412,17 +412,20 @@ def _deviations(picture: DomainPicture) -> Iterator[DoctorFinding]:
     """Find readers whose state differs from the set of their node."""
     for node in picture.nodes:
         for view in node.deviations:
+            owners = {guid[:24] for guid in view.participant.split(",")}
             readers = tuple(
                 each
                 for each in picture.endpoints
-                if not each.is_writer and each.topic == view.topic and each.guid[:24] == view.participant[:24]
+                if not each.is_writer and each.topic == view.topic and each.guid[:24] in owners
             )
+            is_repetition = view.counts.keys() == {"repeated"}
+            first = "create the readers of a process together" if is_repetition else "start the reader again"
             yield DoctorFinding(
                 DoctorCause.READER_DEVIATES,
-                Weight.INFO if set(view.counts) == {"shown_later"} else Weight.WARNING,
+                Weight.WARNING if view.counts.keys() - {"shown_later", "repeated"} else Weight.INFO,
                 view.topic,
                 f"deviates from the set of {node.name} ({view.text})",
-                "start the reader again, or read with the client library; see docs/readers.md",
+                f"{first}, or read with the client library; see docs/readers.md",
                 readers,
                 (node.name,),
             )

@@ -10,6 +10,7 @@ import pytest
 from engine.dataset.groups import DurabilityKind
 from engine.dds.qos import EndpointQos
 from engine.runtime.monitor import (
+    DEVIATIONS,
     CaptureView,
     DeviationView,
     FellowView,
@@ -23,6 +24,7 @@ from ospltool.doctor import report as diagnosis_module
 from ospltool.doctor.picture import DomainPicture, Endpoint
 from ospltool.doctor.report import Diagnosis, as_data, as_text, diagnose
 from ospltool.output import envelope
+from tests.tables import table_rows
 
 GOOD = EndpointQos(
     reliable=True,
@@ -315,12 +317,18 @@ def test_persistent_data_in_memory_only_is_information_for_each_reason() -> None
     assert "there is no store on disk: topic Ship" in by_store.message
 
 
+def test_the_page_on_readers_has_every_deviation() -> None:
+    rows = table_rows("readers.md", "Limits for ordinary readers")
+    assert {row["Counter"].strip("`") for row in rows} == DEVIATIONS.keys()
+
+
 @pytest.mark.parametrize(
     ("counts", "expected"),
     [
         ({"shown_later": 2}, "info reader-deviates"),
         ({"refused_older": 3, "shown_later": 2}, "warning reader-deviates"),
         ({"not_kept": 1}, "warning reader-deviates"),
+        ({"repeated": 1}, "info reader-deviates"),
     ],
 )
 def test_readers_that_deviate_from_the_set_are_named(counts: dict[str, int], expected: str) -> None:

@@ -14,7 +14,8 @@ import pytest
 from engine.core.events import AligneeRequest
 from engine.core.messages import ReaderKey
 from engine.core.name_spaces import MergeType
-from engine.runtime.ports import Delivered
+from engine.dataset.sample_rows import SampleRows
+from engine.runtime.ports import Delivered, GivenGroup, RevivingDelivery
 from engine.simulator.campaign import Campaign
 from engine.simulator.cluster import Cluster
 from engine.tracing.catalogue import EventType, catalogue
@@ -75,6 +76,12 @@ def reading() -> Scenario:
     runtime.core.delete_data("ns1", "*", scenario.cluster.clocks["a"].wall_ns())
     broken = ReaderKey(32 * "0", "Reading", ("ns1",), "ns1")
     runtime.serving.delivered(broken, Delivered(samples=3, problem="its process is gone"), whole=True)
+    (description,) = [each for group, each in runtime.descriptions.items() if group.topic == "Reading"]
+    rows = SampleRows.of([])
+    runtime.serving.show_again(broken, [(description, rows)], RevivingDelivery(b""))
+    ends = frozenset((bytes(16),))
+    given = GivenGroup(description.group, 3, 0, ends, ends)
+    runtime.serving.delivered(broken, Delivered(samples=3, given=(given,)), whole=False)
     scenario.run(1.0)
     scenario.split("a b", "c")
     scenario.start("c")

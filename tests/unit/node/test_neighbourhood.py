@@ -140,7 +140,8 @@ def readers_served(participant: str, *tells: tuple[str, str, DurabilityKind, tup
         reader = EndpointSeen(guid, seen.guid, False, topic, DESCRIPTION.name, TYPE, qos)
         found = neighbourhood.take([seen, reader])
         for sign, readers in ((1, found.readers_seen), (-1, found.readers_gone)):
-            count += sign * sum(each.participant == guid_of(participant) for each in readers)
+            wanted = dataclasses.replace(APPLICATION, guid=guid_of(participant)).process
+            count += sign * sum(each.process == wanted for each in readers)
     return count
 
 
@@ -255,10 +256,48 @@ def test_a_process_whose_addresses_another_one_has_gets_nothing_more(
     neighbourhood.take([APPLICATION, endpoint(b"3" * 16, is_writer=False)])
     guid = APPLICATION.guid[:15] + b"z"
     found = neighbourhood.take([dataclasses.replace(APPLICATION, **{"guid": guid, **change})])
-    dead = [APPLICATION.guid] if is_dead else []
-    assert (found.processes_gone, [each.participant for each in found.readers_gone]) == (dead, dead)
+    dead = [APPLICATION.process] if is_dead else []
+    assert (found.processes_gone, [each.process for each in found.readers_gone]) == (dead, dead)
     found = neighbourhood.take([EndpointGone(b"3" * 16), ParticipantGone(APPLICATION.guid)])
     assert len(found.readers_gone) == (not is_dead)
+
+
+def test_participants_of_one_port_are_one_process_until_the_last_of_them_has_gone() -> None:
+    neighbourhood = Neighbourhood()
+    second = dataclasses.replace(APPLICATION, guid=APPLICATION.guid[:15] + b"z")
+    guids = b"3" * 16, b"4" * 16
+    readers = [
+        dataclasses.replace(endpoint(guid, is_writer=False), participant=owner.guid)
+        for guid, owner in zip(guids, (APPLICATION, second), strict=True)
+    ]
+    found = neighbourhood.take([APPLICATION, second, *readers])
+    (reader,) = found.readers_seen
+    assert [(guid, is_further) for _, guid, is_further in found.ends_seen] == [
+        (guids[0], False),
+        (guids[1], True),
+    ]
+    found = neighbourhood.take([EndpointGone(guids[0]), ParticipantGone(APPLICATION.guid)])
+    assert (found.ends_gone, found.readers_gone, found.processes_gone) == ([(reader, guids[0])], [], [])
+    found = neighbourhood.take([EndpointGone(guids[1]), ParticipantGone(second.guid)])
+    assert (found.readers_gone, found.processes_gone) == ([reader], [second.process])
+
+
+def test_which_participants_are_one_process() -> None:
+    """The port tells domain instances apart; other vendors do not name the process of a participant."""
+    near = dataclasses.replace(APPLICATION, guid=APPLICATION.guid[:4] + b"n" * 12)
+    assert near.process == APPLICATION.process
+    changes: tuple[dict[str, Any], ...] = (
+        {"pid": 8},
+        {"hostname": "other"},
+        {"addresses": ("127.0.0.1:7422",)},
+        {"guid": b"b" * 16},
+    )
+    for change in changes:
+        assert dataclasses.replace(near, **change).process != APPLICATION.process, change
+    others = [dataclasses.replace(one, hostname="", pid=0) for one in (near, APPLICATION)]
+    assert [one.process for one in others] == [one.guid for one in others]
+    elsewhere = dataclasses.replace(APPLICATION, addresses=("10.0.0.1:7420", "127.0.0.1:7420"))
+    assert elsewhere.process == APPLICATION.process, "observers may know different addresses of it"
 
 
 def check_told(told: list[TopicSeen | EndpointSeen]) -> tuple[GroupQos, set[bytes], list[bytes]]:
