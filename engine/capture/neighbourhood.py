@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from typing import TYPE_CHECKING, Any, Final
 
 from engine.capture.unkept import Unkept, UnkeptReason, UnkeptWriters
 from engine.core.lazy_dataclass import lazy_dataclass
 from engine.core.name_spaces import Group
-from engine.dataset.groups import BUILTIN_PARTITION, DurabilityKind, GroupDescription
+from engine.dataset.groups import BUILTIN_PARTITION, DurabilityKind, GroupDescription, is_given, loosest
 from engine.dds.channel import PeerAttached, PeerDetached
 from engine.dds.discovery import EndpointGone, EndpointSeen, ParticipantGone, ParticipantSeen, host_of
 from engine.dds.participant import TagRole
@@ -169,6 +170,7 @@ class Neighbourhood:
         self._given_up: dict[TypeRef, dict[bytes, EndpointSeen]] = {}
         self._ask_s = 0.0
         self._endpoints: dict[bytes, EndpointSeen] = {}
+        self._depths: dict[str, dict[tuple[str, ...], int]] | None = None  # of readers, until they change
         self._writers: dict[bytes, str] = {}
         self._offers: dict[str, dict[bytes, Offer]] = {}
         self._gone: set[bytes] = set()
@@ -421,6 +423,7 @@ class Neighbourhood:
             return
         reader = HistoryReader(participant.guid, participant.addresses, endpoint.topic, partitions)
         self._endpoints[endpoint.guid] = endpoint
+        self._depths = None
         guids = self._readers.setdefault(reader, set())
         if not guids:
             found.readers_seen.append(reader)
@@ -428,6 +431,18 @@ class Neighbourhood:
         is_further = not is_known and (bool(guids) or reader in self._former_readers)
         found.ends_seen.append((reader, endpoint.guid, is_further))
         guids.add(endpoint.guid)
+
+    def asked(self, group: Group) -> int:
+        """Return the deepest HISTORY of the durable readers of a group; 0 for KEEP_ALL, 1 without any."""
+        if self._depths is None:
+            self._depths = {}
+            for one in self._endpoints.values():
+                wanted = self._depths.setdefault(one.topic, {})
+                partitions = one.partitions or ("",)
+                wanted[partitions] = loosest(one.endpoint_qos.history_depth, wanted.get(partitions, 1))
+        wanted = self._depths.get(group.topic, {})
+        found = [depth for names, depth in wanted.items() if is_given(group, group.topic, names)]
+        return functools.reduce(loosest, found, 1)
 
     def goes_by_reception(self, participant: bytes, topic: str) -> bool:
         """Tell whether a reader of a process takes the samples of a topic as they arrive."""
@@ -452,6 +467,7 @@ class Neighbourhood:
                 self._gone.add(change.guid)
         if self._endpoints.pop(change.guid, None) is None:
             return
+        self._depths = None
         for reader, guids in list(self._readers.items()):
             if change.guid in guids:
                 guids.discard(change.guid)
