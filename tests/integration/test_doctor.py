@@ -138,7 +138,9 @@ def test_a_history_that_the_service_cuts_is_told_until_the_line_is_written(lab: 
     assert incident["next"].endswith(line)
 
     lab.write(*({**each, "time": 2_000 + number} for number, each in enumerate(steps)), depth=5)
-    assert "is kept with history KEEP_LAST 5 (it was KEEP_LAST 1)" in lab.information("n1")
+    (event,) = lab.trace("n1", "group.deepened")
+    assert event["differences"] == "history KEEP_LAST 5 (it was KEEP_LAST 1)"
+    assert event["differences"] in lab.information("n1")
     late = lab.reader(depth=5)
     late.wait(5)
     lab.stop("n1")
