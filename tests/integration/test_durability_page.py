@@ -23,6 +23,7 @@ from tests.tables import table_rows
 if TYPE_CHECKING:
     from engine.runtime.monitor import GroupView, NodeSnapshot
     from tests.integration.lab import Lab
+    from tests.integration.programs import Program
 
 pytestmark = pytest.mark.dds
 
@@ -216,92 +217,102 @@ def of_row(row: str, cases: dict[str, Any]) -> list[str]:
     return [begin for begin in cases if row.startswith(begin)]
 
 
-def test_what_becomes_of_each_writer_is_what_the_table_says(lab: Lab) -> None:
-    """One node, and a writer of each kind; what it says in the end is compared with each row."""
-    table = rows("What becomes of each writer", "Writer")
-    known = {**WRITERS, **ELSEWHERE}
-    assert [len(of_row(row, known)) for row in table] == [1] * len(known)
-    lab.start_complete("n1", settings=dataclasses.replace(limited_to("1 MB"), spaces=SPACES))
-    one: dict[str, Any] = {"count": 1, "time": BEGIN_NS}
-    program = lab.program
-    kept: dict[str, Any] = {"durability": 3}
-    mute = program("untyped", topic="Mute", keyed=True, mute=True, count=1, **kept)
-    program("untyped", topic="BareKeyed", keyed=True, count=1, **kept)
-    program("untyped", topic="Bare", keyed=False, count=1, readers=1, **kept)
-    refused = program("refused_writer", durability=3)
-    early = program("untyped", topic="Early", keyed=False, count=1, **kept)
-    hasty = [program("untyped", topic=f"Hasty{number}", keyed=False, count=1, **kept) for number in range(3)]
-    hasty_topics = {f"Hasty{number}" for number in range(3)}
+HASTY: Final = {f"Hasty{number}" for number in range(3)}
+ONE: Final[dict[str, Any]] = {"count": 1, "time": BEGIN_NS}
+HELD: Final = {
+    "Bare": (1, 1),
+    "Union": (1, 1),
+    "Mixed": (2, 2),
+    "Large": (1, 1),
+    "Limited": (2, 1),
+    "Weak": (1, 1),
+    "Wild": (1, 1),
+}
+"""Samples and groups that the node holds of a topic."""
+
+
+def write_one_of_each(lab: Lab) -> tuple[Program, Program]:
+    """Let each kind of writer write; returns those of `Mute` and `Early`, which may go on."""
+
+    def bare(topic: str, *, keyed: bool = False, **options: Any) -> Program:
+        return lab.program("untyped", topic=topic, keyed=keyed, count=1, durability=3, **options)
+
+    def typed(topic: str, *steps: dict[str, Any], **options: Any) -> Program:
+        return lab.program("writer", topic=topic, steps=list(steps), durability=3, **options)
+
+    mute, early = bare("Mute", keyed=True, mute=True), bare("Early")
+    hasty = [bare(topic) for topic in HASTY]
+    bare("BareKeyed", keyed=True)
+    bare("Bare", readers=1)
+    bare("Outside", keyed=True)
+    for partition in ("elsewhere", "off"):
+        typed("Outside", {**ONE, "partitions": [partition]})
+    refused = lab.program("refused_writer", durability=3)
     for each in (early, *hasty):
         each.answer("guid")
-    lab.seen.wait_for("it knows them", lambda: hasty_topics <= {group.topic for group in node(lab).groups})
+    lab.seen.wait_for("it knows them", lambda: {group.topic for group in node(lab).groups} >= HASTY)
     for each in hasty:
         each.kill()
     sent = [
-        program("writer", topic="Union", steps=[{**one, "type": "ByUnion", "count": 2}], **kept),
-        program("writer", topic="Mixed", steps=[one], **kept),
-        program("writer", topic="Mixed", steps=[{**one, "type": "Keyless"}], **kept),
-        program("writer", topic="Large", steps=[one, {**one, "first": 1, "text_bytes": 2_000_000}], **kept),
-        program("writer", topic="Limited", steps=[{**one, "count": 5}], limits=(2, -1, -1), depth=0, **kept),
-        program("writer", topic="Weak", steps=[{**one, "partitions": ["weak"]}], **kept),
-        program(
-            "writer",
-            topic="Wild",
-            steps=[{**one, "partitions": ["stock?"]}],
-            latency_budget_ns=500_000_000,
-            **kept,
-        ),
+        typed("Union", {**ONE, "type": "ByUnion", "count": 2}),
+        typed("Mixed", ONE),
+        typed("Mixed", {**ONE, "type": "Keyless"}),
+        typed("Large", ONE, {**ONE, "first": 1, "text_bytes": 2_000_000}),
+        typed("Limited", {**ONE, "count": 5}, limits=(2, -1, -1), depth=0),
+        typed("Weak", {**ONE, "partitions": ["weak"]}),
+        typed("Wild", {**ONE, "partitions": ["stock?"]}, latency_budget_ns=500_000_000),
     ]
-    for partition in ("elsewhere", "off"):
-        program("writer", topic="Outside", steps=[{**one, "partitions": [partition]}], **kept)
-    program("untyped", topic="Outside", keyed=True, count=1, **kept)
     for each in sent:
         each.answer("done")
     assert refused.line(30)["refused"]
+    return mute, early
 
-    # What they wrote, and what the node says of it.
+
+def what_is_told(lab: Lab, expected: set[tuple[str, str]]) -> Told:
+    """What the node, the doctor and health say, once the node says at least this of topics."""
     unkept: set[tuple[str, str]] = set()
-    expected = {("BareKeyed", "untyped-keyed"), ("Mute", "type-unknown"), ("Reading", "qos")}
 
     def are_told() -> bool:
         unkept.update((view.topic, view.why) for view in node(lab).unkept)
-        return expected <= unkept
+        told = {event["topic"] for event in lab.trace("n1", "group.not-kept") if "ended" in event["cause"]}
+        unkept.update(("Hasty", "ended") for _ in told)
+        captured = {one.topic for one in node(lab).groups if one.samples}
+        return expected <= unkept and told | captured >= HASTY
 
     lab.seen.wait_for("they are told", are_told)
-    for topic, (samples, count) in {
-        "Bare": (1, 1), "Union": (1, 1), "Mixed": (2, 2), "Large": (1, 1), "Limited": (2, 1),
-        "Weak": (1, 1), "Wild": (1, 1),
-    }.items():  # fmt: skip
-        holds(lab, topic, samples, count)
-    early.tell()
-    assert early.answer("wrote") == 1
-    holds(lab, "Early", 1)
-
-    def is_ended_told() -> bool:
-        told = {event["topic"] for event in lab.trace("n1", "group.not-kept") if "ended" in event["cause"]}
-        captured = {one.topic for one in node(lab).groups if one.samples}
-        unkept.update(("Hasty", "ended") for _ in told)
-        return hasty_topics <= told | captured
-
-    lab.seen.wait_for("each that ended is captured or told", is_ended_told)
     _, found, _ = doctor(lab, "--json", "--for", "3s")
     _, health = lab.ospltool("n1", "health", "--json")
     (domain,) = json.loads(health)["data"]
     events = ("group.not-kept", "group.outside", "group.memory-only", "capture.too-large", "capture.limited")
-    told = Told(
+    return Told(
         node(lab),
         {name: lab.trace("n1", name) for name in events},
         unkept,
         json.loads(found)["data"]["findings"],
         {one["code"] for one in domain["incidents"]},
     )
+
+
+def test_what_becomes_of_each_writer_is_what_the_table_says(lab: Lab) -> None:
+    """One node, and a writer of each kind; what it says in the end is compared with each row."""
+    table = rows("What becomes of each writer", "Writer")
+    known = {**WRITERS, **ELSEWHERE}
+    assert [len(of_row(row, known)) for row in table] == [1] * len(known)
+    lab.start_complete("n1", settings=dataclasses.replace(limited_to("1 MB"), spaces=SPACES))
+    mute, early = write_one_of_each(lab)
+    for topic, (samples, count) in HELD.items():
+        holds(lab, topic, samples, count)
+    early.tell()
+    assert early.answer("wrote") == 1
+    holds(lab, "Early", 1)
+    told = what_is_told(lab, {("BareKeyed", "untyped-keyed"), ("Mute", "type-unknown"), ("Reading", "qos")})
     wrong = {}
     for row, cells in table.items():
         for begin in of_row(row, WRITERS):
             topic, becomes = WRITERS[begin]
             named = words(cells["Told"]) - {PASSING}
             silent = {word for word in named if not told.is_told(word, topic)}
-            if topic == "Hasty" and ("Hasty", "ended") not in unkept:
+            if topic == "Hasty" and ("Hasty", "ended") not in told.unkept:
                 silent = set()  # the node was quicker than all of them
             loud = told.codes(topic) - named - {PASSING}
             if silent or loud or not cells["Kept"].startswith(becomes):
@@ -309,7 +320,7 @@ def test_what_becomes_of_each_writer_is_what_the_table_says(lab: Lab) -> None:
     assert not wrong, told
 
     # The type becomes known: the writer is kept from then on.
-    knowing = lab.program("untyped_reader", topic="Mute", keyed=True, typed=True, **kept)
+    knowing = lab.program("untyped_reader", topic="Mute", keyed=True, typed=True, durability=3)
     knowing.answer("ready")
     lab.seen.wait_for("it is kept", lambda: all(view.topic != "Mute" for view in node(lab).unkept))
     mute.tell()
@@ -377,7 +388,7 @@ def test_limits_keep_what_the_table_says(lab: Lab) -> None:
         late.wait(sum(map(len, wanted)))
         samples = late.tally(detailed=True)["samples"]
         values = [
-            sorted(int(re.search(r"value=(\d+)", text)[1]) for _, text in samples.get(f"Reading {key}", ()))  # type: ignore[index]
+            sorted(int(re.findall(r"value=(\d+)", text)[0]) for _, text in samples.get(f"Reading {key}", ()))
             for key in range(len(wanted))
         ]
         assert (values, sum(map(len, samples.values()))) == (wanted, sum(map(len, wanted))), name
