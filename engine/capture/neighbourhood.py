@@ -170,7 +170,8 @@ class Neighbourhood:
         self._given_up: dict[TypeRef, dict[bytes, EndpointSeen]] = {}
         self._ask_s = 0.0
         self._endpoints: dict[bytes, EndpointSeen] = {}
-        self._depths: dict[str, dict[tuple[str, ...], int]] | None = None  # of readers, until they change
+        self._depths: dict[str, dict[tuple[str, ...], int]] = {}
+        self._asked: dict[Group, int] = {}
         self._writers: dict[bytes, str] = {}
         self._offers: dict[str, dict[bytes, Offer]] = {}
         self._gone: set[bytes] = set()
@@ -423,7 +424,7 @@ class Neighbourhood:
             return
         reader = HistoryReader(participant.guid, participant.addresses, endpoint.topic, partitions)
         self._endpoints[endpoint.guid] = endpoint
-        self._depths = None
+        self._readers_changed()
         guids = self._readers.setdefault(reader, set())
         if not guids:
             found.readers_seen.append(reader)
@@ -434,15 +435,21 @@ class Neighbourhood:
 
     def asked(self, group: Group) -> int:
         """Return the deepest HISTORY of the durable readers of a group; 0 for KEEP_ALL, 1 without any."""
-        if self._depths is None:
-            self._depths = {}
+        # Each snapshot asks for all groups, and readers seldom change: both steps are remembered till then.
+        if not self._depths:
             for one in self._endpoints.values():
                 wanted = self._depths.setdefault(one.topic, {})
                 partitions = one.partitions or ("",)
                 wanted[partitions] = loosest(one.endpoint_qos.history_depth, wanted.get(partitions, 1))
-        wanted = self._depths.get(group.topic, {})
-        found = [depth for names, depth in wanted.items() if is_given(group, group.topic, names)]
-        return functools.reduce(loosest, found, 1)
+        if group not in self._asked:
+            wanted = self._depths.get(group.topic, {})
+            found = (depth for names, depth in wanted.items() if is_given(group, group.topic, names))
+            self._asked[group] = functools.reduce(loosest, found, 1)
+        return self._asked[group]
+
+    def _readers_changed(self) -> None:
+        self._depths.clear()
+        self._asked.clear()
 
     def goes_by_reception(self, participant: bytes, topic: str) -> bool:
         """Tell whether a reader of a process takes the samples of a topic as they arrive."""
@@ -467,7 +474,7 @@ class Neighbourhood:
                 self._gone.add(change.guid)
         if self._endpoints.pop(change.guid, None) is None:
             return
-        self._depths = None
+        self._readers_changed()
         for reader, guids in list(self._readers.items()):
             if change.guid in guids:
                 guids.discard(change.guid)
