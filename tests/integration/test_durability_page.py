@@ -6,6 +6,7 @@ A row is found by its first cells, and its other cells are what is checked, so n
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 import re
 from typing import TYPE_CHECKING, Any, Final
@@ -18,7 +19,7 @@ from tests.integration.configurations import Settings, Space
 from tests.integration.test_doctor import application, doctor, reader, writer
 from tests.integration.test_large_samples import limited_to
 from tests.integration.test_security import SECURED
-from tests.tables import table_rows
+from tests.tables import DOCS, table_rows
 
 if TYPE_CHECKING:
     from engine.runtime.monitor import GroupView, NodeSnapshot
@@ -59,6 +60,17 @@ def holds(lab: Lab, topic: str, samples: int, count: int = 1) -> None:
         return len(found) == count and sum(one.samples for one in found) == samples
 
     lab.seen.wait_for(f"{samples} samples of {topic} are held", is_so)
+
+
+TABLES: Final = ("Kind", "Between", "Code", "Writer", "Limit")
+"""The first columns of the tables that tests below try."""
+
+
+def test_no_table_of_the_page_is_without_a_test() -> None:
+    """A new one needs a test that tries its rows."""
+    lines = (DOCS / PAGE).read_text(encoding="utf-8").splitlines()
+    heads = [above for above, line in itertools.pairwise(lines) if line.startswith("|---")]
+    assert tuple(head.split("|")[1].strip() for head in heads) == TABLES
 
 
 # The kinds.
