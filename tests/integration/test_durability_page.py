@@ -214,6 +214,7 @@ WRITERS: Final[dict[str, tuple[str, str]]] = {
     "writes before a node matches it": ("Early", "from then on"),
     "in no name-space": ("Outside", "no, as configured"),
     "PERSISTENT, in a name-space": ("Weak", "with a limit: in memory only"),
+    "in several partitions": ("Several", "yes, in these; each sample once in each"),
     "in a partition with wildcards": ("Wild", "yes"),
 }
 """The beginning of a row's first two cells, and the topic that shows it; the others are `ELSEWHERE`."""
@@ -238,6 +239,7 @@ HELD: Final = {
     "Large": (1, 1),
     "Limited": (2, 1),
     "Weak": (1, 1),
+    "Several": (2, 2),
     "Wild": (1, 1),
 }
 """Samples and groups that the node holds of a topic."""
@@ -272,6 +274,7 @@ def write_one_of_each(lab: Lab) -> tuple[Program, Program]:
         typed("Large", ONE, {**ONE, "first": 1, "text_bytes": 2_000_000}),
         typed("Limited", {**ONE, "count": 5}, limits=(2, -1, -1), depth=0),
         typed("Weak", {**ONE, "partitions": ["weak"]}),
+        typed("Several", {**ONE, "partitions": ["stock", "elsewhere", "stock2"]}),
         typed("Wild", {**ONE, "partitions": ["stock?"]}, latency_budget_ns=500_000_000),
     ]
     for each in sent:
