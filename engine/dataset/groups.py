@@ -40,6 +40,30 @@ class GroupLimits(NamedTuple):
         """Whether at least one limit is set."""
         return max(self) > 0
 
+    def loosened_by(self, other: GroupLimits) -> GroupLimits:
+        """Return the higher of each limit; none is higher than any."""
+        return GroupLimits(*map(loosest, self, other))
+
+
+def loosest(one: int, other: int) -> int:
+    """Return the higher of two history depths or limits; 0 and negative numbers stand for no bound."""
+    return min(one, other) if min(one, other) <= 0 else max(one, other)
+
+
+def is_deeper(one: int, other: int) -> bool:
+    """Tell whether a history depth is above another one; 0 stands for KEEP_ALL."""
+    return one != other and loosest(one, other) == one
+
+
+def kept_depth(depth: int, limit: int) -> int:
+    """Return the samples of each instance that depth and max_samples_per_instance leave; 0 for all."""
+    return limit if limit > 0 and is_deeper(depth, limit) else depth
+
+
+def depth_name(depth: int) -> str:
+    """Return a HISTORY policy in words; a depth of 0 is KEEP_ALL."""
+    return f"KEEP_LAST {depth}" if depth else "KEEP_ALL"
+
 
 NO_LIMITS: Final = GroupLimits()
 
@@ -138,17 +162,38 @@ class GroupQos:
         return GroupLimits(self.max_samples, self.max_instances, self.max_samples_per_instance)
 
     def raised_by(self, other: GroupQos) -> GroupQos:
-        """Return this QoS with the durability of a later topic or writer that asks for more.
+        """Return this QoS with what a later topic or writer asks for beyond it.
 
         The highest durability counts in any order of discovery: that of topics, or of writers while no topic
-        is known. Everything else stays, so that no captured data is given up while the system runs.
+        is known. So do the deepest history and the highest limits of any topic or writer: nodes learn of
+        topics and writers in different orders, and must end with one QoS. Everything else stays, so that no
+        captured data is given up while the system runs.
         """
         requested = max(self.requested, other.requested)
         is_known = requested > DurabilityKind.VOLATILE
         durability = max(self.durability, other.requested if is_known else other.durability)
-        if (requested, durability) == (self.requested, self.durability):
+        depth = loosest(self.history_depth, other.history_depth)
+        limits = self.limits.loosened_by(other.limits)
+        if (requested, durability, depth, limits) == (
+            self.requested,
+            self.durability,
+            self.history_depth,
+            self.limits,
+        ):
             return self
-        return dataclasses.replace(self, durability=durability, requested=requested)
+        return dataclasses.replace(
+            self, durability=durability, requested=requested, history_depth=depth, **limits._asdict()
+        )
+
+    def deepened(self, now: GroupQos) -> tuple[str, ...]:
+        """Return what of history and limits is looser now, with the values before and after."""
+        names = ("history", *GroupLimits._fields)
+        pairs = zip(self._policies(), now._policies(), strict=True)
+        return tuple(
+            f"{name} {after} (it was {before})"
+            for (name, before), (_, after) in pairs
+            if name in names and before != after
+        )
 
     def differences(self, offered: GroupQos) -> tuple[str, ...]:
         """Return the policies in which a writer differs from this QoS, which stays, with both values.
@@ -166,7 +211,7 @@ class GroupQos:
         representations = (_REPRESENTATIONS.get(one, str(one)) for one in self.representations)
         return (
             ("DURABILITY", self.durability.name),
-            ("history", f"KEEP_LAST {self.history_depth}" if self.history_depth else "KEEP_ALL"),
+            ("history", depth_name(self.history_depth)),
             ("service_cleanup_delay", _bounded(self.cleanup_delay_ns, " ns")),
             ("DESTINATION_ORDER", _ORDERS[self.by_source_timestamp]),
             ("OWNERSHIP", _OWNERSHIPS[self.exclusive]),

@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple
 
 from engine.core import plain
 from engine.core.lazy_dataclass import lazy_dataclass
+from engine.dataset.groups import is_deeper, kept_depth
 
 _DIGITS: Final = bytes.maketrans(b"123456789", b"000000000")
 _LONG: Final = b"0" * 39
@@ -210,6 +211,24 @@ class GroupView:
     """Samples that a resource limit kept out or pushed out, by the name of the limit."""
     too_large: int = 0
     """Samples that were not captured because they are larger than MaxSampleSize."""
+    depth: int = 1
+    """History depth of DURABILITY_SERVICE; 0 for KEEP_ALL."""
+    limits: tuple[int, int, int] = (-1, -1, -1)
+    """max_samples, max_instances and max_samples_per_instance of DURABILITY_SERVICE; -1 for none."""
+    cleanup_delay_ns: int = 0
+    """service_cleanup_delay; -1 for infinite."""
+    asked: int = 1
+    """Deepest HISTORY of the durable readers that are present; 0 for KEEP_ALL."""
+
+    @property
+    def kept_depth(self) -> int:
+        """Samples that are kept of each instance, by history and max_samples_per_instance; 0 for all."""
+        return kept_depth(self.depth, self.limits[2])
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether readers ask for more samples of each instance than are kept."""
+        return is_deeper(self.asked, self.kept_depth)
 
 
 @lazy_dataclass(frozen=True, slots=True)

@@ -339,7 +339,7 @@ class SharedState:
         self.core.group_found(description.group, json.dumps(plain.to_plain(description)).encode())
 
     def raise_group(self, group: Group, qos: GroupQos, *, announce: bool) -> None:
-        """Raise the durability of a kept group if its topic or a writer is above it: `GroupQos.raised_by`.
+        """Keep more of a group if its topic or a writer asks for more than it has: `GroupQos.raised_by`.
 
         With `announce`, fellows learn of it.
         """
@@ -349,10 +349,12 @@ class SharedState:
             return
         self.descriptions[group] = raised
         before, now = known.qos, raised.qos
+        if differences := before.deepened(now):
+            self.tracer.event("group.deepened", group=group, differences=", ".join(differences))
         if now.requested is before.requested:
-            self.tracer.event(
-                "group.raised", group=group, before=before.durability.name, durability=now.durability.name
-            )
+            if now.durability is not before.durability:
+                was, is_now = before.durability.name, now.durability.name
+                self.tracer.event("group.raised", group=group, before=was, durability=is_now)
         elif group not in self._unwanted:
             self._open_tap(raised)
             self.tracer.event(
@@ -362,6 +364,8 @@ class SharedState:
             self._announce(raised)
         state = self.core.name_space_of(group)
         data = self.spaces[state.name] if state is not None else None
+        if data is not None:
+            data.open_group(raised)  # its set keeps more; the store learns of it with the next sample
         if data is not None and now.durability is not before.durability:
             self._tell_memory_only(raised, data)
         if data is not None and data.is_switched and data.is_on_disk(raised) and not data.is_on_disk(known):

@@ -41,6 +41,19 @@ def plural(number: int, noun: str) -> str:
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
+def durability_service(depth: int, limits: Sequence[int], cleanup_delay_ns: int) -> str:
+    """Return the QoS line of an application in Python that sets DURABILITY_SERVICE.
+
+    Args:
+        depth: history depth; 0 for KEEP_ALL.
+        limits: max_samples, max_instances and max_samples_per_instance; -1 for none.
+        cleanup_delay_ns: service_cleanup_delay; -1 for infinite.
+    """
+    history = f"KeepLast({depth})" if depth else "KeepAll"
+    delay = cleanup_delay_ns if cleanup_delay_ns >= 0 else "duration(infinite=True)"
+    return f"Policy.DurabilityService({delay}, Policy.History.{history}, {', '.join(map(str, limits))})"
+
+
 def age(duration_ns: int) -> str:
     """Return a duration in at most six characters: "now", "59 s", "1 min", "23 h", "9 d".
 

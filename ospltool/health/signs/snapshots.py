@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from engine.runtime.monitor import DeliveryView, NodeSnapshot
+from engine.dataset.groups import depth_name, loosest
+from engine.runtime.monitor import DeliveryView, GroupView, NodeSnapshot
 from ospltool.health.codes import SECOND_NS, Sign
-from ospltool.output.text import plural
+from ospltool.output.text import durability_service, plural
 
 REMEMBER_FAILED_NS: Final = 300 * SECOND_NS
 """Time for which a reader that was not served, and did not come back, is reported."""
@@ -15,6 +16,10 @@ MANY_QUEUED: Final = 1_000
 MOST_TOPICS: Final = 3
 """Topics that are named; the others are counted."""
 BEHIND_NS: Final = 5 * SECOND_NS
+CUT_NS: Final = 3 * SECOND_NS
+"""Time for which a reader must ask for more than is kept: one that reads what is there and ends is not told.
+
+A single look at the health of a system lasts longer."""
 _NO_ROOM: Final = ("no space", "space are too few", "disk is full", "quota exceeded", "file too large")
 _CLOSED: Final = "the last run did not close the store"
 
@@ -61,6 +66,7 @@ def of_capture(snapshot: NodeSnapshot) -> Iterator[Sign]:
         why = "they are larger than MaxSampleSize of the node (DDSI2Service/Internal)"
         yield Sign("DUL-NOT-KEPT", name, what, 0, me, why=why, weight=large, next=_TOO_LARGE)
     yield from _rejected(snapshot)
+    yield from _cut(snapshot)
 
 
 def _rejected(snapshot: NodeSnapshot) -> Iterator[Sign]:
@@ -75,7 +81,43 @@ def _rejected(snapshot: NodeSnapshot) -> Iterator[Sign]:
         if len(topics) > 1:
             limits = f"the resource limits of {len(topics)} topics' durability services are reached"
         what = f"{snapshot.name} rejected samples of {_few(topics)}"
-        yield Sign("DUL-REJECTED", snapshot.name, what, 0, (snapshot.id,), name_space, limits)
+        group = next(one for one in snapshot.groups if one.rejected and one.name_space == name_space)
+        line = durability_service(group.depth, (-1, -1, -1), group.cleanup_delay_ns)
+        yield Sign(
+            "DUL-REJECTED", snapshot.name, what, 0, (snapshot.id,), name_space, limits,
+            next=f"Set higher limits, or none, on topic {group.topic} and all of its writers: {line}",
+        )  # fmt: skip
+
+
+def _cut(snapshot: NodeSnapshot) -> Iterator[Sign]:
+    """Yield one sign for each name-space, with all topics of which readers ask for more than is kept.
+
+    All nodes keep the same, so the sign is about the name-space and not about this node.
+    """
+    told: dict[str, list[GroupView]] = {}
+    for group in snapshot.groups:
+        if group.is_cut:
+            told.setdefault(group.name_space, []).append(group)
+    for name_space, groups in told.items():
+        first = groups[0]
+        topics = [
+            f"{one.partition}.{one.topic} (asked {depth_name(one.asked)}, kept {depth_name(one.kept_depth)})"
+            for one in groups
+        ]
+        most, instances, each = first.limits
+        limits = (most, instances, loosest(each, first.asked) if each > 0 else -1)
+        line = durability_service(first.asked, limits, first.cleanup_delay_ns)
+        yield Sign(
+            "DUL-HISTORY-CUT",
+            name_space,
+            f"late joiners get fewer samples of an instance than readers ask for: {_few(topics)}",
+            0,
+            (snapshot.id,),
+            name_space,
+            "DURABILITY_SERVICE says how many are kept, not HISTORY; its default is one",
+            patience_ns=CUT_NS,
+            next=f"Where late joiners need more, set on topic {first.topic} and all of its writers: {line}",
+        )
 
 
 def _few(topics: Sequence[str]) -> str:

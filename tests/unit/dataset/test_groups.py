@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -22,7 +23,7 @@ def kept(first: GroupQos, told: list[GroupQos]) -> GroupQos:
 def test_the_highest_durability_that_topics_request_counts_and_the_rest_stays(
     durability: DurabilityKind, told: list[GroupQos], data: st.DataObject
 ) -> None:
-    """In any order; a writer that offers more than its topic says raises nothing."""
+    """In any order; a writer that offers more durability than its topic says raises nothing."""
     first = GroupQos(durability, history_depth=7, requested=durability)
     asked = max(durability, *(qos.requested for qos in told), durability)
     assert kept(first, told) == kept(first, data.draw(st.permutations(told)))
@@ -35,6 +36,34 @@ def test_the_highest_durability_of_the_writers_counts_while_no_topic_is_known(
 ) -> None:
     highest = max([durability, *(qos.durability for qos in told)])
     assert kept(GroupQos(durability), told) == GroupQos(highest)
+
+
+BOUNDS = st.sampled_from([1, 2, 5])
+HISTORIES = st.builds(
+    GroupQos,
+    st.just(DurabilityKind.TRANSIENT),
+    history_depth=BOUNDS | st.just(0),
+    max_samples=BOUNDS | st.just(-1),
+    max_instances=BOUNDS | st.just(-1),
+    max_samples_per_instance=BOUNDS | st.just(-1),
+)
+
+
+@given(st.lists(HISTORIES, min_size=1), st.data())
+def test_the_deepest_history_and_the_highest_limits_count_in_any_order(
+    told: list[GroupQos], data: st.DataObject
+) -> None:
+    """Nodes learn of writers in different orders, and end with one QoS."""
+    first, *rest = data.draw(st.permutations(told))
+    ends = kept(first, rest)
+    depths = [qos.history_depth or math.inf for qos in told]
+    assert (ends.history_depth or math.inf) == max(depths)
+    for number, limit in enumerate(ends.limits):
+        given_limits = [qos.limits[number] for qos in told]
+        assert limit == (-1 if -1 in given_limits else max(given_limits))
+    assert bool(first.deepened(ends)) == (
+        (first.history_depth, first.limits) != (ends.history_depth, ends.limits)
+    )
 
 
 def test_a_writer_that_differs_is_told_with_both_values_of_each_policy() -> None:
