@@ -164,7 +164,7 @@ class Disk:
             store = self._open()
             if store is None:
                 return
-            found = read_store(store)
+            found = read_store(store, time.time_ns())
         except Exception as error:  # of any class: the node waits for an answer
             self._error = error
             self._on_result()
