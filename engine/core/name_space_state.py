@@ -139,7 +139,7 @@ class NameSpaceState:
     noted_phase: Phase = Phase.DISCOVER
     """Phase that the trace named last."""
     why: str = ""
-    """Rule that chose the master, in words."""
+    """Rule by which the master is followed now, in words; of this node as master, why it was chosen."""
     lineage: Epoch = NO_EPOCH
     """History to which the set belongs."""
     parents: tuple[Epoch, ...] = ()
@@ -295,9 +295,11 @@ class NameSpaceState:
         self.highest = self.newest
         previous, self.following = self.following, decision.following
         self.vote, self.via = decision.vote, decision.via
-        if self.following is not None and self.following == previous:
-            return  # the reason stays the one for which this master was chosen
-        self.why = decision.rule
+        is_unchanged = self.following is not None and self.following == previous
+        if not (is_unchanged and self.is_master(node)):
+            self.why = decision.rule
+        if is_unchanged:
+            return
         # Another master counts by its own clock, and knows nothing of this part.
         self.part_until_ns, self.last_repaired = 0, None
         if self.following is None:

@@ -217,7 +217,7 @@ class Disk:
             else:
                 due_s = self._measure_due_s
                 self._wake.wait(CHECK_S if due_s is None else max(0.0, due_s - time.monotonic()))
-                self.store_queue.check()
+            self.store_queue.check()
             self._wake.clear()
 
     def _gather(self) -> None:

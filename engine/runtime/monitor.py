@@ -144,7 +144,10 @@ class NameSpaceView:
     epoch: str
     """Epoch of the master, as "counter/beginning of its id"; "none" for no master."""
     why: str
-    """Rule that chose the master, in words."""
+    """Rule by which the node follows the master now, in words.
+
+    A master says why it was chosen, at `master_since_ns`.
+    """
     merge_id: str
     """Lineage of the set, in the form of `epoch`."""
     quality_ns: int

@@ -456,3 +456,25 @@ def read_view(view: StoreView, version: int) -> dict[Group, set[Sample]]:
     found = {description.group: set(samples) for description, samples in view.load(version, log)}
     assert log.count == 0, log.first
     return found
+
+
+def test_a_store_that_is_back_in_its_place_has_no_problem_any_more(tmp_path: Path) -> None:
+    """Nothing is written meanwhile, so that no job finds it out."""
+    place, moved = tmp_path / "store", tmp_path / "moved"
+    place.mkdir()
+    with contextlib.closing(open_damaged(place)) as store:
+        queue = StoreQueue(store)
+        queue.append(SPACE, [])
+        place.rename(moved)
+        place.write_bytes(b"")
+        for _ in range(2):
+            queue.check()
+            assert queue.problem
+        place.unlink()
+        moved.rename(place)
+        queue.check()
+        assert not queue.problem
+        degraded, recovered = queue.results()
+        assert isinstance(degraded, Degraded)
+        assert isinstance(recovered, Recovered)
+        assert not recovered.rewrite
