@@ -227,6 +227,11 @@ def received(context: Context, state: NameSpaceState, number: int, lineage: Epoc
         complete(context, state, lineage, outstanding.aligner)
     elif state.phase is Phase.COLLECT:
         advance(context, state, now)
+    elif outstanding.purpose == "delayed":
+        report = context.report_of(state, outstanding.aligner)
+        # Other nodes that have a stored set of these lineages join, because this set has become theirs.
+        for epoch in report.delayed_line if report else ():
+            state.line = lengthened(state.line, epoch)
     return outstanding.purpose
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from engine.core.context import Context
 from engine.core.events import WholeKnown
 from engine.core.fellows import Fellow
-from engine.core.messages import DAMAGED
+from engine.core.messages import DAMAGED, NO_EPOCH
 from engine.core.name_space_state import NameSpaceState
 from engine.core.name_spaces import MergeType
 
@@ -42,7 +42,14 @@ def why_not_joined(context: Context, state: NameSpaceState, node: str) -> str:
     if was_elsewhere and policy_for(context, state, stored.role) is not MergeType.MERGE:
         return f"it is the set of role {stored.role}, in which this node was before"
     theirs = {report.lineage, *report.parents, *context.line_of(state, node)}
-    if not theirs.isdisjoint((stored.lineage, *stored.line)):
+    ours = {stored.lineage, *stored.line}
+    is_delayed = state.policy.delayed_alignment
+    # Every set goes back to the beginning of some domain (`NO_EPOCH`), which does not relate two of them.
+    if is_delayed is not None and (theirs & ours) <= {NO_EPOCH}:
+        if is_delayed:
+            return "it is of another lineage, and delayedAlignment needs an empty set without writers"
+        return "it is of another lineage, and delayedAlignment is false"
+    if not theirs.isdisjoint(ours):
         return ""
     if policy_for(context, state, fellow.role) is MergeType.MERGE:
         return ""

@@ -412,6 +412,11 @@ class NameSpaceState:
             part_until_ns=self.part_until_ns if self.wanted else -1,
         )
 
+    def _delayed_line(self) -> tuple[Epoch, ...]:
+        if not self.policy.delayed_alignment or self.stored is None or self.holder:
+            return ()
+        return (*self.stored.line, self.stored.lineage)
+
     def report(self) -> NameSpaceReport:
         """Report the name-space as this node has it."""
         return NameSpaceReport(
@@ -432,7 +437,8 @@ class NameSpaceState:
             because_of=self.because_of,
             merges=self.policy.merges,
             has_writers=self.has_writers,
-            delayed=self.policy.delayed_alignment,
+            delayed=bool(self.policy.delayed_alignment),
+            delayed_line=self._delayed_line(),
             line=self.line,
             apart=self.apart,
             filtered=self.policy.filtered,

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from engine.core import alignment
+from engine.core import alignment, merging
 from engine.core.context import Context
 from engine.core.events import AbandonSet, DeleteSet, LineageAdopted, LoadStored
 from engine.core.expressions import matches
@@ -152,8 +152,13 @@ def _apply(
     if policy is MergeType.DELETE and state.roll_up.count:
         context.emit(DeleteSet(state.name))
         _settle(context, state, fellow, report)
-    elif policy in _MOVES_NOTHING or (roll_up and roll_up.same_content(state.roll_up)):
+    elif policy in _MOVES_NOTHING:
         _note(state, report)
+    elif roll_up and roll_up.same_content(state.roll_up):
+        if merging.show_equal(context, state, policy):
+            _settle(context, state, fellow, report)
+        else:
+            _note(state, report)
     else:
         state.move(Trigger.DIVERGED)
         state.merging, state.merging_role = (report.lineage,), fellow.role
