@@ -168,6 +168,10 @@ class NameSpaceView:
     """The name-space is not in the node's configuration, but one of its policies applies."""
     filtered: bool = False
     """Content filters of the node withhold samples."""
+    backup: str = ""
+    """The newest back-up that this run made of the stored set: why, and where; empty for none."""
+    backup_ns: int = 0
+    """When another set replaced that one; 0 for none."""
 
     @property
     def is_at_rest(self) -> bool:

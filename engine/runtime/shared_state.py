@@ -423,6 +423,9 @@ class SharedState:
                 continue
             event = "store.backup" if isinstance(report, backups.BackupKept) else "store.not-kept"
             place = {"version": report.version} if isinstance(report, backups.BackupKept) else {}
+            if isinstance(report, backups.BackupKept) and (data := self.spaces.get(report.name_space)):
+                data.backup = f"{report.note.why}: {report.note.before:,} samples, set {report.version}"
+                data.backup_ns = report.note.at_ns
             self.tracer.event(
                 event,
                 namespace=report.name_space,
