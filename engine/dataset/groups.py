@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 from engine.core.expressions import is_literal, matches
 from engine.core.lazy_dataclass import lazy_dataclass
 from engine.core.name_spaces import Group
+from engine.dataset.lifespans import WriterLifespan, joined
 
 KEEP_ALL: Final = 0
 """History depth that stands for KEEP_ALL."""
@@ -104,7 +105,7 @@ class GroupQos:
     """The QoS of a group, from the topic or, if topic discovery does not find it, from the first writer.
 
     Raises:
-        ValueError: the history depth is negative.
+        ValueError: the history depth is negative, or a lifespan is none.
     """
 
     durability: DurabilityKind
@@ -127,10 +128,14 @@ class GroupQos:
     """Offered data representations, as in DATA_REPRESENTATION (0 XCDR1, 2 XCDR2)."""
     requested: DurabilityKind = DurabilityKind.VOLATILE
     """Durability that the built-in reader requests: the topic's, or VOLATILE if that is unknown."""
+    lifespans: tuple[WriterLifespan, ...] = ()
+    """The writers whose samples expire (`engine.dataset.lifespans`); a policy of each writer for itself."""
 
     def __post_init__(self) -> None:
         if self.history_depth < KEEP_ALL:
             raise ValueError(f"a history depth of {self.history_depth} keeps nothing")
+        if not all(one.is_valid for one in self.lifespans):
+            raise ValueError("a lifespan of no writer, or that is negative")
 
     @property
     def limits(self) -> GroupLimits:
@@ -141,14 +146,16 @@ class GroupQos:
         """Return this QoS with the durability of a later topic or writer that asks for more.
 
         The highest durability counts in any order of discovery: that of topics, or of writers while no topic
-        is known. Everything else stays, so that no captured data is given up while the system runs.
+        is known. Lifespans are added. Everything else stays, so that no captured data is given up while the
+        system runs.
         """
         requested = max(self.requested, other.requested)
         is_known = requested > DurabilityKind.VOLATILE
         durability = max(self.durability, other.requested if is_known else other.durability)
-        if (requested, durability) == (self.requested, self.durability):
+        lifespans = joined(self.lifespans, other.lifespans)
+        if (requested, durability, lifespans) == (self.requested, self.durability, self.lifespans):
             return self
-        return dataclasses.replace(self, durability=durability, requested=requested)
+        return dataclasses.replace(self, durability=durability, requested=requested, lifespans=lifespans)
 
     def differences(self, offered: GroupQos) -> tuple[str, ...]:
         """Return the policies in which a writer differs from this QoS, which stays, with both values.

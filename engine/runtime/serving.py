@@ -306,7 +306,30 @@ class Serving:
         else:
             waiting.append((groups, whole, how))
 
+    def unexpired(self, description: GroupDescription, rows: SampleRows) -> SampleRows:
+        """Return the samples of a group whose lifespan is not over now, by the clock of this node.
+
+        The others are counted. An instance of which nothing else is kept is not given at all: DDS 1.4,
+        2.2.3.16 removes expired data from all caches, and a reader does not learn an instance without data.
+        """
+        if not description.qos.lifespans or not rows:
+            return rows
+        now_ns, is_expired = self._shared.clock.wall_ns(), self._shared.lifespans.is_expired
+        left = [
+            sample
+            for sample in rows
+            if not is_expired(sample.writer, sample.status, sample.source_time_ns, now_ns)
+        ]
+        if len(left) == len(rows):
+            return rows
+        count = len(rows) - len(left)
+        self._shared.counters["expired"] += count
+        self._shared.tracer.event("deliver.expired", group=description.group, count=count)
+        return SampleRows.of(left)
+
     def _begin(self, reader: ReaderKey, groups: Groups, *, whole: bool, how: _How) -> None:
+        current = ((description, self.unexpired(description, rows)) for description, rows in groups)
+        groups = [(description, rows) for description, rows in current if rows]
         count = sum(len(samples) for _, samples in groups)
         self._shared.tracer.event(
             "deliver.started", group=reader.text, reader=reader.participant, samples=count
