@@ -336,7 +336,10 @@ def _unsigned(sample: Sample) -> Sample:
 
 
 def newest_until(connection: sqlite3.Connection, group_ids: Iterable[int], limit_ns: int) -> int:
-    """Return the newest source time of these groups that is not later than the limit; 0 if there is none."""
+    """Return the newest source time that is not later than the limit; 0 if there is none.
+
+    `group_ids` are the numbers of the groups in the file.
+    """
     newest = (
         connection.execute(
             "SELECT max(source_time_ns) FROM sample WHERE sample_group = ? AND source_time_ns <= ?",
