@@ -7,10 +7,12 @@ to a whole set, and becomes whole by joining one.
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from engine.core.context import Context
 from engine.core.events import WholeKnown
 from engine.core.fellows import Fellow
-from engine.core.messages import DAMAGED, NO_EPOCH
+from engine.core.messages import DAMAGED, NO_EPOCH, Epoch
 from engine.core.name_space_state import NameSpaceState
 from engine.core.name_spaces import MergeType
 
@@ -44,8 +46,7 @@ def why_not_joined(context: Context, state: NameSpaceState, node: str) -> str:
     theirs = {report.lineage, *report.parents, *context.line_of(state, node)}
     ours = {stored.lineage, *stored.line}
     is_delayed = state.policy.delayed_alignment
-    # Every set goes back to the beginning of some domain (`NO_EPOCH`), which does not relate two of them.
-    if is_delayed is not None and (theirs & ours) <= {NO_EPOCH}:
+    if is_delayed is not None and not are_related(theirs, ours):
         if is_delayed:
             return "it is of another lineage, and delayedAlignment needs an empty set without writers"
         return "it is of another lineage, and delayedAlignment is false"
@@ -54,6 +55,11 @@ def why_not_joined(context: Context, state: NameSpaceState, node: str) -> str:
     if policy_for(context, state, fellow.role) is MergeType.MERGE:
         return ""
     return "the set to which it belonged has been replaced or deleted since"
+
+
+def are_related(lineages: Collection[Epoch], others: Collection[Epoch]) -> bool:
+    """Whether two lines have a lineage in common; each begins with `NO_EPOCH`, in whichever domain."""
+    return not {NO_EPOCH}.issuperset({*lineages}.intersection(others))
 
 
 def comes_from_parts(context: Context, state: NameSpaceState, giver: str) -> bool:

@@ -412,7 +412,9 @@ class NameSpaceState:
             part_until_ns=self.part_until_ns if self.wanted else -1,
         )
 
-    def _delayed_line(self) -> tuple[Epoch, ...]:
+    @property
+    def delayed_line(self) -> tuple[Epoch, ...]:
+        """With delayedAlignment, until this node holds the set: the lineages of its stored set."""
         if not self.policy.delayed_alignment or self.stored is None or self.holder:
             return ()
         return (*self.stored.line, self.stored.lineage)
@@ -438,7 +440,7 @@ class NameSpaceState:
             merges=self.policy.merges,
             has_writers=self.has_writers,
             delayed=bool(self.policy.delayed_alignment),
-            delayed_line=self._delayed_line(),
+            delayed_line=self.delayed_line,
             line=self.line,
             apart=self.apart,
             filtered=self.policy.filtered,

@@ -57,7 +57,7 @@ def test_among_equals_samples_of_the_future_do_not_go_before_newer_data(ahead_s:
         first, second = second, first
     for name, offset_s in ((first, ahead_s), (second, 0)):
         scenario.start(name)
-        scenario.until(lambda name=name: scenario.complete(name))
+        scenario.until(functools.partial(scenario.complete, name))
         scenario.cluster.clocks[f"app {name}"] = SimulatedClock(
             scenario.cluster.schedule, offset_ns=offset_s * 1_000_000_000
         )

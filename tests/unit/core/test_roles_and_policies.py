@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from engine.core.messages import Epoch
@@ -92,6 +94,18 @@ def test_late_set_of_another_lineage_joins_or_gives_way(delayed: bool | None, ha
     assert bool(cluster.notes("a", "namespace.delayed-set")) is (delayed is True and not has_writer)
     given_way = cluster.members["b"].core.why_not_joined(NS, "a")
     assert bool(given_way) is (delayed is False or (delayed is True and has_writer))
+
+
+@pytest.mark.parametrize(
+    "late", [{"aligner": False}, {"role": "other"}, {"apart": True}], ids=["no aligner", "role", "apart"]
+)
+def test_late_node_that_nobody_asks_for_its_set_does_not_wait(late: dict[str, Any]) -> None:
+    cluster = Cluster()
+    cluster.start("a", priority=10, delayed=True)
+    cluster.run_until(cluster.settled)
+    lineage = Epoch(3, "b", 1)
+    cluster.start("b", priority=5, delayed=True, stored={9}, quality=9, lineage=lineage, **late)
+    cluster.run_until(lambda: cluster.phase("b") is Phase.COMPLETE, seconds=20)
 
 
 def test_lazy_node_keeps_nothing_until_a_reader_on_its_host_wants_it() -> None:
