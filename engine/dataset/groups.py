@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 from engine.core.expressions import is_literal, matches
 from engine.core.lazy_dataclass import lazy_dataclass
 from engine.core.name_spaces import Group
+from engine.dataset.lifespans import WriterLifespan, joined
 
 KEEP_ALL: Final = 0
 """History depth that stands for KEEP_ALL."""
@@ -128,7 +129,7 @@ class GroupQos:
     """The QoS of a group, from the topic or, if topic discovery does not find it, from the first writer.
 
     Raises:
-        ValueError: the history depth is negative.
+        ValueError: the history depth is negative, or a lifespan is none.
     """
 
     durability: DurabilityKind
@@ -151,10 +152,14 @@ class GroupQos:
     """Offered data representations, as in DATA_REPRESENTATION (0 XCDR1, 2 XCDR2)."""
     requested: DurabilityKind = DurabilityKind.VOLATILE
     """Durability that the built-in reader requests: the topic's, or VOLATILE if that is unknown."""
+    lifespans: tuple[WriterLifespan, ...] = ()
+    """The writers whose samples expire (`engine.dataset.lifespans`); a policy of each writer for itself."""
 
     def __post_init__(self) -> None:
         if self.history_depth < KEEP_ALL:
             raise ValueError(f"a history depth of {self.history_depth} keeps nothing")
+        if not all(one.is_valid for one in self.lifespans):
+            raise ValueError("a lifespan of no writer, or that is negative")
 
     @property
     def limits(self) -> GroupLimits:
@@ -166,24 +171,23 @@ class GroupQos:
 
         The highest durability counts in any order of discovery: that of topics, or of writers while no topic
         is known. So do the deepest history and the highest limits of any topic or writer: nodes learn of
-        topics and writers in different orders, and must end with one QoS. Everything else stays, so that no
-        captured data is given up while the system runs.
+        topics and writers in different orders, and must end with one QoS. Lifespans are added. Everything
+        else stays, so that no captured data is given up while the system runs.
         """
         requested = max(self.requested, other.requested)
         is_known = requested > DurabilityKind.VOLATILE
         durability = max(self.durability, other.requested if is_known else other.durability)
         depth = loosest(self.history_depth, other.history_depth)
         limits = self.limits.loosened_by(other.limits)
-        if (requested, durability, depth, limits) == (
-            self.requested,
-            self.durability,
-            self.history_depth,
-            self.limits,
-        ):
-            return self
-        return dataclasses.replace(
-            self, durability=durability, requested=requested, history_depth=depth, **limits._asdict()
+        raised = dataclasses.replace(
+            self,
+            durability=durability,
+            requested=requested,
+            history_depth=depth,
+            lifespans=joined(self.lifespans, other.lifespans),
+            **limits._asdict(),
         )
+        return self if raised == self else raised
 
     def deepened(self, now: GroupQos) -> tuple[str, ...]:
         """Return what of history and limits is looser now, with the values before and after."""

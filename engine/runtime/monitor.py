@@ -146,7 +146,10 @@ class NameSpaceView:
     epoch: str
     """Epoch of the master, as "counter/beginning of its id"; "none" for no master."""
     why: str
-    """Rule that chose the master, in words."""
+    """Rule by which the node follows the master now, in words.
+
+    A master says why it was chosen, at `master_since_ns`.
+    """
     merge_id: str
     """Lineage of the set, in the form of `epoch`."""
     quality_ns: int
@@ -167,6 +170,10 @@ class NameSpaceView:
     """The name-space is not in the node's configuration, but one of its policies applies."""
     filtered: bool = False
     """Content filters of the node withhold samples."""
+    backup: str = ""
+    """The newest back-up that this run made of the stored set: why, and where; empty for none."""
+    backup_ns: int = 0
+    """When another set replaced that one; 0 for none."""
 
     @property
     def is_at_rest(self) -> bool:

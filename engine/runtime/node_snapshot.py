@@ -175,6 +175,8 @@ def _name_space(runtime: Runtime, data: NameSpaceData, now: float, wall_ns: int)
         from_parts=state.from_parts,
         is_learned=state.is_learned,
         filtered=policy.filtered,
+        backup=data.backup,
+        backup_ns=data.backup_ns,
     )
 
 

@@ -15,10 +15,11 @@ from engine.core.settings import CoreSettings, PendingWriter, StoredSet
 from engine.dataset.dataset import DataSet
 from engine.dataset.group_set import NO_FLOOR
 from engine.dataset.groups import GroupDescription
+from engine.dataset.settling import FUTURE_NS
 from engine.runtime.name_space_data import floor_mark
 from engine.runtime.pending_writers import pending_writers
 from engine.runtime.shared_state import APART, ELEMENTS, LEARNED, LINE, LINEAGE, PART, ROLE, WANTED, WHOLE
-from engine.store.interface import REPLACED_MARK, DamageLog, OpenReport, Store
+from engine.store.interface import REPLACED_MARK, DamageLog, OpenReport, SetInfo, Store
 
 _AWAY: Final = "away "
 TOLD: Final = "replaced, told"
@@ -59,8 +60,12 @@ class StoredContent:
         return (*self.report.findings, *damage)
 
 
-def read_store(store: Store) -> StoredContent:
-    """Read and verify every complete set: only a verified one has a quality (guide 5.4.4, steps 1 and 2)."""
+def read_store(store: Store, now_ns: int) -> StoredContent:
+    """Read and verify every complete set: only a verified one has a quality (guide 5.4.4, steps 1 and 2).
+
+    Raises:
+        StoreError: the store cannot be read.
+    """
     sets: dict[str, tuple[DataSet, list[GroupDescription]]] = {}
     parts: dict[str, DataSet] = {}
     stored: dict[str, StoredSet] = {}
@@ -88,7 +93,7 @@ def read_store(store: Store) -> StoredContent:
         for group, group_set in data.groups.items():
             group_set.raise_floor(int(marks.get(floor_mark(group), NO_FLOOR)))
         info = store.complete_set(name)
-        quality = info.quality_ns if info else None
+        quality = _quality_ns(store, info, now_ns + FUTURE_NS) if info else None
         if quality is not None and marks.get(PART):
             quality = 0  # a Lazy alignee kept it for its readers; a node with the set has more
         sets[name] = (data, descriptions)
@@ -108,6 +113,15 @@ def read_store(store: Store) -> StoredContent:
     return StoredContent(
         store.report, sets, parts, stored, damage, away, tuple(learned), _pending(store), replaced, wanted
     )
+
+
+def _quality_ns(store: Store, info: SetInfo, limit_ns: int) -> int | None:
+    """Return the quality of a complete set, to which samples later than `limit_ns` do not add."""
+    quality = info.quality_ns
+    if quality is None or quality <= limit_ns:
+        return quality
+    # Not 0, which means that there is no set: a set has data even if all its samples are in the future.
+    return max(1, store.newest_until(info.name_space, limit_ns) or 0)
 
 
 def _pending(store: Store) -> tuple[PendingWriter, ...]:

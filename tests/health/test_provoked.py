@@ -15,6 +15,7 @@ INTEGRATION = Path(__file__).parents[1] / "integration"
 MODULES = (
     *sorted(INTEGRATION.glob("test_health_faults*.py")),
     INTEGRATION / "test_doctor.py",
+    INTEGRATION / "test_late_sets.py",
     INTEGRATION / "test_settings.py",
     INTEGRATION / "test_shared_identity.py",
 )
@@ -32,7 +33,7 @@ FAULTS = {
     "partial mesh": "PARTIAL-MESH",
     "a node that nobody watches": "NODE-UNSUPERVISED",
     "not complete for long": "NOT-COMPLETE ALIGN-STALLED",
-    "merge": "MERGE",
+    "merge": "MERGE SET-REPLACED",
     "conflict": "CONFLICT",
     "incompatibility": "INCOMPATIBLE",
     "sets that stay different": "SET-DIFFERS",

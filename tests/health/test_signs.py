@@ -195,6 +195,12 @@ CASES: dict[str, tuple[NodeSnapshot, str, str, str]] = {
         "n1",
         "n1 waits for a reader of Trade: full",
     ),
+    "a back-up": (
+        space(1, backup="merge policy Replace: 2 samples, set 4", backup_ns=START_NS - 2 * S),
+        "DUL-SET-REPLACED",
+        "n1",
+        "n1 made its stored set of Orders a back-up",
+    ),
     "reader deviates": (
         node(deviations=(DeviationView("p", "Trade", "Orders", {"other": 1_200}),)),
         "DUL-READER-DEVIATES",

@@ -12,6 +12,7 @@ import pathlib
 import shutil
 import sqlite3
 import tempfile
+import time
 from typing import TYPE_CHECKING, Final
 
 import engine
@@ -156,7 +157,7 @@ def _open_store(store: pathlib.Path, name: str, data: bytes) -> None:
         with contextlib.suppress(StoreError):
             opened = open_store(copy, "n1")
             try:
-                startup.read_store(opened)
+                startup.read_store(opened, time.time_ns())
             finally:
                 opened.close()
 

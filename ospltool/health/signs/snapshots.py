@@ -12,6 +12,8 @@ from ospltool.output.text import durability_service, plural
 
 REMEMBER_FAILED_NS: Final = 300 * SECOND_NS
 """Time for which a reader that was not served, and did not come back, is reported."""
+REMEMBER_BACKUP_NS: Final = 3_600 * SECOND_NS
+"""Time for which a back-up is reported; the store keeps it for longer."""
 MANY_QUEUED: Final = 1_000
 MOST_TOPICS: Final = 3
 """Topics that are named; the others are counted."""
@@ -43,6 +45,10 @@ def of_store(snapshot: NodeSnapshot) -> Iterator[Sign]:
     elif snapshot.counters.get("queued", 0) >= MANY_QUEUED:
         what = f"{snapshot.counters['queued']:,} changes wait for the disk of {name}"
         yield Sign("DUL-STORE-BEHIND", name, what, 0, me, patience_ns=BEHIND_NS)
+    for space in snapshot.name_spaces:
+        if space.backup and snapshot.time_ns - space.backup_ns < REMEMBER_BACKUP_NS:
+            what = f"{name} made its stored set of {space.name} a back-up"
+            yield Sign("DUL-SET-REPLACED", name, what, space.backup_ns, me, space.name, why=space.backup)
     damage = [finding for finding in store.findings if finding != _CLOSED]
     if damage:
         more = f" (and {len(damage) - 1:,} more)" if len(damage) > 1 else ""

@@ -5,10 +5,13 @@ from __future__ import annotations
 import functools
 import math
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from engine.core import plain
 from engine.dataset.groups import DurabilityKind, GroupQos
+from engine.dataset.lifespans import MAX_WRITERS_OF_GROUP, WriterLifespan
 
 KEPT = (DurabilityKind.TRANSIENT, DurabilityKind.PERSISTENT)
 WRITERS = st.builds(GroupQos, st.sampled_from(KEPT))
@@ -76,3 +79,26 @@ def test_a_writer_that_differs_is_told_with_both_values_of_each_policy() -> None
         "DATA_REPRESENTATION: offered XCDR2, kept as XCDR1+XCDR2",
     )
     assert stays.differences(GroupQos(DurabilityKind.PERSISTENT, requested=DurabilityKind.TRANSIENT)) == ()
+
+
+def lifespans(*pairs: tuple[int, int]) -> GroupQos:
+    """A group with the lifespans of these writers."""
+    told = tuple(WriterLifespan(number.to_bytes(16), lifespan_ns) for number, lifespan_ns in pairs)
+    return GroupQos(DurabilityKind.PERSISTENT, lifespans=told)
+
+
+def test_of_two_lifespans_of_a_writer_the_smaller_counts_and_the_last_writers_are_known() -> None:
+    known = lifespans((1, 10), (2, 20))
+    assert known.raised_by(lifespans((2, 25), (1, 10))) is known
+    assert kept(known, [lifespans((2, 5)), lifespans((3, 0))]) == lifespans((1, 10), (2, 5), (3, 0))
+    many = kept(known, [lifespans((number, 1)) for number in range(10, MAX_WRITERS_OF_GROUP + 9)])
+    assert len(many.lifespans) == MAX_WRITERS_OF_GROUP
+    assert many.lifespans[0] == known.lifespans[1]
+    assert plain.from_plain(GroupQos, plain.to_plain(many)) == many
+
+
+@pytest.mark.parametrize(("writer", "lifespan_ns"), [(bytes(15), 1), (bytes(16), -1), (bytes(16), 1 << 63)])
+def test_what_is_no_lifespan_of_a_writer_is_refused(writer: bytes, lifespan_ns: int) -> None:
+    told = plain.to_plain(lifespans()) | {"lifespans": plain.to_plain((WriterLifespan(writer, lifespan_ns),))}
+    with pytest.raises(plain.PlainFault):
+        plain.from_plain(GroupQos, told)
