@@ -262,13 +262,12 @@ def kept_in(case: Path) -> tuple[Attachment, ...]:
 def _listed(case: Path) -> dict[str, Any]:
     path = case / DIRECTORY / LIST_FILE
     try:
-        listed = json.loads(path.read_text(encoding="utf-8"))["data"]
+        listed: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))["data"]
+        plain.from_plain(dict[str, _Entry], listed)
     except FileNotFoundError:
         return {}
-        plain.from_plain(dict[str, _Entry], listed)
     except Exception as cause:  # of any class: a case may come from anybody
         raise CaseError(f"{path}: {cause}") from None
-    assert isinstance(listed, dict)
     return listed
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
@@ -69,7 +70,32 @@ def false_addresses(stranger: Stranger) -> Iterator[object]:
         yield stranger.write(MONITOR_TOPIC, payload, fake.node_id(number), state=True)
 
 
-ATTACKS: Final[dict[str, Attack]] = {"false addresses": false_addresses}
+FAR: Final = 10**30
+"""A number that JSON carries and no column of a store."""
+_WRITER: Final = "77" * 16
+ODD_REQUESTS: Final[tuple[dict[str, Any], ...]] = (
+    *({"delete": {"partition": "none", "topic": "None", "until_ns": each}} for each in (-FAR, FAR, -1, True)),
+    *({"delete": {"partition": each, "topic": each, "until_ns": 1}} for each in ("\0", "[", "x" * 100_000)),
+    *({"stored": {"version": 2, "writer": _WRITER, "count": each}} for each in (FAR, 0)),
+    *({"pending": {"id": _WRITER, "since_ns": each, "wait_s": 1e9}} for each in (FAR, -FAR, 5, None)),
+    {"pending": {"id": _WRITER, "since_ns": 5, "wait_s": -1e300}},
+    {"keep": {"by": _WRITER}},
+)
+
+
+def odd_requests(stranger: Stranger) -> Iterator[object]:
+    """As a client: requests with numbers and names that no client sends."""
+    from ospltool.client import DurabilityClient
+    from ospltool.client.asking import ask
+
+    domain = stranger.participant.domain_id
+    with DurabilityClient(domain, uri=os.environ["CYCLONEDDS_URI"]) as client:
+        client.session.wait_for_services(time.monotonic() + PATIENCE_S)
+        for values in ODD_REQUESTS:
+            yield ask(client.session, "Reading", ("stock",), time.monotonic() + 0.2, values=values)
+
+
+ATTACKS: Final[dict[str, Attack]] = {"false addresses": false_addresses, "odd requests": odd_requests}
 
 
 class Attacker(Program):
@@ -90,7 +116,7 @@ class Attacker(Program):
 
 def main(options: dict[str, Any]) -> None:
     """Attack as the test says, until it closes our standard input."""
-    stranger = Stranger(**options)
+    stranger = Stranger(options["domain"], TagRole(options.get("role", "node")))
     for line in sys.stdin:
         wanted = json.loads(line)
         steps = sum(1 for _ in ATTACKS[wanted["attack"]](stranger, **wanted["options"]))

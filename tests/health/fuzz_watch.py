@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from prometheus_client import CollectorRegistry, generate_latest
 
+from engine.dds.interfaces import without_route
 from engine.persistence.service import replica_view
 from engine.persistence.service.replica_view import ReplicaView
 from engine.runtime import monitor
@@ -91,6 +92,7 @@ def _update(data: bytes, now_ns: int) -> Update | None:
     with contextlib.suppress(monitor.MonitorFault):
         match monitor.decode(data):
             case NodeSnapshot() as snapshot:
+                without_route(snapshot.addresses)
                 return Update(snapshots=(ReceivedSnapshot(snapshot, now_ns),))
             case NodeEvent() as event:
                 return Update(events=(event,))
@@ -120,12 +122,12 @@ def watch(data: bytes) -> None:
             model.apply(Update(notices=(lost,)), now_ns)
         for _ in health.examine(now_ns):
             pass
-        _tell(health, now_ns)
         now_ns += (step + 1) * 2 * _S
+    _tell(health, now_ns)
 
 
 def _tell(health: Health, now_ns: int) -> None:
-    """All that `health`, `metrics`, `record --once`, `top --json` and the console tell."""
+    """All that `health`, `metrics`, `record --once`, `top --json` and the console tell, but findings."""
     export.as_json(health, now_ns)
     assert all(line.isprintable() for line in export.as_csv(health.model, now_ns).splitlines())
     for one in health.every:
@@ -134,7 +136,6 @@ def _tell(health: Health, now_ns: int) -> None:
     registry.register(_Shown(health, now_ns))
     generate_latest(registry)
     nodes = health.model.ordered_nodes()
-    findings_of([one.snapshot for one in nodes])
     view = View(health, now_ns, UNICODE)
     for rows in (alignment.alignments, conflicts.conflicts, groups.groups, incidents.incidents):
         rows(view, _WIDTH)
@@ -155,6 +156,18 @@ def _tell(health: Health, now_ns: int) -> None:
         overview.detail(view, one_node, None)
 
 
+def _findings(data: bytes) -> None:
+    """Findings about the settings that a node advertises."""
+    with contextlib.suppress(monitor.MonitorFault):
+        heard = monitor.decode(data)
+        if isinstance(heard, NodeSnapshot):
+            findings_of([fake.snapshot(2, fake.name_space("A", 1)), heard])
+
+
 def targets() -> Sequence[Target]:
     """All that a watch makes of what it hears."""
-    return (Target("watch", _messages(), watch, COSTLY, damaged_values),)
+    messages = _messages()
+    return (
+        Target("watch", messages, watch, COSTLY, damaged_values),
+        Target("watch-findings", messages[:1], _findings, COSTLY, damaged_values),
+    )

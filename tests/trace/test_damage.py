@@ -142,9 +142,9 @@ def test_a_line_without_end_takes_little_memory_and_is_counted(tmp_path: pathlib
         for _ in range(size >> 20):
             file.write(b"x" * (1 << 20))
     command = [sys.executable, "-m", "ospltool.cli.app", "trace", "anomalies", str(path)]
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as process:
-        assert process.stderr is not None
-        said = process.stderr.read().decode()
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        said = process.stdout.read().decode()
         _, status, used = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
     assert process.returncode == 0
