@@ -265,7 +265,7 @@ class LiveFeed:
         try:
             return list(self._known.new(self._decode(received)))
         except Exception as fault:  # of any class: who sends it may be anybody, and must not end the watch
-            text = f"{received.topic}, sender {received.sender_id}: {fault or repr(fault)}"[:MAX_FAULT]
+            text = f"{received.topic}, sender {received.sender_id}: {str(fault) or repr(fault)}"[:MAX_FAULT]
             return [FeedNotice(NoticeKind.FAULT, self._clock(), text)]
 
     def _decode(self, received: ReceivedMessage) -> _Decoded:

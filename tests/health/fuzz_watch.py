@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from typing import TYPE_CHECKING, Final
 
 from prometheus_client import CollectorRegistry, generate_latest
@@ -45,7 +46,10 @@ _WIDTH: Final = 100
 _TELLING: Final = (
     *("capture.back-pressure", "watch.stalled", "watch.progress-lost", "fellow.late", "fellow.lost"),
     *("identity.shared", "store.degraded", "capture.lost", "lifecycle.daemon-lost", "conflict.detected"),
+    *("message.unsupported", "filter.refused", "lifecycle.setting-ignored"),
 )
+_VALUES: Final = ("7 'x'", "inf", "9" * 5_000, "²", "-1", "1.000", "n2", "\x1b[31m")
+"""What the fields of their texts may say."""
 
 
 def _messages() -> list[bytes]:
@@ -64,7 +68,11 @@ def _messages() -> list[bytes]:
         counters={"captured": 1, "lost": 2, "malformed": 3, "shown_later": 4},
     )
     known = {kind.id: kind.text for kind in catalogue()}
-    events = [fake.event(1, 1, fake.START_NS, known.get(one, "text"), event=one) for one in _TELLING]
+    events = [
+        fake.event(1, 1, fake.START_NS, re.sub(r"\{[^}]*\}", value, known.get(one, "text")), event=one)
+        for one in _TELLING
+        for value in _VALUES
+    ]
     past = NodePast(
         fake.node_id(1),
         "n1",
@@ -74,7 +82,7 @@ def _messages() -> list[bytes]:
     )
     served = fake.replica("a", fake.provided(1), subscriptions=(fake.subscription("s"),))
     every = [monitor.encode(one) for one in (whole, past, *events)]
-    return [*every, every[0], replica_view.encode(served)]
+    return [*every, *every[:1] * len(events), *[replica_view.encode(served)] * len(events)]
 
 
 class _Shown:
