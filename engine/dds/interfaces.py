@@ -189,7 +189,7 @@ def address_towards(address: str, otherwise: str) -> str:
     """Return the local address that reaches a `host:port`; `otherwise` without a route or an IP address."""
     host, _, port = address.rpartition(":")
     try:
-        # A name from the network must not be looked up: whoever sent it would choose what we ask a resolver.
+        # A name from the network must not be looked up: its sender would choose what a resolver is asked.
         known = ipaddress.ip_address(host.strip("[]"))
         family = socket.AF_INET6 if known.version == 6 else socket.AF_INET
         with socket.socket(family, socket.SOCK_DGRAM) as probe:

@@ -25,7 +25,7 @@ LATEST_NS: Final = (1 << 32) * 1_000_000_000 - 1
 
 
 def stamp_ns() -> int:
-    """Return the present as the source time of a message of ours: a wrong clock must not end its writer."""
+    """Return the present as the source time of a protocol message: a wrong clock must not end its writer."""
     return min(max(0, time.time_ns()), LATEST_NS)
 
 

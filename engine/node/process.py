@@ -167,7 +167,7 @@ class RunningNode:
         """Open and verify the store; return None if told to end first.
 
         It waits while the disk is full, and while the clock tells a time that no sample can have: a node
-        counts on from the clock of its start, and whoever corrects that need not start it again.
+        counts on from the clock of its start, and need not be started again when that is corrected.
         """
         domain, persistent = self._configuration.domain, self._configuration.persistent
         directory = persistent.store_directory if persistent else ""

@@ -109,7 +109,7 @@ def copies_among(sources: Sequence[TraceFile]) -> list[CopiedFile]:
 
 
 def _blocks(stream: IO[bytes], most: int) -> Iterator[bytes]:
-    """Yield at most so many bytes of a stream."""
+    """Yield a stream up to `most` bytes."""
     while most > 0 and (block := stream.read(min(BLOCK_BYTES, most))):
         most -= len(block)
         yield block

@@ -134,8 +134,8 @@ class LiveFeed:
     otherwise, or never, since it forgets those that did not answer.
 
     Nothing that is received ends the thread: what cannot be read is counted and reported. If the thread fails
-    by a fault of ours, the feed says so (WATCH_FAILED), and reopens, too: what it does not hear meanwhile is
-    no loss of nodes.
+    by a fault of its own, the feed says so (WATCH_FAILED), and reopens, too: what it does not hear meanwhile
+    is no loss of nodes.
 
     Args:
         domain_id: DDS domain, 0 to 230.
@@ -352,7 +352,7 @@ class LiveFeed:
             self._inbox.put(FeedNotice(NoticeKind.DOMAIN_LOST, now_ns, reason))
 
     def _forget(self) -> None:
-        """Forget who was heard, as another participant of ours hears them anew."""
+        """Forget who was heard: the next participant hears them again."""
         self._shown_by.clear()
         self._present.clear()
 

@@ -67,7 +67,8 @@ def false_addresses(stranger: Stranger) -> Iterator[object]:
         document = json.loads(monitor.encode(fake.snapshot(number)))
         document["data"]["addresses"] = ["10.0.0.1", address]
         payload = json.dumps(document).encode()
-        yield stranger.write(MONITOR_TOPIC, payload, fake.node_id(number), state=True)
+        stranger.write(MONITOR_TOPIC, payload, fake.node_id(number), state=True)
+        yield address
 
 
 FAR: Final = 10**30

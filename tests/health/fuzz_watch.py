@@ -81,7 +81,8 @@ def _messages() -> list[bytes]:
         (monitor.Run(fake.START_NS - 5, 1, "v", fake.START_NS, "in order"),),
     )
     served = fake.replica("a", fake.provided(1), subscriptions=(fake.subscription("s"),))
-    every = [monitor.encode(one) for one in (whole, past, *events)]
+    told: list[monitor.Message] = [whole, past, *events]
+    every = [monitor.encode(one) for one in told]
     return [*every, *every[:1] * len(events), *[replica_view.encode(served)] * len(events)]
 
 
