@@ -39,6 +39,7 @@ def test_a_node_waits_for_a_right_clock_and_goes_on_when_it_is_wrong_again(lab: 
     lab.configure("n1", Settings(discovery_s=0.2))
     lab.start("n1", environ=environ)
     lab.seen.wait_for("it says so", lambda: "the clock of this machine says" in lab.information("n1"))
+    assert lab.trace("n1", "lifecycle.clock-wrong")
     lab.check()
     file.unlink()
     lab.seen.wait_for("it joins by itself", lambda: lab.seen.are_complete("n1"))
