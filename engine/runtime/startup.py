@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Mapping
 from typing import Final
 
@@ -22,6 +23,8 @@ from engine.runtime.shared_state import APART, ELEMENTS, LEARNED, LINE, LINEAGE,
 from engine.store.interface import REPLACED_MARK, DamageLog, OpenReport, SetInfo, Store
 
 _AWAY: Final = "away "
+_NUMBER: Final = re.compile(r"\d{1,39}")
+"""A number of at most 128 bits; Python converts none of more than 4,300 digits."""
 TOLD: Final = "replaced, told"
 """Mark with the note of a replaced set that the node has traced already."""
 _A_TIME_NS: Final = 1 << 60
@@ -165,14 +168,16 @@ def away_mark(node: str) -> str:
 
 def _away(marks: Mapping[str, str]) -> dict[str, int]:
     away = {key.removeprefix(_AWAY): value for key, value in marks.items() if key.startswith(_AWAY)}
-    told = {node: int(value) for node, value in away.items() if value.isdigit()}
+    told = {node: int(value) for node, value in away.items() if _NUMBER.fullmatch(value)}
     # The first release wrote a time; how long nodes ran since then is unknown.
     return {node: value if value < _A_TIME_NS else 0 for node, value in told.items()}
 
 
 def _lineage(mark: str) -> Epoch:
     counter, node, run = (*mark.split("/"), "", "", "")[:3]
-    return Epoch(int(counter), node, int(run)) if counter.isdigit() and run.isdigit() else NO_EPOCH
+    if not (_NUMBER.fullmatch(counter) and _NUMBER.fullmatch(run)):
+        return NO_EPOCH
+    return Epoch(int(counter), node, int(run))
 
 
 def core_settings(

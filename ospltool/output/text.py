@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import enum
+import re
 import unicodedata
 from collections.abc import Iterable, Sequence
+from typing import Final
 
 from engine.tracing.escaping import escape
 
@@ -24,6 +26,17 @@ def visible(text: str, *, keep_lines: bool = False) -> str:
         character if character.isprintable() or (keep_lines and character == "\n") else escape(character)
         for character in text
     )
+
+
+_OBEYED: Final = re.compile(
+    r"\x1b(?!\[[0-9;]*m)|[\x00-\x08\x0b-\x1a\x1c-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]"
+)
+"""What a terminal obeys, other than ends of lines, tabs and colours."""
+
+
+def harmless(text: str) -> str:
+    """Return output of a command with escapes in the place of what a terminal would obey; colours stay."""
+    return _OBEYED.sub(lambda found: escape(found[0]), text)
 
 
 def width(text: str) -> int:
