@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "cyclone.h"
 
@@ -125,8 +126,37 @@ static struct sample *made(const struct sertype *type, int kind, size_t size)
     s->size = size;
     s->key = NULL;
     s->key_size = 0;
+    s->received = 0;
+    s->number = 0;
   }
   return s;
+}
+
+/* The time of this machine, but later than what it returned before: samples of one writer keep their order by it. */
+static int64_t arrival(void)
+{
+  static _Atomic int64_t last;
+  struct timespec now;
+  clock_gettime(CLOCK_REALTIME, &now);
+  int64_t time = now.tv_sec * INT64_C(1000000000) + now.tv_nsec, before = atomic_load(&last);
+  do
+    if (time <= before)
+      time = before + 1;
+  while (!atomic_compare_exchange_weak(&last, &before, time));
+  return time;
+}
+
+/* The sequence number in the DATA or DATA_FRAG submessage that a sample came in (DDSI-RTPS 2.5, 9.4.5.4). */
+static uint64_t number_of(const struct fragment *f)
+{
+  enum { LITTLE_ENDIAN_FLAG = 1, NUMBER_AT = 16 };
+  const uint8_t *submessage = f->message->packet + f->submessage_at;
+  uint32_t halves[2];
+  memcpy(halves, submessage + NUMBER_AT, sizeof halves);
+  if (!(submessage[1] & LITTLE_ENDIAN_FLAG))
+    for (int i = 0; i < 2; i++)
+      halves[i] = __builtin_bswap32(halves[i]);
+  return (uint64_t)halves[0] << 32 | halves[1];
 }
 
 static void sample_free(struct serdata *s)
@@ -186,13 +216,17 @@ static struct serdata *of_fragments(const struct sertype *type, int kind, const 
   if (!s)
     return NULL;
   size_t at = 0;
+  uint64_t number = number_of(f);
   for (; f && f->begin <= at && f->end <= size; f = f->next)
     if (f->end > at) {
       memcpy((uint8_t *)s->data + at, f->message->packet + f->payload_at + at - f->begin, f->end - at);
       at = f->end;
     }
-  if (!f && at == size)
+  if (!f && at == size) {
+    s->received = arrival();
+    s->number = number;
     return finished(s);
+  }
   sample_free(&s->head);
   return NULL;
 }
