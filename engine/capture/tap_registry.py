@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from engine.capture.tap import Tap
@@ -11,7 +12,7 @@ from engine.dds import abi
 from engine.dds.capture_reader import ANY_PARTITION, CaptureReader
 from engine.dds.errors import DdsError
 from engine.dds.qos import incompatibilities
-from engine.dds.topics import open_topic
+from engine.dds.topics import announced, open_topic
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 
 TAP_BYTES: Final = 16 << 20
 """Queue size of a tap; a full queue holds its writers back."""
+NOWHERE: Final = "ospltool.types*"
+"""A partition for readers that match nobody: not even writers in `*`, since both are expressions."""
 MOVING_S: Final = 0.1
 """Period for calls of `turn` while a tap moves."""
 
@@ -52,6 +55,7 @@ class TapRegistry:
         self._signal = signal
         self._taps: dict[_Key, Tap] = {}
         self._raised: list[tuple[str, str]] = []
+        self._types: dict[tuple[str, str], CaptureReader] = {}
         self._problems: dict[tuple[str, str], str] = {}
 
     def __iter__(self) -> Iterator[Tap]:
@@ -64,11 +68,12 @@ class TapRegistry:
         service cannot use gets no tap; `problem` returns the reason.
         """
         key = _key(description.group)
+        self._show_type(description)
         if key in self._taps:
             self.request(description)
             return
         try:
-            topic = open_topic(self._participant, description.group.topic, description.type)
+            topic = open_topic(self._participant, description.group.topic, announced(description.type))
         except DdsError as error:
             self._problems[key[:2]] = str(error)
             return
@@ -86,6 +91,24 @@ class TapRegistry:
             )
 
         self._taps[key] = Tap(make, description.qos.requested)
+
+    def _show_type(self, description: GroupDescription) -> None:
+        """Announce the type of a topic without key to those who look for it, such as `ospltool cat`.
+
+        The tap tells its name only (`engine.dds.topics.announced`), and the writers may be gone. So a reader that
+        matches nobody tells the rest.
+        """
+        type_, name = description.type, description.group.topic
+        if type_.keyed or type_.is_untyped or (name, type_.type_id) in self._types:
+            return
+        with contextlib.suppress(DdsError):  # without it samples are shown as bytes
+            self._types[name, type_.type_id] = CaptureReader(
+                self._participant,
+                open_topic(self._participant, name, type_),
+                partitions=(NOWHERE,),
+                reliable=False,
+                hears=False,
+            )
 
     def request(self, description: GroupDescription) -> None:
         """Let the tap of a group, if there is one, request at least the group's durability."""
@@ -144,8 +167,8 @@ class TapRegistry:
 
     def close(self) -> None:
         """Stop capturing."""
-        for tap in self:
-            tap.close()
+        for one in (*self, *self._types.values()):
+            one.close()
 
 
 def _key(group: Group) -> _Key:

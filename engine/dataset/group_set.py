@@ -158,10 +158,14 @@ class GroupSet(Instances):
     def _twin(self, sample: Sample) -> Sample | None:
         """Return the sample that is this one as another node received it; each node has its own time."""
         if self._untimed is None or len(self._untimed) > 2 * self.count + _MAX_GONE:
-            self._untimed = {_identity(one): one.source_time_ns for one in self.samples() if one.sequence & UNTIMED}
+            self._untimed = {
+                _identity(one): one.source_time_ns for one in self.samples() if one.sequence & UNTIMED
+            }
         identity = _identity(sample)
         known_ns = self._untimed.get(identity)
-        self._untimed[identity] = sample.source_time_ns if known_ns is None else min(known_ns, sample.source_time_ns)
+        self._untimed[identity] = (
+            sample.source_time_ns if known_ns is None else min(known_ns, sample.source_time_ns)
+        )
         if known_ns is None:
             return None
         # Of a long history the objects are the newest, which is where a copy from another node is found.

@@ -162,7 +162,9 @@ class CallbackQueue:
             return CapturedSample(0, writer, WRITER_GONE, b"", AUTODISPOSE if info[_GUID_BYTES] else b"")
         raw = ctypes.string_at(serdata, abi.SERDATA_BYTES)
         kind, time_ns, status, data, size, key, key_size = abi.SERDATA.unpack(raw)
-        if not time_ns:  # it came without a source timestamp; no number is known here, so order is all there is
+        if (
+            not time_ns
+        ):  # it came without a source timestamp; no number is known here, so order is all there is
             time_ns = self._arrival_ns = max(self._arrival_ns + 1, time.time_ns())
         captured = CapturedSample(
             time_ns,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
@@ -16,7 +15,7 @@ from engine.core.settings import CoreSettings
 from engine.dataset.captured import CapturedSample
 from engine.dataset.dataset import DataSet
 from engine.dataset.group_set import GroupSet
-from engine.dataset.groups import DurabilityKind, GroupDescription, GroupQos
+from engine.dataset.groups import DurabilityKind, GroupDescription
 from engine.dataset.sample import DATA, Sample
 from engine.runtime import backups
 from engine.runtime.jobs import Conversion
@@ -25,7 +24,7 @@ from engine.runtime.name_space_data import NameSpaceData
 from engine.runtime.ports import Clock, FilterRefused, Filters, Gate, Wire
 from engine.runtime.store_queue import StoreQueue
 from engine.runtime.withholding import without_rest
-from engine.store.interface import Replaced
+from engine.store.interface import GroupChange, Replaced
 from engine.tracing.tracer import Tracer
 
 MAX_CAUSE: Final = 300
@@ -61,6 +60,7 @@ COUNTERS: Final = (
     "resent",
     "refused_writers",
     "unkept_writers",
+    "refused_samples",
     "refused_groups",
     "outside_groups",
     "memory_only_groups",
@@ -205,7 +205,7 @@ class SharedState:
     def open_group(self, description: GroupDescription, *, announce: bool) -> bool:
         """Keep a group from now on, and with `announce` tell fellows; False if this node does not keep it.
 
-        For a known group, the durability that its topic requests may be raised.
+        A known group may learn its type, and that its topic requests more durability.
         """
         group = description.group
         if reason := self._why_outside(group):
@@ -233,7 +233,7 @@ class SharedState:
             if announce:
                 self._announce(description)
             return True
-        self.raise_group(group, description.qos, announce=announce)
+        self.improve_group(description, announce=announce)
         if differences := self.descriptions[group].qos.differences(description.qos):
             cause = ", ".join(differences)
             self.tracer.event("group.qos-mismatch", group=group, endpoint="a writer", cause=cause)
@@ -280,15 +280,17 @@ class SharedState:
     def _open_gate(self, description: GroupDescription) -> bool:
         """Find the content filter of a group; False if it does not fit, so that nothing may be kept."""
         group = description.group
-        if group in self.descriptions or group in self._refused:
+        if group in self.descriptions or (group in self._refused and description.type.is_untyped):
             return group not in self._refused
         try:
             gate = self._filters.gate(description)
         except FilterRefused as refusal:
+            if group not in self._refused:
+                self.counters["refused_groups"] += 1
             self._refused.add(group)
-            self.counters["refused_groups"] += 1
             self.tracer.event("filter.refused", group=group, cause=str(refusal))
             return False
+        self._refused.discard(group)  # its type is known meanwhile
         if gate is not None:
             self.gates[group] = gate
             self.tracer.event("filter.applies", group=group)
@@ -327,18 +329,23 @@ class SharedState:
         self.tracer.event("group.announced", group=description.group)
         self.core.group_found(description.group, json.dumps(plain.to_plain(description)).encode())
 
-    def raise_group(self, group: Group, qos: GroupQos, *, announce: bool) -> None:
-        """Raise the durability of a kept group if its topic or a writer is above it: `GroupQos.raised_by`.
+    def improve_group(self, description: GroupDescription, *, announce: bool) -> None:
+        """Take in what is known better of a kept group: `GroupDescription.improved_by`.
 
         With `announce`, fellows learn of it.
         """
+        group = description.group
         known = self.descriptions[group]
-        raised = dataclasses.replace(known, qos=known.qos.raised_by(qos))
+        raised = known.improved_by(description)
         if raised == known:
             return
         self.descriptions[group] = raised
         before, now = known.qos, raised.qos
-        if now.requested is before.requested:
+        if now == before:
+            self.tracer.event("group.typed", group=group)
+            if group not in self._unwanted:
+                self.wire.open_group(raised)
+        elif now.requested is before.requested:
             self.tracer.event(
                 "group.raised", group=group, before=before.durability.name, durability=now.durability.name
             )
@@ -353,8 +360,12 @@ class SharedState:
         data = self.spaces[state.name] if state is not None else None
         if data is not None and now.durability is not before.durability:
             self._tell_memory_only(raised, data)
-        if data is not None and data.is_switched and data.is_on_disk(raised) and not data.is_on_disk(known):
+        if data is None or not data.is_switched or not data.is_on_disk(raised):
+            return
+        if not data.is_on_disk(known):
             self.write_set(data)
+        elif raised.type is not known.type:
+            self.store_queue.append(data.state.name, [GroupChange(raised, None)])
 
     def refuse_writer(self, group: Group, writer: str, policies: Sequence[str]) -> None:
         """Trace a writer that does not match the built-in reader, so is not captured (DDS 1.4, 2.2.3.4).

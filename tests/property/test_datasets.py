@@ -221,7 +221,9 @@ def test_every_field_of_a_sample_is_in_its_digest(sample: Sample) -> None:
 
 @depths
 @given(
-    written=st.lists(st.tuples(st.sampled_from(WRITERS), st.sampled_from((b"x", b"y"))), min_size=1, max_size=8),
+    written=st.lists(
+        st.tuples(st.sampled_from(WRITERS), st.sampled_from((b"x", b"y"))), min_size=1, max_size=8
+    ),
     delays=st.lists(st.lists(st.integers(0, 3), min_size=8, max_size=8), min_size=3, max_size=3),
     order=st.randoms(use_true_random=False),
 )
