@@ -147,8 +147,9 @@ static int64_t arrival(void)
   return time;
 }
 
-/* In a packet and in its DATA or DATA_FRAG submessage (DDSI-RTPS 2.5, 9.4.5.4). */
-enum { PREFIX_AT = 8, PREFIX_BYTES = 12, ENTITY_AT = 12, ENTITY_BYTES = 4, NUMBER_AT = 16, LITTLE_ENDIAN_FLAG = 1 };
+/* In a packet and in its DATA or DATA_FRAG submessage (DDSI-RTPS 2.5, 9.4.5.4), which Cyclone DDS has brought into this
+   machine's byte order. */
+enum { PREFIX_AT = 8, PREFIX_BYTES = 12, ENTITY_AT = 12, ENTITY_BYTES = 4, NUMBER_AT = 16 };
 
 /* The sequence number of a sample. */
 static uint64_t number_of(const struct fragment *f)
@@ -156,9 +157,6 @@ static uint64_t number_of(const struct fragment *f)
   const uint8_t *submessage = f->message->packet + f->submessage_at;
   uint32_t halves[2];
   memcpy(halves, submessage + NUMBER_AT, sizeof halves);
-  if (!(submessage[1] & LITTLE_ENDIAN_FLAG))
-    for (int i = 0; i < 2; i++)
-      halves[i] = __builtin_bswap32(halves[i]);
   return (uint64_t)halves[0] << 32 | halves[1];
 }
 
@@ -230,9 +228,11 @@ static struct {
 
 static void refuse(const struct fragment *f, size_t size, const void *header)
 {
-  uint8_t writer[GUID_BYTES];
+  uint32_t writer[GUID_BYTES / 4];
   memcpy(writer, f->message->packet + PREFIX_AT, PREFIX_BYTES);
-  memcpy(writer + PREFIX_BYTES, f->message->packet + f->submessage_at + ENTITY_AT, ENTITY_BYTES);
+  memcpy(writer + PREFIX_BYTES / 4, f->message->packet + f->submessage_at + ENTITY_AT, ENTITY_BYTES);
+  for (int i = 0; i < GUID_BYTES / 4; i++)
+    writer[i] = __builtin_bswap32(writer[i]); /* as discovery tells it */
   pthread_mutex_lock(&refused.mutex);
   uint32_t at = 0, known = refused.used < REFUSED_WRITERS ? refused.used : REFUSED_WRITERS;
   while (at < known && memcmp(refused.writers[at].writer, writer, GUID_BYTES))
