@@ -11,8 +11,10 @@ from engine.dataset.sample import DATA
 from engine.dds import abi
 from engine.dds.capture_reader import ANY_PARTITION, CaptureReader
 from engine.dds.errors import DdsError
+from engine.dds.own_types import SelfCheck
 from engine.dds.qos import incompatibilities
-from engine.dds.topics import announced, open_topic
+from engine.dds.topics import Topic, announced, open_topic
+from engine.dds.typeinfo import Resolution, resolve_type
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from engine.dataset.captured import CapturedSample
     from engine.dataset.groups import DurabilityKind, GroupDescription
     from engine.dataset.sample import Sample
+    from engine.dds.discovery import EndpointSeen
     from engine.dds.participant import NodeParticipant
     from engine.dds.qos import EndpointQos
     from engine.dds.waiting import Waker
@@ -175,6 +178,34 @@ def _key(group: Group) -> _Key:
     name = group.partition
     stand_in = "" if is_literal(name) else name_within(name)
     return group.topic, group.type_id, stand_in
+
+
+def look_up_type(participant: NodeParticipant, writer: EndpointSeen, *, attempts: int) -> Resolution:
+    """Request the type of a writer from the network; see `resolve_type`.
+
+    A question to everybody comes first. Some implementations, such as Fast DDS 3.2, answer only a question that names
+    them, and Cyclone DDS asks so in order to match a reader with a writer of another type. Therefore a reader of a type
+    of ours tries to match the writer during the other attempts.
+    """
+    assert writer.type is not None
+    found = resolve_type(participant, writer.type, attempts=1)
+    if found.type is not None or participant.closed:
+        return found
+    partitions = [one if is_literal(one) else name_within(one) for one in writer.partitions]
+    with contextlib.ExitStack() as stack:
+        with contextlib.suppress(DdsError):
+            topic = Topic.of_class(participant, writer.topic, SelfCheck)
+            stack.callback(topic.close)
+            reader = CaptureReader(
+                participant,
+                topic,
+                partitions=tuple(partitions) or ("",),
+                exclusive=writer.endpoint_qos.exclusive,
+                reliable=False,
+                hears=False,
+            )
+            stack.callback(reader.close)
+        return resolve_type(participant, writer.type, attempts=max(1, attempts - 1))
 
 
 MAX_ORPHANS: Final = 200_000

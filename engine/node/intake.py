@@ -7,11 +7,11 @@ import math
 from typing import TYPE_CHECKING, Any, Final
 
 from engine.capture.matching import MatchWatch
-from engine.capture.tap_registry import Orphans
+from engine.capture.tap_registry import Orphans, look_up_type
 from engine.capture.unkept import UnkeptReason
 from engine.dds.interfaces import beyond_loopback
 from engine.dds.native_topics import Refusals
-from engine.dds.typeinfo import ATTEMPTS, LOOK_UP_S, resolve_type
+from engine.dds.typeinfo import ATTEMPTS, LOOK_UP_S
 from engine.runtime.capture import WAIT_S
 
 if TYPE_CHECKING:
@@ -405,7 +405,7 @@ class NodeIntake:
         assert reference is not None
 
         def look_up() -> None:
-            resolution = resolve_type(self._participant, reference, attempts=attempts)
+            resolution = look_up_type(self._participant, endpoint, attempts=attempts)
             self._post(lambda: resolved(resolution.type, resolution.reason))
 
         def resolved(description: TypeDescription | None, reason: str) -> None:

@@ -21,16 +21,15 @@ Reads = Callable[[], Iterator[int]]
 
 @dataclasses.dataclass
 class Data:
-    """The type of dust-dds, whose Python package has no keys; Cyclone DDS has a sequence of octets for it."""
+    """The type of dust-dds, whose Python package has no keys."""
 
-    data: bytes
+    number: int
 
-
-Data.__annotations__["data"] = bytes  # it does not understand the text
 
 def dust(role: str, domain: int) -> Writes | Reads:
     import dust_dds
 
+    Data.__annotations__["number"] = dust_dds.TypeKind.uint32
     participant = dust_dds.DomainParticipantFactory.get_instance().create_participant(domain_id=domain)
     topic = participant.create_topic(topic_name="Bare", type_=Data)
     kinds = dust_dds.DurabilityQosPolicyKind
@@ -44,7 +43,7 @@ def dust(role: str, domain: int) -> Writes | Reads:
     if role == "writer":
         writer = participant.create_publisher().create_datawriter(topic, qos=dust_dds.DataWriterQos(**policies))
         return (
-            lambda number: writer.write(Data(bytes([number]))),
+            lambda number: writer.write(Data(number)),
             lambda readers: writer.get_publication_matched_status().get_current_count() >= readers,
         )
     reader = participant.create_subscriber().create_datareader(topic, qos=dust_dds.DataReaderQos(**policies))
@@ -55,7 +54,7 @@ def dust(role: str, domain: int) -> Writes | Reads:
         except Exception:  # it has no other way to say that there is nothing
             return
         for sample in samples:
-            yield sample.get_data().data[0]
+            yield sample.get_data().number
 
     return read
 

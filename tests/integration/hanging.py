@@ -23,7 +23,7 @@ for name, constant in (("engine.node.wire", "MARGIN_S"), ("engine.node.wire", "B
         ("engine.persistence.service.service_process", "WORK_S")):
     setattr(importlib.import_module(name), constant, 0.0)
 PLACES = {{
-    "look-up": ("engine.node.intake", "resolve_type"),
+    "look-up": ("engine.node.intake", "look_up_type"),
     "delivery": ("engine.dds.directed", "DirectedSession.__init__"),
     "stream": ("engine.dds.bulk", "BulkSender.__init__"),
     "store": ("engine.runtime.store_queue", "StoreQueue.work"),
