@@ -98,8 +98,8 @@ class TapRegistry:
     def _show_type(self, description: GroupDescription) -> None:
         """Announce the type of a topic without key to those who look for it, such as `ospltool cat`.
 
-        The tap tells its name only (`engine.dds.topics.announced`), and the writers may be gone. So a reader that
-        matches nobody tells the rest.
+        The tap tells its name only (`engine.dds.topics.announced`), and the writers may be gone. So a
+        reader that matches nobody tells the rest.
         """
         type_, name = description.type, description.group.topic
         if type_.keyed or type_.is_untyped or (name, type_.type_id) in self._types:
@@ -183,9 +183,9 @@ def _key(group: Group) -> _Key:
 def look_up_type(participant: NodeParticipant, writer: EndpointSeen, *, attempts: int) -> Resolution:
     """Request the type of a writer from the network; see `resolve_type`.
 
-    A question to everybody comes first. Some implementations, such as Fast DDS 3.2, answer only a question that names
-    them, and Cyclone DDS asks so in order to match a reader with a writer of another type. Therefore a reader of a type
-    of ours tries to match the writer during the other attempts.
+    A question to everybody comes first. Some implementations, such as Fast DDS 3.2, answer only a question
+    that names them, and Cyclone DDS asks so in order to match a reader with a writer of another type.
+    Therefore a reader of a type of ours tries to match the writer during the other attempts.
     """
     assert writer.type is not None
     found = resolve_type(participant, writer.type, attempts=1)

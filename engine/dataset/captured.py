@@ -26,7 +26,7 @@ class CapturedSample(NamedTuple):
     payload: bytes
     """CDR with its header; the key only if `status` lacks `DATA`."""
     sequence: int = 0
-    """For a sample without a source timestamp, `UNTIMED` and its number; the time is then that of reception."""
+    """0; of a sample without a source timestamp, `UNTIMED` with its number: the time is that of reception."""
 
 
 class CapturedRun:

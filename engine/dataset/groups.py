@@ -191,6 +191,6 @@ class GroupDescription:
     qos: GroupQos
 
     def improved_by(self, other: GroupDescription) -> GroupDescription:
-        """Return this description with what another one of the group knows better: the type, and durability."""
+        """Return this description with the type and the durability that another one knows better."""
         type_ = other.type if self.type.is_untyped else self.type
         return GroupDescription(self.group, type_, self.qos.raised_by(other.qos))

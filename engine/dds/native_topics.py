@@ -89,7 +89,9 @@ class Refusal(NamedTuple):
     def text(self) -> str:
         """The reason, for people."""
         samples = "1 sample is no value" if self.count == 1 else f"{self.count:,} samples are no values"
-        return f"{samples} of its type (the last has {self.size} bytes, encapsulation 0x{self.header[:2].hex()})"
+        return (
+            f"{samples} of its type (the last has {self.size} bytes, encapsulation 0x{self.header[:2].hex()})"
+        )
 
 
 class Refusals:

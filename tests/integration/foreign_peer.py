@@ -1,8 +1,9 @@
 """An application on another implementation of DDS: `foreign_peer PEER writer|reader DOMAIN READERS`.
 
-`make foreign` runs it in the environment of the peer, without the rest of the project. It speaks the lines of
-tests/integration/programs.py: each line makes a writer write the next number, once that many readers match, and a reader
-answer with the numbers that it got so far. All are TRANSIENT and reliable, but for rclpy, which has no such durability.
+`make foreign` runs it in the environment of the peer, without the rest of the project. It speaks the lines
+of tests/integration/programs.py: each line makes a writer write the next number, once that many readers
+match, and a reader answer with the numbers that it got so far. All are TRANSIENT and reliable, but for rclpy,
+which has no such durability.
 """
 
 from __future__ import annotations
@@ -41,7 +42,9 @@ def dust(role: str, domain: int) -> Writes | Reads:
         "history": dust_dds.HistoryQosPolicy(dust_dds.HistoryQosPolicyKind.KeepAll()),
     }
     if role == "writer":
-        writer = participant.create_publisher().create_datawriter(topic, qos=dust_dds.DataWriterQos(**policies))
+        writer = participant.create_publisher().create_datawriter(
+            topic, qos=dust_dds.DataWriterQos(**policies)
+        )
         return (
             lambda number: writer.write(Data(number)),
             lambda readers: writer.get_publication_matched_status().get_current_count() >= readers,

@@ -175,7 +175,7 @@ def test_a_keyless_writer_without_type_information_is_kept(lab: Lab) -> None:
 
 @pytest.mark.parametrize("order", [("typed", "bare"), ("bare", "typed"), ("mute", "bare")], ids=" then ".join)
 def test_one_topic_with_and_without_type_information(started: Lab, order: tuple[str, str]) -> None:
-    """Applications of two releases write one topic, which is one group whether or not somebody tells its type."""
+    """Applications of two releases write one topic: one group, whether or not somebody tells its type."""
     options: dict[str, Any] = {"topic": "Bare", "durability": 3, "keyed": False}
     for number, kind in enumerate(order):
         facts = {"typed": kind == "typed", "mute": kind == "mute"}
@@ -201,7 +201,9 @@ def test_one_topic_with_and_without_type_information(started: Lab, order: tuple[
 
 def test_samples_that_do_not_fit_their_type_are_counted_and_named(started: Lab) -> None:
     """The type that their writer announces has another layout; they vanish in every reader of Cyclone DDS."""
-    program = started.program("untyped", topic="Bare", durability=3, keyed=True, broken=True, count=3, readers=1)
+    program = started.program(
+        "untyped", topic="Bare", durability=3, keyed=True, broken=True, count=3, readers=1
+    )
     guid = program.answer("guid")
 
     def unkept() -> list[tuple[str, str]]:

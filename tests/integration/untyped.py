@@ -1,7 +1,7 @@
 """An application in C: by default like those of ROS 2, whose types are known by name only.
 
-With `typed` it tells its type. With `mute`, too, but it does not answer who asks for it. With `broken` it tells
-another type. With `untimed` it sends no source timestamps. With `library` it
+With `typed` it tells its type. With `mute`, too, but it does not answer who asks for it. With `broken` it
+tells another type. With `untimed` it sends no source timestamps. With `library` it
 uses another libddsc than the one of the Python package.
 """
 
@@ -36,7 +36,7 @@ class _Key(ctypes.Structure):
 
 
 def _descriptor(*, keyed: bool, typed: bool, mute: bool, broken: bool) -> TopicDescriptor:
-    """Of a struct with one 32-bit number; a mute one does not have the types that it names, a broken one others."""
+    """Of a struct with one 32-bit number; a mute one lacks its types, a broken one names another."""
     ops = _KEYED_OPS if keyed else _KEYLESS_OPS
     found = TopicDescriptor()
     found.size = found.align = 4
@@ -137,7 +137,8 @@ class Bare:
 def writer(options: dict[str, Any]) -> None:
     """A writer of the numbers below `count`, and of one more for each line; it ends when it is told to.
 
-    Other options: `durability`, `readers` to wait for, `first` number, `typed`, `mute`, `broken`, `untimed`, `depth`, `library`.
+    Other options: `durability`, `depth`, `readers` to wait for, `first` number, `typed`, `mute`, `broken`,
+    `untimed`, `library`.
     """
     side = Bare(options)
     first = options.get("first", 0)

@@ -13,7 +13,7 @@ from engine.core.name_spaces import Group
 from engine.dataset.dataset import DataSet
 from engine.dataset.group_set import ApplyOutcome, GroupSet
 from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, UNTIMED, Sample, is_intact, make_sample, retained
-from tests.property.samples import DEPTHS, GROUPS, KEYS, WRITERS, contents, model, pack_early, samples
+from tests.property.samples import DEPTHS, GROUPS, KEYS, WRITERS, contents, model, samples
 
 depths = pytest.mark.parametrize("depth", DEPTHS)
 
@@ -230,7 +230,7 @@ def test_every_field_of_a_sample_is_in_its_digest(sample: Sample) -> None:
 def test_a_sample_without_source_timestamp_is_one_sample_on_all_nodes(
     depth: int, written: list[tuple[bytes, bytes]], delays: list[list[int]], order: Random
 ) -> None:
-    """Three nodes receive it at different times; the earliest counts, also where it was the last to be heard of."""
+    """Three nodes receive it at different times; the earliest counts, in whatever order they hear of it."""
     sets, times = [], dict.fromkeys(range(len(written)), 1_000_000)
     for delayed in delays:
         now_ns, received = 0, []

@@ -78,7 +78,10 @@ def application(options: dict[str, Any], group: type, end: type, names: list[str
 
 
 def writer(options: dict[str, Any]) -> None:
-    """Writes, disposes and unregisters samples of each type once somebody reads them; writes with `untimed`."""
+    """Writes, disposes and unregisters samples of each type once somebody reads them.
+
+    With `untimed` it writes only.
+    """
     from cyclonedds.pub import DataWriter, Publisher
 
     _, _, *ends = kept = application(options, Publisher, DataWriter, options["types"])

@@ -130,7 +130,7 @@ def test_every_kind_of_type_is_captured_and_written_again_bit_by_bit(
 def test_samples_without_a_source_timestamp_get_the_time_of_their_arrival(
     arena: Arena, participant: NodeParticipant
 ) -> None:
-    """In order, and with their numbers; large ones, too. Taps that are in step with a writer have the same."""
+    """In order, and with their numbers; large ones, too. Taps in step with a writer have the same."""
     types, count, began_ns = ["Plain", "Keyless"], 300, time.time_ns()
     topics = [Topic.of_class(participant, name, sample_types.TYPES[name]) for name in types]
     taps = [[CaptureReader(participant, topic) for _ in range(2)] for topic in topics]

@@ -387,7 +387,9 @@ def test_a_writer_that_ended_before_its_type_was_given_up_is_reported_and_not_sh
 
 
 @pytest.mark.parametrize("is_gone", [False, True], ids=["living", "ended"])
-@pytest.mark.parametrize("answer", [None, dataclasses.replace(DESCRIPTION, keyed=False)], ids=["mute", "typed"])
+@pytest.mark.parametrize(
+    "answer", [None, dataclasses.replace(DESCRIPTION, keyed=False)], ids=["mute", "typed"]
+)
 def test_a_writer_without_key_is_kept_at_once(answer: TypeDescription | None, is_gone: bool) -> None:
     """Whether or not somebody answers for its type, which only shows what it wrote."""
     writer = endpoint(b"1" * 15 + bytes([3]), is_writer=True)
@@ -400,7 +402,7 @@ def test_a_writer_without_key_is_kept_at_once(answer: TypeDescription | None, is
     neighbourhood.take([EndpointGone(writer.guid)] if is_gone else [])
     found = neighbourhood.resolved(TYPE, answer, "nobody answers")
     assert [each.type for each in found.groups] == ([answer] if answer and not is_gone else [])
-    assert not (found.unkept or list(neighbourhood.unkept) or neighbourhood.unkept.take_kept())
+    assert [*found.unkept, *neighbourhood.unkept, *neighbourhood.unkept.take_kept()] == []
     assert neighbourhood.routes[writer.guid] == (group,)
     assert bool(neighbourhood.living(group)) is not is_gone
     assert neighbourhood.to_ask_again(0.0) is None
