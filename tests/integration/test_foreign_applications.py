@@ -86,7 +86,7 @@ def lab(tmp_path: Path) -> Iterator[Lab]:
 
 def foreign(lab: Lab, peer: Peer, role: str, readers: int = 0) -> Program:
     home = Path(DIRECTORY, peer.environment)
-    environ = {"ROS_DOMAIN_ID": str(lab.domain)}
+    environ = {"ROS_DOMAIN_ID": str(lab.domain), "ROS_LOG_DIR": str(lab.directory)}
     if peer.keyed is not None:
         (private,) = home.rglob("ros_fastdds.libs")
         environ["LD_LIBRARY_PATH"] = f"{home / 'lib'}:{private}"
