@@ -7,15 +7,14 @@ from __future__ import annotations
 
 import argparse
 import sys
-import threading
 import time
-from typing import Any
 
-from cyclonedds.core import Listener, Policy, Qos
+from cyclonedds.core import Policy, Qos
 from cyclonedds.domain import DomainParticipant
 from cyclonedds.pub import DataWriter, Publisher
 from cyclonedds.topic import Topic
 from cyclonedds.util import duration
+from kept import wait_until_kept
 from observation import PARTITIONS, TOPIC, Observation
 
 QOS = Qos(
@@ -36,25 +35,6 @@ QOS = Qos(
 )
 
 
-class Attachment(Listener):  # type: ignore[misc]  # the wheel has no types
-    """Tells when enough readers are matched.
-
-    Cyclone DDS keeps nothing for readers that come later than a sample, so a publisher of durable data
-    waits until a durability node reads along. What no node has captured is lost all the same, for example
-    while a link is down; `durable_publisher.py` keeps it until it is stored.
-    """
-
-    def __init__(self, wanted: int) -> None:
-        super().__init__()
-        self.wanted = wanted
-        self.reached = threading.Event()
-
-    def on_publication_matched(self, writer: Any, status: Any) -> None:
-        """Called by Cyclone DDS."""
-        if status.current_count >= self.wanted:
-            self.reached.set()
-
-
 def main() -> int:
     """Write, and exit once all readers have acknowledged."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -62,20 +42,22 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=0, help="number of the first station")
     parser.add_argument("--count", type=int, default=1000, help="stations, shared among the partitions")
     parser.add_argument("--dispose-every", type=int, default=0, help="dispose every n-th station again")
-    parser.add_argument("--readers", type=int, default=1, help="nodes to wait for")
+    parser.add_argument("--nodes", type=int, default=1, help="nodes that must keep it from the first sample")
     parser.add_argument("--timeout", type=float, default=10.0, help="seconds to wait for them")
     options = parser.parse_args()
 
     participant = DomainParticipant(options.domain)
     topic = Topic(participant, TOPIC, Observation, qos=QOS)
-    attachments = [Attachment(options.readers) for _ in PARTITIONS]
     writers = [
-        DataWriter(Publisher(participant, Qos(Policy.Partition([name]))), topic, qos=QOS, listener=attachment)
-        for name, attachment in zip(PARTITIONS, attachments, strict=True)
+        DataWriter(Publisher(participant, Qos(Policy.Partition([name]))), topic, qos=QOS)
+        for name in PARTITIONS
     ]
-    for name, attachment in zip(PARTITIONS, attachments, strict=True):
-        if not attachment.reached.wait(options.timeout):
-            print(f"no durability node reads partition '{name}' of domain {options.domain}", file=sys.stderr)
+    # Cyclone DDS keeps nothing for readers that come later than a sample, nodes included. What no node has
+    # captured is lost all the same, for example while a link is down; `durable_publisher.py` keeps it itself.
+    for name, writer in zip(PARTITIONS, writers, strict=True):
+        if not wait_until_kept(writer, options.nodes, options.timeout):
+            wanted = "no node keeps" if options.nodes == 1 else f"fewer than {options.nodes} nodes keep"
+            print(f"{wanted} partition '{name}' of domain {options.domain}", file=sys.stderr)
             return 1
     disposed = 0
     for number in range(options.count):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Final
 
-from engine.capture.unkept import UnkeptReason, unkept_writer
+from engine.capture.unkept import UnkeptReason
 from engine.dataset.captured import CapturedSample
 from engine.dds.writer_names import WRITER_GONE
 
@@ -24,6 +24,10 @@ LOOK_S: Final = 1.0
 END_S: Final = 15.0
 """Age of a writer at which it is told if it has ended and nothing of it was captured. By default Cyclone DDS
 gives up a dead process after 10 s. A writer that ends later may have had nothing to write."""
+SHOWN_S: Final = 600.0
+"""Time for which such a writer is shown; most people look for what is missing later than that it was lost."""
+MAX_SHOWN: Final = 20
+"""Limit for these writers, so that they leave room for those that are there."""
 TIRED: Final = 2
 """Looks in succession that must find no match: a writer that has just ended may still be known here."""
 
@@ -43,6 +47,7 @@ class MatchWatch:
         self._silent: dict[bytes, tuple[Offer, float]] = {}
         self._due_s: dict[bytes, float] = {}
         self._misses: dict[bytes, int] = {}
+        self._shown_s: dict[bytes, float] = {}
         self._next_s = 0.0
 
     def watch(self, offers: Iterable[Offer]) -> None:
@@ -65,9 +70,10 @@ class MatchWatch:
             if self._silent.pop(writer, None) is not None:  # it goes behind those that are due earlier
                 self._silent[writer] = offer, now_s + END_S
         self._new.clear()
-        if not (self._due_s or self._silent) or now_s < self._next_s:
+        if not (self._due_s or self._silent or self._shown_s) or now_s < self._next_s:
             return []
         self._next_s = now_s + LOOK_S
+        self._hide(now_s)
         due = [writer for writer, due_s in self._due_s.items() if due_s <= now_s]
         looks = [self._look(writer, now_s) for writer in due]
         return [unkept for unkept in looks if unkept is not None] + list(self._ended(now_s))
@@ -80,8 +86,20 @@ class MatchWatch:
                 return
             del self._silent[writer]
             is_gone = self._neighbourhood.offer_of(writer) is None and self._neighbourhood.routes.get(writer)
-            if is_gone and self._taps.is_tapped(offer.groups[0]):
-                yield unkept_writer(offer.endpoint, UnkeptReason.ENDED)
+            if is_gone and any(map(self._taps.is_tapped, offer.groups)):
+                self._shown_s[writer] = now_s + SHOWN_S
+                unkept = self._neighbourhood.unkept.add(offer.endpoint, UnkeptReason.ENDED)
+                if unkept is not None:
+                    yield unkept
+
+    def _hide(self, now_s: float) -> None:
+        """Forget the oldest writers that have ended."""
+        for writer, until_s in list(self._shown_s.items()):
+            if until_s > now_s and len(self._shown_s) <= MAX_SHOWN:
+                return
+            del self._shown_s[writer]
+            if self._neighbourhood.offer_of(writer) is None:  # it has not come back
+                self._neighbourhood.unkept.remove(writer)
 
     def _look(self, writer: bytes, now_s: float) -> Unkept | None:
         misses = self._misses.pop(writer, 0)
@@ -89,7 +107,7 @@ class MatchWatch:
         offer = self._neighbourhood.offer_of(writer)
         if offer is None:
             return None
-        if self._taps.is_matched(offer.groups[0], offer.endpoint.handle) is not False:
+        if self._taps.is_matched(offer.groups, offer.endpoint.handle) is not False:
             return self._neighbourhood.unmatched(offer, is_so=False) if misses else None
         self._misses[writer] = min(misses + 1, TIRED)
         self._due_s[writer] = now_s + LOOK_S

@@ -1,4 +1,4 @@
-"""The taps of a process, one for each topic and type."""
+"""The taps of a process: one for each topic and type, or several where it keeps only some partitions."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import contextlib
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from engine.capture.tap import Tap
-from engine.core.expressions import is_literal, name_within
+from engine.core.expressions import is_literal, matches, name_within
+from engine.core.lazy_dataclass import lazy_dataclass
 from engine.dataset.sample import DATA
 from engine.dds import abi
 from engine.dds.capture_reader import ANY_PARTITION, CaptureReader
@@ -17,12 +18,12 @@ from engine.dds.topics import Topic, announced, open_topic
 from engine.dds.typeinfo import Resolution, resolve_type
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
     from typing import TypeAlias
 
     from engine.capture.tap import TapMove
     from engine.core.name_spaces import Group
-    from engine.dataset.captured import CapturedSample
+    from engine.dataset.captured import CapturedRun, CapturedSample
     from engine.dataset.groups import DurabilityKind, GroupDescription
     from engine.dataset.sample import Sample
     from engine.dds.discovery import EndpointSeen
@@ -38,62 +39,103 @@ MOVING_S: Final = 0.1
 """Period for calls of `turn` while a tap moves."""
 
 
-_Key: TypeAlias = "tuple[str, str, str]"
-"""Topic, type, and the reader's partition: empty for all partitions that are not expressions."""
+T = TypeVar("T", bound="CapturedSample | CapturedRun")
+
+_Key: TypeAlias = "tuple[str, str]"
+"""Topic and type."""
+
+
+@lazy_dataclass(frozen=True, slots=True)
+class _Part:
+    """One tap of a topic and type, with the partitions that its reader requests."""
+
+    partitions: tuple[str, ...]
+    tap: Tap
+
+    def meets(self, groups: Iterable[Group]) -> bool:
+        """Tell whether it matches a writer that writes to these groups."""
+        return any(_meets(mine, group.partition) for group in groups for mine in self.partitions)
 
 
 class TapRegistry:
     """The taps; one thread opens them, and others may read them.
 
-    A reader in every partition (`*`) does not match a writer in `A*`: two expressions never match (DDS 1.4,
-    2.2.3.13). A group with such a name has its own tap, in a partition that matches the expression.
+    A writer sees from a match that it is kept (docs/client.md), so the reader of a tap is in partitions that
+    are kept, and in no other. One tap is enough if expressions say which these are. If not, each partition
+    gets one when its first writer is found: Cyclone DDS cannot change the partitions of a reader.
+
+    A writer in several partitions may then match several taps. The first of them, in the order in which they
+    were opened, captures it, and `once` drops what the others get of it. So a tap that is opened later takes
+    no writer from another one, and loses or repeats nothing.
+
+    Two expressions never match (DDS 1.4, 2.2.3.13): a group whose partition is the expression `A*`, which no
+    tap matches, gets a tap in a partition within it.
 
     Args:
-        participant: where they live.
+        participant: where they live; its tag is the USER_DATA of their readers.
         signal: a signal, or a bell of one, that is set when one of them has records.
     """
 
     def __init__(self, participant: NodeParticipant, signal: Waker) -> None:
         self._participant = participant
         self._signal = signal
-        self._taps: dict[_Key, Tap] = {}
-        self._raised: list[tuple[str, str]] = []
-        self._types: dict[tuple[str, str], CaptureReader] = {}
-        self._problems: dict[tuple[str, str], str] = {}
+        self._parts: dict[_Key, list[_Part]] = {}
+        self._keys: dict[Tap, _Key] = {}
+        self._raised: list[_Key] = []
+        self._types: dict[_Key, CaptureReader] = {}
+        self._problems: dict[_Key, str] = {}
 
     def __iter__(self) -> Iterator[Tap]:
-        return iter(list(self._taps.values()))
+        return iter(list(self._keys))
 
-    def open(self, description: GroupDescription) -> None:
-        """Open the tap for a group, or let an open one request at least the group's durability.
+    def open(self, description: GroupDescription, partitions: tuple[str, ...] = ANY_PARTITION) -> None:
+        """Open a tap for a group, or let the open ones request at least the group's durability.
 
         Of groups that request different durability the highest counts, in any order. A group whose type this
         service cannot use gets no tap; `problem` returns the reason.
+
+        Args:
+            description: the group.
+            partitions: names and expressions; one of them accepts the group's partition, and all of them
+                accept only partitions that are kept.
         """
-        key = _key(description.group)
+        group, qos = description.group, description.qos
+        key = _key(group)
         self._show_type(description)
-        if key in self._taps:
-            self.request(description)
+        parts = self._parts.get(key, [])
+        if self.request(description) and any(part.meets((group,)) for part in parts):
             return
         try:
-            topic = open_topic(self._participant, description.group.topic, announced(description.type))
+            topic = open_topic(self._participant, group.topic, announced(description.type))
         except DdsError as error:
-            self._problems[key[:2]] = str(error)
+            self._problems[key] = str(error)
             return
+        if not is_literal(group.partition):
+            partitions = (name_within(group.partition),)
+        # All taps of a topic request the same: a writer matches all that it meets, or none, so that the one
+        # which captures it stays the same.
+        first = parts[0].tap.qos if parts else None
 
         def make(durability: DurabilityKind, *, hears: bool) -> CaptureReader:
             return CaptureReader(
                 self._participant,
                 topic,
-                partitions=(key[2],) if key[2] else ANY_PARTITION,
+                partitions=partitions,
                 capacity_bytes=TAP_BYTES,
-                exclusive=description.qos.exclusive,
+                exclusive=qos.exclusive if first is None else first.exclusive,
                 durability=durability,
+                # Of a writer with a key and without type information nothing can be kept.
+                needs_type=description.type.keyed,
+                user_data=self._participant.tag.encode(),
                 signal=self._signal,
                 hears=hears,
             )
 
-        self._taps[key] = Tap(make, description.qos.requested)
+        tap = Tap(make, qos.requested if first is None else first.durability)
+        part = _Part(partitions, tap)
+        assert part.meets((group,)), (partitions, group)
+        self._keys[tap] = key
+        self._parts[key] = [*parts, part]
 
     def _show_type(self, description: GroupDescription) -> None:
         """Announce the type of a topic without key to those who look for it, such as `ospltool cat`.
@@ -101,54 +143,83 @@ class TapRegistry:
         The tap tells its name only (`engine.dds.topics.announced`), and the writers may be gone. So a
         reader that matches nobody tells the rest.
         """
-        type_, name = description.type, description.group.topic
-        if type_.keyed or type_.is_untyped or (name, type_.type_id) in self._types:
+        type_, key = description.type, _key(description.group)
+        if type_.keyed or type_.is_untyped or key in self._types:
             return
         with contextlib.suppress(DdsError):  # without it samples are shown as bytes
-            self._types[name, type_.type_id] = CaptureReader(
+            self._types[key] = CaptureReader(
                 self._participant,
-                open_topic(self._participant, name, type_),
+                open_topic(self._participant, description.group.topic, type_),
                 partitions=(NOWHERE,),
                 reliable=False,
                 hears=False,
             )
 
-    def request(self, description: GroupDescription) -> None:
-        """Let the tap of a group, if there is one, request at least the group's durability."""
+    def request(self, description: GroupDescription) -> bool:
+        """Let the taps of a topic, if there are any, request at least the group's durability."""
         key = _key(description.group)
-        if key in self._taps and self._taps[key].request(description.qos.requested):
-            self._raised.append(key[:2])
+        parts = self._parts.get(key, [])
+        raised = [part.tap.request(description.qos.requested) for part in parts]
+        if any(raised):
+            self._raised.append(key)
+        return bool(parts)
 
     def is_tapped(self, group: Group) -> bool:
         """Tell whether there is a tap that captures the writers of a group."""
-        return _key(group) in self._taps
+        return self._captor(_key(group), (group,)) is not None
 
     def problem(self, group: Group) -> str:
         """Return why the type of a group cannot be used; empty if that has not failed."""
-        return self._problems.get(_key(group)[:2], "")
+        return self._problems.get(_key(group), "")
 
     def take_raised(self) -> list[tuple[str, str]]:
         """Take the topics and types whose taps request more since the last call: fewer writers match them."""
         raised, self._raised = self._raised, []
         return raised
 
-    def refusals(self, group: Group, offer: EndpointQos) -> tuple[str, ...] | None:
-        """Return the policies that keep a writer from matching the tap of a group; None without a tap."""
-        tap = self._taps.get(_key(group))
+    def refusals(self, groups: tuple[Group, ...], offer: EndpointQos) -> tuple[str, ...] | None:
+        """Return the policies that keep a writer of these groups from matching its tap; None without one."""
+        tap = self._captor(_key(groups[0]), groups)
         return None if tap is None else incompatibilities(offer, tap.qos)
 
-    def is_matched(self, group: Group, writer: int) -> bool | None:
-        """Tell whether the tap of a group matches the writer with this handle; None without a tap."""
-        tap = self._taps.get(_key(group))
+    def is_matched(self, groups: tuple[Group, ...], writer: int) -> bool | None:
+        """Tell whether the tap of a writer of these groups, with this handle, matches it; None without it."""
+        tap = self._captor(_key(groups[0]), groups)
         return None if tap is None else tap.is_matched(writer)
 
     def is_sound(self, group: Group, sample: Sample) -> bool | None:
-        """Tell whether a tap of the group could have captured a sample; None without a tap."""
-        tap = self._taps.get(_key(group))
-        if tap is None:
+        """Tell whether a tap of the group's topic could have captured a sample; None without one."""
+        parts = self._parts.get(_key(group))
+        if not parts:
             return None
-        is_key = not sample.status & DATA
-        return abi.as_written(tap.topic.entity, sample.payload, is_key=is_key) == (sample.key, sample.payload)
+        entity, is_key = parts[0].tap.topic.entity, not sample.status & DATA
+        return abi.as_written(entity, sample.payload, is_key=is_key) == (sample.key, sample.payload)
+
+    def once(
+        self,
+        tap: Tap,
+        records: list[T],
+        routes: Mapping[bytes, tuple[Group, ...]],
+    ) -> list[T]:
+        """Return the records of a tap without those of writers that another tap captures.
+
+        Args:
+            tap: what they were drained from.
+            records: its records; those of writers without a route are returned.
+            routes: the groups of each writer.
+        """
+        key = self._keys[tap]
+        if self._parts[key][0].tap is tap:
+            return records
+        is_own: dict[bytes, bool] = {}
+        for writer in {record.writer for record in records}:
+            groups = routes.get(writer)
+            is_own[writer] = not groups or self._captor(key, groups) is tap
+        return [record for record in records if is_own[record.writer]]
+
+    def _captor(self, key: _Key, groups: Iterable[Group]) -> Tap | None:
+        """Return the tap that captures a writer of these groups: the first one that it meets."""
+        return next((part.tap for part in self._parts.get(key, ()) if part.meets(groups)), None)
 
     def turn(self) -> list[TapMove]:
         """Continue the moves of taps; return the completed ones. The draining thread calls this."""
@@ -175,9 +246,14 @@ class TapRegistry:
 
 
 def _key(group: Group) -> _Key:
-    name = group.partition
-    stand_in = "" if is_literal(name) else name_within(name)
-    return group.topic, group.type_id, stand_in
+    return group.topic, group.type_id
+
+
+def _meets(requested: str, offered: str) -> bool:
+    """Tell whether a reader's partition matches a writer's: one may be an expression (DDS 1.4, 2.2.3.13)."""
+    if is_literal(offered):
+        return matches(requested, offered)
+    return is_literal(requested) and matches(offered, requested)
 
 
 def look_up_type(participant: NodeParticipant, writer: EndpointSeen, *, attempts: int) -> Resolution:
@@ -211,31 +287,29 @@ def look_up_type(participant: NodeParticipant, writer: EndpointSeen, *, attempts
 MAX_ORPHANS: Final = 200_000
 """Limit for waiting samples; beyond it all of them are dropped and counted."""
 
-T = TypeVar("T")
-
 
 class Orphans:
     """Samples that wait for discovery, which reports their writer within moments."""
 
     def __init__(self) -> None:
-        self._waiting: list[CapturedSample] = []
+        self._waiting: dict[Tap, list[CapturedSample]] = {}
 
     def __len__(self) -> int:
-        return len(self._waiting)
+        return sum(map(len, self._waiting.values()))
 
-    def before(self, taken: list[T]) -> list[T | CapturedSample]:
-        """Take all waiting samples, and put records of a tap behind them."""
-        waiting, self._waiting = self._waiting, []
-        return [*waiting, *taken]
+    def before(self, tap: Tap, taken: list[T]) -> list[T | CapturedSample]:
+        """Take all waiting samples of a tap, and put its records behind them."""
+        return [*self._waiting.pop(tap, ()), *taken]
 
-    def wait(self, samples: Iterable[CapturedSample]) -> None:
-        """Add samples of unknown writers."""
-        self._waiting += samples
+    def wait(self, tap: Tap, samples: Iterable[CapturedSample]) -> None:
+        """Add samples of unknown writers, which a tap captured."""
+        if waiting := [*samples]:
+            self._waiting.setdefault(tap, []).extend(waiting)
 
     def drop_surplus(self) -> int:
         """Drop all samples if more than `MAX_ORPHANS` wait; return their number."""
-        count = len(self._waiting)
+        count = len(self)
         if count <= MAX_ORPHANS:
             return 0
-        self._waiting = []
+        self._waiting.clear()
         return count

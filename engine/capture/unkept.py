@@ -90,7 +90,7 @@ def unkept_writer(endpoint: EndpointSeen, why: UnkeptReason, detail: str = "") -
 
 
 class UnkeptWriters:
-    """The current durable writers that are not kept."""
+    """The durable writers that are not kept: current ones, and for a time those that ended too soon."""
 
     def __init__(self) -> None:
         self._writers: dict[bytes, Unkept] = {}

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from engine.core import expressions
@@ -223,6 +224,40 @@ def find_policy(policies: tuple[Policy, ...], name: str) -> Policy | None:
         if expressions.matches(policy.name_space, name):
             return policy
     return None
+
+
+MAX_PARTITIONS = 100
+"""Partitions of one reader at most: each of its announcements contains them all."""
+
+
+def kept_partitions(group: Group, kept: Iterable[Element], single: Iterable[Element]) -> tuple[str, ...]:
+    """Return partitions for a reader of a kept group: it must match nothing of the topic that is not kept.
+
+    These are expressions, so that the reader also matches partitions that become known later. An expression
+    that also accepts groups of which each is decided on its own cannot be used: there is no expression for
+    the rest. If only such expressions contain the group, the result is its partition.
+
+    Args:
+        group: one that is kept.
+        kept: groups that are kept, except some that are in `single`.
+        single: groups of which each may be kept or not.
+    """
+    apart = [each.partition for each in single if matches(each.topic, group.topic)]
+    found = {
+        each.partition: matches(each.partition, group.partition)
+        for each in kept
+        if matches(each.topic, group.topic)
+        and all(intersection(each.partition, one) is None for one in apart)
+    }
+    if not any(found.values()):
+        return (group.partition,)
+    # In Fast DDS, no expression matches the default partition.
+    default = [""] if any(matches(each, "") for each in found) else []
+    if "*" in found:
+        return "*", *default
+    if len(found) > MAX_PARTITIONS:
+        found = {each: contains for each, contains in found.items() if contains}
+    return tuple(dict.fromkeys((*found, *default)))
 
 
 @lazy_dataclass(frozen=True, slots=True)

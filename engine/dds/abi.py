@@ -371,6 +371,9 @@ qset_destination_order = _function("dds_qset_destination_order", None, _pointer,
 qset_writer_lifecycle = _function("dds_qset_writer_data_lifecycle", None, _pointer, _flag)
 qset_writer_batching = _function("dds_qset_writer_batching", None, _pointer, _flag)
 qset_representation = _function("dds_qset_data_representation", None, _pointer, ctypes.c_uint32, _pointer)
+qset_type_consistency = _function(
+    "dds_qset_type_consistency", None, _pointer, _int, _flag, _flag, _flag, _flag, _flag
+)
 qset_durability_service = _function(
     "dds_qset_durability_service", None, _pointer, _duration, _int, _int32, _int32, _int32, _int32
 )

@@ -207,7 +207,9 @@ class CaptureReader:
         exclusive: ownership of the topic; it must equal the writers'.
         durability: the least durability that writers must offer; the reader requests no history.
         reliable: False also matches best-effort writers, and may lose samples of reliable ones.
-        qos: all policies, instead of the five above; for readers other than captures.
+        needs_type: True refuses writers without type information.
+        user_data: USER_DATA, by which writers recognise the reader; empty for none.
+        qos: all policies, instead of the seven above; for readers other than captures.
         signal: set when the queue is no longer empty.
         in_python: use the queue in Python even if the fast one is available.
         hears: False drops samples until `listen`.
@@ -224,6 +226,8 @@ class CaptureReader:
         exclusive: bool = False,
         durability: DurabilityKind = DurabilityKind.VOLATILE,
         reliable: bool = True,
+        needs_type: bool = False,
+        user_data: bytes = b"",
         qos: EndpointQos | None = None,
         signal: Waker | None = None,
         in_python: bool = False,
@@ -239,6 +243,8 @@ class CaptureReader:
             latency_budget_ns=abi.INFINITE_NS,
             partitions=partitions,
             representations=BOTH_REPRESENTATIONS,
+            needs_type=needs_type,
+            user_data=user_data,
         )
         self._owns_signal = signal is None
         self._signal: Waker = signal or Signal(participant)

@@ -64,12 +64,16 @@ class EndpointQos:
     """Whether one of our writers collects samples until a network message is full or flushed."""
     name: str = ""
     """ENTITY_NAME; empty for none."""
+    user_data: bytes = b""
+    """USER_DATA of one of our endpoints, not read from announced ones; empty for none."""
     transport_priority: int = 0
     """TRANSPORT_PRIORITY of a writer."""
     partitions: tuple[str, ...] = ()
     """PARTITION names; empty for the default partition."""
     representations: tuple[int, ...] = ()
     """DATA_REPRESENTATION, such as `XCDR1` and `XCDR2`, the preferred one first; empty for the default."""
+    needs_type: bool = False
+    """Whether one of our readers refuses writers without type information (TYPE_CONSISTENCY_ENFORCEMENT)."""
     resource_limits: tuple[int, int, int] = (-1, -1, -1)
     """max_samples, max_instances and max_samples_per_instance of an announced endpoint; -1 for no limit."""
     service_cleanup_delay_ns: int = 0
@@ -181,6 +185,8 @@ def endpoint_qos(values: EndpointQos) -> Iterator[int]:
         abi.qset_writer_lifecycle(qos, values.autodispose)
         if values.name:
             abi.qset_entity_name(qos, values.name.encode())
+        if values.user_data:
+            abi.qset_userdata(qos, values.user_data, len(values.user_data))
         if values.transport_priority:
             abi.qset_transport_priority(qos, values.transport_priority)
         if values.batching:
@@ -194,6 +200,9 @@ def endpoint_qos(values: EndpointQos) -> Iterator[int]:
         if values.representations:
             array = (ctypes.c_int16 * len(values.representations))(*values.representations)
             abi.qset_representation(qos, len(array), array)
+        if values.needs_type:
+            # The defaults of Cyclone DDS (ALLOW_TYPE_COERCION), but for the last: force_type_validation.
+            abi.qset_type_consistency(qos, 1, True, True, False, False, True)
         service_keep_all = values.service_history_depth == KEEP_ALL
         abi.qset_durability_service(
             qos,

@@ -61,6 +61,9 @@ class ContentFilters:
     Args:
         filters: the configured filters, valid expressions.
         tracer: takes the events of filters without effect.
+
+    Attributes:
+        elements: all groups that have one.
     """
 
     def __init__(self, filters: Iterable[ContentFilterSettings], tracer: Tracer) -> None:
@@ -71,6 +74,7 @@ class ContentFilters:
                 self._filters.append(_Filter(Expression(each.content), each.elements, str(each.origin)))
             else:
                 tracer.event("filter.ignored", place=each.origin, cause=each.why_ignored)
+        self.elements = tuple(element for each in self._filters for element in each.elements)
 
     def gate(self, description: GroupDescription) -> Gate | None:
         """Return the filter of a group; None if none applies.

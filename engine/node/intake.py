@@ -170,13 +170,14 @@ class CaptureDrain:
             some, drained = tap.drain_runs(most)
             count += some
             is_behind = is_behind or some >= most
-            taken = self._orphans.before(drained)
+            waiting = self._orphans.before(tap, drained)
+            taken = self._taps.once(tap, waiting, routes)
             unrouted = self._runtime.capture(taken, routes, waits=waits and is_busy) if taken else []
             self._keeping.unregistered(taken)
             self._watch.heard(taken)
             if self._clients:
                 self._clients.captured(taken, unrouted, routes)
-            self._orphans.wait(unrouted)
+            self._orphans.wait(tap, unrouted)
             if dropped := self._orphans.drop_surplus():
                 self._runtime.count_unrouted(dropped)
         self._runtime.shared.is_behind = is_behind or bool(self._orphans)
@@ -357,7 +358,7 @@ class NodeIntake:
                 if unkept is not None:
                     self._not_kept(unkept)
                 continue
-            policies = self._wire.taps.refusals(offer.groups[0], offer.endpoint.endpoint_qos)
+            policies = self._wire.taps.refusals(offer.groups, offer.endpoint.endpoint_qos)
             if (
                 policies
                 and self._neighbourhood.refuse(offer, UnkeptReason.QOS, ", ".join(policies)) is not None

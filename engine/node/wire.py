@@ -170,9 +170,9 @@ class DdsWire:
             what = f"sampleRequestHandler (what is held, to {fellow})"
             self._submit(what, BATCH_TIMEOUT_S, self._note, fellow, target, note)
 
-    def open_group(self, description: GroupDescription) -> None:
+    def open_group(self, description: GroupDescription, partitions: tuple[str, ...]) -> None:
         """Capture the group."""
-        self.taps.open(description)
+        self.taps.open(description, partitions)
 
     def deliver(
         self,

@@ -10,7 +10,7 @@ import dataclasses
 import functools
 import json
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
 from engine.core import plain
@@ -336,7 +336,7 @@ class NodeSnapshot:
     deviations: tuple[DeviationView, ...] = ()
     """Present readers that see other samples than the set has; at most 100."""
     unkept: tuple[UnkeptView, ...] = ()
-    """Present durable writers whose data is not kept; at most 100."""
+    """Durable writers whose data is not kept, present ones and some that have just ended; at most 100."""
     capture: CaptureView = NOT_SAID
     """Whether the compiled library captures, or Python and why."""
     addresses: tuple[str, ...] = ()
@@ -344,6 +344,25 @@ class NodeSnapshot:
 
     Loopback only if there is no other; empty if it has none, or from an older release.
     """
+
+
+_ENDED: Final = "ended"
+"""`engine.capture.unkept.UnkeptReason.ENDED`, which this package may not import."""
+
+
+def is_nowhere(view: UnkeptView, nodes: Iterable[NodeSnapshot]) -> bool:
+    """Whether these nodes lack what a writer wrote: if it has ended, one that captured it has sent it to all.
+
+    So that is so only if all nodes that keep one of its groups say the same.
+    """
+    if view.why != _ENDED:
+        return True
+    partitions = view.partition.split(", ")
+    return all(
+        any(each.writer == view.writer for each in node.unkept)
+        for node in nodes
+        if any(each.topic == view.topic and each.partition in partitions for each in node.groups)
+    )
 
 
 @lazy_dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from typing import Protocol
 
 from engine.core.lazy_dataclass import lazy_dataclass
 from engine.core.messages import Outgoing, ReaderKey
-from engine.core.name_spaces import Group
+from engine.core.name_spaces import Element, Group
 from engine.dataset.groups import GroupDescription
 from engine.dataset.sample_rows import SampleRows
 from engine.runtime.codec import Envelope
@@ -32,7 +32,13 @@ class Gate(Protocol):
 
 
 class Filters(Protocol):
-    """The content filters of a node (//OpenSplice/Domain/Filters)."""
+    """The content filters of a node (//OpenSplice/Domain/Filters).
+
+    Attributes:
+        elements: all groups that have one.
+    """
+
+    elements: tuple[Element, ...]
 
     def gate(self, description: GroupDescription) -> Gate | None:
         """Return the filter of a group; None if none applies.
@@ -44,6 +50,8 @@ class Filters(Protocol):
 
 class NoFilters:
     """Filters of a node without any."""
+
+    elements: tuple[Element, ...] = ()
 
     def gate(self, description: GroupDescription) -> Gate | None:
         """Return None."""
@@ -138,8 +146,11 @@ class Wire(Protocol):
         """Send one message of a comparison to one fellow; if it cannot be sent, nothing happens."""
         ...
 
-    def open_group(self, description: GroupDescription) -> None:
-        """Capture what is written to a group from now on; a second call may raise its durability."""
+    def open_group(self, description: GroupDescription, partitions: tuple[str, ...]) -> None:
+        """Capture what is written to a group from now on; a second call may raise its durability.
+
+        `partitions` accept the group's, and only partitions of its topic that are kept.
+        """
         ...
 
     def deliver(

@@ -9,7 +9,7 @@ from typing import Final
 from engine.core import plain
 from engine.core.events import NameSpaceLearned
 from engine.core.messages import Epoch
-from engine.core.name_spaces import Element, Group
+from engine.core.name_spaces import Element, Group, kept_partitions
 from engine.core.node import DurabilityNode
 from engine.core.settings import CoreSettings
 from engine.dataset.captured import CapturedSample
@@ -198,9 +198,20 @@ class SharedState:
                 self._capture(self.descriptions[group])
 
     def _capture(self, description: GroupDescription) -> None:
-        self.wire.open_group(description)
+        self._open_tap(description)
         depth = description.qos.history_depth
         self.tracer.event("capture.started", group=description.group, depth=depth)
+
+    def _open_tap(self, description: GroupDescription) -> None:
+        """Capture a group with a reader that matches no writer outside of what is kept."""
+        kept = [
+            element
+            for state in self.core.name_spaces
+            # A Lazy policy keeps what readers want, group by group.
+            if not state.is_lazy and (data := self.spaces.get(state.name)) is not None and data.keeps_any
+            for element in state.name_space.elements
+        ]
+        self.wire.open_group(description, kept_partitions(description.group, kept, self._filters.elements))
 
     def open_group(self, description: GroupDescription, *, announce: bool) -> bool:
         """Keep a group from now on, and with `announce` tell fellows; False if this node does not keep it.
@@ -350,7 +361,7 @@ class SharedState:
                 "group.raised", group=group, before=before.durability.name, durability=now.durability.name
             )
         elif group not in self._unwanted:
-            self.wire.open_group(raised)
+            self._open_tap(raised)
             self.tracer.event(
                 "capture.moving", group=group, before=before.requested.name, requested=now.requested.name
             )

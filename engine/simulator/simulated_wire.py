@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from engine.core.expressions import matches
 from engine.core.messages import ReaderKey
 from engine.dataset.groups import GroupDescription
 from engine.dataset.sample import Sample
@@ -52,8 +53,9 @@ class SimulatedWire:
         """Ignore monitor messages."""
         self.published += bool(topic and payload)
 
-    def open_group(self, description: GroupDescription) -> None:
+    def open_group(self, description: GroupDescription, partitions: tuple[str, ...]) -> None:
         """Open the tap of the group's topic and type, which matches a little later."""
+        assert any(matches(each, description.group.partition) for each in partitions)
         key = (description.group.topic, description.group.type_id)
         if key not in self.taps:
             delay = self.node.rng.uniform(TAP_LEAST_S, self.system.options.tap_delay_s)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import time
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from cyclonedds.domain import DomainParticipant
 from cyclonedds.pub import DataWriter
+from cyclonedds.qos import Policy
 
 from engine.dds.client_protocol import endpoints
 from engine.dds.client_protocol.messages import Completeness
+from engine.dds.participant import Tag, TagRole
 from ospltool.client import asking, errors
 from ospltool.client.asking import added, ask, pause
 from ospltool.client.session import Session
@@ -22,6 +25,53 @@ if TYPE_CHECKING:
 
     from engine.dds.client_protocol.messages import StateAnswer
     from ospltool.client.surveys import Question
+
+
+MATCH_LOOK_S: Final = 0.01
+"""Pause between two looks at the readers of a writer: its status and listener are the application's."""
+_KEEPERS: Final = (TagRole.NODE, TagRole.PERSISTENCE)
+
+
+def wait_until_kept(writer: DataWriter[Any], nodes: int = 1, timeout_s: float = 10.0) -> frozenset[str]:
+    """Wait until nodes capture what an ordinary writer writes from now on.
+
+    A node has a reader where it keeps data, and nowhere else; its USER_DATA says which node it is. The nodes
+    need not serve clients. Persistence services count, too. A node that was killed counts until its lease
+    is over. What a node captures is in its memory; see `DurabilityClient.wait_for_durable`.
+
+    Args:
+        writer: a writer of `cyclonedds`.
+        nodes: least number of different nodes; at least 1.
+        timeout_s: most seconds to wait.
+
+    Returns:
+        The ids of all nodes that capture it, each 32 hexadecimal digits.
+
+    Raises:
+        DurabilityTimeout: fewer nodes capture it when the time is over.
+    """
+    if nodes < 1:
+        raise errors.PreconditionNotMet(f"nodes must be at least 1, not {nodes}")
+    until_s = time.monotonic() + timeout_s
+    while len(found := _keepers(writer)) < nodes:
+        if time.monotonic() >= until_s:
+            raise errors.DurabilityTimeout(
+                f"{len(found)} of {nodes} nodes capture what the writer of topic {writer.topic.name!r} writes"
+            )
+        time.sleep(MATCH_LOOK_S)
+    return found
+
+
+def _keepers(writer: DataWriter[Any]) -> frozenset[str]:
+    found = set()
+    with contextlib.suppress(IndexError):  # of cyclonedds 11.0.1, if one more reader matches during the call
+        for handle in writer.get_matched_subscriptions():
+            reader = writer.get_matched_subscription_data(handle)  # None if it has just gone
+            user_data = reader.qos[Policy.Userdata] if reader else None
+            tag = Tag.decode(user_data.data) if user_data else None
+            if tag is not None and tag.role in _KEEPERS:
+                found.add(tag.node_id.hex())
+    return frozenset(found)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

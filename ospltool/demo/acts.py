@@ -41,7 +41,7 @@ def find_each_other(stage: Stage) -> str:
 def capture(stage: Stage) -> str:
     """A plain publisher writes and exits; the nodes have it on disk without knowing the type."""
     said = stage.publish(
-        "--count", str(FIRST), "--dispose-every", str(FIRST // DISPOSED), "--readers", str(len(NODES))
+        "--count", str(FIRST), "--dispose-every", str(FIRST // DISPOSED), "--nodes", str(len(NODES))
     )
     expected = FIRST + DISPOSED
     took = stage.wait_for(

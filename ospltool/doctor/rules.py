@@ -11,7 +11,7 @@ from engine.core.name_spaces import Element, Group
 from engine.dataset.groups import KEEP_ALL, DurabilityKind
 from engine.dds.abi import INFINITE_NS
 from engine.dds.qos import incompatibilities
-from engine.runtime.monitor import NameSpaceView, NodeSnapshot
+from engine.runtime.monitor import NameSpaceView, NodeSnapshot, is_nowhere
 from ospltool.doctor.memory_rules import kept_in_memory
 from ospltool.doctor.picture import DoctorCause, DoctorFinding, DomainPicture, Endpoint, TopicView, Weight
 from ospltool.doctor.type_rules import different_types
@@ -329,15 +329,22 @@ def _not_kept(picture: DomainPicture) -> Iterator[DoctorFinding]:
     seen: dict[tuple[str, str, str], list[str]] = {}
     for node in picture.nodes:
         for view in node.unkept:
-            seen.setdefault((view.writer, view.topic, view.text), []).append(node.name)
+            if is_nowhere(view, picture.nodes):
+                seen.setdefault((view.writer, view.topic, view.text), []).append(node.name)
     for (writer, topic, text), names in seen.items():
+        ends = tuple(each for each in picture.endpoints if each.guid == writer)
+        what = (
+            f"offers durable data that {', '.join(names)} cannot keep"
+            if ends
+            else f"{', '.join(names)} did not keep durable data of writer {writer}, which has ended"
+        )
         yield DoctorFinding(
             DoctorCause.NOT_KEPT,
             Weight.WARNING,
             topic,
-            f"offers durable data that {', '.join(names)} cannot keep: {text}",
+            f"{what}: {text}",
             "see docs/durability-qos.md#writers-that-are-not-kept",
-            tuple(each for each in picture.endpoints if each.guid == writer),
+            ends,
             tuple(names),
         )
     for node in picture.nodes:

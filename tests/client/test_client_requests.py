@@ -32,6 +32,7 @@ from engine.dds.waiting import Signal
 from ospltool.client import (
     Completeness,
     DurabilityClient,
+    DurabilityTimeout,
     DurableReader,
     DurableWriter,
     GroupCompleteness,
@@ -39,6 +40,7 @@ from ospltool.client import (
     NotStored,
     Reason,
     Written,
+    wait_until_kept,
 )
 from ospltool.client.asking import added, ask
 from tests.client.places import ClientLab
@@ -51,16 +53,14 @@ Connect = Callable[[], DurabilityClient]
 STOCK = ("stock",)
 
 
-def own_writer(lab: ClientLab, readers: int) -> DataWriter[Any]:
-    """An ordinary writer in this process, matched with so many readers."""
+def own_writer(lab: ClientLab, nodes: int) -> DataWriter[Any]:
+    """An ordinary writer in this process, which so many nodes keep."""
     participant = DomainParticipant(lab.domain)
     qos = qos_of({"depth": 0})
     topic = Topic(participant, "Reading", Reading, qos=qos)
     publisher = Publisher(participant, Qos(Policy.Partition(list(STOCK))))
     writer = DataWriter(publisher, topic, qos=qos)
-    deadline = time.monotonic() + 20
-    while len(writer.get_matched_subscriptions()) < readers and time.monotonic() < deadline:
-        time.sleep(0.01)
+    wait_until_kept(writer, nodes, 20)
     return writer
 
 
@@ -69,10 +69,13 @@ def test_what_is_durable_is_on_every_disk_even_if_all_nodes_are_killed_at_once(
 ) -> None:
     names = lab.start_two()
     client = connect()
-    writer = own_writer(lab, readers=2)
+    writer = own_writer(lab, nodes=2)
     for number in range(2_000):
         writer.write(Reading(number, 0, "x" * 500))
     stored = client.wait_for_durable(writer, 30, nodes=2)
+    assert wait_until_kept(writer, 2) == {one.service for one in stored}
+    with pytest.raises(DurabilityTimeout, match="2 of 3 nodes capture what the writer of topic 'Reading'"):
+        wait_until_kept(writer, 3, timeout_s=0.1)
     lab.kill(*names)
     assert sorted(one.service_name for one in stored) == ["n1", "n2"]
     for name in names:
@@ -84,7 +87,7 @@ def test_what_is_missing_somewhere_is_not_durable_and_the_node_is_named(
 ) -> None:
     names = lab.start_two()
     client = connect()
-    writer: DurableWriter[Any] = DurableWriter(client, own_writer(lab, readers=2))
+    writer: DurableWriter[Any] = DurableWriter(client, own_writer(lab, nodes=2))
     with writer:
         name = writer.write(Reading(1, 0, ""), timestamp=5_000)
     written = Written("Reading", STOCK, (name,))
@@ -297,7 +300,7 @@ def test_nonsense_in_the_additions_is_counted_and_harms_nobody(lab: ClientLab, s
 def test_what_is_handed_over_must_be_a_sample_of_its_topic(lab: ClientLab, connect: Connect) -> None:
     lab.start_one()
     client = connect()
-    writer: DurableWriter[Any] = DurableWriter(client, own_writer(lab, readers=1))
+    writer: DurableWriter[Any] = DurableWriter(client, own_writer(lab, nodes=1))
     with writer:
         name = writer.write(Reading(1, 0, ""))
     payload = Reading(2, 0, "").serialize()

@@ -260,6 +260,16 @@ def test_a_writer_that_nodes_do_not_keep_is_found_once() -> None:
     assert "n1, n2 cannot keep: untyped-keyed" in finding.message
 
 
+def test_a_writer_that_has_ended_is_found_if_no_node_that_keeps_its_group_has_anything_of_it() -> None:
+    view = UnkeptView("01", "Ship", "ships", "ended", "ended: it ended too soon")
+    group = GroupView("ships", "ships", "Ship", "S", "TRANSIENT", 1, 1, 1, "", 0, 0, 0)
+    lacks = dataclasses.replace(node("n1", spaces=(space(),)), unkept=(view,), groups=(group,))
+    other = dataclasses.replace(node("n2", spaces=(space(),)), groups=(group,))
+    found = check_finds(DomainPicture((), nodes=(lacks,), participants=2), "warning not-kept")
+    assert "n1 did not keep durable data of writer 01, which has ended: ended" in found.findings[0].message
+    check_finds(DomainPicture((), nodes=(lacks, other), participants=3))
+
+
 def test_nodes_that_refused_large_samples_are_named() -> None:
     """And their topics, of groups that a node shows."""
     kept, refused = (node(name, spaces=(space(),)) for name in ("n1", "n2"))

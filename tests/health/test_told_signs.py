@@ -356,3 +356,15 @@ def test_the_next_step_for_a_writer_that_is_not_kept_depends_on_the_reason(why: 
         UnkeptReason.ENDED: "acknowledged",
     }[why]
     assert word in found.next
+
+
+def test_a_writer_that_ended_too_soon_for_one_node_only_is_no_fault() -> None:
+    """Another node captured what it wrote, and sends it; if all that keep the group lack it, it is lost."""
+    group = GroupView("Orders", "Orders", "Trade", "T", "PERSISTENT", 1, 1, 1, "", 0, 0, 0)
+    view = UnkeptView("01", "Trade", "Orders", UnkeptReason.ENDED, "ended: it is so")
+    for number, unkept, count in ((1, (), 0), (2, (view,), 1)):
+        snapshots = (node(1, unkept=(view,), groups=(group,)), node(2, unkept=unkept, groups=(group,)))
+        model = SystemModel()
+        model.apply(Update(tuple(ReceivedSnapshot(each, START_NS) for each in snapshots)), START_NS)
+        found = [each for each in incidents(model, START_NS) if each.code.id == "DUL-NOT-KEPT"]
+        assert len(found) == count, number

@@ -6,11 +6,13 @@ Ordinary applications: they use cyclonedds only. (The hostile one and the watche
 from __future__ import annotations
 
 import collections
+import importlib
 import json
 import os
 import sys
 import threading
 import time
+from pathlib import Path
 from typing import Any
 
 from tests.integration import application_types as types
@@ -95,7 +97,7 @@ class WriterSide:
             publisher = Publisher(self._participant, Qos(Policy.Partition(list(partitions))))
             matched = Matched(self._options.get("readers", 1), self._refused)
             writer = DataWriter(publisher, self._topics[topic_key], qos=qos, listener=matched.listener())
-            if not matched.reached.wait(20):
+            if matched.wanted and not matched.reached.wait(20):
                 say(error=f"nobody reads {topic_name} in {partitions}")
                 sys.exit(1)
             self._writers[key] = writer
@@ -463,6 +465,37 @@ def hostile(options: dict[str, Any]) -> None:
         one.close()
 
 
+def kept(options: dict[str, Any]) -> None:
+    """Makes writers of one topic, and says which nodes keep them; samples/kept.py finds that out.
+
+    Commands: `partitions` of a writer to make, which must be kept by so many `nodes` before it writes
+    `count` samples; `each`, to say of each writer, in order, how many readers match it and which nodes.
+    """
+    from cyclonedds.core import Policy, Qos
+    from cyclonedds.domain import DomainParticipant
+    from cyclonedds.pub import DataWriter, Publisher
+    from cyclonedds.topic import Topic
+
+    sys.path.insert(0, str(Path(__file__).parents[2] / "samples"))
+    kept = importlib.import_module("kept")
+    participant = DomainParticipant(options["domain"])
+    qos = qos_of(options)
+    topic = Topic(participant, options["topic"], types.Reading, qos=qos)
+    writers: list[Any] = []
+    for command in commands():
+        if "each" in command:
+            looks = [(one.get_matched_subscriptions(), kept.keepers(one)) for one in writers]
+            say(each=[[len(matched), sorted(map(bytes.decode, found))] for matched, found in looks])
+            continue
+        publisher = Publisher(participant, Qos(Policy.Partition(command["partitions"])))
+        writers.append(DataWriter(publisher, topic, qos=qos))
+        is_kept = kept.wait_until_kept(writers[-1], command["nodes"], 20)
+        for number in range(command.get("count", 0)):
+            writers[-1].write(types.SAMPLES[types.Reading](number), timestamp=time.time_ns())
+        writers[-1].wait_for_acks(20_000_000_000)
+        say(kept=is_kept)
+
+
 def untyped(options: dict[str, Any]) -> None:
     """A writer that announces no type; see `tests.integration.untyped`."""
     from tests.integration import untyped
@@ -487,6 +520,7 @@ ROLES = {
     "readers_in_turn": readers_in_turn,
     "watch": watch,
     "hostile": hostile,
+    "kept": kept,
     "untyped": untyped,
     "untyped_reader": untyped_reader,
 }

@@ -57,6 +57,14 @@ def test_lazy_node_keeps_the_groups_that_readers_on_its_host_want(tmp_path: Path
         hosts.reader("n2", partitions=WANTED).wait(COUNT)
         view.wait_for("its own node served it", lambda: lab.trace("n2", "deliver.finished"))
 
+        program = lab.program("kept", prefix=lab.prefixes["n1"], topic="Reading")
+        for partitions, nodes in ((OTHER, 1), (WANTED, 2)):
+            program.tell(partitions=partitions, nodes=nodes)
+            assert program.answer("kept")
+        program.tell(each=True)
+        assert [len(nodes) for _, nodes in program.answer("each")] == [1, 2], "n2 matches what it keeps"
+        assert program.end() == 0
+
         lab.kill("n1")
         late = hosts.reader("n2", partitions=WANTED)
         late.wait(COUNT)

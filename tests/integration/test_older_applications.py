@@ -83,7 +83,8 @@ def test_late_readers_of_both_versions_get_what_either_wrote(started: Lab, kind:
     """From every node, after the writer has ended, and from the disk after all nodes were killed."""
     options = KINDS[kind]
     writer = SIDES[writes](started, "untyped", count=COUNT, readers=len(NODES), **options)
-    writer.answer("guid")
+    shown = [node.id for name in NODES if (node := started.seen.node(name))]
+    assert writer.answer("tags") == sorted(f"ospltool-node/1:{id_}" for id_ in shown)
     wanted = list(range(COUNT)) if options["keyed"] else [COUNT - 1]
     seen = started.seen
     seen.wait_for("both hold it", lambda: all(seen.stored(name) == len(wanted) for name in NODES))

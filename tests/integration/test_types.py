@@ -160,11 +160,12 @@ def test_what_is_on_disk_follows_from_the_data_and_from_the_policy(lab: Lab) -> 
     )
     start_alone(lab, Settings(spaces))
     last = partitions[0]
-    for partition, (_, durability, _, _) in [
+    for partition, (_, durability, samples, _) in [
         *zip(partitions[1:], PLACES[1:], strict=True),
         (last, PLACES[0]),
     ]:
-        lab.write({"count": 10, "time": 1_000, "partitions": [partition]}, durability=durability)
+        step = {"count": 10, "time": 1_000, "partitions": [partition]}
+        lab.write(step, durability=durability, readers=int(samples > 0))
 
     def shown() -> dict[str, tuple[int, int]]:
         return {group.partition: (group.samples, group.stored) for group in lab.seen.groups("n1")}

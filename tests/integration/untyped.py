@@ -61,6 +61,10 @@ def _tell(descriptor: TopicDescriptor, information: bytes, mapping: bytes) -> No
         blob.data, blob.size = ctypes.cast(ctypes.c_char_p(told), ctypes.c_void_p), len(told)
 
 
+_QOS_AT = 56
+"""Offset of the QoS in dds_builtintopic_endpoint_t, behind two GUIDs, a handle and two names."""
+
+
 def made(code: int) -> int:
     """What a function of Cyclone DDS returned, unless it is an error."""
     if code < 0:
@@ -113,6 +117,20 @@ class Bare:
             made(library.dds_write_ts(writer, ctypes.byref(ctypes.c_uint32(number)), ctypes.c_int64(time_ns)))
         made(library.dds_wait_for_acks(writer, ctypes.c_int64(10**10)))
 
+    def tags(self) -> list[str]:
+        """The USER_DATA of the readers that match the writer."""
+        library, found = self._library, []
+        library.dds_get_matched_subscription_data.restype = ctypes.c_void_p
+        handles = (ctypes.c_uint64 * 64)()
+        count = made(library.dds_get_matched_subscriptions(self._writer, handles, ctypes.c_size_t(64)))
+        for handle in handles[:count]:
+            data = library.dds_get_matched_subscription_data(self._writer, ctypes.c_uint64(handle))
+            qos = ctypes.c_void_p.from_address(data + _QOS_AT)
+            value, size = ctypes.c_char_p(), ctypes.c_size_t()
+            library.dds_qget_userdata(qos, ctypes.byref(value), ctypes.byref(size))
+            found.append((value.value or b"").decode())
+        return sorted(found)
+
     def read(self) -> Callable[[], list[int]]:
         """Make a reader; a function that takes what has come."""
         library = self._library
@@ -137,16 +155,23 @@ class Bare:
 def writer(options: dict[str, Any]) -> None:
     """A writer of the numbers below `count`, and of one more for each line; it ends when it is told to.
 
+    The line `tags` asks for its tags instead.
+
     Other options: `durability`, `depth`, `readers` to wait for, `first` number, `typed`, `mute`, `broken`,
     `untimed`, `library`.
     """
     side = Bare(options)
     first = options.get("first", 0)
     end = first + options["count"]
-    say(guid=side.write(range(first, end), readers=options.get("readers", 0)))
-    for number, _ in enumerate(commands(), end):
-        side.write_more([number], readers=1)
-        say(wrote=number)
+    guid = side.write(range(first, end), readers=options.get("readers", 0))
+    say(guid=guid, tags=side.tags())
+    for command in commands():
+        if "tags" in command:
+            say(tags=side.tags())
+            continue
+        side.write_more([end], readers=1)
+        say(wrote=end)
+        end += 1
 
 
 def reader(options: dict[str, Any]) -> None:

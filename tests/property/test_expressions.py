@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.core import expressions
-from engine.core.name_spaces import Element, Group, NameSpace, compare, overlap
+from engine.core.name_spaces import Element, Group, NameSpace, compare, kept_partitions, overlap
 
 LONGEST = 5
 NAMES = tuple("".join(chars) for n in range(LONGEST + 1) for chars in itertools.product("a.", repeat=n))
@@ -117,6 +117,22 @@ def test_definitions_conflict_when_one_name_means_two_things_or_two_names_share_
         assert conflict.witness == overlap(left, right)
         told = conflict.told("n1", "n2")
         assert told.index("n1 ") < told.index(f"{left}, n2") < told.rindex(str(right))
+
+
+@given(name_spaces(), name_spaces(), st.sampled_from(SHORT))
+def test_a_reader_s_partitions_contain_its_group_and_nothing_that_is_not_kept(
+    kept: NameSpace, single: NameSpace, topic: str
+) -> None:
+    for partition in SHORT:
+        group = Group(partition, topic)
+        if not kept.contains(group):
+            continue
+        found = kept_partitions(group, kept.elements, single.elements)
+        assert any(accepts(each, partition) for each in found)
+        met = {Group(other, topic) for other in SHORT if any(accepts(each, other) for each in found)} - {
+            group
+        }
+        assert all(kept.contains(other) and not single.contains(other) for other in met)
 
 
 @given(name_spaces("N"), st.permutations(range(3)))

@@ -34,6 +34,9 @@ def test_a_late_reader_gets_everything_once_from_one_of_three(lab: Lab, replicas
     names = ("a", "b", "c")
     replicas.start(*names)
     replicas.wait_connected(*names)
+    writer = lab.program("kept", topic="Reading")
+    writer.tell(partitions=["stock"], nodes=len(names))
+    assert writer.answer("kept"), "a writer knows them by their readers"
     lab.write(
         {"count": COUNT, "time": 1_000},
         {"op": "dispose", "first": 10, "count": 5, "time": 2_000},

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from engine.capture.matching import MatchWatch
 from engine.capture.neighbourhood import DiscoveryChanges, Neighbourhood, Offer
+from engine.capture.tap import Tap
 from engine.capture.tap_registry import Orphans, TapRegistry
 from engine.capture.unkept import Unkept, UnkeptReason
 from engine.dataset.captured import CapturedSample
@@ -181,7 +182,7 @@ class Intake:
                 self._names[writer] = ()
                 self._not_kept(unkept)
             return True
-        policies = self.taps.refusals(offer.groups[0], offer.endpoint.endpoint_qos)
+        policies = self.taps.refusals(offer.groups, offer.endpoint.endpoint_qos)
         if policies and self.neighbourhood.refuse(offer, UnkeptReason.QOS, ", ".join(policies)) is not None:
             self._writer_gone(writer)
             self._names[writer] = ()
@@ -229,10 +230,11 @@ class Intake:
         """Take the samples of all taps, in order for each writer."""
         found: list[OriginalSample] = []
         for tap in self.taps:
-            taken = self._orphans.before(tap.drain(DRAIN))
+            drained = self._orphans.before(tap, tap.drain(DRAIN))
+            taken = self.taps.once(tap, drained, self.neighbourhood.routes)
             self._watch.heard(taken)
             for captured in taken:
-                self._take(captured, found)
+                self._take(tap, captured, found)
         self.counters["unrouted"] += self._orphans.drop_surplus()
         if self._lost and not self.taps.has_news():
             for writer in self._lost:
@@ -241,11 +243,11 @@ class Intake:
         self.counters["captured"] += len(found)
         return found
 
-    def _take(self, captured: CapturedSample, found: list[OriginalSample]) -> None:
+    def _take(self, tap: Tap, captured: CapturedSample, found: list[OriginalSample]) -> None:
         names = self._names.get(captured.writer)
         if names is None:
             if captured.writer not in self.neighbourhood.routes:
-                self._orphans.wait((captured,))
+                self._orphans.wait(tap, (captured,))
             return
         if captured.status & WRITER_GONE:
             self._owners.gone(captured.writer)

@@ -8,7 +8,7 @@ from typing import Final
 
 from engine.core.name_spaces import MergeType
 from engine.core.states import Phase
-from engine.runtime.monitor import UnkeptView
+from engine.runtime.monitor import UnkeptView, is_nowhere
 from ospltool.health.codes import SECOND_NS, HealthSeverity, Sign, joined
 from ospltool.health.redundancy import Redundancy
 from ospltool.health.scene import KEPT_ON_DISK, Scene
@@ -252,8 +252,8 @@ _NEXT: Final[Mapping[str, str]] = {
     "`ospltool doctor` names the writer and both values.",
     "unmatched": "Look whether the application ignores participants or uses another network "
     "interface, and report it.",
-    "ended": "Let the application wait until its writer is matched before it writes, and until all is "
-    "acknowledged before it ends.",
+    "ended": "Let the application wait until nodes keep its writer before it writes (samples/kept.py), and "
+    "until all is acknowledged before it ends.",
 }
 """The next step, by `engine.capture.unkept.UnkeptReason`, which this package may not import."""
 
@@ -261,8 +261,11 @@ _NEXT: Final[Mapping[str, str]] = {
 def _unkept(scene: Scene) -> Iterator[Sign]:
     """Yield a sign for each group and reason for which nodes do not keep durable writers."""
     found: dict[tuple[str, str, str], tuple[list[UnkeptView], list[str]]] = {}
+    shown = [node.snapshot for node in scene.heard]
     for node in scene.heard:
         for view in node.snapshot.unkept:
+            if not is_nowhere(view, shown):
+                continue
             views, nodes = found.setdefault((view.partition, view.topic, view.why), ([], []))
             views.append(view)
             nodes.append(node.id)

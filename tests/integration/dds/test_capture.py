@@ -437,7 +437,7 @@ def test_a_group_whose_type_cannot_be_used_has_no_tap_and_a_reason(participant: 
         taps.open(GroupDescription(group, type_, GroupQos(durability=DurabilityKind.TRANSIENT)))
         is_whole = topic == "Whole"
         assert ("mapping of 'shop::Plain'" in taps.problem(group)) is not is_whole
-        assert (taps.refusals(group, EndpointQos()) is not None) is is_whole
+        assert (taps.refusals((group,), EndpointQos()) is not None) is is_whole
     taps.close()
 
 
@@ -450,11 +450,11 @@ def test_a_tap_tells_which_writers_it_matches(arena: Arena, participant: NodePar
     for keyed in (True, False):
         taps = TapRegistry(participant, signal)
         group = Group("", "Plain", type_.type_id)
-        assert taps.is_matched(group, seen.handle) is None
+        assert taps.is_matched((group,), seen.handle) is None
         description = dataclasses.replace(type_, keyed=keyed)
         taps.open(GroupDescription(group, description, GroupQos(durability=DurabilityKind.TRANSIENT)))
-        assert taps.is_matched(group, seen.handle) is keyed
-        assert taps.refusals(group, seen.endpoint_qos) == ()
+        assert taps.is_matched((group,), seen.handle) is keyed
+        assert taps.refusals((group,), seen.endpoint_qos) == ()
         taps.close()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import types
 from typing import Any
+from unittest import mock
 
 import pytest
 
@@ -55,6 +56,9 @@ class Taps(list[Any]):
     def has_news(self) -> bool:
         return False
 
+    def once(self, _tap: Any, records: list[Any], _routes: Any) -> list[Any]:
+        return records
+
 
 def draining(
     clock: Clock, armed: list[float], count: int, fill: float, tails: object, queue: Any = None
@@ -71,7 +75,7 @@ def draining(
     )
     persistence: Any = queue or types.SimpleNamespace(queued_changes=0, queued_bytes=0, problem="")
     others: Any = types.SimpleNamespace(routes={}, unregistered=lambda _: None, heard=lambda _: None)
-    taps: Any = Taps([types.SimpleNamespace(fill=fill, drain_runs=lambda _: (count, [None] * count))])
+    taps: Any = Taps([mock.Mock(fill=fill, drain_runs=lambda _: (count, [None] * count))])
     bell: Any = types.SimpleNamespace(
         is_armed=False, forget=lambda: None, arm=lambda _: armed.append(clock.now_s)
     )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
-from engine.capture.matching import END_S, LOOK_S, MATCH_S, MatchWatch
+from engine.capture.matching import END_S, LOOK_S, MATCH_S, SHOWN_S, MatchWatch
 from engine.capture.neighbourhood import Neighbourhood
 from engine.capture.unkept import UnkeptReason
 from engine.dataset.captured import CapturedSample
@@ -37,8 +37,8 @@ class Taps:
     def has_news(self) -> bool:
         return self.is_behind
 
-    def is_matched(self, group: Group, writer: int) -> bool | None:
-        assert (group.topic, writer) == ("Observations", 7)
+    def is_matched(self, groups: tuple[Group, ...], writer: int) -> bool | None:
+        assert (groups[0].topic, writer) == ("Observations", 7)
         return self.matched
 
 
@@ -91,7 +91,7 @@ def test_other_writers_are_not_told(matched: bool | None, handle: int) -> None:
 
 @pytest.mark.parametrize("matched", [False, True], ids=["never matched", "matched when it was dead"])
 def test_a_writer_that_ends_before_a_sample_of_it_is_captured_is_told_once(matched: bool) -> None:
-    """It has no row, because it is gone."""
+    """It has a row for some time, because people look for what is missing after it has gone."""
     scene = Scene(matched)
     assert scene.told(0) == []
     if matched:
@@ -101,6 +101,8 @@ def test_a_writer_that_ends_before_a_sample_of_it_is_captured_is_told_once(match
     assert scene.told(MATCH_S + 1, *LOOKS, *ENDS) == []
     scene.taps.is_behind = False
     assert scene.told(END_S + 30, END_S + 40) == [UnkeptReason.ENDED]
+    assert scene.shown == [UnkeptReason.ENDED]
+    assert scene.told(END_S + 29 + SHOWN_S, END_S + 31 + SHOWN_S) == []
     assert scene.shown == []
 
 

@@ -7,6 +7,7 @@ import threading
 import time
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
+from unittest import mock
 
 import pytest
 
@@ -17,6 +18,7 @@ from engine.node.disk import Disk, Pace
 from engine.node.intake import CaptureDrain
 from engine.store.interface import GroupChange
 from engine.store.store_directory import DATABASE
+from tests.unit.node.test_capture import Taps
 from tests.unit.store.making import description, samples
 
 if TYPE_CHECKING:
@@ -141,7 +143,7 @@ def test_no_more_is_captured_than_the_queue_of_the_store_has_room_for(
         settle_captured=lambda _: None,
     )
     keeping: Any = SimpleNamespace(unregistered=lambda taken: None, heard=lambda taken: None)
-    taps: Any = [SimpleNamespace(fill=0.0, drain_runs=drain_runs)]
+    taps: Any = Taps([mock.Mock(fill=0.0, drain_runs=drain_runs)])
     store_queue: Any = SimpleNamespace(queued_changes=waiting, queued_bytes=megabytes << 20, problem="")
     clock: Any = SimpleNamespace(monotonic=lambda: 0.0, wall_ns=lambda: 0)
     neighbourhood: Any = SimpleNamespace(routes={})
