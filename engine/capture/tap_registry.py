@@ -261,7 +261,7 @@ def look_up_type(participant: NodeParticipant, writer: EndpointSeen, *, attempts
 
     A question to everybody comes first. Some implementations, such as Fast DDS 3.2, answer only a question
     that names them, and Cyclone DDS asks so in order to match a reader with a writer of another type.
-    Therefore a reader of a type of ours tries to match the writer during the other attempts.
+    Therefore a reader of another type tries to match the writer during the other attempts.
     """
     assert writer.type is not None
     found = resolve_type(participant, writer.type, attempts=1)

@@ -78,7 +78,7 @@ class Refusal(NamedTuple):
 
     writer: bytes
     """Its GUID, 16 bytes in network order."""
-    count: int
+    samples: int
     """Their number since this process started."""
     size: int
     """Bytes of the last one, with its encapsulation header."""
@@ -88,10 +88,8 @@ class Refusal(NamedTuple):
     @property
     def text(self) -> str:
         """The reason, for people."""
-        samples = "1 sample is no value" if self.count == 1 else f"{self.count:,} samples are no values"
-        return (
-            f"{samples} of its type (the last has {self.size} bytes, encapsulation 0x{self.header[:2].hex()})"
-        )
+        what = "1 sample is no value" if self.samples == 1 else f"{self.samples:,} samples are no values"
+        return f"{what} of its type (the last has {self.size} bytes, encapsulation 0x{self.header[:2].hex()})"
 
 
 class Refusals:
@@ -115,10 +113,10 @@ class Refusals:
         known = [one for one in found if is_known(one.writer)]
         if len(known) == len(found):
             self._total = total
-        before, now = self._counts, {one.writer: one.count for one in found}
+        before, now = self._counts, {one.writer: one.samples for one in found}
         self._counts = {guid: count for guid, count in before.items() if guid in now}
-        self._counts |= {one.writer: one.count for one in known}
-        news = [(one, one.count - before.get(one.writer, 0)) for one in known]
+        self._counts |= {one.writer: one.samples for one in known}
+        news = [(one, one.samples - before.get(one.writer, 0)) for one in known]
         return [(one, count) for one, count in news if count > 0]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -252,7 +253,7 @@ def test_one_topic_with_and_without_type_information(started: Lab, order: tuple[
     """Applications of two releases write one topic: one group, whether or not somebody tells its type."""
     options: dict[str, Any] = {"topic": "Bare", "durability": 3, "keyed": False}
     for number, kind in enumerate(order):
-        facts = {"typed": kind == "typed", "mute": kind == "mute"}
+        facts: dict[str, Any] = {"typed": kind == "typed", "mute": kind == "mute"}
         program = started.program("untyped", first=number, count=1, readers=1, **facts, **options)
         program.answer("guid")
         assert program.end() == 0
@@ -316,15 +317,14 @@ def test_samples_without_a_source_timestamp_are_kept_in_their_order(lab: Lab) ->
     for name in nodes:
         late = lab.program("untyped_reader", **options)
         late.answer("ready")
-
-        def numbers(reader: Program = late) -> list[int]:
-            reader.tell()
-            got: list[int] = reader.answer("numbers")
-            return got
-
-        lab.seen.wait_for("it has the last ones", lambda has=numbers: has() == [*range(COUNT - 5, COUNT)])
+        lab.seen.wait_for("it has the last ones", partial(has_numbers, late, [*range(COUNT - 5, COUNT)]))
         late.end()
         lab.kill(name)
+
+
+def has_numbers(reader: Program, wanted: list[int]) -> bool:
+    reader.tell()
+    return bool(reader.answer("numbers") == wanted)
 
 
 def test_what_has_no_type_information_is_shown_as_bytes(started: Lab) -> None:
