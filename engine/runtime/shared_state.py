@@ -355,7 +355,7 @@ class SharedState:
         if now == before:
             self.tracer.event("group.typed", group=group)
             if group not in self._unwanted:
-                self.wire.open_group(raised)
+                self._open_tap(raised)
         elif now.requested is before.requested:
             self.tracer.event(
                 "group.raised", group=group, before=before.durability.name, durability=now.durability.name
