@@ -10,13 +10,12 @@ import queue
 import socket
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final, Protocol
 
 from engine import native
 from engine.capture.delivery import Directed
 from engine.capture.tap_registry import TapRegistry
-from engine.dds.activity import ThreadActivities, moved
+from engine.dds.activity import BEAT_S, ThreadActivities, Workers, moved
 from engine.dds.bulk import TOPIC as BULK_TOPIC
 from engine.dds.bulk import BulkSender
 from engine.dds.channel import ChannelTopic
@@ -118,7 +117,7 @@ class DdsWire:
         directed = Directed(participant, bytes.fromhex(node), interface, tag)
         self.keeping = Keeping(directed, neighbourhood, self.submit)
         self._unsent: queue.SimpleQueue[tuple[str, bytes] | None] = queue.SimpleQueue()
-        self._workers = ThreadPoolExecutor(WORKERS, thread_name_prefix="worker")
+        self._workers = Workers(activities, WORKERS, "worker")
         self._sender = threading.Thread(target=self._send_all, name="sender", daemon=True)
         self.tap_bell = signal.bell()
         self.taps = TapRegistry(participant, self.tap_bell)
@@ -275,7 +274,15 @@ class DdsWire:
         self._workers.submit(run)
 
     def _send_all(self) -> None:
-        while (item := self._unsent.get()) is not None:
+        while True:
+            self._sending.beat()
+            try:
+                item = self._unsent.get(timeout=BEAT_S)
+            except queue.Empty:
+                continue
+            if item is None:
+                self._sending.rest()
+                return
             topic, payload = item
             try:
                 with self._sending:
@@ -333,7 +340,7 @@ class DdsWire:
         self._unsent.put(None)
         self._sender.join(timeout_s)
         self._pulse.close(timeout_s)
-        self._workers.shutdown(wait=False, cancel_futures=True)
+        self._workers.close()
         self.taps.close()
 
 
