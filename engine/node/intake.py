@@ -293,8 +293,8 @@ class NodeIntake:
             self._not_kept(unkept)
         for refusal, count in self._refusals.news(lambda writer: bool(self._neighbourhood.offer_of(writer))):
             self._runtime.counters["refused_samples"] += count
-            if (unkept := self._neighbourhood.refused(refusal.writer, refusal.text)) is not None:
-                self._not_kept(unkept)
+            if (news := self._neighbourhood.refused(refusal.writer, refusal.text)) is not None:
+                self._not_kept(news)
         for kept in self._neighbourhood.unkept.take_kept():
             self._kept_after_all(kept)
         again = self._neighbourhood.to_ask_again(now_s)

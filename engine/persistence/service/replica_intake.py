@@ -203,8 +203,8 @@ class Intake:
             self._not_kept(unkept)
         for refusal, count in self._refusals.news(lambda writer: bool(self._names.get(writer))):
             self.counters["refused_samples"] += count
-            if (unkept := self.neighbourhood.refused(refusal.writer, refusal.text)) is not None:
-                self._not_kept(unkept)
+            if (news := self.neighbourhood.refused(refusal.writer, refusal.text)) is not None:
+                self._not_kept(news)
         for description in self._groups.take_raised():
             self.taps.request(description)
         for topic, type_id in self.taps.take_raised():

@@ -142,7 +142,8 @@ def test_samples_without_a_source_timestamp_get_the_time_of_their_arrival(
             some += tap.drain()
         return all(len(some) == count for some in got.values())
 
-    wait_until(all_there, lambda left_s: bool(time.sleep(0.01)))
+    signal = Signal(participant)
+    wait_until(all_there, lambda _: signal.wait(0.01))
     assert max(len(one.payload) for one in got[taps[1][0]]) > 1 << 15
     for first, second in taps:
         assert got[first][-1] == got[second][-1]
