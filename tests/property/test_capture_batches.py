@@ -93,11 +93,11 @@ def in_runs(batch: list[CapturedSample], fewest: int) -> list[CapturedSample | C
     result: list[CapturedSample | CapturedRun] = []
 
     def likeness(one: CapturedSample) -> tuple[object, ...]:
-        return one.writer, one.status, len(one.key), len(one.payload)
+        return one.writer, one.status, len(one.key), len(one.payload), bool(one.sequence)
 
     for _, group in itertools.groupby(batch, likeness):
         alike = list(group)
-        is_run = alike[0].status == DATA and len(alike) >= fewest
+        is_run = alike[0].status == DATA and not alike[0].sequence and len(alike) >= fewest
         result += [run_of(alike)] if is_run else alike
     return result
 
