@@ -270,6 +270,7 @@ def test_one_topic_with_and_without_type_information(started: Lab, order: tuple[
     started.wait_delivered()
     assert numbers() == [1]
     assert len(node_of(started).groups) == 1
+    assert bool(started.trace("n1", "group.typed")) == ("typed" in order)
     assert not node_of(started).counters.get("unkept_writers")
     assert node_of(started).unkept == ()
 
