@@ -7,11 +7,12 @@ import math
 from typing import TYPE_CHECKING, Any, Final
 
 from engine.capture.matching import MatchWatch
-from engine.capture.tap_registry import Orphans
+from engine.capture.tap_registry import Orphans, look_up_type
 from engine.capture.unkept import UnkeptReason
 from engine.dds.abi import INFINITE_NS
 from engine.dds.interfaces import beyond_loopback
-from engine.dds.typeinfo import ATTEMPTS, LOOK_UP_S, resolve_type
+from engine.dds.native_topics import Refusals
+from engine.dds.typeinfo import ATTEMPTS, LOOK_UP_S
 from engine.runtime.capture import WAIT_S
 
 if TYPE_CHECKING:
@@ -280,6 +281,7 @@ class NodeIntake:
         self._tracer = tracer
         self._post = post
         self._undecodable: dict[str, int] = {}
+        self._refusals = Refusals()
         self.watch = MatchWatch(wire.taps, neighbourhood)
 
     def turn(self, now_s: float) -> None:
@@ -290,6 +292,10 @@ class NodeIntake:
         """
         for unkept in self.watch.turn(now_s):
             self._not_kept(unkept)
+        for refusal, count in self._refusals.news(lambda writer: bool(self._neighbourhood.offer_of(writer))):
+            self._runtime.counters["refused_samples"] += count
+            if (news := self._neighbourhood.refused(refusal.writer, refusal.text)) is not None:
+                self._not_kept(news)
         for kept in self._neighbourhood.unkept.take_kept():
             self._kept_after_all(kept)
         again = self._neighbourhood.to_ask_again(now_s)
@@ -408,16 +414,11 @@ class NodeIntake:
         assert reference is not None
 
         def look_up() -> None:
-            resolution = resolve_type(self._participant, reference, attempts=attempts)
+            resolution = look_up_type(self._participant, endpoint, attempts=attempts)
             self._post(lambda: resolved(resolution.type, resolution.reason))
 
         def resolved(description: TypeDescription | None, reason: str) -> None:
-            is_tapped = self._wire.taps.is_tapped
-            changes = self._neighbourhood.resolved(reference, description, reason, is_tapped=is_tapped)
-            self._writers_seen(changes)
-            if description is None and is_first:
-                group = f"*.{endpoint.topic}"
-                self._tracer.event("group.creation-failed", group=group, retries=attempts, cause=reason)
+            self._writers_seen(self._neighbourhood.resolved(reference, description, reason))
 
         self._wire.submit(look_up, f"groupCreationThread (type of topic {endpoint.topic})", LOOK_UP_S)
 

@@ -277,7 +277,7 @@ class Keeping:
         for record in records if self._kept else ():
             if isinstance(record, CapturedRun):
                 continue
-            time_ns, writer, status, key, _ = record
+            time_ns, writer, status, key, *_ = record
             if not status & UNREGISTER or status > _SAMPLE:
                 continue
             for group in self._neighbourhood.routes.get(writer, ()):

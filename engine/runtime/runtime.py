@@ -352,7 +352,7 @@ class Runtime:
             self.shared.malformed(codec.MESSAGE_TOPIC, event.fellow, str(error))
             return
         if description.group in self.descriptions:
-            self.shared.raise_group(description.group, description.qos, announce=False)
+            self.shared.improve_group(description, announce=False)
         elif self.shared.open_group(description, announce=False):
             self._tracer.event("group.created", group=event.group, quality_ns=0)
 
