@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from typing import TYPE_CHECKING, Any, Final
 
 from engine.capture.unkept import Unkept, UnkeptReason, UnkeptWriters
 from engine.core.lazy_dataclass import lazy_dataclass
 from engine.core.name_spaces import Group
-from engine.dataset.groups import BUILTIN_PARTITION, DurabilityKind, GroupDescription
+from engine.dataset.groups import BUILTIN_PARTITION, DurabilityKind, GroupDescription, is_given, loosest
 from engine.dds.channel import PeerAttached, PeerDetached
 from engine.dds.discovery import EndpointGone, EndpointSeen, ParticipantGone, ParticipantSeen, host_of
 from engine.dds.participant import TagRole
@@ -16,7 +17,7 @@ from engine.dds.topics import untyped
 from engine.dds.typeinfo import is_keyless
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from engine.dataset.groups import GroupQos, TypeDescription
     from engine.dds.discovery import Change, TopicSeen
@@ -106,9 +107,9 @@ MAX_FORMER: Final = 10_000
 
 @lazy_dataclass(frozen=True, slots=True)
 class HistoryReader:
-    """A reader that requests history: its process, the addresses of that, its topic and partitions."""
+    """Readers that request history: their process, the addresses of that, their topic and partitions."""
 
-    participant: bytes
+    process: bytes
     addresses: tuple[str, ...]
     topic: str
     partitions: tuple[str, ...]
@@ -133,7 +134,7 @@ class DiscoveryChanges:
     """The changes for the node from one batch of discovery."""
 
     unresolved: list[EndpointSeen] = dataclasses.field(default_factory=list)
-    """Endpoints whose types must be looked up before they can be captured."""
+    """Endpoints whose types must be looked up: for their keys, or to show samples of those without key."""
     groups: list[GroupDescription] = dataclasses.field(default_factory=list)
     """Durable groups that got a writer, or whose topic is known better now."""
     writers: list[tuple[bytes, tuple[Group, ...]]] = dataclasses.field(default_factory=list)
@@ -148,8 +149,10 @@ class DiscoveryChanges:
     """Lost durable readers, one for each process, topic and partitions."""
     ends_seen: list[tuple[HistoryReader, bytes, bool]] = dataclasses.field(default_factory=list)
     """New reader endpoints, with GUIDs; True if earlier readers of its process got history without it."""
+    ends_gone: list[tuple[HistoryReader, bytes]] = dataclasses.field(default_factory=list)
+    """Reader endpoints that went away, with GUIDs; they count before those that were seen."""
     processes_gone: list[bytes] = dataclasses.field(default_factory=list)
-    """Participants that left or were lost."""
+    """Processes whose last participant left or was lost."""
     unkept: list[Unkept] = dataclasses.field(default_factory=list)
     """Durable writers that cannot be kept; each reason is reported once."""
     fellows: list[tuple[str, bytes, bool]] = dataclasses.field(default_factory=list)
@@ -163,6 +166,7 @@ class Neighbourhood:
 
     def __init__(self) -> None:
         self.participants: dict[bytes, ParticipantSeen] = {}
+        self._processes: dict[bytes, dict[bytes, ParticipantSeen]] = {}
         self.routes: dict[bytes, tuple[Group, ...]] = {}
         self.unkept = UnkeptWriters()
         self._topics: dict[tuple[str, str], EndpointQos] = {}
@@ -171,6 +175,8 @@ class Neighbourhood:
         self._given_up: dict[TypeRef, dict[bytes, EndpointSeen]] = {}
         self._ask_s = 0.0
         self._endpoints: dict[bytes, EndpointSeen] = {}
+        self._depths: dict[str, dict[tuple[str, ...], int]] = {}
+        self._asked: dict[Group, int] = {}
         self._writers: dict[bytes, str] = {}
         self._offers: dict[str, dict[bytes, Offer]] = {}
         self._gone: set[bytes] = set()
@@ -191,6 +197,10 @@ class Neighbourhood:
     def may_speak_for(self, participant: bytes, node: str) -> bool:
         """Tell whether a message of `node` may come from this participant; an unknown one is trusted."""
         return participant not in self.participants or self.node_of(participant) == node
+
+    def members(self, process: bytes) -> tuple[ParticipantSeen, ...]:
+        """Return the participants of a process (`ParticipantSeen.process`), in the order of discovery."""
+        return tuple(self._processes.get(process, {}).values())
 
     def participant_of(self, node: str) -> bytes | None:
         """Return the participant of a fellow."""
@@ -246,6 +256,15 @@ class Neighbourhood:
         self.unkept.remove(endpoint.guid, is_kept=True)
         return None
 
+    def refused(self, writer: bytes, detail: str) -> Unkept | None:
+        """Note that samples of a writer were refused; return what must be reported the first time."""
+        offer = self.offer_of(writer)
+        if offer is None:
+            return None
+        is_known = any(one.writer == writer.hex() and one.why is UnkeptReason.REFUSED for one in self.unkept)
+        unkept = self.unkept.add(offer.endpoint, UnkeptReason.REFUSED, detail)
+        return None if is_known else unkept
+
     def _qos_of(self, endpoint: EndpointSeen) -> GroupQos:
         """Return the QoS of a writer's group: a durable topic's if topic discovery gives it, or the writer's.
 
@@ -269,16 +288,18 @@ class Neighbourhood:
             match change:
                 case ParticipantSeen():
                     self._forget_dead(change, found)
+                    self._leave(change.guid)
                     self.participants[change.guid] = change
+                    self._processes.setdefault(change.process, {})[change.guid] = change
                     if not change.is_own and (node := self.node_of(change.guid)):
                         found.nodes_seen.append(node)
                     self._fellow_attached(change.guid, found)
                 case ParticipantGone():
                     self._fellow_detached(change.guid, found)
-                    self.participants.pop(change.guid, None)
                     self._foreign.gone(change.guid)
-                    found.processes_gone.append(change.guid)
                     found.ends.append(change)
+                    if (process := self._leave(change.guid)) is not None:
+                        found.processes_gone.append(process)
                 case PeerAttached():
                     self._attached.add(change.participant)
                     self._fellow_attached(change.participant, found)
@@ -291,27 +312,36 @@ class Neighbourhood:
                     self._endpoint_gone(change, found)
         return found
 
+    def _leave(self, participant: bytes) -> bytes | None:
+        """Forget a participant; return its process if it was the last one there."""
+        seen = self.participants.pop(participant, None)
+        if seen is None:
+            return None
+        members = self._processes[seen.process]
+        del members[participant]
+        if members:
+            return None
+        del self._processes[seen.process]
+        return seen.process
+
     def _forget_dead(self, successor: ParticipantSeen, found: DiscoveryChanges) -> None:
         """Forget the readers of a dead process at once: what is on its way to it reaches its successor."""
-        for former in [one.guid for one in self.participants.values() if successor.succeeds(one)]:
-            found.processes_gone.append(former)
-            for reader in [one for one in self._readers if one.participant == former]:
-                del self._readers[reader]
-                self._reader_gone(reader, found)
+        dead = {one.process: None for one in self.participants.values() if successor.succeeds(one)}
+        found.processes_gone.extend(dead)
+        for reader in [one for one in self._readers if one.process in dead] if dead else ():
+            del self._readers[reader]
+            self._reader_gone(reader, found)
 
     def resolved(
         self,
         reference: TypeRef,
         description: TypeDescription | None,
         reason: str = "",
-        *,
-        is_tapped: Callable[[Group], bool] = lambda _: False,
     ) -> DiscoveryChanges:
         """Take in a type that was looked up; None as `description` gives up on its writers, for `reason`.
 
-        They are kept from the moment on at which the type is found after all; see `to_ask_again`. A writer
-        without key that also matches a reader without type information, for a group for which `is_tapped`
-        holds, is kept as bytes instead.
+        They are kept from the moment on at which the type is found after all; see `to_ask_again`. Writers
+        without key are kept anyway, and their groups get the type.
         """
         found = DiscoveryChanges()
         waiting = self._waiting.pop(reference, [])
@@ -319,22 +349,42 @@ class Neighbourhood:
         if description is not None:
             self._types[reference] = description
         for endpoint in (*given_up.values(), *waiting):
-            type_ = description or _type_as_bytes(endpoint, is_tapped)
-            if type_ is not None:
-                self._writer_seen(endpoint, type_, found)
+            if is_keyless(endpoint.guid):
+                offer = self._offers.get(endpoint.topic, {}).get(endpoint.guid)
+                if offer is not None and description is not None:
+                    self._learn_type(offer, description, found)
+            elif description is not None:
+                self._writer_seen(endpoint, description, found)
                 if endpoint.guid in self._gone:  # its earlier samples may have been captured
                     self._endpoint_gone(EndpointGone(endpoint.guid), found)
-                continue
-            self.routes[endpoint.guid] = ()
-            if endpoint.guid not in given_up:
-                self._not_kept(endpoint, UnkeptReason.TYPE_UNKNOWN, found, reason)
-            if endpoint.guid in self._gone:
-                self.unkept.remove(endpoint.guid)
             else:
-                self._given_up.setdefault(reference, {})[endpoint.guid] = endpoint
+                self._give_up(reference, endpoint, found, reason, is_news=endpoint.guid not in given_up)
         if not self._waiting:
             self._gone.clear()
         return found
+
+    def _learn_type(self, offer: Offer, description: TypeDescription, found: DiscoveryChanges) -> None:
+        """Give the groups of a writer, which is kept, its type."""
+        better = dataclasses.replace(offer, type=description)
+        self._offers[offer.endpoint.topic][offer.endpoint.guid] = better
+        found.groups += self._descriptions(better)
+
+    def _give_up(
+        self,
+        reference: TypeRef,
+        endpoint: EndpointSeen,
+        found: DiscoveryChanges,
+        reason: str,
+        *,
+        is_news: bool,
+    ) -> None:
+        self.routes[endpoint.guid] = ()
+        if is_news:
+            self._not_kept(endpoint, UnkeptReason.TYPE_UNKNOWN, found, reason)
+        if endpoint.guid in self._gone:
+            self.unkept.remove(endpoint.guid)
+        else:
+            self._given_up.setdefault(reference, {})[endpoint.guid] = endpoint
 
     def to_ask_again(self, now_s: float) -> EndpointSeen | None:
         """Return a writer whose type was given up and should be looked up again; None if it is too early."""
@@ -369,25 +419,27 @@ class Neighbourhood:
             return
         if not endpoint.is_writer:
             self._reader_seen(endpoint, participant, found)
-        elif endpoint.type is None:
-            self._untyped_seen(endpoint, found)
-        elif endpoint.type in self._types:
-            self._writer_seen(endpoint, self._types[endpoint.type], found)
         else:
-            waiting = self._waiting.setdefault(endpoint.type, [])
-            waiting.append(endpoint)
-            self.unkept.add(endpoint, UnkeptReason.TYPE_AWAITED)
-            if len(waiting) == 1:
-                found.unresolved.append(endpoint)
+            self._durable_writer_seen(endpoint, found)
 
-    def _untyped_seen(self, endpoint: EndpointSeen, found: DiscoveryChanges) -> None:
-        """Take in a writer without type information; only without a key can it be kept."""
-        if not is_keyless(endpoint.guid):
+    def _durable_writer_seen(self, endpoint: EndpointSeen, found: DiscoveryChanges) -> None:
+        """Take in a writer; one without key is kept as bytes, and only shown by its type.
+
+        The look-up would take a moment or fail: some implementations announce types and do not answer.
+        """
+        known = self._types.get(endpoint.type) if endpoint.type is not None else None
+        if known is not None or is_keyless(endpoint.guid):
+            self._writer_seen(endpoint, known or untyped(endpoint.type_name), found)
+        elif endpoint.type is not None:
+            self.unkept.add(endpoint, UnkeptReason.TYPE_AWAITED)
+        else:
             self.routes[endpoint.guid] = ()
             self._not_kept(endpoint, UnkeptReason.UNTYPED_KEYED, found)
-            return
-        typed = (each for each in self._types.values() if each.name == endpoint.type_name and not each.keyed)
-        self._writer_seen(endpoint, next(typed, None) or untyped(endpoint.type_name), found)
+        if known is None and endpoint.type is not None:
+            waiting = self._waiting.setdefault(endpoint.type, [])
+            waiting.append(endpoint)
+            if len(waiting) == 1:
+                found.unresolved.append(endpoint)
 
     def _not_kept(
         self, endpoint: EndpointSeen, why: UnkeptReason, found: DiscoveryChanges, detail: str = ""
@@ -422,8 +474,9 @@ class Neighbourhood:
         partitions = tuple(each for each in endpoint.partitions or ("",) if each != BUILTIN_PARTITION)
         if not partitions or self._foreign.is_one(endpoint.participant):
             return
-        reader = HistoryReader(participant.guid, participant.addresses, endpoint.topic, partitions)
+        reader = HistoryReader(participant.process, participant.addresses, endpoint.topic, partitions)
         self._endpoints[endpoint.guid] = endpoint
+        self._readers_changed()
         guids = self._readers.setdefault(reader, set())
         if not guids:
             found.readers_seen.append(reader)
@@ -432,12 +485,29 @@ class Neighbourhood:
         found.ends_seen.append((reader, endpoint.guid, is_further))
         guids.add(endpoint.guid)
 
-    def goes_by_reception(self, participant: bytes, topic: str) -> bool:
+    def asked(self, group: Group) -> int:
+        """Return the deepest HISTORY of the durable readers of a group; 0 for KEEP_ALL, 1 without any."""
+        # Each snapshot asks for all groups, and readers seldom change: both steps are remembered till then.
+        if not self._depths:
+            for one in self._endpoints.values():
+                wanted = self._depths.setdefault(one.topic, {})
+                partitions = one.partitions or ("",)
+                wanted[partitions] = loosest(one.endpoint_qos.history_depth, wanted.get(partitions, 1))
+        if group not in self._asked:
+            wanted = self._depths.get(group.topic, {})
+            found = (depth for names, depth in wanted.items() if is_given(group, group.topic, names))
+            self._asked[group] = functools.reduce(loosest, found, 1)
+        return self._asked[group]
+
+    def _readers_changed(self) -> None:
+        self._depths.clear()
+        self._asked.clear()
+
+    def goes_by_reception(self, process: bytes, topic: str) -> bool:
         """Tell whether a reader of a process takes the samples of a topic as they arrive."""
-        seen = [
-            one for one in self._endpoints.values() if (one.participant, one.topic) == (participant, topic)
-        ]
-        return any(not one.endpoint_qos.by_source_timestamp for one in seen)
+        kinds = (ends for one, ends in self._readers.items() if (one.process, one.topic) == (process, topic))
+        ends = (self._endpoints[guid] for guids in kinds for guid in guids)
+        return any(not one.endpoint_qos.by_source_timestamp for one in ends)
 
     def _endpoint_gone(self, change: EndpointGone, found: DiscoveryChanges) -> None:
         # The route of a writer stays: samples of it may still be queued in the tap.
@@ -456,9 +526,12 @@ class Neighbourhood:
                 self._gone.add(change.guid)
         if self._endpoints.pop(change.guid, None) is None:
             return
+        self._readers_changed()
         for reader, guids in list(self._readers.items()):
             if change.guid in guids:
                 guids.discard(change.guid)
+                found.ends_seen = [each for each in found.ends_seen if each[1] != change.guid]
+                found.ends_gone.append((reader, change.guid))
                 _remember(self._former, change.guid)
                 _remember(self._former_readers, reader)
                 if not guids:
@@ -488,14 +561,6 @@ class Neighbourhood:
 def _groups_of(endpoint: EndpointSeen, description: TypeDescription) -> tuple[Group, ...]:
     type_id = description.type_id
     return tuple(Group(name, endpoint.topic, type_id) for name in endpoint.partitions or ("",))
-
-
-def _type_as_bytes(endpoint: EndpointSeen, is_tapped: Callable[[Group], bool]) -> TypeDescription | None:
-    """Return the stand-in for a writer's type if its samples are captured under it already."""
-    if not is_keyless(endpoint.guid):
-        return None
-    stand_in = untyped(endpoint.type_name)
-    return stand_in if any(map(is_tapped, _groups_of(endpoint, stand_in))) else None
 
 
 def _remember(former: dict[Any, None], key: object) -> None:

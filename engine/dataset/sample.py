@@ -18,6 +18,9 @@ UNREGISTER: Final = 2
 """Status bit: the writer unregisters the instance (DDSI-RTPS StatusInfo_t)."""
 DATA: Final = 4
 """Status bit: `payload` is a whole sample; without the bit it is only the serialized key."""
+UNTIMED: Final = 1 << 63
+"""Bit of `sequence`: the writer sent no source timestamp. The time is that of reception, at the node that
+captured the sample first."""
 NO_WRITER: Final = bytes(16)
 """Writer of samples that a merge policy makes."""
 
@@ -40,7 +43,8 @@ class Sample(NamedTuple):
     Attributes:
         source_time_ns: the writer's source timestamp, nanoseconds since 1970 UTC.
         writer: the original writer's GUID, 16 bytes in network order.
-        sequence: the original sequence number, 0 if unknown.
+        sequence: the original sequence number, 0 if unknown; with `UNTIMED` it tells which sample of its
+            writer this is, whenever a node received it.
         digest: 16 bytes over all other fields; samples with equal digests are equal.
         status: `DATA`, `DISPOSE` and `UNREGISTER` bits.
         key: the instance, as XCDR2 key bytes; empty for a topic without keys.

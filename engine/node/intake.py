@@ -7,12 +7,13 @@ import math
 from typing import TYPE_CHECKING, Any, Final
 
 from engine.capture.matching import MatchWatch
-from engine.capture.tap_registry import Orphans
+from engine.capture.tap_registry import Orphans, look_up_type
 from engine.capture.unkept import UnkeptReason
-from engine.dds.abi import participant_of
+from engine.dds.abi import INFINITE_NS, participant_of
 from engine.dds.discovery import EndpointGone, ParticipantGone
 from engine.dds.interfaces import beyond_loopback
-from engine.dds.typeinfo import ATTEMPTS, LOOK_UP_S, resolve_type
+from engine.dds.native_topics import Refusals
+from engine.dds.typeinfo import ATTEMPTS, LOOK_UP_S
 from engine.runtime.capture import WAIT_S
 
 if TYPE_CHECKING:
@@ -323,6 +324,7 @@ class NodeIntake:
         self._post = post
         self._undecodable: dict[str, int] = {}
         self._ends = SaidEnds()
+        self._refusals = Refusals()
         self.watch = MatchWatch(wire.taps, neighbourhood)
 
     def turn(self, now_s: float) -> None:
@@ -336,6 +338,10 @@ class NodeIntake:
                 self._runtime.writer_ends.said(writer, time_ns)
         for unkept in self.watch.turn(now_s):
             self._not_kept(unkept)
+        for refusal, count in self._refusals.news(lambda writer: bool(self._neighbourhood.offer_of(writer))):
+            self._runtime.counters["refused_samples"] += count
+            if (news := self._neighbourhood.refused(refusal.writer, refusal.text)) is not None:
+                self._not_kept(news)
         for kept in self._neighbourhood.unkept.take_kept():
             self._kept_after_all(kept)
         again = self._neighbourhood.to_ask_again(now_s)
@@ -375,9 +381,12 @@ class NodeIntake:
         for reader in changes.readers_seen:
             for key in self._reader_keys(reader):
                 self._runtime.serving.seen(key, self._hosts(reader))
+        for reader, end in changes.ends_gone:
+            for key in self._reader_keys(reader):
+                self._runtime.serving.end_gone(key, end)
         for reader, end, is_further in changes.ends_seen:
-            for key in self._reader_keys(reader) if is_further else ():
-                self._runtime.serving.joined(key, end)
+            for key in self._reader_keys(reader):
+                self._runtime.serving.end_seen(key, end, is_further=is_further)
         self._wire.keeping.processes_gone(changes.processes_gone)
 
     def _writers_seen(self, changes: DiscoveryChanges) -> None:
@@ -385,6 +394,10 @@ class NodeIntake:
         for description in changes.groups:
             self._runtime.group_seen(description)
         autodispose = {one.endpoint.guid: one.endpoint.endpoint_qos.autodispose for one in changes.offers}
+        for offer in changes.offers:  # after their groups, before a sample of theirs can be applied
+            if offer.endpoint.endpoint_qos.lifespan_ns != INFINITE_NS:
+                lifespan_ns = offer.endpoint.endpoint_qos.lifespan_ns
+                self._runtime.shared.learn_lifespan(offer.groups, offer.endpoint.guid, lifespan_ns)
         for writer, groups in changes.writers:
             if groups:
                 self._runtime.writer_seen(writer, groups, autodispose=autodispose.get(writer, False))
@@ -445,23 +458,18 @@ class NodeIntake:
         return frozenset(network) if network else reader.hosts | self._runtime.settings.hosts
 
     def _reader_keys(self, reader: HistoryReader) -> list[ReaderKey]:
-        return self._runtime.serving.reader_keys(reader.participant.hex(), reader.topic, reader.partitions)
+        return self._runtime.serving.reader_keys(reader.process.hex(), reader.topic, reader.partitions)
 
     def _look_up(self, endpoint: EndpointSeen, *, is_first: bool = True) -> None:
         reference, attempts = endpoint.type, ATTEMPTS if is_first else 1
         assert reference is not None
 
         def look_up() -> None:
-            resolution = resolve_type(self._participant, reference, attempts=attempts)
+            resolution = look_up_type(self._participant, endpoint, attempts=attempts)
             self._post(lambda: resolved(resolution.type, resolution.reason))
 
         def resolved(description: TypeDescription | None, reason: str) -> None:
-            is_tapped = self._wire.taps.is_tapped
-            changes = self._neighbourhood.resolved(reference, description, reason, is_tapped=is_tapped)
-            self._writers_seen(changes)
-            if description is None and is_first:
-                group = f"*.{endpoint.topic}"
-                self._tracer.event("group.creation-failed", group=group, retries=attempts, cause=reason)
+            self._writers_seen(self._neighbourhood.resolved(reference, description, reason))
 
         self._wire.submit(look_up, f"groupCreationThread (type of topic {endpoint.topic})", LOOK_UP_S)
 

@@ -24,15 +24,13 @@ from engine.dataset.group_set import NO_FLOOR, ApplyOutcome, GroupSet
 from engine.dataset.groups import GroupDescription
 from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, Sample, make_sample
 from engine.dataset.sample_making import make_samples
-from engine.dataset.settling import WIDTH_NS, border_before
+from engine.dataset.settling import FUTURE_NS, WIDTH_NS, border_before
 from engine.runtime.housekeeping import Registered
 from engine.runtime.name_space_data import NameSpaceData
 from engine.runtime.serving import Serving
 from engine.runtime.shared_state import SharedState
 from engine.store.interface import GroupChange
 
-FUTURE_NS: Final = 10_000_000_000
-"""Distance in the future from which on source times are reported."""
 WAIT_S: Final = 0.3
 """Time that large samples may wait for newer ones of their instances."""
 WAITS_FROM: Final = 4_096
@@ -275,11 +273,13 @@ class _Batch:
             if not isinstance(record, CapturedSample):
                 self._take_run(record)
                 continue
-            time_ns, writer, status, key, _ = record
+            time_ns, writer, status, key, _, sequence = record
             sink = single.get(writer)
             if sink is None and status == DATA and writer not in self._by_writer:
                 self._sinks_of(writer, time_ns)
                 sink = single.get(writer)
+            if sequence:  # a fellow may have received it earlier, which only the set can tell
+                sink = None
             # A plain write into one KEEP_LAST 1 group: only the newest of the instance waits, by source
             # timestamp and then by writer (DDS 1.4, 2.2.3.17 DESTINATION_ORDER).
             if sink is not None and status == DATA:
@@ -373,12 +373,12 @@ class _Batch:
         return _Sink(description, data, self._registered)
 
     def _apply(self, sink: _Sink, record: CapturedSample) -> None:
-        time_ns, writer, status, key, payload = record
+        time_ns, writer, status, key, payload, sequence = record
         # What must not enter the set: samples too large to align, samples that a content filter withholds.
         if len(payload) > self._max_bytes:
             self._refuse(sink, len(payload))
             return
-        sample = make_sample(time_ns, writer, status, key, payload)
+        sample = make_sample(time_ns, writer, status, key, payload, sequence)
         self._captured += 1
         if self._shared.gates and not self._shared.passes(sink.description.group, sample, sink.group_set):
             return

@@ -16,7 +16,8 @@ from engine.core.settings import CoreSettings
 from engine.dataset.captured import CapturedSample
 from engine.dataset.dataset import DataSet
 from engine.dataset.group_set import GroupSet
-from engine.dataset.groups import DurabilityKind, GroupDescription, GroupQos
+from engine.dataset.groups import DurabilityKind, GroupDescription
+from engine.dataset.lifespans import LifespanTable, WriterLifespan
 from engine.dataset.sample import DATA, Sample
 from engine.runtime import backups
 from engine.runtime.jobs import Conversion
@@ -25,7 +26,7 @@ from engine.runtime.name_space_data import Difference, NameSpaceData
 from engine.runtime.ports import Clock, FilterRefused, Filters, Gate, Wire
 from engine.runtime.store_queue import StoreQueue
 from engine.runtime.withholding import without_rest
-from engine.store.interface import Replaced
+from engine.store.interface import GroupChange, Replaced
 from engine.tracing.tracer import Tracer
 
 MAX_CAUSE: Final = 300
@@ -57,10 +58,12 @@ COUNTERS: Final = (
     "purged",
     "repeated",
     "not_given",
+    "expired",
     "refused",
     "resent",
     "refused_writers",
     "unkept_writers",
+    "refused_samples",
     "refused_groups",
     "outside_groups",
     "memory_only_groups",
@@ -106,6 +109,8 @@ class SharedState:
         self.tracer = tracer
         self.descriptions: dict[Group, GroupDescription] = {}
         """Groups that this node keeps."""
+        self.lifespans = LifespanTable()
+        """The writers whose samples expire, of all groups."""
         self.groups_of: dict[str, list[Group]] = {}
         """The same by topic: looking through all of them for each of many readers takes long."""
         self.spaces: dict[str, NameSpaceData] = {}
@@ -222,7 +227,7 @@ class SharedState:
     def open_group(self, description: GroupDescription, *, announce: bool) -> bool:
         """Keep a group from now on, and with `announce` tell fellows; False if this node does not keep it.
 
-        For a known group, the durability that its topic requests may be raised.
+        A known group may learn its type, and that its topic requests more durability.
         """
         group = description.group
         if reason := self._why_outside(group):
@@ -234,6 +239,7 @@ class SharedState:
         data = self.spaces[state.name]
         if not data.is_kept(description) or not self._open_gate(description):
             return False
+        self.lifespans.learn(description.qos.lifespans)
         if group not in self.descriptions:
             self.descriptions[group] = description
             self.groups_of.setdefault(group.topic, []).append(group)
@@ -250,7 +256,7 @@ class SharedState:
             if announce:
                 self._announce(description)
             return True
-        self.raise_group(group, description.qos, announce=announce)
+        self.improve_group(description, announce=announce)
         if differences := self.descriptions[group].qos.differences(description.qos):
             cause = ", ".join(differences)
             self.tracer.event("group.qos-mismatch", group=group, endpoint="a writer", cause=cause)
@@ -297,15 +303,17 @@ class SharedState:
     def _open_gate(self, description: GroupDescription) -> bool:
         """Find the content filter of a group; False if it does not fit, so that nothing may be kept."""
         group = description.group
-        if group in self.descriptions or group in self._refused:
+        if group in self.descriptions or (group in self._refused and description.type.is_untyped):
             return group not in self._refused
         try:
             gate = self._filters.gate(description)
         except FilterRefused as refusal:
+            if group not in self._refused:
+                self.counters["refused_groups"] += 1
             self._refused.add(group)
-            self.counters["refused_groups"] += 1
             self.tracer.event("filter.refused", group=group, cause=str(refusal))
             return False
+        self._refused.discard(group)  # its type is known meanwhile
         if gate is not None:
             self.gates[group] = gate
             self.tracer.event("filter.applies", group=group)
@@ -344,21 +352,33 @@ class SharedState:
         self.tracer.event("group.announced", group=description.group)
         self.core.group_found(description.group, json.dumps(plain.to_plain(description)).encode())
 
-    def raise_group(self, group: Group, qos: GroupQos, *, announce: bool) -> None:
-        """Raise the durability of a kept group if its topic or a writer is above it: `GroupQos.raised_by`.
+    def improve_group(self, description: GroupDescription, *, announce: bool) -> None:
+        """Take in what is known better of a kept group: `GroupDescription.improved_by`.
 
-        With `announce`, fellows learn of it.
+        With `announce`, fellows learn of it. They learn lifespans with the samples of their writers.
         """
+        group = description.group
         known = self.descriptions[group]
-        raised = dataclasses.replace(known, qos=known.qos.raised_by(qos))
+        raised = known.improved_by(description)
         if raised == known:
             return
         self.descriptions[group] = raised
         before, now = known.qos, raised.qos
+        if now.lifespans is not before.lifespans:
+            self._keep_lifespans(raised)
+        if raised == dataclasses.replace(known, qos=dataclasses.replace(before, lifespans=now.lifespans)):
+            return
+        if differences := before.deepened(now):
+            self.tracer.event("group.deepened", group=group, differences=", ".join(differences))
+        is_typed = raised.type is not known.type
+        if is_typed:
+            self.tracer.event("group.typed", group=group)
         if now.requested is before.requested:
-            self.tracer.event(
-                "group.raised", group=group, before=before.durability.name, durability=now.durability.name
-            )
+            if now.durability is not before.durability:
+                was, is_now = before.durability.name, now.durability.name
+                self.tracer.event("group.raised", group=group, before=was, durability=is_now)
+            if is_typed and group not in self._unwanted:
+                self._open_tap(raised)
         elif group not in self._unwanted:
             self._open_tap(raised)
             self.tracer.event(
@@ -368,10 +388,33 @@ class SharedState:
             self._announce(raised)
         state = self.core.name_space_of(group)
         data = self.spaces[state.name] if state is not None else None
+        if data is not None:
+            data.open_group(raised)  # its set keeps more; the store learns of it with the next sample
         if data is not None and now.durability is not before.durability:
             self._tell_memory_only(raised, data)
-        if data is not None and data.is_switched and data.is_on_disk(raised) and not data.is_on_disk(known):
+        if data is None or not data.is_switched or not data.is_on_disk(raised):
+            return
+        if not data.is_on_disk(known):
             self.write_set(data)
+        elif is_typed:
+            self.store_queue.append(data.state.name, [GroupChange(raised, None)])
+
+    def learn_lifespan(self, groups: Iterable[Group], writer: bytes, lifespan_ns: int) -> None:
+        """Note that the samples of a writer in these groups expire after `lifespan_ns` nanoseconds."""
+        lifespans = (WriterLifespan(writer, lifespan_ns),)
+        self.lifespans.learn(lifespans)
+        for group in groups:
+            if (known := self.descriptions.get(group)) is not None:
+                qos = dataclasses.replace(known.qos, lifespans=lifespans)
+                self.improve_group(dataclasses.replace(known, qos=qos), announce=False)
+
+    def _keep_lifespans(self, raised: GroupDescription) -> None:
+        """Remember the lifespans of a group's writers, and store them even if no sample follows."""
+        self.lifespans.learn(raised.qos.lifespans)
+        state = self.core.name_space_of(raised.group)
+        data = self.spaces[state.name] if state is not None else None
+        if data is not None and data.is_switched and data.is_on_disk(raised):
+            self.store_queue.append(data.state.name, [GroupChange(raised, None)])
 
     def refuse_writer(self, group: Group, writer: str, policies: Sequence[str]) -> None:
         """Trace a writer that does not match the built-in reader, so is not captured (DDS 1.4, 2.2.3.4).
@@ -440,6 +483,9 @@ class SharedState:
                 continue
             event = "store.backup" if isinstance(report, backups.BackupKept) else "store.not-kept"
             place = {"version": report.version} if isinstance(report, backups.BackupKept) else {}
+            if isinstance(report, backups.BackupKept) and (data := self.spaces.get(report.name_space)):
+                data.backup = f"{report.note.why}: {report.note.before:,} samples, set {report.version}"
+                data.backup_ns = report.note.at_ns
             self.tracer.event(
                 event,
                 namespace=report.name_space,

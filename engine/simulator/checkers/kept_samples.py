@@ -38,8 +38,8 @@ class Invented(Checker):
 
     def written(self, description: GroupDescription, record: CapturedSample) -> None:
         """Remember a sample that an application wrote."""
-        self._written.add((description.group, *record))
-        _, writer, status, key, payload = record
+        _, writer, status, key, payload = record[:5]
+        self._written.add((description.group, *record[:5]))
         self._content.add((description.group, writer, key))
         if status & DATA:
             self._content.add((description.group, writer, key, payload))
