@@ -131,7 +131,10 @@ def test_an_instance_of_two_writers_is_alive_until_the_last_of_them_ends(lab: La
     for writer in first:
         assert writer.end() == 0
     ended = sum(COUNT for autodispose, _ in CASES if autodispose)
-    lab.seen.wait_for("ends are stored", lambda: lab.seen.stored("n1") == COUNT * len(CASES) + ended)
+    lab.seen.wait_for(
+        "they have ended in the sets",
+        lambda: sum(int(each["instances"]) for each in lab.trace("n1", "writer.disposed")) == ended,
+    )
     other = late_reader(lab)
     wait_states(other, lambda case: "D D D" if case[0] else "A A A")
     wait_states(reader, lambda case: "D D D" if case[0] else "A A A")
