@@ -139,6 +139,8 @@ class DiscoveryChanges:
     """Durable groups that got a writer, or whose topic is known better now."""
     writers: list[tuple[bytes, tuple[Group, ...]]] = dataclasses.field(default_factory=list)
     """Durable writers with their groups; a writer without groups is gone."""
+    ends: list[EndpointGone | ParticipantGone] = dataclasses.field(default_factory=list)
+    """Ends of durable writers, and of participants, in order."""
     offers: list[Offer] = dataclasses.field(default_factory=list)
     """New durable writers."""
     readers_seen: list[HistoryReader] = dataclasses.field(default_factory=list)
@@ -295,6 +297,7 @@ class Neighbourhood:
                 case ParticipantGone():
                     self._fellow_detached(change.guid, found)
                     self._foreign.gone(change.guid)
+                    found.ends.append(change)
                     if (process := self._leave(change.guid)) is not None:
                         found.processes_gone.append(process)
                 case PeerAttached():
@@ -516,6 +519,7 @@ class Neighbourhood:
             if not offers:
                 del self._offers[topic]
             found.writers.append((change.guid, ()))
+            found.ends.append(change)
         else:
             self._forget_given_up(change.guid)
             if self._waiting:

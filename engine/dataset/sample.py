@@ -27,6 +27,9 @@ NO_WRITER: Final = bytes(16)
 KEY_HEADER: Final = b"\x00\x07\x00\x00"
 """Encapsulation header of a payload with only the key: PLAIN_CDR2, little-endian (RTPS 2.5, 10.2)."""
 
+LOST_HEADER: Final = b"\x00\x07\x80\x00"
+"""`KEY_HEADER` of the end of a writer that was lost and has not said it; receivers ignore the option bit."""
+
 DIGEST_BYTES: Final = 16
 LARGE_BYTES: Final = 1 << 15
 """Payloads from this size on are not copied in order to digest or store them."""
@@ -72,6 +75,25 @@ def digest_of(
 def is_end(sample: Sample) -> bool:
     """Whether a merge policy, not a writer, disposes or withdraws an instance."""
     return sample.writer == NO_WRITER and sample.status in (DISPOSE, UNREGISTER)
+
+
+def end_of_writer(time_ns: int, writer: bytes, key: bytes, *, is_lost: bool) -> Sample:
+    """Make the end of a writer with autodispose for an instance.
+
+    Args:
+        time_ns: source time.
+        writer: the writer.
+        key: the instance.
+        is_lost: the writer has not said it.
+    """
+    return make_sample(
+        time_ns, writer, DISPOSE | UNREGISTER, key, (LOST_HEADER if is_lost else KEY_HEADER) + key
+    )
+
+
+def is_lost_end(sample: Sample) -> bool:
+    """Whether a sample is the end of a writer that was lost, which the writer's return takes back."""
+    return sample.status == DISPOSE | UNREGISTER and sample.payload.startswith(LOST_HEADER)
 
 
 def make_sample(

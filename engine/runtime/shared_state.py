@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from engine.core import plain
@@ -22,7 +22,7 @@ from engine.dataset.sample import DATA, Sample
 from engine.runtime import backups
 from engine.runtime.jobs import Conversion
 from engine.runtime.monitor import DEVIATIONS
-from engine.runtime.name_space_data import NameSpaceData
+from engine.runtime.name_space_data import Difference, NameSpaceData
 from engine.runtime.ports import Clock, FilterRefused, Filters, Gate, Wire
 from engine.runtime.store_queue import StoreQueue
 from engine.runtime.withholding import without_rest
@@ -124,6 +124,12 @@ class SharedState:
         self._ahead: set[bytes] = set()
         self.too_large: dict[Group, int] = {}
         """Writers with samples in the future that have been traced."""
+        self.ended_writers: dict[bytes, int] = {}
+        """Autodispose writers that said that they end, with the time that they said; the latest ones."""
+        self.late_writers: dict[str, set[bytes]] = {}
+        """Those of which samples came afterwards, by name-space."""
+        self.on_joined: Callable[[str, Difference | None], None] = lambda *_: None
+        """Called with the samples of fellows that joined a set, or with None after another took its place."""
         self._loaded = loaded
         """Stored sets of name-spaces that the core has not announced yet."""
         self._parts = dict(parts)
