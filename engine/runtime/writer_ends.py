@@ -159,7 +159,11 @@ class WriterEnds:
     def decided(self, name: str, writers: Sequence[bytes]) -> None:
         """End writers that the master has declared ended."""
         self._shared.tracer.event("writer.ended", namespace=name, count=len(writers))
-        self._begin(name, dict.fromkeys(writers, 0))
+        state = self._shared.spaces[name].state
+        if state.complete or state.phase is Phase.PASSIVE:
+            self._begin(name, dict.fromkeys(writers, 0))
+        else:  # what only this node has of them may join the set
+            self._said[name] = {**dict.fromkeys(writers, 0), **self._said.get(name, {})}
 
     def _begin(self, name: str, ends: Mapping[bytes, int]) -> None:
         if self._shared.spaces[name].state.complete:
