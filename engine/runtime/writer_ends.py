@@ -123,9 +123,13 @@ class WriterEnds:
 
     def forget_unwritten(self, name: str, data: DataSet) -> None:
         """Forget, at the start, writers of which the stored set has no sample; their ends change nothing."""
-        known = self._shared.spaces[name].state.autodispose.writers
+        autodispose = self._shared.spaces[name].state.autodispose
+        known = autodispose.writers
         parts = [part for one in data.groups.values() for part in one.samples().parts] if known else []
-        self._forget(name, sorted(known.difference(*map(_writers, parts))))
+        unwritten = sorted(known.difference(*map(_writers, parts)))
+        # They may not have ended: fellows tell of those of which they have transient samples.
+        autodispose.forget(unwritten)
+        self._unmark(name, unwritten)
 
     def _by_name_space(self, groups: Iterable[Group]) -> list[tuple[str, list[Group]]]:
         found: dict[str, list[Group]] = {}
@@ -199,11 +203,14 @@ class WriterEnds:
         now = self._shared.clock.monotonic()
         self._shared.core.autodispose_writers_ended(name, writers, now)
         back = [writer for writer in writers if writer in self._here]
-        marks = {autodispose_mark(writer): None for writer in writers if writer not in back}
-        if marks:
-            self._shared.store_queue.mark(name, marks)
+        self._unmark(name, [writer for writer in writers if writer not in back])
         for writer in back:  # the master was wrong, or it has come back since
             self.met(writer, self._here[writer])
+
+    def _unmark(self, name: str, writers: Iterable[bytes]) -> None:
+        marks = {autodispose_mark(writer): None for writer in writers}
+        if marks:
+            self._shared.store_queue.mark(name, marks)
 
     def _looks(
         self, group: Group, group_set: GroupSet, ends: Mapping[bytes, int]
