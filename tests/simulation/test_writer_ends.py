@@ -163,6 +163,21 @@ def test_a_writer_that_one_node_has_has_not_ended() -> None:
     assert alive(scenario) == [set(WRITTEN)] * 3
 
 
+def test_a_writer_was_there_before_its_name_space_was_learned() -> None:
+    topics = (TopicPlan(NS, "T"), TopicPlan("ns2", "T"))
+    scenario = Scenario(node("n1"), node("n2", spaces=(NS, "ns2")), topics=topics)
+    scenario.start("n1")
+    scenario.until(lambda: scenario.complete("n1"))
+    scenario.writer(APP, 1, autodispose=True)
+    scenario.start("n2")
+    scenario.run(2.0)
+    scenario.write(APP, *sorted(WRITTEN), topic=1)
+    scenario.kill("n2")
+    scenario.run(DECIDED_S)
+    assert scenario.alive("n1", "ns2") == WRITTEN
+    assert not scenario.traced("writer.ended"), "and came back at once"
+
+
 def cut_off_from_all(scenario: Scenario) -> None:
     scenario.cut(APP, " ".join(NAMES))
 
