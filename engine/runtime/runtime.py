@@ -22,6 +22,7 @@ from engine.dataset.groups import GroupDescription
 from engine.runtime import codec
 from engine.runtime.agreement import Agreement
 from engine.runtime.capture import CapturePath
+from engine.runtime.deletions import Deletions
 from engine.runtime.housekeeping import Housekeeping
 from engine.runtime.jobs import Degraded, Recovered, SetStored, StoredGroups
 from engine.runtime.name_space_data import NameSpaceData
@@ -90,11 +91,14 @@ class Runtime:
         self._identity = SharedIdentity(tracer)
         self.serving = Serving(shared)
         self.pending = PendingWriters(shared)
+        self.deletions = Deletions(shared, stored)
         self.housekeeping = Housekeeping(shared, self.pending)
         self._capture = CapturePath(shared, self.serving, self.housekeeping.registered)
         self.agreement = Agreement(shared, self.pending)
         self._telling = Telling(shared)
-        self.transfers = Transfers(shared, self.serving, self._telling, secret or os.urandom(16))
+        self.transfers = Transfers(
+            shared, self.serving, self._telling, self.deletions, secret or os.urandom(16)
+        )
         self.turn()  # the name-spaces come with the first events of the core
         shared.want_stored()
         for _, descriptions in loaded.values():
@@ -209,6 +213,7 @@ class Runtime:
             self.transfers.steps.work()
         while (event := self.core.next_event()) is not None:
             self._carry_out(event)
+        self.deletions.work(now)
         self.housekeeping.work(now)
         self.serving.work(now)
         self.shared.tell_changes()
@@ -297,7 +302,7 @@ class Runtime:
             case events.DeleteSet():
                 self.transfers.delete_set(event.name_space)
             case events.DataDeleted():
-                self.housekeeping.deleted(event.partition, event.topic, event.until_ns)
+                self.deletions.deleted(event.partition, event.topic, event.until_ns)
             case events.InstancesPurged():
                 self.housekeeping.purged(event.group, event.instances)
             case events.GroupAnnounced():

@@ -55,6 +55,7 @@ COUNTERS: Final = (
     "delivered",
     "unrouted",
     "purged",
+    "future_deletions",
     "repeated",
     "not_given",
     "refused",
