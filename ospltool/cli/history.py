@@ -118,7 +118,7 @@ def delete(
         when = f"{moment:%Y-%m-%d %H:%M:%S} UTC"
         streams.say(
             visible(
-                f"ospltool: it reaches only up to {when}, the clock of node {done.slow}: that clock is behind, "
+                f"ospltool: it reaches only up to {when}, the clock of node {done.slow}: it is behind, "
                 f"or another one is ahead; put it right, start its node again, and delete again"
             )
         )
