@@ -182,12 +182,11 @@ class DdsWire:
         how: RevivingDelivery | ReplacingDelivery | None = None,
     ) -> None:
         """Deliver samples to a reader's process, on a worker thread; see `Wire.deliver`."""
-        participant = bytes.fromhex(reader.participant)
-        seen = self._neighbourhood.participants.get(participant)
+        members = self._neighbourhood.members(bytes.fromhex(reader.process))
         if not groups:
             self._show(reader, time.time_ns(), Delivered())
             self._post(lambda: self.on_delivered(reader, Delivered(), whole=whole))
-        elif seen is None or not seen.addresses:
+        elif not members or not members[0].addresses:
             gone = Delivered(problem="its process is gone")
             self._post(lambda: self.on_delivered(reader, gone, whole=whole))
         else:
@@ -210,7 +209,7 @@ class DdsWire:
 
             self.keeping.deliver(
                 reader,
-                seen.addresses,
+                members[0].addresses,
                 groups,
                 done,
                 is_whole=whole,
@@ -229,10 +228,14 @@ class DdsWire:
             for one in itertools.islice(filter(is_meant, self._neighbourhood.unkept), MAX_UNKEPT_SHOWN)
         )
 
+    def asked(self, group: Group) -> int:
+        """Return the deepest HISTORY of the durable readers of a group; 0 for KEEP_ALL."""
+        return self._neighbourhood.asked(group)
+
     def _show(self, reader: ReaderKey, began_ns: int, result: Delivered | None, problem: str = "") -> None:
         """Record a delivery for consoles; the final record replaces the running one."""
         shown = DeliveryView(
-            participant=reader.participant,
+            participant=",".join(self.keeping.participants(reader)),
             topic=reader.topic,
             partition=",".join(reader.partitions),
             state="running" if result is None else "failed" if result.problem else "done",
@@ -418,6 +421,7 @@ class ConsolePublisher:
             self._wire.deliveries(),
             self._disk_bytes(),
             self._wire.unkept(lambda writer: self._runtime.shared.is_meant(writer.groups)),
+            self._wire.asked,
         )
         self._wire.publish(MONITOR_TOPIC, monitor.encode(shown))
         self._past.masters(shown)

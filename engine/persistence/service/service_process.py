@@ -244,11 +244,11 @@ class Service:
         raise ServiceFault(f"a thread of the service ended: {error!r}") from error
 
     def _deliver(self, reader: HistoryReader, groups: Groupwise) -> ReaderDelivery:
-        result = self._directed.deliver(reader.participant, reader.addresses, groups)
+        result = self._directed.deliver(reader.process, reader.addresses, groups)
         return ReaderDelivery(
             reader.topic,
             ",".join(reader.partitions),
-            reader.participant.hex(),
+            reader.process.hex(),
             result.samples,
             result.elapsed_ns / 1e9,
             result.problem,
