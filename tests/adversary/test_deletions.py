@@ -8,6 +8,7 @@ import pytest
 
 from ospltool.client import DurabilityClient
 from tests.adversary.strangers import Attacker
+from tests.integration.clinic import Clinic, watched
 from tests.integration.configurations import Settings
 from tests.integration.lab import Lab
 
@@ -32,8 +33,16 @@ def test_a_node_a_year_ahead_and_a_stranger_delete(lab: Lab) -> None:
     lab.start(*NAMES)
     lab.seen.wait_for("all are complete", lambda: lab.seen.are_complete(*NAMES))
     check_takes_in(lab, 0, *NAMES, total=500)
-    assert Attacker(lab).attack("deletions", nodes=3) == 2
-    lab.seen.wait_for("it is refused", lambda: all(lab.trace(name, "delete.refused") for name in NAMES))
+    with watched(Clinic(lab, NAMES, bare=True)) as clinic:
+        assert Attacker(lab).attack("deletions", nodes=3) == 2
+        for name in NAMES:
+            clinic.wait(
+                "it is told",
+                lambda name=name: (
+                    ("DUL-DELETION-REFUSED", name) in [(one.code, one.who) for one in clinic.open]
+                ),
+                30.0,
+            )
     check_takes_in(lab, 500, *NAMES, total=1000)
 
     before_ns = time.time_ns()
