@@ -16,7 +16,14 @@ import sqlite3
 from pathlib import Path
 from typing import Final
 
-from engine.store.interface import StoreDamaged, StoreError, StoreFailed, StoreFull, StoreRefused
+from engine.store.interface import (
+    StoreDamaged,
+    StoreError,
+    StoreFailed,
+    StoreForbidden,
+    StoreFull,
+    StoreRefused,
+)
 
 APPLICATION_ID: Final = 0x6F73706C
 """Identifies a store of ospltool ("ospl"), for `file` and for `check_format`."""
@@ -203,6 +210,14 @@ _REFUSALS: Final = {
 }
 
 
+_FORBIDDEN: Final = {
+    sqlite3.SQLITE_READONLY,
+    sqlite3.SQLITE_CANTOPEN,
+    sqlite3.SQLITE_PERM,
+    sqlite3.SQLITE_AUTH,
+}
+
+
 def _check_functions(connection: sqlite3.Connection, path: Path) -> None:
     try:
         connection.execute("SELECT value FROM json_each('[0]')").fetchall()
@@ -223,7 +238,7 @@ def typed(error: sqlite3.Error, path: Path) -> StoreError | None:
     if primary == sqlite3.SQLITE_FULL or (may_be_full and _no_space(path)):
         return StoreFull(f"{path}: no space left")
     if primary in _REFUSALS:
-        return StoreFailed(f"{path}: {error}")
+        return (StoreForbidden if primary in _FORBIDDEN else StoreFailed)(f"{path}: {error}")
     if primary in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB) or _is_unreadable(error):
         return StoreDamaged(f"{path}: {error}")
     return None

@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import IO, Final
 
+from engine.files import is_permanent
 from engine.supervisor.launch import Launch
 from engine.supervisor.lease_link import BEAT_S, LEASE_FD, RUN_DIR, SUPERVISOR_FD
 from engine.supervisor.policy import FINAL, NodePhase, SupervisionPolicy, SupervisorAction
@@ -288,7 +289,8 @@ class Supervisor:
             with self._output() as output:
                 node = NodeProcess(self._launch, self._environ, self._directory.path, output)
         except OSError as error:
-            self._obey(self._watch.start_failed(time.monotonic(), str(error)))
+            now, never = time.monotonic(), is_permanent(error)
+            self._obey(self._watch.start_failed(now, str(error), is_permanent=never))
             return
         self._node = node
         self._selector.register(node.lease, selectors.EVENT_READ)
