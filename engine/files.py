@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import os
-import secrets
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Final
@@ -48,23 +48,33 @@ def open_private(path: Path, flags: int) -> int:
         raise
 
 
-def new_beside(path: Path) -> tuple[Path, int]:
-    """Make a new file in the directory of another one; return its path and a descriptor to append to it.
+def new_beside(path: Path, suffix: str = ".new") -> tuple[Path, int]:
+    """Make a new file beside another one; return its path and a descriptor to append to it.
 
-    Nobody can have made its name before. The caller puts it in place of the other one, or removes it.
+    The caller puts it in place of the other one, or removes it. What a killed process left there is removed.
+
+    Args:
+        path: the other file.
+        suffix: added to its name; processes that may do so at once have different ones.
+
+    Raises:
+        OSError: it cannot be made, or somebody else makes it at the same time.
     """
-    new = path.with_name(f".{path.name}.{secrets.token_hex(4)}.new")
+    new = path.with_name(path.name + suffix)
+    new.unlink(missing_ok=True)
     return new, open_private(new, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL)
 
 
 @contextlib.contextmanager
-def replacing(path: Path) -> Iterator[IO[bytes]]:
+def replacing(path: Path, suffix: str = ".new") -> Iterator[IO[bytes]]:
     """Write a file that takes the place of another one, if there is one: readers see the old or the new one.
+
+    Arguments are as for `new_beside`.
 
     Raises:
         OSError: it cannot be written; the former file stays.
     """
-    new, descriptor = new_beside(path)
+    new, descriptor = new_beside(path, suffix)
     try:
         with os.fdopen(descriptor, "wb") as file:
             yield file
@@ -74,6 +84,35 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
         raise
 
 
-def identity(found: os.stat_result) -> tuple[int, int]:
-    """Return what tells a file from all others, whatever its names: its device and its inode."""
-    return found.st_dev, found.st_ino
+def lock_file(path: Path, flags: int = os.O_RDWR | os.O_CREAT) -> int:
+    """Open a file as its only owner; return the descriptor, which holds the lock until it is closed.
+
+    The lock is on the file itself (device and inode), so it holds whatever the path to it, and a file that
+    was replaced while it was being opened is opened again.
+
+    Args:
+        path: the file.
+        flags: as for `os.open`.
+
+    Raises:
+        BlockingIOError: another open descriptor has the lock.
+        OSError: it cannot be opened, or is a link.
+    """
+    while True:
+        file = open_private(path, flags)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if is_at(path, file):
+                return file
+        except BaseException:
+            os.close(file)
+            raise
+        os.close(file)
+
+
+def is_at(path: Path, file: int) -> bool:
+    """Whether an open file is the one that is at a path now, and not by a link."""
+    try:
+        return os.path.samestat(path.stat(follow_symlinks=False), os.fstat(file))
+    except FileNotFoundError:
+        return False
