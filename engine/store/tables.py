@@ -16,6 +16,7 @@ import sqlite3
 from pathlib import Path
 from typing import Final
 
+from engine.files import LINK, open_private
 from engine.store.interface import (
     StoreDamaged,
     StoreError,
@@ -99,10 +100,13 @@ def connect(path: Path) -> sqlite3.Connection:
 
     Raises:
         StoreFailed: this SQLite has no JSON functions, which `engine.store.sample_table` needs.
+        StoreForbidden: it is a link: the lock of its directory would not be that of the file.
         sqlite3.Error: see `typed`.
     """
+    if path.is_symlink():  # not by opening it: closing it would release the locks of SQLite on the file
+        raise StoreForbidden(f"{path}: {LINK}")
     with contextlib.suppress(OSError):  # it exists, or SQLite reports the error; the logs get its mode
-        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+        os.close(open_private(path, os.O_CREAT | os.O_EXCL))
     connection = sqlite3.connect(path, isolation_level=None, timeout=BUSY_MS / 1000)
     try:
         _check_functions(connection, path)
