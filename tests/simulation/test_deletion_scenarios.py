@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from engine.core.messages import DeleteData, Message, Purge
+from engine.core.messages import DeleteData, Message, Purge, WritersEnded
 from engine.core.name_spaces import Group
 from tests.simulation.scenarios import LOST_S, Scenario, node
 
@@ -173,7 +173,10 @@ def test_a_deletion_in_the_future_ends_with_the_next_start_of_a_right_clock() ->
     scenario.until(lambda: scenario.stored("n1") == SAMPLES)
 
 
-@pytest.mark.parametrize("message", [DeleteData("*", "*", (1 << 63) - 1), Purge(Group("ns1", "Reading"), ())])
+@pytest.mark.parametrize(
+    "message",
+    [DeleteData("*", "*", (1 << 63) - 1), Purge(Group("ns1", "Reading"), ()), WritersEnded("ns1", ())],
+)
 def test_a_stranger_deletes_nothing(message: Message) -> None:
     scenario = filled(*NAMES)
     for name in NAMES:
