@@ -35,14 +35,11 @@ def test_a_node_a_year_ahead_and_a_stranger_delete(lab: Lab) -> None:
     check_takes_in(lab, 0, *NAMES, total=500)
     with watched(Clinic(lab, NAMES, bare=True)) as clinic:
         assert Attacker(lab).attack("deletions", nodes=3) == 2
-        for name in NAMES:
-            clinic.wait(
-                "it is told",
-                lambda name=name: (
-                    ("DUL-DELETION-REFUSED", name) in [(one.code, one.who) for one in clinic.open]
-                ),
-                30.0,
-            )
+
+        def tellers() -> set[str]:
+            return {one.who for one in clinic.open if one.code == "DUL-DELETION-REFUSED"}
+
+        clinic.wait("all tell it", lambda: tellers() >= {*NAMES}, 30.0)
     check_takes_in(lab, 500, *NAMES, total=1000)
 
     before_ns = time.time_ns()

@@ -67,7 +67,7 @@ class Machine:
     ) -> None:
         self.root = root
         self._capfd = capfd
-        self.environ = lambda **values: [monkeypatch.setenv(*each) for each in values.items()]
+        self.set_environment = monkeypatch.setenv
         self.held = contextlib.ExitStack()
         monkeypatch.chdir(root)
         monkeypatch.setenv("OSPLTOOL_RUNDIR", str(root / "run"))
@@ -297,7 +297,7 @@ def _without_directory(machine: Machine, store: pathlib.Path) -> str:
 
 
 def _settings_that_are_refused(machine: Machine, store: pathlib.Path) -> str:
-    machine.environ(CYCLONEDDS_URI="<CycloneDDS><Domain><Nonsense/></Domain></CycloneDDS>")
+    machine.set_environment("CYCLONEDDS_URI", "<CycloneDDS><Domain><Nonsense/></Domain></CycloneDDS>")
     return "cannot create domain"
 
 
@@ -306,8 +306,8 @@ def _port_in_use(machine: Machine, store: pathlib.Path) -> str:
     taken.bind(("0.0.0.0", 0))
     base = taken.getsockname()[1] - 250 * DOMAIN_ID - 10
     index = f"<ParticipantIndex>0</ParticipantIndex><Ports><Base>{base}</Base></Ports>"
-    machine.environ(
-        CYCLONEDDS_URI=f"<CycloneDDS><Domain><Discovery>{index}</Discovery></Domain></CycloneDDS>"
+    machine.set_environment(
+        "CYCLONEDDS_URI", f"<CycloneDDS><Domain><Discovery>{index}</Discovery></Domain></CycloneDDS>"
     )
     return "Cyclone DDS answers"
 
