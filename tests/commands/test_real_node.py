@@ -302,9 +302,9 @@ def _settings_that_are_refused(machine: Machine, store: pathlib.Path) -> str:
 
 
 def _port_in_use(machine: Machine, store: pathlib.Path) -> str:
+    base = 5_000
     taken = machine.held.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
-    taken.bind(("0.0.0.0", 0))
-    base = taken.getsockname()[1] - 250 * DOMAIN_ID - 10
+    taken.bind(("", base + 250 * DOMAIN_ID + 10))  # RTPS 2.5, 9.6.2.3: unicast of participant 0
     index = f"<ParticipantIndex>0</ParticipantIndex><Ports><Base>{base}</Base></Ports>"
     machine.set_environment(
         "CYCLONEDDS_URI", f"<CycloneDDS><Domain><Discovery>{index}</Discovery></Domain></CycloneDDS>"
