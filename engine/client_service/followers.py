@@ -74,7 +74,7 @@ class HeldDeletion:
     until_ns: int
     """Source time up to which it deletes."""
     slow: str
-    """Node whose clock bounds it; empty if it reaches as far as it was meant to."""
+    """Node whose clock bounds it; empty if none does."""
     barrier: int | None = None
     """Number of changes that the disk must have carried out; None until the deletion has been queued."""
 

@@ -48,7 +48,7 @@ class Deletions:
     def reach(self, until_ns: int) -> tuple[int, str]:
         """Return how far a deletion up to a source time reaches now, and the node whose clock bounds it.
 
-        The node is empty if the deletion reaches as far as it was meant to.
+        The node is empty if no clock bounds it.
         """
         shared = self._shared
         node, oldest_ns = shared.core.oldest_clock(shared.clock.wall_ns(), shared.clock.monotonic())

@@ -170,7 +170,13 @@ class SupervisionPolicy:
         return self._end(NodePhase.DIED, EXIT_DIED)
 
     def start_failed(self, now: float, cause: str, *, is_permanent: bool) -> list[SupervisorAction]:
-        """Take in that the node process could not be started; if it `is_permanent`, it is not tried again."""
+        """Take in that the node process could not be started, and why; not tried again if `is_permanent`.
+
+        Args:
+            now: monotonic time.
+            cause: the reason.
+            is_permanent: another attempt would end in the same way.
+        """
         self._fail(f"the node could not be started: {cause}")
         if is_permanent:
             return self._end(NodePhase.DIED, EXIT_CONFIGURATION)
