@@ -31,6 +31,7 @@ from engine.core.messages import (
     Message,
     NameSpaces,
     NewGroup,
+    Outdated,
     Outgoing,
     Purge,
     PurgedInstance,
@@ -136,10 +137,11 @@ class DurabilityNode:
             context.status_due = True
             reports = tuple(state.told() for state in context.states.values())
             self._reported = self._next_serial()
-            context.send(NameSpaces(context.settings.incarnation, self._reported, reports))
+            settings = context.settings
+            context.send(NameSpaces(settings.incarnation, self._reported, reports, settings.life))
         if context.readers_changed and now >= context.readers.tells_from_s:
             context.readers_changed = False
-            context.send(context.readers.message(context.settings.incarnation, now))
+            context.send(context.readers.message(context.settings.incarnation, now, context.settings.life))
         elif context.readers_changed:
             self._timer_s = None
         if context.status_due or (context.greeting_due and now >= self._greets_from):
@@ -249,6 +251,8 @@ class DurabilityNode:
                 context.emit(DataDeleted(message.partition, message.topic, message.until_ns))
             case Purge():
                 context.emit(InstancesPurged(message.group, message.instances))
+            case Outdated():
+                membership.found_outdated(context, message, sender)
             case NewGroup():
                 fellow = context.fellows.get(sender)
                 if fellow is None or fellow.conflict is None:
@@ -421,10 +425,15 @@ class DurabilityNode:
     def purge(self, group: Group, instances: tuple[PurgedInstance, ...]) -> None:
         """Tell the fellows which disposed instances to forget."""
         self._context.send(Purge(group, instances))
+        state = self._context.space_of(group)
+        if state is not None:
+            purging.count(self._context, state, state.purges + 1)
 
     def stop(self, *, finished: bool = False) -> None:
         """Announce in the next messages that this node terminates, or with `finished` has terminated."""
         self._stopping = ServiceState.TERMINATED if finished else ServiceState.TERMINATING
+        if not finished:
+            membership.note_runs(self._context)
         self._context.status_due = True
 
     # The parts.

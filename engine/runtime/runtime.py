@@ -28,8 +28,8 @@ from engine.runtime.name_space_data import NameSpaceData
 from engine.runtime.pending_writers import PendingWriters
 from engine.runtime.ports import Clock, Codec, Filters, NoFilters, Wire
 from engine.runtime.serving import Serving
-from engine.runtime.shared_state import LEARNED, SharedState
-from engine.runtime.startup import away_mark
+from engine.runtime.shared_state import LEARNED, RESTORED, SharedState
+from engine.runtime.startup import away_mark, run_mark
 from engine.runtime.store_queue import StoreQueue
 from engine.runtime.telling import SharedIdentity, Telling
 from engine.runtime.transfers import Transfers
@@ -87,7 +87,7 @@ class Runtime:
         self._injecting: dict[str, int] = {}
         self._degraded_ns = 0
         self._away = set(settings.away)
-        self._identity = SharedIdentity(tracer)
+        self._identity = SharedIdentity(shared)
         self.serving = Serving(shared)
         self.pending = PendingWriters(shared)
         self.housekeeping = Housekeeping(shared, self.pending)
@@ -123,7 +123,7 @@ class Runtime:
             self.shared.malformed(topic, sender, str(error))
         else:
             if sender == self.settings.node:
-                self._identity.heard(envelope.message)
+                self.refusal = self.refusal or self._identity.heard(envelope.message)
             elif not envelope.to or self.settings.node in envelope.to:
                 self._telling.receives(envelope.message, sender)
                 follows = self.core.receive(envelope.message, sender, self._clock.monotonic())
@@ -288,7 +288,7 @@ class Runtime:
                     merge_state=event.lineage,
                     role=self.settings.role,
                 )
-            case events.WholeKnown():
+            case events.WholeKnown() | events.PurgesCounted():
                 self.shared.remember_lineage(self.spaces[event.name_space])
             case events.SendSet():
                 self.transfers.send(event)
@@ -331,8 +331,29 @@ class Runtime:
                     self._remember_away(fellow.id, None)
             case events.FellowAway():
                 self._remember_away(event.node, event.away_ns)
+            case events.RunsSeen():
+                marks = {run_mark(node): " ".join(map(str, seen)) for node, seen in event.runs.items()}
+                for name in self.spaces:
+                    self.store_queue.mark(name, marks)
+            case events.StoreOutdated():
+                self._outlive(event)
 
     # The parts.
+
+    def _outlive(self, event: events.StoreOutdated) -> None:
+        """Let the store count on above what the fellow remembers; the process then begins a new run.
+
+        In that, its sets rank behind those of the fellows, and join them.
+        """
+        self.shared.is_outdated = True
+        for name in self.spaces:
+            self.store_queue.mark(name, {RESTORED: "yes"})
+        self.store_queue.outlive(next(iter(self.spaces), ""), event.incarnation, event.commits)
+
+    @property
+    def is_outdated(self) -> bool:
+        """Whether this run must end, and a new one begin, because the store was put back from a copy."""
+        return self.shared.is_outdated
 
     def _remember_away(self, node: str, away_ns: int | None) -> None:
         """Store how long a fellow has been away, or with None that it is back."""
