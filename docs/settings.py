@@ -51,11 +51,25 @@ concern a node.
 
 ## Threads that hang
 
-Every thread of a node says what it is busy with. One that makes no progress for 10 s, or for as long as its
-work may take, is named with a WARNING in ospl-info.log (DUL-NODE-STUCK); with `Watchdog@deadlockDetection`
-the lease is withheld until it moves again. One thread withholds no lease: `past` writes what the node
-remembers of itself (`store.past`), and nobody waits for it. To end a node with sound data because of that
-file would do harm, and a disk that hangs holds up the thread of the store, too.
+Every thread of a node shows that it is alive at least once a second, also while it has nothing to do. One
+that does not for 10 s, or that is busy with one piece of work for longer than that may take, is named with
+an ERROR in ospl-error.log, and by `ospltool status` and `ospltool health` (DUL-NODE-STUCK); with
+`Watchdog@deadlockDetection` the lease is withheld until it moves again. One thread withholds no lease:
+`past` writes what the node remembers of itself (`store.past`), and nobody waits for it. To end a node with
+sound data because of that file would do harm, and a disk that hangs holds up the thread of the store, too.
+
+The threads of Cyclone DDS that receive (`recv`), that carry out discovery (`dq.builtins`) and that send
+what is due (`tev`) are watched like the others; if the kernel shows that one of the first two has not run
+for a second, the node sends itself a message that passes through them. `tev` may miss three announcements
+(SPDPInterval; 30 s if the settings do not say). Not watched are `gc`, which runs when something has ended,
+and `dq.user`, which nothing uses. Time in which the whole process or its machine stood still does not
+count.
+
+Node and supervisor watch each other (deployment guide 5.3.2). The supervisor gives a sign of life every
+second. If none comes for ExpiryTime of the lease, and at least 3 s, the node names `supervisor` in the same
+way. The guide lets the service end then. This one ends in order only after three times ExpiryTime, and at
+least 10 s, because a supervisor that was stopped for a moment comes back, and transient data does not. When
+the supervisor goes on, it applies the FailureAction.
 
 ## Scheduling
 

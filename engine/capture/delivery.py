@@ -14,7 +14,7 @@ from engine.dds.directed import DeliveryPurpose, DeliveryReport, DirectedSession
 from engine.dds.errors import DdsError
 from engine.dds.interfaces import address_towards, reachable
 from engine.dds.shared_waits import Waits, at_once, together
-from engine.runtime.ports import Delivered
+from engine.runtime.ports import Delivered, GivenGroup
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -66,11 +66,11 @@ class Directed:
         self._interface = interface
         self._tag = tag
 
-    def open(self, participant: bytes, addresses: Sequence[str]) -> DirectedSession:
+    def open(self, process: bytes, addresses: Sequence[str]) -> DirectedSession:
         """Open a session with a process.
 
         Args:
-            participant: GUID of the readers' process.
+            process: `ParticipantSeen.process` of the readers.
             addresses: its unicast metatraffic locators, at least one.
 
         Raises:
@@ -82,23 +82,23 @@ class Directed:
             address_towards(address, self._interface),
             self._participant.domain_id,
             self._node,
-            participant,
+            process,
             self._tag,
         )
 
     def deliver(
         self,
-        participant: bytes,
+        process: bytes,
         addresses: Sequence[str],
         groups: Iterable[tuple[GroupDescription, Iterable[Sample]]],
     ) -> Delivered:
         """Deliver samples to the readers of a process, group by group; the result names any problem.
 
-        No writer stays: instances without another writer become NOT_ALIVE_NO_WRITERS. `participant` is the
-        GUID of the process's participant, `addresses` are its unicast locators.
+        No writer stays: instances without another writer become NOT_ALIVE_NO_WRITERS. `process` is
+        `ParticipantSeen.process`, `addresses` are its unicast locators.
         """
         try:
-            with self.open(participant, addresses) as session:
+            with self.open(process, addresses) as session:
                 return give(session, [Portion(each, whole(samples, _NOBODY)) for each, samples in groups])
         except DdsError as error:
             return Delivered(problem=str(error))
@@ -125,6 +125,7 @@ def giving(
     """
     started = time.monotonic_ns()
     reports: list[DeliveryReport] = []
+    groups: list[Group] = []
     places: dict[tuple[str, str], list[Portion]] = {}
     for portion in portions:
         group = portion.description.group
@@ -134,12 +135,13 @@ def giving(
         turns: Iterable[Sequence[Iterable[DeliveryStep]]] = [[several[0].steps]]
         if len(several) > 1:
             turns = in_turns([one.steps for one in several])
+        groups += [one.description.group for one in several]
         reports += yield from together(
             _delivering(session, one, its, on_rejected) for one, its in zip(several, turns, strict=True)
         )
         moved()
     # Readers that refuse the offered QoS would refuse it again: reported, but not retried.
-    problems = [report.problem for report in reports if report.readers or not report.refused]
+    problems = [report.problem if report.readers or not report.refused else "" for report in reports]
     return Delivered(
         samples=sum(report.acked for report in reports),
         elapsed_ns=time.monotonic_ns() - started,
@@ -147,7 +149,18 @@ def giving(
         refused=tuple(dict.fromkeys(text for report in reports for text in report.refused)),
         resent=sum(report.resent for report in reports),
         not_kept=sum(report.is_freed for report in reports),
-        readers=frozenset.intersection(*(report.readers for report in reports)) if reports else frozenset(),
+        given=tuple(
+            GivenGroup(
+                group,
+                report.sent,
+                report.unwritten,
+                report.readers,
+                report.by_reception,
+                report.latecomers,
+                problem,
+            )
+            for group, report, problem in zip(groups, reports, problems, strict=True)
+        ),
     )
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from typing import TYPE_CHECKING, Any, Final
 
 from engine.capture.unkept import Unkept, UnkeptReason, UnkeptWriters
 from engine.core.lazy_dataclass import lazy_dataclass
 from engine.core.name_spaces import Group
-from engine.dataset.groups import BUILTIN_PARTITION, DurabilityKind, GroupDescription
+from engine.dataset.groups import BUILTIN_PARTITION, DurabilityKind, GroupDescription, is_given, loosest
 from engine.dds.channel import PeerAttached, PeerDetached
 from engine.dds.discovery import EndpointGone, EndpointSeen, ParticipantGone, ParticipantSeen, host_of
 from engine.dds.participant import TagRole
@@ -106,9 +107,9 @@ MAX_FORMER: Final = 10_000
 
 @lazy_dataclass(frozen=True, slots=True)
 class HistoryReader:
-    """A reader that requests history: its process, the addresses of that, its topic and partitions."""
+    """Readers that request history: their process, the addresses of that, their topic and partitions."""
 
-    participant: bytes
+    process: bytes
     addresses: tuple[str, ...]
     topic: str
     partitions: tuple[str, ...]
@@ -146,8 +147,10 @@ class DiscoveryChanges:
     """Lost durable readers, one for each process, topic and partitions."""
     ends_seen: list[tuple[HistoryReader, bytes, bool]] = dataclasses.field(default_factory=list)
     """New reader endpoints, with GUIDs; True if earlier readers of its process got history without it."""
+    ends_gone: list[tuple[HistoryReader, bytes]] = dataclasses.field(default_factory=list)
+    """Reader endpoints that went away, with GUIDs; they count before those that were seen."""
     processes_gone: list[bytes] = dataclasses.field(default_factory=list)
-    """Participants that left or were lost."""
+    """Processes whose last participant left or was lost."""
     unkept: list[Unkept] = dataclasses.field(default_factory=list)
     """Durable writers that cannot be kept; each reason is reported once."""
     fellows: list[tuple[str, bytes, bool]] = dataclasses.field(default_factory=list)
@@ -161,6 +164,7 @@ class Neighbourhood:
 
     def __init__(self) -> None:
         self.participants: dict[bytes, ParticipantSeen] = {}
+        self._processes: dict[bytes, dict[bytes, ParticipantSeen]] = {}
         self.routes: dict[bytes, tuple[Group, ...]] = {}
         self.unkept = UnkeptWriters()
         self._topics: dict[tuple[str, str], EndpointQos] = {}
@@ -169,6 +173,8 @@ class Neighbourhood:
         self._given_up: dict[TypeRef, dict[bytes, EndpointSeen]] = {}
         self._ask_s = 0.0
         self._endpoints: dict[bytes, EndpointSeen] = {}
+        self._depths: dict[str, dict[tuple[str, ...], int]] = {}
+        self._asked: dict[Group, int] = {}
         self._writers: dict[bytes, str] = {}
         self._offers: dict[str, dict[bytes, Offer]] = {}
         self._gone: set[bytes] = set()
@@ -189,6 +195,10 @@ class Neighbourhood:
     def may_speak_for(self, participant: bytes, node: str) -> bool:
         """Tell whether a message of `node` may come from this participant; an unknown one is trusted."""
         return participant not in self.participants or self.node_of(participant) == node
+
+    def members(self, process: bytes) -> tuple[ParticipantSeen, ...]:
+        """Return the participants of a process (`ParticipantSeen.process`), in the order of discovery."""
+        return tuple(self._processes.get(process, {}).values())
 
     def participant_of(self, node: str) -> bytes | None:
         """Return the participant of a fellow."""
@@ -267,15 +277,17 @@ class Neighbourhood:
             match change:
                 case ParticipantSeen():
                     self._forget_dead(change, found)
+                    self._leave(change.guid)
                     self.participants[change.guid] = change
+                    self._processes.setdefault(change.process, {})[change.guid] = change
                     if not change.is_own and (node := self.node_of(change.guid)):
                         found.nodes_seen.append(node)
                     self._fellow_attached(change.guid, found)
                 case ParticipantGone():
                     self._fellow_detached(change.guid, found)
-                    self.participants.pop(change.guid, None)
                     self._foreign.gone(change.guid)
-                    found.processes_gone.append(change.guid)
+                    if (process := self._leave(change.guid)) is not None:
+                        found.processes_gone.append(process)
                 case PeerAttached():
                     self._attached.add(change.participant)
                     self._fellow_attached(change.participant, found)
@@ -288,13 +300,25 @@ class Neighbourhood:
                     self._endpoint_gone(change, found)
         return found
 
+    def _leave(self, participant: bytes) -> bytes | None:
+        """Forget a participant; return its process if it was the last one there."""
+        seen = self.participants.pop(participant, None)
+        if seen is None:
+            return None
+        members = self._processes[seen.process]
+        del members[participant]
+        if members:
+            return None
+        del self._processes[seen.process]
+        return seen.process
+
     def _forget_dead(self, successor: ParticipantSeen, found: DiscoveryChanges) -> None:
         """Forget the readers of a dead process at once: what is on its way to it reaches its successor."""
-        for former in [one.guid for one in self.participants.values() if successor.succeeds(one)]:
-            found.processes_gone.append(former)
-            for reader in [one for one in self._readers if one.participant == former]:
-                del self._readers[reader]
-                self._reader_gone(reader, found)
+        dead = {one.process: None for one in self.participants.values() if successor.succeeds(one)}
+        found.processes_gone.extend(dead)
+        for reader in [one for one in self._readers if one.process in dead] if dead else ():
+            del self._readers[reader]
+            self._reader_gone(reader, found)
 
     def resolved(
         self,
@@ -419,8 +443,9 @@ class Neighbourhood:
         partitions = tuple(each for each in endpoint.partitions or ("",) if each != BUILTIN_PARTITION)
         if not partitions or self._foreign.is_one(endpoint.participant):
             return
-        reader = HistoryReader(participant.guid, participant.addresses, endpoint.topic, partitions)
+        reader = HistoryReader(participant.process, participant.addresses, endpoint.topic, partitions)
         self._endpoints[endpoint.guid] = endpoint
+        self._readers_changed()
         guids = self._readers.setdefault(reader, set())
         if not guids:
             found.readers_seen.append(reader)
@@ -429,12 +454,29 @@ class Neighbourhood:
         found.ends_seen.append((reader, endpoint.guid, is_further))
         guids.add(endpoint.guid)
 
-    def goes_by_reception(self, participant: bytes, topic: str) -> bool:
+    def asked(self, group: Group) -> int:
+        """Return the deepest HISTORY of the durable readers of a group; 0 for KEEP_ALL, 1 without any."""
+        # Each snapshot asks for all groups, and readers seldom change: both steps are remembered till then.
+        if not self._depths:
+            for one in self._endpoints.values():
+                wanted = self._depths.setdefault(one.topic, {})
+                partitions = one.partitions or ("",)
+                wanted[partitions] = loosest(one.endpoint_qos.history_depth, wanted.get(partitions, 1))
+        if group not in self._asked:
+            wanted = self._depths.get(group.topic, {})
+            found = (depth for names, depth in wanted.items() if is_given(group, group.topic, names))
+            self._asked[group] = functools.reduce(loosest, found, 1)
+        return self._asked[group]
+
+    def _readers_changed(self) -> None:
+        self._depths.clear()
+        self._asked.clear()
+
+    def goes_by_reception(self, process: bytes, topic: str) -> bool:
         """Tell whether a reader of a process takes the samples of a topic as they arrive."""
-        seen = [
-            one for one in self._endpoints.values() if (one.participant, one.topic) == (participant, topic)
-        ]
-        return any(not one.endpoint_qos.by_source_timestamp for one in seen)
+        kinds = (ends for one, ends in self._readers.items() if (one.process, one.topic) == (process, topic))
+        ends = (self._endpoints[guid] for guids in kinds for guid in guids)
+        return any(not one.endpoint_qos.by_source_timestamp for one in ends)
 
     def _endpoint_gone(self, change: EndpointGone, found: DiscoveryChanges) -> None:
         # The route of a writer stays: samples of it may still be queued in the tap.
@@ -452,9 +494,12 @@ class Neighbourhood:
                 self._gone.add(change.guid)
         if self._endpoints.pop(change.guid, None) is None:
             return
+        self._readers_changed()
         for reader, guids in list(self._readers.items()):
             if change.guid in guids:
                 guids.discard(change.guid)
+                found.ends_seen = [each for each in found.ends_seen if each[1] != change.guid]
+                found.ends_gone.append((reader, change.guid))
                 _remember(self._former, change.guid)
                 _remember(self._former_readers, reader)
                 if not guids:

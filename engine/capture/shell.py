@@ -8,10 +8,12 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
-from engine.dds.activity import ThreadActivities
+from engine.dds.activity import BEAT_S, ThreadActivities
 from engine.dds.discovery import Discovery, TopicDiscovery
+from engine.dds.library_threads import LibraryThreads
+from engine.dds.uri import announcement_period_s
 from engine.dds.waiting import Pump
 
 if TYPE_CHECKING:
@@ -115,6 +117,7 @@ class Shell:
         mailbox: tasks for its own thread.
         activities: the work of all threads, for the deadlock watch.
         work: the work of its own thread.
+        watch: the deadlock watch, from `begin_watch` on.
         stack: closes everything at the end.
         stop_reason: reason for the requested end, or None.
         pump, discovery, topics: those of the participant in the domain.
@@ -128,6 +131,7 @@ class Shell:
         self.mailbox = Mailbox()
         self.activities = ThreadActivities()
         self.work = self.activities.work(name)
+        self.watch: Watchdog | None = None
         self.stack = contextlib.ExitStack()
         self.stop_reason: str | None = None
         self._what = what
@@ -144,6 +148,7 @@ class Shell:
     def join(self, participant: NodeParticipant) -> NodeParticipant:
         """Join the domain with a participant; make its pump and discovery, and close them with `stack`."""
         self.stack.enter_context(participant)
+        self._uri = participant.uri
         self.pump = Pump(participant, self._from_pump, self.activities)
         self.stack.callback(self.pump.stop)
         self.discovery = Discovery(participant, self.signal)
@@ -183,8 +188,50 @@ class Shell:
             if part.fault is not None:
                 raise self._fault(f"a thread of the {self._what} ended: {part.fault!r}") from part.fault
 
+    def begin_watch(
+        self,
+        tell: Callable[..., None],
+        renew: Callable[[], None],
+        period_s: float,
+        *,
+        detects: bool,
+        hear: Callable[[], None] = lambda: None,
+    ) -> Watchdog:
+        """Begin to watch all threads of the process, and those of Cyclone DDS.
+
+        Args:
+            tell: see `Watchdog`, as for the next three.
+            renew: renews the lease.
+            period_s: time from one check to the next.
+            detects: whether a stuck activity withholds the lease.
+            hear: called before each look, to take in signs of life of others.
+        """
+        library = LibraryThreads(self.activities, announcement_period_s(self._uri))
+
+        def sample() -> None:
+            library.sample()
+            hear()
+
+        self.watch = Watchdog(self.activities, tell, renew, period_s, detects=detects, sample=sample)
+        self.stack.callback(self.watch.close)
+        self.watch.start()
+        return self.watch
+
+    def wait(self, timeout_s: float) -> None:
+        """Wait for a task, for at most `timeout_s` or a beat, and watch the deadlock watch meanwhile."""
+        self.mailbox.wait(min(timeout_s, BEAT_S))
+        self.work.beat()
+        if self.watch is not None:
+            self.watch.watch_back()
+
     def _from_pump(self, source: str, batch: Sequence[Any]) -> None:
         self.mailbox.post_batch(self._handlers[source], batch)
+
+
+_LONGEST_GAP: Final = 2
+"""Periods that count, at most, from one check to the next: in a longer gap the watch stood still itself."""
+_WATCH: Final = "watch"
+"""Name of the watch's own thread."""
 
 
 class Watchdog:
@@ -195,12 +242,18 @@ class Watchdog:
     the activity moves again, and the supervisor applies the FailureAction (deployment guide 5.5.1).
     Activities without `withholds` are only reported: ending the process would do more harm than they do.
 
+    It counts only time in which it looked itself: while the whole process stood still, or its machine slept,
+    every thread stood still, and none of them hangs. The process's own thread watches this one in return
+    (`watch_back`): without it nobody renews the lease.
+
     Args:
         activities: the activities of the process.
         tell: takes an event of the trace and its fields, as `engine.tracing.tracer.Tracer.event` does.
         renew: renews the lease.
         period_s: time from one check to the next.
         detects: whether a stuck activity withholds the lease.
+        sample: called before each check; it lets activities beat that do not do so by themselves.
+        clock: monotonic seconds.
     """
 
     def __init__(
@@ -211,13 +264,21 @@ class Watchdog:
         period_s: float,
         *,
         detects: bool,
+        sample: Callable[[], None] = lambda: None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        self._sample = sample
+        self._clock = clock
+        self._quiet: dict[Work, _Quiet] = {}
+        self._looks = 0
+        self._back = _Quiet()
+        self._is_back_told = False
         self._activities = activities
         self._tell = tell
         self._renew = renew
         self._period_s = period_s
         self._detects = detects
-        self._stuck: dict[Work, int] = {}
+        self._stuck: dict[Work, _Stuck] = {}
         self._is_withheld = False
         self._verdict = ""
         self._ended = threading.Event()
@@ -240,19 +301,28 @@ class Watchdog:
 
     def look(self) -> None:
         """Check once: report changes, and renew the lease unless it must be withheld."""
-        now = time.monotonic()
-        stuck = {work: work.done for work in self._activities.all() if work.is_stuck(now)}
+        self._looks += 1
+        self._sample()
+        now, longest_s = self._clock(), _LONGEST_GAP * self._period_s
+        works = self._activities.all()
+        self._quiet = {work: self._quiet.get(work) or _Quiet() for work in works}
+        stuck: dict[Work, _Stuck] = {}
+        for work in works:
+            quiet_s = self._quiet[work].since(work.progress, now, longest_s)
+            limit_s = work.limit_s
+            if limit_s is not None and quiet_s >= limit_s:
+                stuck[work] = self._stuck.get(work) or _Stuck(work.name, work.done)
         for work in stuck.keys() - self._stuck:
-            self._tell_progress("watch.progress-lost", work, work.done)
+            self._tell_progress("watch.progress-lost", work, stuck[work])
         for work in self._stuck.keys() - stuck:
             self._tell_progress("watch.progress-back", work, self._stuck[work])
-        self._stuck = {**stuck, **{work: done for work, done in self._stuck.items() if work in stuck}}
+        self._stuck = stuck
         verdict = "NOK" if stuck else "OK"
         if verdict != self._verdict:
             self._verdict = verdict
-            counts = ", ".join(f"{work.name} {work.done}" for work in self._activities.all())
+            counts = ", ".join(f"{work.name} {work.done}" for work in works)
             self._tell("watch.threads", activities=counts, verdict=verdict)
-        withholding = [work.name for work in self._stuck if work.withholds]
+        withholding = [one.name for work, one in self._stuck.items() if work.withholds]
         if withholding and self._detects:
             if not self._is_withheld:
                 names = ", ".join(sorted(withholding))
@@ -265,7 +335,48 @@ class Watchdog:
     @property
     def stuck(self) -> tuple[str, ...]:
         """Names of the activities that were stuck at the last check."""
-        return tuple(sorted(work.name for work in self._stuck))
+        watch = (_WATCH,) if self._is_back_told else ()
+        return tuple(sorted((*(one.name for one in self._stuck.values()), *watch)))
 
-    def _tell_progress(self, event: str, work: Work, before: int) -> None:
-        self._tell(event, activity=work.name, tid=work.tid, before=before, after=work.done)
+    def quiet_s(self, work: Work) -> float:
+        """Return for how long an activity had shown no progress at the last check."""
+        quiet = self._quiet.get(work)
+        return quiet.lasted_s if quiet else 0.0
+
+    def watch_back(self) -> None:
+        """Report that the watch itself stands still, or is back. The process's own thread calls this."""
+        looks, longest_s = self._looks, max(BEAT_S, _LONGEST_GAP * self._period_s)
+        quiet_s = self._back.since(looks, self._clock(), longest_s)
+        limit_s = max(self._activities.idle_s, longest_s)
+        if (quiet_s > limit_s) != self._is_back_told:
+            self._is_back_told = not self._is_back_told
+            event = "watch.progress-lost" if self._is_back_told else "watch.progress-back"
+            self._tell(event, activity=_WATCH, tid=self._thread.native_id or 0, before=looks, after=looks)
+
+    def _tell_progress(self, event: str, work: Work, stuck: _Stuck) -> None:
+        self._tell(event, activity=stuck.name, tid=work.tid, before=stuck.done, after=work.done)
+
+
+class _Stuck(NamedTuple):
+    """An activity when it was found to be stuck; the name of one may change with what it does."""
+
+    name: str
+    done: int
+
+
+class _Quiet:
+    """For how long something has shown no progress, in time in which somebody looked."""
+
+    def __init__(self) -> None:
+        self._progress: object = None
+        self._looked_s: float | None = None
+        self.lasted_s = 0.0
+
+    def since(self, progress: object, now_s: float, longest_s: float) -> float:
+        """Take in a look; return the time without progress. A gap of more than `longest_s` counts as that."""
+        if self._looked_s is None or progress != self._progress:
+            self.lasted_s = 0.0
+        else:
+            self.lasted_s += min(now_s - self._looked_s, longest_s)
+        self._progress, self._looked_s = progress, now_s
+        return self.lasted_s

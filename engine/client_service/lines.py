@@ -5,12 +5,12 @@ from __future__ import annotations
 import collections
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final
 
-from engine.dds.activity import moved
+from engine.dds.activity import Workers, moved
 from engine.dds.client_protocol.endpoints import open_writer
 from engine.dds.errors import DdsError, DdsTimeout
+from engine.dds.writer import stamp_ns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -30,6 +30,8 @@ SEND_TIMEOUT_S: Final = 30.0
 ANSWER_S: Final = MATCH_TIMEOUT_S + SEND_TIMEOUT_S + 10.0
 """Limit for one message of an answer, with a margin for the deadlock watch."""
 IDLE_S: Final = 10.0
+CLOSE_S: Final = 10.0
+"""Time that the end of the node waits for threads that are in the middle of a message."""
 MAX_LINES: Final = 1_000
 PREFIX_BYTES: Final = 12
 """The first bytes of a GUID, the same for all entities of a participant."""
@@ -77,7 +79,7 @@ class TopicWriters:
         self._topic = topic
         self._activities = activities
         self._lines: dict[tuple[str, ...], _Line] = {}
-        self._workers = ThreadPoolExecutor(WORKERS, thread_name_prefix="historicalData")
+        self._workers = Workers(activities, WORKERS, "historicalData")
         self._closing = threading.Event()
 
     def send(
@@ -107,7 +109,7 @@ class TopicWriters:
             if line.busy:
                 return
             line.busy = True
-        self._workers.submit(self._work, partitions, line)
+        self._workers.submit(lambda: self._work(partitions, line))
 
     def close_idle(self, kept: set[tuple[str, ...]]) -> None:
         """Close the writers unused for `IDLE_S`, except those of `kept` partitions."""
@@ -170,7 +172,7 @@ class TopicWriters:
         deadline = time.monotonic() + SEND_TIMEOUT_S
         while not self._closing.is_set():
             try:
-                writer.write(message, time.time_ns())
+                writer.write(message, stamp_ns())
             except DdsTimeout:
                 if not is_there():
                     return "the client is gone"
@@ -183,7 +185,7 @@ class TopicWriters:
     def close(self) -> None:
         """End the threads; unwritten messages are given up."""
         self._closing.set()
-        self._workers.shutdown(wait=True, cancel_futures=True)
+        self._workers.close(CLOSE_S)
         for line in self._lines.values():
             if line.writer is not None:
                 line.writer.close()

@@ -104,6 +104,13 @@ class DeleteSet:
 
 
 @lazy_dataclass(frozen=True, slots=True)
+class ReplaceShown:
+    """Show readers merge policy Replace with a set that is equal to the one here (equalityCheck false)."""
+
+    name_space: str
+
+
+@lazy_dataclass(frozen=True, slots=True)
 class NameSpaceLearned:
     """Take part in a name-space: a configured one, or a fellow's that a policy matches (5.2.3.6)."""
 
@@ -147,9 +154,15 @@ class InstancesPurged:
 
 @lazy_dataclass(frozen=True, slots=True)
 class Deliver:
-    """Deliver the complete set to this late joiner; answer with `DurabilityNode.delivered`."""
+    """Deliver the complete set to this late joiner; answer with `DurabilityNode.delivered`.
+
+    Attributes:
+        reader: the late joiner.
+        is_begun: whether an earlier delivery of it broke off, because its node or the process was lost.
+    """
 
     reader: ReaderKey
+    is_begun: bool = False
 
 
 @lazy_dataclass(frozen=True, slots=True)
@@ -232,6 +245,7 @@ Event = (
     | WholeKnown
     | LineageAdopted
     | DeleteSet
+    | ReplaceShown
     | NameSpaceLearned
     | NameSpaceDoubted
     | GroupAnnounced

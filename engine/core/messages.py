@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import dataclasses
 import operator
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 from engine.core.lazy_dataclass import lazy_dataclass
 from engine.core.name_spaces import Durability, Element, Group, MergeRule
@@ -239,7 +239,9 @@ class NameSpaceReport:
     has_writers: bool = False
     """The sender knows a live DataWriter of some group."""
     delayed: bool = False
-    """The sender's delayedAlignment policy (5.2.3.3)."""
+    """The sender's delayedAlignment policy is true (5.2.3.3)."""
+    delayed_line: tuple[Epoch, ...] = ()
+    """With `delayed`, until the sender holds the set: lineages of its stored set, for who injects that."""
     line: tuple[Epoch, ...] = ()
     """Earlier lineages, oldest first, `NO_EPOCH` for the beginning of the domain; their holders join."""
     apart: bool = False
@@ -271,13 +273,25 @@ class NameSpaces:
     life: int = 0
 
 
-class ReaderKey(NamedTuple):
-    """Key of one late joiner: a process, a topic and its partitions, in one name-space."""
+Place: TypeAlias = tuple[str, str, str]
+"""A process, a topic and a name-space."""
 
-    participant: str
+
+class ReaderKey(NamedTuple):
+    """Key of the late joiners of a process with one topic and the same partitions, in one name-space.
+
+    `process` is `engine.dds.discovery.ParticipantSeen.process`, in hexadecimal digits.
+    """
+
+    process: str
     topic: str
     partitions: tuple[str, ...]
     name_space: str
+
+    @property
+    def place(self) -> Place:
+        """Return what it has in common with readers that a delivery to it may reach, too."""
+        return self.process, self.topic, self.name_space
 
     @property
     def elements(self) -> tuple[Element, ...]:

@@ -485,7 +485,7 @@ class DurabilityNode:
             self._context.emit(HandedOver(reader))
         for reader in self._context.readers.open(self._server_for, now):
             self._context.readers_changed = True
-            self._context.emit(Deliver(reader))
+            self._context.emit(Deliver(reader, self._context.readers.is_begun(reader)))
         self._discovery_check = self._discovery.next_check(now)
         self._update_state()
 
@@ -493,7 +493,8 @@ class DurabilityNode:
         state = self._context.states.get(reader.name_space)
         if state is None:
             return None
-        server = choose_server(self._context.servers_of(state), hosts)
+        in_charge = self._context.readers.node_at(reader.place)
+        server = choose_server(self._context.servers_of(state), hosts, in_charge)
         is_ours = server == self._context.node
         return None if is_ours and not state.has(reader.elements) else server
 

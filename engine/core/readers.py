@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import Final, TypeAlias
 
 from engine.core.lazy_dataclass import lazy_dataclass
-from engine.core.messages import Deliveries, Delivery, ReaderKey
+from engine.core.messages import Deliveries, Delivery, Place, ReaderKey
 
 ServerFor: TypeAlias = Callable[[ReaderKey, frozenset[str]], str | None]
 HostsOf: TypeAlias = Callable[[str], frozenset[str]]
@@ -32,6 +32,11 @@ SETTLED_S: Final = 0.5
 """Seconds for which a node that has become complete beside others waits for their claims."""
 FEW: Final = 100
 """Claims up to which each change is told at once."""
+CAME_S: Final = 30.0
+"""Seconds for which a reader that came to a served process counts as unserved if the node in charge is lost.
+
+The others learn neither of the loss at once, nor whether that node has served the reader.
+"""
 CLAIM_S: Final = 0.0005
 """Pause between two messages on claims for each claim, because each message has all of them."""
 NOBODY: Final = ""
@@ -50,18 +55,26 @@ class Server:
     has_part: bool = False
 
 
-def choose_server(servers: list[Server], hosts: frozenset[str]) -> str | None:
+def choose_server(servers: list[Server], hosts: frozenset[str], in_charge: str | None = None) -> str | None:
     """Choose the node that serves a reader; None while there is none.
 
     Args:
         servers: complete nodes, and Lazy nodes with the part that their host wants.
         hosts: unicast addresses of the reader's host.
+        in_charge: the node in charge of other readers of the topic in the reader's process, which goes first:
+            what two nodes deliver there, the readers of both get twice.
     """
     local = [server for server in servers if server.hosts & hosts]
     pool = local or [server for server in servers if not server.has_part]
     best = max(
         pool,
-        key=lambda server: (not server.has_part, server.is_master, server.priority, server.node),
+        key=lambda server: (
+            not server.has_part,
+            server.node == in_charge,
+            server.is_master,
+            server.priority,
+            server.node,
+        ),
         default=None,
     )
     return best.node if best else None
@@ -79,9 +92,12 @@ class ReaderTable:
         self._node = node
         self._hosts_of = hosts_of
         self._hosts: dict[ReaderKey, frozenset[str]] = {}
+        self._places: dict[Place, set[ReaderKey]] = {}
         self._claims: dict[ReaderKey, Delivery] = {}
         self._former: dict[ReaderKey, Delivery] = {}
         self._again: set[ReaderKey] = set()
+        self._came: dict[ReaderKey, float] = {}
+        self._begun: dict[ReaderKey, None] = {}
         self._handed_over: dict[ReaderKey, float | None] = {}
         self._pauses: dict[ReaderKey, tuple[float | None, float]] = {}
         self._settles: dict[str, float] = {}
@@ -98,6 +114,7 @@ class ReaderTable:
         """
         known = reader in self._hosts
         self._hosts[reader] = hosts
+        self._places.setdefault(reader.place, set()).add(reader)
         former = self._former.pop(reader, None)
         if former is not None and reader not in self._claims:
             self._claims[reader] = former
@@ -108,11 +125,18 @@ class ReaderTable:
     def gone(self, reader: ReaderKey) -> None:
         """Forget the last reader of its kind in a process, which may only be out of reach."""
         self._hosts.pop(reader, None)
+        others = self._places.get(reader.place, set())
+        others.discard(reader)
+        if not others:
+            self._places.pop(reader.place, None)
         self._pauses.pop(reader, None)
         self._again.discard(reader)
+        self._came.pop(reader, None)
         self._handed_over.pop(reader, None)
         claim = self._claims.pop(reader, None)
-        if claim is not None and claim.done:
+        if claim is not None and not claim.done:
+            self._note_begun(reader)
+        elif claim is not None:
             # It was served; if it comes back, a node that never lost it is in charge of it.
             self._former[reader] = Delivery(reader, NOBODY, done=True)
             while len(self._former) > MAX_FORMER:
@@ -173,8 +197,20 @@ class ReaderTable:
         for reader, claim in list(self._claims.items()):
             if claim.node == node and claim.done:
                 self._claims[reader] = Delivery(reader, NOBODY, done=True)
+                if reader in self._came:
+                    self._again.add(reader)
             elif claim.node == node:
                 del self._claims[reader]
+                self._note_begun(reader)
+
+    def _note_begun(self, reader: ReaderKey) -> None:
+        self._begun[reader] = None
+        if len(self._begun) > MAX_FORMER:
+            del self._begun[next(iter(self._begun))]
+
+    def is_begun(self, reader: ReaderKey) -> bool:
+        """Tell whether a delivery has begun that broke off because its node, or the process, was lost."""
+        return reader in self._begun
 
     def settle(self, name_space: str, until_s: float) -> None:
         """Claim no reader of a name-space before that time: others may be claiming it."""
@@ -185,6 +221,7 @@ class ReaderTable:
         if not (self._hosts or self._settles or self._pauses):
             return []
         self._settles = {name: until_s for name, until_s in self._settles.items() if now < until_s}
+        self._came = {reader: until_s for reader, until_s in self._came.items() if now < until_s}
         for reader, (when, pause) in self._pauses.items():
             if when is not None and now >= when:
                 self._pauses[reader] = (None, pause)
@@ -229,6 +266,11 @@ class ReaderTable:
         ours = Delivery(claim.reader, self._node, done=True)
         return claim.done and claim.node != self._node and self._is_local(ours) and not self._is_local(claim)
 
+    def node_at(self, place: Place) -> str | None:
+        """Return the node in charge of a reader of a place; None without one."""
+        claims = map(self._claims.get, sorted(self._places.get(place, ())))
+        return next((claim.node for claim in claims if claim is not None and claim.node != NOBODY), None)
+
     def in_charge_of(self, name_space: str) -> list[ReaderKey]:
         """Return the readers of a name-space that this node serves or has taken charge of."""
         return [
@@ -250,15 +292,19 @@ class ReaderTable:
     def joined(self, reader: ReaderKey, now: float) -> None:
         """Serve a process again that has another reader of a kind that has been served.
 
-        The node in charge does so; if there is none, one is chosen before the pause ends.
+        The node in charge does so; if there is none, one is chosen before the pause ends. If the node in
+        charge is lost soon after, it may not have done so, and its successor does.
         """
         claim = self._claims.get(reader)
         if claim and claim.done and claim.node in (self._node, NOBODY):
             self._again.add(reader)
             self._pause(reader, now)
+        elif claim and claim.done:
+            self._came[reader] = now + CAME_S
 
     def done(self, reader: ReaderKey) -> None:
         """Note that the reader's process has acknowledged the whole set."""
+        self._begun.pop(reader, None)
         if reader in self._hosts:
             self._claims[reader] = Delivery(reader, self._node, done=True)
             self._pauses.pop(reader, None)

@@ -45,6 +45,13 @@ MAX_SESSIONS: Final = 256
 MATCH_TIMEOUT_S: Final = 5.0
 """Limit for discovering the target's readers, and again for matching them."""
 
+UNREST_S: Final = 0.15
+"""Time without a new participant or reader of the target after which a whole set is delivered.
+
+An application makes its participants and readers one by one, and a delivery reaches those that are there.
+"""
+LONGEST_UNREST_S: Final = 1.0
+"""Limit for waiting for such a time."""
 SETTLE_S: Final = 0.005
 """Pause between our match with the target's readers and the first write."""
 VERSION_TIMEOUT_S: Final = 2.0
@@ -87,8 +94,14 @@ class DeliveryReport:
     """Samples handed to Cyclone DDS."""
     acked: int
     """Samples acknowledged by every matched reader: `sent`, or 0 if that took too long."""
+    unwritten: int
+    """How many of `sent` are of instances without a living writer."""
     readers: frozenset[bytes]
     """GUIDs of the target's readers that got them."""
+    by_reception: frozenset[bytes]
+    """Those of them that take samples in the order of their reception."""
+    latecomers: frozenset[bytes]
+    """GUIDs of readers that came while it was written, and got what was written from then on."""
     seconds: float
     """Duration of the call."""
     problem: str = ""
@@ -102,7 +115,7 @@ class DeliveryReport:
 
 
 class DirectedSession:
-    """A connection to one participant of another process that can deliver many groups.
+    """A connection to another process that can deliver many groups to the readers of all its participants.
 
     The session blocks; use it in a worker thread, and from one thread at a time. Its writers stay until
     `close`: deleting them makes instances without another writer NOT_ALIVE_NO_WRITERS.
@@ -112,7 +125,7 @@ class DirectedSession:
         interface: name or address of the network interface that reaches it.
         wire_domain: the domain id of the target.
         node_id: id of the node that the target sees as the deliverer.
-        target: GUID of the target participant, if known: others at the address are then not served.
+        target: the target (`ParticipantSeen.process`), if known: others at the address are then not served.
         tag: domain tag of the target.
 
     Raises:
@@ -133,7 +146,8 @@ class DirectedSession:
         self.address = address
         self.target = target
         self._readers: dict[bytes, EndpointSeen] = {}
-        self._arrived = False
+        self._members: set[bytes] = set()
+        self._news_s = 0.0
         self._abandoned = threading.Event()
         self._kept: dict[tuple[str, str, str], list[RawWriter]] = {}
         self._topics: dict[tuple[int, str, TypeDescription], Topic] = {}
@@ -218,14 +232,16 @@ class DirectedSession:
         """
         started = time.monotonic()
         deadline = started + timeout_s
-        sent = acked = 0
-        readers: frozenset[bytes] = frozenset()
+        sent = acked = unwritten = 0
+        readers = by_reception = latecomers = frozenset[bytes]()
         problem = ""
         refused: tuple[str, ...] = ()
         resent = 0
         frees = False
         try:
             found = self._await_readers(topic, partition, min(deadline, started + MATCH_TIMEOUT_S))
+            if mode is DeliveryPurpose.WHOLE and found:
+                found = yield from self._settled_readers(topic, partition, found)
             offer = offering.offer(qos, partition, found)
             willing, versions, refused = offering.sort_out(offer, description, found)
             if not found or self._abandoned.is_set():
@@ -252,16 +268,17 @@ class DirectedSession:
                     if not readers and refused:
                         problem = problem or REFUSED + "; ".join(refused)
                     if readers:
+                        by_reception = readers.intersection(
+                            one.guid for one in found if not one.endpoint_qos.by_source_timestamp
+                        )
                         period_s = RESEND_S if any(max(each) > 0 for each in limits) else timeout_s
                         acks = offering.AwaitedAcks(writers, period_s, deadline, on_rejected)
-                        is_gone = self._abandoned.is_set
-                        sent, trouble = offering.write_all(writers, steps, deadline, is_gone, frees=frees)
-                        for turn in more:
-                            acks.wait()
-                            yield 0.0
-                            count, later = offering.write_all(writers, turn, deadline, is_gone, frees=frees)
-                            sent, trouble = sent + count, trouble or later
+                        turns = itertools.chain((steps,), more)
+                        sent, unwritten, trouble = yield from self._write(
+                            writers, turns, acks, deadline, frees=frees
+                        )
                         problem = problem or trouble
+                        latecomers = frozenset().union(*(one.matched_guids() for one in writers)) - readers
                         yield 0.0
                         is_acked = acks.wait()
                         resent = acks.resent
@@ -273,11 +290,33 @@ class DirectedSession:
                             problem = problem or "the target did not acknowledge everything in time"
         except DdsError as error:
             problem = str(error)
-        took_s = time.monotonic() - started
-        return DeliveryReport(sent, acked, readers, took_s, problem, refused, resent, keeps and frees)
+        took_s, frees = time.monotonic() - started, keeps and frees
+        return DeliveryReport(
+            sent, acked, unwritten, readers, by_reception, latecomers, took_s, problem, refused, resent, frees
+        )
 
     deliver = at_once(delivering)
     """`delivering`, with all that it waits for."""
+
+    def _write(
+        self,
+        writers: tuple[RawWriter, ...],
+        turns: Iterable[Iterable[DeliveryStep]],
+        acks: offering.AwaitedAcks,
+        deadline: float,
+        *,
+        frees: bool,
+    ) -> Waits[tuple[int, int, str]]:
+        """Write turn by turn, each when all before is acknowledged; the result is that of `write_all`."""
+        sent = unwritten = 0
+        problem = ""
+        for number, turn in enumerate(turns):
+            if number:
+                acks.wait()
+                yield 0.0
+            result = offering.write_all(writers, turn, deadline, self._abandoned.is_set, frees=frees)
+            sent, unwritten, problem = sent + result[0], unwritten + result[1], problem or result[2]
+        return sent, unwritten, problem
 
     def _writers_for(
         self,
@@ -452,17 +491,33 @@ class DirectedSession:
         time.sleep(SETTLE_S)
         return [lowest, *writers]
 
+    def _settled_readers(
+        self, topic: str, partition: str, found: list[EndpointSeen]
+    ) -> Waits[list[EndpointSeen]]:
+        """Wait until the target makes no more participants or readers; return its readers of the topic."""
+        until_s = time.monotonic() + LONGEST_UNREST_S
+        while not self._abandoned.is_set():
+            now = time.monotonic()
+            rest_s = min(self._news_s + UNREST_S, until_s) - now
+            if rest_s <= 0.0:
+                break
+            yield rest_s
+            found = self._await_readers(topic, partition, now)
+        return found
+
     def _await_readers(self, topic: str, partition: str, deadline: float) -> list[EndpointSeen]:
         """Wait until discovery has found readers of the topic in the target, and return them."""
         found: list[EndpointSeen] = []
 
         def look() -> bool:
             for change in self._discovery.take():
-                if isinstance(change, ParticipantSeen) and change.guid == self.target:
-                    self._arrived = True
+                if isinstance(change, ParticipantSeen) and self.target in (None, change.process):
+                    self._members.add(change.guid)
+                    self._news_s = time.monotonic()
                 elif isinstance(change, EndpointSeen) and not change.is_writer:
-                    if self.target in (None, change.participant):
+                    if change.participant in self._members:
                         self._readers[change.guid] = change
+                        self._news_s = time.monotonic()
                 elif isinstance(change, EndpointGone):
                     self._readers.pop(change.guid, None)
             found[:] = (
@@ -483,7 +538,7 @@ class DirectedSession:
         writer.close()
 
     def _nobody(self, topic: str, partition: str) -> str:
-        if self.target is not None and not self._arrived:
+        if self.target is not None and not self._members:
             return f"the target at {self.address} did not answer"
         return f"the target at {self.address} has no reader of topic '{topic}' in partition '{partition}'"
 

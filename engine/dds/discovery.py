@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import hashlib
 import ipaddress
 import re
 from collections.abc import Iterator
@@ -21,6 +22,8 @@ _BATCH: Final = 256
 _MAX_BATCHES: Final = 64
 _MAX_USER_DATA_BYTES: Final = 4096
 _BUILTIN_TYPES: Final = b"org::eclipse::cyclonedds::builtin::"
+_PID_DIGITS: Final = 10
+"""Python refuses to convert numbers of more than 4,300 digits, and a participant may announce any text."""
 _LOCATOR: Final = re.compile(r"(?P<kind>\w+)/(?P<address>[^@,\s]+)")
 
 
@@ -50,6 +53,20 @@ class ParticipantSeen:
     def address(self) -> str | None:
         """Its first address, None without one."""
         return self.addresses[0] if self.addresses else None
+
+    @property
+    def process(self) -> bytes:
+        """Id of the domain instance, in a process, that it belongs to: 16 bytes, the same for all observers.
+
+        What is sent to a port reaches the readers of all participants there. Those of one domain instance of
+        Cyclone DDS share a port (unless its ManySocketsMode is `many`), host name and process id, but only
+        four bytes of their GUIDs. Participants of other vendors have a port each: the id is the GUID.
+        """
+        if not (self.hostname and self.pid and self.addresses):
+            return self.guid
+        ports = sorted({address.rpartition(":")[2] for address in self.addresses})
+        place = "\0".join((self.hostname, str(self.pid), *ports))
+        return self.guid[:4] + hashlib.blake2b(place.encode(), digest_size=12).digest()
 
     def succeeds(self, former: ParticipantSeen) -> bool:
         """Whether it has the addresses of a participant whose process is dead, although its lease still runs.
@@ -319,7 +336,7 @@ class Discovery:
             tag=Tag.decode(_user_data(qos)),
             addresses=_addresses(_property(qos, b"__NetworkAddresses")),
             hostname=_property(qos, b"__Hostname"),
-            pid=int(pid) if pid.isdecimal() else 0,
+            pid=int(pid[:_PID_DIGITS]) if pid.isdecimal() else 0,
             name=read_name(qos),
             is_own=guid == self._participant.guid,
         )

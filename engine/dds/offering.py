@@ -194,8 +194,11 @@ def write_all(
     is_gone: Callable[[], bool],
     *,
     frees: bool,
-) -> tuple[int, str]:
-    """Write and send in order until the end or the deadline; return the number of samples, and the problem.
+) -> tuple[int, int, str]:
+    """Write and send in order until the end or the deadline.
+
+    It returns the number of samples, how many of these are of instances without a living writer, and the
+    problem.
 
     Args:
         writers: the writer for instances without a living writer, then the one for the others.
@@ -204,26 +207,27 @@ def write_all(
         is_gone: tells whether the target is gone; then the rest is not written.
         frees: whether to unregister each instance after its samples.
     """
-    sent = 0
+    counts = [0, 0]
     for burst in _bursts(steps, frees=frees):
-        done = 0
-        while done < len(burst.times_ns):
+        done, problem = 0, ""
+        while done < len(burst.times_ns) and not problem:
+            sent = sum(counts) + done
             if is_gone():
-                return sent, f"the target is gone after {sent} samples"
+                problem = f"the target is gone after {sent} samples"
+                break
             try:
                 done += burst.write(writers[burst.is_written], done)
             except DdsTimeout:
                 if time.monotonic() >= deadline:
-                    sent += done
-                    return sent, f"the target was behind for too long after {sent} samples"
+                    problem = f"the target was behind for too long after {sent} samples"
             except DdsError as error:
-                sent += done
-                where = f"sample {sent + 1}, source time {burst.times_ns[done]} ns"
-                return sent, f"{error} ({where})"
-        sent += burst.samples
+                problem = f"{error} (sample {sent + 1}, source time {burst.times_ns[done]} ns)"
+        counts[burst.is_written] += done if problem else burst.samples
+        if problem:
+            return sum(counts), counts[False], problem
     for writer in writers:
         writer.flush()
-    return sent, ""
+    return sum(counts), counts[False], ""
 
 
 class _Burst(NamedTuple):

@@ -170,6 +170,7 @@ class NodeParticipant:
         guid: bytes | None = None,
     ) -> None:
         self.domain_id = domain_id
+        self.uri = uri
         self.name = name
         self.tag = Tag(role, node_tag)
         self._lock = threading.Lock()

@@ -41,16 +41,16 @@ def searched_ports(wire_domain: int, target: str) -> frozenset[int]:
     )
 
 
-def udp_ports() -> dict[int, int]:
-    """Return the ports of this process's UDP sockets over IPv4, by the inode of the socket."""
-    found = {}
+def udp_addresses() -> dict[int, tuple[str, int]]:
+    """Return address and port of this process's UDP sockets over IPv4, by the inode of the socket."""
+    found: dict[int, tuple[str, int]] = {}
     for name in (path.name for path in Path("/dev/fd").iterdir()):
         with contextlib.suppress(OSError):  # another thread may have closed it
             status = os.fstat(int(name))
             if stat.S_ISSOCK(status.st_mode):
                 with socket.fromfd(int(name), socket.AF_INET, socket.SOCK_DGRAM) as one:
                     if _is_udp(one):
-                        found[status.st_ino] = one.getsockname()[1]
+                        found[status.st_ino] = one.getsockname()
     return found
 
 
@@ -68,9 +68,9 @@ def open_unsearched(open_one: Callable[[], NodeParticipant], searched: frozenset
     """
     for attempt in range(1, ATTEMPTS + 1):
         with _opening:
-            before = udp_ports()
+            before = udp_addresses()
             participant = open_one()
-            new = {port for inode, port in udp_ports().items() if inode not in before}
+            new = {port for inode, (_, port) in udp_addresses().items() if inode not in before}
         if attempt == ATTEMPTS or searched.isdisjoint(new):
             break
         participant.close()

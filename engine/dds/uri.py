@@ -34,6 +34,22 @@ _SECURITY: Final = re.compile(r"<Security\b", re.IGNORECASE)
 _TAG: Final = re.compile(r"<Tag\s*>(?P<tag>.*?)</Tag\s*>", re.DOTALL | re.IGNORECASE)
 
 
+ANNOUNCED_S: Final = 30.0
+"""Longest time between two announcements of a participant where SPDPInterval does not say otherwise."""
+_ANNOUNCED: Final = re.compile(
+    r"<SPDPInterval>\s*(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>m?s)\s*<", re.IGNORECASE
+)
+
+
+def announcement_period_s(uri: str) -> float:
+    """Return the longest time between two announcements of a participant with these settings, in seconds."""
+    found = [
+        float(each["number"]) / (1000 if each["unit"].lower() == "ms" else 1)
+        for each in _ANNOUNCED.finditer(uri)
+    ]
+    return max(found, default=ANNOUNCED_S)
+
+
 def cyclone_uri(
     *,
     interfaces: Iterable[str] = ("lo",),

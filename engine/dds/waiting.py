@@ -11,7 +11,7 @@ from typing import Any, Final, Protocol, Self
 
 from engine.core.lazy_dataclass import lazy_dataclass
 from engine.dds import abi
-from engine.dds.activity import ThreadActivities, Work
+from engine.dds.activity import BEAT_S, ThreadActivities
 from engine.dds.errors import check
 from engine.dds.participant import NodeParticipant
 
@@ -203,7 +203,7 @@ def _is_set(look: Callable[..., int], guard: int) -> bool:
 
 
 _log: Final = logging.getLogger(__name__)
-_LONGEST_WAIT_S: Final = 1.0
+_ACTIVITY: Final = "AdminEventDispatcher"
 
 Take = Callable[[], Sequence[Any]]
 Sink = Callable[[str, Sequence[Any]], object]
@@ -214,7 +214,6 @@ class _Source:
     """A source of batches; with a bell, all of it comes after the bell."""
 
     take: Take
-    work: Work
     has_bell: bool
 
 
@@ -228,7 +227,7 @@ class Pump:
     Args:
         participant: the participant of the sources.
         sink: called with the source's name and a batch that is not empty.
-        activities: registers the work of each source for the deadlock watch.
+        activities: registers the work of the thread for the deadlock watch, which names the source.
     """
 
     def __init__(
@@ -236,7 +235,7 @@ class Pump:
     ) -> None:
         self.signal = Signal(participant)
         self._sink = sink
-        self._activities = activities or ThreadActivities()
+        self._work = (activities or ThreadActivities()).work(_ACTIVITY)
         self._sources: dict[str, _Source] = {}
         self._lock = threading.Lock()
         self._stopping = False
@@ -257,17 +256,14 @@ class Pump:
             has_bell: a bell of `pump.signal` announces every batch; only such sources are looked at while
                 nothing but bells rings.
         """
-        work = self._activities.work(f"AdminEventDispatcher ({name})")
         with self._lock:
-            self._sources[name] = _Source(take, work, has_bell)
+            self._sources[name] = _Source(take, has_bell)
         self.signal.set()
 
     def remove(self, name: str) -> None:
         """Remove a source; when this returns, the pump no longer takes from it."""
         with self._lock:
-            source = self._sources.pop(name, None)
-        if source is not None:
-            self._activities.end(source.work)
+            self._sources.pop(name, None)
 
     def start(self) -> None:
         """Start the thread."""
@@ -277,8 +273,10 @@ class Pump:
         try:
             while not self._stopping:
                 # The wait is limited so that a signal that a bug lost costs only a second.
-                self.signal.wait(_LONGEST_WAIT_S)
+                self.signal.wait(BEAT_S)
+                self._work.beat()
                 self._round(only_bells=self.signal.is_only_bell)
+            self._work.rest()
         except Exception as error:
             _log.exception("the DDS pump stopped")
             self._failure = error
@@ -287,13 +285,15 @@ class Pump:
         with self._lock:
             sources = [each for each in self._sources.items() if each[1].has_bell or not only_bells]
         for name, source in sources:
-            with source.work:
+            self._work.name = f"{_ACTIVITY} ({name})"
+            with self._work:
                 with self._lock:
                     if name not in self._sources or self._stopping:
                         continue
                     batch = source.take()
                 if batch:
                     self._sink(name, batch)
+        self._work.name = _ACTIVITY
 
     def stop(self, timeout_s: float = 5.0) -> None:
         """End the thread and close the signal. Close the sources afterwards.

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from engine.core.lazy_dataclass import lazy_dataclass
-from engine.dds.activity import ThreadActivities
+from engine.dds.activity import BEAT_S, ThreadActivities
 from engine.runtime import past
 from engine.runtime.startup import TOLD, StoredContent, read_store
 from engine.runtime.store_queue import StoreQueue
@@ -34,8 +34,6 @@ HEAVY_S: Final = 1.0
 REST: Final = 9
 """Then the store rests for this multiple of the last transaction, `HEAVY_S` at most: what is replaced
 meanwhile is not written, and the processor is free for capture."""
-CHECK_S: Final = 2.0
-"""Seconds after which an idle store looks whether its file is still there."""
 MEASURE_S: Final = 1.0
 """Time from a change to the next measurement of the store's size, which is the least time between two."""
 
@@ -164,7 +162,7 @@ class Disk:
             store = self._open()
             if store is None:
                 return
-            found = read_store(store)
+            found = read_store(store, time.time_ns())
         except Exception as error:  # of any class: the node waits for an answer
             self._error = error
             self._on_result()
@@ -189,7 +187,7 @@ class Disk:
             except StoreFull as full:
                 self.refusal = str(full)
                 self._on_result()
-                self._stopping.wait(RETRY_S)
+                self._pause(RETRY_S)
             else:
                 self.refusal = ""
                 return store
@@ -211,13 +209,15 @@ class Disk:
             if self.store_queue.problem and not refused:
                 self._on_result()
             if self._stopping.is_set() and (self.store_queue.is_idle or self.store_queue.problem):
+                self._work.rest()
                 return
             if self.store_queue.problem:
-                self._stopping.wait(RETRY_S)
+                self._pause(RETRY_S)
             else:
                 due_s = self._measure_due_s
-                self._wake.wait(CHECK_S if due_s is None else max(0.0, due_s - time.monotonic()))
-                self.store_queue.check()
+                self._wake.wait(BEAT_S if due_s is None else max(0.0, due_s - time.monotonic()))
+                self._work.beat()
+            self.store_queue.check()
             self._wake.clear()
 
     def _gather(self) -> None:
@@ -229,6 +229,7 @@ class Disk:
             if left_s <= 0:
                 break
             self._wake.wait(left_s)
+            self._work.beat()
             self._wake.clear()
         self._is_gathering = False
 
@@ -243,15 +244,23 @@ class Disk:
         written, interval = self.store_queue.carried_out, self._pace.optimize_interval
         if interval and written - self._optimized >= interval:
             self._optimized = written
+            self._work.rest()  # of a large store it takes its time, in one call
             with contextlib.suppress(StoreError):  # the next write reports a store that cannot be used
                 store.optimize()
+            self._work.beat()
 
     def _rest(self) -> None:
         """Sleep between two sessions, unless the node ends."""
         pace = self._pace
         if pace.sleep_s and time.monotonic() - self._session_began_s >= pace.session_s:
-            self._stopping.wait(pace.sleep_s)
+            self._pause(pace.sleep_s)
             self._session_began_s = time.monotonic()
+
+    def _pause(self, seconds: float) -> None:
+        """Wait, unless the node ends."""
+        until_s = time.monotonic() + seconds
+        while (left_s := until_s - time.monotonic()) > 0 and not self._stopping.wait(min(left_s, BEAT_S)):
+            self._work.beat()
 
     def _measure(self) -> None:
         """Measure the size of the store, when that is due."""

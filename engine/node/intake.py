@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from engine.capture.matching import MatchWatch
 from engine.capture.tap_registry import Orphans
 from engine.capture.unkept import UnkeptReason
+from engine.dds.abi import INFINITE_NS
 from engine.dds.interfaces import beyond_loopback
 from engine.dds.typeinfo import ATTEMPTS, LOOK_UP_S, resolve_type
 from engine.runtime.capture import WAIT_S
@@ -328,15 +329,22 @@ class NodeIntake:
         for reader in changes.readers_seen:
             for key in self._reader_keys(reader):
                 self._runtime.serving.seen(key, self._hosts(reader))
+        for reader, end in changes.ends_gone:
+            for key in self._reader_keys(reader):
+                self._runtime.serving.end_gone(key, end)
         for reader, end, is_further in changes.ends_seen:
-            for key in self._reader_keys(reader) if is_further else ():
-                self._runtime.serving.joined(key, end)
+            for key in self._reader_keys(reader):
+                self._runtime.serving.end_seen(key, end, is_further=is_further)
         self._wire.keeping.processes_gone(changes.processes_gone)
 
     def _writers_seen(self, changes: DiscoveryChanges) -> None:
         """Take in durable writers that came and went, and groups that are known better."""
         for description in changes.groups:
             self._runtime.group_seen(description)
+        for offer in changes.offers:  # after their groups, before a sample of theirs can be applied
+            if offer.endpoint.endpoint_qos.lifespan_ns != INFINITE_NS:
+                lifespan_ns = offer.endpoint.endpoint_qos.lifespan_ns
+                self._runtime.shared.learn_lifespan(offer.groups, offer.endpoint.guid, lifespan_ns)
         for writer, groups in changes.writers:
             self._runtime.housekeeping.writers(writer, groups)
         self._check_offers(changes.offers)
@@ -393,7 +401,7 @@ class NodeIntake:
         return frozenset(network) if network else reader.hosts | self._runtime.settings.hosts
 
     def _reader_keys(self, reader: HistoryReader) -> list[ReaderKey]:
-        return self._runtime.serving.reader_keys(reader.participant.hex(), reader.topic, reader.partitions)
+        return self._runtime.serving.reader_keys(reader.process.hex(), reader.topic, reader.partitions)
 
     def _look_up(self, endpoint: EndpointSeen, *, is_first: bool = True) -> None:
         reference, attempts = endpoint.type, ATTEMPTS if is_first else 1

@@ -96,6 +96,10 @@ class Keeping:
         """Number of the node's writers that keep instances ALIVE."""
         return sum(process.kept for process in self._processes.values())
 
+    def participants(self, reader: ReaderKey) -> tuple[str, ...]:
+        """Return the GUIDs of the participants with readers of a kind."""
+        return self._runtime.serving.participants(reader)
+
     # Delivery.
 
     def deliver(
@@ -120,27 +124,27 @@ class Keeping:
             how: for samples that the reader has had before, how they are shown to it; None for new ones.
             on_rejected: called on a worker thread, see `give`.
         """
-        participant = bytes.fromhex(reader.participant)
-        process = self._processes.get(participant)
+        name = bytes.fromhex(reader.process)
+        process = self._processes.get(name)
         if process is None:
-            process = Process(lambda: self._directed.open(participant, addresses))
-            self._processes[participant] = process
+            process = Process(lambda: self._directed.open(name, addresses))
+            self._processes[name] = process
         has_room, most = self._has_room(process), self._instances(reader.topic)
         portions: list[Portion] = []
         ended: list[tuple[GroupDescription, Iterator[InstanceEnd]]] = []
         goes_by_reception = self._neighbourhood.goes_by_reception
-        is_ordered = len(groups) > 1 and goes_by_reception(participant, reader.topic)
+        is_ordered = len(groups) > 1 and goes_by_reception(name, reader.topic)
         for description, rows in groups:
             group = description.group
             living = self._neighbourhood.living(group)
             if living and has_room:
-                self._kept.setdefault(group, set()).add(participant)
+                self._kept.setdefault(group, set()).add(name)
             elif living:
                 self._runtime.serving.deviates(reader, "not_kept", 1)
             if not isinstance(how, RevivingDelivery):
                 portion = self._portion(description, rows, living, how, is_whole=is_whole)
                 portions.append(portion._replace(keeps=bool(living) and has_room, instances=most))
-                if not is_whole and participant in self._kept.get(group, ()):
+                if not is_whole and name in self._kept.get(group, ()):
                     ended.append((description, unregistered(rows, self._rows(group) or (), living)))
             elif living and has_room:
                 times = self._later.get(group, _NO_TIMES)
@@ -188,7 +192,9 @@ class Keeping:
         """Return deliveries that replace the writers of a participant that must retire."""
         for group, description in self._runtime.descriptions.items():
             if (group.topic, group.partition, description.type.type_id) in crowd:
-                steps = written(self._rows(group) or (), self._neighbourhood.living(group))
+                rows = self._rows(group)
+                some = self._runtime.serving.unexpired(description, rows) if rows else ()
+                steps = written(some, self._neighbourhood.living(group))
                 most = self._instances(group.topic)
                 yield Portion(description, steps, DeliveryPurpose.PART, keeps=True, instances=most)
 
@@ -220,14 +226,14 @@ class Keeping:
 
     # Changes of writers and readers.
 
-    def processes_gone(self, participants: Iterable[bytes]) -> None:
-        """Forget participants that left or were lost."""
-        for participant in participants:
-            process = self._processes.pop(participant, None)
+    def processes_gone(self, names: Iterable[bytes]) -> None:
+        """Forget processes that left or were lost."""
+        for name in names:
+            process = self._processes.pop(name, None)
             if process is not None and process.leave():
                 self._submit(process.work, _WORK, TIMEOUT_S)
             for kept in self._kept.values():
-                kept.discard(participant)
+                kept.discard(name)
 
     def was_away(self, sample: Sample) -> bool:
         """Tell whether a sample's writer was lost: readers on this host may have missed the sample, too."""
@@ -291,8 +297,8 @@ class Keeping:
             instances = (InstanceEnd(key, max(time_ns, later.get(key, time_ns))) for key, time_ns in ended())
             _tell_ends(session, description, instances, disposes=disposes, closes=closes)
 
-        for participant in sorted(self._kept[group]):
-            process = self._processes.get(participant)
+        for name in sorted(self._kept[group]):
+            process = self._processes.get(name)
             if process is not None:
                 self._put(process, job, _ignore)
         if closes:
@@ -306,16 +312,19 @@ class Keeping:
             rows = self._rows(group)
             shown = set()  # all readers of a process get a delivery to one of them
             for reader in self._runtime.core.in_charge_of(state.name) if state and rows else ():
-                is_first = reader.participant not in shown
+                is_first = reader.process not in shown
                 if rows and is_first and is_given(group, reader.topic, reader.partitions):
-                    shown.add(reader.participant)
+                    shown.add(reader.process)
                     description = self._runtime.descriptions[group]
                     self._runtime.serving.show_again(reader, [(description, rows)], RevivingDelivery(writer))
 
     def taken_over(self, reader: ReaderKey) -> None:
         """Keep a reader's instances ALIVE, because the node that did so is gone."""
         groups = []
+        process = bytes.fromhex(reader.process)
         for group, description in sorted(self._runtime.descriptions.items()):
+            if process in self._kept.get(group, ()):
+                continue  # for other readers of its process
             if is_given(group, reader.topic, reader.partitions) and self._neighbourhood.living(group):
                 rows = self._rows(group)
                 if rows:
@@ -324,21 +333,21 @@ class Keeping:
 
     def handed_over(self, reader: ReaderKey) -> None:
         """Stop keeping a reader's instances ALIVE, as another node does, except for others of its process."""
-        participant = bytes.fromhex(reader.participant)
-        process = self._processes.get(participant)
+        name = bytes.fromhex(reader.process)
+        process = self._processes.get(name)
         ours = [
             other
             for state in self._runtime.core.name_spaces
             for other in self._runtime.core.in_charge_of(state.name)
-            if other.participant == reader.participant
+            if other.process == reader.process
         ]
         for group, kept in self._kept.items():
             if (
-                participant in kept
+                name in kept
                 and is_given(group, reader.topic, reader.partitions)
                 and not any(is_given(group, other.topic, other.partitions) for other in ours)
             ):
-                kept.discard(participant)
+                kept.discard(name)
                 description = self._runtime.descriptions[group]
                 job = functools.partial(_closing, description=description)
                 if process is not None:

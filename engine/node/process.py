@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Final, Protocol
 from engine import native
 from engine.capture.configured_uri import interface_fault, is_automatic, uri_of
 from engine.capture.neighbourhood import Neighbourhood
-from engine.capture.shell import Shell, Watchdog, give_memory_back
+from engine.capture.shell import Shell, give_memory_back
 from engine.core.states import ServiceState
 from engine.dds import abi
+from engine.dds.activity import BEAT_S, IDLE_BEATS
 from engine.dds.bulk import TOPIC as BULK_TOPIC
 from engine.dds.bulk import BulkReceiver
 from engine.dds.channel import Announced, Channel, ChannelTopic
@@ -22,6 +23,7 @@ from engine.dds.interfaces import address_of, addresses_of, interface_of, known_
 from engine.dds.participant import NodeParticipant
 from engine.dds.selfcheck import check_layouts
 from engine.dds.uri import domain_tag
+from engine.dds.writer import LATEST_NS
 from engine.node import wire
 from engine.node.disk import Disk, Pace, trace_found
 from engine.node.filters import ContentFilters
@@ -54,8 +56,15 @@ TOPICS: Final = (
 )
 
 
+SUPERVISOR: Final = "supervisor"
+"""Name of the supervisor in reports of the deadlock watch."""
+LEFT_ALONE_LEASES: Final = 3
+LEFT_ALONE_S: Final = 10.0
+"""The node ends when its supervisor has stood still for this number of leases, and at least for this time."""
+LEFT_ALONE: Final = "the supervisor stands still"
+
 WAITING_PERIOD_S: Final = 10.0
-"""Period of reports that the node waits for room to open its store."""
+"""Period of reports that the node waits for room to open its store, or for its clock."""
 
 
 class ConfigurationRefused(Exception):
@@ -78,6 +87,12 @@ class Lease(Protocol):
     def is_lost(self, timeout_s: float = 0) -> bool:
         """Tell whether the supervisor is gone."""
 
+    def note(self, **details: object) -> None:
+        """Report details without renewing the lease."""
+
+    def is_alive(self) -> bool:
+        """Tell whether the supervisor has given a sign of life since the last call."""
+
 
 class SystemClock:
     """The real clocks."""
@@ -89,6 +104,16 @@ class SystemClock:
     def wall_ns(self) -> int:
         """Return nanoseconds since 1970 UTC."""
         return time.time_ns()
+
+
+def _wrong_clock(now_ns: int) -> str:
+    """Return what is wrong with the wall clock if no sample can have its time; else nothing."""
+    if 0 <= now_ns <= LATEST_NS:
+        return ""
+    said, last = (
+        time.strftime("%Y-%m-%d", time.gmtime(one_ns // 1_000_000_000)) for one_ns in (now_ns, LATEST_NS)
+    )
+    return f"the clock of this machine says {said}, and samples have times from 1970-01-01 to {last}"
 
 
 def _pace(configuration: Configuration) -> Pace:
@@ -130,7 +155,7 @@ class RunningNode:
         self._carried = carried or CarriedSets()
         self._past = past or Past(None, time.time_ns, pid=0, version="")
         self._interfaces = InterfaceWatch() if is_automatic(configuration, environ) else None
-        self._is_moving = False
+        self._is_moving = self._is_left_alone = False
         self._configuration = configuration
         self._tracer = tracer
         self._lease = lease
@@ -138,6 +163,7 @@ class RunningNode:
         self._shell = Shell("ospl_durability", "node", NodeFault)
         self._lease_pause_s = min(1.0, configuration.domain.lease.period_s)
         self._said: tuple[object, ...] = ()
+        self._said_stuck: tuple[str, ...] = ()
         self._started_ns = self._clock.wall_ns()
         self._shown_state = ""
         directory = configuration.persistent.store_directory if configuration.persistent else None
@@ -153,22 +179,30 @@ class RunningNode:
         self._threads = Threads(configuration, tracer)
 
     def _open_store(self) -> StoredContent | None:
-        """Open and verify the store, waiting while its disk is full; return None if told to end first."""
+        """Open and verify the store; return None if told to end first.
+
+        It waits while the disk is full, and while the clock tells a time that no sample can have: a node
+        counts on from the clock of its start, and need not be started again when that is corrected.
+        """
         domain, persistent = self._configuration.domain, self._configuration.persistent
         directory = persistent.store_directory if persistent else ""
         self._disk.start()
         self._shell.stack.callback(self._disk.close, domain.service_terminate_period_s * 0.7)
         warned_s = -WAITING_PERIOD_S
         while self._shell.stop_reason is None:
-            found = self._disk.found()
-            if found is not None:
+            found, wrong = self._disk.found(), _wrong_clock(self._clock.wall_ns())
+            if found is not None and not wrong:
+                self._started_ns = self._clock.wall_ns()
                 trace_found(self._tracer, directory, found)
                 return self._carried.added_to(found)
             refusal, now = self._disk.refusal, self._clock.monotonic()
-            if refusal and now - warned_s >= WAITING_PERIOD_S:
+            if (refusal or wrong) and now - warned_s >= WAITING_PERIOD_S:
                 warned_s = now
-                self._tracer.event("store.waiting", directory=directory, cause=refusal)
-            self._say(ServiceState.INIT.value, problem=refusal)
+                if refusal:
+                    self._tracer.event("store.waiting", directory=directory, cause=refusal)
+                if wrong:
+                    self._tracer.event("lifecycle.clock-wrong", cause=wrong)
+            self._say(ServiceState.INIT.value, problem=refusal, waits=wrong)
             self._renew()
             self._shell.mailbox.wait(self._lease_pause_s)
             self._shell.mailbox.carry_out()
@@ -331,16 +365,17 @@ class RunningNode:
         self._shell.pump.start()
 
     def _watch(self) -> None:
-        configuration = self._configuration
-        watch = Watchdog(
-            self._shell.activities,
+        if self._lease is not None:
+            self._supervisor = self._shell.activities.work(SUPERVISOR, withholds=False)
+            expiry_s = self._configuration.domain.lease.expiry_s
+            self._supervisor.idle_s = max(expiry_s, IDLE_BEATS * BEAT_S)  # it has its lease as well
+        self._shell.begin_watch(
             self._tracer.event,
             self._renew,
             self._lease_pause_s,
-            detects=configuration.watchdog.deadlock_detection,
+            detects=self._configuration.watchdog.deadlock_detection,
+            hear=self._hear_supervisor,
         )
-        self._shell.stack.callback(watch.close)
-        watch.start()
 
     def request_stop(self, reason: str) -> None:
         """Request an orderly end. Any thread and a signal handler may call this."""
@@ -398,7 +433,7 @@ class RunningNode:
             due = 0.0
             while self._shell.stop_reason is None:
                 due = min(due, self._showing.times.due_s)
-                self._shell.mailbox.wait(self._patience_s(due))
+                self._shell.wait(self._patience_s(due))
                 if self._is_early(due):
                     continue
                 with self._shell.work:
@@ -414,6 +449,7 @@ class RunningNode:
                     self._duties()
                     if self._runtime.refusal:
                         raise ConfigurationRefused(self._runtime.refusal)
+            self._shell.work.rest()
             self._tracer.event("lifecycle.stop-requested", signal=self._shell.stop_reason)
             self._runtime.stop()
             self._duties()
@@ -426,6 +462,8 @@ class RunningNode:
             self._wire.close(timeout_s=1.0)
             self._shell.stack.close()
             self._tell_flushed(unwritten, self._clock.wall_ns() - ending_ns)
+            if self._is_left_alone:
+                raise NodeFault(LEFT_ALONE)
         finally:
             self._shell.stack.close()
             self._tracer.event("lifecycle.stopped")
@@ -447,10 +485,10 @@ class RunningNode:
         return min(max(0.0, due - now), self._capture.patience_s(now))
 
     def _is_early(self, due: float) -> bool:
-        """Whether a look at the taps, which found nothing, was the only reason to wake up."""
+        """Whether a beat, or a look at the taps that found nothing, was the only reason to wake up."""
         now = self._clock.monotonic()
         is_quiet = self._shell.mailbox.is_empty and now < due and not self._streams.is_waiting
-        return is_quiet and self._capture.found_nothing(now)
+        return is_quiet and (self._capture.patience_s(now) > 0 or self._capture.found_nothing(now))
 
     # Duties towards supervisor and consoles.
 
@@ -490,12 +528,38 @@ class RunningNode:
             self._lease.report(state, **details)
 
     def _renew(self) -> None:
-        """Renew the lease, on the watch's thread; end the node if the supervisor is gone."""
+        """Renew the lease, on the watch's thread."""
         if self._lease is None:
             return
         self._lease.renew()
         expiry_ns = int(self._configuration.domain.lease.expiry_s * 1e9)
         self._tracer.event("watch.lease-renewed", expiry_ns=expiry_ns)
-        if self._shell.stop_reason is None and self._lease.is_lost():
+
+    def _hear_supervisor(self) -> None:
+        """Take in signs of life of the supervisor, on the watch's thread; end the node if it is gone.
+
+        A supervisor that stands still is reported by the watch after ExpiryTime. The guide (5.3.2) lets the
+        service end then; this one waits for `LEFT_ALONE_LEASES` times that time, because a supervisor that
+        was stopped for a moment comes back, and transient data does not.
+        """
+        if self._lease is None:
+            return
+        if self._lease.is_alive():
+            self._supervisor.beat()
+        watch = self._shell.watch
+        if watch is not None and watch.stuck != self._said_stuck:
+            self._said_stuck = watch.stuck
+            self._lease.note(
+                stuck=", ".join(watch.stuck)
+            )  # the thread that reports all else may be among them
+        if self._shell.stop_reason is not None:
+            return
+        if self._lease.is_lost():
             self._tracer.event("lifecycle.daemon-lost")
             self.request_stop("the supervisor is gone")
+        expiry_s = self._configuration.domain.lease.expiry_s
+        quiet_s = watch.quiet_s(self._supervisor) if watch is not None else 0.0
+        if self._supervisor.is_beating and quiet_s > max(LEFT_ALONE_S, LEFT_ALONE_LEASES * expiry_s):
+            self._is_left_alone = True
+            self._tracer.event("lifecycle.daemon-silent", elapsed_ns=int(quiet_s * 1e9))
+            self.request_stop(LEFT_ALONE)

@@ -13,7 +13,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Final
 
-from engine.dds.activity import PATIENCE_S
+from engine.dds.activity import BEAT_S, PATIENCE_S
 from engine.dds.errors import DdsError, DdsTimeout
 
 if TYPE_CHECKING:
@@ -77,6 +77,7 @@ class Pulse:
                         self._send(heartbeat)
                 except DdsTimeout:
                     continue  # a fellow is behind; the next heartbeat is due soon
+            self._sending.rest()
         except DdsError as error:
             if not self._is_ending:
                 self.fault = error
@@ -84,13 +85,19 @@ class Pulse:
     def _next(self) -> bytes:
         """Wait for the next heartbeat to send; return nothing at the end."""
         with self._changed:
+            late_s = time.monotonic() + self._pause_s
             while True:
+                self._sending.beat()
                 if self._newest is not self._sent:
                     self._sent = self._newest
                     return self._sent
                 if self._is_ending:
                     return b""
-                if not self._changed.wait(self._pause_s) and self._sent and self._is_busy():
+                self._changed.wait(min(BEAT_S, max(0.0, late_s - time.monotonic())))
+                if time.monotonic() < late_s:
+                    continue
+                late_s = time.monotonic() + self._pause_s
+                if self._newest is self._sent and self._sent and self._is_busy():
                     self.repeated += 1
                     return self._sent
 

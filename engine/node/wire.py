@@ -10,13 +10,12 @@ import queue
 import socket
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final, Protocol
 
 from engine import native
 from engine.capture.delivery import Directed
 from engine.capture.tap_registry import TapRegistry
-from engine.dds.activity import ThreadActivities, moved
+from engine.dds.activity import BEAT_S, ThreadActivities, Workers, moved
 from engine.dds.bulk import TOPIC as BULK_TOPIC
 from engine.dds.bulk import BulkSender
 from engine.dds.channel import ChannelTopic
@@ -118,7 +117,7 @@ class DdsWire:
         directed = Directed(participant, bytes.fromhex(node), interface, tag)
         self.keeping = Keeping(directed, neighbourhood, self.submit)
         self._unsent: queue.SimpleQueue[tuple[str, bytes] | None] = queue.SimpleQueue()
-        self._workers = ThreadPoolExecutor(WORKERS, thread_name_prefix="worker")
+        self._workers = Workers(activities, WORKERS, "worker")
         self._sender = threading.Thread(target=self._send_all, name="sender", daemon=True)
         self.tap_bell = signal.bell()
         self.taps = TapRegistry(participant, self.tap_bell)
@@ -183,12 +182,11 @@ class DdsWire:
         how: RevivingDelivery | ReplacingDelivery | None = None,
     ) -> None:
         """Deliver samples to a reader's process, on a worker thread; see `Wire.deliver`."""
-        participant = bytes.fromhex(reader.participant)
-        seen = self._neighbourhood.participants.get(participant)
+        members = self._neighbourhood.members(bytes.fromhex(reader.process))
         if not groups:
             self._show(reader, time.time_ns(), Delivered())
             self._post(lambda: self.on_delivered(reader, Delivered(), whole=whole))
-        elif seen is None or not seen.addresses:
+        elif not members or not members[0].addresses:
             gone = Delivered(problem="its process is gone")
             self._post(lambda: self.on_delivered(reader, gone, whole=whole))
         else:
@@ -211,7 +209,7 @@ class DdsWire:
 
             self.keeping.deliver(
                 reader,
-                seen.addresses,
+                members[0].addresses,
                 groups,
                 done,
                 is_whole=whole,
@@ -230,10 +228,14 @@ class DdsWire:
             for one in itertools.islice(filter(is_meant, self._neighbourhood.unkept), MAX_UNKEPT_SHOWN)
         )
 
+    def asked(self, group: Group) -> int:
+        """Return the deepest HISTORY of the durable readers of a group; 0 for KEEP_ALL."""
+        return self._neighbourhood.asked(group)
+
     def _show(self, reader: ReaderKey, began_ns: int, result: Delivered | None, problem: str = "") -> None:
         """Record a delivery for consoles; the final record replaces the running one."""
         shown = DeliveryView(
-            participant=reader.participant,
+            participant=",".join(self.keeping.participants(reader)),
             topic=reader.topic,
             partition=",".join(reader.partitions),
             state="running" if result is None else "failed" if result.problem else "done",
@@ -275,7 +277,15 @@ class DdsWire:
         self._workers.submit(run)
 
     def _send_all(self) -> None:
-        while (item := self._unsent.get()) is not None:
+        while True:
+            self._sending.beat()
+            try:
+                item = self._unsent.get(timeout=BEAT_S)
+            except queue.Empty:
+                continue
+            if item is None:
+                self._sending.rest()
+                return
             topic, payload = item
             try:
                 with self._sending:
@@ -333,7 +343,7 @@ class DdsWire:
         self._unsent.put(None)
         self._sender.join(timeout_s)
         self._pulse.close(timeout_s)
-        self._workers.shutdown(wait=False, cancel_futures=True)
+        self._workers.close()
         self.taps.close()
 
 
@@ -411,6 +421,7 @@ class ConsolePublisher:
             self._wire.deliveries(),
             self._disk_bytes(),
             self._wire.unkept(lambda writer: self._runtime.shared.is_meant(writer.groups)),
+            self._wire.asked,
         )
         self._wire.publish(MONITOR_TOPIC, monitor.encode(shown))
         self._past.masters(shown)

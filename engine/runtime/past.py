@@ -12,9 +12,10 @@ import dataclasses
 import json
 import os
 import threading
+import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from engine.core import plain
 from engine.runtime.monitor import Masterhood, NodeEvent, NodePast, NodeSnapshot, Run
@@ -34,12 +35,27 @@ MAX_TEXT: Final = 400
 MAX_FILE_BYTES: Final = 1 << 20
 """Size at which the file is rewritten with only what is kept."""
 RETRY_S: Final = 10.0
+BEAT_S: Final = 1.0
+"""Longest time for which the writing thread waits before it beats."""
 CLOSE_S: Final = 1.0
 """Seconds that the end of the process waits for the file."""
 IN_ORDER: Final = "in order"
 UNKNOWN_END: Final = "without a word: killed, crashed, or its host went down"
 
-Busy = contextlib.AbstractContextManager[object]
+
+class Busy(Protocol):
+    """What a deadlock watch wants to know of the writing thread (`engine.dds.activity.Work`)."""
+
+    def __enter__(self) -> object:
+        """Begin a piece of work."""
+
+    def __exit__(self, *_: object) -> None:
+        """End it."""
+
+    def beat(self) -> None:
+        """Show that the thread is alive while it has no work."""
+
+
 ACTIVITY: Final = "past (writes store.past)"
 """Name of the thread for the deadlock watch, which reports its hang and keeps the lease."""
 
@@ -78,11 +94,11 @@ class Past:
         This process must own the store by now. A second call only changes `busy` and returns None.
 
         Args:
-            busy: context that the writing thread enters around each piece of work, for a deadlock watch.
+            busy: takes note of each piece of work of the writing thread, for a deadlock watch.
         """
         if self._writer is None:
             return None
-        self._writer.busy = busy or contextlib.nullcontext()
+        self._writer.busy = busy
         if self._writer.is_open:
             return None
         former = dict.fromkeys(_read(self._writer.path))  # a line may occur twice
@@ -191,7 +207,7 @@ class _Writer:
         self._wake = threading.Event()
         self._closing = threading.Event()
         self._thread: threading.Thread | None = None
-        self.busy: Busy = contextlib.nullcontext()
+        self.busy: Busy | None = None
 
     @property
     def is_open(self) -> bool:
@@ -219,7 +235,7 @@ class _Writer:
             self._wake.clear()
             lines = [self._lines.popleft() for _ in range(len(self._lines))]
             try:
-                with self.busy:
+                with self.busy or contextlib.nullcontext():
                     if not is_whole or len(lines) > MAX_CALM or self.path.stat().st_size > MAX_FILE_BYTES:
                         self._replace()
                     elif lines:
@@ -230,9 +246,17 @@ class _Writer:
             if is_last:
                 return
             if is_whole:
-                self._wake.wait()
+                self._wait(self._wake, None)
             else:
-                self._closing.wait(RETRY_S)
+                self._wait(self._closing, RETRY_S)
+
+    def _wait(self, event: threading.Event, timeout_s: float | None) -> None:
+        until_s = None if timeout_s is None else time.monotonic() + timeout_s
+        while until_s is None or time.monotonic() < until_s:
+            if self.busy:
+                self.busy.beat()
+            if event.wait(BEAT_S):
+                return
 
     def _append(self, data: bytes) -> None:
         with self.path.open("ab", buffering=0) as file:

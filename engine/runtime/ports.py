@@ -60,6 +60,29 @@ class NoFilters:
 
 
 @lazy_dataclass(frozen=True, slots=True)
+class GivenGroup:
+    """What a delivery brought of one group.
+
+    Attributes:
+        group: the group.
+        samples: samples that were written; readers may lack some of them if there is a problem.
+        unwritten: how many of these are of instances without a living writer.
+        readers: GUIDs of the readers that they were written for.
+        by_reception: those of them that take samples in the order of their reception.
+        latecomers: GUIDs of readers that got only the last part of it.
+        problem: why readers may lack samples; empty if they have all.
+    """
+
+    group: Group
+    samples: int
+    unwritten: int
+    readers: frozenset[bytes]
+    by_reception: frozenset[bytes]
+    latecomers: frozenset[bytes] = frozenset()
+    problem: str = ""
+
+
+@lazy_dataclass(frozen=True, slots=True)
 class Delivered:
     """The result of a delivery.
 
@@ -68,7 +91,7 @@ class Delivered:
         elapsed_ns: duration.
         problem: why it is incomplete and must be repeated; empty if complete.
         refused: readers whose QoS or type does not match, each with both sides named; they get nothing.
-        readers: GUIDs of the readers that got all samples.
+        given: each group that found readers.
         resent: repetitions because resource limits of readers left no room.
         not_kept: groups whose instances are not kept ALIVE because of a reader's max_instances.
     """
@@ -77,9 +100,15 @@ class Delivered:
     elapsed_ns: int = 0
     problem: str = ""
     refused: tuple[str, ...] = ()
-    readers: frozenset[bytes] = frozenset()
+    given: tuple[GivenGroup, ...] = ()
     resent: int = 0
     not_kept: int = 0
+
+    @property
+    def readers(self) -> frozenset[bytes]:
+        """GUIDs of the readers that got all samples of all groups."""
+        complete = [one.readers if not one.problem else frozenset[bytes]() for one in self.given]
+        return frozenset.intersection(*complete) if complete else frozenset()
 
 
 @lazy_dataclass(frozen=True, slots=True)

@@ -294,6 +294,8 @@ class Runtime:
                 self.transfers.send(event)
             case events.ExpectSet():
                 self.transfers.expect(event)
+            case events.ReplaceShown():
+                self.transfers.show_equal(event.name_space)
             case events.DeleteSet():
                 self.transfers.delete_set(event.name_space)
             case events.DataDeleted():
@@ -305,16 +307,16 @@ class Runtime:
             case events.Deliver():
                 self._tracer.event(
                     "deliver.chosen",
-                    reader=event.reader.participant,
+                    reader=event.reader.process,
                     group=event.reader.text,
                     node=self.settings.name,
                     reason=SERVES,
                 )
-                self.serving.deliver(event.reader)
+                self.serving.deliver(event.reader, is_begun=event.is_begun)
             case events.TakenOver():
                 self._tracer.event(
                     "deliver.taken-over",
-                    reader=event.reader.participant,
+                    reader=event.reader.process,
                     group=event.reader.text,
                 )
                 self.serving.taken_over(event.reader)

@@ -1,15 +1,27 @@
-"""Deliver to late joiners the whole set once, and afterwards what merges bring (guide 5.4.7)."""
+"""Deliver to late joiners the whole set once, and afterwards what merges bring (guide 5.4.7).
+
+A delivery reaches all readers of a topic and partition in a process, whatever their participants are. So
+deliveries to one *place*, a process and topic, go out one after the other, and each remembers which readers
+got which groups: a reader that was there when an earlier delivery began needs no delivery of its own. What a
+reader gets once more because of another one is counted as `repeated`: for each reader by reception, all
+samples; for one by source time, those of instances without a living writer, which Cyclone DDS has forgotten
+where the application took them. The count is exact for readers that take their samples. It is an upper bound
+for a reader that got a part only: its delivery broke off, or it came in the middle of one.
+"""
 
 from __future__ import annotations
 
 import collections
-from collections.abc import Callable, Mapping, Sequence
-from typing import TypeAlias
+import dataclasses
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Final, TypeAlias
 
 from engine.core.expressions import intersection, matches
-from engine.core.messages import ReaderKey
+from engine.core.lazy_dataclass import lazy_dataclass
+from engine.core.messages import Place, ReaderKey
 from engine.core.name_spaces import Group
 from engine.core.purging import FOREVER_NS
+from engine.core.readers import MAX_FORMER
 from engine.dataset.groups import GroupDescription, is_given
 from engine.dataset.living import by_instance, instances
 from engine.dataset.sample import Sample
@@ -24,6 +36,57 @@ from engine.runtime.tails import MAX_TAIL, Tails
 _How: TypeAlias = RevivingDelivery | ReplacingDelivery | None
 
 Groups = list[tuple[GroupDescription, SampleRows]]
+
+_PARTICIPANT: Final = bytes.fromhex("000001c1")
+"""Entity id of participants, the end of their GUIDs (RTPS 2.5, 9.3.1.3)."""
+
+
+@lazy_dataclass(frozen=True, slots=True)
+class _Outgoing:
+    """A delivery.
+
+    Attributes:
+        reader: whose groups it has.
+        groups: the groups and their samples.
+        whole: whether it is the whole set.
+        how: how samples are shown that readers have had before.
+        is_again: whether readers may have had the samples, or not.
+        reduced: groups without the samples that are in others of them, too.
+    """
+
+    reader: ReaderKey
+    groups: Groups
+    whole: bool
+    how: _How
+    is_again: bool
+    reduced: frozenset[Group]
+
+
+@lazy_dataclass(slots=True)
+class _PlaceState:
+    """The deliveries to a place.
+
+    Attributes:
+        ends: GUIDs of its readers, by their keys, in the order of discovery.
+        sets: the groups of the last whole set for each key.
+        got: GUIDs of the readers that have a group's set, whole.
+        begun: GUIDs of the readers that have at least a part of some set, or all that there was.
+        late: readers that came too late for the delivery under way.
+        joined: readers that came during the delivery under way, with their keys.
+        whole: whose set was delivered last, or is under way.
+        current: the delivery under way.
+        waiting: those after it.
+    """
+
+    ends: dict[ReaderKey, dict[bytes, None]] = dataclasses.field(default_factory=dict)
+    sets: dict[ReaderKey, tuple[Group, ...]] = dataclasses.field(default_factory=dict)
+    got: dict[Group, set[bytes]] = dataclasses.field(default_factory=dict)
+    begun: set[bytes] = dataclasses.field(default_factory=set)
+    late: set[bytes] = dataclasses.field(default_factory=set)
+    joined: dict[bytes, ReaderKey] = dataclasses.field(default_factory=dict)
+    whole: ReaderKey | None = None
+    current: _Outgoing | None = None
+    waiting: collections.deque[_Outgoing] = dataclasses.field(default_factory=collections.deque)
 
 
 class Serving:
@@ -46,12 +109,9 @@ class Serving:
         """Returns the GUIDs of a group's living writers."""
         self.deviations: dict[ReaderKey, collections.Counter[str]] = {}
         """Counts of what readers see otherwise than it is in the set, by cause."""
-        self._waiting: dict[ReaderKey, collections.deque[tuple[Groups, bool, _How]]] = {}
-        """Deliveries after the one under way."""
-        self._got: dict[ReaderKey, frozenset[bytes]] = {}
-        """GUIDs of the readers that got the last complete set."""
-        self._joined: dict[ReaderKey, set[bytes]] = {}
-        """GUIDs of the readers that appeared during a delivery."""
+        self._places: dict[Place, _PlaceState] = {}
+        self._former: dict[bytes, None] = {}
+        """GUIDs of readers that went away with at least a part of a set."""
         self._since_ns: dict[ReaderKey, int] = {}
         """Wall clock at which this node first saw a reader."""
 
@@ -64,28 +124,45 @@ class Serving:
         """Deliver samples again that were captured during a delivery."""
         if not self.tails:
             return
-        for reader, tail in self.tails.take_sets(now):
-            self._shared.counters["not_given"] += max(0, tail.count - MAX_TAIL)
-            self._give(reader, tail.after(0))
+        for reader, samples, left_out in self.tails.take_sets(now):
+            self._shared.counters["not_given"] += left_out
+            self._give({reader: samples})
         for tail in self.tails.take_returns(now):
             self._shared.counters["not_given"] += max(0, tail.count - MAX_TAIL)
             for state in self._shared.core.name_spaces if tail.noted else ():
-                for reader in self._shared.core.in_charge_of(state.name):
-                    self._give(reader, self.tails.lacking(reader, tail))
+                readers = self._shared.core.in_charge_of(state.name)
+                self._give({reader: self.tails.lacking(reader, tail) for reader in readers})
         for reader, samples in self.tails.take_passed(now):
-            self._give(reader, samples)
+            self._give({reader: samples})
 
-    def _give(self, reader: ReaderKey, samples: Difference) -> None:
-        """Deliver to a reader again those samples that it reads, in the order of their capture."""
+    def _give(self, samples: Mapping[ReaderKey, Difference]) -> None:
+        """Deliver to readers again those samples that they read, in the order of their capture."""
         name_space_of = self._shared.core.name_space_of
-        by_group = {
-            group: by_instance(some)
-            for group, some in samples.items()
-            if (state := name_space_of(group)) is not None and state.name == reader.name_space
-        }
-        if groups := self._read_by(reader, by_group):
-            self._shared.counters["repeated"] += sum(len(rows) for _, rows in groups)
-            self._send(reader, [self._with_ends(*one) for one in groups], whole=False)
+
+        def read(reader: ReaderKey) -> Groups:
+            by_group = {
+                group: by_instance(some)
+                for group, some in samples[reader].items()
+                if (state := name_space_of(group)) is not None and state.name == reader.name_space
+            }
+            return [self._with_ends(*one) for one in self._read_by(reader, by_group)]
+
+        for reader, groups in self._by_process(samples, read):
+            self._send(reader, groups, whole=False, is_again=True)
+
+    @staticmethod
+    def _by_process(
+        readers: Iterable[ReaderKey], read: Callable[[ReaderKey], Groups]
+    ) -> Iterator[tuple[ReaderKey, Groups]]:
+        """Yield readers with what they `read`; each group once for a process, all readers of which get it."""
+        given: dict[Place, set[Group]] = {}
+        for reader in readers:
+            groups, reduced = _once(read(reader))
+            known = given.setdefault(reader.place, set())
+            if fresh := [one for one in groups if one[0].group not in known]:
+                known.update(description.group for description, _ in fresh)
+                known -= reduced
+                yield reader, fresh
 
     def lost(self, writer: bytes) -> None:
         """Note a lost writer, which may come back."""
@@ -122,37 +199,79 @@ class Serving:
     def gone(self, reader: ReaderKey) -> None:
         """Forget the last durable reader of its kind in a process."""
         self.tails.forget(reader)
-        if self._waiting.pop(reader, None) is not None:
-            self._shared.tracer.event("deliver.reader-gone", reader=reader.participant, group=reader.text)
-        self._got.pop(reader, None)
-        self._joined.pop(reader, None)
+        place = self._places.get(reader.place)
+        if place is not None:
+            for end in list(place.ends.get(reader, ())):
+                self.end_gone(reader, end)
+            place.ends.pop(reader, None)
+            place.waiting = collections.deque(one for one in place.waiting if one.reader != reader)
+            if place.current is not None and place.current.reader == reader:
+                self._shared.tracer.event("deliver.reader-gone", reader=self.name(reader), group=reader.text)
+            if not place.ends:
+                del self._places[reader.place]
         self._since_ns.pop(reader, None)
         self.deviations.pop(reader, None)
         self._shared.core.reader_gone(reader)
 
-    def taken_over(self, reader: ReaderKey) -> None:
-        """Take charge of a served reader, because the former node is lost or on another host."""
-        if self.on_taken_over is not None:
-            self.on_taken_over(reader)
+    def end_gone(self, reader: ReaderKey, end: bytes) -> None:
+        """Forget a durable reader, by its GUID, of a kind; it may only be out of reach."""
+        place = self._places.get(reader.place)
+        if place is None:
+            return
+        if end in place.begun:
+            self._former[end] = None
+            if len(self._former) > MAX_FORMER:
+                del self._former[next(iter(self._former))]
+        place.ends.get(reader, {}).pop(end, None)
+        place.joined.pop(end, None)
+        for known in (place.begun, place.late, *place.got.values()):
+            known.discard(end)
 
-    def handed_over(self, reader: ReaderKey) -> None:
-        """Hand a reader over to another node, which keeps its instances ALIVE."""
-        if self.on_handed_over is not None:
-            self.on_handed_over(reader)
+    def end_seen(self, reader: ReaderKey, end: bytes, *, is_further: bool) -> None:
+        """Note a durable reader of a kind that was `seen`.
 
-    def joined(self, reader: ReaderKey, end: bytes) -> None:
-        """Note another durable reader of a kind in a process, with its GUID.
+        A delivery reaches all readers of the process. So the process is served again only if a further reader
+        came too late for the last delivery or the one under way.
 
-        A delivery reaches all readers of the process. So the process is served again only if the reader came
-        too late for the last delivery or the one under way.
+        Args:
+            reader: the kind.
+            end: GUID of the reader.
+            is_further: whether others of its kind may have been served before.
         """
-        if reader in self._waiting:
-            self._joined.setdefault(reader, set()).add(end)
-        elif end not in self._got.get(reader, ()):
-            self._shared.core.reader_joined(reader, self._shared.clock.monotonic())
+        place = self._places.setdefault(reader.place, _PlaceState())
+        place.ends.setdefault(reader, {})[end] = None
+        if end in self._former:
+            del self._former[end]
+            place.begun.add(end)
+        now = self._shared.clock.monotonic()
+        # A delivery may reach it that began before it was known here. What is written between that set and
+        # the first sample that it hears itself must then be in the tail of the set.
+        is_late = place.whole is not None and not self.tails.extended(place.whole, now)
+        if place.current is not None:
+            if is_late:
+                place.late.add(end)
+            if is_further:
+                place.joined[end] = reader
+            return
+        for known in place.got.values() if is_late else ():
+            known.discard(end)
+        if is_further and _lacks(place, reader, end):
+            self._shared.core.reader_joined(reader, now)
 
-    def deliver(self, reader: ReaderKey) -> None:
-        """Deliver the complete set to a reader."""
+    def participants(self, reader: ReaderKey) -> tuple[str, ...]:
+        """Return the GUIDs of the participants with readers of a kind, the first to be discovered first."""
+        place = self._places.get(reader.place)
+        ends = place.ends.get(reader, ()) if place else ()
+        return tuple(dict.fromkeys((end[:12] + _PARTICIPANT).hex() for end in ends)) or (reader.process,)
+
+    def name(self, reader: ReaderKey) -> str:
+        """Return the GUID by which the trace names readers of a kind."""
+        return self.participants(reader)[0]
+
+    def deliver(self, reader: ReaderKey, *, is_begun: bool = False) -> None:
+        """Deliver the complete set to a reader; with `is_begun`, a lost node may have begun to."""
+        if is_begun:
+            self._note_begun(reader)
         held = self._shared.spaces[reader.name_space].working.groups
         groups = [
             (self._shared.descriptions[group], held[group].samples())
@@ -162,6 +281,23 @@ class Serving:
         self.tails.set_taken(reader, self._shared.clock.monotonic())
         self._send(reader, groups, whole=True)
         self._note_overtaken(reader, groups)
+
+    def taken_over(self, reader: ReaderKey) -> None:
+        """Take charge of a served reader, because the former node is lost or on another host."""
+        self._note_begun(reader)
+        if self.on_taken_over is not None:
+            self.on_taken_over(reader)
+
+    def _note_begun(self, reader: ReaderKey) -> None:
+        """Note that readers of a kind may have what another node delivered."""
+        place = self._places.get(reader.place)
+        if place is not None:
+            place.begun.update(place.ends.get(reader, ()))
+
+    def handed_over(self, reader: ReaderKey) -> None:
+        """Hand a reader over to another node, which keeps its instances ALIVE."""
+        if self.on_handed_over is not None:
+            self.on_handed_over(reader)
 
     def show(self, name_space: str, difference: Difference, *, missed: bool = False) -> None:
         """Deliver what a merge brought to durability clients and the readers in this node's charge.
@@ -174,12 +310,15 @@ class Serving:
         readers = self._shared.core.in_charge_of(name_space)
         if missed:
             self._note_missed(readers, difference)
-        for reader in readers:
-            since_ns = self._since_ns.get(reader) if missed else None
-            groups = self._read_by(reader, difference, since_ns)
-            if groups:
-                self._send(reader, [self._with_ends(*one) for one in groups], whole=False)
-                self._note_older(reader, groups)
+        if missed:  # of the readers of a process, the latest needs most
+            readers = sorted(readers, key=lambda reader: self._since_ns.get(reader, 0), reverse=True)
+
+        def read(reader: ReaderKey) -> Groups:
+            return self._read_by(reader, difference, self._since_ns.get(reader) if missed else None)
+
+        for reader, groups in self._by_process(readers, read):
+            self._send(reader, [self._with_ends(*one) for one in groups], whole=False)
+            self._note_older(reader, groups)
 
     def _note_missed(self, readers: Sequence[ReaderKey], difference: Difference) -> None:
         """Remember samples that readers should have from living writers, which may be lost already."""
@@ -198,14 +337,15 @@ class Serving:
             group: {key for key, writer in owners.items() if writer in self.living(group)}
             for group, owners in replaced.owners.items()
         }
-        for reader in self._shared.core.in_charge_of(name_space):
+        readers = self._shared.core.in_charge_of(name_space)
+        for reader in readers:
             if count := sum(len(keys) for group, keys in owned.items() if _reads(reader, group)):
                 self.deviates(reader, "owned", count)
-            if groups := self._read_by(reader, replaced.instead):
-                self._send(reader, groups, whole=False, how=ReplacingDelivery(replaced.times))
-                self._note_later(reader, groups, replaced.times, owned)
-            if groups := self._read_by(reader, replaced.new):
-                self._send(reader, groups, whole=False)
+        for reader, groups in self._by_process(readers, lambda one: self._read_by(one, replaced.instead)):
+            self._send(reader, groups, whole=False, how=ReplacingDelivery(replaced.times))
+            self._note_later(reader, groups, replaced.times, owned)
+        for reader, groups in self._by_process(readers, lambda one: self._read_by(one, replaced.new)):
+            self._send(reader, groups, whole=False)
 
     def _read_by(self, reader: ReaderKey, difference: Difference, since_ns: int | None = None) -> Groups:
         """Return what a reader reads of a difference; with `since_ns`, only older samples."""
@@ -285,10 +425,18 @@ class Serving:
         self.deviations.setdefault(reader, collections.Counter())[cause] += count
         self._shared.tracer.event(
             "deliver.deviates",
-            reader=reader.participant,
+            reader=self.name(reader),
             group=reader.text,
             count=count,
             reason=DEVIATIONS[cause],
+        )
+
+    def _repeats(self, reader: ReaderKey, count: int) -> None:
+        """Count samples that readers of a kind got once more."""
+        self._shared.counters["repeated"] += count
+        self.deviations.setdefault(reader, collections.Counter())["repeated"] += count
+        self._shared.tracer.event(
+            "deliver.repeated", count=count, group=reader.text, process=self.name(reader)
         )
 
     def show_again(self, reader: ReaderKey, groups: Groups, again: RevivingDelivery) -> None:
@@ -296,31 +444,57 @@ class Serving:
         if groups:
             self._send(reader, groups, whole=False, how=again)
 
-    def _send(self, reader: ReaderKey, groups: Groups, *, whole: bool, how: _How = None) -> None:
-        """Queue a delivery; those to one reader go out one after the other, to keep their order."""
-        groups = _once(groups)
-        waiting = self._waiting.get(reader)
-        if waiting is None:
-            self._waiting[reader] = collections.deque()
-            self._begin(reader, groups, whole=whole, how=how)
+    def _send(
+        self, reader: ReaderKey, groups: Groups, *, whole: bool, how: _How = None, is_again: bool = False
+    ) -> None:
+        """Queue a delivery; those to one place go out one after the other, to keep their order."""
+        groups, reduced = _once(groups)
+        one = _Outgoing(reader, groups, whole, how, is_again, reduced)
+        place = self._places.setdefault(reader.place, _PlaceState())
+        place.ends.setdefault(reader, {})
+        if place.current is None:
+            self._begin(place, one)
         else:
-            waiting.append((groups, whole, how))
+            place.waiting.append(one)
 
-    def _begin(self, reader: ReaderKey, groups: Groups, *, whole: bool, how: _How) -> None:
+    def unexpired(self, description: GroupDescription, rows: SampleRows) -> SampleRows:
+        """Return the samples of a group whose lifespan is not over now, by the clock of this node.
+
+        The others are counted. An instance of which nothing else is kept is not given at all: DDS 1.4,
+        2.2.3.16 removes expired data from all caches, and a reader does not learn an instance without data.
+        """
+        if not description.qos.lifespans or not rows:
+            return rows
+        now_ns, is_expired = self._shared.clock.wall_ns(), self._shared.lifespans.is_expired
+        left = [
+            sample
+            for sample in rows
+            if not is_expired(sample.writer, sample.status, sample.source_time_ns, now_ns)
+        ]
+        if len(left) == len(rows):
+            return rows
+        count = len(rows) - len(left)
+        self._shared.counters["expired"] += count
+        self._shared.tracer.event("deliver.expired", group=description.group, count=count)
+        return SampleRows.of(left)
+
+    def _begin(self, place: _PlaceState, one: _Outgoing) -> None:
+        reader, groups = one.reader, one.groups
+        ends = place.ends.get(reader, {})
+        if one.whole:
+            place.whole = reader
+            place.sets[reader] = tuple(description.group for description, _ in groups)
+        if one.whole and ends:  # a delivery to other readers of the place may have brought some of it
+            groups = [each for each in groups if not ends.keys() <= place.got.get(each[0].group, set())]
+        current = ((description, self.unexpired(description, rows)) for description, rows in groups)
+        groups = [(description, rows) for description, rows in current if rows]
+        place.current = dataclasses.replace(one, groups=groups)
         count = sum(len(samples) for _, samples in groups)
         self._shared.tracer.event(
-            "deliver.started", group=reader.text, reader=reader.participant, samples=count
+            "deliver.started", group=reader.text, reader=self.name(reader), samples=count
         )
-        self.tails.begins(reader, groups, has_all=whole or isinstance(how, RevivingDelivery))
-        self._shared.wire.deliver(reader, groups, whole=whole, how=how)
-
-    def _next(self, reader: ReaderKey) -> None:
-        waiting = self._waiting.get(reader)
-        if waiting:
-            groups, whole, how = waiting.popleft()
-            self._begin(reader, groups, whole=whole, how=how)
-        else:
-            self._waiting.pop(reader, None)
+        self.tails.begins(reader, groups, has_all=one.whole or isinstance(one.how, RevivingDelivery))
+        self._shared.wire.deliver(reader, groups, whole=one.whole, how=one.how)
 
     def rejected(self, group: Group, attempt: int) -> None:
         """Count a group for which a late joiner had no room; the wire tries again (guide 5.5.8)."""
@@ -331,58 +505,101 @@ class Serving:
     def delivered(self, reader: ReaderKey, result: Delivered, *, whole: bool) -> None:
         """Take the result of `Wire.deliver`. `whole` is repeated from there."""
         shared = self._shared
-        self.tails.ended(reader, shared.clock.monotonic())
-        self._next(reader)
+        now = shared.clock.monotonic()
+        self.tails.ended(reader, now)
         shared.counters["delivered"] += result.samples
-        group = reader.text
+        group, name = reader.text, self.name(reader)
         if result.resent and not result.problem:
             shared.tracer.event("align.resent", group=group)
         for text in result.refused:
             shared.counters["refused"] += 1
-            shared.tracer.event("group.qos-mismatch", group=group, endpoint=reader.participant, cause=text)
+            shared.tracer.event("group.qos-mismatch", group=group, endpoint=name, cause=text)
         if result.problem:
             reason = f"{result.problem}; trying again"
-            shared.tracer.event("deliver.waiting", reader=reader.participant, group=group, reason=reason)
-            if result.samples:  # what arrived before will arrive again
-                shared.counters["repeated"] += result.samples
-                shared.tracer.event(
-                    "deliver.repeated", count=result.samples, group=group, process=reader.participant
-                )
+            shared.tracer.event("deliver.waiting", reader=name, group=group, reason=reason)
         else:
             shared.tracer.event(
                 "deliver.finished",
                 group=group,
-                reader=reader.participant,
+                reader=name,
                 samples=result.samples,
                 elapsed_ns=result.elapsed_ns,
             )
-        now = shared.clock.monotonic()
         if result.not_kept:
             self.deviates(reader, "not_kept", result.not_kept)
-        if whole and not result.problem:
-            self._got[reader] = result.readers
+        place = self._places.get(reader.place)
+        ended = place.current if place else None
+        if place is not None and ended is not None and ended.reader == reader:
+            self._note_given(place, ended, result)
+            place.current = None
         if whole:
             shared.core.delivered(reader, now, done=not result.problem)
         elif result.problem:
             shared.core.serve_again(reader, now)
-        if reader not in self._waiting:
-            for end in self._joined.pop(reader, ()):
-                self.joined(reader, end)
+        if place is not None and place.current is None:
+            for end, key in place.joined.items():
+                if _lacks(place, key, end):
+                    shared.core.reader_joined(key, now)
+            place.joined.clear()
+            place.late.clear()
+            if place.waiting:
+                self._begin(place, place.waiting.popleft())
+
+    def _note_given(self, place: _PlaceState, ended: _Outgoing, result: Delivered) -> None:
+        """Note which readers have what a delivery brought, and count what they had before."""
+        reader = ended.reader
+        ours = place.ends.get(reader, {}).keys()
+        is_repetition = ended.is_again or (isinstance(ended.how, RevivingDelivery) and not ended.how.writer)
+        count = 0
+        for given in result.given:
+            by_source = given.readers - given.by_reception
+            if is_repetition:
+                count += given.samples * len(given.by_reception)
+            elif ended.whole:
+                count += given.samples * len(given.by_reception & place.begun)
+                count += given.unwritten * len(by_source & place.begun)
+            if ended.whole and not given.problem:
+                # A reader of other partitions lacks what is in a group that it does not read.
+                complete = given.readers & ours if given.group in ended.reduced else given.readers
+                place.got.setdefault(given.group, set()).update(complete - place.late)
+        if count:
+            self._repeats(reader, count)
+        if ended.whole:
+            place.begun |= {end for given in result.given for end in given.readers | given.latecomers}
+            if not result.problem:
+                place.begun |= ours - place.late - (place.joined.keys() if ended.groups else set())
+        elif result.problem:  # the whole set must replace what is lacking now
+            complete_groups = {given.group for given in result.given if not given.problem}
+            for description, _ in ended.groups:
+                if description.group not in complete_groups:
+                    place.got.pop(description.group, None)
+
+
+def _lacks(place: _PlaceState, reader: ReaderKey, end: bytes) -> bool:
+    """Whether a reader was not there when the last whole set for its key was delivered."""
+    groups = place.sets.get(reader, ())
+    return any(end not in place.got.get(group, ()) for group in groups) if groups else end not in place.begun
 
 
 def _reads(reader: ReaderKey, group: Group) -> bool:
     return is_given(group, reader.topic, reader.partitions)
 
 
-def _once(groups: Groups) -> Groups:
-    """Return groups in which a sample that was written in several partitions occurs once."""
+def _once(groups: Groups) -> tuple[Groups, frozenset[Group]]:
+    """Return groups in which a sample that was written in several partitions occurs once.
+
+    Those that lack samples for that reason are named.
+    """
     if len(groups) < 2:
-        return groups
+        return groups, frozenset()
     seen: set[bytes] = set()
     result: Groups = []
+    reduced: set[Group] = set()
     for description, samples in groups:
         fresh = samples.without(seen)
         seen.update(fresh.each_digest())
+        if len(fresh) < len(samples):
+            reduced.add(description.group)
         if fresh:
             result.append((description, fresh))
-    return result
+    return result, frozenset(reduced)

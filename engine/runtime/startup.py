@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import secrets
 from collections.abc import Mapping
 from typing import Final
@@ -24,6 +25,7 @@ from engine.core.settings import CoreSettings, PendingWriter, RunSeen, StoredSet
 from engine.dataset.dataset import DataSet
 from engine.dataset.group_set import NO_FLOOR
 from engine.dataset.groups import GroupDescription
+from engine.dataset.settling import FUTURE_NS
 from engine.runtime.name_space_data import floor_mark
 from engine.runtime.pending_writers import pending_writers
 from engine.runtime.shared_state import (
@@ -39,12 +41,12 @@ from engine.runtime.shared_state import (
     WANTED,
     WHOLE,
 )
-from engine.store.interface import REPLACED_MARK, DamageLog, OpenReport, Store
+from engine.store.interface import REPLACED_MARK, DamageLog, OpenReport, SetInfo, Store
 
 _AWAY: Final = "away "
 _RUN: Final = "run "
-_MAX_DIGITS: Final = 20
-"""Digits of the largest number in a mark, which has 64 bits."""
+_NUMBER: Final = re.compile(r"\d{1,39}")
+"""A number of at most 128 bits; Python converts none of more than 4,300 digits."""
 MAX_RUN: Final = (1 << 2 * LIFE_BITS) - 1
 TOLD: Final = "replaced, told"
 """Mark with the note of a replaced set that the node has traced already."""
@@ -88,8 +90,12 @@ class StoredContent:
         return (*self.report.findings, *damage)
 
 
-def read_store(store: Store) -> StoredContent:
-    """Read and verify every complete set: only a verified one has a quality (guide 5.4.4, steps 1 and 2)."""
+def read_store(store: Store, now_ns: int) -> StoredContent:
+    """Read and verify every complete set: only a verified one has a quality (guide 5.4.4, steps 1 and 2).
+
+    Raises:
+        StoreError: the store cannot be read.
+    """
     sets: dict[str, tuple[DataSet, list[GroupDescription]]] = {}
     parts: dict[str, DataSet] = {}
     stored: dict[str, StoredSet] = {}
@@ -121,7 +127,7 @@ def read_store(store: Store) -> StoredContent:
         for group, group_set in data.groups.items():
             group_set.raise_floor(int(marks.get(floor_mark(group), NO_FLOOR)))
         info = store.complete_set(name)
-        quality = info.quality_ns if info else None
+        quality = _quality_ns(store, info, now_ns + FUTURE_NS) if info else None
         if quality is not None and marks.get(PART):
             quality = 0  # a Lazy alignee kept it for its readers; a node with the set has more
         sets[name] = (data, descriptions)
@@ -156,6 +162,15 @@ def read_store(store: Store) -> StoredContent:
         runs,
         tuple(odd),
     )
+
+
+def _quality_ns(store: Store, info: SetInfo, limit_ns: int) -> int | None:
+    """Return the quality of a complete set, to which samples later than `limit_ns` do not add."""
+    quality = info.quality_ns
+    if quality is None or quality <= limit_ns:
+        return quality
+    # Not 0, which means that there is no set: a set has data even if all its samples are in the future.
+    return max(1, store.newest_until(info.name_space, limit_ns) or 0)
 
 
 def _pending(store: Store) -> tuple[PendingWriter, ...]:
@@ -199,7 +214,7 @@ def away_mark(node: str) -> str:
 
 def _away(marks: Mapping[str, str]) -> dict[str, int]:
     away = {key.removeprefix(_AWAY): value for key, value in marks.items() if key.startswith(_AWAY)}
-    told = {node: int(value) for node, value in away.items() if value.isdigit()}
+    told = {node: int(value) for node, value in away.items() if _NUMBER.fullmatch(value)}
     # The first release wrote a time; how long nodes ran since then is unknown.
     return {node: value if value < _A_TIME_NS else 0 for node, value in told.items()}
 
@@ -221,14 +236,14 @@ def _runs(marks: Mapping[str, str]) -> dict[str, RunSeen]:
 
 def _number(text: str, limit: int) -> int:
     """Return a stored count; 0 if it is none, or one that no node can have."""
-    number = int(text) if text.isdecimal() and len(text) <= _MAX_DIGITS else 0
+    number = int(text) if _NUMBER.fullmatch(text) else 0
     return number if number <= limit else 0
 
 
 def _lineage(mark: str) -> Epoch:
     counter, node, run = (*mark.split("/"), "", "", "")[:3]
     epoch = Epoch(_number(counter, MAX_COUNTER), node, _number(run, MAX_RUN))
-    return epoch if epoch.counter and run.isdecimal() else NO_EPOCH
+    return epoch if epoch.counter and _NUMBER.fullmatch(run) else NO_EPOCH
 
 
 def _beyond(marks: Mapping[str, str]) -> str:

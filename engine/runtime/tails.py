@@ -29,6 +29,11 @@ from engine.runtime.name_space_data import Difference
 
 TAIL_S: Final = 0.1
 """Seconds after a set was taken for which its reader also gets captured samples."""
+READERS_S: Final = 1.25
+"""Seconds after a set was taken for which a further reader may get it with the same delivery.
+
+A delivery waits for the readers of a process for at most 1 s (`engine.dds.directed.LONGEST_UNREST_S`).
+"""
 RETURN_S: Final = 3.0
 """Seconds after a writer's return for which readers get its samples again.
 
@@ -48,9 +53,19 @@ MAX_TAIL: Final = 10_000
 
 @lazy_dataclass(slots=True)
 class Tail:
-    """Samples captured since a reader's set was taken, or since a writer is back."""
+    """Samples captured since a reader's set was taken, or since a writer is back.
+
+    Attributes:
+        until_s: when it is due; infinite if it only waits for more readers.
+        closes_s: when it ends, for the tail of a set.
+        taken: number of the last sample that was given.
+        left_out: samples that could not be given.
+    """
 
     until_s: float
+    closes_s: float = math.inf
+    taken: int = 0
+    left_out: int = 0
     count: int = 0
     noted: list[tuple[int, Group, Sample]] = dataclasses.field(default_factory=list)
 
@@ -124,14 +139,22 @@ class Tails:
         """Time of the next action; None if there is none."""
         if not (self._sets or self._returns or self._passed):
             return None
-        dues = [tail.until_s for tail in (*self._sets.values(), *self._returns.values())]
+        dues = [min(tail.until_s, tail.closes_s) for tail in (*self._sets.values(), *self._returns.values())]
         until_s = min([*dues, *(passed.next_s for passed in self._passed.values())], default=math.inf)
         return None if until_s == math.inf else until_s
 
     def set_taken(self, reader: ReaderKey, now: float) -> None:
         """Begin the tail of a set that was taken for a reader."""
-        self._sets[reader] = Tail(now + TAIL_S)
+        self._sets[reader] = Tail(now + TAIL_S, now + READERS_S)
         self._has[reader] = self._number
+
+    def extended(self, reader: ReaderKey, now: float) -> bool:
+        """Extend the tail of a reader's set for a further reader; False if that is not possible any more."""
+        tail = self._sets.get(reader)
+        if tail is None or tail.count > MAX_TAIL:
+            return False
+        tail.until_s = now + TAIL_S
+        return True
 
     def lost(self, writer: bytes, now: float) -> None:
         """Note a lost writer: samples of it from now on mean that it is back.
@@ -220,13 +243,18 @@ class Tails:
         for passed in self._passed.values():
             passed.add(group, sample)
 
-    def take_sets(self, now: float) -> Iterator[tuple[ReaderKey, Tail]]:
-        """Take the tails that are due for readers whose set was taken."""
-        for reader in [reader for reader, tail in self._sets.items() if now >= tail.until_s]:
-            tail = self._sets.pop(reader)
-            if tail.count <= MAX_TAIL:
-                self._has[reader] = self._number
-            yield reader, tail
+    def take_sets(self, now: float) -> Iterator[tuple[ReaderKey, Difference, int]]:
+        """Take what is due for readers whose set was taken, and the number of samples that were too many."""
+        for reader, tail in list(self._sets.items()):
+            if now >= tail.until_s:
+                samples, tail.taken = tail.after(tail.taken), self._number
+                left_out, tail.left_out = tail.left_out, max(0, tail.count - MAX_TAIL)
+                if not tail.left_out:
+                    self._has[reader] = self._number
+                tail.until_s = math.inf
+                yield reader, samples, tail.left_out - left_out
+            if now >= tail.closes_s and tail.until_s == math.inf:
+                del self._sets[reader]
 
     def take_returns(self, now: float) -> Iterator[Tail]:
         """Take the tails that are due of writers that are back; readers get what they are `lacking`."""

@@ -96,7 +96,7 @@ class SimulatedWire:
 
     def _give(self, reader: ReaderKey, samples: tuple[Sample, ...], whole: bool) -> None:
         network, host = self.system.network, self.node.name
-        process = self.system.readers.get(reader.participant)
+        process = self.system.readers.get(reader.process)
         if process is None or not process.participant.is_alive:
             result = Delivered(problem="its process is gone")
         elif not (network.reaches(host, process.host) and network.reaches(process.host, host)):

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import IO, Final
 
 from engine.supervisor.launch import Launch
-from engine.supervisor.lease_link import LEASE_FD, RUN_DIR, SUPERVISOR_FD
+from engine.supervisor.lease_link import BEAT_S, LEASE_FD, RUN_DIR, SUPERVISOR_FD
 from engine.supervisor.policy import FINAL, NodePhase, SupervisionPolicy, SupervisorAction
 from engine.supervisor.process_identity import ProcessIdentity, identify
 from engine.supervisor.rundir import NodeDirectory, RunRecord
@@ -110,6 +110,7 @@ class NodeProcess:
         self.lease, lease_of_node = os.pipe()
         supervisor_of_node, self._alive = os.pipe()
         os.set_blocking(self.lease, False)
+        os.set_blocking(self._alive, False)  # a node that stands still does not hold its supervisor up
         try:
             self._process = subprocess.Popen(
                 launch.command,
@@ -143,6 +144,11 @@ class NodeProcess:
         self.has_closed_lease = not data
         lines = data.decode("ascii", "replace").split("\n")[:-1]
         return lines[-1] if lines else None
+
+    def beat(self) -> None:
+        """Show the node that its supervisor is alive (deployment guide 5.3.2)."""
+        with contextlib.suppress(BlockingIOError, BrokenPipeError):
+            os.write(self._alive, b".")
 
     def terminate(self) -> None:
         """Tell the node to stop."""
@@ -229,7 +235,9 @@ class Supervisor:
 
     def _wait(self, signals: socket.socket) -> None:
         deadline = self._watch.next_timer()
-        timeout_s = None if deadline is None else max(deadline - time.monotonic(), 0)
+        if self._node is not None:
+            self._node.beat()
+        timeout_s = BEAT_S if deadline is None else min(BEAT_S, max(deadline - time.monotonic(), 0))
         # A wait that SIGCONT ends after its time looks at nothing: what the node said meanwhile counts.
         found = self._selector.select(timeout_s) or self._selector.select(0)
         ready = {key.fileobj for key, _ in found}

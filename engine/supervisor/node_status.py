@@ -76,6 +76,8 @@ class NodeStatus:
     """Name-spaces of which it has only a part, in words; empty for none."""
     refused: str = ""
     """Groups of which it keeps nothing because of a content filter, in words; empty for none."""
+    stuck: str = ""
+    """Threads, or its supervisor, that do not proceed as its deadlock watch sees them; empty for none."""
     capture: str = ""
     """Queue of captured samples: `compiled` or `python`; empty until the node reports it."""
     capture_reason: str = ""
@@ -95,7 +97,8 @@ class NodeStatus:
         name = self.record.domain_name
         past = self._past_words()
         slow = f"it captures samples in Python: {self.capture_reason}" if self.capture_reason else ""
-        parts = "".join(f"; {each}" for each in (self.parts, self.refused, slow) if each)
+        stuck = f"{self.stuck} does not proceed" if self.stuck else ""
+        parts = "".join(f"; {each}" for each in (stuck, self.parts, self.refused, slow) if each)
         return (
             f'ospltool system with domain name "{name}" {self.condition}{state}{store}{reason}{parts}{past}'
         )
@@ -154,6 +157,7 @@ def status_of(directory: NodeDirectory) -> NodeStatus | None:
         waits_for=_text(said.get("waits")),
         parts=_text(said.get("parts")),
         refused=_text(said.get("refused")),
+        stuck=_text(said.get("stuck")),
         capture=_text(said.get("capture")),
         capture_reason=_text(said.get("capture_reason")),
     )

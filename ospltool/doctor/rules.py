@@ -12,8 +12,8 @@ from engine.dataset.groups import KEEP_ALL, DurabilityKind
 from engine.dds.abi import INFINITE_NS
 from engine.dds.qos import incompatibilities
 from engine.runtime.monitor import NameSpaceView, NodeSnapshot, is_nowhere
-from ospltool.doctor.memory_rules import kept_in_memory
 from ospltool.doctor.picture import DoctorCause, DoctorFinding, DomainPicture, Endpoint, TopicView, Weight
+from ospltool.doctor.set_rules import history_cut, kept_in_memory, limited
 from ospltool.doctor.type_rules import different_types
 from ospltool.output.text import plural
 
@@ -279,6 +279,9 @@ def node_findings(picture: DomainPicture, clock_bound_ns: int) -> Iterator[Docto
     yield from _nobody_keeps(picture)
     yield from _not_kept(picture)
     yield from kept_in_memory(picture.nodes)
+    yield from limited(picture.nodes)
+    for topic in picture.topics():
+        yield from history_cut(topic, picture.nodes)
     yield from _incompatible(picture.nodes)
     yield from _not_merged(picture.nodes)
     yield from _clocks(picture, clock_bound_ns)
@@ -412,17 +415,20 @@ def _deviations(picture: DomainPicture) -> Iterator[DoctorFinding]:
     """Find readers whose state differs from the set of their node."""
     for node in picture.nodes:
         for view in node.deviations:
+            owners = {guid[:24] for guid in view.participant.split(",")}
             readers = tuple(
                 each
                 for each in picture.endpoints
-                if not each.is_writer and each.topic == view.topic and each.guid[:24] == view.participant[:24]
+                if not each.is_writer and each.topic == view.topic and each.guid[:24] in owners
             )
+            is_repetition = view.counts.keys() == {"repeated"}
+            first = "create the readers of a process together" if is_repetition else "start the reader again"
             yield DoctorFinding(
                 DoctorCause.READER_DEVIATES,
-                Weight.INFO if set(view.counts) == {"shown_later"} else Weight.WARNING,
+                Weight.WARNING if view.counts.keys() - {"shown_later", "repeated"} else Weight.INFO,
                 view.topic,
                 f"deviates from the set of {node.name} ({view.text})",
-                "start the reader again, or read with the client library; see docs/readers.md",
+                f"{first}, or read with the client library; see docs/readers.md",
                 readers,
                 (node.name,),
             )

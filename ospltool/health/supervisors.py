@@ -115,6 +115,7 @@ def report(status: NodeStatus, seen_ns: int) -> SupervisorReport:
         failed_ns=record.failed_ns if is_coming or record.restarts else 0,
         failure=_failure(status),
         waits_for_room=status.waits_for_room,
+        stuck=status.stuck if runs else "",
         unwatched=_unwatched(status, seen_ns) if runs else "",
         seen_ns=seen_ns,
     )
@@ -191,6 +192,8 @@ def _seen(status: NodeStatus) -> str:
         told.append(f"it waited for room to open its store: {status.store_problem}")
     elif status.store_problem and status.condition in _SEEN:
         told.append(f"its store refused: {status.store_problem}")
+    if status.stuck:
+        told.append(f"{status.stuck} did not proceed")
     if status.waits_for:
         told.append(f"it waited: {status.waits_for}")
     return ", ".join(filter(None, told))

@@ -181,7 +181,7 @@ class TopicReader:
             for partition in wanted:
                 self._meet(partition)
             for delivery in heard.snapshot.deliveries:
-                if delivery.participant == own and delivery.topic == self._topic:
+                if own in delivery.participant.split(",") and delivery.topic == self._topic:
                     self._delivered[heard.snapshot.id, delivery.partition] = delivery.state
 
     def _is_read(self, view: NameSpaceView) -> bool:

@@ -43,6 +43,8 @@ class SupervisorReport:
     """That failure in words; empty for none."""
     waits_for_room: bool = False
     """Whether it runs, and cannot open its store for lack of room."""
+    stuck: str = ""
+    """Its threads that do not proceed, as it says on this machine; empty for none."""
     unwatched: str = ""
     """Why nobody watches it although it runs, with the time; empty if its supervisor does."""
     seen_ns: int = 0

@@ -178,6 +178,46 @@ def test_a_node_that_stands_still_loses_its_lease(machine: Machine) -> None:
     assert " died       -      " in machine.run("list")[1]
 
 
+def test_a_node_reports_a_supervisor_that_stands_still_and_then_ends(machine: Machine) -> None:
+    machine.run("start", machine.write("restart"))
+    (node,) = machine.wait_until_operational()
+    running, supervisor = process(node["node_pid"]), process(node["supervisor_pid"])
+    for signals in ((), (signal.SIGSTOP, signal.SIGCONT)):  # together they only stand still
+        for number in signals:
+            for each in (running, supervisor):
+                each.send(number)
+            time.sleep(3.0)
+        assert said(machine) == []
+    supervisor.send(signal.SIGSTOP)
+    wait_until(lambda: ("watch.progress-lost", "supervisor") in said(machine))
+    wait_until(lambda: "; supervisor does not proceed" in machine.run("status", machine.configuration)[1])
+    supervisor.send(signal.SIGCONT)
+    wait_until(lambda: ("watch.progress-back", "supervisor") in said(machine))
+    assert running.is_alive()
+    supervisor.send(signal.SIGSTOP)
+    assert running.wait(PATIENCE_S)
+    assert "lifecycle.daemon-silent" in {event for event, _ in said(machine)}
+    supervisor.send(signal.SIGCONT)
+    (again,) = machine.wait_for(lambda nodes: nodes[0]["condition"] == "operational")
+    assert again["restarts"] == 1
+    assert again["last_failure"].endswith("(exit code 1): the supervisor stands still")
+
+
+def said(machine: Machine) -> list[tuple[str, str]]:
+    """What the deadlock watch of the node has traced of the supervisor: (event, activity)."""
+    lines = (machine.root / "trace.log").read_text(encoding="utf-8").splitlines()
+    matched = [catalogue().match(line.text) for text in lines if (line := read_line(text)) is not None]
+    found = [(event.id, fields.get("activity", "")) for event, fields in filter(None, matched)]
+    return [one for one in found if one[0].startswith(("watch.progress", "lifecycle.daemon"))]
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)  # another process writes the file
+
+
 def test_a_node_does_not_outlive_its_supervisor(machine: Machine) -> None:
     machine.run("start", machine.write())
     (node,) = machine.wait_until_operational()

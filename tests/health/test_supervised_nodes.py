@@ -271,6 +271,19 @@ def test_a_node_that_nobody_watches_is_told_until_its_supervisor_goes_on(
     assert watch.open == []
 
 
+def test_a_node_that_is_not_heard_and_names_a_thread_on_its_host_is_not_silent() -> None:
+    watch = Watch(THREE)
+    watch.run(20, 1, 2, 3)
+    watch.reports = {"n3": SupervisorReport("", pid=fake.snapshot(3).pid, stuck="statusThread")}
+    watch.run(12, 1, 2)
+    assert [code for code, who in watch.open if who == "n3"] == ["DUL-NODE-STUCK"]
+    (found,) = (one for one in watch.health.open if one.who == "n3")
+    assert found.what == "n3 is not heard, and says on its host: statusThread does not proceed"
+    watch.reports = {}
+    watch.run(12, 1, 2, 3)
+    assert watch.open == []
+
+
 def test_a_node_that_ends_because_its_supervisor_was_killed_is_not_told_twice() -> None:
     watch = Watch(THREE)
     watch.run(20, 1, 2, 3)

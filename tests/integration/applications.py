@@ -74,12 +74,12 @@ class WriterSide:
         self._refused = threading.Event()
         self._told: list[Any] = []
 
-    def writer(self, type_name: str, partitions: tuple[str, ...]) -> Any:
+    def writer(self, type_name: str, partitions: tuple[str, ...], topic_name: str = "") -> Any:
         from cyclonedds.core import Policy, Qos
         from cyclonedds.pub import DataWriter, Publisher
         from cyclonedds.topic import Topic
 
-        topic_name = self._options.get("topic") or type_name
+        topic_name = topic_name or self._options.get("topic") or type_name
         key = (type_name, topic_name, partitions)
         if key not in self._writers:
             qos = qos_of(self._options)
@@ -104,7 +104,7 @@ class WriterSide:
         return self._writers[key]
 
     def carry_out(self, steps: list[dict[str, Any]]) -> int:
-        """Each step: `op`, `first`, `count`, `time` of the first; the others follow by a nanosecond.
+        """Each step: `op`, `topic`, `first`, `count`, `time` of the first; others follow by a nanosecond.
 
         Without `time` each has the present, and they follow after `every_s`.
         """
@@ -112,7 +112,7 @@ class WriterSide:
         for step in steps:
             type_name = step.get("type", "Reading")
             partitions = tuple(step.get("partitions", ["stock"]))
-            writer = self.writer(type_name, partitions)
+            writer = self.writer(type_name, partitions, step.get("topic", ""))
             make = types.SAMPLES[types.TYPES[type_name]]
             perform = {
                 "write": writer.write,
@@ -264,6 +264,8 @@ class Tally:
             self._bytes += len(text)
             self._samples[name].append([info.source_timestamp, text[:MAX_TEXT]])
             self._arrivals += 1
+            if self._arrivals == 1:
+                say(first=True)
             self._seen[name, info.source_timestamp] += 1
 
     def want(self, wanted: dict[str, Any]) -> None:

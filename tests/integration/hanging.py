@@ -1,11 +1,15 @@
 """A node, or a persistence service, whose threads can be made to hang: `activity -> one function it calls`.
 
-`environ` gives the environment in which a process hangs at a place once there is a file of that name.
+`environ` gives the environment in which a process hangs at a place once there is a file of that name, and in
+which `stop_threads` stops threads wherever they are.
 """
 
 from __future__ import annotations
 
+import ctypes
 import os
+import signal
+import time
 from pathlib import Path
 from typing import Final
 
@@ -13,8 +17,12 @@ from tests.integration.programs import ROOT
 
 PATIENCE_S: Final = 0.3
 
+STOP: Final = signal.SIGXCPU
+"""The only signal that threads of Cyclone DDS do not block."""
+CONTINUE: Final = signal.SIGRTMIN + 8
+
 _HOOK: Final = f"""
-import importlib, os, pathlib, threading
+import ctypes, importlib, os, pathlib, threading
 from engine.dds import activity, typeinfo
 activity.ThreadActivities.__init__.__defaults__ = ({PATIENCE_S},)
 typeinfo.LOOK_UP_S = 0.0
@@ -22,6 +30,15 @@ for name, constant in (("engine.node.wire", "MARGIN_S"), ("engine.node.wire", "B
         ("engine.node.keeping", "TIMEOUT_S"), ("engine.persistence.service.replica_store", "WRITE_S"),
         ("engine.persistence.service.service_process", "WORK_S")):
     setattr(importlib.import_module(name), constant, 0.0)
+library = ctypes.CDLL(None)
+for number, handler in (({STOP}, library.pause), ({CONTINUE}, library.abs)):
+    library.signal(number, ctypes.cast(handler, ctypes.c_void_p))
+begin = threading.Thread._bootstrap_inner
+def begin_named(thread):
+    name = thread.name[:15]
+    pathlib.Path(f"/proc/self/task/{{threading.get_native_id()}}/comm").write_text(name)
+    begin(thread)
+threading.Thread._bootstrap_inner = begin_named
 PLACES = {{
     "look-up": ("engine.node.intake", "resolve_type"),
     "delivery": ("engine.dds.directed", "DirectedSession.__init__"),
@@ -49,6 +66,60 @@ def hang_at(place, module, path):
 for place, (module, path) in PLACES.items():
     hang_at(place, module, path)
 """
+
+
+def threads(pid: int) -> dict[int, str]:
+    """The names of the threads of a process."""
+    return {
+        int(task.name): (task / "comm").read_text().strip() for task in Path(f"/proc/{pid}/task").iterdir()
+    }
+
+
+WAITING_S: Final = 0.015
+"""A thread that has not run for this time awaits no interpreter lock, at which it would look every 5 ms."""
+
+
+def stop_threads(pid: int, *tids: int) -> None:
+    """Stop threads, but none while it holds or awaits the interpreter lock: that would stop all threads.
+
+    The whole process stands still for the moment in which that is looked at.
+    """
+    for tid in tids:
+        while not _stop_waiting(pid, tid):
+            pass
+
+
+def _stop_waiting(pid: int, tid: int) -> bool:
+    task = Path(f"/proc/{pid}/task/{tid}")
+    call, runs = _waits(task), _runs(task)
+    time.sleep(WAITING_S)
+    os.kill(pid, signal.SIGSTOP)
+    while (task / "stat").read_text().rpartition(")")[2].split()[0] != "T":
+        time.sleep(0.001)
+    is_waiting = call != "" and (call, runs + 1) == (_waits(task), _runs(task))  # it ran once, to be stopped
+    if is_waiting:
+        _send(pid, tid, STOP)
+    os.kill(pid, signal.SIGCONT)
+    return is_waiting
+
+
+def _waits(task: Path) -> str:
+    """The system call in which a thread is; empty for none."""
+    call = (task / "syscall").read_text()
+    return call if call.split()[0].isdigit() else ""
+
+
+def _runs(task: Path) -> int:
+    return int((task / "schedstat").read_text().split()[2])
+
+
+def continue_thread(pid: int, tid: int) -> None:
+    """Let a stopped thread of Python go on; those of Cyclone DDS stay as they are."""
+    _send(pid, tid, CONTINUE)
+
+
+def _send(pid: int, tid: int, number: int) -> None:
+    assert ctypes.CDLL(None, use_errno=True).tgkill(pid, tid, number) == 0, os.strerror(ctypes.get_errno())
 
 
 def hooked(directory: Path, hook: str, variable: str = "HOOK_DIRECTORY") -> dict[str, str]:

@@ -89,6 +89,9 @@ class Program:
         self._stdin.write(json.dumps(command) + "\n")
         self._stdin.flush()
 
+    def signal(self, number: int) -> None:
+        self._process.send_signal(number)
+
     def kill(self) -> None:
         self._process.kill()
         self._process.wait(10)

@@ -126,49 +126,63 @@ def _library_readers(options: dict[str, Any]) -> Readers:
 
 
 def readers_in_turn(options: dict[str, Any]) -> None:
-    """Readers of one topic and partition in one process, which come and go when they are told to.
+    """Readers in one process, which come and go when they are told to.
 
-    Commands: `make` one, `close` one, `want`: which one, and how many different samples it must have; the
-    answer is how many it has, and how many came again.
+    Commands: `make` readers, as many as it says: of its `topic`, in its `partitions`, each with a participant
+    of its own if they are `apart`, and `pause_s` after one another; `close` one; `want`: which one, and how
+    many different samples it must have; the answer is how many it has, and how many came again; `ended`:
+    which one, and of how many instances it must have taken that they are not alive.
     """
-    from cyclonedds.core import InstanceState, Policy, Qos, ReadCondition, SampleState, ViewState, WaitSet
+    from cyclonedds.core import Policy, Qos
     from cyclonedds.domain import DomainParticipant
     from cyclonedds.sub import DataReader, Subscriber
     from cyclonedds.topic import Topic
 
     participant = DomainParticipant(options["domain"])
-    subscriber = Subscriber(participant, Qos(Policy.Partition(["stock"])))
     qos = qos_of(options)
-    topic = Topic(participant, "Reading", types.Reading, qos=qos)
-    waitset = WaitSet(participant)
-    ends: dict[int, tuple[Any, Any]] = {}
+    ends: dict[int, Any] = {}
     tallies: list[collections.Counter[tuple[int, int]]] = []
+    ended: list[set[int]] = []
+
+    def make(topic_name: str, partitions: list[str], owner: Any) -> None:
+        topic = Topic(owner, topic_name, types.Reading, qos=qos)
+        subscriber = Subscriber(owner, Qos(Policy.Partition(partitions)))
+        ends[len(tallies)] = DataReader(subscriber, topic, qos=qos)
+        tallies.append(collections.Counter())
+        ended.append(set())
 
     def take() -> None:
-        for number, (one, _) in ends.items():
+        for number, one in ends.items():
             for sample in one.take(5000):
-                if sample.sample_info.valid_data:
-                    tallies[number][sample.number, sample.sample_info.source_timestamp] += 1
+                info = sample.sample_info
+                key = (sample if info.valid_data else sample.key_sample).number
+                if info.valid_data:
+                    tallies[number][key, info.source_timestamp] += 1
+                (ended[number].discard if int(info.instance_state) == ALIVE else ended[number].add)(key)
 
     say(ready=True)
     for command in commands():
         if "make" in command:
-            one = DataReader(subscriber, topic, qos=qos)
-            condition = ReadCondition(one, SampleState.Any | ViewState.Any | InstanceState.Any)
-            waitset.attach(condition)
-            ends[len(tallies)] = (one, condition)
-            tallies.append(collections.Counter())
+            for _ in range(command["make"]):
+                owner = DomainParticipant(options["domain"]) if command.get("apart") else participant
+                make(command.get("topic", "Reading"), command.get("partitions", ["stock"]), owner)
+                time.sleep(command.get("pause_s", 0.0))
             say(made=True)
         elif "close" in command:
-            one, condition = ends.pop(command["close"])
-            waitset.detach(condition)
-            del one, condition
+            del ends[command["close"]]
             gc.collect()
             say(closed=True)
+        elif "ended" in command:
+            which, count = command["ended"]
+            take()
+            while len(ended[which]) < count:
+                time.sleep(0.01)
+                take()
+            say(ended=True)
         else:
             which, count = command["want"]
             take()
             while len(tallies[which]) < count:
-                waitset.wait(1_000_000_000)
+                time.sleep(0.01)  # a WaitSet has the readers of one participant
                 take()
             say(has=[len(tallies[which]), sum(tallies[which].values()) - len(tallies[which])])

@@ -11,6 +11,7 @@ import pytest
 from tests.integration.configurations import Settings
 from tests.integration.lab import Lab
 from tests.integration.programs import Program
+from tests.tables import table_rows
 
 pytestmark = pytest.mark.dds
 
@@ -218,3 +219,62 @@ def test_the_original_writer_owns_an_instance_before_the_one_that_keeps_it_alive
     writer.tell(steps=[{"first": 0, "count": 2, "time": 2_000}])
     writer.answer("done")
     wait_words([["S1000", "S2000"], ["S1001", "S2001"], ["S1002"]])
+
+
+LATE = {
+    "lives, and has not unregistered the instance": (
+        "`ALIVE`: `take_iter`, `read_iter`, `take_next` and every condition on ALIVE get it"
+    ),
+    "has disposed it": "`NOT_ALIVE_DISPOSED`",
+    "has unregistered it": "`NOT_ALIVE_NO_WRITERS`, or disposed if the unregister also disposed it",
+    "has ended or is lost, while the node remembers it (the last 10,000 writers)": (
+        "what its autodispose sets, as for earlier readers"
+    ),
+    "ended before that": "`NOT_ALIVE_NO_WRITERS`",
+}
+"""The table of docs/readers.md, as `test_what_a_late_joiner_sees` tries it, row by row."""
+
+
+def test_what_a_late_joiner_sees(lab: Lab) -> None:
+    rows = table_rows("readers.md", "Instance states at a late joiner")
+    assert [tuple(row.values()) for row in rows] == [*LATE.items()]
+    lab.start_complete("n1", settings=Settings())
+    sorts: list[dict[str, Any]] = [{"topic": f"T{ends:d}", "autodispose": ends} for ends in (True, False)]
+
+    def write(*steps: dict[str, Any]) -> list[Program]:
+        writers = [lab.program("writer", steps=[*steps], **sort) for sort in sorts]
+        for writer in writers:
+            writer.answer("done")
+        return writers
+
+    def check(*wanted: str) -> None:
+        """What late joiners see of instances 0, 1 and so on: with autodispose, and without."""
+        program = lab.program("timelines", readers=sorts)
+        program.answer("ready")
+        deadline = time.monotonic() + 30.0
+        while True:
+            found = look(program)
+            seen = [[found[f"T{ends:d}"].get(str(at), {}).get("state") for ends in (1, 0)] for at in range(5)]
+            if all(
+                "/".join(map(str, one)) in each.split(" or ") for one, each in zip(seen, wanted, strict=True)
+            ):
+                return
+            assert time.monotonic() < deadline, found
+            time.sleep(0.1)
+
+    living = write(
+        {"count": 3, "time": 1_000},
+        {"op": "dispose", "first": 1, "time": 2_000},
+        {"op": "unregister", "first": 2, "time": 2_000},
+    )
+    for writer in write({"first": 3, "time": 1_000}):
+        assert writer.end() == 0
+    for writer in write({"first": 4, "time": 1_000}):
+        writer.kill()
+    check("A/A", "D/D", "D/NW", "D/NW", "D/NW")
+    # A node that was started again remembers no writer that ended before.
+    lab.stop("n1")
+    lab.start_complete("n1")
+    check("A/A", "D/D", "D/NW", "NW/NW or D/NW", "NW/NW or D/NW")
+    for writer in living:
+        assert writer.end() == 0

@@ -15,13 +15,16 @@ from tests.integration.configurations import Settings, Space
 from tests.integration.conftest import own_domain
 from tests.integration.lab import Lab
 from tests.integration.network import Network, network_of
+from tests.tables import table_rows
 
 pytestmark = [pytest.mark.dds, pytest.mark.netns]
 
 AUTO = """<DDSI2Service name="ddsi2">
     <General><NetworkInterfaceAddress>AUTO</NetworkInterfaceAddress></General>
   </DDSI2Service>"""
+TABLE = table_rows("readers.md", "Which network interface")
 TRANSIENT = (Space(durability="Transient"),)
+DISABLED = '<Service name="ddsi2" enabled="false"><Command>ddsi2</Command></Service>'
 BY_DEFAULT = {"CYCLONEDDS_URI": ""}
 """Applications with the default settings of Cyclone DDS."""
 
@@ -84,6 +87,71 @@ def check(lab: Lab, network: Network) -> None:
     beside = lab.reader(prefix=network.on("c"), environ=only_loopback)
     beside.wait(10)
     assert beside.tally()["instances"] == 10
+
+
+def ddsi(settings: str) -> str:
+    return f'<DDSI2Service name="ddsi2"><General>{settings}</General></DDSI2Service>'
+
+
+def named(interface: str) -> str:
+    return ddsi(f"<NetworkInterfaceAddress>{interface}</NetworkInterfaceAddress>")
+
+
+def test_which_interface_a_node_uses(tmp_path: Path) -> None:
+    """The table of docs/readers.md, on a host whose first interface cannot multicast."""
+    rows = {row["The configuration"]: row["What a node uses"] for row in TABLE}
+    network = network_of(("a",))
+    try:
+        network.add_second_interfaces()
+        ip("-n", network.space("a"), "link", "set", "e0", "multicast", "off")
+        cases = {
+            "`CYCLONEDDS_URI` is set": [named("e1")],
+            "no `DDSI2Service` that is enabled": ["", named("e1") + DISABLED],
+            "`NetworkInterfaceAddress` is a name or an address": [named("e0"), named(network.addresses["a"])],
+            "`NetworkInterfaceAddress` is `AUTO`, or left out": [AUTO, ddsi("")],
+        }
+        assert rows.keys() == cases.keys()
+        names = {network.addresses["a"]: "e0"}
+        uses = {
+            "the one that it names": "e0",
+            "loopback": "lo",
+            "that one": "e0",
+            "the first interface that is up, has an IPv4 address, is not loopback and can multicast;"
+            " loopback beside it": "e1",
+        }
+        domain, tag = own_domain()
+        lab = Lab(tmp_path, domain, tag, watched=False)
+        environ = {"CYCLONEDDS_URI": cyclone_uri(interfaces=("e0",), environment={})}
+        try:
+            wanted: dict[str, str] = {}
+            for text, settings in cases.items():
+                for setting in settings:
+                    name = f"n{len(wanted)}"
+                    wanted[name] = uses[rows[text]]
+                    lab.prefixes[name] = network.on("a")
+                    path = lab.configure(
+                        name, Settings(network=setting.removesuffix(DISABLED), store=False, spaces=TRANSIENT)
+                    )
+                    if setting.endswith(DISABLED):
+                        text_of = path.read_text(encoding="utf-8")
+                        path.write_text(
+                            text_of.replace("</Domain>", DISABLED + "</Domain>"), encoding="utf-8"
+                        )
+                    lab.start(name, environ=environ if "URI" in text else BY_DEFAULT)
+            deadline = time.monotonic() + 60.0
+            found: dict[str, str] = {}
+            while found.keys() != wanted.keys():
+                assert time.monotonic() < deadline, found
+                time.sleep(0.1)
+                for name in wanted:
+                    if (lab.home(name) / "trace.log").exists():
+                        for traced in lab.trace(name, "lifecycle.interface"):
+                            found[name] = names.get(traced["interface"], traced["interface"])
+            assert found == wanted
+        finally:
+            lab.close()
+    finally:
+        network.close()
 
 
 def test_links_that_carry_nothing_are_said_to_be_broken_if_none_is_left() -> None:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
 import pytest
 
+from engine.dds.activity import BEAT_S, IDLE_BEATS
 from tests.integration import hanging
 from tests.integration.configurations import Settings
 from tests.integration.lab import Lab
@@ -74,6 +78,89 @@ class Hanging:
 
     def _is_named(self, event: str, activity: str) -> bool:
         return activity in self.named(event)
+
+    def check_stopped(self, *names: str) -> None:
+        """Threads that are stopped, wherever they are, are named in time and withhold the lease."""
+        pid = self._lab.pid("n1")
+        found = {name: tid for tid, name in hanging.threads(pid).items() if name in names}
+        assert {*found} == {*names}
+        began_s = time.monotonic()
+        hanging.stop_threads(pid, *found.values())
+
+        def are_named() -> bool:
+            lost = {fields["activity"]: int(fields["tid"]) for fields in self._lab.trace("n1", LOST)}
+            return all(
+                any(
+                    activity.startswith(ACTIVITIES[name]) and tid == found[name]
+                    for activity, tid in lost.items()
+                )
+                for name in names
+            )
+
+        while not are_named():
+            assert time.monotonic() - began_s < BOUND_S, (names, self.named(LOST))
+            time.sleep(0.1)  # what a file has is told by nobody
+        assert names == ("watch",) or self.named("watch.lease-withheld")
+        for name in names:
+            hanging.continue_thread(pid, found[name])
+
+
+LOST = "watch.progress-lost"
+ACTIVITIES = {
+    "python": "ospl_durability",
+    "persistentData": "persistentDataListener",
+    "past": "past (writes store.past)",
+    "heartbeat": "dcpsHeartbeatListener",
+    "sender": "statusThread",
+    "dds-pump": "AdminEventDispatcher",
+    "worker_0": "worker_0",
+    "watch": "watch",
+    "recv": "recv of Cyclone DDS",
+    "dq.builtins": "dq.builtins of Cyclone DDS",
+    "tev": "tev of Cyclone DDS",
+}
+"""The activity that names each thread."""
+UNWATCHED = {"gc", "dq.user"}
+"""Threads that may have nothing to do for ever; see `engine.dds.library_threads`."""
+BOUND_S = 30.0
+"""Far more than the limit of these nodes, which is three seconds, on a busy machine."""
+
+
+def wait_for_threads(lab: Lab) -> None:
+    """Until all threads of the node are there, each with its name; there are none that nobody watches."""
+    seen: set[str] = set()
+
+    def are_there() -> bool:
+        seen.clear()
+        seen.update(hanging.threads(lab.pid("n1")).values())
+        return {*ACTIVITIES} <= seen
+
+    lab.seen.wait_for("its threads have their names", are_there)
+    assert seen == {*ACTIVITIES, *UNWATCHED}
+
+
+@pytest.mark.parametrize("is_busy", [False, True], ids=["idle", "busy"])
+def test_every_thread_that_is_stopped_is_named(lab: Lab, tmp_path: Path, is_busy: bool) -> None:
+    node = Hanging(lab, tmp_path)
+    lab.write({"count": 1, "time": 1_000})
+    wait_for_threads(lab)
+    if is_busy:
+        lab.program("writer", steps=[{"count": 100_000, "every_s": 0.05}])
+    time.sleep(2 * IDLE_BEATS * BEAT_S)  # nothing is named meanwhile
+    assert not node.named(LOST)
+    node.check_stopped("watch")
+    node.check_stopped(*ACTIVITIES.keys() - {"watch", "python"})
+    node.check_stopped("python")
+    lab.kill("n1")  # it cannot end
+
+
+def test_a_process_that_is_stopped_and_goes_on_names_no_thread(lab: Lab, tmp_path: Path) -> None:
+    node = Hanging(lab, tmp_path)
+    os.kill(lab.pid("n1"), signal.SIGSTOP)
+    time.sleep(2 * IDLE_BEATS * BEAT_S)
+    os.kill(lab.pid("n1"), signal.SIGCONT)
+    time.sleep(IDLE_BEATS * BEAT_S)
+    assert not node.named(LOST)
 
 
 def test_every_thread_that_hangs_is_named(lab: Lab, tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """What ordinary readers see when two sides that evolved apart merge: every policy, order and reader.
 
-One split serves all cells: each merge policy has a name-space of its own on both nodes. Far follows near.
+The table is that of docs/readers.md. One split serves all cells: each merge policy has a name-space of its
+own on both nodes. Far follows near.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import pytest
 from tests.integration.configurations import Settings, Space
 from tests.integration.hosts import HostsLab, hosts_lab
 from tests.integration.programs import Program
+from tests.tables import table_rows
 
 pytestmark = [pytest.mark.dds, pytest.mark.netns]
 
@@ -24,18 +26,20 @@ ORDERS = {"by source": True, "by reception": False}
 READERS = (*ORDERS, "library")
 """Ordinary readers of both orders, and `DurableReader`."""
 SIDES = {"near": "n1", "far": "n2"}
+TABLE = table_rows("readers.md", "When two sides merge")
 KINDS = (
-    "same",
-    "near updated",
-    "far updated",
-    "both, near newer",
-    "both, far newer",
-    "near new",
-    "far new",
-    "near disposed",
-    "far disposed",
+    "not written",
+    "updated on the master's side",
+    "updated on the other side",
+    "updated on both, last on the master's",
+    "updated on both, last on the other",
+    "new on the master's side",
+    "new on the other side",
+    "disposed on the master's side",
+    "disposed on the other side",
 )
 """What happened to an instance during the split; instance 0 is of the first kind, and so on."""
+assert tuple(row["During the split the instance was"] for row in TABLE) == KINDS
 COMMON = [0, 1, 2, 3, 4, 7, 8]
 VALUES = {0: "c", 1: "n", 2: "f"}
 STEPS: dict[str, list[dict[str, Any]]] = {
@@ -56,21 +60,26 @@ STEPS: dict[str, list[dict[str, Any]]] = {
 }
 """Value 0 is common to both sides; 1 is near's and 2 is far's."""
 
-NEAR, FAR, MERGED = "cncnnn-Dc", "ccfff-fcD", "cnfnfnfDD"
-"""Sets, a letter for each kind: the value that is alive (common, near's, far's), D if disposed, - if none."""
+LETTERS = {"common": "c", "master's": "n", "other's": "f", "D": "D", "none": "-"}
+"""An instance's value that is alive (common, near's, far's), D if it is disposed, - if there is none."""
+
+
+def on_far(age: int, policy: str) -> str:
+    """What readers of the far side see by the table, a letter for each kind; age 0 are the early ones."""
+    return "".join(LETTERS[row[policy].split(", ")[age * (", " in row[policy])]] for row in TABLE)
+
+
+NEAR = "cncnnn-Dc"
+"""Near's set, which its readers see with Ignore, Replace and Catchup."""
 SETS = {
-    "Ignore": {"near": NEAR, "far": FAR},
-    "Delete": {"near": "---------", "far": "---------"},
-    "Merge": {"near": MERGED, "far": MERGED},
-    "Replace": {"near": NEAR, "far": NEAR},
-    "Catchup": {"near": NEAR, "far": NEAR},
+    policy: {"near": NEAR if policy in ("Ignore", "Replace", "Catchup") else far, "far": far}
+    for policy in POLICIES
+    for far in (on_far(1, policy),)
 }
 EARLY = {
-    "Ignore": {"near": NEAR, "far": FAR},
-    "Delete": {"near": "DDDDDD-DD", "far": "DDDDD-DDD"},
-    "Merge": {"near": MERGED, "far": MERGED},
-    "Replace": {"near": NEAR, "far": "cncnnnDDc"},
-    "Catchup": {"near": NEAR, "far": "cncnnnDDc"},
+    policy: {"near": {"Merge": far, "Delete": "DDDDDD-DD"}.get(policy, NEAR), "far": far}
+    for policy in POLICIES
+    for far in (on_far(0, policy),)
 }
 """What readers see that were there all the time: their set, and as disposed what was in it."""
 

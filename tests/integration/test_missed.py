@@ -107,7 +107,7 @@ def test_a_reader_that_comes_after_a_return_gets_each_sample_once(tmp_path: Path
         while time.monotonic() < since + RETURN_S / 2:
             write()
         view.wait_for("n1 has all", lambda: view.samples("n1") == count)
-        late.tell(make=True)
+        late.tell(make=1)
         late.answer("made")
         assert has() == [count, 0]
 

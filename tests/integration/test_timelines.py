@@ -1,4 +1,4 @@
-"""What ordinary readers see when a writer comes, is cut off and comes back, by the table of tests.timelines.
+"""What ordinary readers see when a writer is cut off and comes back: docs/readers.md, and tests.timelines.
 
 S and a source time is a sample, D says that the instance was disposed, NW that it has no writers, A that it
 is alive again without a new sample.
@@ -18,11 +18,34 @@ import pytest
 from engine.dataset.groups import KEEP_ALL
 from tests.integration.hosts import HostsLab, hosts_lab
 from tests.integration.programs import Program
+from tests.tables import table_rows
 from tests.timelines import CUT, HEALED
 
 pytestmark = [pytest.mark.dds, pytest.mark.netns]
 
 TIMES = {1: 1_000}
+WHAT = (
+    "nothing was written meanwhile",
+    "S5 was written meanwhile",
+    "the same, if another host had S5 and came back first",
+    "the generation counts of the last sample",
+    "the writer unregistered it meanwhile",
+)
+TABLE = {row[""]: row for row in table_rows("readers.md", "When a writer is cut off and comes back")}
+assert tuple(TABLE) == WHAT
+
+
+def cell(what: str, *, autodispose: bool) -> str:
+    """What the page says of a writer, by its autodispose."""
+    return TABLE[what]["autodispose" if autodispose else "not autodispose"]
+
+
+def words_of(what: str, *, autodispose: bool) -> str:
+    """A regular expression for the words of instance 1, whose S1 has time 1,001."""
+    words = cell(what, autodispose=autodispose).replace("S1", "S1001").replace("S5", "S5000")
+    return re.sub(r"\((\S+)\) ", r"(\1 )?", words)
+
+
 CASES: tuple[tuple[bool, bool, bool], ...] = tuple(
     (autodispose, by_source, is_written)
     for autodispose in (True, False)
@@ -141,17 +164,18 @@ def test_a_writer_that_was_cut_off_and_is_back_is_alive_for_every_reader(hosts: 
     hosts.wait_complete(hosts.names[-1], *hosts.names)
     for case in CASES:
         autodispose, by_source, is_written = case
-        lost = "D" if autodispose else "NW"
-        generation = [1, 1] if autodispose else [0, 1]
+        generation = [int(number) for number in re.findall(r"\d", cell(WHAT[3], autodispose=autodispose))]
         for seen in (early, late):
             assert seen.words(case, 0) == HEALED[autodispose].words(KEEP_ALL, TIMES), case
             timeline = seen.now()[topic_of(case)]
             assert (timeline["0"]["state"], timeline["0"]["generations"]) == ("A", generation), case
             assert timeline["1"]["state"] == "A", case
-            wanted = f"S1001 {lost} (S1001 )?(S5000 {lost} )?S5000" if is_written else f"S1001 {lost} S1001"
+            wanted = "|".join(
+                words_of(what, autodispose=autodispose) for what in (WHAT[1:3] if is_written else WHAT[:1])
+            )
             again = "" if by_source else "( S5000)*"
-            assert re.fullmatch(wanted + again, seen.words(case, 1)), (case, seen.words(case, 1))
-            seen.wait_state(case, 2, lost)
+            assert re.fullmatch(f"({wanted}){again}", seen.words(case, 1)), (case, seen.words(case, 1))
+            seen.wait_state(case, 2, cell(WHAT[4], autodispose=autodispose).removeprefix("ends "))
         assert taking.words(case, 0) == HEALED[autodispose].words(KEEP_ALL, TIMES), case
         taken = taking.now()[topic_of(case)]["0"]["generations"]
         assert taken == [0, 0], (

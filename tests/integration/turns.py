@@ -15,7 +15,7 @@ def check_readers_in_turn(lab: Lab, wait_deliveries: Callable[[int], None]) -> N
     program.answer("ready")
 
     def make() -> None:
-        program.tell(make=True)
+        program.tell(make=1)
         program.answer("made")
 
     def has(which: int) -> list[int]:

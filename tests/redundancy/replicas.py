@@ -104,6 +104,9 @@ class Replicas:
     def log(self, name: str) -> Path:
         return self.lab.directory / f"{name}.log"
 
+    def pid(self, name: str) -> int:
+        return self._processes[name].pid
+
     def kill(self, *names: str) -> None:
         """SIGKILL."""
         for name in names:

@@ -17,9 +17,17 @@ from engine.persistence.core.provider_selection import (
     choose,
 )
 from engine.persistence.core.replica import Replica
-from engine.persistence.core.replica_messages import Announcement, Saved, WriterState
+from engine.persistence.core.replica_messages import (
+    Announcement,
+    KeptSample,
+    OriginalSample,
+    SampleBatch,
+    Saved,
+    Subscription,
+    WriterState,
+)
 from engine.persistence.core.sequences import Sequences
-from engine.simulator.rehearsal.rehearsed_replicas import ReplicaCluster
+from engine.simulator.rehearsal.rehearsed_replicas import LINK_DELAY_MS, ReplicaCluster
 from tests.redundancy.laws import check_applied_once, check_converged
 
 NUMBERS = st.sets(st.integers(1, 40))
@@ -159,9 +167,10 @@ def test_a_change_is_made_when_it_is_stable_or_at_the_bound(
     since_settled = 0
     for choice in choices:
         before, selected = state.applied, Providers(choice)
-        history.append(selected)
+        is_first = len(history) == 1
+        history += [selected] * (stable if is_first else 1)  # the first is used at once, and counts as stable
         changed = state.period(selected)
-        is_stable = len(set(history[-stable:])) == 1 and len(history) > stable
+        is_stable = len(set(history[-stable:])) == 1
         since_settled = 0 if is_stable else since_settled + 1
         may_change = is_stable or since_settled == bound
         assert changed == (may_change and selected != before)
@@ -255,6 +264,75 @@ def test_a_replica_that_starts_again_gets_only_what_it_missed() -> None:
     assert len(cluster.last_values()) == 40
     assert cluster.payloads_between - before == 40 - len(saved.kept)
     assert cluster.repeated() == 0
+
+
+LINKS_MS = 5 * LINK_DELAY_MS
+"""Enough for messages to go to and fro between replicas, and less than any period."""
+
+
+@pytest.mark.parametrize("count", [2, 3, 5])
+@pytest.mark.parametrize("settings", [ON, PATIENT], ids=["at once", "patient"])
+@pytest.mark.parametrize("meets", ["before the end", "after the end", "in the middle"])
+def test_what_is_lacking_of_a_writer_that_ended_is_fetched_before_the_period_is_over(
+    count: int, settings: SynchronizationSettings, meets: str
+) -> None:
+    assert settings.period_ms > 2 * LINKS_MS
+    for seed in range(5):
+        cluster = ReplicaCluster(count, seed, settings)
+        others = cluster.names[1:]
+        if meets == "after the end":
+            for pair in cluster.links:
+                cluster.cut(*sorted(pair))
+        cluster.attach("w", "i0")
+        for number in range(50):
+            cluster.write("w", b"%d" % number)
+            cluster.run(1)
+            if meets == "in the middle" and number == 25:
+                cluster.attach("w", *others)
+        cluster.run(100)
+        cluster.detach("w", *others, "i0")
+        cluster.heal()
+        cluster.run(LINKS_MS)
+        assert {len(cluster.replicas[each].values()) for each in cluster.names} == {50}
+        check_converged(cluster)
+        assert cluster.repeated() == 0
+        assert cluster.payloads_between == (count - 1) * (26 if meets == "in the middle" else 50)
+        cluster.lose("i0")
+        cluster.run(6 * settings.period_ms)
+        check_converged(cluster)
+        assert cluster.repeated() == 0
+
+
+def test_who_is_asked_in_place_of_one_that_is_lost_gives_the_rest() -> None:
+    samples = [OriginalSample("w", number, b"%d" % number, number) for number in range(1, 7)]
+    one, had = Replica("a", PATIENT), Sequences.of(range(1, 7))
+
+    def asked() -> list[tuple[str, list[int]]]:
+        return [
+            (to, sorted(want.only or ()))
+            for to, message in one.messages()
+            if isinstance(message, Subscription)
+            for want in message.wants
+        ]
+
+    for peer in "bc":
+        one.connected(peer)
+    one.receive("b", Announcement((WriterState("w", Sequences.of(range(1, 5)), None),)))
+    assert asked() == [("b", [1, 2, 3, 4])]
+    one.receive("c", Announcement((WriterState("w", had, None),)))
+    assert asked() == [("c", [5, 6])], "what b will send is not asked of c"
+    one.receive("b", SampleBatch(tuple(KeptSample(each, frozenset("w")) for each in samples[:2])))
+    one.disconnected("b")
+    assert asked() == [("c", [3, 4, 5, 6])]
+
+
+def test_nothing_is_fetched_at_once_while_somebody_is_connected_to_the_writer() -> None:
+    one = Replica("a", PATIENT)
+    one.connected("b")
+    one.receive("b", Announcement((WriterState("w", Sequences.of([1]), ("b",)),)))
+    assert not any(isinstance(message, Subscription) for _, message in one.messages())
+    one.period()
+    assert one.providers("w").live == "b", "the first provider is not a change"
 
 
 def test_oscillating_links_change_providers_no_more_often_than_the_bound_allows() -> None:

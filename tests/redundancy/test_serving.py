@@ -83,9 +83,7 @@ class One:
     def _deliver(self, reader: HistoryReader, groups: Groupwise) -> ReaderDelivery:
         numbers = [one.key[0] for _, samples in groups for one in samples]
         self.given.append((reader, numbers))
-        return ReaderDelivery(
-            "t", "p", reader.participant.hex(), len(numbers), 0.0, self.problem, self.reached
-        )
+        return ReaderDelivery("t", "p", reader.process.hex(), len(numbers), 0.0, self.problem, self.reached)
 
     def sees(self, *ends: bytes, reader: HistoryReader = READER, is_further: bool = False) -> None:
         self.part.discovered(DiscoveryChanges(ends_seen=[(reader, end, is_further) for end in ends]))

@@ -14,7 +14,8 @@ import pytest
 from engine.core.events import AligneeRequest
 from engine.core.messages import ReaderKey
 from engine.core.name_spaces import MergeType
-from engine.runtime.ports import Delivered
+from engine.dataset.sample_rows import SampleRows
+from engine.runtime.ports import Delivered, GivenGroup, RevivingDelivery
 from engine.simulator.campaign import Campaign
 from engine.simulator.cluster import Cluster
 from engine.tracing.catalogue import EventType, catalogue
@@ -26,7 +27,16 @@ TESTS = Path(__file__).parent.parent
 LEAST_WORDS = 15
 """Characters of a message by which a test may know it."""
 MAX_CHARACTERS = 1_000
-NODES = ("integration", "commands", "client", "simulation", "unit/node", "unit/runtime", "unit/tracing")
+NODES = (
+    "adversary",
+    "integration",
+    "commands",
+    "client",
+    "simulation",
+    "unit/node",
+    "unit/runtime",
+    "unit/tracing",
+)
 """Where tests of nodes and of their parts are; those of other commands look at traces that they make."""
 SEEDS = (("all", 3), ("any", 10), ("any", 1), ("any", 5), ("any", 2), ("any", 6), ("all", 8), ("classic", 7))
 
@@ -75,6 +85,12 @@ def reading() -> Scenario:
     runtime.core.delete_data("ns1", "*", scenario.cluster.clocks["a"].wall_ns())
     broken = ReaderKey(32 * "0", "Reading", ("ns1",), "ns1")
     runtime.serving.delivered(broken, Delivered(samples=3, problem="its process is gone"), whole=True)
+    (description,) = [each for group, each in runtime.descriptions.items() if group.topic == "Reading"]
+    rows = SampleRows.of([])
+    runtime.serving.show_again(broken, [(description, rows)], RevivingDelivery(b""))
+    ends = frozenset((bytes(16),))
+    given = GivenGroup(description.group, 3, 0, ends, ends)
+    runtime.serving.delivered(broken, Delivered(samples=3, given=(given,)), whole=False)
     scenario.run(1.0)
     scenario.split("a b", "c")
     scenario.start("c")

@@ -3,7 +3,7 @@
 "Remote Provider Selection": a change is considered when the current provider lags in sequence numbers, or a
 candidate has a shorter replication path. "Remote Provider Change": it is made only when the choice was the
 same for stable_provider_period_count periods, or when it did not become stable for
-max_remote_provider_change_period_count periods.
+max_remote_provider_change_period_count periods. The first choice replaces nothing, and is used at once.
 """
 
 from __future__ import annotations
@@ -202,9 +202,19 @@ class Stability:
         self.unchanged = 0
         self.unsettled = 0
         self.forced = 0
+        self._has_chosen = False
+
+    def use(self, providers: Providers) -> None:
+        """Put providers into use at once, where no choice has to be made between them and others."""
+        self.applied = self.selected = providers
+        self.unchanged, self.unsettled = self._stable_periods, 0
+        self._has_chosen = True
 
     def period(self, selected: Providers) -> bool:
         """Take the choice of a period; return whether `applied` changes."""
+        if not self._has_chosen and selected != Providers():
+            self.use(selected)
+            return True
         self.unchanged = self.unchanged + 1 if selected == self.selected else 1
         self.selected = selected
         if self.unchanged >= self._stable_periods:

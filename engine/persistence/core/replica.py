@@ -29,6 +29,7 @@ from engine.persistence.core.provider_selection import (
     due,
 )
 from engine.persistence.core.replica_messages import (
+    LATE,
     Announcement,
     Inventory,
     KeptSample,
@@ -82,6 +83,8 @@ class Replica:
         self._peers: dict[str, KnownPeer] = {}
         self._outbox: list[tuple[str, Message]] = []
         self._changed_writers: set[str] = set()
+        self._ended: set[str] = set()  # their ends are not announced yet
+        self._lacking: set[str] = set()  # of these, another replica may have what this one lacks
         self._restore(saved or Saved())
 
     def _restore(self, saved: Saved) -> None:
@@ -169,7 +172,13 @@ class Replica:
         return time_of(highest) - time_of(own) if highest > own else 0
 
     def messages(self) -> list[tuple[str, Message]]:
-        """Take the messages to send, in order: (receiver, message)."""
+        """Take the messages to send, in order: (receiver, message).
+
+        Call it when everything that has arrived is taken in: what is lacking then will not come by itself.
+        """
+        if self.settings.enable:
+            self._announce_ends()
+            self._fetch_lacking()
         outbox, self._outbox = self._outbox, []
         return outbox
 
@@ -182,7 +191,9 @@ class Replica:
 
     def disconnected(self, peer: str) -> None:
         """Forget a replica, whose link is down."""
-        self._peers.pop(peer, None)
+        lost = self._peers.pop(peer, None)
+        if lost is not None:
+            self._lacking.update(lost.asked)
 
     def writer_matched(self, writer: str) -> None:
         """Note that an original writer is connected to this replica."""
@@ -195,6 +206,9 @@ class Replica:
         """Note that an original writer is no longer connected to this replica."""
         if writer in self._writers:
             self._writers[writer].is_direct = False
+            streams = self._writers.keys() & {writer, writer + LATE}
+            self._ended |= streams
+            self._lacking |= streams
 
     def samples_arrived(self, samples: Iterable[OriginalSample]) -> None:
         """Take samples that came from their original writers, in this order."""
@@ -206,11 +220,13 @@ class Replica:
         if state is None:
             return
         if isinstance(message, Announcement):
-            state.states = {each.writer: each for each in message.states}
-            state.digests = message.digests
+            state.states |= {each.writer: each for each in message.states}
+            state.digests = message.digests or state.digests
             for each in message.states:
                 state.learn(each.writer, each.had)
                 self._writer(each.writer)
+                if each.had != self._had(each.writer):
+                    self._lacking.add(each.writer)
         elif isinstance(message, Subscription):
             state.wants = {want.writer: want.only for want in message.wants}
             for want in message.wants:
@@ -270,24 +286,84 @@ class Replica:
             candidates = self._candidates(writer)
             is_advancing = known.had.highest > known.highest_before
             missing = due(known.had, candidates, advanced=is_advancing)
-            for source in applied.filling & self._peers.keys():
+            # Those that were asked before come first: what they will send is asked of nobody else.
+            filling = sorted(
+                applied.filling & self._peers.keys(), key=lambda each: (not self._asked(each, writer), each)
+            )
+            for source in filling:
                 part = (missing & candidates[source].had).bounded if source in candidates else NOTHING
-                asked = self._peers[source].asked.get(writer, NOTHING) or NOTHING
-                wanted[source][writer] = asked if not part - asked else part
+                asked = self._asked(source, writer)
+                wanted[source][writer] = part if part - asked else asked
+                missing -= part
             if applied.live in wanted:
                 wanted[applied.live][writer] = None
             known.highest_before = known.had.highest
         for name, wants in wanted.items():
             peer = self._peers[name]
             peer.highest_before = {each.writer: each.had.highest for each in peer.states.values()}
-            if wants != peer.asked:
-                peer.asked = wants
-                peer.number += 1
-                self.counters["subscriptions"] += 1
-                filter_ = tuple(
-                    Want(writer, self._had(writer), only) for writer, only in sorted(wants.items())
-                )
-                self._send(name, Subscription(peer.number, filter_))
+            self._replace_reader(name, wants)
+
+    def _asked(self, peer: str, writer: str) -> Sequences:
+        """Return the numbers that a peer is asked to fill in."""
+        return self._peers[peer].asked.get(writer) or NOTHING
+
+    def _replace_reader(self, name: str, wants: dict[str, Sequences | None]) -> None:
+        peer = self._peers[name]
+        if wants != peer.asked:
+            peer.asked = wants
+            peer.number += 1
+            self.counters["subscriptions"] += 1
+            filter_ = tuple(Want(writer, self._had(writer), only) for writer, only in sorted(wants.items()))
+            self._send(name, Subscription(peer.number, filter_))
+
+    # Writers that have ended.
+
+    def _announce_ends(self) -> None:
+        """Tell the others at once which writers have ended: they fetch what they lack of them."""
+        ended, self._ended = sorted(self._ended), set()
+        if ended:
+            states = tuple(WriterState(each, self._had(each), self._path(each)) for each in ended)
+            for peer in sorted(self._peers):
+                self._send(peer, Announcement(states))
+
+    def _is_alive(self, writer: str) -> bool:
+        """Whether this replica, or one that it is linked to, is connected to a writer."""
+        known = self._writers.get(writer)
+        states = (peer.states.get(writer) for peer in self._peers.values())
+        return (known is not None and known.is_direct) or any(
+            state is not None and state.path is not None and self.name not in state.path for state in states
+        )
+
+    def _fetch_lacking(self) -> None:
+        """Ask others for what this replica lacks of writers that nobody is connected to any more.
+
+        It does not wait for a period: nothing else will bring these samples, and who has them may be lost
+        before the period ends. Periods govern the choice between providers.
+        """
+        lacking, self._lacking = sorted(self._lacking), set()
+        wanted: dict[str, dict[str, Sequences | None]] = {}
+        for writer in lacking:
+            known = self._writers.get(writer)
+            if known is None or self._is_alive(writer.removesuffix(LATE)):
+                continue
+            applied, candidates = known.stability.applied, self._candidates(writer)
+            coming = known.had
+            for source in sorted(applied.filling & self._peers.keys()):
+                coming |= self._asked(source, writer)
+            chosen = choose(self.name, coming, candidates, is_direct=False, advanced=False, current=applied)
+            if not chosen.filling:
+                continue
+            assert chosen.live is None, "nobody passes on the samples of a writer that has ended"
+            missing = due(coming, candidates, advanced=False)
+            for source in sorted(chosen.filling):
+                part = (missing & candidates[source].had).bounded
+                wants = wanted.setdefault(source, dict(self._peers[source].asked))
+                wants[writer] = (self._asked(source, writer) | part).bounded
+                missing -= part
+            known.stability.use(Providers(None, applied.filling & self._peers.keys() | chosen.filling))
+            self.counters["changes"] += 1
+        for name, wants in sorted(wanted.items()):
+            self._replace_reader(name, wants)
 
     def _path(self, writer: str) -> tuple[str, ...] | None:
         known = self._writers[writer]

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
-from engine.dds.activity import ThreadActivities
+from engine.dds.activity import BEAT_S, ThreadActivities
 from engine.persistence.service.service_part import ServicePart, Write
 from engine.store import tables
 from engine.store.interface import StoreDamaged, StoreError, StoreFailed, StoreRefused
@@ -174,13 +174,14 @@ class ReplicaStore:
                 with self._work:
                     self._write_batch(connection)
             elif self._stopping.is_set():
-                return
+                break
             if self.problem:
                 if self._stopping.wait(RETRY_S):
-                    return
-            else:
-                self._wake.wait()
+                    break
+            elif self._wake.wait(BEAT_S):
                 self._wake.clear()
+            self._work.beat()
+        self._work.rest()
 
     def _write_batch(self, connection: sqlite3.Connection) -> None:
         try:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from engine.core.lazy_dataclass import lazy_dataclass
-from engine.dds.activity import ThreadActivities
+from engine.dds.activity import BEAT_S, ThreadActivities
 from engine.dds.bulk import BulkReceiver, BulkSender, ReceivedBatch
 from engine.dds.errors import DdsTimeout
 from engine.dds.participant import NodeParticipant
@@ -152,7 +152,8 @@ class _Peer:
         while True:
             with self._lock:
                 while not self._frames and not self._is_closed:
-                    self._lock.wait()
+                    self._work.beat()
+                    self._lock.wait(BEAT_S)
                 if not self._frames:
                     return
                 frame = self._frames.popleft()

@@ -8,7 +8,6 @@ import os
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,9 +15,10 @@ from engine import native
 from engine.capture.delivery import TIMEOUT_S as DELIVERY_S
 from engine.capture.delivery import Directed
 from engine.capture.neighbourhood import HistoryReader
-from engine.capture.shell import Shell, Watchdog
+from engine.capture.shell import Shell
 from engine.config.persistence import PersistenceService
 from engine.core.lazy_dataclass import lazy_dataclass
+from engine.dds.activity import Workers
 from engine.dds.channel import Channel
 from engine.dds.discovery import EndpointSeen, ParticipantGone, ParticipantSeen
 from engine.dds.interfaces import interface_of
@@ -128,8 +128,8 @@ class Service:
     def _begin(self) -> None:
         options = self._options
         uri = cyclone_uri(environment=options.environ)
-        self._workers = ThreadPoolExecutor(WORKERS, thread_name_prefix="worker")
-        self._shell.stack.callback(self._workers.shutdown, wait=False, cancel_futures=True)
+        self._workers = Workers(self._shell.activities, WORKERS, "worker")
+        self._shell.stack.callback(self._workers.close)
         self._serving = LateReaders(
             options.name,
             synchronizes=self._settings.synchronization.enable,
@@ -179,11 +179,9 @@ class Service:
         self._intake = Intake(self._participant, signal, self._groups, self._synchronization, self._lifespans)
         self._readers = ConnectedReaders(self._participant, signal, self._submit)
         self._subscribing.begin(self._participant.guid.hex())
-        self._watch = Watchdog(self._shell.activities, self._tell, _no_lease, WATCH_S, detects=False)
-        self._shell.stack.callback(self._watch.close)
+        self._watch = self._shell.begin_watch(self._tell, _no_lease, WATCH_S, detects=False)
         self._prepare_status()
         self._listen()
-        self._watch.start()
 
     def _prepare_status(self) -> None:
         options = self._options
@@ -246,11 +244,11 @@ class Service:
         raise ServiceFault(f"a thread of the service ended: {error!r}") from error
 
     def _deliver(self, reader: HistoryReader, groups: Groupwise) -> ReaderDelivery:
-        result = self._directed.deliver(reader.participant, reader.addresses, groups)
+        result = self._directed.deliver(reader.process, reader.addresses, groups)
         return ReaderDelivery(
             reader.topic,
             ",".join(reader.partitions),
-            reader.participant.hex(),
+            reader.process.hex(),
             result.samples,
             result.elapsed_ns / 1e9,
             result.problem,
@@ -272,10 +270,11 @@ class Service:
         try:
             due_s = 0.0
             while self._shell.stop_reason is None:
-                self._shell.mailbox.wait(max(0.0, due_s - time.monotonic()))
+                self._shell.wait(max(0.0, due_s - time.monotonic()))
                 with self._shell.work:
                     self._shell.carry_out()
                     due_s = self._turn()
+            self._shell.work.rest()
             return self._end()
         except Exception as error:
             self._past.end(str(error))

@@ -124,6 +124,7 @@ class ReplicaCluster:
             for here, there in ((one, other), (other, one)):
                 if here in self.replicas:
                     self.replicas[here].disconnected(there)
+                    self._flush(here)
 
     def _flush(self, name: str) -> None:
         for receiver, message in self.replicas[name].messages():
@@ -167,6 +168,7 @@ class ReplicaCluster:
             self.direct.discard((writer, name))
             if name in self.replicas:
                 self.replicas[name].writer_lost(writer)
+                self._flush(name)
 
     def write(self, writer: str, key: bytes, time_ns: int | None = None) -> None:
         """Let an original writer write a sample; its source timestamp is the virtual time unless given."""

@@ -94,7 +94,7 @@ class NodeLoss(NamedTuple):
 def _loss(scene: Scene, node: Node) -> NodeLoss:
     name, report = node.snapshot.name, scene.reports.get(node.snapshot.name)
     stood = bool(report and report.pid and report.pid == scene.stalled.get(name))  # and was not heard since
-    runs = bool(report and (report.is_trouble or stood) and not report.is_dead)
+    runs = bool(report and (report.is_trouble or report.stuck or stood) and not report.is_dead)
     is_dead = bool(report and report.is_dead) or (not runs and _is_removed(scene, node))
     is_gone = scene.presence(node) is Presence.GONE or is_dead
     is_early = scene.now_ns - node.heard_ns < 2 * START_NS  # else it fails again and again
@@ -131,6 +131,9 @@ def of_unheard(scene: Scene, node: Node, loss: NodeLoss) -> Sign:
     name, report = node.snapshot.name, scene.reports.get(node.snapshot.name)
     advice = report.next if report else ""
     why, told = loss.why, loss.cause
+    if report and report.stuck and report.pid == node.snapshot.pid:  # it runs, though nobody hears of it
+        what = f"{name} is not heard, and says on its host: {report.stuck} does not proceed"
+        return Sign("DUL-NODE-STUCK", name, what, loss.since_ns, (node.id,), next=advice)
     if loss.presence is Presence.SILENT:
         what = RESTARTS.format(name) if loss.restarts else f"{name} is silent"
         if told.is_hearing and loss.is_gone:

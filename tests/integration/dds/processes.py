@@ -55,9 +55,6 @@ class Peer(Program):
     def ready(self) -> dict[str, Any]:
         return self.expect(lambda line: line.get("ready"))
 
-    def signal(self, number: signal.Signals) -> None:
-        self._process.send_signal(number)
-
     def end(self) -> int:
         """Let it end in order, also while it is frozen."""
         self.signal(signal.SIGCONT)

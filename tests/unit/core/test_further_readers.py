@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from engine.core.messages import Deliveries, Delivery, ReaderKey
-from engine.core.readers import FIRST_PAUSE_S, HANDED_OVER_S, ReaderTable
+from engine.core.readers import CAME_S, FIRST_PAUSE_S, HANDED_OVER_S, ReaderTable, Server, choose_server
 from tests.unit.core.cluster import DELAY_S, NS, Cluster, three
 
 READER = ReaderKey("p1", "T", ("*",), NS)
@@ -174,3 +174,53 @@ def test_one_node_serves_a_reader_on_the_host_of_a_node_that_becomes_complete(
         member.core.handle_timer(cluster.now)
     cluster.run(2)
     assert "".join(name for name, member in cluster.members.items() for _ in member.served) == served
+
+
+def test_a_reader_that_came_just_before_the_node_in_charge_was_lost_is_served_by_its_successor() -> None:
+    tables = served_by_a()
+    for table in tables.values():
+        table.joined(KEY, 0.0)
+    tables["b"].lost("a")
+    assert tables["b"].take_over(lambda *_: "b") == [KEY]
+    assert tables["b"].open(lambda *_: "b", 10.0) == [KEY]
+    assert not tables["b"].is_begun(KEY), "that node had served the others before"
+    tables["b"].done(KEY)
+    assert tables["b"].open(lambda *_: "b", 20.0) == []
+
+
+def test_a_reader_that_came_long_before_the_node_in_charge_was_lost_is_not_served_again() -> None:
+    tables = served_by_a()
+    tables["b"].joined(KEY, 0.0)
+    assert tables["b"].open(lambda *_: "a", CAME_S) == []
+    tables["b"].lost("a")
+    assert tables["b"].take_over(lambda *_: "b") == [KEY]
+    assert tables["b"].open(lambda *_: "b", CAME_S) == []
+
+
+def test_a_delivery_that_a_lost_node_has_begun_is_known_as_such_until_it_is_done() -> None:
+    tables = {node: ReaderTable(node) for node in NODES}
+    for table in tables.values():
+        table.seen(KEY, frozenset(("host",)), None)
+    assert tables["a"].open(lambda *_: "a", 0.0) == [KEY]
+    assert not tables["a"].is_begun(KEY)
+    tables["b"].take_claims(tables["a"].message(1, 0.0), "a")
+    tables["b"].lost("a")
+    assert tables["b"].open(lambda *_: "b", 1.0) == [KEY]
+    assert tables["b"].is_begun(KEY)
+    tables["b"].done(KEY)
+    assert not tables["b"].is_begun(KEY)
+
+
+def test_the_node_in_charge_of_a_process_serves_its_readers_of_other_partitions_too() -> None:
+    table = ReaderTable("b")
+    other = KEY._replace(partitions=("", "x"))
+    for reader in (KEY, other):
+        table.seen(reader, frozenset(("host",)), None)
+    assert table.node_at(other.place) is None
+    table.take_claims(Deliveries(1, 1, (Delivery(KEY, "a", done=True),)), "a")
+    assert table.node_at(other.place) == "a"
+    servers = [Server(node, frozenset(), node == "b", 100) for node in NODES]
+    assert choose_server(servers, frozenset()) == "b"
+    assert choose_server(servers, frozenset(), "a") == "a"
+    table.lost("a")
+    assert table.node_at(other.place) is None

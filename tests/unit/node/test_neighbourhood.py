@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from engine.capture.neighbourhood import ASK_AGAIN_S, Neighbourhood
 from engine.capture.unkept import UnkeptReason
 from engine.core.name_spaces import Group
-from engine.dataset.groups import DurabilityKind, GroupQos, TypeDescription
+from engine.dataset.groups import KEEP_ALL, DurabilityKind, GroupQos, TypeDescription
 from engine.dds.channel import PeerAttached, PeerDetached
 from engine.dds.discovery import (
     Change,
@@ -97,6 +97,30 @@ def endpoint(guid: bytes, *, is_writer: bool) -> EndpointSeen:
     return EndpointSeen(guid, APPLICATION.guid, is_writer, "Observations", DESCRIPTION.name, TYPE, qos)
 
 
+def test_the_deepest_history_that_present_readers_ask_for_is_known() -> None:
+    """By group; a writer asks for nothing, and a reader that has gone asks no more."""
+    neighbourhood, ships, boats = (
+        Neighbourhood(),
+        Group("ships", "Observations"),
+        Group("boats", "Observations"),
+    )
+    neighbourhood.take([APPLICATION, endpoint(b"1" * 16, is_writer=True)])
+    assert neighbourhood.asked(ships) == 1
+
+    def reads(guid: bytes, depth: int, partition: str) -> None:
+        qos = EndpointQos(durability=DurabilityKind.TRANSIENT, history_depth=depth, partitions=(partition,))
+        seen = dataclasses.replace(endpoint(guid, is_writer=False), endpoint_qos=qos)
+        neighbourhood.take([seen])
+
+    reads(b"2" * 16, 5, "s*")
+    reads(b"3" * 16, 3, "ships")
+    reads(b"4" * 16, 2, "boats")
+    assert (neighbourhood.asked(ships), neighbourhood.asked(boats)) == (5, 2)
+    reads(b"4" * 16, KEEP_ALL, "boats")
+    neighbourhood.take([EndpointGone(b"2" * 16)])
+    assert (neighbourhood.asked(ships), neighbourhood.asked(boats)) == (3, KEEP_ALL)
+
+
 @pytest.mark.parametrize("is_known", [False, True], ids=["first of its type", "of a known type"])
 def test_what_a_writer_wrote_that_came_and_went_between_two_looks_is_routed(is_known: bool) -> None:
     neighbourhood = Neighbourhood()
@@ -140,7 +164,8 @@ def readers_served(participant: str, *tells: tuple[str, str, DurabilityKind, tup
         reader = EndpointSeen(guid, seen.guid, False, topic, DESCRIPTION.name, TYPE, qos)
         found = neighbourhood.take([seen, reader])
         for sign, readers in ((1, found.readers_seen), (-1, found.readers_gone)):
-            count += sign * sum(each.participant == guid_of(participant) for each in readers)
+            wanted = dataclasses.replace(APPLICATION, guid=guid_of(participant)).process
+            count += sign * sum(each.process == wanted for each in readers)
     return count
 
 
@@ -255,10 +280,48 @@ def test_a_process_whose_addresses_another_one_has_gets_nothing_more(
     neighbourhood.take([APPLICATION, endpoint(b"3" * 16, is_writer=False)])
     guid = APPLICATION.guid[:15] + b"z"
     found = neighbourhood.take([dataclasses.replace(APPLICATION, **{"guid": guid, **change})])
-    dead = [APPLICATION.guid] if is_dead else []
-    assert (found.processes_gone, [each.participant for each in found.readers_gone]) == (dead, dead)
+    dead = [APPLICATION.process] if is_dead else []
+    assert (found.processes_gone, [each.process for each in found.readers_gone]) == (dead, dead)
     found = neighbourhood.take([EndpointGone(b"3" * 16), ParticipantGone(APPLICATION.guid)])
     assert len(found.readers_gone) == (not is_dead)
+
+
+def test_participants_of_one_port_are_one_process_until_the_last_of_them_has_gone() -> None:
+    neighbourhood = Neighbourhood()
+    second = dataclasses.replace(APPLICATION, guid=APPLICATION.guid[:15] + b"z")
+    guids = b"3" * 16, b"4" * 16
+    readers = [
+        dataclasses.replace(endpoint(guid, is_writer=False), participant=owner.guid)
+        for guid, owner in zip(guids, (APPLICATION, second), strict=True)
+    ]
+    found = neighbourhood.take([APPLICATION, second, *readers])
+    (reader,) = found.readers_seen
+    assert [(guid, is_further) for _, guid, is_further in found.ends_seen] == [
+        (guids[0], False),
+        (guids[1], True),
+    ]
+    found = neighbourhood.take([EndpointGone(guids[0]), ParticipantGone(APPLICATION.guid)])
+    assert (found.ends_gone, found.readers_gone, found.processes_gone) == ([(reader, guids[0])], [], [])
+    found = neighbourhood.take([EndpointGone(guids[1]), ParticipantGone(second.guid)])
+    assert (found.readers_gone, found.processes_gone) == ([reader], [second.process])
+
+
+def test_which_participants_are_one_process() -> None:
+    """The port tells domain instances apart; other vendors do not name the process of a participant."""
+    near = dataclasses.replace(APPLICATION, guid=APPLICATION.guid[:4] + b"n" * 12)
+    assert near.process == APPLICATION.process
+    changes: tuple[dict[str, Any], ...] = (
+        {"pid": 8},
+        {"hostname": "other"},
+        {"addresses": ("127.0.0.1:7422",)},
+        {"guid": b"b" * 16},
+    )
+    for change in changes:
+        assert dataclasses.replace(near, **change).process != APPLICATION.process, change
+    others = [dataclasses.replace(one, hostname="", pid=0) for one in (near, APPLICATION)]
+    assert [one.process for one in others] == [one.guid for one in others]
+    elsewhere = dataclasses.replace(APPLICATION, addresses=("10.0.0.1:7420", "127.0.0.1:7420"))
+    assert elsewhere.process == APPLICATION.process, "observers may know different addresses of it"
 
 
 def check_told(told: list[TopicSeen | EndpointSeen]) -> tuple[GroupQos, set[bytes], list[bytes]]:

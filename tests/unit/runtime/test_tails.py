@@ -12,7 +12,7 @@ from engine.dataset.groups import DurabilityKind, GroupDescription, GroupQos, Ty
 from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, Sample, make_sample
 from engine.dataset.sample_rows import SampleRows
 from engine.runtime.name_space_data import Difference
-from engine.runtime.tails import LATE_S, MISSED_S, PASSED_S, RETURN_S, TAIL_S, Tails
+from engine.runtime.tails import LATE_S, MAX_TAIL, MISSED_S, PASSED_S, READERS_S, RETURN_S, TAIL_S, Tails
 
 GROUP = Group("stock", "Reading", "type")
 READER = ReaderKey("01" * 16, "Reading", ("stock",), "stock")
@@ -112,9 +112,38 @@ def test_a_set_and_a_return_have_a_tail() -> None:
     tails.captured(GROUP, sample("aS1"))
     tails.captured(GROUP, sample("aS2")._replace(writer=b"v" * 16))
     assert tails.next_s == 1.0 + TAIL_S
-    assert [(reader, tail.count) for reader, tail in tails.take_sets(1.0 + TAIL_S)] == [(READER, 2)]
+    both = {GROUP: [sample("aS1"), sample("aS2")._replace(writer=b"v" * 16)]}
+    assert list(tails.take_sets(1.0 + TAIL_S)) == [(READER, both, 0)]
     assert [tail.count for tail in tails.take_returns(1.0 + RETURN_S)] == [1]
+    assert list(tails.take_sets(1.0 + READERS_S)) == []
     assert not tails
+
+
+def test_a_further_reader_gets_what_was_captured_until_it_came_in_the_tail_of_the_set() -> None:
+    tails = Tails()
+    assert not tails.extended(READER, 1.0), "without a set"
+    tails.set_taken(READER, 1.0)
+    told(tails, "aS1")
+    assert list(tails.take_sets(1.0 + TAIL_S)) == [(READER, {GROUP: [sample("aS1")]}, 0)]
+    told(tails, "aS2")
+    came_s = 1.0 + READERS_S - TAIL_S / 2
+    assert tails.extended(READER, came_s)
+    told(tails, "aS3")
+    assert list(tails.take_sets(1.0 + READERS_S)) == [], "its tail is longer than that of the set"
+    late = {GROUP: [sample("aS2"), sample("aS3")]}
+    assert list(tails.take_sets(came_s + TAIL_S)) == [(READER, late, 0)]
+    assert not tails
+    assert not tails.extended(READER, came_s + TAIL_S)
+
+
+def test_a_tail_that_is_too_long_is_counted_and_serves_no_further_reader() -> None:
+    tails = Tails()
+    tails.set_taken(READER, 1.0)
+    for _ in range(MAX_TAIL + 3):
+        tails.captured(GROUP, sample("aS1"))
+    assert not tails.extended(READER, 1.0)
+    ((_, samples, left_out),) = tails.take_sets(1.0 + TAIL_S)
+    assert (len(samples[GROUP]), left_out) == (MAX_TAIL, 3)
 
 
 def test_what_comes_of_a_lost_writer_before_it_is_found_belongs_to_its_return() -> None:
@@ -132,7 +161,7 @@ def test_what_comes_of_a_lost_writer_before_it_is_found_belongs_to_its_return() 
 
 
 def test_a_reader_gets_of_a_return_only_what_came_after_its_set_and_the_tail_of_that() -> None:
-    later = READER._replace(participant="02" * 16)
+    later = READER._replace(process="02" * 16)
     tails = Tails()
     tails.lost(b"w" * 16, 0.0)
     told(tails, "aS1")
@@ -141,13 +170,13 @@ def test_a_reader_gets_of_a_return_only_what_came_after_its_set_and_the_tail_of_
     tails.returned(b"w" * 16, 1.0)
     tails.set_taken(READER, 1.0)
     told(tails, "aS3")
-    assert [tail.count for _, tail in tails.take_sets(1.0 + TAIL_S)] == [1]
+    assert list(tails.take_sets(1.0 + TAIL_S)) == [(READER, {GROUP: [sample("aS3")]}, 0)]
     told(tails, "aS4")
     tails.set_taken(later, 2.0)
     (missed,) = tails.take_returns(2.0)
     assert [tails.lacking(reader, missed) for reader in (READER, later)] == [{}, {}]
     wanted = [{GROUP: [sample("aS4")]}, {}, {GROUP: [sample("aS1"), sample("aS3"), sample("aS4")]}]
-    early = READER._replace(participant="03" * 16)
+    early = READER._replace(process="03" * 16)
     (tail,) = tails.take_returns(1.0 + RETURN_S)
     assert [tails.lacking(reader, tail) for reader in (READER, later, early)] == wanted
 
