@@ -150,8 +150,8 @@ class Context:
         """What showed that this node runs on an older state of its store; a new run must begin."""
         self.outdated: set[str] = set()
         """Fellows that run on an older state of their store, have been told so, and have not begun anew."""
-        self.out_of_range: dict[str, str] = {}
-        """What is wrong with the counters of fellows that are not heard for that, by id."""
+        self.out_of_range: dict[str, tuple[str, str]] = {}
+        """Kind of the message whose counters are impossible, and name of the sender, by id."""
         self._requests_made = 0
 
     def _hosts_of(self, node: str) -> frozenset[str]:

@@ -187,14 +187,13 @@ def _is_in_range(
     """
     reason = _why_out_of_range(context, message, sender)
     kind = type(message).__name__
-    before = context.out_of_range.get(sender, "")
+    before = context.out_of_range.get(sender)
     if not reason:
-        if before.startswith(kind):
-            del context.out_of_range[sender]
+        if before is not None and before[0] == kind:
+            note_in_range(context, sender)
         return True
-    if sender in context.out_of_range or len(context.out_of_range) < MAX_REMEMBERED:
-        context.out_of_range[sender] = f"{kind}: {reason}"
-    if not before:
+    if before is None and len(context.out_of_range) < MAX_REMEMBERED:
+        context.out_of_range[sender] = kind, context.name_of(sender)
         context.note("fellow.out-of-range", fellow=context.name_of(sender), cause=reason)
     fellow = context.fellows.get(sender)
     if fellow is not None and isinstance(message, NameSpaces):
@@ -203,6 +202,12 @@ def _is_in_range(
             _give_up(context, fellow, now, f"it has {reason}")
         context.fellows.judge(fellow, approved=False)
     return False
+
+
+def note_in_range(context: Context, sender: str) -> None:
+    """Note that a node whose counters were impossible is gone, or has others."""
+    if (before := context.out_of_range.pop(sender, None)) is not None:
+        context.note("fellow.in-range", fellow=before[1])
 
 
 def _why_out_of_range(context: Context, message: Status | NameSpaces | Deliveries, sender: str) -> str:
@@ -228,10 +233,10 @@ def _why_out_of_range(context: Context, message: Status | NameSpaces | Deliverie
 
 
 def _highest_counter(context: Context, name_space: str) -> int:
-    """Return the highest counter that a fellow may have; a node that knows none takes any up to the limit."""
+    """Return the highest counter that a fellow may have; any up to half the limit if none is known."""
     state = context.states.get(name_space)
     newest = 0 if state is None else max(state.newest, state.vote.counter if state.vote else 0)
-    return min(newest + COUNTER_STEP, MAX_COUNTER) if newest else MAX_COUNTER
+    return min(newest + COUNTER_STEP, MAX_COUNTER) if newest else MAX_COUNTER // 2
 
 
 def _tell_outdated(

@@ -275,6 +275,7 @@ class DurabilityNode:
             reason = "it left" if fellow.leaving else "its endpoints are gone"
             membership.lose(self._context, fellow, now, reason)
         self._context.fellows.detach(node)
+        membership.note_in_range(self._context, node)
         self._evaluate(now)
 
     def roll_up(self, name_space: str, count: int, digest: int) -> None:

@@ -242,8 +242,8 @@ def _number(text: str, limit: int) -> int:
 
 def _lineage(mark: str) -> Epoch:
     counter, node, run = (*mark.split("/"), "", "", "")[:3]
-    epoch = Epoch(_number(counter, MAX_COUNTER), node, _number(run, MAX_RUN))
-    return epoch if epoch.counter and _NUMBER.fullmatch(run) else NO_EPOCH
+    is_epoch = _NUMBER.fullmatch(counter) and _NUMBER.fullmatch(run) and not _is_beyond(mark)
+    return Epoch(int(counter), node, int(run)) if is_epoch else NO_EPOCH
 
 
 def _beyond(marks: Mapping[str, str]) -> str:
