@@ -18,6 +18,7 @@ from engine.core.events import (
 )
 from engine.core.fellows import LEAVING, MAX_REMEMBERED, Fellow
 from engine.core.messages import (
+    COMMITS_STEP,
     COUNTER_STEP,
     DAMAGED,
     INCARNATION_STEP,
@@ -122,7 +123,6 @@ def status(context: Context, state: ServiceState, serial: int, reported: int, no
         further_hosts=settings.further_hosts,
         life=settings.life,
         began_at=settings.began_at,
-        commits=settings.began_at,
     )
 
 
@@ -283,7 +283,8 @@ def found_outdated(context: Context, message: Outdated, sender: str) -> None:
         incarnation=settings.incarnation,
         known=message.incarnation,
     )
-    context.emit(StoreOutdated(message.incarnation, message.commits))
+    commits = max(message.commits, settings.began_at) + COMMITS_STEP
+    context.emit(StoreOutdated(message.incarnation, commits))
 
 
 def _find_own_epochs(context: Context, message: NameSpaces, sender: str) -> None:

@@ -65,6 +65,8 @@ INCARNATION_STEP: Final = 1 << 20
 """Most by which that number may exceed the one that is remembered: a million starts."""
 MAX_SERIAL: Final = 1 << 48
 """Limit for the number of a message within a run, and for the transactions of a store."""
+COMMITS_STEP: Final = 1 << 20
+"""Transactions that a store skips above those that a fellow remembers: another one may have heard of more."""
 LIFE_BITS: Final = 32
 """Bits of an incarnation, and of the random number beside it."""
 
@@ -175,7 +177,7 @@ class Status:
     life: int = 0
     """Random number of the run: runs on copies of one store may share an incarnation. 0 if not given."""
     began_at: int = 0
-    """Transactions of the sender's store at the start of the run; 0 if unknown."""
+    """Transactions of the sender's store at the start of the run; 0 if it knows that others remember more."""
     commits: int = 0
     """Transactions of the sender's store so far."""
 

@@ -135,7 +135,7 @@ class CoreSettings:
     life: int = 0
     """Random number of this run, below 2^32."""
     began_at: int = 0
-    """Transactions of the store when this run began; 0 without a disk."""
+    """Transactions of the store when this run began; 0 if it was put back from a copy."""
     runs: dict[str, RunSeen] = dataclasses.field(default_factory=dict)
     """Last runs of the fellows, by id, as far as they were stored."""
 

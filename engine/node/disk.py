@@ -305,7 +305,7 @@ def trace_found(tracer: Tracer, directory: str, found: StoredContent) -> None:
         tracer.event("store.disabled")
         return
     tracer.event("store.opened", directory=directory)
-    if any(stored.restored for stored in found.stored.values()):
+    if found.is_restored:
         tracer.event("store.outdated", directory=directory, incarnation=found.report.incarnation)
     for name in found.parts:
         tracer.event("store.incomplete", namespace=name)

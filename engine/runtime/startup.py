@@ -84,6 +84,16 @@ class StoredContent:
     """Counters in the store that no node can have, in words."""
 
     @property
+    def is_restored(self) -> bool:
+        """Whether the store was put back from a copy, as the run before found out."""
+        return any(stored.restored for stored in self.stored.values())
+
+    @property
+    def began_at(self) -> int:
+        """Transactions of the store at the start; 0 if fellows remember more of it, and the node knows."""
+        return 0 if self.is_restored else self.report.commits
+
+    @property
     def findings(self) -> tuple[str, ...]:
         """Problems of the store, in words: those of opening it, and damage of the sets."""
         damage = (f"name-space '{name}': {cause}" for name, cause in self.damage.items())
@@ -285,7 +295,7 @@ def core_settings(
         pending=found.pending,
         wanted=found.wanted,
         life=secrets.randbelow((1 << LIFE_BITS) - 1) + 1,
-        began_at=found.report.commits,
+        began_at=found.began_at,
         runs=found.runs,
     )
 

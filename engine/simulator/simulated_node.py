@@ -241,7 +241,7 @@ class SimulatedNode:
             pending=found.pending,
             wanted=found.wanted,
             life=random.Random(f"{self.id} {self.run}").getrandbits(31) + 1,
-            began_at=report.commits,
+            began_at=found.began_at,
             runs=found.runs,
         )
         self.tracer = Tracer(self.clock.wall_ns, self.cluster.outputs_for(self), recent_level=Level.NONE)
