@@ -149,7 +149,7 @@ class Context:
         self.outlived: Outdated | None = None
         """What showed that this node runs on an older state of its store; a new run must begin."""
         self.outdated: set[str] = set()
-        """Fellows that run on an older state of their store, have been told so, and have not begun anew."""
+        """Fellows that run on an older state of their store, have been told so, and have begun no new run."""
         self.out_of_range: dict[str, tuple[str, str]] = {}
         """Kind of the message whose counters are impossible, and name of the sender, by id."""
         self._requests_made = 0

@@ -177,7 +177,7 @@ class NameSpaceState:
     repair_not_before_s: float = 0.0
     """Earliest time of the next repair."""
     purges: int = 0
-    """How often instances were purged from the sets of this history, as far as is known here."""
+    """How often instances were purged from the sets of this history, by what is known here."""
     highest: int = 0
     """Highest counter of the epochs and lineages that were replaced here; see `newest`."""
     masterless_since_s: float | None = None

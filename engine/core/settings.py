@@ -137,7 +137,7 @@ class CoreSettings:
     began_at: int = 0
     """Transactions of the store when this run began; 0 if it was put back from a copy."""
     runs: dict[str, RunSeen] = dataclasses.field(default_factory=dict)
-    """Last runs of the fellows, by id, as far as they were stored."""
+    """Last runs of the fellows, by id, that were stored."""
 
     @property
     def hosts(self) -> frozenset[str]:

@@ -14,7 +14,7 @@ from typing import Final
 from engine.core import events, plain
 from engine.core.election import NOBODY_REMEDY
 from engine.core.name_spaces import Group
-from engine.core.settings import CoreSettings
+from engine.core.settings import CoreSettings, RunSeen
 from engine.core.states import ServiceState
 from engine.dataset.captured import CapturedRun, CapturedSample
 from engine.dataset.dataset import DataSet
@@ -326,17 +326,11 @@ class Runtime:
                 subject = f"no node may be master of name-space '{event.name_space}'"
                 self.refusal = f"{subject}, and TimeToWaitForAligner forbids waiting; {NOBODY_REMEDY}"
             case events.FellowsKnown():
-                fellows = tuple(map(RememberedFellow._make, event.fellows))
-                for name in self.spaces:
-                    self.store_queue.remember_fellows(name, fellows)
-                for fellow in fellows if self._away else ():
-                    self._remember_away(fellow.id, None)
+                self._remember_fellows(tuple(map(RememberedFellow._make, event.fellows)))
             case events.FellowAway():
                 self._remember_away(event.node, event.away_ns)
             case events.RunsSeen():
-                marks = {run_mark(node): " ".join(map(str, seen)) for node, seen in event.runs.items()}
-                for name in self.spaces:
-                    self.store_queue.mark(name, marks)
+                self._remember_runs(event.runs)
             case events.StoreOutdated():
                 self._outlive(event)
 
@@ -356,6 +350,17 @@ class Runtime:
     def is_outdated(self) -> bool:
         """Whether this run must end, and a new one begin, because the store was put back from a copy."""
         return self.shared.is_outdated
+
+    def _remember_fellows(self, fellows: tuple[RememberedFellow, ...]) -> None:
+        for name in self.spaces:
+            self.store_queue.remember_fellows(name, fellows)
+        for fellow in fellows if self._away else ():
+            self._remember_away(fellow.id, None)
+
+    def _remember_runs(self, runs: Mapping[str, RunSeen]) -> None:
+        marks = {run_mark(node): " ".join(map(str, seen)) for node, seen in runs.items()}
+        for name in self.spaces:
+            self.store_queue.mark(name, marks)
 
     def _remember_away(self, node: str, away_ns: int | None) -> None:
         """Store how long a fellow has been away, or with None that it is back."""

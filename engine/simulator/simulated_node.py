@@ -384,14 +384,14 @@ class SimulatedNode:
         self.disk.wake()
         self.cluster.turned(self)
         if runtime.is_outdated:
-            self.cluster.schedule.after(0.0, self._begin_anew, self.run)
+            self.cluster.schedule.after(0.0, self._begin_next, self.run)
             return
         when = self.clock.virtual(due)
         if when < self._timer_at:
             self._timer_at = max(when, self.cluster.schedule.now + 1e-6)
             self.cluster.schedule.at(self._timer_at, self._timer, self._timer_at, self.run)
 
-    def _begin_anew(self, run: int) -> None:
+    def _begin_next(self, run: int) -> None:
         """End in order, and begin a run above all that fellows remember, as `engine.node.process` does."""
         if run == self.run and self.is_up:
             self.stop()
