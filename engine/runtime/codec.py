@@ -35,6 +35,8 @@ _KINDS: Final[dict[str, type[Message]]] = {
         messages.DeleteData,
         messages.Purge,
         messages.Outdated,
+        messages.WriterView,
+        messages.WritersEnded,
     )
 }
 _TOPICS: Final[dict[type[Message], str]] = {

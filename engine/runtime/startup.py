@@ -18,6 +18,7 @@ from engine.core.messages import (
     MAX_INCARNATION,
     MAX_SERIAL,
     NO_EPOCH,
+    AutodisposeWriter,
     Epoch,
 )
 from engine.core.name_spaces import Element, NameSpace
@@ -45,6 +46,7 @@ from engine.store.interface import REPLACED_MARK, DamageLog, OpenReport, SetInfo
 
 _AWAY: Final = "away "
 _RUN: Final = "run "
+_AUTODISPOSE: Final = "autodispose "
 _NUMBER: Final = re.compile(r"\d{1,39}")
 """A number of at most 128 bits; Python converts none of more than 4,300 digits."""
 MAX_RUN: Final = (1 << 2 * LIFE_BITS) - 1
@@ -82,6 +84,8 @@ class StoredContent:
     """Last runs of fellows that were heard, by id."""
     odd: tuple[str, ...] = ()
     """Counters in the store that no node can have, in words."""
+    autodispose: dict[str, tuple[AutodisposeWriter, ...]] = dataclasses.field(default_factory=dict)
+    """Autodispose writers that had not ended."""
 
     @property
     def is_restored(self) -> bool:
@@ -171,6 +175,7 @@ def read_store(store: Store, now_ns: int) -> StoredContent:
         wanted,
         runs,
         tuple(odd),
+        {name: _autodispose(store.marks(name)) for name in store.name_spaces()},
     )
 
 
@@ -215,6 +220,24 @@ def _load(
             data.groups.pop(description.group)
             data.open_described(description)
     return data, descriptions
+
+
+def autodispose_mark(writer: bytes) -> str:
+    """Return the name of the mark for an autodispose writer that has not ended; its value is the patience."""
+    return f"{_AUTODISPOSE}{writer.hex()}"
+
+
+def _autodispose(marks: Mapping[str, str]) -> tuple[AutodisposeWriter, ...]:
+    """Return the autodispose writers in the marks of a name-space, without damaged ones."""
+    found = []
+    for name, value in marks.items():
+        if name.startswith(_AUTODISPOSE) and value:
+            try:
+                writer = bytes.fromhex(name.removeprefix(_AUTODISPOSE))
+                found.append(AutodisposeWriter(writer, float(value)))
+            except ValueError:
+                continue
+    return tuple(found)
 
 
 def away_mark(node: str) -> str:
@@ -297,6 +320,7 @@ def core_settings(
         life=secrets.randbelow((1 << LIFE_BITS) - 1) + 1,
         began_at=found.began_at,
         runs=found.runs,
+        autodispose=found.autodispose,
     )
 
 

@@ -32,6 +32,7 @@ def test_absurd_counters_of_a_fellow_are_refused_and_named_and_leave_no_trace(la
         assert hostile.end() == 0
         clinic.check_well()
     for name in names:
+        assert lab.trace(name, "fellow.in-range"), "it is gone"
         assert "which no node can have" in lab.information(name)
 
     lab.kill("n1")  # the others elect another master, in the next counter
