@@ -344,11 +344,8 @@ class Runtime:
                 )
                 self.serving.deliver(event.reader, is_begun=event.is_begun)
             case events.TakenOver():
-                self._tracer.event(
-                    "deliver.taken-over",
-                    reader=event.reader.process,
-                    group=event.reader.text,
-                )
+                process, text = event.reader.process, event.reader.text
+                self._tracer.event("deliver.taken-over", reader=process, group=text)
                 self.serving.taken_over(event.reader)
             case events.HandedOver():
                 self.serving.handed_over(event.reader)
@@ -382,6 +379,7 @@ class Runtime:
         return self.shared.is_outdated
 
     def _remember_fellows(self, fellows: tuple[RememberedFellow, ...]) -> None:
+        """Store the fellows that are here now."""
         for name in self.spaces:
             self.store_queue.remember_fellows(name, fellows)
         for fellow in fellows if self._away else ():
