@@ -58,6 +58,7 @@ COUNTERS: Final = (
     "delivered",
     "unrouted",
     "purged",
+    "future_deletions",
     "repeated",
     "not_given",
     "expired",

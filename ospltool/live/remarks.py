@@ -47,6 +47,7 @@ class RemarkSubject(enum.StrEnum):
     DISK = "its disk refuses"
     RESTORED = "its store was put back from a copy"
     COUNTERS = "it refuses the counters of a fellow"
+    DELETION = "a deletion does not count, or not so far"
 
 
 _OPENING: Final = {
@@ -63,6 +64,9 @@ _OPENING: Final = {
     "store.degraded": RemarkSubject.DISK,
     "store.outdated": RemarkSubject.RESTORED,
     "fellow.out-of-range": RemarkSubject.COUNTERS,
+    "delete.bounded": RemarkSubject.DELETION,
+    "delete.future": RemarkSubject.DELETION,
+    "delete.refused": RemarkSubject.DELETION,
 }
 _CLOSING: Final = {
     "capture.relieved": RemarkSubject.PRESSURE,
@@ -84,6 +88,7 @@ _SUBJECTS: Final = {
 _LASTS_NS: Final = {
     RemarkSubject.STALLED: 5_000_000_000,
     RemarkSubject.LATE: MINUTE_NS,
+    RemarkSubject.DELETION: 10 * MINUTE_NS,
     RemarkSubject.RESTARTED: RESTARTED_NS,
     RemarkSubject.RESTORED: 10 * MINUTE_NS,
 }

@@ -15,10 +15,11 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
+from engine.core.messages import DeleteData, Outgoing
 from engine.dds.channel import Channel, ChannelTopic
 from engine.dds.participant import NodeParticipant, TagRole
 from engine.node.wire import MONITOR_TOPIC
-from engine.runtime import monitor
+from engine.runtime import codec, monitor
 from tests import fake
 from tests.integration.lab import Lab
 from tests.integration.programs import Program
@@ -71,6 +72,7 @@ def false_addresses(stranger: Stranger) -> Iterator[object]:
         yield address
 
 
+NEVER_NS: Final = (1 << 63) - 1
 FAR: Final = 10**30
 """A number that JSON carries and no column of a store."""
 _WRITER: Final = "77" * 16
@@ -96,7 +98,19 @@ def odd_requests(stranger: Stranger) -> Iterator[object]:
             yield ask(client.session, "Reading", ("stock",), time.monotonic() + 0.2, values=values)
 
 
-ATTACKS: Final[dict[str, Attack]] = {"false addresses": false_addresses, "odd requests": odd_requests}
+def deletions(stranger: Stranger, nodes: int) -> Iterator[object]:
+    """As somebody who is no fellow: delete everything, also what is written in the future."""
+    for until_ns in (NEVER_NS, time.time_ns()):
+        payload = codec.encode(Outgoing(DeleteData("*", "*", until_ns)))
+        stranger.write(codec.MESSAGE_TOPIC, payload, readers=nodes, state=False)
+        yield until_ns
+
+
+ATTACKS: Final[dict[str, Attack]] = {
+    "false addresses": false_addresses,
+    "odd requests": odd_requests,
+    "deletions": deletions,
+}
 
 
 class Attacker(Program):

@@ -107,6 +107,7 @@ _CODES: Final = {
     RemarkSubject.PRESSURE: "DUL-BACK-PRESSURE",
     RemarkSubject.RESTORED: "DUL-STORE-RESTORED",
     RemarkSubject.COUNTERS: "DUL-COUNTERS",
+    RemarkSubject.DELETION: "DUL-DELETION-REFUSED",
 }
 
 
