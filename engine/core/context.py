@@ -10,7 +10,16 @@ from typing import Final, TypeAlias
 from engine.core.events import AligneeRequest, Event, Note
 from engine.core.fellows import Fellow, FellowTable
 from engine.core.lazy_dataclass import lazy_dataclass
-from engine.core.messages import JOINS, NO_EPOCH, PARTS, Epoch, Message, NameSpaceReport, Outgoing
+from engine.core.messages import (
+    JOINS,
+    NO_EPOCH,
+    PARTS,
+    Epoch,
+    Message,
+    NameSpaceReport,
+    Outdated,
+    Outgoing,
+)
 from engine.core.name_space_state import NameSpaceState
 from engine.core.name_spaces import Group
 from engine.core.readers import SETTLED_S, ReaderTable, Server
@@ -105,7 +114,7 @@ class Context:
         self.settings = settings
         self.node = settings.node
         """Id of this node."""
-        self.fellows = FellowTable(settings.node)
+        self.fellows = FellowTable(settings.node, settings.runs)
         self.states: dict[str, NameSpaceState] = {}
         """Name-spaces by name, in the order in which they were configured or learned."""
         self.outbox: collections.deque[Outgoing] = collections.deque()
@@ -139,6 +148,12 @@ class Context:
         """Start of this run, and when the store next notes how long fellows have been away."""
         self.absent: set[str] = set()
         """Fellows of the last run that the store has marked as away since this one."""
+        self.outlived: Outdated | None = None
+        """What showed that this node runs on an older state of its store; a new run must begin."""
+        self.outdated: set[str] = set()
+        """Fellows that run on an older state of their store, have been told so, and have begun no new run."""
+        self.out_of_range: dict[str, tuple[str, str]] = {}
+        """Kind of the message whose counters are impossible, and name of the sender, by id."""
         self._requests_made = 0
 
     def _hosts_of(self, node: str) -> frozenset[str]:
@@ -174,7 +189,8 @@ class Context:
         A stream that answers a request of a former run may reach this one.
         """
         self._requests_made += 1
-        return (self.settings.incarnation << 24) + self._requests_made
+        # Of two runs with one incarnation, on copies of one store, each has its own random number.
+        return ((self.settings.incarnation ^ self.settings.life) << 24) + self._requests_made
 
     def wall_ns(self, now: float) -> int:
         """Return the wall clock at monotonic time `now`."""

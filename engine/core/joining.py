@@ -38,6 +38,8 @@ def why_not_joined(context: Context, state: NameSpaceState, node: str) -> str:
         return "nothing is known of either set"
     if stored.quality_ns == DAMAGED:
         return "it is damaged"
+    if stored.restored and stored.purges < report.purges:
+        return "it comes from a copy of the store, and instances have been purged since that was made"
     if stored.apart:
         return "a merge policy had left it different from the others"
     was_elsewhere = stored.role not in ("", context.settings.role)

@@ -35,6 +35,7 @@ from engine.core.messages import (
     Message,
     NameSpaces,
     NewGroup,
+    Outdated,
     Outgoing,
     Purge,
     PurgedInstance,
@@ -145,10 +146,11 @@ class DurabilityNode:
             context.status_due = True
             reports = tuple(state.told() for state in context.states.values())
             self._reported = self._next_serial()
-            context.send(NameSpaces(context.settings.incarnation, self._reported, reports))
+            settings = context.settings
+            context.send(NameSpaces(settings.incarnation, self._reported, reports, settings.life))
         if context.readers_changed and now >= context.readers.tells_from_s:
             context.readers_changed = False
-            context.send(context.readers.message(context.settings.incarnation, now))
+            context.send(context.readers.message(context.settings.incarnation, now, context.settings.life))
         elif context.readers_changed:
             self._timer_s = None
         if context.status_due or (context.greeting_due and now >= self._greets_from):
@@ -263,6 +265,8 @@ class DurabilityNode:
                 context.emit(DataDeleted(message.partition, message.topic, message.until_ns))
             case Purge():
                 context.emit(InstancesPurged(message.group, message.instances))
+            case Outdated():
+                membership.found_outdated(context, message, sender)
             case WriterView():
                 state = context.states.get(message.name_space)
                 new = state.autodispose.heard(message, sender, now) if state is not None else []
@@ -295,6 +299,7 @@ class DurabilityNode:
             reason = "it left" if fellow.leaving else "its endpoints are gone"
             membership.lose(self._context, fellow, now, reason)
         self._context.fellows.detach(node)
+        membership.note_in_range(self._context, node)
         self._evaluate(now)
 
     def roll_up(self, name_space: str, count: int, digest: int) -> None:
@@ -507,10 +512,15 @@ class DurabilityNode:
     def purge(self, group: Group, instances: tuple[PurgedInstance, ...]) -> None:
         """Tell the fellows which disposed instances to forget."""
         self._context.send(Purge(group, instances))
+        state = self._context.space_of(group)
+        if state is not None:
+            purging.count(self._context, state, state.purges + 1)
 
     def stop(self, *, finished: bool = False) -> None:
         """Announce in the next messages that this node terminates, or with `finished` has terminated."""
         self._stopping = ServiceState.TERMINATED if finished else ServiceState.TERMINATING
+        if not finished:
+            membership.note_runs(self._context)
         self._context.status_due = True
 
     # The parts.

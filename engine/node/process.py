@@ -513,6 +513,9 @@ class RunningNode:
             self._is_moving = True
             self._tracer.event("lifecycle.interface-found", before=self._interface, interface=interface)
             self.request_stop(f"network interface {interface} came up")
+        if self._runtime.is_outdated and not self._is_moving:
+            self._is_moving = True
+            self.request_stop("the store was put back from a copy")
         state = self._runtime.state.value
         if state != self._shown_state:
             self._shown_state = state

@@ -152,10 +152,10 @@ class Transfers:
         self._shared.tracer.event("align.sending", group=name_space, count=len(fellows), fellows=names)
 
     def _next_number(self) -> bytes:
-        """Return a unique stream number: node, incarnation, count."""
+        """Return a unique stream number: node, run, count."""
         self._sent += 1
         settings = self._shared.settings
-        number = bytes.fromhex(settings.node)[:8] + settings.incarnation.to_bytes(4)
+        number = bytes.fromhex(settings.node)[:8] + (settings.incarnation ^ settings.life).to_bytes(4)
         return number + self._sent.to_bytes(4)
 
     def sent(self, name_space: str, fellows: tuple[str, ...], samples: int, bytes_sent: int) -> None:

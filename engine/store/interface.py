@@ -206,6 +206,7 @@ class OpenReport:
         findings: problems found, in words.
         fellows: the fellows known at the end of the last run, by name-space.
         is_damaged: whether stored data are unreadable or missing.
+        commits: transactions of the store so far, with that of the opening.
     """
 
     node_id: str
@@ -214,6 +215,7 @@ class OpenReport:
     findings: tuple[str, ...]
     fellows: Mapping[str, tuple[RememberedFellow, ...]]
     is_damaged: bool = False
+    commits: int = 0
 
 
 class SetWriter(Protocol):
@@ -372,6 +374,20 @@ class Store(Protocol):
 
     def marks(self, name_space: str) -> dict[str, str]:
         """Return the values remembered with `mark`."""
+        ...
+
+    @property
+    def commits(self) -> int:
+        """Transactions so far, over all openings."""
+        ...
+
+    def outlive(self, incarnation: int, commits: int) -> None:
+        """Count on from above these numbers, because others know a later state of the store.
+
+        Args:
+            incarnation: number of an opening.
+            commits: number of transactions.
+        """
         ...
 
     def check_in_place(self) -> None:

@@ -45,6 +45,8 @@ class RemarkSubject(enum.StrEnum):
     IGNORED = "a setting has no effect"
     IDENTITY = "another node has its id"
     DISK = "its disk refuses"
+    RESTORED = "its store was put back from a copy"
+    COUNTERS = "it refuses the counters of a fellow"
     DELETION = "a deletion does not count, or not so far"
 
 
@@ -60,6 +62,8 @@ _OPENING: Final = {
     "lifecycle.setting-unknown": RemarkSubject.IGNORED,
     "identity.shared": RemarkSubject.IDENTITY,
     "store.degraded": RemarkSubject.DISK,
+    "store.outdated": RemarkSubject.RESTORED,
+    "fellow.out-of-range": RemarkSubject.COUNTERS,
     "delete.bounded": RemarkSubject.DELETION,
     "delete.future": RemarkSubject.DELETION,
     "delete.refused": RemarkSubject.DELETION,
@@ -69,6 +73,7 @@ _CLOSING: Final = {
     "watch.progress-back": RemarkSubject.STUCK,
     "identity.unique": RemarkSubject.IDENTITY,
     "store.recovered": RemarkSubject.DISK,
+    "fellow.in-range": RemarkSubject.COUNTERS,
 }
 _SUBJECTS: Final = {
     RemarkSubject.STUCK: "activity",
@@ -76,6 +81,7 @@ _SUBJECTS: Final = {
     RemarkSubject.UNSUPPORTED: "sender",
     RemarkSubject.LATE: "fellow",
     RemarkSubject.IDENTITY: "fellow",
+    RemarkSubject.COUNTERS: "fellow",
 }
 """The field of the event that tells remarks of one topic apart."""
 
@@ -84,6 +90,7 @@ _LASTS_NS: Final = {
     RemarkSubject.LATE: MINUTE_NS,
     RemarkSubject.DELETION: 10 * MINUTE_NS,
     RemarkSubject.RESTARTED: RESTARTED_NS,
+    RemarkSubject.RESTORED: 10 * MINUTE_NS,
 }
 
 

@@ -17,8 +17,10 @@ MODULES = (
     INTEGRATION.with_name("adversary") / "test_deletions.py",
     INTEGRATION / "test_doctor.py",
     INTEGRATION / "test_late_sets.py",
+    INTEGRATION / "test_restored.py",
     INTEGRATION / "test_settings.py",
     INTEGRATION / "test_shared_identity.py",
+    INTEGRATION.parent / "adversary" / "test_counters.py",
 )
 """The tests of `make faults`, and others of every run that look at the health of real nodes."""
 
@@ -51,6 +53,7 @@ FAULTS = {
     "a late joiner that is not served": "READER-NOT-SERVED READER-DEVIATES",
     "a durable subscription without quorum": "NO-QUORUM",
     "a newer protocol version": "PROTOCOL IDENTITY-SHARED NAME-SHARED",
+    "a store from a copy, and counters that cannot be": "STORE-RESTORED COUNTERS",
     "a configuration that is ignored": "CONFIG-IGNORED",
     "a configuration that differs between nodes": "CONFIG-DIFFERS",
     "a persistence service that is gone or silent": "SERVICE-GONE SERVICE-SILENT",
