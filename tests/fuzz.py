@@ -22,6 +22,7 @@ from tests.check import fuzz_check
 from tests.client import fuzz_client
 from tests.forensics import fuzz_forensics
 from tests.fuzzing import attempt
+from tests.health import fuzz_watch
 from tests.property import fuzz_messages
 from tests.stores import fuzz_stores
 from tests.trace import fuzz_trace
@@ -61,6 +62,7 @@ def all_targets(scratch: pathlib.Path) -> list[Target]:
         *fuzz_trace.targets(),
         *fuzz_stores.targets(scratch),
         *fuzz_forensics.targets(),
+        *fuzz_watch.targets(),
     ]
 
 

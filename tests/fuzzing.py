@@ -14,7 +14,7 @@ import traceback
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
 SLOW_S: Final = 5.0
 """Processor time after which an answer is too late."""
@@ -49,6 +49,15 @@ _ODD: Final[tuple[Any, ...]] = (
     *(float("inf"), float("-inf"), float("nan")),
 )
 """Values that take the place of a value in JSON."""
+
+_ODD_NUMBERS: Final = (
+    *(0, -1, 1, 255, 1 << 31, 1 << 63, (1 << 63) - 1, -(1 << 63), (1 << 127), -(1 << 127)),
+    *(10**18, 4_102_444_800 * 10**9, 253_402_300_800 * 10**9),
+)
+_ODD_TEXTS: Final = (
+    *("", "x", "\x1b[31m", "\u202e", "\0", "a\nb", "²", "9" * 30, "1/", "/", "x" * 5_000, "-1", "--help"),
+    *("127.0.0.1", "::1", "host.invalid", "../../x", "COMPLETE", "TERMINATED", "part", "[31]", "%s{0}"),
+)
 
 CHEAP: Final = 1_000_000
 """Inputs to try of a reader that takes less than about 100 us for one."""
@@ -121,6 +130,37 @@ def damaged_json(data: bytes, seed: int) -> bytes:
     for _ in range(chance.choice((1, 1, 2))):
         document = _altered(document, chance)
     return json.dumps(document).encode()
+
+
+def damaged_values(data: bytes, seed: int) -> bytes:
+    """JSON with odd values of the same type in the place of some, for three seeds of four.
+
+    Else it is as `damaged_json`. A reader that checks types takes it in, so that all behind it is reached.
+    """
+    if seed % 4 == 0:
+        return damaged_json(data, seed // 4)
+    chance = random.Random(seed)
+    document = json.loads(data)
+    places = list(_places(document))
+    for _ in range(chance.choice((1, 1, 2, 3, 8))):
+        holder, key = chance.choice(places)
+        value = holder[key]
+        if isinstance(value, bool):
+            holder[key] = not value
+        elif isinstance(value, int | float):
+            holder[key] = type(value)(chance.choice(_ODD_NUMBERS))
+        elif isinstance(value, str):
+            holder[key] = chance.choice(_ODD_TEXTS)
+    return json.dumps(document).encode()
+
+
+def _places(value: Any) -> Iterator[tuple[Any, Any]]:
+    """Yield each place of a value that is no list and no object: what holds it, and where."""
+    for key, each in value.items() if isinstance(value, dict) else enumerate(value):
+        if isinstance(each, dict | list):
+            yield from _places(each)
+        else:
+            yield value, key
 
 
 def _altered(value: Any, chance: random.Random) -> Any:

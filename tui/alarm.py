@@ -38,7 +38,8 @@ class Alarm:
 
     Args:
         ring: sounds the bell.
-        command: runs without a shell, with the arguments given to `look` at its end; empty for none.
+        command: runs without a shell, with the arguments given to `look` at its end; empty for none. One
+            that begins with a dash begins with its escape: the name of a node must not be an option.
         say: shows a sentence to the user.
 
     Raises:
@@ -94,7 +95,7 @@ class Alarm:
         try:
             self._running.append(
                 subprocess.Popen(
-                    [*self._command, *map(visible, arguments)],
+                    [*self._command, *map(_argument, arguments)],
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.DEVNULL,
                     stderr=subprocess.DEVNULL,
@@ -103,6 +104,11 @@ class Alarm:
             )
         except OSError as error:
             self._say(f"--notify {self._command[0]}: {error.strerror}")
+
+
+def _argument(text: str) -> str:
+    shown = visible(text)
+    return f"\\x2d{shown[1:]}" if shown.startswith("-") else shown
 
 
 def _by_code(every: Iterable[tuple[str, ...]]) -> list[tuple[str, ...]]:

@@ -74,7 +74,7 @@ class Operator:
                 *_who(node),
                 "It finishes what it does, writes what it holds to its store, and ends.",
             ),
-            commands=(("ospltool", "stop", word),),
+            commands=(("ospltool", "stop", *_argument(word)),),
         )
 
     def restart(self, node: Node) -> Operation:
@@ -92,7 +92,10 @@ class Operator:
                 "It ends in order, is started again, and aligns with its fellows.",
                 ENVIRONMENT,
             ),
-            commands=(("ospltool", "stop", word), ("ospltool", "start", configuration)),
+            commands=(
+                ("ospltool", "stop", *_argument(word)),
+                ("ospltool", "start", *_argument(configuration)),
+            ),
         )
 
     def start(self, node: Node) -> Operation:
@@ -112,7 +115,7 @@ class Operator:
         return Operation(
             title=f"Start node {snapshot.name}?",
             consequences=(f"It last ran as pid {snapshot.pid} on {snapshot.host}.", ENVIRONMENT),
-            commands=(("ospltool", "start", snapshot.configuration),),
+            commands=(("ospltool", "start", *_argument(snapshot.configuration)),),
         )
 
     def carry_out(self, operation: Operation) -> str:
@@ -187,6 +190,11 @@ def _require_own_file(status: NodeStatus) -> None:
         raise OperationFault(
             f"{record.domain_name} was started from a fleet file; use `ospltool start FLEET --node NAME`"
         )
+
+
+def _argument(text: str) -> tuple[str, ...]:
+    """Return the words that give a command an argument: a name from elsewhere must not be an option."""
+    return ("--", text) if text.startswith("-") else (text,)
 
 
 def _last_line(text: str) -> str:

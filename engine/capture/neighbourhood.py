@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from typing import TYPE_CHECKING, Any, Final
 
 from engine.capture.unkept import Unkept, UnkeptReason, UnkeptWriters
 from engine.core.lazy_dataclass import lazy_dataclass
 from engine.core.name_spaces import Group
-from engine.dataset.groups import BUILTIN_PARTITION, DurabilityKind, GroupDescription
+from engine.dataset.groups import BUILTIN_PARTITION, DurabilityKind, GroupDescription, is_given, loosest
 from engine.dds.channel import PeerAttached, PeerDetached
 from engine.dds.discovery import EndpointGone, EndpointSeen, ParticipantGone, ParticipantSeen, host_of
 from engine.dds.participant import TagRole
@@ -172,6 +173,8 @@ class Neighbourhood:
         self._given_up: dict[TypeRef, dict[bytes, EndpointSeen]] = {}
         self._ask_s = 0.0
         self._endpoints: dict[bytes, EndpointSeen] = {}
+        self._depths: dict[str, dict[tuple[str, ...], int]] = {}
+        self._asked: dict[Group, int] = {}
         self._writers: dict[bytes, str] = {}
         self._offers: dict[str, dict[bytes, Offer]] = {}
         self._gone: set[bytes] = set()
@@ -452,6 +455,7 @@ class Neighbourhood:
             return
         reader = HistoryReader(participant.process, participant.addresses, endpoint.topic, partitions)
         self._endpoints[endpoint.guid] = endpoint
+        self._readers_changed()
         guids = self._readers.setdefault(reader, set())
         if not guids:
             found.readers_seen.append(reader)
@@ -459,6 +463,24 @@ class Neighbourhood:
         is_further = not is_known and (bool(guids) or reader in self._former_readers)
         found.ends_seen.append((reader, endpoint.guid, is_further))
         guids.add(endpoint.guid)
+
+    def asked(self, group: Group) -> int:
+        """Return the deepest HISTORY of the durable readers of a group; 0 for KEEP_ALL, 1 without any."""
+        # Each snapshot asks for all groups, and readers seldom change: both steps are remembered till then.
+        if not self._depths:
+            for one in self._endpoints.values():
+                wanted = self._depths.setdefault(one.topic, {})
+                partitions = one.partitions or ("",)
+                wanted[partitions] = loosest(one.endpoint_qos.history_depth, wanted.get(partitions, 1))
+        if group not in self._asked:
+            wanted = self._depths.get(group.topic, {})
+            found = (depth for names, depth in wanted.items() if is_given(group, group.topic, names))
+            self._asked[group] = functools.reduce(loosest, found, 1)
+        return self._asked[group]
+
+    def _readers_changed(self) -> None:
+        self._depths.clear()
+        self._asked.clear()
 
     def goes_by_reception(self, process: bytes, topic: str) -> bool:
         """Tell whether a reader of a process takes the samples of a topic as they arrive."""
@@ -482,6 +504,7 @@ class Neighbourhood:
                 self._gone.add(change.guid)
         if self._endpoints.pop(change.guid, None) is None:
             return
+        self._readers_changed()
         for reader, guids in list(self._readers.items()):
             if change.guid in guids:
                 guids.discard(change.guid)

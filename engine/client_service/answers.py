@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from engine.core.name_spaces import Group, Interest
 from engine.core.states import Phase
 from engine.dataset.sample import DATA
+from engine.dataset.sample_rows import SampleRows
 from engine.dds.client_protocol import extensions
 from engine.dds.client_protocol.encoding import encode_link
 from engine.dds.client_protocol.messages import (
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
     from engine.core.name_space_state import NameSpaceState
     from engine.dataset.groups import GroupDescription
-    from engine.dataset.sample_rows import SampleRows, Samples
+    from engine.dataset.sample_rows import Samples
     from engine.dds.client_protocol.messages import HistoryRequest
     from engine.runtime.runtime import Runtime
 
@@ -60,6 +61,12 @@ class ClientView:
                 description = self._runtime.descriptions.get(group)
                 if description is not None and interest.wants(group):
                     yield description, group_set.samples()
+
+    def unexpired(self, description: GroupDescription, samples: Samples) -> Samples:
+        """Return the samples that may still be given; see `Serving.unexpired`."""
+        if not description.qos.lifespans:
+            return samples
+        return self._runtime.serving.unexpired(description, SampleRows.of(samples))
 
     def completeness(self, state: NameSpaceState, group: Group) -> Completeness:
         """Return the completeness of a group; a group of which a part may be missing is incomplete."""
@@ -173,6 +180,7 @@ class Answers:
             groups: the groups and their samples.
             states: the name-spaces that the answer is about, None for an update.
         """
+        groups = [(one, self._held.unexpired(one, samples)) for one, samples in groups]
         touched = self._held.name_spaces(self.interest(request)) if states is not None else []
         elements = self.interest(request).elements
         complete = all(state.has_all(elements) for state in states or ())

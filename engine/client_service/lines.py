@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from engine.dds.activity import Workers, moved
 from engine.dds.client_protocol.endpoints import open_writer
 from engine.dds.errors import DdsError, DdsTimeout
+from engine.dds.writer import stamp_ns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -171,7 +172,7 @@ class TopicWriters:
         deadline = time.monotonic() + SEND_TIMEOUT_S
         while not self._closing.is_set():
             try:
-                writer.write(message, time.time_ns())
+                writer.write(message, stamp_ns())
             except DdsTimeout:
                 if not is_there():
                     return "the client is gone"

@@ -144,8 +144,8 @@ class NameSpaceReader:
             durability=Durability(read.text(f"{path}@durability", node)),
             aligner=read.flag(f"{path}@aligner", node),
             alignee=Alignee(read.text(f"{path}@alignee", node)),
-            delayed_alignment=read.flag(f"{path}@delayedAlignment", node),
-            equality_check=read.flag(f"{path}@equalityCheck", node),
+            delayed_alignment=self._given_flag(node, "delayedAlignment"),
+            equality_check=self._given_flag(node, "equalityCheck"),
             master_priority=read.whole(f"{path}@masterPriority", node),
             merges=tuple(
                 MergeRule(
@@ -155,13 +155,25 @@ class NameSpaceReader:
             ),
         )
         if policy.may_be_master and not policy.may_lead_others:
-            self._priority_in_vain(node, f"a node with alignee {policy.alignee} is never master of others")
+            reason = f"a node with alignee {policy.alignee} is never master of others"
+            self._in_vain(node, "masterPriority", reason)
+        if policy.equality_check is False and MergeType.REPLACE not in {rule.type for rule in policy.merges}:
+            reason = "false only changes what readers see of merge type Replace, which no Merge here has"
+            self._in_vain(node, "equalityCheck", reason, WITHOUT_WARNING)
         return policy
 
-    def _priority_in_vain(self, node: XmlElement, reason: str, accepted: str = "") -> None:
-        given = node.attribute("masterPriority")
+    def _given_flag(self, node: XmlElement, name: str) -> bool | None:
+        """Read a boolean of which it matters whether it is given; None if it is not."""
+        path = f"{_BASE}/Policy@{name}"
+        if node.attribute(name):
+            return self._reader.flag(path, node)
+        self._reader.record(path, "not given", None, SettingOrigin())
+        return None
+
+    def _in_vain(self, node: XmlElement, name: str, reason: str, accepted: str = "") -> None:
+        given = node.attribute(name)
         if given:
-            entry = SettingFate(f"{_BASE}/Policy@masterPriority", Fate.NOT_NEEDED, accepted, reason=reason)
+            entry = SettingFate(f"{_BASE}/Policy@{name}", Fate.NOT_NEEDED, accepted, reason=reason)
             self.without_effect.append(WithoutEffect(entry, given, ((entry.path, given.value),)))
 
     def _note_filtered(
@@ -180,7 +192,7 @@ class NameSpaceReader:
             if lowered and policy.may_lead_others and priority < policy.master_priority:
                 names = ", ".join(lowered)
                 reason = f"with a content filter the node ranks with {priority} in name-space {names}"
-                self._priority_in_vain(node, reason, WITHOUT_WARNING)
+                self._in_vain(node, "masterPriority", reason, WITHOUT_WARNING)
 
     def _check_names(self, defined: list[_Defined]) -> None:
         first: dict[str, _Defined] = {}

@@ -104,18 +104,23 @@ def _parts(context: Context, state: NameSpaceState) -> list[Fellow]:
 def _may_be_delayed(context: Context, state: NameSpaceState) -> bool:
     """Whether this node's stored data may still be injected into an empty set without writers (5.2.3.3).
 
-    The holder of the empty set asks for the data; until then this node does not align to the empty set.
+    The master, which holds the empty set, asks for the data; until then this node does not align to that. It
+    must be sure to be asked: `roles.open_delayed_set` has the same conditions.
     """
     report = context.aligner_report(state)
     fellow = context.fellows.get(state.aligner)
     roll_up = fellow.roll_up(state.name) if fellow else None
     return bool(
         state.policy.delayed_alignment
+        and state.policy.aligner
+        and not state.is_lazy
+        and state.is_master(state.aligner)  # it does not hear of this node through a fellow, or another role
         and state.quality_ns > 0
         and not state.has_writers
         and report
         and report.complete
         and report.delayed
+        and not joining.are_related((report.lineage, *report.parents, *report.line), state.delayed_line)
         and not report.has_writers
         and roll_up
         and not roll_up.count
@@ -227,6 +232,11 @@ def received(context: Context, state: NameSpaceState, number: int, lineage: Epoc
         complete(context, state, lineage, outstanding.aligner)
     elif state.phase is Phase.COLLECT:
         advance(context, state, now)
+    elif outstanding.purpose == "delayed":
+        report = context.report_of(state, outstanding.aligner)
+        # Other nodes that have a stored set of these lineages join, because this set has become theirs.
+        for epoch in report.delayed_line if report else ():
+            state.line = lengthened(state.line, epoch)
     return outstanding.purpose
 
 

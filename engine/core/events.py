@@ -103,6 +103,13 @@ class DeleteSet:
 
 
 @lazy_dataclass(frozen=True, slots=True)
+class ReplaceShown:
+    """Show readers merge policy Replace with a set that is equal to the one here (equalityCheck false)."""
+
+    name_space: str
+
+
+@lazy_dataclass(frozen=True, slots=True)
 class NameSpaceLearned:
     """Take part in a name-space: a configured one, or a fellow's that a policy matches (5.2.3.6)."""
 
@@ -210,6 +217,7 @@ Event = (
     | WholeKnown
     | LineageAdopted
     | DeleteSet
+    | ReplaceShown
     | NameSpaceLearned
     | NameSpaceDoubted
     | GroupAnnounced

@@ -7,10 +7,12 @@ to a whole set, and becomes whole by joining one.
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from engine.core.context import Context
 from engine.core.events import WholeKnown
 from engine.core.fellows import Fellow
-from engine.core.messages import DAMAGED
+from engine.core.messages import DAMAGED, NO_EPOCH, Epoch
 from engine.core.name_space_state import NameSpaceState
 from engine.core.name_spaces import MergeType
 
@@ -42,11 +44,22 @@ def why_not_joined(context: Context, state: NameSpaceState, node: str) -> str:
     if was_elsewhere and policy_for(context, state, stored.role) is not MergeType.MERGE:
         return f"it is the set of role {stored.role}, in which this node was before"
     theirs = {report.lineage, *report.parents, *context.line_of(state, node)}
-    if not theirs.isdisjoint((stored.lineage, *stored.line)):
+    ours = {stored.lineage, *stored.line}
+    is_delayed = state.policy.delayed_alignment
+    if is_delayed is not None and not are_related(theirs, ours):
+        if is_delayed:
+            return "it is of another lineage, and delayedAlignment needs an empty set without writers"
+        return "it is of another lineage, and delayedAlignment is false"
+    if not theirs.isdisjoint(ours):
         return ""
     if policy_for(context, state, fellow.role) is MergeType.MERGE:
         return ""
     return "the set to which it belonged has been replaced or deleted since"
+
+
+def are_related(lineages: Collection[Epoch], others: Collection[Epoch]) -> bool:
+    """Whether two lines have a lineage in common; each begins with `NO_EPOCH`, in whichever domain."""
+    return not {NO_EPOCH}.issuperset({*lineages}.intersection(others))
 
 
 def comes_from_parts(context: Context, state: NameSpaceState, giver: str) -> bool:

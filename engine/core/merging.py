@@ -17,7 +17,7 @@ from typing import Final
 
 from engine.core import alignment, joining
 from engine.core.context import Context
-from engine.core.events import DeleteSet, LineageAdopted
+from engine.core.events import DeleteSet, LineageAdopted, ReplaceShown
 from engine.core.expressions import matches
 from engine.core.fellows import Fellow
 from engine.core.joining import policy_for
@@ -196,6 +196,7 @@ def _align(
     fellow = context.fellows.get(state.aligner)
     if fellow and _has_same_content(fellow, state):
         context.note("merge.equal", group=state.name)
+        show_equal(context, state, policy)
         _adopt(context, state, report.lineage)
         return
     state.outstanding.clear()  # repairs under way are obsolete
@@ -210,6 +211,14 @@ def _align(
         role=context.settings.role,
     )
     alignment.request(context, state, state.aligner, policy.value.lower(), now)
+
+
+def show_equal(context: Context, state: NameSpaceState, policy: MergeType) -> bool:
+    """Show readers what Replace does to instances although the sets are equal, if so configured (5.2.3.5)."""
+    is_meant = policy is MergeType.REPLACE and state.policy.equality_check is False
+    if is_meant and state.roll_up.count:
+        context.emit(ReplaceShown(state.name))
+    return is_meant
 
 
 def received(context: Context, state: NameSpaceState, lineage: Epoch) -> None:

@@ -204,7 +204,9 @@ class NameSpaceReport:
     has_writers: bool = False
     """The sender knows a live DataWriter of some group."""
     delayed: bool = False
-    """The sender's delayedAlignment policy (5.2.3.3)."""
+    """The sender's delayedAlignment policy is true (5.2.3.3)."""
+    delayed_line: tuple[Epoch, ...] = ()
+    """With `delayed`, until the sender holds the set: lineages of its stored set, for who injects that."""
     line: tuple[Epoch, ...] = ()
     """Earlier lineages, oldest first, `NO_EPOCH` for the beginning of the domain; their holders join."""
     apart: bool = False

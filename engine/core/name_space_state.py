@@ -139,7 +139,7 @@ class NameSpaceState:
     noted_phase: Phase = Phase.DISCOVER
     """Phase that the trace named last."""
     why: str = ""
-    """Rule that chose the master, in words."""
+    """Rule by which the master is followed now, in words; of this node as master, why it was chosen."""
     lineage: Epoch = NO_EPOCH
     """History to which the set belongs."""
     parents: tuple[Epoch, ...] = ()
@@ -295,9 +295,11 @@ class NameSpaceState:
         self.highest = self.newest
         previous, self.following = self.following, decision.following
         self.vote, self.via = decision.vote, decision.via
-        if self.following is not None and self.following == previous:
-            return  # the reason stays the one for which this master was chosen
-        self.why = decision.rule
+        is_unchanged = self.following is not None and self.following == previous
+        if not (is_unchanged and self.is_master(node)):
+            self.why = decision.rule
+        if is_unchanged:
+            return
         # Another master counts by its own clock, and knows nothing of this part.
         self.part_until_ns, self.last_repaired = 0, None
         if self.following is None:
@@ -410,6 +412,13 @@ class NameSpaceState:
             part_until_ns=self.part_until_ns if self.wanted else -1,
         )
 
+    @property
+    def delayed_line(self) -> tuple[Epoch, ...]:
+        """With delayedAlignment, until this node holds the set: the lineages of its stored set."""
+        if not self.policy.delayed_alignment or self.stored is None or self.holder:
+            return ()
+        return (*self.stored.line, self.stored.lineage)
+
     def report(self) -> NameSpaceReport:
         """Report the name-space as this node has it."""
         return NameSpaceReport(
@@ -430,7 +439,8 @@ class NameSpaceState:
             because_of=self.because_of,
             merges=self.policy.merges,
             has_writers=self.has_writers,
-            delayed=self.policy.delayed_alignment,
+            delayed=bool(self.policy.delayed_alignment),
+            delayed_line=self.delayed_line,
             line=self.line,
             apart=self.apart,
             filtered=self.policy.filtered,

@@ -85,10 +85,16 @@ class Policy:
     """The node may give its set to others."""
     alignee: Alignee = Alignee.INITIAL
     """When the node obtains the data."""
-    delayed_alignment: bool = False
-    """A late node may still inject its data into an empty set without writers (5.2.3.3)."""
-    equality_check: bool = False
-    """Setting of OpenSplice; this product always compares sets before it moves data."""
+    delayed_alignment: bool | None = None
+    """Treatment of a stored set of another lineage at the start (5.2.3.3); None, not given, joins it.
+
+    False sets it aside. True injects it if the set of the domain is empty and has no writers.
+    """
+    equality_check: bool | None = None
+    """Sets are always compared before data moves; only False, if given, has an effect (5.2.3.5).
+
+    It shows readers what merge policy Replace does to instances although the sets are equal.
+    """
     master_priority: int = MAX_PRIORITY
     """0 (never master) to 255 (the legacy rule)."""
     merges: tuple[MergeRule, ...] = ()

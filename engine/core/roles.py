@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from engine.core import alignment
+from engine.core import alignment, joining, merging
 from engine.core.context import Context
 from engine.core.events import AbandonSet, DeleteSet, LineageAdopted, LoadStored
 from engine.core.expressions import matches
@@ -152,8 +152,13 @@ def _apply(
     if policy is MergeType.DELETE and state.roll_up.count:
         context.emit(DeleteSet(state.name))
         _settle(context, state, fellow, report)
-    elif policy in _MOVES_NOTHING or (roll_up and roll_up.same_content(state.roll_up)):
+    elif policy in _MOVES_NOTHING:
         _note(state, report)
+    elif roll_up and roll_up.same_content(state.roll_up):
+        if merging.show_equal(context, state, policy):
+            _settle(context, state, fellow, report)
+        else:
+            _note(state, report)
     else:
         state.move(Trigger.DIVERGED)
         state.merging, state.merging_role = (report.lineage,), fellow.role
@@ -216,6 +221,7 @@ def open_delayed_set(context: Context, state: NameSpaceState, now: float) -> Non
         or state.has_writers
     ):
         return
+    known = (state.lineage, *state.parents, *state.line)
     late = [
         (report.quality_ns, fellow.node)
         for fellow, report in context.role_fellows(state)
@@ -224,6 +230,8 @@ def open_delayed_set(context: Context, state: NameSpaceState, now: float) -> Non
         and report.quality_ns > 0
         and not report.holder
         and report.phase is Phase.WAIT
+        # A related set joins. That of a node that was asked is related, even if nothing of it is kept.
+        and not joining.are_related(known, report.delayed_line)
     ]
     if late:
         state.move(Trigger.DIVERGED)

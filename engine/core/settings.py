@@ -15,7 +15,8 @@ class StoredSet:
     """The last complete set of a name-space in the store.
 
     Attributes:
-        quality_ns: its newest source time, 0 for an empty set, `DAMAGED` for a damaged one.
+        quality_ns: its newest source time without samples in the future, 0 for an empty set, `DAMAGED` for a
+            damaged one.
         lineage: history to which it belongs.
         line: earlier lineages of the set.
         apart: a merge policy left it different from the master's set of the same lineage.

@@ -24,7 +24,7 @@ from typing import Final, NamedTuple
 
 from engine.core.name_spaces import Group
 from engine.dataset.group_set import MODULUS_MASK, TIMELESS, ApplyOutcome, GroupSet, Summary
-from engine.dataset.groups import NO_LIMITS, GroupDescription, GroupLimits
+from engine.dataset.groups import NO_LIMITS, GroupDescription, GroupLimits, loosest
 from engine.dataset.sample import DATA, Sample
 from engine.dataset.sample_rows import SampleRows
 from engine.dataset.settling import Content, Present
@@ -72,9 +72,10 @@ class LimitedSet(GroupSet):
     `depth` is the number of samples to keep of each instance; 0 keeps all.
     """
 
-    __slots__ = ("_by_age", "_keys", "_room", "_writes")
+    __slots__ = ("_by_age", "_history_depth", "_keys", "_room", "_writes")
 
     def __init__(self, depth: int, limits: GroupLimits, present: Present | None = None) -> None:
+        self._history_depth = depth
         self._room = _Room.of(depth, limits)
         super().__init__(self._room.depth, present)
         self.limits = limits
@@ -93,6 +94,19 @@ class LimitedSet(GroupSet):
     def is_renewable(self) -> bool:
         """False, because each sample must be applied to count those that a limit pushes out."""
         return False
+
+    def loosen(self, depth: int, limits: GroupLimits) -> None:
+        """Keep at least what this history depth and these limits leave; what is gone does not come back."""
+        depth, limits = loosest(self._history_depth, depth), self.limits.loosened_by(limits)
+        if (depth, limits) == (self._history_depth, self.limits):
+            return
+        room = _Room.of(depth, limits)
+        self._history_depth, self.limits = depth, limits
+        self._room, self.depth = room, room.depth
+        # Which of these a set keeps up depends on its limits, and another limit may decide now.
+        self._keys = sorted(self.keys()) if room.instances else []
+        self._by_age = sorted(self.samples()) if room.writes else []
+        self._writes = _writes_in(self._by_age)
 
     def apply(self, sample: Sample) -> tuple[ApplyOutcome, list[Sample]]:
         """Put one sample into the set; return the outcome and the samples that it pushed out."""
@@ -249,8 +263,11 @@ class DataSet:
         return existing
 
     def open_described(self, description: GroupDescription) -> GroupSet:
-        """Return the set of a group, with the depth and limits of the group's QoS."""
-        return self.open_group(description.group, description.qos.history_depth, description.qos.limits)
+        """Return the set of a group, with at least the depth and limits of the group's QoS."""
+        qos = description.qos
+        group_set = self.open_group(description.group, qos.history_depth, qos.limits)
+        group_set.loosen(qos.history_depth, qos.limits)
+        return group_set
 
     def open_like(self, group: Group, other: GroupSet) -> GroupSet:
         """Return the set of a group, with depth, limits and floor of another set."""

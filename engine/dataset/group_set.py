@@ -10,7 +10,7 @@ from typing import Final
 
 from engine.core.lazy_dataclass import lazy_dataclass
 from engine.dataset.blocks import Block, pack
-from engine.dataset.groups import NO_LIMITS
+from engine.dataset.groups import NO_LIMITS, GroupLimits, loosest
 from engine.dataset.instances import Instances
 from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, Sample, retained
 from engine.dataset.sample_rows import Loose, Partial, SampleRows
@@ -92,6 +92,11 @@ class GroupSet(Instances):
         """Captured samples that were too old to be kept because of a wrong clock; see `came_late`."""
         self._digest = 0
         self._newest_ns = 0
+
+    def loosen(self, depth: int, limits: GroupLimits) -> None:
+        """Keep at least what this history depth and these limits leave; what is gone does not come back."""
+        assert not self.limits.are_set, "a set with limits says itself what they leave"
+        self.depth = loosest(self.depth, depth)
 
     def apply(self, sample: Sample) -> tuple[ApplyOutcome, list[Sample]]:
         """Put one sample into the set; return the outcome and the samples that it pushed out.

@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 from engine.core.expressions import is_literal, matches
 from engine.core.lazy_dataclass import lazy_dataclass
 from engine.core.name_spaces import Group
+from engine.dataset.lifespans import WriterLifespan, joined
 
 KEEP_ALL: Final = 0
 """History depth that stands for KEEP_ALL."""
@@ -39,6 +40,30 @@ class GroupLimits(NamedTuple):
     def are_set(self) -> bool:
         """Whether at least one limit is set."""
         return max(self) > 0
+
+    def loosened_by(self, other: GroupLimits) -> GroupLimits:
+        """Return the higher of each limit; none is higher than any."""
+        return GroupLimits(*map(loosest, self, other))
+
+
+def loosest(one: int, other: int) -> int:
+    """Return the higher of two history depths or limits; 0 and negative numbers stand for no bound."""
+    return min(one, other) if min(one, other) <= 0 else max(one, other)
+
+
+def is_deeper(one: int, other: int) -> bool:
+    """Tell whether a history depth is above another one; 0 stands for KEEP_ALL."""
+    return one != other and loosest(one, other) == one
+
+
+def kept_depth(depth: int, limit: int) -> int:
+    """Return the samples of each instance that depth and max_samples_per_instance leave; 0 for all."""
+    return limit if limit > 0 and is_deeper(depth, limit) else depth
+
+
+def depth_name(depth: int) -> str:
+    """Return a HISTORY policy in words; a depth of 0 is KEEP_ALL."""
+    return f"KEEP_LAST {depth}" if depth else "KEEP_ALL"
 
 
 NO_LIMITS: Final = GroupLimits()
@@ -104,7 +129,7 @@ class GroupQos:
     """The QoS of a group, from the topic or, if topic discovery does not find it, from the first writer.
 
     Raises:
-        ValueError: the history depth is negative.
+        ValueError: the history depth is negative, or a lifespan is none.
     """
 
     durability: DurabilityKind
@@ -127,10 +152,14 @@ class GroupQos:
     """Offered data representations, as in DATA_REPRESENTATION (0 XCDR1, 2 XCDR2)."""
     requested: DurabilityKind = DurabilityKind.VOLATILE
     """Durability that the built-in reader requests: the topic's, or VOLATILE if that is unknown."""
+    lifespans: tuple[WriterLifespan, ...] = ()
+    """The writers whose samples expire (`engine.dataset.lifespans`); a policy of each writer for itself."""
 
     def __post_init__(self) -> None:
         if self.history_depth < KEEP_ALL:
             raise ValueError(f"a history depth of {self.history_depth} keeps nothing")
+        if not all(one.is_valid for one in self.lifespans):
+            raise ValueError("a lifespan of no writer, or that is negative")
 
     @property
     def limits(self) -> GroupLimits:
@@ -138,17 +167,37 @@ class GroupQos:
         return GroupLimits(self.max_samples, self.max_instances, self.max_samples_per_instance)
 
     def raised_by(self, other: GroupQos) -> GroupQos:
-        """Return this QoS with the durability of a later topic or writer that asks for more.
+        """Return this QoS with what a later topic or writer asks for beyond it.
 
         The highest durability counts in any order of discovery: that of topics, or of writers while no topic
-        is known. Everything else stays, so that no captured data is given up while the system runs.
+        is known. So do the deepest history and the highest limits of any topic or writer: nodes learn of
+        topics and writers in different orders, and must end with one QoS. Lifespans are added. Everything
+        else stays, so that no captured data is given up while the system runs.
         """
         requested = max(self.requested, other.requested)
         is_known = requested > DurabilityKind.VOLATILE
         durability = max(self.durability, other.requested if is_known else other.durability)
-        if (requested, durability) == (self.requested, self.durability):
-            return self
-        return dataclasses.replace(self, durability=durability, requested=requested)
+        depth = loosest(self.history_depth, other.history_depth)
+        limits = self.limits.loosened_by(other.limits)
+        raised = dataclasses.replace(
+            self,
+            durability=durability,
+            requested=requested,
+            history_depth=depth,
+            lifespans=joined(self.lifespans, other.lifespans),
+            **limits._asdict(),
+        )
+        return self if raised == self else raised
+
+    def deepened(self, now: GroupQos) -> tuple[str, ...]:
+        """Return what of history and limits is looser now, with the values before and after."""
+        names = ("history", *GroupLimits._fields)
+        pairs = zip(self._policies(), now._policies(), strict=True)
+        return tuple(
+            f"{name} {after} (it was {before})"
+            for (name, before), (_, after) in pairs
+            if name in names and before != after
+        )
 
     def differences(self, offered: GroupQos) -> tuple[str, ...]:
         """Return the policies in which a writer differs from this QoS, which stays, with both values.
@@ -166,7 +215,7 @@ class GroupQos:
         representations = (_REPRESENTATIONS.get(one, str(one)) for one in self.representations)
         return (
             ("DURABILITY", self.durability.name),
-            ("history", f"KEEP_LAST {self.history_depth}" if self.history_depth else "KEEP_ALL"),
+            ("history", depth_name(self.history_depth)),
             ("service_cleanup_delay", _bounded(self.cleanup_delay_ns, " ns")),
             ("DESTINATION_ORDER", _ORDERS[self.by_source_timestamp]),
             ("OWNERSHIP", _OWNERSHIPS[self.exclusive]),

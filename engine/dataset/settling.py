@@ -17,6 +17,8 @@ from typing import Final
 
 WIDTH_NS: Final = 250_000_000
 """Length of the intervals in which changes are noted; sets are compared as of their borders."""
+FUTURE_NS: Final = 10_000_000_000
+"""Distance in the future from which on source times are reported, and do not raise the quality of a set."""
 KEPT_NS: Final = 6_000_000_000
 """Age from which on changes are not distinguished any more."""
 STEP_NS: Final = 5_000_000_000

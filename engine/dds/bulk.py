@@ -21,7 +21,7 @@ from engine.dds.participant import NodeParticipant
 from engine.dds.qos import EndpointQos
 from engine.dds.topics import Topic
 from engine.dds.waiting import Signal
-from engine.dds.writer import RawWriter
+from engine.dds.writer import RawWriter, stamp_ns
 from engine.dds.writer_names import WRITER_GONE
 
 TOPIC: Final = "d_sampleChain"
@@ -105,7 +105,7 @@ class BulkSender:
         deadline = time.monotonic() + timeout_s
         while True:
             try:
-                self._writer.write(sample, time.time_ns())
+                self._writer.write(sample, stamp_ns())
             except DdsTimeout:
                 if time.monotonic() >= deadline:
                     raise

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import ctypes
 import dataclasses
-import time
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Final, NamedTuple
@@ -25,7 +24,7 @@ from engine.dds.participant import NodeParticipant
 from engine.dds.qos import EndpointQos
 from engine.dds.topics import Topic
 from engine.dds.waiting import Signal
-from engine.dds.writer import RawWriter
+from engine.dds.writer import RawWriter, stamp_ns
 from engine.dds.writer_names import WRITER_GONE
 
 PARTITION: Final = "durabilityPartition"
@@ -195,7 +194,7 @@ class Channel:
             DdsTimeout: a peer was behind for three seconds; nothing was sent.
             DdsError: the channel is closed.
         """
-        self._writers[topic].write(cdr.pack_named(sender_id.encode(), payload), time.time_ns())
+        self._writers[topic].write(cdr.pack_named(sender_id.encode(), payload), stamp_ns())
 
     def take(self) -> list[ReceivedMessage]:
         """Take the samples of other participants, in order for each sender and topic."""

@@ -22,6 +22,8 @@ _BATCH: Final = 256
 _MAX_BATCHES: Final = 64
 _MAX_USER_DATA_BYTES: Final = 4096
 _BUILTIN_TYPES: Final = b"org::eclipse::cyclonedds::builtin::"
+_PID_DIGITS: Final = 10
+"""Python refuses to convert numbers of more than 4,300 digits, and a participant may announce any text."""
 _LOCATOR: Final = re.compile(r"(?P<kind>\w+)/(?P<address>[^@,\s]+)")
 
 
@@ -334,7 +336,7 @@ class Discovery:
             tag=Tag.decode(_user_data(qos)),
             addresses=_addresses(_property(qos, b"__NetworkAddresses")),
             hostname=_property(qos, b"__Hostname"),
-            pid=int(pid) if pid.isdecimal() else 0,
+            pid=int(pid[:_PID_DIGITS]) if pid.isdecimal() else 0,
             name=read_name(qos),
             is_own=guid == self._participant.guid,
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import ipaddress
 import re
 import socket
 import struct
@@ -185,15 +186,17 @@ def reachable(addresses: Sequence[str]) -> str:
 
 
 def address_towards(address: str, otherwise: str) -> str:
-    """Return the local address that reaches a `host:port`; `otherwise` if there is no route."""
+    """Return the local address that reaches a `host:port`; `otherwise` without a route or an IP address."""
     host, _, port = address.rpartition(":")
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with socket.socket(family, socket.SOCK_DGRAM) as probe:
-        try:
-            probe.connect((host.strip("[]"), int(port)))  # sends nothing: it only asks for the route
+    try:
+        # A name from the network must not be looked up: its sender would choose what a resolver is asked.
+        known = ipaddress.ip_address(host.strip("[]"))
+        family = socket.AF_INET6 if known.version == 6 else socket.AF_INET
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.connect((str(known), int(port)))  # sends nothing: it only asks for the route
             return str(probe.getsockname()[0])
-        except (OSError, ValueError):
-            return otherwise
+    except (OSError, ValueError, TypeError, OverflowError):  # TypeError: a scope that cannot be encoded
+        return otherwise
 
 
 def address_of(interface: str) -> str:
@@ -202,7 +205,15 @@ def address_of(interface: str) -> str:
 
 
 def _known_address(interface: str) -> str:
-    return interface if interface[:1].isdigit() else _address(interface)
+    return interface if is_address(interface) else _address(interface)
+
+
+def is_address(text: str) -> bool:
+    """Return whether a text is an IP address, without a scope."""
+    try:
+        return bool(ipaddress.ip_address(text)) and "%" not in text
+    except ValueError:
+        return False
 
 
 def _address(name: str) -> str:

@@ -6,6 +6,7 @@ import array
 import ctypes
 import functools
 import threading
+import time
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
@@ -19,6 +20,13 @@ from engine.dds.topics import Topic
 from engine.dds.waiting import Signal
 
 _MAX_MATCHES: Final = 4096
+LATEST_NS: Final = (1 << 32) * 1_000_000_000 - 1
+"""The last source time that Cyclone DDS writes, in 2106: RTPS counts seconds in 32 bits, from 1970 on."""
+
+
+def stamp_ns() -> int:
+    """Return the present as the source time of a protocol message: a wrong clock must not end its writer."""
+    return min(max(0, time.time_ns()), LATEST_NS)
 
 
 def key_payload(key: bytes) -> bytes:

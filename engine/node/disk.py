@@ -162,7 +162,7 @@ class Disk:
             store = self._open()
             if store is None:
                 return
-            found = read_store(store)
+            found = read_store(store, time.time_ns())
         except Exception as error:  # of any class: the node waits for an answer
             self._error = error
             self._on_result()
@@ -217,7 +217,7 @@ class Disk:
                 due_s = self._measure_due_s
                 self._wake.wait(BEAT_S if due_s is None else max(0.0, due_s - time.monotonic()))
                 self._work.beat()
-                self.store_queue.check()
+            self.store_queue.check()
             self._wake.clear()
 
     def _gather(self) -> None:

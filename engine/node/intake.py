@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from engine.capture.matching import MatchWatch
 from engine.capture.tap_registry import Orphans
 from engine.capture.unkept import UnkeptReason
+from engine.dds.abi import INFINITE_NS
 from engine.dds.bulk import TOPIC as BULK_TOPIC
 from engine.dds.interfaces import beyond_loopback
 from engine.dds.typeinfo import ATTEMPTS, LOOK_UP_S, resolve_type
@@ -356,6 +357,10 @@ class NodeIntake:
         """Take in durable writers that came and went, and groups that are known better."""
         for description in changes.groups:
             self._runtime.group_seen(description)
+        for offer in changes.offers:  # after their groups, before a sample of theirs can be applied
+            if offer.endpoint.endpoint_qos.lifespan_ns != INFINITE_NS:
+                lifespan_ns = offer.endpoint.endpoint_qos.lifespan_ns
+                self._runtime.shared.learn_lifespan(offer.groups, offer.endpoint.guid, lifespan_ns)
         for writer, groups in changes.writers:
             self._runtime.housekeeping.writers(writer, groups)
         self._check_offers(changes.offers)

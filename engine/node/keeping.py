@@ -192,7 +192,9 @@ class Keeping:
         """Return deliveries that replace the writers of a participant that must retire."""
         for group, description in self._runtime.descriptions.items():
             if (group.topic, group.partition, description.type.type_id) in crowd:
-                steps = written(self._rows(group) or (), self._neighbourhood.living(group))
+                rows = self._rows(group)
+                some = self._runtime.serving.unexpired(description, rows) if rows else ()
+                steps = written(some, self._neighbourhood.living(group))
                 most = self._instances(group.topic)
                 yield Portion(description, steps, DeliveryPurpose.PART, keeps=True, instances=most)
 

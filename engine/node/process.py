@@ -23,6 +23,7 @@ from engine.dds.interfaces import address_of, addresses_of, interface_of, known_
 from engine.dds.participant import NodeParticipant
 from engine.dds.selfcheck import check_layouts
 from engine.dds.uri import domain_tag
+from engine.dds.writer import LATEST_NS
 from engine.node import wire
 from engine.node.disk import Disk, Pace, trace_found
 from engine.node.filters import ContentFilters
@@ -63,7 +64,7 @@ LEFT_ALONE_S: Final = 10.0
 LEFT_ALONE: Final = "the supervisor stands still"
 
 WAITING_PERIOD_S: Final = 10.0
-"""Period of reports that the node waits for room to open its store."""
+"""Period of reports that the node waits for room to open its store, or for its clock."""
 
 
 class ConfigurationRefused(Exception):
@@ -103,6 +104,16 @@ class SystemClock:
     def wall_ns(self) -> int:
         """Return nanoseconds since 1970 UTC."""
         return time.time_ns()
+
+
+def _wrong_clock(now_ns: int) -> str:
+    """Return what is wrong with the wall clock if no sample can have its time; else nothing."""
+    if 0 <= now_ns <= LATEST_NS:
+        return ""
+    said, last = (
+        time.strftime("%Y-%m-%d", time.gmtime(one_ns // 1_000_000_000)) for one_ns in (now_ns, LATEST_NS)
+    )
+    return f"the clock of this machine says {said}, and samples have times from 1970-01-01 to {last}"
 
 
 def _pace(configuration: Configuration) -> Pace:
@@ -168,22 +179,30 @@ class RunningNode:
         self._threads = Threads(configuration, tracer)
 
     def _open_store(self) -> StoredContent | None:
-        """Open and verify the store, waiting while its disk is full; return None if told to end first."""
+        """Open and verify the store; return None if told to end first.
+
+        It waits while the disk is full, and while the clock tells a time that no sample can have: a node
+        counts on from the clock of its start, and need not be started again when that is corrected.
+        """
         domain, persistent = self._configuration.domain, self._configuration.persistent
         directory = persistent.store_directory if persistent else ""
         self._disk.start()
         self._shell.stack.callback(self._disk.close, domain.service_terminate_period_s * 0.7)
         warned_s = -WAITING_PERIOD_S
         while self._shell.stop_reason is None:
-            found = self._disk.found()
-            if found is not None:
+            found, wrong = self._disk.found(), _wrong_clock(self._clock.wall_ns())
+            if found is not None and not wrong:
+                self._started_ns = self._clock.wall_ns()
                 trace_found(self._tracer, directory, found)
                 return self._carried.added_to(found)
             refusal, now = self._disk.refusal, self._clock.monotonic()
-            if refusal and now - warned_s >= WAITING_PERIOD_S:
+            if (refusal or wrong) and now - warned_s >= WAITING_PERIOD_S:
                 warned_s = now
-                self._tracer.event("store.waiting", directory=directory, cause=refusal)
-            self._say(ServiceState.INIT.value, problem=refusal)
+                if refusal:
+                    self._tracer.event("store.waiting", directory=directory, cause=refusal)
+                if wrong:
+                    self._tracer.event("lifecycle.clock-wrong", cause=wrong)
+            self._say(ServiceState.INIT.value, problem=refusal, waits=wrong)
             self._renew()
             self._shell.mailbox.wait(self._lease_pause_s)
             self._shell.mailbox.carry_out()

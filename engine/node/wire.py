@@ -228,6 +228,10 @@ class DdsWire:
             for one in itertools.islice(filter(is_meant, self._neighbourhood.unkept), MAX_UNKEPT_SHOWN)
         )
 
+    def asked(self, group: Group) -> int:
+        """Return the deepest HISTORY of the durable readers of a group; 0 for KEEP_ALL."""
+        return self._neighbourhood.asked(group)
+
     def _show(self, reader: ReaderKey, began_ns: int, result: Delivered | None, problem: str = "") -> None:
         """Record a delivery for consoles; the final record replaces the running one."""
         shown = DeliveryView(
@@ -417,6 +421,7 @@ class ConsolePublisher:
             self._wire.deliveries(),
             self._disk_bytes(),
             self._wire.unkept(lambda writer: self._runtime.shared.is_meant(writer.groups)),
+            self._wire.asked,
         )
         self._wire.publish(MONITOR_TOPIC, monitor.encode(shown))
         self._past.masters(shown)

@@ -24,15 +24,13 @@ from engine.dataset.group_set import NO_FLOOR, ApplyOutcome, GroupSet
 from engine.dataset.groups import GroupDescription
 from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, Sample, make_sample
 from engine.dataset.sample_making import make_samples
-from engine.dataset.settling import WIDTH_NS, border_before
+from engine.dataset.settling import FUTURE_NS, WIDTH_NS, border_before
 from engine.runtime.housekeeping import INFINITE, Registered
 from engine.runtime.name_space_data import NameSpaceData
 from engine.runtime.serving import Serving
 from engine.runtime.shared_state import SharedState
 from engine.store.interface import GroupChange
 
-FUTURE_NS: Final = 10_000_000_000
-"""Distance in the future from which on source times are reported."""
 WAIT_S: Final = 0.3
 """Time that large samples may wait for newer ones of their instances."""
 WAITS_FROM: Final = 4_096

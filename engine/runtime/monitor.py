@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import ipaddress
 import json
 import threading
 from collections.abc import Callable, Iterable, Mapping
@@ -15,6 +16,7 @@ from typing import Any, Final, NamedTuple
 
 from engine.core import plain
 from engine.core.lazy_dataclass import lazy_dataclass
+from engine.dataset.groups import is_deeper, kept_depth
 
 _DIGITS: Final = bytes.maketrans(b"123456789", b"000000000")
 _LONG: Final = b"0" * 39
@@ -60,7 +62,7 @@ def quick_reader(kinds: Mapping[str, type]) -> Callable[[bytes], QuickMessage | 
             data.decode()  # msgspec does not look into fields that it skips
             found: Any = head.decode(data)
             return QuickMessage(found.format_version, found.kind, bodies[found.kind].decode(found.data))
-        except (ValueError, KeyError, TypeError, RecursionError):
+        except Exception:  # of any class: `plain` says what is wrong
             return None
 
     return read
@@ -145,7 +147,10 @@ class NameSpaceView:
     epoch: str
     """Epoch of the master, as "counter/beginning of its id"; "none" for no master."""
     why: str
-    """Rule that chose the master, in words."""
+    """Rule by which the node follows the master now, in words.
+
+    A master says why it was chosen, at `master_since_ns`.
+    """
     merge_id: str
     """Lineage of the set, in the form of `epoch`."""
     quality_ns: int
@@ -166,6 +171,10 @@ class NameSpaceView:
     """The name-space is not in the node's configuration, but one of its policies applies."""
     filtered: bool = False
     """Content filters of the node withhold samples."""
+    backup: str = ""
+    """The newest back-up that this run made of the stored set: why, and where; empty for none."""
+    backup_ns: int = 0
+    """When another set replaced that one; 0 for none."""
 
     @property
     def is_at_rest(self) -> bool:
@@ -210,6 +219,24 @@ class GroupView:
     """Samples that a resource limit kept out or pushed out, by the name of the limit."""
     too_large: int = 0
     """Samples that were not captured because they are larger than MaxSampleSize."""
+    depth: int = 1
+    """History depth of DURABILITY_SERVICE; 0 for KEEP_ALL."""
+    limits: tuple[int, int, int] = (-1, -1, -1)
+    """max_samples, max_instances and max_samples_per_instance of DURABILITY_SERVICE; -1 for none."""
+    cleanup_delay_ns: int = 0
+    """service_cleanup_delay; -1 for infinite."""
+    asked: int = 1
+    """Deepest HISTORY of the durable readers that are present; 0 for KEEP_ALL."""
+
+    @property
+    def kept_depth(self) -> int:
+        """Samples that are kept of each instance, by history and max_samples_per_instance; 0 for all."""
+        return kept_depth(self.depth, self.limits[2])
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether readers ask for more samples of each instance than are kept."""
+        return is_deeper(self.asked, self.kept_depth)
 
 
 @lazy_dataclass(frozen=True, slots=True)
@@ -290,6 +317,16 @@ class CaptureView:
 
 NOT_SAID: Final = CaptureView()
 
+MAX_ADDRESSES: Final = 64
+"""Addresses of one node: a watch asks for the route to each of them once a second."""
+
+
+@functools.lru_cache(1_000)
+def _check_address(text: str) -> None:
+    if "%" in text:
+        raise ValueError(f"{text[:50]!r} has a scope, which means something on its own host only")
+    ipaddress.ip_address(text[:50])
+
 
 @lazy_dataclass(frozen=True, slots=True)
 class NodeSnapshot:
@@ -346,6 +383,13 @@ class NodeSnapshot:
 
     Loopback only if there is no other; empty if it has none, or from an older release.
     """
+
+    def __post_init__(self) -> None:
+        """Refuse what is no address: watches ask for the route to each, and must not look up names."""
+        if len(self.addresses) > MAX_ADDRESSES:
+            raise ValueError(f"{len(self.addresses):,} addresses")
+        for address in self.addresses:
+            _check_address(address)
 
 
 _ENDED: Final = "ended"
@@ -473,6 +517,6 @@ def decode(data: bytes) -> Message:
         message: Message = plain.from_plain(_KINDS[document["kind"]], document["data"])
     except MonitorFault:
         raise
-    except (KeyError, TypeError, ValueError, RecursionError) as error:
+    except Exception as error:  # of any class: anybody may have sent it
         raise MonitorFault(f"not a monitor message: {error!r}") from error
     return message

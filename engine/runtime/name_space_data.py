@@ -95,6 +95,10 @@ class NameSpaceData:
     """Clock by which changes of `working` are dated."""
     keeps: str = ""
     """Why the stored set stays as a back-up when the staged one replaces it; empty if it does not."""
+    backup: str = ""
+    """The newest back-up that this run made, for people."""
+    backup_ns: int = 0
+    """When another set replaced that one, nanoseconds since 1970; 0 for none."""
     replaced: int = 0
     """Times that another set replaced `working`, so that samples may be gone."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from typing import Final
 
 from engine.core.election import NOBODY, NOBODY_REMEDY
@@ -71,13 +72,15 @@ def snapshot(
     deliveries: tuple[DeliveryView, ...],
     disk_bytes: int = 0,
     unkept: tuple[UnkeptView, ...] = (),
+    asked: Callable[[Group], int] = lambda _: 1,
 ) -> NodeSnapshot:
     """Return the present snapshot; `disk_bytes` is the size of the store, 0 if unknown.
 
-    `wall_ns` is the wall clock, in nanoseconds since 1970.
+    `wall_ns` is the wall clock, in nanoseconds since 1970, and `asked` the deepest HISTORY of the readers of
+    a group (`GroupView.asked`).
     """
     settings = runtime.settings
-    groups = [view for data in runtime.spaces.values() for view in _groups(runtime, data, identity)]
+    groups = [view for data in runtime.spaces.values() for view in _groups(runtime, data, identity, asked)]
     return NodeSnapshot(
         id=settings.node,
         name=settings.name,
@@ -172,6 +175,8 @@ def _name_space(runtime: Runtime, data: NameSpaceData, now: float, wall_ns: int)
         from_parts=state.from_parts,
         is_learned=state.is_learned,
         filtered=policy.filtered,
+        backup=data.backup,
+        backup_ns=data.backup_ns,
     )
 
 
@@ -245,7 +250,9 @@ def refused_groups(runtime: Runtime) -> str:
     return f"it keeps nothing of group {groups[0]}{more}: the content filter does not fit" if groups else ""
 
 
-def _groups(runtime: Runtime, data: NameSpaceData, identity: Identity) -> list[GroupView]:
+def _groups(
+    runtime: Runtime, data: NameSpaceData, identity: Identity, asked: Callable[[Group], int]
+) -> list[GroupView]:
     views: list[GroupView] = []
     for group, group_set in sorted(data.applied.groups.items()):
         description = runtime.descriptions.get(group)
@@ -268,6 +275,10 @@ def _groups(runtime: Runtime, data: NameSpaceData, identity: Identity) -> list[G
                 lost=group_set.lost,
                 rejected=tuple(sorted(group_set.rejected.items())),
                 too_large=runtime.shared.too_large.get(group, 0),
+                depth=description.qos.history_depth,
+                limits=description.qos.limits,
+                cleanup_delay_ns=description.qos.cleanup_delay_ns,
+                asked=asked(group),
             )
         )
     return views

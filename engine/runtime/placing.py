@@ -14,10 +14,11 @@ from engine.core.events import ExpectSet
 from engine.core.name_spaces import Group, MergeType
 from engine.dataset.dataset import DataSet
 from engine.dataset.group_set import NO_FLOOR
+from engine.dataset.living import by_instance
 from engine.dataset.rateless import Stepwise
 from engine.runtime.incoming import IncomingStream
 from engine.runtime.jobs import Conversion
-from engine.runtime.name_space_data import Began, Difference, NameSpaceData
+from engine.runtime.name_space_data import Began, Difference, NameSpaceData, dispose_of
 from engine.runtime.reconciling.alignee import AligneeComparisons, Finished, joined
 from engine.runtime.replacing import replaced
 from engine.runtime.serving import Serving
@@ -75,15 +76,19 @@ class Placing:
 
     def _passed(self, data: NameSpaceData, incoming: IncomingStream) -> Stepwise[Finished | None]:
         """Combine, then apply the content filters."""
-        made = yield from self._made(data, incoming)
+        # Decided once: what is given up here must be what is kept as a back-up in `put`.
+        is_initial = self._is_initial(data, incoming)
+        why_not = self._why_not_joined(data, incoming) if is_initial else ""
+        made = yield from self._made(data, incoming, joins=is_initial and not why_not)
         if made is not None and data.state.policy.filtered:
             passed = yield from filtered(made.data, self._shared.gates)
             made = dataclasses.replace(made, data=passed)
-        return made
+        return made if made is None else dataclasses.replace(made, gives_way=why_not)
 
-    def _made(self, data: NameSpaceData, incoming: IncomingStream) -> Stepwise[Finished | None]:
+    def _made(
+        self, data: NameSpaceData, incoming: IncomingStream, *, joins: bool
+    ) -> Stepwise[Finished | None]:
         purpose = incoming.target.purpose
-        joins = self._is_initial(data, incoming) and not self._why_not_joined(data, incoming)
         if incoming.begin.is_difference:
             whole = purpose in _REPLACING or not data.state.holder
             return (yield from self._comparing.finish(incoming, whole=whole, joins=joins))
@@ -129,10 +134,9 @@ class Placing:
 
     def _note_replaced(self, data: NameSpaceData, incoming: IncomingStream, finished: Finished) -> None:
         """Note that a stored set that gives way stays as a back-up."""
-        why_not = self._why_not_joined(data, incoming) if self._is_initial(data, incoming) else ""
-        if why_not and data.loaded is not None and _without(data.loaded, finished.data):
+        if finished.gives_way and data.loaded is not None and _without(data.loaded, finished.data):
             giver = self._shared.core.name_of(incoming.begin.aligner)
-            data.keeps = f"aligned with {giver} at the start: {why_not}"
+            data.keeps = f"aligned with {giver} at the start: {finished.gives_way}"
 
     def take_gift(self, incoming: IncomingStream) -> None:
         """Take samples that a fellow found to be missing here."""
@@ -171,6 +175,19 @@ class Placing:
         )
         return new
 
+    def show_equal(self, name_space: str) -> None:
+        """Show readers that an equal set replaced the one here: all is disposed, and comes again."""
+        data, descriptions = self._shared.spaces[name_space], self._shared.descriptions
+        now_ns = self._shared.clock.wall_ns()
+        difference: Difference = {}
+        for group, group_set in data.working.groups.items():
+            if not descriptions[group].qos.by_source_timestamp:
+                keys = group_set.keys()
+                disposed = [dispose_of(key, now_ns) for key in keys]
+                difference[group] = by_instance([*disposed, *group_set.samples()])
+        self._show_replaced(data, data.working, difference, now_ns, disposes_all=True)
+        self._shared.tracer.event("merge.equal-shown", namespace=name_space)
+
     def delete_set(self, name_space: str) -> None:
         """Empty a set (merge policy Delete); readers see its instances disposed."""
         data = self._shared.spaces[name_space]
@@ -194,13 +211,19 @@ class Placing:
         is_loss = any(change.evicted for change in changes)
         keeps = f"merge policy {policy.capitalize()}" if is_loss else ""
         self._shared.write_set(data, Conversion(changes, before=before), keeps=keeps)
+        self._show_replaced(data, seen, difference, now_ns, disposes_all=passes_disposed)
+
+    def _show_replaced(
+        self, data: NameSpaceData, seen: DataSet, difference: Difference, now_ns: int, *, disposes_all: bool
+    ) -> None:
+        """Show readers, who have `seen` a set, the one that is here now; for the rest see `replaced`."""
         shown = replaced(
             seen,
             data.working,
             difference,
-            descriptions,
+            self._shared.descriptions,
             now_ns,
-            disposes_all=passes_disposed,
+            disposes_all=disposes_all,
             tells=self._serving.on_replaced is not None,
         )
         self._serving.show_replaced(data.state.name, shown)

@@ -294,6 +294,8 @@ class Runtime:
                 self.transfers.send(event)
             case events.ExpectSet():
                 self.transfers.expect(event)
+            case events.ReplaceShown():
+                self.transfers.show_equal(event.name_space)
             case events.DeleteSet():
                 self.transfers.delete_set(event.name_space)
             case events.DataDeleted():

@@ -457,6 +457,27 @@ class Serving:
         else:
             place.waiting.append(one)
 
+    def unexpired(self, description: GroupDescription, rows: SampleRows) -> SampleRows:
+        """Return the samples of a group whose lifespan is not over now, by the clock of this node.
+
+        The others are counted. An instance of which nothing else is kept is not given at all: DDS 1.4,
+        2.2.3.16 removes expired data from all caches, and a reader does not learn an instance without data.
+        """
+        if not description.qos.lifespans or not rows:
+            return rows
+        now_ns, is_expired = self._shared.clock.wall_ns(), self._shared.lifespans.is_expired
+        left = [
+            sample
+            for sample in rows
+            if not is_expired(sample.writer, sample.status, sample.source_time_ns, now_ns)
+        ]
+        if len(left) == len(rows):
+            return rows
+        count = len(rows) - len(left)
+        self._shared.counters["expired"] += count
+        self._shared.tracer.event("deliver.expired", group=description.group, count=count)
+        return SampleRows.of(left)
+
     def _begin(self, place: _PlaceState, one: _Outgoing) -> None:
         reader, groups = one.reader, one.groups
         ends = place.ends.get(reader, {})
@@ -465,6 +486,8 @@ class Serving:
             place.sets[reader] = tuple(description.group for description, _ in groups)
         if one.whole and ends:  # a delivery to other readers of the place may have brought some of it
             groups = [each for each in groups if not ends.keys() <= place.got.get(each[0].group, set())]
+        current = ((description, self.unexpired(description, rows)) for description, rows in groups)
+        groups = [(description, rows) for description, rows in current if rows]
         place.current = dataclasses.replace(one, groups=groups)
         count = sum(len(samples) for _, samples in groups)
         self._shared.tracer.event(

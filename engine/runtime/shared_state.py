@@ -17,6 +17,7 @@ from engine.dataset.captured import CapturedSample
 from engine.dataset.dataset import DataSet
 from engine.dataset.group_set import GroupSet
 from engine.dataset.groups import DurabilityKind, GroupDescription, GroupQos
+from engine.dataset.lifespans import LifespanTable, WriterLifespan
 from engine.dataset.sample import DATA, Sample
 from engine.runtime import backups
 from engine.runtime.jobs import Conversion
@@ -25,7 +26,7 @@ from engine.runtime.name_space_data import NameSpaceData
 from engine.runtime.ports import Clock, FilterRefused, Filters, Gate, Wire
 from engine.runtime.store_queue import StoreQueue
 from engine.runtime.withholding import without_rest
-from engine.store.interface import Replaced
+from engine.store.interface import GroupChange, Replaced
 from engine.tracing.tracer import Tracer
 
 MAX_CAUSE: Final = 300
@@ -57,6 +58,7 @@ COUNTERS: Final = (
     "purged",
     "repeated",
     "not_given",
+    "expired",
     "refused",
     "resent",
     "refused_writers",
@@ -106,6 +108,8 @@ class SharedState:
         self.tracer = tracer
         self.descriptions: dict[Group, GroupDescription] = {}
         """Groups that this node keeps."""
+        self.lifespans = LifespanTable()
+        """The writers whose samples expire, of all groups."""
         self.groups_of: dict[str, list[Group]] = {}
         """The same by topic: looking through all of them for each of many readers takes long."""
         self.spaces: dict[str, NameSpaceData] = {}
@@ -228,6 +232,7 @@ class SharedState:
         data = self.spaces[state.name]
         if not data.is_kept(description) or not self._open_gate(description):
             return False
+        self.lifespans.learn(description.qos.lifespans)
         if group not in self.descriptions:
             self.descriptions[group] = description
             self.groups_of.setdefault(group.topic, []).append(group)
@@ -339,9 +344,9 @@ class SharedState:
         self.core.group_found(description.group, json.dumps(plain.to_plain(description)).encode())
 
     def raise_group(self, group: Group, qos: GroupQos, *, announce: bool) -> None:
-        """Raise the durability of a kept group if its topic or a writer is above it: `GroupQos.raised_by`.
+        """Keep more of a group if its topic or a writer asks for more than it has: `GroupQos.raised_by`.
 
-        With `announce`, fellows learn of it.
+        With `announce`, fellows learn of it. They learn lifespans with the samples of their writers.
         """
         known = self.descriptions[group]
         raised = dataclasses.replace(known, qos=known.qos.raised_by(qos))
@@ -349,10 +354,16 @@ class SharedState:
             return
         self.descriptions[group] = raised
         before, now = known.qos, raised.qos
+        if now.lifespans is not before.lifespans:
+            self._keep_lifespans(raised)
+        if now == dataclasses.replace(before, lifespans=now.lifespans):
+            return
+        if differences := before.deepened(now):
+            self.tracer.event("group.deepened", group=group, differences=", ".join(differences))
         if now.requested is before.requested:
-            self.tracer.event(
-                "group.raised", group=group, before=before.durability.name, durability=now.durability.name
-            )
+            if now.durability is not before.durability:
+                was, is_now = before.durability.name, now.durability.name
+                self.tracer.event("group.raised", group=group, before=was, durability=is_now)
         elif group not in self._unwanted:
             self._open_tap(raised)
             self.tracer.event(
@@ -362,10 +373,28 @@ class SharedState:
             self._announce(raised)
         state = self.core.name_space_of(group)
         data = self.spaces[state.name] if state is not None else None
+        if data is not None:
+            data.open_group(raised)  # its set keeps more; the store learns of it with the next sample
         if data is not None and now.durability is not before.durability:
             self._tell_memory_only(raised, data)
         if data is not None and data.is_switched and data.is_on_disk(raised) and not data.is_on_disk(known):
             self.write_set(data)
+
+    def learn_lifespan(self, groups: Iterable[Group], writer: bytes, lifespan_ns: int) -> None:
+        """Note that the samples of a writer in these groups expire after `lifespan_ns` nanoseconds."""
+        lifespans = (WriterLifespan(writer, lifespan_ns),)
+        self.lifespans.learn(lifespans)
+        for group in groups:
+            if (known := self.descriptions.get(group)) is not None:
+                self.raise_group(group, dataclasses.replace(known.qos, lifespans=lifespans), announce=False)
+
+    def _keep_lifespans(self, raised: GroupDescription) -> None:
+        """Remember the lifespans of a group's writers, and store them even if no sample follows."""
+        self.lifespans.learn(raised.qos.lifespans)
+        state = self.core.name_space_of(raised.group)
+        data = self.spaces[state.name] if state is not None else None
+        if data is not None and data.is_switched and data.is_on_disk(raised):
+            self.store_queue.append(data.state.name, [GroupChange(raised, None)])
 
     def refuse_writer(self, group: Group, writer: str, policies: Sequence[str]) -> None:
         """Trace a writer that does not match the built-in reader, so is not captured (DDS 1.4, 2.2.3.4).
@@ -434,6 +463,9 @@ class SharedState:
                 continue
             event = "store.backup" if isinstance(report, backups.BackupKept) else "store.not-kept"
             place = {"version": report.version} if isinstance(report, backups.BackupKept) else {}
+            if isinstance(report, backups.BackupKept) and (data := self.spaces.get(report.name_space)):
+                data.backup = f"{report.note.why}: {report.note.before:,} samples, set {report.version}"
+                data.backup_ns = report.note.at_ns
             self.tracer.event(
                 event,
                 namespace=report.name_space,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Mapping
 from typing import Final
 
@@ -15,12 +16,15 @@ from engine.core.settings import CoreSettings, PendingWriter, StoredSet
 from engine.dataset.dataset import DataSet
 from engine.dataset.group_set import NO_FLOOR
 from engine.dataset.groups import GroupDescription
+from engine.dataset.settling import FUTURE_NS
 from engine.runtime.name_space_data import floor_mark
 from engine.runtime.pending_writers import pending_writers
 from engine.runtime.shared_state import APART, ELEMENTS, LEARNED, LINE, LINEAGE, PART, ROLE, WANTED, WHOLE
-from engine.store.interface import REPLACED_MARK, DamageLog, OpenReport, Store
+from engine.store.interface import REPLACED_MARK, DamageLog, OpenReport, SetInfo, Store
 
 _AWAY: Final = "away "
+_NUMBER: Final = re.compile(r"\d{1,39}")
+"""A number of at most 128 bits; Python converts none of more than 4,300 digits."""
 TOLD: Final = "replaced, told"
 """Mark with the note of a replaced set that the node has traced already."""
 _A_TIME_NS: Final = 1 << 60
@@ -59,8 +63,12 @@ class StoredContent:
         return (*self.report.findings, *damage)
 
 
-def read_store(store: Store) -> StoredContent:
-    """Read and verify every complete set: only a verified one has a quality (guide 5.4.4, steps 1 and 2)."""
+def read_store(store: Store, now_ns: int) -> StoredContent:
+    """Read and verify every complete set: only a verified one has a quality (guide 5.4.4, steps 1 and 2).
+
+    Raises:
+        StoreError: the store cannot be read.
+    """
     sets: dict[str, tuple[DataSet, list[GroupDescription]]] = {}
     parts: dict[str, DataSet] = {}
     stored: dict[str, StoredSet] = {}
@@ -88,7 +96,7 @@ def read_store(store: Store) -> StoredContent:
         for group, group_set in data.groups.items():
             group_set.raise_floor(int(marks.get(floor_mark(group), NO_FLOOR)))
         info = store.complete_set(name)
-        quality = info.quality_ns if info else None
+        quality = _quality_ns(store, info, now_ns + FUTURE_NS) if info else None
         if quality is not None and marks.get(PART):
             quality = 0  # a Lazy alignee kept it for its readers; a node with the set has more
         sets[name] = (data, descriptions)
@@ -108,6 +116,15 @@ def read_store(store: Store) -> StoredContent:
     return StoredContent(
         store.report, sets, parts, stored, damage, away, tuple(learned), _pending(store), replaced, wanted
     )
+
+
+def _quality_ns(store: Store, info: SetInfo, limit_ns: int) -> int | None:
+    """Return the quality of a complete set, to which samples later than `limit_ns` do not add."""
+    quality = info.quality_ns
+    if quality is None or quality <= limit_ns:
+        return quality
+    # Not 0, which means that there is no set: a set has data even if all its samples are in the future.
+    return max(1, store.newest_until(info.name_space, limit_ns) or 0)
 
 
 def _pending(store: Store) -> tuple[PendingWriter, ...]:
@@ -151,14 +168,16 @@ def away_mark(node: str) -> str:
 
 def _away(marks: Mapping[str, str]) -> dict[str, int]:
     away = {key.removeprefix(_AWAY): value for key, value in marks.items() if key.startswith(_AWAY)}
-    told = {node: int(value) for node, value in away.items() if value.isdigit()}
+    told = {node: int(value) for node, value in away.items() if _NUMBER.fullmatch(value)}
     # The first release wrote a time; how long nodes ran since then is unknown.
     return {node: value if value < _A_TIME_NS else 0 for node, value in told.items()}
 
 
 def _lineage(mark: str) -> Epoch:
     counter, node, run = (*mark.split("/"), "", "", "")[:3]
-    return Epoch(int(counter), node, int(run)) if counter.isdigit() and run.isdigit() else NO_EPOCH
+    if not (_NUMBER.fullmatch(counter) and _NUMBER.fullmatch(run)):
+        return NO_EPOCH
+    return Epoch(int(counter), node, int(run))
 
 
 def core_settings(

@@ -326,14 +326,20 @@ class StoreQueue:
         return True
 
     def check(self) -> None:
-        """Notice that the store was taken away while there was nothing to do, and write all of it again."""
-        if not self._problem and self.is_idle:
-            try:
-                self._store.check_in_place()
-            except StoreError as error:
-                name = next(iter(self._store.name_spaces()), "")
-                if not (isinstance(error, StoreDamaged) and self._replace_damaged_store(name, error)):
-                    self._refused(name, str(error))
+        """Notice while there is nothing to do that the store was taken away, or is back; write all again."""
+        if not self.is_idle:
+            return
+        name = next(iter(self._store.name_spaces()), "")
+        try:
+            self._store.check_in_place()
+        except StoreError as error:
+            if not (isinstance(error, StoreDamaged) and self._replace_damaged_store(name, error)):
+                self._refused(name, str(error))
+            return
+        with self._lock:
+            if self._problem:
+                self._problem = ""
+                self._results.append(Recovered(name, rewrite=False))
 
     def _carry_out(self, job: Job, batch: list[GroupChange]) -> Result | None:
         match job:

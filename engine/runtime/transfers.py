@@ -306,6 +306,10 @@ class Transfers:
         batches = self._batches(begin, groups)
         self._shared.wire.send_stream(data.state.name, fellows, batches, count)
 
+    def show_equal(self, name_space: str) -> None:
+        """See `Placing.show_equal`."""
+        self._placing.show_equal(name_space)
+
     def delete_set(self, name_space: str) -> None:
         """Delete everything in a set (merge policy Delete)."""
         self._placing.delete_set(name_space)

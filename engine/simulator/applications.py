@@ -108,6 +108,10 @@ class Writer(Application):
             number: (prefix + (number + 1).to_bytes(4), describe(self._plan.topics[number]))
             for number in self._topics
         }
+        self._lifespans_ns = {
+            self._endpoints[number][0]: int(self._plan.topics[number].lifespan_s * 1e9)
+            for number in self._topics
+        }
         self._taps: dict[SimulatedNode, tuple[int, float]] = {}
 
     def write(self, topic: int, status: int, number: int, size: int = 0) -> CapturedSample:
@@ -133,6 +137,8 @@ class Writer(Application):
         for guid, description in self._endpoints.values():
             node.routes[guid] = (description.group,)
             runtime.group_seen(description)
+            if lifespan_ns := self._lifespans_ns[guid]:
+                runtime.shared.learn_lifespan((description.group,), guid, lifespan_ns)
             runtime.housekeeping.writers(guid, (description.group,))
         delay = self._rng.uniform(TAP_LEAST_S, self.cluster.options.tap_delay_s)
         self._taps[node] = (node.run, self.cluster.schedule.now + delay)

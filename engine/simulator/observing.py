@@ -164,6 +164,7 @@ class Observer(Checker):
         self._due: dict[str, float] = {}
         self._states: dict[str, ServiceState] = {}
         self._identities: dict[str, Identity] = {}
+        self._addresses: dict[str, str] = {}
         self._deliveries: dict[str, collections.deque[DeliveryView]] = {}
         self._told = 0
 
@@ -181,7 +182,7 @@ class Observer(Checker):
             store_kind="simulated",
             store_path="",
             store_findings=tuple(found.damage),
-            addresses=(node.name,),
+            addresses=(self._address_of(node.name),),
         )
         run = node.run
 
@@ -190,6 +191,11 @@ class Observer(Checker):
                 self._traced(node, record)
 
         node.tracer.subscribe(traced, lambda kind: kind.level >= Level.FINE or kind.id == FAILED)
+
+    def _address_of(self, name: str) -> str:
+        """Return the address of a node's host, a loopback address: messages name the host itself then."""
+        number = len(self._addresses) + 1
+        return self._addresses.setdefault(name, f"127.0.{number // 256}.{number % 256}")
 
     def ended(self, node: SimulatedNode) -> None:
         """Record the end of a run."""

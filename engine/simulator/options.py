@@ -72,7 +72,8 @@ class NodePlan:
 class TopicPlan:
     """A topic that applications write in one partition; `depth` 0 keeps all samples.
 
-    `cleanup_delay_s` is the service_cleanup_delay, -1 for infinite.
+    `cleanup_delay_s` is the service_cleanup_delay, -1 for infinite; `lifespan_s` is the LIFESPAN of its
+    writers, 0 for infinite.
     """
 
     partition: str
@@ -80,6 +81,7 @@ class TopicPlan:
     durability: DurabilityKind = DurabilityKind.PERSISTENT
     depth: int = 1
     cleanup_delay_s: int = 0
+    lifespan_s: float = 0.0
 
 
 @lazy_dataclass(frozen=True, slots=True)

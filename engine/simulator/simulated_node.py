@@ -207,7 +207,7 @@ class SimulatedNode:
         schedule, options = self.cluster.schedule, self.cluster.options
         try:
             disk = SimulatedDisk(schedule, self.medium, self.rng, options.disk_delay_s, self._disk_result)
-            found = read_store(disk.store)
+            found = read_store(disk.store, self.clock.wall_ns())
         except StoreError as error:
             self.cluster.not_opened(self, error)
             schedule.after(RESTART_S, self.start)

@@ -179,7 +179,10 @@ class SetInfo:
 
     @property
     def quality_ns(self) -> int | None:
-        """Newest source timestamp, 0 for an empty set; None unless the set is verified and intact."""
+        """Newest source timestamp, 0 for an empty set; None unless the set is verified and intact.
+
+        A sample in the future raises it, unlike the quality of the protocol (`engine.runtime.startup`).
+        """
         return self.stored.newest_ns if self.soundness is Soundness.INTACT else None
 
 

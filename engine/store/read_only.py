@@ -24,7 +24,7 @@ from engine.store import compiled_rows, tables
 from engine.store.catalog import GroupRow, SetVersion, read_catalog, read_fellows, read_marks, read_node
 from engine.store.database import is_header_damaged, mend_header
 from engine.store.interface import DamageLog, RememberedFellow, SetInfo, StoreError, StoreFailed, StoreRefused
-from engine.store.sample_table import read_group
+from engine.store.sample_table import newest_until, read_group
 from engine.store.store_directory import DATABASE, LOCK, file_uri, lock_holder
 from engine.store.verification import compiled_blocks, sound_blocks, sound_samples
 
@@ -139,6 +139,11 @@ class StoreView:
         """Return all versions, oldest first, of one name-space or of all."""
         versions = self._catalog.versions.values()
         return tuple(v.info() for v in versions if name_space is None or v.name_space == name_space)
+
+    def newest_until(self, version: int, limit_ns: int) -> int:
+        """Return the newest source time of a version that is not later than the limit; 0 if there is none."""
+        rows = self._catalog.versions[version].groups.values()
+        return newest_until(self._connection, (row.id for row in rows), limit_ns)
 
     def marks(self, name_space: str) -> dict[str, str]:
         """Return the remembered values of a name-space."""

@@ -221,14 +221,6 @@ class SampleTable:
             self._connection.execute(*_deletion(group_id, places)).rowcount for places in _pieces(samples)
         )
 
-    def newest_until(self, group_id: int, limit_ns: int) -> int:
-        """Return the newest source timestamp of a group up to the limit; 0 if there is none."""
-        (newest_ns,) = self._connection.execute(
-            "SELECT max(source_time_ns) FROM sample WHERE sample_group = ? AND source_time_ns <= ?",
-            (group_id, limit_ns),
-        ).fetchone()
-        return newest_ns or 0
-
     def sweep(self, group_id: int, limit: int) -> int:
         """Remove up to `limit` of a dropped group's samples; return their number."""
         return self._connection.execute(
@@ -341,3 +333,18 @@ def _unsigned(sample: Sample) -> Sample:
     if type(sample.sequence) is int and sample.sequence < 0:
         return sample._replace(sequence=sample.sequence + (1 << 64))
     return sample
+
+
+def newest_until(connection: sqlite3.Connection, group_ids: Iterable[int], limit_ns: int) -> int:
+    """Return the newest source time that is not later than the limit; 0 if there is none.
+
+    `group_ids` are the numbers of the groups in the file.
+    """
+    newest = (
+        connection.execute(
+            "SELECT max(source_time_ns) FROM sample WHERE sample_group = ? AND source_time_ns <= ?",
+            (group_id, limit_ns),
+        ).fetchone()[0]
+        for group_id in group_ids
+    )
+    return max((time_ns or 0 for time_ns in newest), default=0)

@@ -54,7 +54,7 @@ from engine.store.interface import (
     unfinished,
 )
 from engine.store.read_only import StoreView, name_spaces
-from engine.store.sample_table import SampleTable, Unexpected
+from engine.store.sample_table import SampleTable, Unexpected, newest_until
 from engine.store.store_directory import DATABASE, StorePlace, StoreProgress, has_room_for_copy, room_on_disk
 
 MISSING: Final = "missing"
@@ -232,8 +232,7 @@ class SqliteStore:
         version = self._find(name_space, SetState.COMPLETE)
         if version is None or version.soundness is not Soundness.INTACT:
             return None
-        rows = version.groups.values()
-        return max((self._table.newest_until(row.id, limit_ns) for row in rows), default=0)
+        return newest_until(self._connection, (row.id for row in version.groups.values()), limit_ns)
 
     def begin_set(self, name_space: str) -> SetWriter:
         """Begin a new version."""

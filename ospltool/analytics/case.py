@@ -7,9 +7,11 @@ import contextlib
 import dataclasses
 import json
 import pathlib
+import re
 import urllib.parse
 from typing import TYPE_CHECKING, Any, Final
 
+from engine.core import plain
 from ospltool.analytics.contract import (
     FORMAT_VERSION,
     META_FILE,
@@ -49,6 +51,9 @@ _REPEATED: Final = [
 _NUMBERS: Final = dict.fromkeys(["off", "length"], "DELTA_BINARY_PACKED")
 _TEXTS: Final = frozenset(["text", "fields.key_value.key", "fields.key_value.value"])
 _WITH_STATISTICS: Final = ["off", "time_ns", "state", "thread", "edge", "level", "template", "event"]
+
+
+_PART_NAME: Final = re.compile(r"part-\d{1,9}")
 
 
 class CaseError(Exception):
@@ -105,6 +110,7 @@ def open_case(path: pathlib.Path) -> Case:
         raise CaseError(f"{path}: no such case")
     if path.is_file():
         return Case(path, Detail.FULL)
+    refuse_links(path)
     meta = path / META_FILE
     try:
         described = json.loads(meta.read_text(encoding="utf-8"))
@@ -148,14 +154,14 @@ def replacing(path: pathlib.Path) -> Iterator[pathlib.Path]:
 
 
 def refuse_links(directory: pathlib.Path) -> None:
-    """Refuse to write into a case with symbolic links, which lead elsewhere.
+    """Refuse a case with symbolic links, which lead elsewhere: nothing is read or written through one.
 
     Raises:
         CaseError: there is one.
     """
     for path in directory.rglob("*"):
         if path.is_symlink():
-            raise CaseError(f"{path}: a symbolic link in a case, through which nothing is written")
+            raise CaseError(f"{path}: a symbolic link in a case, which is not followed")
 
 
 def leftovers(directory: pathlib.Path, known: Mapping[str, Any]) -> list[pathlib.Path]:
@@ -177,14 +183,52 @@ def leftovers(directory: pathlib.Path, known: Mapping[str, Any]) -> list[pathlib
     ]
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class _LoadedPart:
+    """What a case says of a part of a file.
+
+    `name` begins the names of its Parquet files; it is empty for those of Spark.
+    """
+
+    name: str
+    start: int
+    counts: tuple[int, int, int, int]
+
+    def __post_init__(self) -> None:
+        """Refuse a name that leads elsewhere: a case may come from anybody."""
+        if self.name and not _PART_NAME.fullmatch(self.name):
+            raise ValueError(f"{self.name!r} is no name of a part")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _LoadedFile:
+    """What a case says of a file that was loaded into it."""
+
+    node: str
+    file: str
+    format: str
+    origin: str
+    size: int
+    digest: str
+    parts: tuple[_LoadedPart, ...]
+    untimed: bool = False
+
+
 def files_of(case: Case) -> dict[str, Any]:
-    """Return the description of the files that were loaded into a case; empty if it has none."""
-    try:
-        described = json.loads((case.path / META_FILE).read_text(encoding="utf-8"))
-        files = described["data"].get("files", {})
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+    """Return the description of the files that were loaded into a case; empty if it has none.
+
+    Raises:
+        CaseError: it is damaged.
+    """
+    if not case.is_directory:
         return {}
-    return files if isinstance(files, dict) else {}
+    meta = case.path / META_FILE
+    try:
+        files: dict[str, Any] = json.loads(meta.read_text(encoding="utf-8"))["data"].get("files", {})
+        plain.from_plain(dict[str, _LoadedFile], files)
+    except Exception as cause:  # of any class
+        raise CaseError(f"{meta}: {cause}") from None
+    return files
 
 
 def partition(node: str, hour: int) -> str:

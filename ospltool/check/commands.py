@@ -192,7 +192,7 @@ def overview(inputs: Sequence[DeploymentInput], *, matrix: bool, as_json: bool) 
     examined = [examine(each) for each in inputs]
     for file in (file for each in examined for file in each.unreadable):
         if not file.is_known:
-            raise UsageFault("\n".join(map(str, file.problems)))
+            raise UsageFault(*map(str, file.problems))
         if not any(each.fleet.nodes for each in examined):
             raise UsageFault(f"{file.path}: this is no configuration of a node")
     from ospltool.check import overviews

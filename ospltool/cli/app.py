@@ -69,7 +69,7 @@ def _run(given: list[str]) -> int:
     except SystemExit as ended:
         return ended.code if isinstance(ended.code, int) else Exit.GOOD
     except CommandError as error:
-        streams.say(f"ospltool: {error}")
+        error.tell()
         return error.exit_code
     except KeyboardInterrupt:
         return Exit.INTERRUPTED
@@ -152,8 +152,8 @@ def _global_options(
 def _own_fault() -> Exit:
     import traceback
 
-    streams.say(traceback.format_exc().rstrip())
-    streams.say("ospltool: this is a bug in ospltool; please report it with the lines above")
+    advice = "ospltool: this is a bug in ospltool; please report it with the lines above"
+    streams.say(*traceback.format_exc().rstrip().splitlines(), advice)
     return Exit.FAULT
 
 

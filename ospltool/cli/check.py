@@ -151,7 +151,7 @@ def check(
         try:
             text = commands.overview(deployments, matrix=matrix, as_json=kind == "json")
         except UsageFault as error:
-            raise CommandError(str(error), Exit.USAGE) from None
+            raise CommandError(error.args, Exit.USAGE) from None
         write_to(to, text)
         return
     if fix or unsafe_fixes or diff:

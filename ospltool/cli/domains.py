@@ -352,6 +352,19 @@ def listen_for(system: System, seconds: float) -> None:
         time.sleep(min(POLL_S, max(0.0, end - time.monotonic())))
 
 
+def require_listening(system: System) -> None:
+    """Require that the watch works to the end.
+
+    Raises:
+        CommandError: it has failed, so that what was printed may be out of date.
+    """
+    from ospltool.health.verdict import FAILED
+
+    verdict = system.health.verdict
+    if verdict.word == FAILED:
+        raise CommandError(f"{system.feed.title}: {verdict.why}. {verdict.next}", Exit.FAULT)
+
+
 def watched(uri: str | None, domain: int | None) -> list[Watched]:
     """Return the domains that a command line means; with a fleet file and no number, all of the fleet.
 
@@ -375,7 +388,7 @@ def watched(uri: str | None, domain: int | None) -> list[Watched]:
     try:
         found = _of_fleet(load_fleet(uri, only_watched=True))
     except ConfigError as error:
-        raise CommandError(str(error), Exit.USAGE) from error
+        raise CommandError(error.problems, Exit.USAGE) from error
     chosen = [one for one in found if domain in (None, one.place.domain_id)]
     if not chosen:
         raise CommandError(f"{uri} has no node in domain {domain}", Exit.USAGE)

@@ -129,7 +129,7 @@ def _referred(uri: str, environ: Mapping[str, str]) -> Iterator[dict[str, str]]:
     try:
         document = read_document(uri, environ)
     except ConfigError as error:
-        raise CommandError(str(error), Exit.USAGE) from error
+        raise CommandError(error.problems, Exit.USAGE) from error
     for path, value in document.values():
         place = f"{document.path}:{value.position.line}:{value.position.column}"
         for use in value.uses:

@@ -18,7 +18,9 @@ import contextlib
 import enum
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+
+from ospltool.output import streams
 
 
 class Exit(enum.IntEnum):
@@ -35,11 +37,22 @@ class Exit(enum.IntEnum):
 
 
 class CommandError(Exception):
-    """Ends a command: the message goes to standard error, terminal-safe, and the process exits."""
+    """Ends a command: the message goes to standard error, terminal-safe, and the process exits.
 
-    def __init__(self, message: str, exit_code: Exit) -> None:
-        super().__init__(message)
+    Args:
+        message: its text, or several lines.
+        exit_code: that of the process.
+    """
+
+    def __init__(self, message: str | Iterable[object], exit_code: Exit) -> None:
+        self.lines = (message,) if isinstance(message, str) else tuple(map(str, message))
+        super().__init__("\n".join(self.lines))
         self.exit_code = exit_code
+
+    def tell(self) -> None:
+        """Write it to standard error."""
+        first, *others = self.lines
+        streams.say(f"ospltool: {first}", *others)
 
 
 def not_installed(extra: str, error: ImportError) -> CommandError:

@@ -73,7 +73,7 @@ def health(
     end early if the incident gets worse.
 
     Exit codes: 0 nothing wrong, 1 warnings, or nodes or copies may still come (STARTING), 2 errors or wrong
-    usage, 3 no node heard or domain not reachable.
+    usage, 3 no node heard or domain not reachable, 70 the watch itself failed.
     --watch continues until Ctrl+C or SIGTERM, or the end of the recording, and exits with the code of that
     moment.
     """
@@ -136,7 +136,7 @@ class _Domain:
         return f"{self.title}: {self.health.verdict.text}"
 
     def lines(self) -> list[str]:
-        """The verdict, and if nobody is heard, why and what to do."""
+        """The verdict, and if nobody is heard or this watch has failed, why and what to do."""
         told = self.health.verdict
         more = [f"  why:    {told.why}", f"  next:   {told.next}"] if told.why else []
         return [self.line(), *more]
@@ -156,11 +156,13 @@ class _Domain:
         return word != self.word_told and self._clock() - self._word_s >= PASSING_S
 
     def exit_code(self) -> int:
-        """0, 1 or 2 by severity, 1 while nodes start; 3 when the verdict is UNKNOWN."""
+        """0, 1 or 2 by severity, 1 while nodes start; 3 for the verdict UNKNOWN, 70 for FAILED."""
         from ospltool.health.codes import HealthSeverity
-        from ospltool.health.verdict import STARTING, UNKNOWN
+        from ospltool.health.verdict import FAILED, STARTING, UNKNOWN
 
         worst = self.health.verdict.worst
+        if self.health.verdict.word == FAILED:
+            return Exit.FAULT
         if self.health.verdict.word == UNKNOWN:
             return Exit.UNREACHABLE
         if self.health.verdict.word == STARTING:

@@ -42,7 +42,7 @@ def metrics(
     --port, it also offers OpenMetrics. The figures are those of `ospltool health`; use `health --json` for
     other tools.
 
-    Exit codes: 0 success, 2 wrong usage or not installed, 3 domain not reachable.
+    Exit codes: 0 success, 2 wrong usage or not installed, 3 domain not reachable, 70 the watch itself failed.
     """
     try:
         from prometheus_client import generate_latest
@@ -57,6 +57,8 @@ def metrics(
             domains.listen(systems)
             latest.look()
             streams.put(generate_latest(latest).decode())
+            for each in systems:
+                domains.require_listening(each)
         else:
             _serve(systems, latest, port)
     finally:

@@ -70,7 +70,7 @@ def run(
     settings = _settings(file, service)
     refusals = settings.refusals()
     if refusals:
-        raise CommandError("\n".join(map(str, refusals)), Exit.USAGE)
+        raise CommandError(refusals, Exit.USAGE)
     for ignored in settings.without_effect():
         streams.say(f"ospltool: warning: {ignored}")
     chosen = name or socket.gethostname()
@@ -107,7 +107,7 @@ def _settings(file: str, service: str) -> PersistenceService:
     try:
         return load(file, os.environ, service)
     except ConfigError as error:
-        raise CommandError(str(error), Exit.USAGE) from error
+        raise CommandError(error.problems, Exit.USAGE) from error
 
 
 def _start(settings: PersistenceService, name: str, directory: pathlib.Path, domain: int) -> Service:

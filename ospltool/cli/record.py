@@ -93,8 +93,8 @@ def record(
     survives the loss of nodes and of the domain, and a full disk. With --once nothing is recorded: the state
     of the system goes to standard output.
 
-    Exit codes: 0 success (also after Ctrl+C and SIGTERM), 1 data lost in writing, 2 wrong usage or unwritable
-    file, 3 domain not reachable, or no node heard with --once.
+    Exit codes: 0 success (also after Ctrl+C and SIGTERM), 1 data lost in writing, or not heard as the watch
+    itself failed, 2 wrong usage or unwritable file, 3 domain not reachable, or no node heard with --once.
     """
     if once == (output is not None):
         raise CommandError("give --output FILE or --once (not both)", Exit.USAGE)
@@ -116,7 +116,7 @@ def record(
     finally:
         feed.close()
     _tell(recorder, as_json=as_json)
-    raise typer.Exit(Exit.FINDINGS if recorder.tally.lost else Exit.GOOD)
+    raise typer.Exit(Exit.FINDINGS if recorder.tally.lost or recorder.tally.failures else Exit.GOOD)
 
 
 def _once(feed: Feed, seconds: float, expected: Expectation) -> None:
@@ -127,6 +127,7 @@ def _once(feed: Feed, seconds: float, expected: Expectation) -> None:
     system = System((feed, lambda model: Health(model, expected)))
     listen_for(system, seconds)
     streams.put(as_json(system.health, feed.now_ns()))
+    domains.require_listening(system)
     if system.model.is_empty:
         streams.say(f"ospltool: no node heard in {feed.title} within {seconds:g} s")
         raise typer.Exit(Exit.UNREACHABLE)
@@ -171,5 +172,9 @@ def _tell(recorder: Recorder, *, as_json: bool) -> None:
     streams.say(f"ospltool: {tally.lines:,} lines, {tally.bytes:,} bytes, {tally.files} files")
     if tally.lost:
         streams.say(f"ospltool: {tally.lost:,} lines could not be written")
+    if tally.failures:
+        streams.say(
+            f"ospltool: this watch failed {tally.failures:,} times; what happened meanwhile is missing"
+        )
     if as_json:
         streams.put(envelope.document("record", tally))

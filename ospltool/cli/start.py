@@ -121,7 +121,7 @@ def _start(target: PlannedNode, timeout_s: float) -> tuple[Exit, NodeStatus | No
     directory.make()
     started = control.start(_launch(target, directory.path), _node_environ(target), timeout_s)
     status = status_of(directory)
-    streams.say(_narration(target, started, status))
+    streams.say(*_narration(target, started, status).split("\n"))
     if started.has_failed:
         _say_log(directory.node_log, started)
     return _exit_of(started), status

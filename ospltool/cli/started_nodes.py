@@ -68,7 +68,7 @@ def find_nodes(given: str, environ: Mapping[str, str]) -> list[NodeStatus]:
     try:
         path = resolved(given)
     except ConfigError as error:
-        raise CommandError(str(error), Exit.UNRECOVERABLE) from error
+        raise CommandError(error.problems, Exit.UNRECOVERABLE) from error
     return [status for status in known if status.record.configuration == path]
 
 
@@ -84,7 +84,7 @@ def _of_fleet(given: str, known: list[NodeStatus]) -> list[NodeStatus]:
     try:
         names = {node.name for node in load_fleet(given, only_watched=True).nodes}
     except ConfigError as error:
-        raise CommandError(str(error), Exit.UNRECOVERABLE) from error
+        raise CommandError(error.problems, Exit.UNRECOVERABLE) from error
     return [status for status in known if status.record.domain_name in names]
 
 
@@ -110,7 +110,7 @@ def never_started(given: str, environ: Mapping[str, str], found: Sequence[NodeSt
         try:
             names = [node.name for node in load_fleet(given, only_watched=True).nodes]
         except ConfigError as error:
-            raise CommandError(str(error), Exit.UNRECOVERABLE) from error
+            raise CommandError(error.problems, Exit.UNRECOVERABLE) from error
     return [name for name in dict.fromkeys(names) if name not in known]
 
 

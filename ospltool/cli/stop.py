@@ -86,13 +86,9 @@ def _chosen(uri: str | None) -> list[NodeStatus]:
         raise CommandError(f"no node of {given} is known here; `ospltool list` shows all", Exit.UNRECOVERABLE)
     alive = [status for status in found if status.condition in ALIVE]
     if len(alive) > 1 and not is_fleet(given):
-        stores = "\n  ".join(
-            f"{each.record.configuration} (store {each.record.store or '-'})" for each in alive
-        )
-        raise CommandError(
-            f"{given} matches several nodes; stop them one by one, or all with --all:\n  {stores}",
-            Exit.UNRECOVERABLE,
-        )
+        first = f"{given} matches several nodes; stop them one by one, or all with --all:"
+        stores = [f"  {each.record.configuration} (store {each.record.store or '-'})" for each in alive]
+        raise CommandError([first, *stores], Exit.UNRECOVERABLE)
     return found
 
 

@@ -91,7 +91,7 @@ def targets(
             raise CommandError("--node chooses a node of a fleet file (.toml)", Exit.USAGE)
         return [PlannedNode(where, "", role, environ, load(where, environ, role=role))]
     except ConfigError as error:
-        raise CommandError(str(error), Exit.UNRECOVERABLE) from error
+        raise CommandError(error.problems, Exit.UNRECOVERABLE) from error
 
 
 def one_target(

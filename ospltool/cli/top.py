@@ -118,7 +118,7 @@ def top(
     first line. --json listens for three seconds and prints what the screens would show.
 
     Exit codes: 0 success, 2 wrong usage or the console is not installed, 3 domain not reachable, or no node
-    heard with --json.
+    heard with --json, 70 the watch itself failed with --json.
     """
     if replay is not None and simulate is not None:
         raise CommandError("choose --replay or --simulate, not both", Exit.USAGE)
@@ -272,7 +272,7 @@ def put_json(open_source: Callable[[], Source], *, screen: str | None, at: str |
 
     Raises:
         CommandError: no such screen or moment.
-        Exit: no node was heard.
+        Exit: no node was heard, or the watch failed.
     """
     if screen is not None and screen not in SCREENS:
         raise CommandError(f"no screen {screen!r}; there are {', '.join(SCREENS)}", Exit.USAGE)
@@ -295,6 +295,7 @@ def put_json(open_source: Callable[[], Source], *, screen: str | None, at: str |
     finally:
         feed.close()
     streams.put(envelope.document("system", data))
+    domains.require_listening(system)
     if screen == "persistence" and not system.model.persistence:
         streams.say(f"ospltool: {why_none(feed.mode)}")
     if system.model.is_empty:

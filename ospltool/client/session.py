@@ -23,6 +23,7 @@ from engine.dds.participant import NodeParticipant, TagRole
 from engine.dds.selfcheck import check_layouts
 from engine.dds.uri import cyclone_uri
 from engine.dds.waiting import Signal
+from engine.dds.writer import stamp_ns
 from ospltool.client.errors import Closed, NoService
 
 if TYPE_CHECKING:
@@ -159,7 +160,7 @@ class Session:
 
     def request_history(self, request: HistoryRequest) -> None:
         """Send a request."""
-        self._history_requests.write(encode_history_request(request), time.time_ns())
+        self._history_requests.write(encode_history_request(request), stamp_ns())
 
     def ask(self, make: Callable[[RequestId], StateRequest]) -> int:
         """Send a state request; return its number, with which `answers` collects until `forget`.
@@ -168,7 +169,7 @@ class Session:
             DdsTimeout: a service accepts no requests.
         """
         number = next(self.numbers)
-        self._state_requests.write(encode_state_request(make(RequestId(self.id, number))), time.time_ns())
+        self._state_requests.write(encode_state_request(make(RequestId(self.id, number))), stamp_ns())
         self._answers[number] = []  # answers are processed only after the lock is free
         return number
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import time
 from typing import TYPE_CHECKING, Any, Final
 
 from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, make_sample
 from engine.dds.errors import DdsError
 from engine.dds.subscription_endpoints import StateWriter, open_answers, reader_id
+from engine.dds.writer import stamp_ns
 from engine.persistence.core.positions import position_of
 from engine.persistence.core.replica_codec import MessageFault
 from engine.persistence.core.subscriber import Subscriber
@@ -119,7 +119,7 @@ class ReaderSubscription:
         state = self.deciding.turn(now)
         if state is not None:
             with contextlib.suppress(DdsError):  # a service is behind; the next state repeats everything
-                self._states.write(encode_state(state), time.time_ns())
+                self._states.write(encode_state(state), stamp_ns())
         return found
 
     def close(self) -> None:

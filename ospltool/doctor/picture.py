@@ -7,6 +7,7 @@ import enum
 from collections.abc import Iterator
 
 from engine.core import expressions
+from engine.dataset.groups import kept_depth
 from engine.dds.abi import INFINITE_NS
 from engine.dds.qos import EndpointQos
 from engine.runtime.monitor import NodeSnapshot
@@ -41,6 +42,11 @@ class Endpoint:
     def kind(self) -> str:
         """`writer` or `reader`."""
         return "writer" if self.is_writer else "reader"
+
+    @property
+    def service_depth(self) -> int:
+        """Samples of each instance that DURABILITY_SERVICE of a writer leaves for late joiners; 0 for all."""
+        return kept_depth(self.qos.service_history_depth, self.qos.service_max_samples_per_instance)
 
     @property
     def is_periodic(self) -> bool:
@@ -114,6 +120,8 @@ class DoctorCause(enum.StrEnum):
     NOBODY_KEEPS = "nobody-keeps"
     NOT_KEPT = "not-kept"
     MEMORY_ONLY = "memory-only"
+    HISTORY_CUT = "history-cut"
+    LIMITED = "limited"
     DIES_WITH_WRITER = "dies-with-writer"
     CLOCKS = "clocks"
     CAPTURE_IN_PYTHON = "capture-in-python"

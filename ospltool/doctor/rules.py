@@ -12,8 +12,8 @@ from engine.dataset.groups import KEEP_ALL, DurabilityKind
 from engine.dds.abi import INFINITE_NS
 from engine.dds.qos import incompatibilities
 from engine.runtime.monitor import NameSpaceView, NodeSnapshot, is_nowhere
-from ospltool.doctor.memory_rules import kept_in_memory
 from ospltool.doctor.picture import DoctorCause, DoctorFinding, DomainPicture, Endpoint, TopicView, Weight
+from ospltool.doctor.set_rules import history_cut, kept_in_memory, limited
 from ospltool.doctor.type_rules import different_types
 from ospltool.output.text import plural
 
@@ -279,6 +279,9 @@ def node_findings(picture: DomainPicture, clock_bound_ns: int) -> Iterator[Docto
     yield from _nobody_keeps(picture)
     yield from _not_kept(picture)
     yield from kept_in_memory(picture.nodes)
+    yield from limited(picture.nodes)
+    for topic in picture.topics():
+        yield from history_cut(topic, picture.nodes)
     yield from _incompatible(picture.nodes)
     yield from _not_merged(picture.nodes)
     yield from _clocks(picture, clock_bound_ns)

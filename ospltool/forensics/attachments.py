@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from engine.core import plain
-from ospltool.analytics.case import CaseError, is_case_directory, replacing, write_table
+from ospltool.analytics.case import CaseError, is_case_directory, refuse_links, replacing, write_table
 from ospltool.analytics.contract import Table, schema
 from ospltool.output import envelope
 from ospltool.output.progress import advance
@@ -182,6 +182,11 @@ class _Entry:
     unread: str = ""
     is_foreign: bool = False
 
+    def __post_init__(self) -> None:
+        """Refuse a place elsewhere: a case may come from anybody, and what it names is read and shown."""
+        if self.place in ("", ".", "..") or not {"/", "\0"}.isdisjoint(self.place):
+            raise ValueError(f"{self.place!r} is no name of a file in {DIRECTORY}")
+
 
 def keep(case: Path, attachments: Sequence[Attachment]) -> KeptAttachments:
     """Put attachments into a case.
@@ -198,7 +203,7 @@ def keep(case: Path, attachments: Sequence[Attachment]) -> KeptAttachments:
             key = f"{one.what}:{one.name}"
             state = _state_of(one.path)
             before = listed.get(key)
-            if before is not None and before["state"] == state:
+            if before is not None and before.get("state") == state:
                 unchanged += 1
                 problems += _problems_of(before)
                 continue
@@ -236,37 +241,33 @@ def kept_in(case: Path) -> tuple[Attachment, ...]:
     """Return the attachments in a case."""
     if not case.is_dir():
         return ()
-    listed = _listed(case)
-    try:
-        entries: dict[str, _Entry] = plain.from_plain(dict[str, _Entry], listed)
-        return tuple(
-            Attachment(
-                each.what,
-                each.node,
-                case / DIRECTORY / each.place,
-                each.name,
-                each.format,
-                each.damage,
-                each.identity,
-                each.unread,
-                each.is_foreign,
-            )
-            for _, each in sorted(entries.items())
+    refuse_links(case)
+    entries: dict[str, _Entry] = plain.from_plain(dict[str, _Entry], _listed(case))
+    return tuple(
+        Attachment(
+            each.what,
+            each.node,
+            case / DIRECTORY / each.place,
+            each.name,
+            each.format,
+            each.damage,
+            each.identity,
+            each.unread,
+            each.is_foreign,
         )
-    except plain.PlainFault as cause:
-        raise CaseError(f"{case / DIRECTORY / LIST_FILE}: {cause}") from None
+        for _, each in sorted(entries.items())
+    )
 
 
 def _listed(case: Path) -> dict[str, Any]:
     path = case / DIRECTORY / LIST_FILE
     try:
-        listed = json.loads(path.read_text(encoding="utf-8"))["data"]
+        listed: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))["data"]
+        plain.from_plain(dict[str, _Entry], listed)
     except FileNotFoundError:
         return {}
-    except (OSError, ValueError, KeyError, TypeError, RecursionError) as cause:
+    except Exception as cause:  # of any class: a case may come from anybody
         raise CaseError(f"{path}: {cause}") from None
-    if not isinstance(listed, dict):
-        raise CaseError(f"{path}: no list of attachments")
     return listed
 
 
@@ -343,4 +344,7 @@ def _snapshot(reader: StoreReader, one: Attachment, place: Path) -> dict[str, An
 def _table(rows: list[dict[str, Any]]) -> Any:
     import pyarrow as pa  # only where tables are written
 
-    return pa.Table.from_pylist(rows, schema=schema(Table.STORED))
+    try:
+        return pa.Table.from_pylist(rows, schema=schema(Table.STORED))
+    except Exception as cause:  # of any class: a case may come from anybody
+        raise CaseError(f"{DIRECTORY}/{LIST_FILE}: {cause}") from None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Final
+from typing import IO, Final
 
 from ospltool.analytics.engines import Engine
 from ospltool.trace.reading.sources import TraceFile, TraceFormat, open_stream
@@ -24,6 +24,10 @@ MOST_FILES: Final = 1_000
 
 MOST_AT_ONCE: Final = 50
 """The same for files that are read whole, each of which is compared with each."""
+
+MOST_BYTES: Final = 64 << 20
+"""Bytes of those files together: a compressed file of 2 MB may hold 2 GB."""
+BLOCK_BYTES: Final = 1 << 20
 
 SourceKey = tuple[str, str]
 """Node and path of a file."""
@@ -77,16 +81,22 @@ def _asked(engine: Engine, same: str) -> list[CopiedFile]:
 def copies_among(sources: Sequence[TraceFile]) -> list[CopiedFile]:
     """Return the copied files among small files, which are read whole.
 
+    If they hold more than MOST_BYTES, as a few compressed ones may, none is examined.
+
     Raises:
         SourceError: a file cannot be read.
     """
     if len(sources) > MOST_AT_ONCE:
         return []
     texts: dict[SourceKey, bytes] = {}
+    left = MOST_BYTES
     for source in sources:
         if source.format is not TraceFormat.UNKNOWN:
             with open_stream(source.path) as stream:
-                texts[source.node, source.file] = b"".join(iter(lambda: stream.read(1 << 20), b""))
+                text = texts[source.node, source.file] = b"".join(_blocks(stream, left + 1))
+            left -= len(text)
+            if left < 0:
+                return []
     looked: dict[SourceKey, int] = {}
     seen: dict[tuple[SourceKey, SourceKey], int] = {}
     for key, text in texts.items():
@@ -96,6 +106,13 @@ def copies_among(sources: Sequence[TraceFile]) -> list[CopiedFile]:
             if other != key and lines and (found := sum(line in its for line in lines)):
                 seen[key, other] = found
     return _copied(looked, seen)
+
+
+def _blocks(stream: IO[bytes], most: int) -> Iterator[bytes]:
+    """Yield a stream up to `most` bytes."""
+    while most > 0 and (block := stream.read(min(BLOCK_BYTES, most))):
+        most -= len(block)
+        yield block
 
 
 def _probes(text: bytes) -> Iterator[bytes]:

@@ -27,6 +27,7 @@ from ospltool.trace.case.reading_back import (
     origins_of,
     records_of,
     records_with,
+    unparsed_bytes_of,
 )
 from ospltool.trace.meaning.catalogue import Product
 from ospltool.trace.meaning.trace_facts import TraceFacts
@@ -316,6 +317,12 @@ class CaseEvidence:
                     facts.take_rows(steps.rows(facts.lines), _noted(records), quiet)
                     steps.forget(facts.names.own)
                 advance(len(records) if steps is None else len(steps))
+        if window.since_ns is None and window.until_ns is None:  # what belongs to no record has no time
+            facts.unparsed_bytes = sum(
+                size
+                for (node, file), size in unparsed_bytes_of(self._engine).items()
+                if (not window.nodes or node in window.nodes) and (node, file) not in wanted.without
+            )
         facts.finish()
         return facts
 

@@ -168,6 +168,8 @@ def _unknown(facts: TraceFacts, shown: Sequence[SetSize]) -> Iterable[str]:
             "traces show the sizes of sets, not their content: which samples were thrown away, and whether "
             "sets of one size are equal, only stores can tell"
         )
+    if facts.unparsed_bytes:
+        yield f"what {facts.unparsed_bytes:,} bytes say that belong to no record, or are too many for one"
     for kind, dropped in sorted(facts.dropped.items()):
         yield f"{dropped} more {kind} were not examined"
 

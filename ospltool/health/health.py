@@ -7,6 +7,7 @@ import collections
 import dataclasses
 import re
 import shlex
+import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
@@ -30,7 +31,16 @@ from ospltool.health.signs.nodes import of_nodes
 from ospltool.health.signs.services import of_services
 from ospltool.health.signs.sets import of_data, of_sets
 from ospltool.health.signs.unheard import NodeLoss, conclusions, losses_of
-from ospltool.health.verdict import NEXT_OF_NOBODY, NOBODY, STARTING, UNKNOWN, SystemVerdict, counted
+from ospltool.health.verdict import (
+    FAILED,
+    NEXT_OF_FAILED,
+    NEXT_OF_NOBODY,
+    NOBODY,
+    STARTING,
+    UNKNOWN,
+    SystemVerdict,
+    counted,
+)
 from ospltool.live.expectation import NOTHING, Expectation
 from ospltool.live.feed import ENDING
 from ospltool.live.model import SystemModel
@@ -52,6 +62,9 @@ COUNTED_ANEW: Final = frozenset({"copies", "disk-copies"})
 
 _WORD: Final = re.compile(r"[\w.-]*\w")
 """A name in the text of an event, which may have points and dashes within."""
+
+MAX_FAULT: Final = 300
+"""Characters of an error that are told: it may quote what was received."""
 
 TOLD_LEVELS: Final = frozenset({"INFO", "WARNING", "SEVERE", "ERROR"})
 
@@ -114,6 +127,7 @@ class Health:
         self._is_gathering = False
         self._is_coming_back = False
         self._era = model.era
+        self._failure = ""
         self.open: list[Incident] = []
         self.muted: list[Incident] = []
         self.closed: list[Incident] = []
@@ -187,7 +201,13 @@ class Health:
         self._incidents.resume(now_ns)
 
     def looks(self, now_ns: int) -> Iterator[None]:
-        """Do what `steps` does, of a model that goes on from where it was, whatever was shown meanwhile."""
+        """Do what `steps` does, of a model that goes on from where it was, whatever was shown meanwhile.
+
+        While the watch has failed, nothing is examined: that it hears nobody is no loss of a node.
+        """
+        if self.model.watch_failed:
+            self.conclude()
+            return
         is_early = now_ns - self._updated_ns < UPDATE_NS + NODE_NS * len(self.model.nodes)
         if self._updated_ns and is_early and not self._is_presence_new(now_ns):
             return
@@ -204,7 +224,7 @@ class Health:
 
     def examine(self, now_ns: int) -> Iterator[None]:
         """Examine the model in steps, however short the last examination is ago."""
-        self._era, self._updated_ns = self.model.era, now_ns
+        self._era, self._updated_ns, self._failure = self.model.era, now_ns, ""
         scene = Scene(
             self.model,
             now_ns,
@@ -256,6 +276,13 @@ class Health:
 
     def _is_muted(self, cause: RootCause) -> bool:
         return self.mutes.until_ns(cause.root.kind, cause.root.who, self._updated_ns) > 0
+
+    def fail(self, error: Exception) -> None:
+        """Take in that an examination failed: until the next one, the verdict says so."""
+        places = traceback.extract_tb(error.__traceback__)
+        where = f" in {places[-1].filename}:{places[-1].lineno}" if places else ""
+        self._failure = f"this watch has failed: {error!r}"[:MAX_FAULT] + where
+        self.verdict = self._failed(self._failure)
 
     def acknowledge(self, key: str) -> bool:
         """Mark an open incident as known to an operator; return False if there is none with this key."""
@@ -320,7 +347,14 @@ class Health:
         ]
         self.verdict = self._verdict()
 
+    def _failed(self, why: str) -> SystemVerdict:
+        """Return the verdict if this watch has failed, which does not count as an incident."""
+        worst = HealthSeverity.ERROR
+        return SystemVerdict(worst, word=FAILED, parts=(why,), why=why, next=NEXT_OF_FAILED)
+
     def _verdict(self) -> SystemVerdict:
+        if failure := (self.model.watch_failed.text if self.model.watch_failed else self._failure):
+            return self._failed(failure)
         counts = collections.Counter(one.severity for one in self.open)
         muted = len(self.muted)
         worst = min(counts, default=None)

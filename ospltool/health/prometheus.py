@@ -14,6 +14,7 @@ from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamil
 
 from ospltool.health.codes import HealthSeverity
 from ospltool.health.health import Health
+from ospltool.health.verdict import FAILED
 from ospltool.live.nodes import Node
 
 COUNTERS: Final = {
@@ -79,6 +80,8 @@ def _whole(made: _Families, domain: str, health: Health, now_ns: int) -> None:
     def say(name: str, text: str, value: float) -> None:
         made.gauge(name, text, ("domain",), (domain,), value)
 
+    text = "Whether this watch itself has failed: all other values are as old as that."
+    say("watch_failed", text, health.verdict.word == FAILED)
     seen_ns = health.examined_ns(now_ns)
     heard = [node for node in health.model.nodes.values() if not node.is_stale(seen_ns)]
     say("nodes_expected", "Nodes that the fleet file names; 0 without one.", len(health.expected.nodes))

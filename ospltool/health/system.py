@@ -8,7 +8,7 @@ from typing import Final
 from ospltool.health.bookmarks import Bookmarks
 from ospltool.health.health import Health
 from ospltool.health.own_pauses import OwnPauses
-from ospltool.live.feed import Feed
+from ospltool.live.feed import Feed, NoticeKind, Update
 from ospltool.live.model import SystemModel
 from ospltool.live.replay import ReplayFeed
 
@@ -49,14 +49,30 @@ class System:
             return
         update = self.feed.poll()
         now_ns = self.feed.now_ns()
-        self.pauses.look(self.model, now_ns)
+        is_back = any(one.kind is NoticeKind.WATCH_BACK for one in update.notices)
+        if is_back or not self.model.watch_failed:  # the time in which the feed failed is a pause, too
+            self.pauses.look(self.model, now_ns)
         yield
-        yield from self.model.steps(update, now_ns)
+        yield from self._taking(update, now_ns)
         was_away = self.pauses.is_recent
-        if self.pauses.is_over(self.model):
-            if was_away:
+        if self.model.watch_failed or self.pauses.is_over(self.model):
+            if was_away and not self.model.watch_failed:
                 self.health.resume(now_ns)
-            yield from self.health.steps(now_ns)
+            yield from self._examining(self.health.steps(now_ns))
+
+    def _taking(self, update: Update, moment_ns: int) -> Iterator[None]:
+        """Take in an update; what is wrong with it is counted, and ends no watch."""
+        try:
+            yield from self.model.steps(update, moment_ns)
+        except Exception:  # of any class: what was received may be of anybody
+            self.model.note_fault(moment_ns)
+
+    def _examining(self, steps: Iterator[None]) -> Iterator[None]:
+        """Examine the model; if that fails, the verdict says so, as what it said before may be wrong."""
+        try:
+            yield from steps
+        except Exception as error:  # likewise
+            self.health.fail(error)
 
     def _replay(self, feed: ReplayFeed) -> Iterator[None]:
         """Come to the moment that a recording shows, and examine the model at the moments that it names."""
@@ -65,13 +81,13 @@ class System:
             self.health = self._bookmarks.health_at(feed.wind_back(iter(self._bookmarks)), self.health)
         for index, played in enumerate(feed.played(), 1):
             if played.update is not None:
-                self.model.apply(played.update, played.moment_ns)
+                yield from self._taking(played.update, played.moment_ns)
             elif played.is_resumed:
                 self.health.resume(played.moment_ns)
             elif played.bookmark is not None:
                 self._bookmarks.keep(played.bookmark, self.health)
             else:
-                yield from self.health.looks(played.moment_ns)
+                yield from self._examining(self.health.looks(played.moment_ns))
             if index % STEP == 0:
                 yield
 

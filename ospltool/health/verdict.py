@@ -13,6 +13,14 @@ UNKNOWN: Final = "UNKNOWN"
 STARTING: Final = "STARTING"
 """The verdict if nothing is wrong, but no node is complete yet, or expected nodes or copies may come."""
 
+FAILED: Final = "FAILED"
+"""The verdict if this watch itself has failed, so that what it tells may be out of date."""
+
+NEXT_OF_FAILED: Final = (
+    "This is a fault of ospltool, not of the nodes: report it with this line. `ospltool status` on the host "
+    "of a node says whether that runs."
+)
+
 NOBODY: Final = "no node was heard since this watch began"
 """Why nobody is heard if nobody is known to have ended in order."""
 
@@ -29,9 +37,10 @@ class SystemVerdict:
 
     `worst` is the worst severity of the incidents that are not muted, None without any; `word` is OK,
     WARNING or ERROR, STARTING if nothing is wrong and no node is complete yet or expected nodes or copies
-    may still come, or UNKNOWN if no node was heard. A notice alone is OK. `parts` describe the incidents,
-    the complete nodes and the remaining redundancy. `why` and `next` say why nobody is heard, and what to do;
-    they are empty of every other word, as incidents say it.
+    may still come, UNKNOWN if no node was heard, or FAILED if this watch itself has failed. A notice alone is
+    OK. `parts` describe the incidents, the complete nodes and the remaining redundancy. `why` and `next` say
+    why nobody is heard or what has failed, and what to do; they are empty of every other word, as incidents
+    say it.
     """
 
     worst: HealthSeverity | None = None

@@ -38,6 +38,9 @@ from ospltool.live.record_file import SenderKind, Shown
 MAX_KNOWN: Final = 1_000
 """Events of INFO and above remembered for one sender, more than its past can hold."""
 MAX_SENDERS: Final = 2_000
+"""Senders that are remembered; a stranger may invent any number."""
+MAX_FAULT: Final = 300
+"""Characters of a fault that are told: it may quote what was received."""
 
 _REMEMBERED: Final = frozenset(level.name for level in Level if level >= Level.INFO)
 T = TypeVar("T")
@@ -77,6 +80,8 @@ _RETRY_S: Final = 2.0
 _ROUTES_S: Final = 1.0
 """Time between two looks at the routes, of which there may be hundreds."""
 
+
+_Decoded = ReceivedSnapshot | HeardReplica | NodeEvent | NodePast | FeedNotice
 
 _LOST: Final = {SenderKind.NODE: NoticeKind.NODE_LOST, SenderKind.REPLICA: NoticeKind.REPLICA_LOST}
 
@@ -128,6 +133,10 @@ class LiveFeed:
     or Cyclone DDS would choose another interface now: with unicast it may ask its peers half a minute later
     otherwise, or never, since it forgets those that did not answer.
 
+    Nothing that is received ends the thread: what cannot be read is counted and reported. If the thread fails
+    by a fault of its own, the feed says so (WATCH_FAILED), and reopens, too: what it does not hear meanwhile
+    is no loss of nodes.
+
     Args:
         domain_id: DDS domain, 0 to 230.
         partition: the durability partition of the nodes (EntityNames/Partition of their configuration).
@@ -164,7 +173,7 @@ class LiveFeed:
         self._refusing: tuple[str, ...] = ()
         self._routes_s = 0.0
         self._present: set[Shown] = set()
-        self._had_any = False
+        self._had_any = self._has_failed = False
         self._stopping = threading.Event()
         self._news = threading.Event()
         self._link: _Link | None = _Link(*self._where)
@@ -178,6 +187,8 @@ class LiveFeed:
     def poll(self) -> Update:
         """Return what arrived since the last call."""
         with self._lock:
+            if not (self._thread.is_alive() or self._stopping.is_set() or self._has_failed):
+                self._fail("its thread has ended")
             return self._inbox.drain()
 
     def wait(self, timeout_s: float) -> bool:
@@ -211,7 +222,19 @@ class LiveFeed:
                 self._lose_all(f"DDS failed: {error}; trying again every {_RETRY_S:g} s")
                 self._drop_link()
                 self._stopping.wait(_RETRY_S)
+            except Exception as error:  # whatever it is, those who watch must hear of it
+                with self._lock:
+                    self._fail(f"{error!r}; trying again every {_RETRY_S:g} s")
+                self._forget()
+                self._drop_link()
+                self._stopping.wait(_RETRY_S)
         self._drop_link()
+
+    def _fail(self, reason: str) -> None:
+        """Tell that this watch itself has failed; call it with the lock."""
+        self._has_failed = True
+        text = f"this watch has failed: {reason}"[:MAX_FAULT]
+        self._inbox.put(FeedNotice(NoticeKind.WATCH_FAILED, self._clock(), text))
 
     def _drop_link(self) -> None:
         link, self._link = self._link, None
@@ -223,7 +246,7 @@ class LiveFeed:
             link.signal.wait(_LONGEST_WAIT_S)
             self._arrivals.look(self._clock())
             received, gone = link.take()
-            items = [item for one in received for item in self._known.new(self._decode(one))]
+            items = [item for one in received for item in self._items(one)]
             with self._lock:
                 for item in items:
                     if isinstance(item, FeedNotice):
@@ -231,19 +254,25 @@ class LiveFeed:
                     self._inbox.put(item)
                 for notice in (*self._lost(gone), *self._link_changes()):
                     self._inbox.put(notice)
+                if self._has_failed:
+                    self._has_failed = False
+                    text = "this watch listens again"
+                    self._inbox.put(FeedNotice(NoticeKind.WATCH_BACK, self._clock(), text))
             self._news.set()
 
-    def _decode(
-        self, received: ReceivedMessage
-    ) -> ReceivedSnapshot | HeardReplica | NodeEvent | NodePast | FeedNotice:
-        now_ns = self._clock()
+    def _items(self, received: ReceivedMessage) -> list[_Decoded]:
+        """Return what a message says; whatever is wrong with it becomes a notice."""
         try:
-            if received.topic == view.TOPIC:
-                return self._replica(received, now_ns)
-            message = monitor.decode(received.payload)
-        except (monitor.MonitorFault, view.ViewFault) as fault:
-            text = f"{received.topic}, sender {received.sender_id}: {fault}"
-            return FeedNotice(NoticeKind.FAULT, now_ns, text)
+            return list(self._known.new(self._decode(received)))
+        except Exception as fault:  # of any class: who sends it may be anybody, and must not end the watch
+            text = f"{received.topic}, sender {received.sender_id}: {str(fault) or repr(fault)}"[:MAX_FAULT]
+            return [FeedNotice(NoticeKind.FAULT, self._clock(), text)]
+
+    def _decode(self, received: ReceivedMessage) -> _Decoded:
+        now_ns = self._clock()
+        if received.topic == view.TOPIC:
+            return self._replica(received, now_ns)
+        message = monitor.decode(received.payload)
         sender = message.node if isinstance(message, NodeEvent) else message.id
         if received.topic == view.PAST_TOPIC and isinstance(message, NodePast):
             sender = message.name
@@ -252,8 +281,9 @@ class LiveFeed:
         if not isinstance(message, NodeSnapshot):
             return message
         self._is_there((SenderKind.NODE, message.id), message.name, received.participant, now_ns)
-        if len(self._addresses) < MAX_KNOWN:
-            self._addresses[SenderKind.NODE, message.id] = message.addresses
+        key = SenderKind.NODE, message.id
+        if key in self._addresses or len(self._addresses) < MAX_SENDERS:
+            self._addresses[key] = message.addresses
         return ReceivedSnapshot(message, self._arrivals.heard_ns(message, now_ns))
 
     def _replica(self, received: ReceivedMessage, now_ns: int) -> HeardReplica | FeedNotice:
@@ -264,6 +294,8 @@ class LiveFeed:
         return HeardReplica(shown, now_ns)
 
     def _is_there(self, who: Shown, name: str, participant: bytes, now_ns: int) -> None:
+        if who not in self._present and len(self._present) >= MAX_SENDERS:
+            return
         self._shown_by.setdefault(participant, set()).add(who)
         if not self._present and self._had_any:
             with self._lock:
@@ -314,11 +346,15 @@ class LiveFeed:
 
     def _lose_all(self, reason: str) -> None:
         now_ns = self._clock()
-        self._shown_by.clear()
-        self._present.clear()
+        self._forget()
         with self._lock:
             self._inbox.put(FeedNotice(NoticeKind.FAULT, now_ns, reason))
             self._inbox.put(FeedNotice(NoticeKind.DOMAIN_LOST, now_ns, reason))
+
+    def _forget(self) -> None:
+        """Forget who was heard: the next participant hears them again."""
+        self._shown_by.clear()
+        self._present.clear()
 
 
 def _is_service(change: object) -> bool:

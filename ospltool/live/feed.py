@@ -46,6 +46,8 @@ class NoticeKind(enum.StrEnum):
     LINK_FOUND = "link found"
     ROUTE_LOST = "route lost"
     ROUTE_FOUND = "route found"
+    WATCH_FAILED = "watch failed"
+    WATCH_BACK = "watch back"
     FAULT = "fault"
     END = "end"
 
@@ -68,7 +70,8 @@ class FeedNotice:
     `node` is the id of its subject: a node, or with REPLICA_LOST a replica of a persistence
     service. `in_order` (NODE_LOST) means that the node had announced its end. LINK_LOST: no interface of the
     feed carries anything, or no route leads to any other host, as its text says. ROUTE_LOST: its text has the
-    addresses, with spaces between, to which no route leads.
+    addresses, with spaces between, to which no route leads. WATCH_FAILED: what reads has failed by a fault of
+    its own, and hears nothing until WATCH_BACK.
     """
 
     kind: NoticeKind

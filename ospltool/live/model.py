@@ -71,8 +71,8 @@ class SystemModel:
 
     Every collection in it is bounded; `…_left_out` counts the rest. `era` counts how often everything was
     forgotten. `link_lost` says that no interface of the watch carries anything, None if one does;
-    `route_lost` has the addresses to which no route leads, None for none; `local` is what the recorder of a
-    recording knew beside what it heard.
+    `route_lost` has the addresses to which no route leads, None for none; `watch_failed` says that what reads
+    has failed, and hears nothing; `local` is what the recorder of a recording knew beside what it heard.
     """
 
     def __init__(self) -> None:
@@ -95,10 +95,12 @@ class SystemModel:
         self.domain_lost_ns = 0
         self.link_lost: FeedNotice | None = None
         self.route_lost: FeedNotice | None = None
+        self.watch_failed: FeedNotice | None = None
         self.local = LocalView()
         self.outages = Outages()
         self.ended_ns = 0
         self.dropped = 0
+        self.faults = 0
         self.nodes_left_out = 0
         self.left_out_ns = 0
         self.events_seen = 0
@@ -130,7 +132,7 @@ class SystemModel:
     @property
     def messages_left_out(self) -> int:
         """Messages that did not fit into a bound of the feed or of this model, or could not be read."""
-        return self.dropped + self.nodes_left_out + self.persistence.left_out
+        return self.dropped + self.faults + self.nodes_left_out + self.persistence.left_out
 
     @property
     def is_empty(self) -> bool:
@@ -194,6 +196,12 @@ class SystemModel:
             self.sets.forget()
             self._heartbeats.clear()
             self._tellers.clear()
+
+    def note_fault(self, now_ns: int) -> None:
+        """Count an update that could not be taken in, or only in part."""
+        self.faults += 1
+        self.left_out_ns = now_ns
+        self.revision += 1
 
     def conclude(
         self, presences: Mapping[str, Presence], alone: Collection[str] = (), *, is_lost: bool
@@ -484,6 +492,10 @@ class SystemModel:
             self.route_lost = notice
         elif notice.kind is NoticeKind.ROUTE_FOUND:
             self.route_lost = None
+        elif notice.kind is NoticeKind.WATCH_FAILED:
+            self.watch_failed = notice
+        elif notice.kind is NoticeKind.WATCH_BACK:
+            self.watch_failed = None
         elif notice.kind is NoticeKind.LINK_LOST:
             self.link_lost = notice
         elif notice.kind is NoticeKind.LINK_FOUND and self.link_lost:

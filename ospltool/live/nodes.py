@@ -24,7 +24,7 @@ def outline(snapshot: NodeSnapshot, aligning: tuple[NameSpaceView, ...]) -> tupl
         (
             one.name, one.elements, one.aligner, one.alignee, one.durability, one.master_priority, one.merges,
             one.phase, one.complete, one.master, one.confirmed, one.epoch, one.why, one.merge_id,
-            one.master_since_ns, one.from_parts, one.is_learned, one.filtered,
+            one.master_since_ns, one.from_parts, one.is_learned, one.filtered, one.backup, one.backup_ns,
         )
         for one in snapshot.name_spaces
     ]  # fmt: skip

@@ -61,6 +61,15 @@ def patched(old: Any, patch: Any) -> Any:
     Raises:
         PatchFault: the patch was made for another value.
     """
+    try:
+        return _patched(old, patch)
+    except PatchFault:
+        raise
+    except Exception as error:  # of any class: a recording may contain anything
+        raise PatchFault(f"a patch that does not fit: {error!r}") from error
+
+
+def _patched(old: Any, patch: Any) -> Any:
     if patch is None:
         return old
     if isinstance(patch, list):
@@ -75,7 +84,7 @@ def patched(old: Any, patch: Any) -> Any:
         result = list(old)
         for index, part in patch.items():
             position = _position(index, len(result))
-            result[position] = patched(result[position], part)
+            result[position] = _patched(result[position], part)
         return result
     raise PatchFault(f"a patch for the members of {type(old).__name__}")
 
@@ -88,7 +97,7 @@ def _patched_object(old: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any
         elif isinstance(part, dict) and key not in result:
             raise PatchFault(f"a patch for {key!r}, which does not exist")
         else:
-            result[key] = patched(result.get(key), part)
+            result[key] = _patched(result.get(key), part)
     return result
 
 
@@ -113,7 +122,7 @@ def changed(value: Any, patch: dict[str, Any]) -> Any:
         return _patcher(kind)(value, patch)
     except (PatchFault, plain.PlainFault):
         raise
-    except (KeyError, TypeError, ValueError, AttributeError, RecursionError, OverflowError) as error:
+    except Exception as error:  # likewise
         raise PatchFault(f"a patch that does not fit {type(value).__name__}: {error!r}") from error
 
 

@@ -43,6 +43,7 @@ _ENDED_BY: Final = {
     NoticeKind.DOMAIN_LOST: NoticeKind.DOMAIN_FOUND,
     NoticeKind.LINK_LOST: NoticeKind.LINK_FOUND,
     NoticeKind.ROUTE_LOST: NoticeKind.ROUTE_FOUND,
+    NoticeKind.WATCH_FAILED: NoticeKind.WATCH_BACK,
 }
 """Notices that a key repeats until another one ends what they say."""
 
@@ -60,13 +61,17 @@ class RecordingLimits:
 
 @dataclasses.dataclass(slots=True)
 class RecordingTally:
-    """Counts of what was written, and of what was not: `thinned` snapshots came too soon after another."""
+    """Counts of what was written, and of what was not: `thinned` snapshots came too soon after another.
+
+    `failures` counts how often the feed failed, so that for a while nothing was heard.
+    """
 
     lines: int = 0
     bytes: int = 0
     files: int = 0
     thinned: int = 0
     lost: int = 0
+    failures: int = 0
 
 
 class Recorder:
@@ -124,6 +129,7 @@ class Recorder:
 
     def write(self, update: Update, now_ns: int) -> None:
         """Append an update. A failed write does not end the recording: `problem` describes it."""
+        self.tally.failures += sum(one.kind is NoticeKind.WATCH_FAILED for one in update.notices)
         if now_ns < self._broken_until_ns:
             shown = len(update.snapshots) + len(update.replicas)
             self.tally.lost += shown + len(update.events) + len(update.notices)

@@ -23,6 +23,9 @@ LEAST_STALL_NS: Final = 3_000_000_000
 _DIGITS: Final = re.compile(r"\b\d+\.\d{3,9}(?= seconds\b)")
 """Seconds in a message of a node, of which people need one decimal."""
 
+_LONGEST_S: Final = 1e9
+"""Thirty years; nothing lasts longer."""
+
 MINUTE_NS: Final = 60_000_000_000
 
 RESTARTED_NS: Final = 5_000_000_000
@@ -224,7 +227,9 @@ def clock(time_ns: int) -> str:
 
 
 def _seconds_ns(text: str) -> int:
+    """Return the nanoseconds in a text of a node; 0 for what is none, such as "inf"."""
     try:
-        return int(float(text) * 1e9)
+        seconds = float(text)
     except ValueError:
         return 0
+    return int(seconds * 1e9) if 0 <= seconds < _LONGEST_S else 0

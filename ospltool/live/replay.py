@@ -299,6 +299,8 @@ class ReplayFeed:
         """Return whether a line is the first one after a time in which nothing was recorded."""
         if line is None or not self._line_ns or line.heard_ns - self._line_ns <= PAUSE_NS:
             return False
+        if isinstance(line.item, FeedNotice) and line.item.kind is NoticeKind.WATCH_BACK:
+            return True
         return isinstance(line.item, RecordingHeader) or (isinstance(line.item, Key) and line.item.is_resumed)
 
     def _take(self, line: RecordingLine) -> Iterator[Played]:

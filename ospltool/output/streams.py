@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import IO, Final, TextIO
 
-from ospltool.output.text import table, visible
+from ospltool.output.text import harmless, table, visible
 
 EXIT_PIPE_CLOSED: Final = 141
 """Exit code if the reader of the output has closed the pipe, as a shell shows a death by SIGPIPE."""
@@ -25,7 +25,7 @@ _CANNOT_BE_WRITTEN: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def put(text: str) -> None:
-    """Write data. It must be terminal-safe already; JSON is.
+    """Write data. It should be terminal-safe already; what is not is escaped if a terminal would obey it.
 
     Raises:
         SystemExit: the reader has closed the pipe, or the output cannot be written; the code is
@@ -33,7 +33,7 @@ def put(text: str) -> None:
     """
     try:
         wait_for("")
-        sys.stdout.write(text)
+        sys.stdout.write(harmless(text) if sys.stdout.isatty() else text)
         sys.stdout.flush()
     except OSError as error:
         raise SystemExit(_give_up(error)) from None
@@ -70,14 +70,15 @@ def put_bytes(data: bytes) -> None:
         raise SystemExit(_give_up(error)) from None
 
 
-def say(text: str) -> None:
-    """Write a message for the user; it is made terminal-safe here, its line ends stay.
+def say(*lines: str) -> None:
+    """Write a message for the user, of one line or more.
 
-    A message that cannot be written (disk full) is dropped, and the command continues.
+    Each line is made terminal-safe here, line ends within it, too: names from files and networks must not
+    look like messages. A message that cannot be written (disk full) is dropped, and the command continues.
     """
     wait_for("")
     try:
-        sys.stderr.write(visible(text, keep_lines=True) + "\n")
+        sys.stderr.write("".join(f"{visible(line)}\n" for line in lines))
         sys.stderr.flush()
     except BrokenPipeError:
         _silence(sys.stdout)

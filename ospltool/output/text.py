@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import enum
+import re
 import unicodedata
 from collections.abc import Iterable, Sequence
+from typing import Final
 
 from engine.tracing.escaping import escape
 
@@ -26,6 +28,17 @@ def visible(text: str, *, keep_lines: bool = False) -> str:
     )
 
 
+_OBEYED: Final = re.compile(
+    r"\x1b(?!\[[0-9;]*m)|[\x00-\x08\x0b-\x1a\x1c-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]"
+)
+"""What a terminal obeys, other than ends of lines, tabs and colours."""
+
+
+def harmless(text: str) -> str:
+    """Return output of a command with escapes in the place of what a terminal would obey; colours stay."""
+    return _OBEYED.sub(lambda found: escape(found[0]), text)
+
+
 def width(text: str) -> int:
     """Count the terminal columns of printable text: wide characters take two, combining ones none."""
     if text.isascii():
@@ -39,6 +52,19 @@ def width(text: str) -> int:
 def plural(number: int, noun: str) -> str:
     """Return a number and its noun."""
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def durability_service(depth: int, limits: Sequence[int], cleanup_delay_ns: int) -> str:
+    """Return the QoS line of an application in Python that sets DURABILITY_SERVICE.
+
+    Args:
+        depth: history depth; 0 for KEEP_ALL.
+        limits: max_samples, max_instances and max_samples_per_instance; -1 for none.
+        cleanup_delay_ns: service_cleanup_delay; -1 for infinite.
+    """
+    history = f"KeepLast({depth})" if depth else "KeepAll"
+    delay = cleanup_delay_ns if cleanup_delay_ns >= 0 else "duration(infinite=True)"
+    return f"Policy.DurabilityService({delay}, Policy.History.{history}, {', '.join(map(str, limits))})"
 
 
 def age(duration_ns: int) -> str:

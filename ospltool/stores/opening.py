@@ -51,12 +51,16 @@ def open_reader(path: Path) -> StoreReader:
         raise StoreUnreadable(f"{path}: no such file or directory")
     try:
         return _open(path)
+    except StoreUnreadable:
+        raise
     except OSError as error:
         raise StoreUnreadable(f"{error.filename or path}: {error.strerror}") from error
     except ModuleNotFoundError as error:
         raise StoreUnreadable(
             f"{path}: reading it needs {error.name}: pip install 'ospltool[sql]'"
         ) from error
+    except Exception as error:  # of any class: a store may come from anybody
+        raise StoreUnreadable(f"{path}: {error!r}") from error
 
 
 def _open(path: Path) -> StoreReader:

@@ -14,6 +14,7 @@ from engine.core import plain
 from engine.dataset.blocks import SampleColumns
 from engine.dataset.groups import KEEP_ALL, GroupDescription
 from engine.dataset.sample import Sample, make_sample
+from engine.dataset.settling import FUTURE_NS
 from engine.persistence.service import replica_rows as rows
 from engine.runtime.shared_state import PART
 from engine.store.interface import DamageLog, SetInfo, SetState, StoreError
@@ -56,7 +57,7 @@ class OurStore:
             raise StoreUnreadable(f"{path}: {error}") from error
         try:
             detail, unread = _detail(path)
-            sets = tuple(_set_facts(info, detail) for info in self._view.sets())
+            sets = tuple(_set_facts(self._view, info, detail) for info in self._view.sets())
         except (sqlite3.Error, ValueError) as error:
             self._view.close()
             raise StoreUnreadable(f"{path}: {error}") from error
@@ -127,12 +128,14 @@ def _detail(path: Path) -> tuple[dict[str, str], tuple[str, ...]]:
     return detail | marks, ()
 
 
-def _set_facts(info: SetInfo, detail: Mapping[str, str]) -> SetFacts:
+def _set_facts(view: StoreView, info: SetInfo, detail: Mapping[str, str]) -> SetFacts:
     groups = tuple(group_facts(group.description, group.stored.count) for group in info.groups)
     part = info.state is SetState.COMPLETE and bool(detail.get(f"{info.name_space}/{PART}"))
     complete = info.state is not SetState.FILLING and not part
-    kind, newest_ns = _KINDS[info.state], info.stored.newest_ns
-    return SetFacts(info.version, info.name_space, kind, complete, newest_ns, groups, info.mark, part)
+    kind, quality_ns, limit_ns = _KINDS[info.state], info.stored.newest_ns, time.time_ns() + FUTURE_NS
+    if quality_ns > limit_ns:  # a node does not count samples in the future either
+        quality_ns = view.newest_until(info.version, limit_ns)
+    return SetFacts(info.version, info.name_space, kind, complete, quality_ns, groups, info.mark, part)
 
 
 def is_ours(path: Path) -> bool:

@@ -24,7 +24,6 @@ import pyarrow.parquet as pq
 
 from engine.core import plain
 from engine.dataset.blocks import SampleColumns
-from engine.dataset.groups import GroupDescription
 from engine.dataset.sample import DATA, DISPOSE, Sample, is_intact
 from engine.store.interface import DamageLog
 from engine.store.verification import in_columns
@@ -36,9 +35,7 @@ from ospltool.stores.model import (
     RANGES_FILE,
     SAMPLES_FILE,
     GroupFacts,
-    GroupName,
     SetFacts,
-    SetKind,
     StoreFacts,
     StoreFormat,
     StoreReader,
@@ -312,6 +309,29 @@ def _plain_set(facts: SetFacts) -> dict[str, Any]:
     return {**value, "kind": facts.kind.value, "groups": groups}
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Description:
+    """What `snapshot.json` says, with the types that the commands rely on."""
+
+    path: str
+    format: str
+    detail: dict[str, str]
+    findings: tuple[str, ...]
+    sets: tuple[SetFacts, ...]
+    counts: tuple[GroupCount, ...]
+    damage: int
+    checksum: str = ""
+    crc32: dict[str, int] = dataclasses.field(default_factory=dict)
+
+
+def _int64(digits: str) -> int:
+    """Return a number that the columns of tables can hold, too."""
+    number = int(digits)
+    if not -_NEVER <= number < _NEVER:
+        raise ValueError(f"a number of {number.bit_length()} bits")
+    return number
+
+
 class SnapshotStore:
     """A snapshot; see `ospltool.stores.model.StoreReader`."""
 
@@ -324,19 +344,22 @@ class SnapshotStore:
         self.path = path
         self.samples_path = path / SAMPLES_FILE
         try:
-            document = json.loads((path / META_FILE).read_text(encoding="utf-8"))
+            text = (path / META_FILE).read_text(encoding="utf-8")
+            document = json.loads(text, parse_int=_int64)
             if document["kind"] != _KIND or document["format_version"] != FORMAT_VERSION:
                 raise StoreUnreadable(
                     f"{path}: a {document['kind']} of format {document['format_version']};"
                     f" this release reads {_KIND} {FORMAT_VERSION}"
                 )
-            data = document["data"]
-            sets = tuple(map(_set_of, data["sets"]))
-            self.counts = tuple(GroupCount(**count) for count in data["counts"])
-            self.damage = int(data["damage"])
-            self._promised = str(data.get("checksum", ""))
-            self._crc32s = dict(data.get("crc32", {}))
-            detail = {"of": data["path"], "written by": data["format"], **data["detail"]}
+            data = dict(document["data"])
+            # The path of the store may have bytes that are no UTF-8, and is shown only.
+            data["path"] = data["path"].encode("utf-8", "backslashreplace").decode()
+            described: _Description = plain.from_plain(_Description, data)
+            self.counts = described.counts
+            self.damage = described.damage
+            self._promised = described.checksum
+            self._crc32s = described.crc32
+            detail = {"of": described.path, "written by": described.format, **described.detail}
             size = self.samples_path.stat().st_size
             self._file = pq.ParquetFile(self.samples_path)
             columns = self._file.schema_arrow
@@ -346,17 +369,14 @@ class SnapshotStore:
                 found = ", ".join(map(str, columns.types))
                 raise StoreUnreadable(f"{self.samples_path}: the types of its columns are {found}")
             self.facts = StoreFacts(
-                str(path), StoreFormat.SNAPSHOT, sets, tuple(data["findings"]), tuple(detail.items()), size
+                str(path),
+                StoreFormat.SNAPSHOT,
+                described.sets,
+                described.findings,
+                tuple(detail.items()),
+                size,
             )
-        except (
-            OSError,
-            ValueError,
-            KeyError,
-            TypeError,
-            OverflowError,
-            RecursionError,
-            pa.ArrowException,
-        ) as error:
+        except Exception as error:  # of any class: a snapshot may come from anybody
             raise StoreUnreadable(f"{path}: {error}") from error
 
     def is_sealed(self) -> bool:
@@ -476,12 +496,3 @@ def _sound(group: GroupFacts, rows: _Rows, promised: int | None, damage: DamageL
             )
     if promised is not None and promised != count:
         damage.add(f"group {group.name}", f"{promised} samples were written, {count} are there")
-
-
-def _set_of(value: dict[str, Any]) -> SetFacts:
-    groups = []
-    for fields in value["groups"]:
-        description = fields["description"]
-        made = plain.from_plain(GroupDescription, description) if description else None
-        groups.append(GroupFacts(**{**fields, "name": GroupName(*fields["name"]), "description": made}))
-    return SetFacts(**{**value, "kind": SetKind(value["kind"]), "groups": tuple(groups)})

@@ -50,7 +50,7 @@ def test_what_nodes_do_not_need_is_no_finding_where_opensplice_reads_the_file_to
     found = checked(text, targets=frozenset({Target.OSPLTOOL})).diagnostics
     assert [(each.code, each.severity, each.message.split()[0]) for each in found] == [
         ("DUR129", Severity.INFO, "<WaitForAttachment>"),
-        ("DUR129", Severity.INFO, "equalityCheck"),
+        ("DUR313", Severity.INFO, "equalityCheck"),
     ]
 
 

@@ -79,6 +79,14 @@ def test_what_begins_within_a_second_rings_once_and_no_later(monkeypatch: pytest
     assert heard.rings == 1
 
 
+def test_no_name_is_an_option_of_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    started = commands(monkeypatch)
+    heard = Heard("notify --urgent")
+    heard.alarm.look({"a": ("DUL-NODE-GONE", "--exec=x\n", "-f is gone")}, START_NS + GRACE_NS)
+    heard.alarm.look({}, START_NS + GRACE_NS + GATHER_NS)
+    assert started == [["notify", "--urgent", "DUL-NODE-GONE", "\\x2d-exec=x\\x0a", "\\x2df is gone"]]
+
+
 def test_the_loss_of_the_domain_takes_the_nodes_that_have_not_rung(monkeypatch: pytest.MonkeyPatch) -> None:
     started = commands(monkeypatch)
     heard = Heard("notify")

@@ -422,6 +422,14 @@ def test_groups_can_be_filtered_also_by_who_differs(text: str, topics: list[str]
     assert [rows.items[i][1].topic for i in range(len(rows.keys))] == topics
 
 
+def test_a_group_of_which_readers_ask_for_more_than_is_kept_shows_both() -> None:
+    one = fake.snapshot(1, fake.name_space("Orders", 1), groups=(group("Trade", depth=2, asked=5),))
+    view = settled(one)
+    (key,) = view.model.groups.ordered()
+    _, line = text_of(groups.group_lines(view, key))
+    assert "keeps KEEP_LAST 2, readers ask for KEEP_LAST 5" in line
+
+
 def test_a_group_in_full_shows_each_node() -> None:
     view = settled(*GROUPS)
     key = next(key for key in view.model.groups if key.topic == "Trade")

@@ -10,6 +10,13 @@ import sys
 from typing import Any
 
 
+def _history(depth: int) -> Any:
+    """A history policy; 0 is KEEP_ALL."""
+    from cyclonedds.core import Policy
+
+    return Policy.History.KeepLast(depth) if depth else Policy.History.KeepAll
+
+
 def main(options: dict[str, Any]) -> None:
     from cyclonedds.core import Policy, Qos
     from cyclonedds.domain import DomainParticipant
@@ -29,6 +36,10 @@ def main(options: dict[str, Any]) -> None:
             Policy.Reliability.Reliable(1_000_000_000) if reliable else Policy.Reliability.BestEffort,
             Policy.WriterDataLifecycle(autodispose=False),
         ]
+        if "history" in one:
+            policies.append(_history(one["history"]))
+        if "service" in one:
+            policies.append(Policy.DurabilityService(0, _history(one["service"]), -1, -1, -1))
         if one.get("by_source", True):
             policies.append(Policy.DestinationOrder.BySourceTimestamp)
         partition = Qos(Policy.Partition([one.get("partition", "stock")]))

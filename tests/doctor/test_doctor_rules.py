@@ -6,6 +6,8 @@ import json
 from typing import Any
 
 import pytest
+from cyclonedds.core import Policy
+from cyclonedds.util import duration
 
 from engine.dataset.groups import DurabilityKind
 from engine.dds.qos import EndpointQos
@@ -161,6 +163,14 @@ CASES = [
     (["warning writers-disagree"], [end("writer"), end("writer", service_history_depth=9)]),
     (["info dies-with-writer"], [end("writer", autodispose=True)]),
     (["warning nobody-keeps"], [end("writer", partition="boats")]),
+    (["info history-cut"], [end("writer", history_depth=5), end("reader")]),
+    (["info history-cut"], [end("writer", history_depth=0), end("reader", history_depth=0)]),
+    (["warning history-cut"], [end("writer"), end("reader", history_depth=5)]),
+    (["warning history-cut"], [end("writer", service_history_depth=3), end("reader", history_depth=5)]),
+    ([], [end("writer", history_depth=5, service_history_depth=5), end("reader", history_depth=5)]),
+    ([], [end("writer", history_depth=0, service_history_depth=0), end("reader", history_depth=0)]),
+    ([], [end("writer"), end("reader", history_depth=5, partition="boats")]),
+    ([], [end("writer"), end("library", history_depth=5)]),
 ]
 
 
@@ -320,6 +330,47 @@ def test_persistent_data_in_memory_only_is_information_for_each_reason() -> None
 def test_the_page_on_readers_has_every_deviation() -> None:
     rows = table_rows("readers.md", "Limits for ordinary readers")
     assert {row["Counter"].strip("`") for row in rows} == DEVIATIONS.keys()
+
+
+def test_what_nodes_keep_decides_and_the_line_to_write_is_given() -> None:
+    """One finding for the topic; the line leaves everything else as it is, and is one of cyclonedds."""
+    kept = GroupView(
+        "ships", "ships", "Ship", "S", "TRANSIENT", 1, 1, 1, "", 0, 0, 0,
+        depth=0, limits=(100, -1, 2), cleanup_delay_ns=-1,
+    )  # fmt: skip
+    nodes = tuple(dataclasses.replace(node(name), groups=(kept,)) for name in ("n1", "n2"))
+    ends = (
+        end("writer", history_depth=2, service_history_depth=2),
+        end("reader", history_depth=5),
+        end("reader", history_depth=3, partition="s*"),
+        end("reader", history_depth=2),
+    )
+    (found,) = check_finds(DomainPicture(ends, nodes=nodes, participants=4), "warning history-cut").findings
+    assert found.endpoints == ends[1:3]
+    assert "HISTORY is KEEP_LAST 3 and KEEP_LAST 5" in found.message
+    assert "kept for late joiners is KEEP_LAST 2 of" in found.message
+    line = found.advice.partition("writers: ")[2]
+    assert eval(line, {"Policy": Policy, "duration": duration}) == Policy.DurabilityService(
+        duration(infinite=True), Policy.History.KeepLast(5), 100, -1, 5
+    )
+
+
+@pytest.mark.parametrize(
+    ("rejected", "expected"),
+    [
+        ((("max_samples_per_instance", 7),), "info limited"),
+        ((("max_instances", 7), ("max_samples_per_instance", 2)), "warning limited"),
+    ],
+)
+def test_limits_below_what_is_written_are_found_once_for_each_topic(
+    rejected: tuple[tuple[str, int], ...], expected: str
+) -> None:
+    full = GroupView("ships", "ships", "Ship", "S", "TRANSIENT", 1, 1, 1, "", 0, 0, 0, rejected, depth=3)
+    nodes = tuple(dataclasses.replace(node(name), groups=(full,)) for name in ("n1", "n2"))
+    (found,) = check_finds(DomainPicture((), nodes=nodes, participants=2), expected).findings
+    assert found.nodes == ("n1", "n2")
+    assert f"7 samples by {rejected[0][0]}" in found.message
+    assert "Policy.DurabilityService(0, Policy.History.KeepLast(3), -1, -1, -1)" in found.advice
 
 
 @pytest.mark.parametrize(

@@ -37,15 +37,36 @@ def answer(capfd: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, Any
     return code, json.loads(out)["data"] if out else None
 
 
-LISTS = (b"[", b"[" * 100_000, b"{}", b'{"data": [1]}', b'{"data": {"store:a": {"what": "store"}}}')
+ELSEWHERE = ("../../x.xml", "/etc/hostname", "..", "", "a/b", "a\0b")
+"""Names of files that are not in the directory of attachments."""
 
 
-@pytest.mark.parametrize("content", LISTS, ids=lambda content: content[:40])
+def _entry(place: str) -> bytes:
+    entry = {"what": "configuration", "node": "n1", "place": place, "name": "x.xml"}
+    return json.dumps({"data": {"configuration:x.xml": entry}}).encode()
+
+
+LISTS = (
+    *(b"[", b"[" * 100_000, b"{}", b'{"data": [1]}', b'{"data": {"store:a": {"what": "store"}}}'),
+    *map(_entry, ELSEWHERE),
+)
+
+
+@pytest.mark.parametrize("content", LISTS, ids=[str(number) for number in range(len(LISTS))])
 def test_a_damaged_list_of_attachments_is_named(tmp_path: pathlib.Path, content: bytes) -> None:
     path = tmp_path / attachments.DIRECTORY / attachments.LIST_FILE
     path.parent.mkdir()
     path.write_bytes(content)
     with pytest.raises(CaseError, match=r"attached\.json"):
+        attachments.kept_in(tmp_path)
+
+
+def test_a_link_in_a_case_is_not_followed(tmp_path: pathlib.Path) -> None:
+    place = tmp_path / attachments.DIRECTORY / "configuration-1.xml"
+    place.parent.mkdir()
+    place.symlink_to("/etc/hostname")
+    (place.parent / attachments.LIST_FILE).write_bytes(_entry(place.name))
+    with pytest.raises(CaseError, match="symbolic link"):
         attachments.kept_in(tmp_path)
 
 

@@ -14,10 +14,12 @@ from ospltool.health.codes import codes
 INTEGRATION = Path(__file__).parents[1] / "integration"
 MODULES = (
     *sorted(INTEGRATION.glob("test_health_faults*.py")),
+    INTEGRATION / "test_doctor.py",
+    INTEGRATION / "test_late_sets.py",
     INTEGRATION / "test_settings.py",
     INTEGRATION / "test_shared_identity.py",
 )
-"""The tests of `make faults`, and two of every run that look at the health of real nodes."""
+"""The tests of `make faults`, and three of every run that look at the health of real nodes."""
 
 FAULTS = {
     "a node expected and never heard": "NODE-ABSENT",
@@ -31,11 +33,12 @@ FAULTS = {
     "partial mesh": "PARTIAL-MESH",
     "a node that nobody watches": "NODE-UNSUPERVISED",
     "not complete for long": "NOT-COMPLETE ALIGN-STALLED",
-    "merge": "MERGE",
+    "merge": "MERGE SET-REPLACED",
     "conflict": "CONFLICT",
     "incompatibility": "INCOMPATIBLE",
     "sets that stay different": "SET-DIFFERS",
     "a durable writer that is not kept": "NOT-KEPT REJECTED FILTER-REFUSED",
+    "a history that is cut": "HISTORY-CUT",
     "capture back-pressure": "BACK-PRESSURE",
     "losses": "CAPTURE-LOSS",
     "a store that is full": "STORE-FULL",

@@ -18,6 +18,7 @@ from engine.runtime.monitor import (
     StoreStatus,
     UnkeptView,
 )
+from ospltool.health.codes import HealthSeverity
 from ospltool.health.health import Health
 from ospltool.live.expectation import Expectation, ExpectedSpace
 from ospltool.live.feed import FeedNotice, HeardReplica, NoticeKind, ReceivedSnapshot, Update
@@ -146,6 +147,24 @@ CASES: dict[str, tuple[NodeSnapshot, str, str, str]] = {
         "n1",
         "n1 rejected samples of Orders.Trade: 3 by max_samples",
     ),
+    "history cut": (
+        node(groups=(dataclasses.replace(GROUP, asked=5),)),
+        "DUL-HISTORY-CUT",
+        "Orders",
+        (
+            "late joiners get fewer samples of an instance than readers ask for: "
+            "Orders.Trade (asked KEEP_LAST 5, kept KEEP_LAST 1)"
+        ),
+    ),
+    "history cut by a limit": (
+        node(groups=(dataclasses.replace(GROUP, asked=0, depth=0, limits=(-1, -1, 3)),)),
+        "DUL-HISTORY-CUT",
+        "Orders",
+        (
+            "late joiners get fewer samples of an instance than readers ask for: "
+            "Orders.Trade (asked KEEP_ALL, kept KEEP_LAST 3)"
+        ),
+    ),
     "writer refused": (
         node(unkept=(UnkeptView("01", "Trade", "Orders", "qos", "qos: it does not match"),)),
         "DUL-NOT-KEPT",
@@ -175,6 +194,12 @@ CASES: dict[str, tuple[NodeSnapshot, str, str, str]] = {
         "DUL-READER-NOT-SERVED",
         "n1",
         "n1 waits for a reader of Trade: full",
+    ),
+    "a back-up": (
+        space(1, backup="merge policy Replace: 2 samples, set 4", backup_ns=START_NS - 2 * S),
+        "DUL-SET-REPLACED",
+        "n1",
+        "n1 made its stored set of Orders a back-up",
     ),
     "reader deviates": (
         node(deviations=(DeviationView("p", "Trade", "Orders", {"other": 1_200}),)),
@@ -488,6 +513,21 @@ def test_a_set_that_comes_from_parts_is_no_complete_node() -> None:
     model = SystemModel()
     model.apply(Update(snapshots=(ReceivedSnapshot(fake.snapshot(1, made), START_NS),)), START_NS)
     assert "0 of 1 node complete, 1 with less" in looked(model, START_NS + S).verdict.text
+
+
+def test_a_cut_history_is_a_notice_once_for_all_nodes_and_topics_with_the_line_to_write() -> None:
+    groups = tuple(dataclasses.replace(GROUP, topic=f"T{number}", asked=2, depth=0) for number in range(2))
+    groups += tuple(dataclasses.replace(GROUP, topic=f"U{number}", asked=2 + number) for number in range(5))
+    model, now_ns = SystemModel(), START_NS + S
+    heard = [dataclasses.replace(node(number, groups=groups), time_ns=now_ns) for number in (1, 2, 3)]
+    model.apply(Update(tuple(ReceivedSnapshot(one, now_ns) for one in heard)), now_ns)
+    (found,) = (one for one in incidents(model, now_ns) if one.code.id == "DUL-HISTORY-CUT")
+    assert found.severity is HealthSeverity.NOTICE
+    assert "Orders.U0 (asked KEEP_LAST 2, kept KEEP_LAST 1); Orders.U1" in found.what
+    assert found.what.endswith("; 2 more topics")
+    assert found.next.endswith(
+        "topic U0 and all of its writers: Policy.DurabilityService(0, Policy.History.KeepLast(2), -1, -1, -1)"
+    )
 
 
 def test_samples_that_the_same_limits_reject_on_all_nodes_are_one_incident() -> None:

@@ -18,6 +18,8 @@ class Space:
     alignee: str = "Initial"
     priority: int = 100
     merge: tuple[tuple[str, str], ...] = (("Merge", "*"),)
+    more: str = ""
+    """Further attributes of the Policy."""
 
     def xml(self) -> str:
         tag = {True: "PartitionTopic", False: "Partition"}
@@ -31,7 +33,7 @@ class Space:
         return (
             f'<Policy nameSpace={quoteattr(self.name)} durability="{self.durability}"'
             f' aligner="{str(self.aligner).lower()}" alignee="{self.alignee}"'
-            f' masterPriority="{self.priority}">{merges}</Policy>'
+            f' masterPriority="{self.priority}" {self.more}>{merges}</Policy>'
         )
 
 

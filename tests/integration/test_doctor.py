@@ -115,6 +115,44 @@ def test_a_sound_system_with_a_node_has_no_finding_and_only_what_it_keeps_is_kep
     assert [each["cause"] for each in json.loads(data)["data"]["findings"]] == ["nobody-keeps"]
 
 
+def test_a_history_that_the_service_cuts_is_told_until_the_line_is_written(lab: Lab) -> None:
+    """By the doctor, by health and by the group that consoles show; what is written then is kept."""
+    step = {"count": 1, "first": 0, "time": 1_000, "value": 1}
+    steps = [{**step, "time": step["time"] + number} for number in range(5)]
+    lab.start_complete("n1", settings=Settings(spaces=(Space(),)))
+    lab.write(*steps)
+    with application(lab, writer("Reading", history=5), reader("Reading", history=5)):
+        lab.seen.wait_for("the node shows it", lambda: [one.asked for one in lab.seen.groups("n1")] == [5])
+        (group,) = lab.seen.groups("n1")
+        assert (group.is_cut, group.samples, group.kept_depth) == (True, 1, 1)
+        code, data, _ = doctor(lab, "--json", "--for", "2s")
+        _, told = lab.ospltool("n1", "health", "--json")
+    (finding,) = (one for one in json.loads(data)["data"]["findings"] if one["cause"] == "history-cut")
+    assert (code, finding["weight"], finding["nodes"]) == (1, "warning", ["n1"])
+    assert len(finding["writers"]) == len(finding["readers"]) == 1
+    line = "Policy.DurabilityService(duration(infinite=True), Policy.History.KeepLast(5), -1, -1, -1)"
+    assert finding["advice"].endswith(line)
+    (domain,) = json.loads(told)["data"]
+    (incident,) = domain["incidents"]
+    assert (incident["code"], incident["severity"]) == ("DUL-HISTORY-CUT", "notice")
+    assert incident["next"].endswith(line)
+
+    lab.write(*({**each, "time": 2_000 + number} for number, each in enumerate(steps)), depth=5)
+    (event,) = lab.trace("n1", "group.deepened")
+    assert event["differences"] == "history KEEP_LAST 5 (it was KEEP_LAST 1)"
+    assert event["differences"] in lab.information("n1")
+    late = lab.reader(depth=5)
+    late.wait(5)
+    lab.stop("n1")
+    lab.start_complete("n1")
+    lab.reader(depth=5).wait(5)
+    with application(lab, writer("Reading", history=5), reader("Reading", history=5)):
+        code, data, _ = doctor(lab, "--json", "--for", "2s")
+    (finding,) = (one for one in json.loads(data)["data"]["findings"] if one["cause"] == "history-cut")
+    assert finding["weight"] == "info", "the late readers are KEEP_ALL, and want all"
+    assert (len(finding["writers"]), len(finding["readers"])) == (0, 2)
+
+
 BUILT_IN = ("CMParticipant", "d_status", "CMDataReader", "Anything")
 
 

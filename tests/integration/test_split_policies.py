@@ -28,7 +28,7 @@ class Halves:
     """Two nodes, a writer and a reader on either side of a link."""
 
     def __init__(
-        self, directory: Path, network: Network, policies: dict[str, str], roles: dict[str, str]
+        self, directory: Path, network: Network, policies: dict[str, str], roles: dict[str, str], more: str
     ) -> None:
         self.network = network
         self.lab = lab = lab_on(directory, network)
@@ -36,7 +36,7 @@ class Halves:
         for name, priority in PRIORITIES.items():
             role = roles.get(name, "Depot")
             merge = tuple((policies[scope], scope) for scope in policies)
-            space = Space(priority=priority, merge=merge)
+            space = Space(priority=priority, merge=merge, more=more)
             lab.configure(name, dataclasses.replace(Settings(spaces=(space,)), role=role))
         self.near, self.far = self.lab.watch_from("n1"), self.lab.watch_from("n4")
         lab.start(*HOSTS)
@@ -82,9 +82,9 @@ def halves(tmp_path: Path) -> Iterator[Callable[..., Halves]]:
     made: list[Halves] = []
     networks: list[Network] = []
 
-    def make(policies: dict[str, str], roles: dict[str, str] | None = None) -> Halves:
+    def make(policies: dict[str, str], roles: dict[str, str] | None = None, more: str = "") -> Halves:
         networks.append(network_of(tuple(HOSTS.values())))
-        made.append(Halves(tmp_path, networks[0], policies, roles or {}))
+        made.append(Halves(tmp_path, networks[0], policies, roles or {}, more))
         return made[0]
 
     try:
@@ -172,3 +172,26 @@ def test_two_roles_apply_their_own_policies_to_each_other(halves: Callable[..., 
     write_on_both_sides(one)
     # Near ignores Far; Far merges what Near has. In their own roles both merge.
     check_ends(one, [25, 25, 34, 34], BASE | NEAR_NEW, MERGED)
+
+
+@pytest.mark.parametrize("setting", ["", 'equalityCheck="false"'], ids=["not given", "false"])
+def test_equal_sets_show_replace_only_with_equality_check_false(
+    halves: Callable[..., Halves], setting: str
+) -> None:
+    one = halves({"*": "Replace"}, more=setting)
+    write(one.near_writer, step(0, COMMON, 1_000))
+    one.far.wait_for("all have it", lambda: one.counts() == [COMMON] * 4)
+    one.near_reader.wait(COMMON)
+    one.far_reader.wait(COMMON)
+    one.split()
+    one.heal()
+    for name in FAR:
+        one.far.wait_for(f"{name} has compared", functools.partial(one.lab.trace, name, "merge.equal"))
+    shown = COMMON if setting else 0
+    one.far_reader.wait(COMMON + shown)
+    write(one.far_writer, step(COMMON, 1, 2_000))
+    for reader, count in ((one.near_reader, COMMON + 1), (one.far_reader, COMMON + shown + 1)):
+        reader.wait(count)
+        assert alive(reader) == set(range(COMMON + 1))
+    assert not any(one.lab.trace(name, "merge.started") for name in HOSTS), "nothing moves"
+    assert [bool(one.lab.trace(name, "merge.equal-shown")) for name in FAR] == [bool(setting)] * 2

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from engine.dataset.dataset import DataSet, LimitedSet, make_set
 from engine.dataset.group_set import ApplyOutcome, GroupSet
-from engine.dataset.groups import GroupLimits
+from engine.dataset.groups import NO_LIMITS, GroupLimits, loosest
 from engine.dataset.sample import DATA, Sample
 from engine.dataset.settling import KEPT_NS, STEP_NS, WIDTH_NS, Present, border_before
 from tests.property.samples import GROUPS, model, samples
@@ -123,6 +123,26 @@ def test_every_arrival_says_what_it_did_and_is_counted(
         gone = len(written - set(subject.samples()))
         assert subject.rejected.total() >= gone
         assert subject.rejected.keys() <= limits._asdict().keys()
+
+
+@given(
+    bounds=st.tuples(st.sampled_from((0, 1, 2)), st.sampled_from((NO_LIMITS, *LIMITS))),
+    more=st.tuples(st.sampled_from((0, 1, 2, 3)), st.sampled_from((NO_LIMITS, *LIMITS))),
+    arrived=arrivals,
+    later=arrivals,
+)
+def test_a_set_that_may_keep_more_goes_on_like_a_new_one_with_what_it_has(
+    bounds: tuple[int, GroupLimits], more: tuple[int, GroupLimits], arrived: list[Sample], later: list[Sample]
+) -> None:
+    subject = made(*bounds, arrived)
+    depth, limits = loosest(bounds[0], more[0]), bounds[1].loosened_by(more[1])
+    subject.loosen(*more)
+    other = made(depth, limits, list(subject.samples()))
+    for one in later:
+        assert subject.apply(one) == other.apply(one)
+    assert (subject.depth, subject.limits) == (other.depth, other.limits)
+    check_is_sound(subject, arrived + later)
+    assert subject.summary().same_content(other.summary())
 
 
 @limits_and_depths

@@ -410,7 +410,7 @@ def test_where_symbols_fail_the_difference_is_found_range_by_range(
 
 def test_an_older_alignee_is_never_asked_about_ranges(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
-    monkeypatch.setattr(AligneeComparisons, "narrow", lambda *_: asked.append(1))
+    monkeypatch.setattr(ranges.IdentityIndex, "answer", lambda *_: asked.append(1))
     check_aligned_without_symbols(monkeypatch, 30, 30, ("batched-alignment",))
     assert not asked
 

@@ -10,6 +10,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from engine.dataset.lifespans import WriterLifespan
+
 _SCALARS: dict[Any, st.SearchStrategy[Any]] = {
     str: st.text(max_size=5),
     bytes: st.binary(max_size=5),
@@ -18,7 +20,11 @@ _SCALARS: dict[Any, st.SearchStrategy[Any]] = {
     float: st.floats(-float(1 << 128), float(1 << 128)),
     type(None): st.none(),
 }
-_BOUNDED: dict[str, st.SearchStrategy[Any]] = {"history_depth": st.integers(min_value=0)}
+_LIFESPANS = st.builds(WriterLifespan, st.binary(min_size=16, max_size=16), st.integers(0, 2**63 - 1))
+_BOUNDED: dict[str, st.SearchStrategy[Any]] = {
+    "history_depth": st.integers(min_value=0),
+    "lifespans": st.lists(_LIFESPANS, max_size=2).map(tuple),
+}
 
 
 def values(wanted: Any) -> st.SearchStrategy[Any]:

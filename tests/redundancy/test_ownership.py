@@ -7,10 +7,10 @@ import sqlite3
 
 import pytest
 
+from engine.dataset import lifespans as lifespans_module
 from engine.dataset.sample import DATA, DISPOSE
 from engine.persistence.core.replica_codec import MessageFault
 from engine.persistence.core.replica_messages import OriginalSample
-from engine.persistence.service import lifespans as lifespans_module
 from engine.persistence.service import replica_intake as intake
 from engine.persistence.service.kept_groups import writer_name
 from engine.persistence.service.lifespans import LIFESPANS, Lifespans

@@ -59,7 +59,8 @@ def node(
     aligner: bool = True,
     alignee: Alignee = Alignee.INITIAL,
     durability: Durability = Durability.PERSISTENT,
-    delayed_alignment: bool = False,
+    delayed_alignment: bool | None = None,
+    equality_check: bool | None = None,
     has_disk: bool = True,
     **settings: Any,
 ) -> NodePlan:
@@ -72,6 +73,7 @@ def node(
             alignee=alignee,
             durability=durability,
             delayed_alignment=delayed_alignment,
+            equality_check=equality_check,
         ),
     )
     usual = {"initial_discovery_s": 0.5, "heartbeat_expiry_s": EXPIRY_S, "heartbeat_period_s": PERIOD_S}

@@ -9,6 +9,7 @@ import pytest
 from engine.core.name_spaces import MAX_PRIORITY, Alignee
 from engine.core.states import Phase
 from engine.simulator.options import NodePlan
+from engine.simulator.schedule import SimulatedClock
 from tests.simulation.scenarios import LOST_S, NS, SLOW, Scenario, node, policy
 
 ALL = ("a", "b", "c", "d", "e")
@@ -45,6 +46,30 @@ def test_among_equals_without_stored_data_the_highest_id_is_master() -> None:
     scenario.start()
     scenario.settle()
     assert scenario.masters() == {in_order_of_ids(scenario)[-1]}
+
+
+@pytest.mark.parametrize(("ahead_s", "wins"), [(5, True), (365 * 86_400, False)])
+def test_among_equals_samples_of_the_future_do_not_go_before_newer_data(ahead_s: int, wins: bool) -> None:
+    """The second node's data is newer; the first one's comes from a writer whose clock is ahead."""
+    scenario = Scenario(node("a"), node("b"))
+    first, second = in_order_of_ids(scenario)
+    if not wins:  # without the mend, only the quality would make it master
+        first, second = second, first
+    for name, offset_s in ((first, ahead_s), (second, 0)):
+        scenario.start(name)
+        scenario.until(functools.partial(scenario.complete, name))
+        scenario.cluster.clocks[f"app {name}"] = SimulatedClock(
+            scenario.cluster.schedule, offset_ns=offset_s * 1_000_000_000
+        )
+        scenario.write(f"app {name}", 1)
+        scenario.end_writer(f"app {name}")
+        scenario.stop(name)
+    scenario.start()
+    scenario.settle()
+    assert scenario.masters() == {first if wins else second}
+    qualities = [scenario.state(name).quality_ns for name in (first, second)]
+    assert min(qualities) > 0, "a set is there, whatever its times"
+    assert (qualities[0] > qualities[1]) is wins
 
 
 def test_among_equals_stored_data_goes_before_the_id() -> None:

@@ -7,9 +7,9 @@ import dataclasses
 import pytest
 
 from engine.core.name_spaces import Durability, MergeType
-from engine.core.states import Phase
+from engine.dataset.sample import DATA, DISPOSE
 from engine.simulator.options import NetworkPlan
-from tests.simulation.scenarios import LOST_S, NS, Scenario, node
+from tests.simulation.scenarios import LOST_S, Scenario, node
 
 NETWORKS = {
     "one subnet": NetworkPlan(),
@@ -127,23 +127,95 @@ def test_persistent_data_is_injected_by_one_source_and_a_late_node_injects_nothi
     assert {frozenset(scenario.alive(name)) for name in "abc"} == {frozenset({1, 2})}
 
 
-@pytest.mark.parametrize(("is_written", "expected"), [(False, {1, 2}), (True, {1, 2, 7})])
-def test_a_late_persistent_set_is_injected_or_joins_what_was_written(
-    is_written: bool, expected: set[int]
+LATE = {MergeType.MERGE, MergeType.IGNORE, MergeType.REPLACE}
+"""Merge policies, none of which acts at the start of a node."""
+
+
+@pytest.mark.parametrize("merge", sorted(LATE))
+@pytest.mark.parametrize("is_of_lineage", [False, True], ids=["another lineage", "one lineage"])
+@pytest.mark.parametrize("state", ["empty", "empty, with a writer", "written"])
+@pytest.mark.parametrize("setting", [None, False, True])
+def test_a_late_set_joins_is_injected_or_is_kept_as_a_back_up(
+    setting: bool | None, state: str, merge: MergeType, *, is_of_lineage: bool
 ) -> None:
-    scenario = Scenario(*(node(name, delayed_alignment=True) for name in "ab"))
-    scenario.start("b")
+    scenario = Scenario(*(node(name, delayed_alignment=setting, merges={"*": merge}) for name in "ab"))
+    scenario.start(*(("a", "b") if is_of_lineage else ("b",)))
     scenario.until(lambda: scenario.complete("b"))
+    scenario.run(1.0)
+    if is_of_lineage:
+        scenario.stop("a")
     scenario.write("b", 1, 2)
     scenario.end_writer("b")
     scenario.stop("b")
     scenario.start("a")
     scenario.until(lambda: scenario.complete("a"))
     assert scenario.alive("a") == set()
-    if is_written:
+    if state != "empty":
+        scenario.writer("a")
+    if state == "written":
         scenario.write("a", 7)
+    late = scenario.now
     scenario.start("b")
     scenario.settle()
-    assert scenario.alive("a") == scenario.alive("b") == expected
-    assert scenario.phase("b", NS) is Phase.COMPLETE
-    assert bool(scenario.traced("namespace.delayed-set", "a")) is not is_written
+    written = {7} if state == "written" else set()
+    is_used = is_of_lineage or setting is None or (setting and state == "empty")
+    assert scenario.alive("a") == scenario.alive("b") == written | ({1, 2} if is_used else set())
+    kept = scenario.traced("store.backup", "b", late)
+    assert [(one["samples"], one["total"]) for one in kept] == ([] if is_used else [(2, len(written))])
+    assert all("another lineage, and delayedAlignment" in str(one["cause"]) for one in kept)
+    is_injected = setting is True and state == "empty" and not is_of_lineage
+    assert bool(scenario.traced("namespace.delayed-set", "a")) is is_injected
+    scenario.stop("a", "b")
+    scenario.start()  # what was decided stays: nobody takes the back-up for a set
+    scenario.settle()
+    assert scenario.alive("a") == scenario.alive("b") == written | ({1, 2} if is_used else set())
+
+
+def test_of_two_late_sets_of_one_lineage_both_are_used_where_one_is_injected() -> None:
+    scenario = Scenario(*(node(name, delayed_alignment=True) for name in "abc"))
+    scenario.start("b", "c")
+    scenario.until(lambda: scenario.complete("b", "c"))
+    scenario.write("b", 1)
+    scenario.stop("c")
+    scenario.write("b", 2)
+    scenario.end_writer("b")
+    scenario.stop("b")
+    scenario.start("a")
+    scenario.until(lambda: scenario.complete("a"))
+    scenario.start("b", "c")
+    scenario.settle()
+    assert {frozenset(scenario.alive(name)) for name in "abc"} == {frozenset({1, 2})}
+    assert not scenario.traced("store.backup")
+
+
+@pytest.mark.parametrize("roles", [("Fleet", "Fleet"), ("L", "R")], ids=["one role", "two roles"])
+@pytest.mark.parametrize(
+    ("setting", "merge"), [(None, "Replace"), (True, "Replace"), (False, "Replace"), (False, "Catchup")]
+)
+def test_equal_sets_show_what_replace_does_only_if_the_equality_check_is_off(
+    setting: bool | None, merge: str, roles: tuple[str, str]
+) -> None:
+    own = {"*": MergeType(merge)}
+    merges = (own if roles[0] == roles[1] else {"*": MergeType.IGNORE}, own)
+    plans = [
+        node(name, role=role, priority=priority, merges=rules, equality_check=setting)
+        for name, role, priority, rules in zip("ab", roles, (200, 100), merges, strict=True)
+    ]
+    scenario = Scenario(*plans)
+    scenario.start()
+    scenario.until(scenario.complete)
+    scenario.write("a", 1, 2)
+    scenario.end_writer("a")
+    reader = scenario.reader("b")
+    scenario.run(3.0)
+    assert scenario.traced("merge.equal-shown") == [], "not at the start"
+    scenario.split("a", "b")
+    served, cut = len(reader.served), scenario.now
+    scenario.heal()
+    scenario.settle()
+    assert scenario.streams(cut) == [], "nothing moves"
+    again = [sample.status for _, _, samples in reader.served[served:] for sample in samples]
+    is_shown = setting is False and merge == "Replace"
+    assert len(scenario.traced("merge.equal-shown", "b")) == is_shown
+    assert again.count(DISPOSE) == again.count(DATA) == (2 if is_shown else 0)
+    assert scenario.alive("a") == scenario.alive("b") == {1, 2}

@@ -27,7 +27,16 @@ TESTS = Path(__file__).parent.parent
 LEAST_WORDS = 15
 """Characters of a message by which a test may know it."""
 MAX_CHARACTERS = 1_000
-NODES = ("integration", "commands", "client", "simulation", "unit/node", "unit/runtime", "unit/tracing")
+NODES = (
+    "adversary",
+    "integration",
+    "commands",
+    "client",
+    "simulation",
+    "unit/node",
+    "unit/runtime",
+    "unit/tracing",
+)
 """Where tests of nodes and of their parts are; those of other commands look at traces that they make."""
 SEEDS = (("all", 3), ("any", 10), ("any", 1), ("any", 5), ("any", 2), ("any", 6), ("all", 8), ("classic", 7))
 

@@ -10,11 +10,15 @@ from collections.abc import Callable, Sequence
 
 from engine.dataset.sample import make_sample
 from engine.store.interface import DamageLog
-from ospltool.stores.model import StoreUnreadable
+from ospltool.output import envelope
+from ospltool.stores.copying import backups, backups_text
+from ospltool.stores.describe import count_sets, verify_problems
+from ospltool.stores.listing import info_text, info_value, verified_text
+from ospltool.stores.model import StoreReader, StoreUnreadable
 from ospltool.stores.opening import open_reader
 from ospltool.stores.snapshot import write_snapshot
 from ospltool.stores.types import Undecodable
-from tests.fuzzing import Target
+from tests.fuzzing import Target, damaged, damaged_json
 from tests.stores.making import BASE_NS, Compression, Held, Message, Version, write_kv, write_kvmt, write_xml
 from tests.stores.own_stores import described, write_ours
 from tests.stores.persistence_stores import write_persistence
@@ -44,9 +48,20 @@ def read_all(path: pathlib.Path) -> int:
                         with contextlib.suppress(Undecodable):
                             reader.decode(group, sample)
                 [str(entry) for entry in damage.first]
+            _inform(reader)
         finally:
             reader.close()
     return count
+
+
+def _inform(reader: StoreReader) -> None:
+    """What `store info`, `store backups` and `store verify` show of it, on a terminal and as JSON."""
+    counted = list(count_sets(reader))
+    lines = [*info_text(reader.facts, counted), *backups_text("store", backups(reader.facts))]
+    for one in counted:
+        lines += verified_text("store", one, verify_problems(reader, one))
+    assert all(line.isprintable() for line in lines)
+    envelope.document("store-info", info_value(reader.facts, counted))
 
 
 def _in_a_copy(store: pathlib.Path, name: str) -> Callable[[bytes], None]:
@@ -84,7 +99,12 @@ def targets(directory: pathlib.Path) -> Sequence[Target]:
         reader.close()
         stores[f"snapshot-{name}"] = (directory / f"snapshot-{name}", ["samples.parquet", "snapshot.json"])
     return [
-        Target(f"{name}/{pathlib.Path(file).name}", [(store / file).read_bytes()], _in_a_copy(store, file))
+        Target(
+            f"{name}/{pathlib.Path(file).name}",
+            [(store / file).read_bytes()],
+            _in_a_copy(store, file),
+            damage=damaged_json if file.endswith(".json") else damaged,
+        )
         for name, (store, files) in stores.items()
         for file in files
     ]

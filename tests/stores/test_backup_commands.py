@@ -175,6 +175,23 @@ def test_hostile_notes_reach_no_terminal_alive(run: Run, store: Path) -> None:
         assert "\u202e" not in text
 
 
+def test_hostile_names_in_messages_look_like_no_other_message(run: Run, store: Path, tmp_path: Path) -> None:
+    replace(store, samples(9), Replaced("n2", BASE_NS, "why", 1, 1), f"{HOSTILE}ospltool: FORGED")
+    place = tmp_path / f"{HOSTILE}ospltool: FORGED"
+    for arguments, code in (
+        (("export", store, "-o", place), 0),
+        (("export", store, "-o", place), 2),
+        (("info", tmp_path / f"no{HOSTILE}ospltool: FORGED"), 2),
+        (("import", store, tmp_path / "new"), 0),
+        (("import", store, tmp_path / "new"), 2),
+    ):
+        answer = run(*arguments)
+        assert answer[0] == code
+        for line in "".join(answer[1:]).splitlines():
+            assert line.isprintable()
+            assert not line.startswith("ospltool: FORGED")
+
+
 def test_a_part_is_called_so_until_its_owner_says_that_it_is_all(
     run: Run, store: Path, tmp_path: Path
 ) -> None:

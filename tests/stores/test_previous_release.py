@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import tarfile
+import time
 from pathlib import Path
 
 import pytest
@@ -92,7 +93,7 @@ def test_all_that_it_had_is_there(left: Path) -> None:
 
 def test_a_node_starts_with_it(left: Path) -> None:
     with contextlib.closing(open_store(left, "n1")) as store:
-        found = read_store(store)
+        found = read_store(store, time.time_ns())
         assert found.damage == {}
         assert found.stored["stock"].quality_ns == sample(22).source_time_ns
         assert str(found.stored["stock"].lineage.node) == "n1"

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import functools
 import gzip
+import os
 import pathlib
 import random
+import subprocess
+import sys
 import time
 
 import pytest
@@ -129,6 +132,24 @@ def test_a_file_that_cannot_be_read_at_all_does_not_stop_its_directory(
 @pytest.mark.parametrize("target", targets(), ids=lambda one: one.name)
 def test_no_damage_ends_in_anything_but_an_answer(target: Target) -> None:
     assert [fault.what for fault in faults(target, SEEDS)] == []
+
+
+def test_a_line_without_end_takes_little_memory_and_is_counted(tmp_path: pathlib.Path) -> None:
+    """A compressed file of 1 MB may hold a line of hundreds."""
+    path, size = tmp_path / "n1.log.gz", 120 << 20
+    with gzip.open(path, "wb", compresslevel=1) as file:
+        file.write(b"2026-11-28T10:00:00+0000 1795860000.000000000 COMPLETE (ospl_durability) -> one ")
+        for _ in range(size >> 20):
+            file.write(b"x" * (1 << 20))
+    command = [sys.executable, "-m", "ospltool.cli.app", "trace", "anomalies", str(path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        said = process.stdout.read().decode()
+        _, status, used = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+    assert process.returncode == 0
+    assert "bytes say that belong to no record, or are too many for one" in said
+    assert used.ru_maxrss << 10 < 300 << 20, "it was twice the line, and what the command takes without it"
 
 
 def test_ends_of_headers_without_a_header_take_no_search() -> None:

@@ -12,6 +12,7 @@ import pathlib
 import shutil
 import sqlite3
 import tempfile
+import time
 from typing import TYPE_CHECKING, Final
 
 import engine
@@ -156,7 +157,7 @@ def _open_store(store: pathlib.Path, name: str, data: bytes) -> None:
         with contextlib.suppress(StoreError):
             opened = open_store(copy, "n1")
             try:
-                startup.read_store(opened)
+                startup.read_store(opened, time.time_ns())
             finally:
                 opened.close()
 
@@ -260,7 +261,9 @@ def _console(scratch: pathlib.Path) -> list[Target]:
     mark = {"format_version": 1, "kind": "mark", "heard_ns": 5, "data": {"text": "here"}}
     case = scratch / "case"
     (case / attachments.DIRECTORY).mkdir(parents=True)
-    write_meta(case, Detail.FULL, {"n1": {"size": 5}})
+    part = {"name": "part-00001", "start": 0, "counts": [1, 2, 3, 4]}
+    text = {"node": "n1", "file": "n1.log", "format": "trace", "origin": "engine", "digest": "ab"}
+    write_meta(case, Detail.FULL, {"n1=n1.log": {**text, "size": 5, "parts": [part]}})
     meta = (case / META_FILE).read_bytes()
     entry = {
         "what": "store",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rich.cells import cell_len
 
+from engine.dataset.groups import depth_name
 from engine.runtime.monitor import GroupView
 from ospltool.live.groups import GroupKey
 from ospltool.live.nodes import Presence
@@ -120,7 +121,8 @@ def group_lines(view: View, key: GroupKey) -> list[Line]:
         )
         lost = f"  lost {one.lost:,}" if one.lost else ""
         rejected = "".join(f"  rejected {count:,} by {cause}" for cause, count in one.rejected)
-        rest = f"{kept}{lost}{rejected}  digest {one.digest[:8]}"
+        asked = f"  keeps {depth_name(one.kept_depth)}, readers ask for {depth_name(one.asked)}"
+        rest = f"{kept}{lost}{rejected}{asked if one.is_cut else ''}  digest {one.digest[:8]}"
         name = text.fit(node.snapshot.name, room, ellipsis=view.glyphs.ellipsis)
         star = master_tone(view, node.snapshot.role, key.name_space) if is_master else tone
         line: Line = (Span(f" {sign} ", star), Span(f"{name} {counts}", tone), Span(rest, Tone.DIM))

@@ -6,7 +6,7 @@ from typing import Final
 
 from rich.cells import cell_len
 
-from ospltool.health.verdict import STARTING
+from ospltool.health.verdict import FAILED, STARTING
 from ospltool.live.feed import ReplayPosition
 from ospltool.output.text import plural
 from tui import text
@@ -85,6 +85,8 @@ def _of_another(view: View, one: Elsewhere) -> Span:
     errors, warnings = one.verdict.errors, one.verdict.warnings
     if one.verdict.word == "OK":
         return Span(f"{one.title}: OK", Tone.DIM)
+    if one.verdict.word == FAILED:
+        return Span(f"{sign} {one.title}: this watch has failed", tone)
     if one.verdict.worst is None:
         return Span(f"{one.title}: {'starting' if one.verdict.word == STARTING else 'nobody heard'}", tone)
     return Span(

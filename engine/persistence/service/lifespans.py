@@ -1,8 +1,4 @@
-"""LIFESPAN (DDS 1.4, 2.2.3.16): a sample that is older than its lifespan is given to no reader.
-
-It is a policy of writers. A replica may have a sample of a writer that it never saw, so replicas tell each
-other the lifespans, and their stores remember them. Of two values for one writer the smaller counts.
-"""
+"""The lifespans of writers that replicas tell each other and store; see `engine.dataset.lifespans`."""
 
 from __future__ import annotations
 
@@ -12,25 +8,18 @@ import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from engine.dataset.sample import DATA
+from engine.dataset.lifespans import MAX_LIFESPAN_NS, LifespanTable
 from engine.persistence.core.replica_codec import MessageFault
 from engine.persistence.core.replica_messages import OriginalSample
 from engine.persistence.service.kept_groups import WriterName
 from engine.persistence.service.service_part import ServicePart, Write
 
 LIFESPANS: Final = "lifespans"
-MAX_WRITERS: Final = 100_000
-"""Writers with a lifespan that are remembered; samples of more never expire, which is counted."""
 _GUID: Final = re.compile(r"[0-9a-f]{32}")
-_LARGEST_NS: Final = (1 << 63) - 1
 
 
 class Lifespans(ServicePart):
-    """The writers whose samples expire. Its messages are sent before the samples of these writers.
-
-    Attributes:
-        refused: writers beyond the bound.
-    """
+    """The writers whose samples expire. Its messages are sent before the samples of these writers."""
 
     tables = (
         "CREATE TABLE IF NOT EXISTS lifespan (writer TEXT PRIMARY KEY, ns INTEGER NOT NULL) WITHOUT ROWID;"
@@ -38,40 +27,35 @@ class Lifespans(ServicePart):
     kinds = frozenset((LIFESPANS,))
 
     def __init__(self) -> None:
-        self._known: dict[str, int] = {}
-        self._unsaved: dict[str, int] = {}
+        self._table = LifespanTable()
+        self._unsaved: dict[bytes, int] = {}
         self._peers: set[str] = set()
         self._outbox: list[tuple[str, str, bytes]] = []
-        self.refused = 0
+
+    @property
+    def refused(self) -> int:
+        """Number of writers beyond the bound."""
+        return self._table.refused
 
     def learn(self, writer: bytes, lifespan_ns: int) -> None:
         """Note the lifespan of a writer's samples."""
-        self._take({writer.hex(): lifespan_ns}, "")
+        self._take({writer: lifespan_ns}, "")
 
     def is_expired(self, sample: OriginalSample, now_ns: int) -> bool:
         """Whether a sample has expired at this wall clock time; a dispose never expires."""
         name = WriterName.of(sample.writer)
-        lifespan_ns = self._known.get(name.guid.hex()) if name else None
-        return (
-            lifespan_ns is not None
-            and bool(sample.status & DATA)
-            and sample.source_time_ns + lifespan_ns <= now_ns
+        return name is not None and self._table.is_expired(
+            name.guid, sample.status, sample.source_time_ns, now_ns
         )
 
-    def _take(self, lifespans: Mapping[str, int], source: str) -> None:
-        news: dict[str, int] = {}
-        for writer, lifespan_ns in lifespans.items():
-            known = self._known.get(writer)
-            if known is None and len(self._known) >= MAX_WRITERS:
-                self.refused += 1
-            elif known is None or lifespan_ns < known:
-                self._known[writer] = news[writer] = lifespan_ns
+    def _take(self, lifespans: Mapping[bytes, int], source: str) -> None:
+        news = self._table.learn(lifespans.items())
         self._unsaved |= news
         self._tell(sorted(self._peers - {source}), news)
 
-    def _tell(self, peers: Iterable[str], lifespans: Mapping[str, int]) -> None:
+    def _tell(self, peers: Iterable[str], lifespans: Mapping[bytes, int]) -> None:
         if lifespans:
-            body = json.dumps(lifespans).encode()
+            body = json.dumps({writer.hex(): ns for writer, ns in lifespans.items()}).encode()
             self._outbox += [(peer, LIFESPANS, body) for peer in peers]
 
     # Others, and the store.
@@ -79,7 +63,7 @@ class Lifespans(ServicePart):
     def connected(self, peer: str) -> None:
         """Tell a replica all lifespans."""
         self._peers.add(peer)
-        self._tell([peer], self._known)
+        self._tell([peer], self._table.known)
 
     def disconnected(self, peer: str) -> None:
         """Forget a replica; it hears all lifespans when it comes back."""
@@ -93,7 +77,7 @@ class Lifespans(ServicePart):
             raise MessageFault("not lifespans") from error
         if not isinstance(found, dict) or not all(map(_is_lifespan, found.items())):
             raise MessageFault("not lifespans")
-        self._take(found, peer)
+        self._take({bytes.fromhex(writer): ns for writer, ns in found.items()}, peer)
 
     def messages(self) -> Sequence[tuple[str, str, bytes]]:
         """Take new lifespans, for all other replicas."""
@@ -102,13 +86,14 @@ class Lifespans(ServicePart):
 
     def restore(self, store: sqlite3.Connection) -> None:
         """Load the lifespans."""
-        self._known = dict(store.execute("SELECT writer, ns FROM lifespan"))
+        rows = store.execute("SELECT writer, ns FROM lifespan")
+        self._table.known = {bytes.fromhex(writer): ns for writer, ns in rows}
 
     def changes(self) -> Write | None:
         """Take new lifespans, for the store."""
         if not self._unsaved:
             return None
-        rows, self._unsaved = list(self._unsaved.items()), {}
+        rows, self._unsaved = [(writer.hex(), ns) for writer, ns in self._unsaved.items()], {}
         return lambda store: _write(store, rows)
 
 
@@ -118,4 +103,4 @@ def _write(store: sqlite3.Connection, rows: list[tuple[str, int]]) -> None:
 
 def _is_lifespan(item: tuple[str, object]) -> bool:
     writer, lifespan_ns = item
-    return bool(_GUID.fullmatch(writer)) and type(lifespan_ns) is int and 0 <= lifespan_ns <= _LARGEST_NS
+    return bool(_GUID.fullmatch(writer)) and type(lifespan_ns) is int and 0 <= lifespan_ns <= MAX_LIFESPAN_NS

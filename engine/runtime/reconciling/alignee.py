@@ -109,11 +109,13 @@ class Finished:
         data: the whole new set, or only its new samples.
         conversion: changes that bring the store there.
         surplus: samples that only this node has.
+        gives_way: why the stored set is not in it; empty if it is, or if there is none.
     """
 
     data: DataSet
     conversion: Conversion
     surplus: Difference = dataclasses.field(default_factory=dict)
+    gives_way: str = ""
 
 
 class AligneeComparisons:

@@ -199,7 +199,7 @@ class Promised(Checker):
         return [policy for node in self.cluster.nodes if (policy := _policy(node, name_space))]
 
     def _is_promised(self, name_space: str) -> bool:
-        if any(policy.delayed_alignment for policy in self._policies(name_space)):
+        if any(policy.delayed_alignment is not None for policy in self._policies(name_space)):
             return False
         if self._merges_only(name_space):
             return True

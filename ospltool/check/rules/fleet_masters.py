@@ -216,24 +216,31 @@ def election_live_lock(fleet: FleetView) -> Iterator[Finding]:
 def delayed_alignment_differs(fleet: FleetView) -> Iterator[Finding]:
     """Nodes do not agree on delayedAlignment of a name-space.
 
-    Why: Some would let a late node publish its stored data, others hold the empty set for the final one.
+    Why: What happens to the stored set of a node that starts late depends on that node. Without the
+        setting, the set joins that of the domain. With false, a set of another lineage becomes a back-up.
+        With true, it is used if the domain has no data and no writer, and the master says true, too.
 
     Example:
         n1: delayedAlignment="true"; n2: delayedAlignment="false"
     Use instead:
-        The same value on all nodes
+        The same value on all nodes, or no value on any
     OpenSplice: The documentation requires the same value and nothing checks it.
     Reference: deployment guide 5.2.3.3
     """
     for name, definitions in _shared(fleet):
-        on = [each for each in definitions if each.policy and each.policy.delayed_alignment]
-        off = [each for each in definitions if each.policy and not each.policy.delayed_alignment]
-        if on and off:
-            message = (
-                f"delayedAlignment of name-space '{name}' is on for {listed(names_of(on))} "
-                f"and off for {listed(names_of(off))}"
-            )
-            yield _found(on[0], "delayedAlignment", message, others=tuple(off))
+        by_value = {
+            value: [each for each in definitions if each.policy and each.policy.delayed_alignment is value]
+            for value in (True, False, None)
+        }
+        first, *others = [(value, found) for value, found in by_value.items() if found] or [(None, [])]
+        if others:
+            told = [
+                f"{'not given' if value is None else str(value).lower()} for {listed(names_of(found))}"
+                for value, found in (first, *others)
+            ]
+            message = f"delayedAlignment of name-space '{name}' is {listed(told)}"
+            rest = tuple(each for _, found in others for each in found)
+            yield _found(first[1][0], "delayedAlignment", message, others=rest)
 
 
 @rule("DUR328", "durability-differs", Severity.INFO, takes=RuleInput.FLEET)

@@ -161,8 +161,8 @@ def equality_check_ineffective(node: NodeView) -> Iterator[Finding]:
     Example:
         <Policy equalityCheck="true" .../>
     Use instead:
-        <Policy equalityCheck="false" .../> on OpenSplice. ospltool nodes never move equal data, whatever is
-        set.
+        Nothing: leave it out. ospltool nodes never move equal data, whatever is set; with false they show
+        what merge type Replace does to instances although the sets are equal.
     OpenSplice: Compares the hash only when the numbers of messages differ, which is evidently inverted:
         equal sets without a living writer are always sent in full. The payload is not part of the hash
         either.
@@ -228,7 +228,7 @@ def needless_on_a_node(node: NodeView) -> Iterator[Finding]:
         node says nothing of it at its start, nor does this rule where OpenSplice reads the file, too.
 
     Example:
-        <Policy equalityCheck="true" .../>
+        <WaitForAttachment><ServiceName>ddsi2</ServiceName></WaitForAttachment>
     Use instead:
         Nothing: leave it out.
     OpenSplice: Follows it, unless another rule says otherwise.

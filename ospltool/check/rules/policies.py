@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from engine.config.values import did_you_mean
 from engine.core import expressions
 from engine.core.expressions import covers
-from engine.core.name_spaces import MAX_PRIORITY, Alignee, Durability, Policy
+from engine.core.name_spaces import MAX_PRIORITY, Alignee, Durability, MergeType, Policy
 from ospltool.check import edits
 from ospltool.check.findings import Finding
 from ospltool.check.registry import OPENSPLICE, OSPLTOOL, rule
@@ -214,9 +214,9 @@ def mixed_algorithms(node: NodeView) -> Iterator[Finding]:
 
 @rule("DUR308", "delayed-alignment-without-store", Severity.WARNING)
 def delayed_alignment_without_store(node: NodeView) -> Iterator[Finding]:
-    """DelayedAlignment is on, but this node stores nothing that it could publish later.
+    """DelayedAlignment is true, but this node stores nothing that it could publish later.
 
-    Why: The setting lets a late node publish its stored set where only an empty one was found.
+    Why: The setting lets a late node publish its stored set where the domain has no data and no writer.
 
     Example:
         <Policy delayedAlignment="true" durability="Transient" .../>
@@ -317,3 +317,26 @@ def lazy_priority(node: NodeView) -> Iterator[Finding]:
                 f"masterPriority {priority} has no effect: a node with alignee {policy.alignee} is no master"
             )
             yield node.found(attribute, message, subject=f"{element.path}@masterPriority")
+
+
+@rule("DUR313", "equality-check-in-vain", Severity.INFO, targets=OSPLTOOL, alone=True)
+def equality_check_in_vain(node: NodeView) -> Iterator[Finding]:
+    """EqualityCheck is false in a Policy without merge type Replace, where it has no effect on a node.
+
+    Why: Nodes always compare sets. With false they show, although the sets are equal, that Replace disposes
+        each instance before it comes again. Delete deletes equal sets whatever is set; the other types have
+        no such side effect.
+
+    Example:
+        <Policy equalityCheck="false" ...><Merge type="Merge" scope="*"/></Policy>
+    Use instead:
+        Nothing: leave it out.
+    OpenSplice: Compares no sets, and sends equal ones again.
+    Reference: deployment guide 5.2.3.5
+    """
+    for policy, element in node.policies:
+        attribute = element.attribute("equalityCheck")
+        has_replace = any(each.type is MergeType.REPLACE for each in policy.merges)
+        if policy.equality_check is False and attribute and not has_replace:
+            message = "equalityCheck false has no effect on a node: no Merge here has type Replace"
+            yield node.found(attribute, message, subject=f"{element.path}@equalityCheck")

@@ -73,7 +73,7 @@ class UnreadStores:
             yield
         except CommandError as error:
             self.reasons[name] = str(error)
-            streams.say(f"ospltool: {error}")
+            error.tell()
 
     def end(self) -> None:
         """Exit with 2 if there is any."""

@@ -5,16 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from engine.runtime.monitor import DeliveryView, NodeSnapshot
+from engine.dataset.groups import depth_name, loosest
+from engine.runtime.monitor import DeliveryView, GroupView, NodeSnapshot
 from ospltool.health.codes import SECOND_NS, Sign
-from ospltool.output.text import plural
+from ospltool.output.text import durability_service, plural
 
 REMEMBER_FAILED_NS: Final = 300 * SECOND_NS
 """Time for which a reader that was not served, and did not come back, is reported."""
+REMEMBER_BACKUP_NS: Final = 3_600 * SECOND_NS
+"""Time for which a back-up is reported; the store keeps it for longer."""
 MANY_QUEUED: Final = 1_000
 MOST_TOPICS: Final = 3
 """Topics that are named; the others are counted."""
 BEHIND_NS: Final = 5 * SECOND_NS
+CUT_NS: Final = 3 * SECOND_NS
+"""Time for which a reader must ask for more than is kept: one that reads what is there and ends is not told.
+
+A single look at the health of a system lasts longer."""
 _NO_ROOM: Final = ("no space", "space are too few", "disk is full", "quota exceeded", "file too large")
 _CLOSED: Final = "the last run did not close the store"
 
@@ -38,6 +45,10 @@ def of_store(snapshot: NodeSnapshot) -> Iterator[Sign]:
     elif snapshot.counters.get("queued", 0) >= MANY_QUEUED:
         what = f"{snapshot.counters['queued']:,} changes wait for the disk of {name}"
         yield Sign("DUL-STORE-BEHIND", name, what, 0, me, patience_ns=BEHIND_NS)
+    for space in snapshot.name_spaces:
+        if space.backup and snapshot.time_ns - space.backup_ns < REMEMBER_BACKUP_NS:
+            what = f"{name} made its stored set of {space.name} a back-up"
+            yield Sign("DUL-SET-REPLACED", name, what, space.backup_ns, me, space.name, why=space.backup)
     damage = [finding for finding in store.findings if finding != _CLOSED]
     if damage:
         more = f" (and {len(damage) - 1:,} more)" if len(damage) > 1 else ""
@@ -61,6 +72,7 @@ def of_capture(snapshot: NodeSnapshot) -> Iterator[Sign]:
         why = "they are larger than MaxSampleSize of the node (DDSI2Service/Internal)"
         yield Sign("DUL-NOT-KEPT", name, what, 0, me, why=why, weight=large, next=_TOO_LARGE)
     yield from _rejected(snapshot)
+    yield from _cut(snapshot)
 
 
 def _rejected(snapshot: NodeSnapshot) -> Iterator[Sign]:
@@ -75,7 +87,43 @@ def _rejected(snapshot: NodeSnapshot) -> Iterator[Sign]:
         if len(topics) > 1:
             limits = f"the resource limits of {len(topics)} topics' durability services are reached"
         what = f"{snapshot.name} rejected samples of {_few(topics)}"
-        yield Sign("DUL-REJECTED", snapshot.name, what, 0, (snapshot.id,), name_space, limits)
+        group = next(one for one in snapshot.groups if one.rejected and one.name_space == name_space)
+        line = durability_service(group.depth, (-1, -1, -1), group.cleanup_delay_ns)
+        yield Sign(
+            "DUL-REJECTED", snapshot.name, what, 0, (snapshot.id,), name_space, limits,
+            next=f"Set higher limits, or none, on topic {group.topic} and all of its writers: {line}",
+        )  # fmt: skip
+
+
+def _cut(snapshot: NodeSnapshot) -> Iterator[Sign]:
+    """Yield one sign for each name-space, with all topics of which readers ask for more than is kept.
+
+    All nodes keep the same, so the sign is about the name-space and not about this node.
+    """
+    told: dict[str, list[GroupView]] = {}
+    for group in snapshot.groups:
+        if group.is_cut:
+            told.setdefault(group.name_space, []).append(group)
+    for name_space, groups in told.items():
+        first = groups[0]
+        topics = [
+            f"{one.partition}.{one.topic} (asked {depth_name(one.asked)}, kept {depth_name(one.kept_depth)})"
+            for one in groups
+        ]
+        most, instances, each = first.limits
+        limits = (most, instances, loosest(each, first.asked) if each > 0 else -1)
+        line = durability_service(first.asked, limits, first.cleanup_delay_ns)
+        yield Sign(
+            "DUL-HISTORY-CUT",
+            name_space,
+            f"late joiners get fewer samples of an instance than readers ask for: {_few(topics)}",
+            0,
+            (snapshot.id,),
+            name_space,
+            "DURABILITY_SERVICE says how many are kept, not HISTORY; its default is one",
+            patience_ns=CUT_NS,
+            next=f"Where late joiners need more, set on topic {first.topic} and all of its writers: {line}",
+        )
 
 
 def _few(topics: Sequence[str]) -> str:

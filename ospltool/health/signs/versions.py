@@ -14,7 +14,9 @@ from ospltool.live.remarks import Remark
 UNKNOWN_NS: Final = 600 * SECOND_NS
 """Time for which messages of a sender that is not heard, or of a kind that is not known, are told."""
 
-_VERSION: Final = re.compile(r"(?P<version>-?\d+) '(?P<kind>.*)'")
+_VERSION: Final = re.compile(r"(?P<version>-?\d{1,9}) '(?P<kind>.*)'")
+"""A longer number is none: a node tells what anybody sent to it."""
+_KNOWN: Final = re.compile(r"\d{1,9}")
 
 
 class _Spoken(NamedTuple):
@@ -29,7 +31,7 @@ def _spoken(remark: Remark) -> _Spoken | None:
     fields = found[1] if found else {}
     version = _VERSION.fullmatch(fields.get("version", ""))
     known = fields.get("known", "")
-    return _Spoken(int(version["version"]), int(known)) if version and known.isdigit() else None
+    return _Spoken(int(version["version"]), int(known)) if version and _KNOWN.fullmatch(known) else None
 
 
 def is_over(scene: Scene, node: Node, remark: Remark) -> bool:

@@ -110,6 +110,12 @@ def nodes_of(engine: Engine) -> list[str]:
     ]
 
 
+def unparsed_bytes_of(engine: Engine) -> dict[tuple[str, str], int]:
+    """Return how many bytes of each file of a case, by node and path, belong to no record."""
+    rows = engine.query("select node, file, unparsed_bytes from sources").rows
+    return {(str(node), str(file)): int(str(unparsed or 0)) for node, file, unparsed in rows}
+
+
 def first_time_of(engine: Engine) -> int | None:
     """Return the time of the earliest record of a case."""
     rows = list(engine.query("select min(time_ns) as first_ns from records where kind = 'trace'").rows)

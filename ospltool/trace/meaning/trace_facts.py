@@ -100,6 +100,8 @@ class TraceFacts:
         """Role of a node by its address, as the node or a fellow reported it."""
 
         self.dropped: collections.Counter[str] = collections.Counter()
+        self.unparsed_bytes = 0
+        """Bytes that belong to no record, or are beyond the size of any."""
         self.last_ns: dict[Run, int] = {}
         self.first_ns: dict[Run, int] = {}
         self._run: Run = ("", -1)
@@ -177,6 +179,8 @@ class TraceFacts:
             self.names.learn(record)
         if level in REPORTED:
             self._keep("reported", self.reported, (_reported(record), place(record)))
+        if kind is RecordKind.UNPARSED:
+            self.unparsed_bytes += record.length
         if kind is not RecordKind.TRACE or time is None:
             return
         run = self._run

@@ -116,6 +116,8 @@ class TraceParser:
         self._runs = _RunCounter()
         self._newest_ns: int | None = None
         self._buffer = b""
+        self._searched = 0
+        """Bytes of the buffer in which there is no header but that of its first record."""
         self._offset = offset
 
     @property
@@ -126,15 +128,19 @@ class TraceParser:
     def feed(self, block: bytes) -> Iterator[TraceRecord]:
         """Add bytes; yield the records that are now known to be whole."""
         self._buffer += block
-        previous: RecordHeader | None = None
+        first = next(headers(self._buffer, 0, 2 * LONGEST, untimed=self._source.untimed), None)
+        previous = first if first is not None and first.start == 0 else None
+        # A line of gigabytes must not be searched again with each block; a header may end in this one.
+        start = max(previous.end if previous else 0, self._searched - 2 * LONGEST)
         taken = 0
-        for header in headers(self._buffer, untimed=self._source.untimed):
+        for header in headers(self._buffer, start, untimed=self._source.untimed):
             if previous is not None:
                 yield from self._record(previous, header.start)
             elif header.start > 0:
                 yield self._unparsed(0, header.start)
             previous = header
             taken = header.start
+        self._searched = len(self._buffer)
         if taken:
             self._drop(taken)
         if len(self._buffer) > LONGEST_RECORD:
@@ -151,7 +157,7 @@ class TraceParser:
 
     def parse(self, data: bytes, offset: int) -> Iterator[TraceRecord]:
         """Yield the records of bytes that begin with a record and end with one, at an offset of the file."""
-        self._buffer, self._offset = b"", offset
+        self._buffer, self._searched, self._offset = b"", 0, offset
         yield from self.feed(data)
         yield from self.finish()
 
@@ -169,6 +175,7 @@ class TraceParser:
 
     def _drop(self, count: int) -> None:
         self._buffer = self._buffer[count:]
+        self._searched = max(0, self._searched - count)
         self._offset += count
 
     def _record(self, header: RecordHeader, end: int) -> Iterator[TraceRecord]:

@@ -80,7 +80,7 @@ class Cluster:
         election_wait_s: float = 0.0,
         role: str = "r",
         merges: tuple[MergeRule, ...] | None = None,
-        delayed: bool = False,
+        delayed: bool | None = None,
         alignee: Alignee = Alignee.INITIAL,
         waits: bool = True,
         filtered: tuple[tuple[Element, str], ...] = (),

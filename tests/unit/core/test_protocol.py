@@ -410,6 +410,13 @@ def test_partly_connected_node_follows_the_master_through_a_fellow() -> None:
     cluster.cut.add(frozenset("ac"))
     three(cluster, stored={1}, quality=1)
     check_settles(cluster, "a", {1})
+    follower = cluster.members["c"].core.name_spaces[0]
+    assert (follower.via, follower.why) == ("b", "the master is out of hearing; a fellow hears it")
+    cluster.heal()
+    cluster.run(5)
+    assert (cluster.master("c"), follower.via) == ("a", "")
+    assert follower.why.startswith("confirmed master with masterPriority"), "a reason is one of now"
+    assert cluster.members["a"].core.name_spaces[0].why.startswith("highest masterPriority"), "why it leads"
 
 
 def test_overlapping_name_spaces_are_not_talked_to_and_both_are_named() -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
+from engine.core.messages import Epoch
 from engine.core.name_spaces import Alignee, Element, MergeRule, MergeType
 from engine.core.states import Phase, ServiceState
 from tests.unit.core.cluster import NS, Cluster, check_settles
@@ -79,21 +82,30 @@ def test_roles_that_meet_again_apply_their_policies_once_and_come_to_rest(
     assert lineages == [member.core.name_spaces[0].lineage for member in cluster.members.values()]
 
 
-def test_delayed_alignment_opens_an_empty_complete_set_again() -> None:
+@pytest.mark.parametrize("has_writer", [False, True])
+@pytest.mark.parametrize("delayed", [None, False, True])
+def test_late_set_of_another_lineage_joins_or_gives_way(delayed: bool | None, has_writer: bool) -> None:
+    cluster = Cluster()
+    cluster.start("a", priority=10, delayed=delayed).core.writers_known(NS, present=has_writer, now=0.0)
+    cluster.run_until(cluster.settled)
+    cluster.start("b", priority=5, delayed=delayed, stored={9}, quality=9, lineage=Epoch(3, "b", 1))
+    is_used = delayed is None or (delayed and not has_writer)
+    check_settles(cluster, "a", {9} if is_used else set())
+    assert bool(cluster.notes("a", "namespace.delayed-set")) is (delayed is True and not has_writer)
+    given_way = cluster.members["b"].core.why_not_joined(NS, "a")
+    assert bool(given_way) is (delayed is False or (delayed is True and has_writer))
+
+
+@pytest.mark.parametrize(
+    "late", [{"aligner": False}, {"role": "other"}, {"apart": True}], ids=["no aligner", "role", "apart"]
+)
+def test_late_node_that_nobody_asks_for_its_set_does_not_wait(late: dict[str, Any]) -> None:
     cluster = Cluster()
     cluster.start("a", priority=10, delayed=True)
     cluster.run_until(cluster.settled)
-    cluster.start("b", priority=5, delayed=True, stored={9}, quality=9)
-    check_settles(cluster, "a", {9})
-
-
-def test_delayed_alignment_stays_closed_once_there_is_a_writer() -> None:
-    cluster = Cluster()
-    cluster.start("a", priority=10, delayed=True).core.writers_known(NS, present=True, now=0.0)
-    cluster.run_until(cluster.settled)
-    cluster.start("b", priority=5, delayed=True, stored={9}, quality=9)
-    check_settles(cluster, "a", {9})  # it joins, like every other
-    assert not cluster.notes("a", "namespace.delayed-set")
+    lineage = Epoch(3, "b", 1)
+    cluster.start("b", priority=5, delayed=True, stored={9}, quality=9, lineage=lineage, **late)
+    cluster.run_until(lambda: cluster.phase("b") is Phase.COMPLETE, seconds=20)
 
 
 def test_lazy_node_keeps_nothing_until_a_reader_on_its_host_wants_it() -> None:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import functools
+import math
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from engine.core import plain
 from engine.dataset.groups import DurabilityKind, GroupQos
+from engine.dataset.lifespans import MAX_WRITERS_OF_GROUP, WriterLifespan
 
 KEPT = (DurabilityKind.TRANSIENT, DurabilityKind.PERSISTENT)
 WRITERS = st.builds(GroupQos, st.sampled_from(KEPT))
@@ -22,7 +26,7 @@ def kept(first: GroupQos, told: list[GroupQos]) -> GroupQos:
 def test_the_highest_durability_that_topics_request_counts_and_the_rest_stays(
     durability: DurabilityKind, told: list[GroupQos], data: st.DataObject
 ) -> None:
-    """In any order; a writer that offers more than its topic says raises nothing."""
+    """In any order; a writer that offers more durability than its topic says raises nothing."""
     first = GroupQos(durability, history_depth=7, requested=durability)
     asked = max(durability, *(qos.requested for qos in told), durability)
     assert kept(first, told) == kept(first, data.draw(st.permutations(told)))
@@ -37,6 +41,34 @@ def test_the_highest_durability_of_the_writers_counts_while_no_topic_is_known(
     assert kept(GroupQos(durability), told) == GroupQos(highest)
 
 
+BOUNDS = st.sampled_from([1, 2, 5])
+HISTORIES = st.builds(
+    GroupQos,
+    st.just(DurabilityKind.TRANSIENT),
+    history_depth=BOUNDS | st.just(0),
+    max_samples=BOUNDS | st.just(-1),
+    max_instances=BOUNDS | st.just(-1),
+    max_samples_per_instance=BOUNDS | st.just(-1),
+)
+
+
+@given(st.lists(HISTORIES, min_size=1), st.data())
+def test_the_deepest_history_and_the_highest_limits_count_in_any_order(
+    told: list[GroupQos], data: st.DataObject
+) -> None:
+    """Nodes learn of writers in different orders, and end with one QoS."""
+    first, *rest = data.draw(st.permutations(told))
+    ends = kept(first, rest)
+    depths = [qos.history_depth or math.inf for qos in told]
+    assert (ends.history_depth or math.inf) == max(depths)
+    for number, limit in enumerate(ends.limits):
+        given_limits = [qos.limits[number] for qos in told]
+        assert limit == (-1 if -1 in given_limits else max(given_limits))
+    assert bool(first.deepened(ends)) == (
+        (first.history_depth, first.limits) != (ends.history_depth, ends.limits)
+    )
+
+
 def test_a_writer_that_differs_is_told_with_both_values_of_each_policy() -> None:
     stays = GroupQos(DurabilityKind.PERSISTENT)
     offered = GroupQos(DurabilityKind.TRANSIENT, history_depth=0, max_samples=5, representations=(2,))
@@ -47,3 +79,26 @@ def test_a_writer_that_differs_is_told_with_both_values_of_each_policy() -> None
         "DATA_REPRESENTATION: offered XCDR2, kept as XCDR1+XCDR2",
     )
     assert stays.differences(GroupQos(DurabilityKind.PERSISTENT, requested=DurabilityKind.TRANSIENT)) == ()
+
+
+def lifespans(*pairs: tuple[int, int]) -> GroupQos:
+    """A group with the lifespans of these writers."""
+    told = tuple(WriterLifespan(number.to_bytes(16), lifespan_ns) for number, lifespan_ns in pairs)
+    return GroupQos(DurabilityKind.PERSISTENT, lifespans=told)
+
+
+def test_of_two_lifespans_of_a_writer_the_smaller_counts_and_the_last_writers_are_known() -> None:
+    known = lifespans((1, 10), (2, 20))
+    assert known.raised_by(lifespans((2, 25), (1, 10))) is known
+    assert kept(known, [lifespans((2, 5)), lifespans((3, 0))]) == lifespans((1, 10), (2, 5), (3, 0))
+    many = kept(known, [lifespans((number, 1)) for number in range(10, MAX_WRITERS_OF_GROUP + 9)])
+    assert len(many.lifespans) == MAX_WRITERS_OF_GROUP
+    assert many.lifespans[0] == known.lifespans[1]
+    assert plain.from_plain(GroupQos, plain.to_plain(many)) == many
+
+
+@pytest.mark.parametrize(("writer", "lifespan_ns"), [(bytes(15), 1), (bytes(16), -1), (bytes(16), 1 << 63)])
+def test_what_is_no_lifespan_of_a_writer_is_refused(writer: bytes, lifespan_ns: int) -> None:
+    told = plain.to_plain(lifespans()) | {"lifespans": plain.to_plain((WriterLifespan(writer, lifespan_ns),))}
+    with pytest.raises(plain.PlainFault):
+        plain.from_plain(GroupQos, told)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from engine.capture.neighbourhood import ASK_AGAIN_S, Neighbourhood
 from engine.capture.unkept import UnkeptReason
 from engine.core.name_spaces import Group
-from engine.dataset.groups import DurabilityKind, GroupQos, TypeDescription
+from engine.dataset.groups import KEEP_ALL, DurabilityKind, GroupQos, TypeDescription
 from engine.dds.channel import PeerAttached, PeerDetached
 from engine.dds.discovery import (
     Change,
@@ -95,6 +95,30 @@ GROUP = Group("ships", "Observations", DESCRIPTION.type_id)
 def endpoint(guid: bytes, *, is_writer: bool) -> EndpointSeen:
     qos = EndpointQos(durability=DurabilityKind.TRANSIENT, partitions=("ships",))
     return EndpointSeen(guid, APPLICATION.guid, is_writer, "Observations", DESCRIPTION.name, TYPE, qos)
+
+
+def test_the_deepest_history_that_present_readers_ask_for_is_known() -> None:
+    """By group; a writer asks for nothing, and a reader that has gone asks no more."""
+    neighbourhood, ships, boats = (
+        Neighbourhood(),
+        Group("ships", "Observations"),
+        Group("boats", "Observations"),
+    )
+    neighbourhood.take([APPLICATION, endpoint(b"1" * 16, is_writer=True)])
+    assert neighbourhood.asked(ships) == 1
+
+    def reads(guid: bytes, depth: int, partition: str) -> None:
+        qos = EndpointQos(durability=DurabilityKind.TRANSIENT, history_depth=depth, partitions=(partition,))
+        seen = dataclasses.replace(endpoint(guid, is_writer=False), endpoint_qos=qos)
+        neighbourhood.take([seen])
+
+    reads(b"2" * 16, 5, "s*")
+    reads(b"3" * 16, 3, "ships")
+    reads(b"4" * 16, 2, "boats")
+    assert (neighbourhood.asked(ships), neighbourhood.asked(boats)) == (5, 2)
+    reads(b"4" * 16, KEEP_ALL, "boats")
+    neighbourhood.take([EndpointGone(b"2" * 16)])
+    assert (neighbourhood.asked(ships), neighbourhood.asked(boats)) == (3, KEEP_ALL)
 
 
 @pytest.mark.parametrize("is_known", [False, True], ids=["first of its type", "of a known type"])

@@ -6,6 +6,7 @@ import io
 import json
 import math
 import pathlib
+import re
 from typing import NamedTuple
 
 import pytest
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 from ospltool.output import envelope
 from ospltool.output.envelope import document, line, plain
 from ospltool.output.streams import wants_colour
-from ospltool.output.text import table, visible, width
+from ospltool.output.text import harmless, table, visible, width
 
 ANY_TEXT = st.text(st.characters(exclude_categories=()))
 
@@ -41,6 +42,15 @@ def test_visible_text_is_harmless_and_plain_text_stays(text: str) -> None:
 )
 def test_what_does_not_print_is_shown_as_an_escape(text: str, keep_lines: bool, expected: str) -> None:
     assert visible(text, keep_lines=keep_lines) == expected
+
+
+@given(ANY_TEXT)
+def test_a_terminal_obeys_nothing_but_colours_and_line_ends(text: str) -> None:
+    shown = harmless(f"\x1b[1;31m{text}\x1b[0m\n")
+    assert shown.startswith("\x1b[1;31m")
+    assert shown.endswith("\x1b[0m\n")
+    rest = re.sub(r"\x1b\[[0-9;]*m", "", shown)
+    assert not any(character in "\x1b\r\x07\x9b\u202e" for character in rest)
 
 
 def test_tables_are_aligned_whatever_is_in_them() -> None:

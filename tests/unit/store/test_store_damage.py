@@ -6,6 +6,7 @@ import contextlib
 import random
 import shutil
 import struct
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -129,7 +130,7 @@ def open_damaged(directory: Path) -> SqliteStore:
 
 def check_start(store: SqliteStore) -> None:
     """What a node finds: nothing that never was, and all that was or damage that is said."""
-    found = read_store(store)
+    found = read_store(store, time.time_ns())
     assert store.report.node_id == NODE_ID
     quality = found.stored[SPACE].quality_ns if SPACE in found.stored else DAMAGED
     data = found.sets[SPACE][0] if SPACE in found.sets else DataSet()
@@ -237,7 +238,7 @@ def test_a_cut_database_is_said_and_healed(stores: dict[str, Path], tmp_path: Pa
     content = (directory / DATABASE).read_bytes()
     (directory / DATABASE).write_bytes(content[: int(len(content) * where)])
     store = open_damaged(directory)
-    read_store(store)
+    read_store(store, time.time_ns())
     assert store.report.is_damaged or store.sets(SPACE)
     check_start(store)
     check_healed(store, directory)
@@ -290,7 +291,7 @@ def test_a_log_that_lost_something_is_noticed_although_the_set_is_sound(
     store = open_damaged(directory)
     assert store.report.is_damaged
     assert any("transactions that were on disk are missing" in line for line in store.report.findings)
-    found = read_store(store)
+    found = read_store(store, time.time_ns())
     assert found.damage == {}, "every sample of the older state is sound"
     assert found.stored[SPACE].quality_ns == DAMAGED
     check_start(store)
@@ -316,7 +317,7 @@ def test_without_log_and_ledger_the_set_is_older_and_consistent(
     (directory / WAL).unlink()
     (directory / LEDGER).unlink()
     with contextlib.closing(open_damaged(directory)) as store:
-        found = read_store(store)
+        found = read_store(store, time.time_ns())
         assert found.damage == {}
         content = {group: set(each.samples()) for group, each in found.sets[SPACE][0].groups.items()}
         assert content == {group.group: {*version(2)} for group in GROUPS}
@@ -455,3 +456,25 @@ def read_view(view: StoreView, version: int) -> dict[Group, set[Sample]]:
     found = {description.group: set(samples) for description, samples in view.load(version, log)}
     assert log.count == 0, log.first
     return found
+
+
+def test_a_store_that_is_back_in_its_place_has_no_problem_any_more(tmp_path: Path) -> None:
+    """Nothing is written meanwhile, so that no job finds it out."""
+    place, moved = tmp_path / "store", tmp_path / "moved"
+    place.mkdir()
+    with contextlib.closing(open_damaged(place)) as store:
+        queue = StoreQueue(store)
+        queue.append(SPACE, [])
+        place.rename(moved)
+        place.write_bytes(b"")
+        for _ in range(2):
+            queue.check()
+            assert queue.problem
+        place.unlink()
+        moved.rename(place)
+        queue.check()
+        assert not queue.problem
+        degraded, recovered = queue.results()
+        assert isinstance(degraded, Degraded)
+        assert isinstance(recovered, Recovered)
+        assert not recovered.rewrite

@@ -14,6 +14,7 @@ import pytest
 
 from engine.dataset.sample import DATA, make_sample
 from engine.node.disk import open_store
+from engine.runtime.startup import read_store
 from engine.store import tables
 from engine.store.interface import (
     DamageLog,
@@ -24,6 +25,7 @@ from engine.store.interface import (
     StoreError,
     StoreRefused,
 )
+from engine.store.memory import Medium, MemoryStore
 from engine.store.read_only import StoreView, store_summary
 from engine.store.sqlite import SqliteStore
 from engine.store.store_directory import DATABASE, LEDGER
@@ -180,6 +182,31 @@ DAMAGE_OF_SAMPLES = [
     ("UPDATE sample SET digest = zeroblob(16) WHERE sequence = 5", 2, "does not match"),
     ("DELETE FROM sample WHERE sequence = 5", 2, "3000 samples were stored, 2999 are there"),
 ]
+
+
+@pytest.mark.parametrize("kind", ["memory", "disk"])
+@pytest.mark.parametrize(
+    ("ages_s", "expected_s"),
+    [
+        ((), 0),
+        ((-60, -5), -5),
+        ((-60, 9), 9),
+        ((-60, 11), -60),
+        ((-60, 365 * 86_400), -60),
+        ((60,), None),
+    ],
+)
+def test_a_sample_of_the_future_does_not_raise_the_quality(
+    tmp_path: Path, kind: str, ages_s: tuple[int, ...], expected_s: int | None
+) -> None:
+    new = [make_sample(BASE_NS + age * 10**9, bytes(16), DATA, b"key", bytes(4)) for age in ages_s]
+    expected_ns = 1 if expected_s is None else (BASE_NS + expected_s * 10**9) * bool(ages_s)
+    store = MemoryStore(Medium(NODE_ID)) if kind == "memory" else open_disk(tmp_path)
+    with contextlib.closing(store):
+        writer = store.begin_set("space")
+        writer.add(description(depth=10), new)
+        store.commit_complete(writer, "mark")
+        assert read_store(store, BASE_NS).stored["space"].quality_ns == expected_ns
 
 
 @pytest.mark.parametrize(("statement", "missing", "reason"), DAMAGE_OF_SAMPLES)

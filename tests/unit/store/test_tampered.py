@@ -6,6 +6,7 @@ import contextlib
 import random
 import shutil
 import sqlite3
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -99,7 +100,7 @@ def test_none_of_ten_thousand_changed_rows_is_sent(intact: Path, tmp_path: Path)
         changed_rows = tamper(place / DATABASE, TAMPERED // ROUNDS + 60, chance)
         done += changed_rows
         with contextlib.closing(SqliteStore(place, "n1", lambda: "b" * 32)) as store:
-            found = read_store(store)
+            found = read_store(store, time.time_ns())
         assert found.report.is_damaged or found.stored[SPACE].quality_ns < 0
         assert any(f"'{SPACE}'" in each for each in found.findings)
         if SPACE in found.sets:
@@ -134,7 +135,7 @@ def test_samples_that_moved_to_another_group_are_not_sent(
             )
         db.commit()
     with contextlib.closing(SqliteStore(place, "n1", lambda: "b" * 32)) as store:
-        found = read_store(store)
+        found = read_store(store, time.time_ns())
     assert found.stored[SPACE].quality_ns < 0
     assert f"name-space '{SPACE}': {found.damage[SPACE]}" in found.findings
     truth = {group.group: {*part} for group, part in zip(GROUPS, PARTS, strict=True)}

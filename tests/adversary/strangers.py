@@ -1,0 +1,128 @@
+"""What attacks real nodes: a process of its own, `python -m tests.adversary.strangers attacks JSON`.
+
+A `Stranger` is a participant of the domain that is no node, and writes what it likes to the topics of nodes.
+An attack is a generator in `ATTACKS`, which gets the stranger and the options that its test gives it; it
+yields once for each message or other step. A test starts the process with `Attacker`, and `attack` returns
+the number of steps when all are done. What a stranger wrote stays until its process ends.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+from engine.dds.channel import Channel, ChannelTopic
+from engine.dds.participant import NodeParticipant, TagRole
+from engine.node.wire import MONITOR_TOPIC
+from engine.runtime import monitor
+from tests import fake
+from tests.integration.lab import Lab
+from tests.integration.programs import Program
+
+PATIENCE_S: Final = 20.0
+ID: Final = "f" * 32
+"""The id in the tag of a stranger."""
+
+NO_ADDRESSES: Final = (
+    *("\u202e", "a\0b", "[", "", "::g", "1.2.3.4%eth0", "x" * 70_000),
+    *("\u00e4" * 300, "host.invalid", "10.0.0.1:99999"),
+)
+"""What is no address. Some cannot be encoded, and names would be looked up by a resolver."""
+
+
+class Stranger:
+    """A participant of the domain, with the settings of CYCLONEDDS_URI.
+
+    Args:
+        domain: DDS domain.
+        role: what its tag says that it is.
+    """
+
+    def __init__(self, domain: int, role: TagRole = TagRole.NODE) -> None:
+        self.participant = NodeParticipant(
+            domain, os.environ["CYCLONEDDS_URI"], "stranger", bytes.fromhex(ID), role
+        )
+        self._channels: dict[str, Channel] = {}
+
+    def write(self, topic: str, payload: bytes, sender: str = ID, *, readers: int = 1, state: bool) -> None:
+        """Write to a topic of the protocol in the name of a sender, once it has so many readers."""
+        if topic not in self._channels:
+            wanted = ChannelTopic(topic, is_state=state, reads=False)
+            self._channels[topic] = Channel(self.participant, topics=[wanted])
+        channel = self._channels[topic]
+        assert channel._writers[topic].wait_matched(readers, PATIENCE_S), f"nobody reads {topic}"
+        channel.publish(topic, sender, payload)
+
+
+Attack = Callable[..., Iterator[object]]
+
+
+def false_addresses(stranger: Stranger) -> Iterator[object]:
+    """As invented nodes: my host has an address that is none."""
+    for number, address in enumerate(NO_ADDRESSES, 100):
+        document = json.loads(monitor.encode(fake.snapshot(number)))
+        document["data"]["addresses"] = ["10.0.0.1", address]
+        payload = json.dumps(document).encode()
+        stranger.write(MONITOR_TOPIC, payload, fake.node_id(number), state=True)
+        yield address
+
+
+FAR: Final = 10**30
+"""A number that JSON carries and no column of a store."""
+_WRITER: Final = "77" * 16
+ODD_REQUESTS: Final[tuple[dict[str, Any], ...]] = (
+    *({"delete": {"partition": "none", "topic": "None", "until_ns": each}} for each in (-FAR, FAR, -1, True)),
+    *({"delete": {"partition": each, "topic": each, "until_ns": 1}} for each in ("\0", "[", "x" * 100_000)),
+    *({"stored": {"version": 2, "writer": _WRITER, "count": each}} for each in (FAR, 0)),
+    *({"pending": {"id": _WRITER, "since_ns": each, "wait_s": 1e9}} for each in (FAR, -FAR, 5, None)),
+    {"pending": {"id": _WRITER, "since_ns": 5, "wait_s": -1e300}},
+    {"keep": {"by": _WRITER}},
+)
+
+
+def odd_requests(stranger: Stranger) -> Iterator[object]:
+    """As a client: requests with numbers and names that no client sends."""
+    from ospltool.client import DurabilityClient
+    from ospltool.client.asking import ask
+
+    domain = stranger.participant.domain_id
+    with DurabilityClient(domain, uri=os.environ["CYCLONEDDS_URI"]) as client:
+        client.session.wait_for_services(time.monotonic() + PATIENCE_S)
+        for values in ODD_REQUESTS:
+            yield ask(client.session, "Reading", ("stock",), time.monotonic() + 0.2, values=values)
+
+
+ATTACKS: Final[dict[str, Attack]] = {"false addresses": false_addresses, "odd requests": odd_requests}
+
+
+class Attacker(Program):
+    """The process of a stranger, seen from the test."""
+
+    module = "tests.adversary.strangers"
+
+    def __init__(self, lab: Lab, **options: Any) -> None:
+        super().__init__("attacks", {"domain": lab.domain, **options}, lab.environ)
+        lab.adopt(self)
+
+    def attack(self, name: str, **options: Any) -> int:
+        """Carry out an attack; return the number of its steps."""
+        self.tell(attack=name, options=options)
+        steps: int = self.answer("steps", PATIENCE_S * 2)
+        return steps
+
+
+def main(options: dict[str, Any]) -> None:
+    """Attack as the test says, until it closes our standard input."""
+    stranger = Stranger(options["domain"], TagRole(options.get("role", "node")))
+    for line in sys.stdin:
+        wanted = json.loads(line)
+        steps = sum(1 for _ in ATTACKS[wanted["attack"]](stranger, **wanted["options"]))
+        print(json.dumps({"steps": steps}), flush=True)
+
+
+if __name__ == "__main__":
+    main(json.loads(sys.argv[2]))
