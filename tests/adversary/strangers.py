@@ -13,12 +13,21 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, Final
 
-from engine.dds.channel import Channel, ChannelTopic
+from engine.core.events import AligneeRequest
+from engine.core.messages import Epoch
+from engine.dataset.sample import DATA, make_sample
+from engine.dataset.sample_rows import SampleRows
+from engine.dds.bulk import BulkSender
+from engine.dds.channel import PARTITION, Channel, ChannelTopic
 from engine.dds.participant import NodeParticipant, TagRole
-from engine.node.wire import MONITOR_TOPIC
-from engine.runtime import monitor
+from engine.node.wire import MONITOR_TOPIC, receiver_partition
+from engine.runtime import monitor, stream
+from engine.runtime.placing import GIVE
+from engine.store.interface import DamageLog, SetState
+from engine.store.read_only import StoreView
 from tests import fake
 from tests.integration.lab import Lab
 from tests.integration.programs import Program
@@ -96,7 +105,32 @@ def odd_requests(stranger: Stranger) -> Iterator[object]:
             yield ask(client.session, "Reading", ("stock",), time.monotonic() + 0.2, values=values)
 
 
-ATTACKS: Final[dict[str, Attack]] = {"false addresses": false_addresses, "odd requests": odd_requests}
+def gifts(
+    stranger: Stranger, store: str, lineage: list[Any], aligners: list[str], to: str
+) -> Iterator[object]:
+    """As fellows of a node: take this sample of your lineage, of a group of yours."""
+    with StoreView(Path(store)) as view:
+        held = next(each for each in view.sets("stock") if each.state is SetState.COMPLETE)
+        loaded = [(description, [*samples]) for description, samples in view.load(held.version, DamageLog())]
+    ((description, samples),) = loaded
+    invented = make_sample(2_000_000_000, b"w" * 16, DATA, b"\xff" * 4, samples[0].payload)
+    rows = [(stream.GroupBegin(description, -1), SampleRows.of([invented]))]
+    for number, aligner in enumerate(aligners):
+        begin = stream.StreamBegin("stock", aligner, Epoch(*lineage), (AligneeRequest(to, 0, GIVE),), 1, 1)
+        sender = BulkSender(stranger.participant, [receiver_partition(PARTITION, to)], [])
+        assert sender._writer.wait_matched(1, PATIENCE_S)
+        for batch in stream.batches(bytes([number + 1] * 16), begin, rows):
+            sender.send(batch, PATIENCE_S)
+        sender.finish(PATIENCE_S)
+        sender.close()
+        yield aligner
+
+
+ATTACKS: Final[dict[str, Attack]] = {
+    "gifts": gifts,
+    "false addresses": false_addresses,
+    "odd requests": odd_requests,
+}
 
 
 class Attacker(Program):

@@ -24,7 +24,7 @@ from engine.dataset.rateless import Symbols, finished
 from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, Sample, make_sample
 from engine.dataset.sample_rows import SampleRows
 from engine.runtime.reconciling import messages as notes
-from engine.runtime.reconciling.alignee import FIRST_SYMBOLS, AligneeComparisons
+from engine.runtime.reconciling.alignee import FIRST_SYMBOLS
 from engine.runtime.reconciling.aligner import MAX_SKETCHES
 from tests.property.samples import GROUPS, contents
 

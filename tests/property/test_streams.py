@@ -207,7 +207,9 @@ def test_streams_may_be_mixed(left: list[tuple[Group, Sample]], right: list[tupl
     ours, theirs = data_set(left), data_set(right)
     streams = IncomingStreams(NODE)
     pairs = itertools.zip_longest(sent(ours, 1), sent(theirs, 1, b"n" * 16))
-    done = [i for pair in pairs for b in pair if b and (i := streams.take(BEGIN.aligner, b, 0)) and i.is_whole]
+    done = [
+        i for pair in pairs for b in pair if b and (i := streams.take(BEGIN.aligner, b, 0)) and i.is_whole
+    ]
     assert len(done) == 2
     assert {s.data.summary().digest for s in done} == {ours.summary().digest, theirs.summary().digest}
 

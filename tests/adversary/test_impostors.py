@@ -1,0 +1,37 @@
+"""What one participant sends counts for no node but the one that it has announced."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.adversary.strangers import ID, Attacker
+from tests.integration.configurations import Settings
+from tests.integration.lab import Lab
+
+pytestmark = pytest.mark.dds
+
+
+def test_nobody_gives_samples_in_the_name_of_a_node(lab: Lab) -> None:
+    names = ("n1", "n2")
+    lab.start_complete(*names, settings=Settings(discovery_s=0.5))
+    lab.write({"count": 10, "time": 1_000}, readers=2)
+    lab.seen.wait_for("all is stored", lambda: all(lab.seen.stored(name) == 10 for name in names))
+    ids = [shown.id for name in names if (shown := lab.seen.node(name))]
+    space = lab.seen.space("n1")
+    assert space is not None
+    counter, start = space.merge_id.split("/")
+    lineage = [int(counter), next(one for one in ids if one.startswith(start))]
+    store, first = str(lab.home("n1") / "store"), ids[0]
+    for role in ("node", "client"):
+        attacker = Attacker(lab, role=role)
+        aligners = [ids[1], ID]
+        assert attacker.attack("gifts", store=store, lineage=lineage, aligners=aligners, to=first) == 2
+        attacker.end()
+    lab.write({"first": 10, "count": 10, "time": 2_000}, readers=2)
+    lab.seen.wait_for("it goes on", lambda: all(lab.seen.stored(name) >= 20 for name in names))
+    assert lab.stop(*names) == [0, 0]
+    for name in names:
+        assert [len(digests) for digests in lab.on_disk(name).values()] == [20]
+    causes = [one["cause"] for one in lab.trace("n1", "message.malformed")]
+    assert any("sends a stream of" in cause for cause in causes), causes
+    assert any("which is no node" in cause for cause in causes), causes
