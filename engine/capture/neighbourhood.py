@@ -101,6 +101,7 @@ MAX_TOPICS: Final = 100_000
 ASK_AGAIN_S: Final = 5.0
 """Seconds from one question for a type that was given up to the next; with several, each in its turn."""
 
+MAX_NAME_CHARS: Final = 80
 MAX_FORMER: Final = 10_000
 """Limit for the memory of lost readers and of participants, which may only have been out of reach."""
 
@@ -200,6 +201,12 @@ class Neighbourhood:
     def speaker(self, participant: bytes) -> str | None:
         """Return the id of the node whose messages come from a participant, also after it has left."""
         return self.node_of(participant) or self._left.get(participant)
+
+    def name_of(self, participant: bytes) -> str:
+        """Return the entity name of a participant, without what is no text; empty if it is not known."""
+        seen = self.participants.get(participant)
+        name = seen.name if seen else ""
+        return "".join(char if char.isprintable() else "?" for char in name[:MAX_NAME_CHARS])
 
     def members(self, process: bytes) -> tuple[ParticipantSeen, ...]:
         """Return the participants of a process (`ParticipantSeen.process`), in the order of discovery."""

@@ -20,9 +20,10 @@ class Malformed(ValueError):
     """A payload is not of its topic's type."""
 
 
-def pack_bytes(payload: bytes) -> bytes:
-    """Pack a `Batch`."""
-    return b"".join((HEADER, _U32.pack(len(payload)), payload, bytes(-len(payload) % 4)))
+def pack_bytes(*parts: bytes) -> bytes:
+    """Pack a `Batch` of these parts, one after the other."""
+    size = sum(map(len, parts))
+    return b"".join((HEADER, _U32.pack(size), *parts, bytes(-size % 4)))
 
 
 def unpack_bytes(cdr: bytes) -> bytes:

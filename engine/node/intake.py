@@ -199,6 +199,8 @@ MAX_BYTES_WAITING: Final = 32 << 20
 """Limit for the bytes of streams that wait for the node's thread."""
 TURN_S: Final = 0.01
 """Time for streams in one turn of the node."""
+REFUSED_S: Final = 60.0
+"""Time between two traces of what was refused of one participant."""
 MAX_UNDISCOVERED: Final = 1_000
 """Messages that wait for the discovery of their participant; more are refused."""
 
@@ -294,6 +296,8 @@ class NodeIntake:
         self._post = post
         self._undecodable: dict[str, int] = {}
         self._undiscovered: list[ReceivedMessage] = []
+        self._refused_told: dict[bytes, float] = {}
+        self._secret_problem = ""
         self.watch = MatchWatch(wire.taps, neighbourhood)
 
     def turn(self, now_s: float) -> None:
@@ -451,6 +455,25 @@ class NodeIntake:
             else:
                 cause = f"participant {participant.hex()} is not this node"
                 self._runtime.shared.malformed(received.topic, received.sender_id, cause)
+
+    def tell_unproved(self, now: float) -> None:
+        """Trace whose messages are refused for their proofs: at once, and then once a minute."""
+        proofs = self._participant.proofs
+        secret = proofs.secret
+        if secret is not None and secret.problem != self._secret_problem:
+            self._secret_problem = secret.problem
+            if secret.problem:
+                self._tracer.event("proof.secret-kept", cause=secret.problem)
+        for guid, counts in proofs.refused_since(now - REFUSED_S).items():
+            if now - self._refused_told.get(guid, -math.inf) < REFUSED_S:
+                continue
+            self._refused_told.pop(guid, None)
+            self._refused_told[guid] = now
+            if len(self._refused_told) > MAX_UNDISCOVERED:
+                del self._refused_told[next(iter(self._refused_told))]
+            name = self._neighbourhood.name_of(guid) or "?"
+            cause = ", ".join(f"{count:,} {why}" for why, count in counts.items())
+            self._tracer.event("proof.refused", name=name, participant=guid.hex(), cause=cause)
 
     def count_undecodable(self, totals: Mapping[str, int]) -> None:
         """Count and report the samples that the transport could not decode.

@@ -22,6 +22,7 @@ from engine.dds.interfaces import (
     without_route,
 )
 from engine.dds.participant import NODE_ID_BYTES, NodeParticipant, TagRole
+from engine.dds.proofs import VARIABLE, DomainSecret, Refusal
 from engine.dds.subscription_endpoints import PARTITION as PERSISTENCE_PARTITION
 from engine.dds.uri import cyclone_uri
 from engine.dds.waiting import Signal
@@ -92,9 +93,11 @@ class _Link:
     Readers for persistence services are opened with the first service, to save discovery traffic.
     """
 
-    def __init__(self, domain_id: int, partition: str, uri: str) -> None:
+    def __init__(self, domain_id: int, partition: str, uri: str, secret: DomainSecret | None) -> None:
         tag = os.urandom(NODE_ID_BYTES)
-        self.participant = NodeParticipant(domain_id, uri, "ospltool console", tag, TagRole.CLIENT)
+        self.participant = NodeParticipant(
+            domain_id, uri, "ospltool console", tag, TagRole.CLIENT, secret=secret
+        )
         try:
             self.signal = Signal(self.participant)
             topics = (*CONSOLE_TOPICS, *PAST_TOPICS)
@@ -141,9 +144,11 @@ class LiveFeed:
         domain_id: DDS domain, 0 to 230.
         partition: the durability partition of the nodes (EntityNames/Partition of their configuration).
         uri: Cyclone DDS settings; by default CYCLONEDDS_URI, else loopback.
+        secret: the secret of the domain; by default that of OSPLTOOL_DOMAIN_SECRET, if it is set.
         clock: wall clock in ns since 1970.
 
     Raises:
+        SecretFault: the secret of the environment cannot be used.
         DdsError: the domain cannot be opened with these settings.
     """
 
@@ -152,6 +157,7 @@ class LiveFeed:
         domain_id: int,
         partition: str = PARTITION,
         uri: str | None = None,
+        secret: DomainSecret | None = None,
         *,
         clock: Callable[[], int] = time.time_ns,
     ) -> None:
@@ -159,8 +165,10 @@ class LiveFeed:
         self.mode = "live"
         settings = uri or cyclone_uri()
         self._interface = interface_of(settings)
-        self.where = f" on domain {domain_id}, interface {self._interface}: `ospltool start FILE` starts one"
-        self._where = (domain_id, partition, settings)
+        self._place = f" on domain {domain_id}, interface {self._interface}"
+        self.where = f"{self._place}: `ospltool start FILE` starts one"
+        self._refused: dict[bytes, int] = {}
+        self._where = (domain_id, partition, settings, secret or DomainSecret.of_environment(os.environ))
         self._links, self._peers = links_of(settings), peers_of(settings)
         self._broken, self._links_s, self._must_move = "", 0.0, False
         self._clock = clock
@@ -252,7 +260,7 @@ class LiveFeed:
                     if isinstance(item, FeedNotice):
                         self._inbox.dropped += 1
                     self._inbox.put(item)
-                for notice in (*self._lost(gone), *self._link_changes()):
+                for notice in (*self._unproved(link), *self._lost(gone), *self._link_changes()):
                     self._inbox.put(notice)
                 if self._has_failed:
                     self._has_failed = False
@@ -302,6 +310,23 @@ class LiveFeed:
                 self._inbox.put(FeedNotice(NoticeKind.DOMAIN_FOUND, now_ns, f"{name} is in reach again"))
         self._present.add(who)
         self._had_any = True
+
+    def _unproved(self, link: _Link) -> Iterator[FeedNotice]:
+        """Count the messages that do not prove their sender; yield a notice for each new participant."""
+        proofs = link.participant.proofs
+        for guid, counts in proofs.refused_since(time.monotonic() - 2 * _LONGEST_WAIT_S).items():
+            total, told = sum(counts.values()), self._refused.get(guid, 0)
+            if total == told:
+                continue
+            self._refused[guid] = total
+            self._inbox.dropped += total - told
+            if Refusal.UNASKED in counts:
+                needs = f"the nodes{self._place} prove their messages: {VARIABLE} must name the secret's file"
+                self.where = f"{self._place}; {needs}"
+            if not told:
+                why = ", ".join(f"{count:,} {reason}" for reason, count in counts.items())
+                text = f"messages of participant {guid.hex()} are refused: {why}"
+                yield FeedNotice(NoticeKind.FAULT, self._clock(), text)
 
     def _lost(self, gone: Sequence[ParticipantGone]) -> list[FeedNotice]:
         """Return notices for the nodes and instances that only the departed participants showed."""
