@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import os
 import threading
 import time
@@ -167,7 +168,7 @@ class LiveFeed:
         self._interface = interface_of(settings)
         self._place = f" on domain {domain_id}, interface {self._interface}"
         self.where = f"{self._place}: `ospltool start FILE` starts one"
-        self._refused: dict[bytes, int] = {}
+        self._refused = 0
         self._where = (domain_id, partition, settings, secret or DomainSecret.of_environment(os.environ))
         self._links, self._peers = links_of(settings), peers_of(settings)
         self._broken, self._links_s, self._must_move = "", 0.0, False
@@ -312,21 +313,21 @@ class LiveFeed:
         self._had_any = True
 
     def _unproved(self, link: _Link) -> Iterator[FeedNotice]:
-        """Count the messages that do not prove their sender; yield a notice for each new participant."""
-        proofs = link.participant.proofs
-        for guid, counts in proofs.refused_since(time.monotonic() - 2 * _LONGEST_WAIT_S).items():
-            total, told = sum(counts.values()), self._refused.get(guid, 0)
-            if total == told:
-                continue
-            self._refused[guid] = total
-            self._inbox.dropped += total - told
-            if Refusal.UNASKED in counts:
-                needs = f"the nodes{self._place} prove their messages: {VARIABLE} must name the secret's file"
-                self.where = f"{self._place}; {needs}"
-            if not told:
-                why = ", ".join(f"{count:,} {reason}" for reason, count in counts.items())
-                text = f"messages of participant {guid.hex()} are refused: {why}"
-                yield FeedNotice(NoticeKind.FAULT, self._clock(), text)
+        """Count the messages that do not prove their sender; yield a notice if there are new ones."""
+        proofs, refused = link.participant.proofs, dict[Refusal, int]()
+        for counts in proofs.refused_since(-math.inf).values():
+            for reason, count in counts.items():
+                refused[reason] = refused.get(reason, 0) + count
+        total = sum(refused.values())
+        if total == self._refused:
+            return
+        self._inbox.dropped += max(0, total - self._refused)
+        self._refused = total
+        text = f"messages are refused: {', '.join(f'{count:,} {why}' for why, count in refused.items())}"
+        if Refusal.UNASKED in refused:
+            text += f"; {VARIABLE} must name the file of the nodes' secret"
+            self.where = f"{self._place}: {text}"
+        yield FeedNotice(NoticeKind.UNPROVED, self._clock(), text)
 
     def _lost(self, gone: Sequence[ParticipantGone]) -> list[FeedNotice]:
         """Return notices for the nodes and instances that only the departed participants showed."""
