@@ -78,20 +78,22 @@ def _keys_in(content: bytes, path: str) -> tuple[_Key, ...]:
 def _open(path: str) -> tuple[os.stat_result, bytes]:
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-        with os.fdopen(descriptor, "rb") as file:
-            found = os.fstat(descriptor)
-            if not stat.S_ISREG(found.st_mode):
-                raise SecretFault(f"{path} is not a file")
-            if found.st_uid != os.geteuid():
-                raise SecretFault(f"{path} belongs to user {found.st_uid}, not to {os.geteuid()}")
-            if found.st_mode & 0o077:
-                mode = stat.S_IMODE(found.st_mode)
-                raise SecretFault(f"{path} has mode {mode:04o}; others may use it: chmod 600 {path}")
-            return found, file.read(MAX_FILE_BYTES + 1)
     except OSError as error:
         raise SecretFault(f"{path} cannot be read: {error.strerror}") from error
     except ValueError as error:  # a path with a zero byte
-        raise error if isinstance(error, SecretFault) else SecretFault(f"{path!r}: {error}") from error
+        raise SecretFault(f"{path!r}: {error}") from error
+    try:
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode):
+            raise SecretFault(f"{path} is not a file")
+        if found.st_uid != os.geteuid():
+            raise SecretFault(f"{path} belongs to user {found.st_uid}, not to {os.geteuid()}")
+        if found.st_mode & 0o077:
+            mode = stat.S_IMODE(found.st_mode)
+            raise SecretFault(f"{path} has mode {mode:04o}, and others may use it: chmod 600 {path}")
+        return found, os.read(descriptor, MAX_FILE_BYTES)
+    finally:
+        os.close(descriptor)
 
 
 class DomainSecret:
