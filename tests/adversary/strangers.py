@@ -197,6 +197,7 @@ def forgeries(
         lambda: seen.extend(one[4] for one in recorder._readers[codec.STATUS_TOPIC].drain(100)) or bool(seen),
         PATIENCE_S,
     )
+    recorder.close()  # it must not hold us up
     sender, recorded = cdr.unpack_named(seen[0])
     proving = _Proving(recorded)
     stranger.participant.proofs = proving  # type: ignore[assignment]

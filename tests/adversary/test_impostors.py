@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
+from pathlib import Path
+
 import pytest
 
 from tests.adversary.strangers import ID, Attacker
@@ -11,6 +15,22 @@ from tests.integration.lab import Lab
 pytestmark = pytest.mark.dds
 
 
+def check_ports(lab: Lab, *names: str) -> None:
+    """Nodes listen where the rules of a firewall let others in."""
+    first = 7400 + 250 * lab.domain
+    found = subprocess.run(["ss", "-Hlunp"], capture_output=True, text=True, check=True).stdout
+    for name in names:
+        lines = [line for line in found.splitlines() if f"pid={lab.pid(name)}," in line]
+        ports = {int(line.split()[3].rpartition(":")[2]) for line in lines}
+        well_known = sorted(port for port in ports if first <= port < first + 250)
+        assert len(well_known) >= 2, lines
+        assert well_known[-2] % 2 == first % 2
+        assert well_known[-1] == well_known[-2] + 1
+        low, high = map(int, Path("/proc/sys/net/ipv4/ip_local_port_range").read_text("ascii").split())
+        assert all(low <= port <= high for port in ports - {*well_known})
+
+
+@pytest.mark.skipif(shutil.which("ss") is None, reason="ss of iproute2 lists the ports")
 def test_nobody_gives_samples_in_the_name_of_a_node(lab: Lab) -> None:
     names = ("n1", "n2")
     lab.start_complete(*names, settings=Settings(discovery_s=0.5))
@@ -21,6 +41,7 @@ def test_nobody_gives_samples_in_the_name_of_a_node(lab: Lab) -> None:
     assert space is not None
     counter, start = space.merge_id.split("/")
     lineage = [int(counter), next(one for one in ids if one.startswith(start))]
+    check_ports(lab, *names)
     store, first = str(lab.home("n1") / "store"), ids[0]
     for role in ("node", "client"):
         attacker = Attacker(lab, role=role)

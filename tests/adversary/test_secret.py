@@ -140,6 +140,9 @@ def check_forged(lab: Lab, path: Path, count: int) -> None:
         shown = lab.seen.node(name)
         assert shown is not None
         assert [one.name for one in shown.fellows] == [other for other in names if other != name]
+        refused = sum(sum(one.counts.values()) for one in shown.unproved)
+        assert refused > count / 4, "a state may be replaced before it is sent"
+        print(f"{name} refused {refused:,} of {count:,}")
         assert not lab.trace(name, "delete.received", "fellow.lost", "fellow.reconnected")
         assert shown.counters["malformed"] == 0
         assert "Traceback" not in lab.output(name)

@@ -331,7 +331,7 @@ def secret_differs(fleet: FleetView) -> Iterator[Finding]:
     OpenSplice: Does not know the element.
     Reference: //OpenSplice/Domain/DomainSecret
     """
-    domains: dict[int, list[NodeView]] = {}
+    domains: dict[int | None, list[NodeView]] = {}
     for node in fleet.nodes:
         domains.setdefault(node.intended_domain, []).append(node)
     for nodes in domains.values():
