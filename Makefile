@@ -81,20 +81,23 @@ older: $(VENV)/.dev $(OLDER)/.made ## Applications on Cyclone DDS 0.10 beside no
 	OSPLTOOL_OLDER=$(abspath $(OLDER)) $(BIN)/python -m pytest tests/integration/test_older_applications.py
 
 FOREIGN = $(VENV)/foreign
-FOREIGN_PACKAGES = libfastrtps2.9 libfastrtps-dev libfastcdr1 libfastcdr-dev libfoonathan-memory0.7.2 \
-  libfoonathan-memory-dev libtinyxml2-9 libasio-dev
-FOREIGN_LIBRARIES = $(FOREIGN)/usr/lib/x86_64-linux-gnu
+FOREIGN_PYTHON ?= python3.11 # the packages of ROS 2 need this one
 
-$(FOREIGN)/.made: # unpacked here, not installed
-	mkdir -p $(FOREIGN) && cd $(FOREIGN) && apt-get download $(FOREIGN_PACKAGES) && for one in *.deb; do dpkg -x $$one . || exit 1; done
+$(FOREIGN)/%/.made: # an environment for each, so that their libraries do not meet
+	$(FOREIGN_PYTHON) -m venv $(@D)
+	$(@D)/bin/pip install --quiet --disable-pip-version-check $(PACKAGES)
 	@touch $@
+$(FOREIGN)/ros/.made: PACKAGES = 'ros-rclpy[fastrtps]==9.1.2' ros-std-msgs==5.5.1 ros-fastdds==3.2.3
+$(FOREIGN)/zero/.made: PACKAGES = zerodds==1.0.0rc3
+$(FOREIGN)/dust/.made: PACKAGES = dust-dds==0.16.0
 
-$(FOREIGN)/foreign: tests/integration/foreign.cpp $(FOREIGN)/.made
-	$(CXX) -std=c++17 -I$(FOREIGN)/usr/include -I$(FOREIGN)/usr/include/x86_64-linux-gnu -o $@ $< -L$(FOREIGN_LIBRARIES) \
-	  -Wl,-rpath-link,$(FOREIGN_LIBRARIES) -lfastrtps -lfastcdr -lpthread
+$(FOREIGN)/ros/foreign: tests/integration/foreign.cpp $(FOREIGN)/ros/.made
+	$(CXX) -std=c++17 -I$(FOREIGN)/ros/include -o $@ $< -L$(FOREIGN)/ros/lib -Wl,--allow-shlib-undefined \
+	  -lfastdds -lfastcdr -lpthread
 
-foreign: $(VENV)/.dev $(FOREIGN)/foreign ## Applications on Fast DDS 2.9 beside nodes (needs Debian 12's package index and g++)
-	OSPLTOOL_FOREIGN=$(abspath $(FOREIGN)) $(BIN)/python -m pytest tests/integration/test_foreign_applications.py
+foreign: $(VENV)/.dev $(FOREIGN)/ros/foreign $(FOREIGN)/zero/.made $(FOREIGN)/dust/.made ## Applications on Fast DDS, ROS 2, zerodds and dust-dds beside nodes (needs python3.11, g++ and root)
+	unshare --net sh -c 'ip link set lo up multicast on && ip route add 224.0.0.0/4 dev lo && \
+	  OSPLTOOL_FOREIGN=$(abspath $(FOREIGN)) $(BIN)/python -m pytest tests/integration/test_foreign_applications.py'
 
 faults: $(VENV)/.dev ## Faults on real nodes: health names each of them in time, once, and sees it end (STARTS=15)
 	OSPLTOOL_FAULTS=1 STARTS=$(STARTS) $(BIN)/python -m pytest -s tests/integration/test_health_faults*.py

@@ -88,6 +88,7 @@ class Side:
             write_set=lambda *_, **__: None,
             tell_changes=lambda: None,
             malformed=self._malformed,
+            on_joined=lambda *_: None,
         )
         self.shared = cast("Any", shared)
         self.transfers = Transfers(self.shared, anything, anything, b"secret of " + node.encode())

@@ -23,7 +23,8 @@ def history_of(topic: str) -> Any:
 def qos_of(topic: str) -> Any:
     """The QoS of a topic and its writers, as in samples/publisher.py.
 
-    A topic whose name has `Received` is ordered by reception, one with `Disposing` has autodispose.
+    A topic whose name has `Received` is ordered by reception, one with `Disposing` has autodispose. One with
+    `Ending` has it, too, and what is disposed is forgotten at once, as by the default QoS of DDS.
     """
     from cyclonedds.core import Policy, Qos
     from cyclonedds.util import duration
@@ -32,7 +33,7 @@ def qos_of(topic: str) -> Any:
     return Qos(
         Policy.Durability.Persistent,
         Policy.DurabilityService(
-            cleanup_delay=duration(infinite=True),
+            cleanup_delay=0 if "Ending" in topic else duration(infinite=True),
             history=history_of(topic),
             max_samples=-1,
             max_instances=-1,
@@ -41,7 +42,7 @@ def qos_of(topic: str) -> Any:
         Policy.Reliability.Reliable(duration(seconds=10)),
         Policy.History.KeepAll,
         order.ByReceptionTimestamp if "Received" in topic else order.BySourceTimestamp,
-        Policy.WriterDataLifecycle(autodispose="Disposing" in topic),
+        Policy.WriterDataLifecycle(autodispose="Disposing" in topic or "Ending" in topic),
     )
 
 

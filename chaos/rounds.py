@@ -20,7 +20,7 @@ from chaos.scene import Scene
 from tests.integration.configurations import Settings, Space
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from pathlib import Path
 
     from chaos.checker import Held
@@ -125,7 +125,7 @@ def _begin(scene: Scene) -> None:
     for name in scene.nodes:
         scene.start(name)
     for host in scene.writers:
-        scene.add_writer(host, ["Shared", "SharedAll", f"Own{host}"])
+        scene.add_writer(host, ["Shared", "SharedAll", f"Own{host}", "SharedEnding", f"Ending{host}"])
     scene.ground.wait_up(*scene.nodes)
 
 
@@ -177,12 +177,12 @@ def _check(scene: Scene, report: Report) -> None:
 
     def are_equal(found: dict[str, list[Held]]) -> bool:
         sets.update(found)
-        return not checker.unequal(found)
+        return not (checker.unequal(found) or _alive(found))
 
     if ground.wait_stores("stores are equal", are_equal, QUIET_S) is None:
-        report.violations.append(f"stores are not equal: {checker.unequal(sets)}")
+        report.violations.append(f"stores are not equal: {checker.unequal(sets)}, alive: {_alive(sets)[:3]}")
     records = ground.records()
-    promised = scene.promised(records)
+    promised = [one for one in scene.promised(records) if "Ending" not in one.topic]
     report.attempted, report.confirmed = len(records.attempted), len(records.confirmed)
     report.promised = len(promised)
     if not promised:
@@ -194,6 +194,16 @@ def _check(scene: Scene, report: Report) -> None:
     _check_late_joiners(scene, sets[scene.nodes[0]], report)
     for name in scene.nodes:
         _check_logs(ground.home(name), report)
+
+
+def _alive(sets: Mapping[str, list[Held]]) -> list[Held]:
+    """What is alive on a node, by autodispose writers, when all writers have ended."""
+    return [
+        one
+        for held in sets.values()
+        for one in checker.newest_of(held).values()
+        if "Ending" in one.topic and not one.disposes
+    ]
 
 
 def _note(report: Report, place: str, what: str, found: list[Any]) -> None:
@@ -211,7 +221,11 @@ def _check_late_joiners(scene: Scene, held: list[Held], report: Report) -> None:
     while True:
         reader.tell(tally=True)
         tally = reader.answer("tally", 60)
-        wrong = [topic for topic in sorted(scene.topics) if _got(tally[topic]) != wanted[topic]]
+        wrong = [
+            topic
+            for topic in sorted(scene.topics)
+            if (_living(tally[topic]) if "Ending" in topic else _got(tally[topic]) != wanted[topic])
+        ]
         if not wrong:
             return
         if time.monotonic() > until:
@@ -243,6 +257,11 @@ def _got(tally: dict[str, Any]) -> tuple[list[tuple[int, int, int]], set[int]]:
     stations = {station for station, _, _ in samples}
     states = {int(station): state for station, state in tally["states"].items()}
     return samples, {s for s, state in states.items() if state == _DISPOSED and s in stations}
+
+
+def _living(tally: dict[str, Any]) -> set[int]:
+    """The instances that a late joiner does not see disposed."""
+    return {int(station) for station, state in tally["states"].items() if state != _DISPOSED}
 
 
 def _check_logs(home: Path, report: Report) -> None:

@@ -17,7 +17,7 @@ import re
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from engine.dataset.groups import KEEP_ALL
-from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, Sample, make_sample
+from engine.dataset.sample import DATA, DISPOSE, LOST_HEADER, UNREGISTER, Sample, make_sample
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -26,13 +26,21 @@ if TYPE_CHECKING:
 
 DEPTHS: Final = (1, 3, KEEP_ALL)
 
-STATUS = {"S": DATA, "D": DISPOSE, "U": UNREGISTER, "A": DISPOSE | UNREGISTER, "W": DATA | DISPOSE}
-"""Letters for what a writer says: sample, dispose, unregister, autodispose, writedispose."""
+STATUS = {
+    "S": DATA,
+    "D": DISPOSE,
+    "U": UNREGISTER,
+    "W": DATA | DISPOSE,
+    **dict.fromkeys("AE", DISPOSE | UNREGISTER),
+}
+"""Letters for what a writer says: sample, dispose, unregister, writedispose, autodispose; E is the end that
+nodes say of a lost writer."""
 
 
 def fact(word: str) -> Sample:
     """`aS1`: writer a writes at time 1."""
-    return make_sample(int(word[2:]), word[0].encode() * 16, STATUS[word[1]], b"", b"")
+    payload = LOST_HEADER if word[1] == "E" else b""
+    return make_sample(int(word[2:]), word[0].encode() * 16, STATUS[word[1]], b"", payload)
 
 
 def shown(timeline: Iterable[ReaderEntry]) -> str:
@@ -73,6 +81,8 @@ false, then the others             | aS1 bS2 a~3 b~4        | NO_WRITERS | S2 NW
 one not of this instance           | aS1 b-2                | ALIVE      | S1       | =
 one that unregistered              | aS1 bS2 aU3 a-4        | ALIVE      | S2       | S1 S2
 already disposed                   | aS1 aD2 a-3            | DISPOSED   | S1 D2    | =
+its end is known later as a fact   | aS1 a-3 aE2            | DISPOSED   | S1 D3    | =
+the same, and it comes back        | aS1 a-3 aE2 a+         | ALIVE      | S1'      | S1 D3 S1'
 already without writers            | aS1 aU2 a~3            | NO_WRITERS | S1 NW2   | =
 # "Visible effects of a re-connect": the same sample twice, with generation count n and n + 1
 the text's first timeline          | aS1 a-2 a+             | ALIVE      | S1'      | S1 D2 S1'

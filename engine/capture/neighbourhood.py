@@ -17,7 +17,7 @@ from engine.dds.topics import untyped
 from engine.dds.typeinfo import is_keyless
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from engine.dataset.groups import GroupQos, TypeDescription
     from engine.dds.discovery import Change, TopicSeen
@@ -135,11 +135,13 @@ class DiscoveryChanges:
     """The changes for the node from one batch of discovery."""
 
     unresolved: list[EndpointSeen] = dataclasses.field(default_factory=list)
-    """Endpoints whose types must be looked up before they can be captured."""
+    """Endpoints whose types must be looked up: for their keys, or to show samples of those without key."""
     groups: list[GroupDescription] = dataclasses.field(default_factory=list)
     """Durable groups that got a writer, or whose topic is known better now."""
     writers: list[tuple[bytes, tuple[Group, ...]]] = dataclasses.field(default_factory=list)
     """Durable writers with their groups; a writer without groups is gone."""
+    ends: list[EndpointGone | ParticipantGone] = dataclasses.field(default_factory=list)
+    """Ends of durable writers, and of participants, in order."""
     offers: list[Offer] = dataclasses.field(default_factory=list)
     """New durable writers."""
     readers_seen: list[HistoryReader] = dataclasses.field(default_factory=list)
@@ -266,6 +268,15 @@ class Neighbourhood:
         self.unkept.remove(endpoint.guid, is_kept=True)
         return None
 
+    def refused(self, writer: bytes, detail: str) -> Unkept | None:
+        """Note that samples of a writer were refused; return what must be reported the first time."""
+        offer = self.offer_of(writer)
+        if offer is None:
+            return None
+        is_known = any(one.writer == writer.hex() and one.why is UnkeptReason.REFUSED for one in self.unkept)
+        unkept = self.unkept.add(offer.endpoint, UnkeptReason.REFUSED, detail)
+        return None if is_known else unkept
+
     def _qos_of(self, endpoint: EndpointSeen) -> GroupQos:
         """Return the QoS of a writer's group: a durable topic's if topic discovery gives it, or the writer's.
 
@@ -299,6 +310,7 @@ class Neighbourhood:
                 case ParticipantGone():
                     self._fellow_detached(change.guid, found)
                     self._foreign.gone(change.guid)
+                    found.ends.append(change)
                     if (process := self._leave(change.guid)) is not None:
                         found.processes_gone.append(process)
                 case PeerAttached():
@@ -342,14 +354,11 @@ class Neighbourhood:
         reference: TypeRef,
         description: TypeDescription | None,
         reason: str = "",
-        *,
-        is_tapped: Callable[[Group], bool] = lambda _: False,
     ) -> DiscoveryChanges:
         """Take in a type that was looked up; None as `description` gives up on its writers, for `reason`.
 
-        They are kept from the moment on at which the type is found after all; see `to_ask_again`. A writer
-        without key that also matches a reader without type information, for a group for which `is_tapped`
-        holds, is kept as bytes instead.
+        They are kept from the moment on at which the type is found after all; see `to_ask_again`. Writers
+        without key are kept anyway, and their groups get the type.
         """
         found = DiscoveryChanges()
         waiting = self._waiting.pop(reference, [])
@@ -357,22 +366,42 @@ class Neighbourhood:
         if description is not None:
             self._types[reference] = description
         for endpoint in (*given_up.values(), *waiting):
-            type_ = description or _type_as_bytes(endpoint, is_tapped)
-            if type_ is not None:
-                self._writer_seen(endpoint, type_, found)
+            if is_keyless(endpoint.guid):
+                offer = self._offers.get(endpoint.topic, {}).get(endpoint.guid)
+                if offer is not None and description is not None:
+                    self._learn_type(offer, description, found)
+            elif description is not None:
+                self._writer_seen(endpoint, description, found)
                 if endpoint.guid in self._gone:  # its earlier samples may have been captured
                     self._endpoint_gone(EndpointGone(endpoint.guid), found)
-                continue
-            self.routes[endpoint.guid] = ()
-            if endpoint.guid not in given_up:
-                self._not_kept(endpoint, UnkeptReason.TYPE_UNKNOWN, found, reason)
-            if endpoint.guid in self._gone:
-                self.unkept.remove(endpoint.guid)
             else:
-                self._given_up.setdefault(reference, {})[endpoint.guid] = endpoint
+                self._give_up(reference, endpoint, found, reason, is_news=endpoint.guid not in given_up)
         if not self._waiting:
             self._gone.clear()
         return found
+
+    def _learn_type(self, offer: Offer, description: TypeDescription, found: DiscoveryChanges) -> None:
+        """Give the groups of a writer, which is kept, its type."""
+        better = dataclasses.replace(offer, type=description)
+        self._offers[offer.endpoint.topic][offer.endpoint.guid] = better
+        found.groups += self._descriptions(better)
+
+    def _give_up(
+        self,
+        reference: TypeRef,
+        endpoint: EndpointSeen,
+        found: DiscoveryChanges,
+        reason: str,
+        *,
+        is_news: bool,
+    ) -> None:
+        self.routes[endpoint.guid] = ()
+        if is_news:
+            self._not_kept(endpoint, UnkeptReason.TYPE_UNKNOWN, found, reason)
+        if endpoint.guid in self._gone:
+            self.unkept.remove(endpoint.guid)
+        else:
+            self._given_up.setdefault(reference, {})[endpoint.guid] = endpoint
 
     def to_ask_again(self, now_s: float) -> EndpointSeen | None:
         """Return a writer whose type was given up and should be looked up again; None if it is too early."""
@@ -407,25 +436,27 @@ class Neighbourhood:
             return
         if not endpoint.is_writer:
             self._reader_seen(endpoint, participant, found)
-        elif endpoint.type is None:
-            self._untyped_seen(endpoint, found)
-        elif endpoint.type in self._types:
-            self._writer_seen(endpoint, self._types[endpoint.type], found)
         else:
-            waiting = self._waiting.setdefault(endpoint.type, [])
-            waiting.append(endpoint)
-            self.unkept.add(endpoint, UnkeptReason.TYPE_AWAITED)
-            if len(waiting) == 1:
-                found.unresolved.append(endpoint)
+            self._durable_writer_seen(endpoint, found)
 
-    def _untyped_seen(self, endpoint: EndpointSeen, found: DiscoveryChanges) -> None:
-        """Take in a writer without type information; only without a key can it be kept."""
-        if not is_keyless(endpoint.guid):
+    def _durable_writer_seen(self, endpoint: EndpointSeen, found: DiscoveryChanges) -> None:
+        """Take in a writer; one without key is kept as bytes, and only shown by its type.
+
+        The look-up would take a moment or fail: some implementations announce types and do not answer.
+        """
+        known = self._types.get(endpoint.type) if endpoint.type is not None else None
+        if known is not None or is_keyless(endpoint.guid):
+            self._writer_seen(endpoint, known or untyped(endpoint.type_name), found)
+        elif endpoint.type is not None:
+            self.unkept.add(endpoint, UnkeptReason.TYPE_AWAITED)
+        else:
             self.routes[endpoint.guid] = ()
             self._not_kept(endpoint, UnkeptReason.UNTYPED_KEYED, found)
-            return
-        typed = (each for each in self._types.values() if each.name == endpoint.type_name and not each.keyed)
-        self._writer_seen(endpoint, next(typed, None) or untyped(endpoint.type_name), found)
+        if known is None and endpoint.type is not None:
+            waiting = self._waiting.setdefault(endpoint.type, [])
+            waiting.append(endpoint)
+            if len(waiting) == 1:
+                found.unresolved.append(endpoint)
 
     def _not_kept(
         self, endpoint: EndpointSeen, why: UnkeptReason, found: DiscoveryChanges, detail: str = ""
@@ -505,6 +536,7 @@ class Neighbourhood:
             if not offers:
                 del self._offers[topic]
             found.writers.append((change.guid, ()))
+            found.ends.append(change)
         else:
             self._forget_given_up(change.guid)
             if self._waiting:
@@ -546,14 +578,6 @@ class Neighbourhood:
 def _groups_of(endpoint: EndpointSeen, description: TypeDescription) -> tuple[Group, ...]:
     type_id = description.type_id
     return tuple(Group(name, endpoint.topic, type_id) for name in endpoint.partitions or ("",))
-
-
-def _type_as_bytes(endpoint: EndpointSeen, is_tapped: Callable[[Group], bool]) -> TypeDescription | None:
-    """Return the stand-in for a writer's type if its samples are captured under it already."""
-    if not is_keyless(endpoint.guid):
-        return None
-    stand_in = untyped(endpoint.type_name)
-    return stand_in if any(map(is_tapped, _groups_of(endpoint, stand_in))) else None
 
 
 def _remember(former: dict[Any, None], key: object) -> None:

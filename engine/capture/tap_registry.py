@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from engine.capture.tap import Tap
@@ -11,8 +12,10 @@ from engine.dataset.sample import DATA
 from engine.dds import abi
 from engine.dds.capture_reader import ANY_PARTITION, CaptureReader
 from engine.dds.errors import DdsError
+from engine.dds.own_types import SelfCheck
 from engine.dds.qos import incompatibilities
-from engine.dds.topics import open_topic
+from engine.dds.topics import Topic, announced, open_topic
+from engine.dds.typeinfo import Resolution, resolve_type
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -23,12 +26,15 @@ if TYPE_CHECKING:
     from engine.dataset.captured import CapturedRun, CapturedSample
     from engine.dataset.groups import DurabilityKind, GroupDescription
     from engine.dataset.sample import Sample
+    from engine.dds.discovery import EndpointSeen
     from engine.dds.participant import NodeParticipant
     from engine.dds.qos import EndpointQos
     from engine.dds.waiting import Waker
 
 TAP_BYTES: Final = 16 << 20
 """Queue size of a tap; a full queue holds its writers back."""
+NOWHERE: Final = "ospltool.types*"
+"""A partition for readers that match nobody: not even writers in `*`, since both are expressions."""
 MOVING_S: Final = 0.1
 """Period for calls of `turn` while a tap moves."""
 
@@ -76,6 +82,7 @@ class TapRegistry:
         self._parts: dict[_Key, list[_Part]] = {}
         self._keys: dict[Tap, _Key] = {}
         self._raised: list[_Key] = []
+        self._types: dict[_Key, CaptureReader] = {}
         self._problems: dict[_Key, str] = {}
 
     def __iter__(self) -> Iterator[Tap]:
@@ -94,11 +101,12 @@ class TapRegistry:
         """
         group, qos = description.group, description.qos
         key = _key(group)
+        self._show_type(description)
         parts = self._parts.get(key, [])
         if self.request(description) and any(part.meets((group,)) for part in parts):
             return
         try:
-            topic = open_topic(self._participant, group.topic, description.type)
+            topic = open_topic(self._participant, group.topic, announced(description.type))
         except DdsError as error:
             self._problems[key] = str(error)
             return
@@ -128,6 +136,24 @@ class TapRegistry:
         assert part.meets((group,)), (partitions, group)
         self._keys[tap] = key
         self._parts[key] = [*parts, part]
+
+    def _show_type(self, description: GroupDescription) -> None:
+        """Announce the type of a topic without key to those who look for it, such as `ospltool cat`.
+
+        The tap tells its name only (`engine.dds.topics.announced`), and the writers may be gone. So a
+        reader that matches nobody tells the rest.
+        """
+        type_, key = description.type, _key(description.group)
+        if type_.keyed or type_.is_untyped or key in self._types:
+            return
+        with contextlib.suppress(DdsError):  # without it samples are shown as bytes
+            self._types[key] = CaptureReader(
+                self._participant,
+                open_topic(self._participant, description.group.topic, type_),
+                partitions=(NOWHERE,),
+                reliable=False,
+                hears=False,
+            )
 
     def request(self, description: GroupDescription) -> bool:
         """Let the taps of a topic, if there are any, request at least the group's durability."""
@@ -215,8 +241,8 @@ class TapRegistry:
 
     def close(self) -> None:
         """Stop capturing."""
-        for tap in self:
-            tap.close()
+        for one in (*self, *self._types.values()):
+            one.close()
 
 
 def _key(group: Group) -> _Key:
@@ -228,6 +254,34 @@ def _meets(requested: str, offered: str) -> bool:
     if is_literal(offered):
         return matches(requested, offered)
     return is_literal(requested) and matches(offered, requested)
+
+
+def look_up_type(participant: NodeParticipant, writer: EndpointSeen, *, attempts: int) -> Resolution:
+    """Request the type of a writer from the network; see `resolve_type`.
+
+    A question to everybody comes first. Some implementations, such as Fast DDS 3.2, answer only a question
+    that names them, and Cyclone DDS asks so in order to match a reader with a writer of another type.
+    Therefore a reader of another type tries to match the writer during the other attempts.
+    """
+    assert writer.type is not None
+    found = resolve_type(participant, writer.type, attempts=1)
+    if found.type is not None or participant.closed:
+        return found
+    partitions = [one if is_literal(one) else name_within(one) for one in writer.partitions]
+    with contextlib.ExitStack() as stack:
+        with contextlib.suppress(DdsError):
+            topic = Topic.of_class(participant, writer.topic, SelfCheck)
+            stack.callback(topic.close)
+            reader = CaptureReader(
+                participant,
+                topic,
+                partitions=tuple(partitions) or ("",),
+                exclusive=writer.endpoint_qos.exclusive,
+                reliable=False,
+                hears=False,
+            )
+            stack.callback(reader.close)
+        return resolve_type(participant, writer.type, attempts=max(1, attempts - 1))
 
 
 MAX_ORPHANS: Final = 200_000

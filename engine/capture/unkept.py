@@ -28,6 +28,7 @@ class UnkeptReason(enum.StrEnum):
     UNTYPED_KEYED = "untyped-keyed"
     TYPE_AWAITED = "type-awaited"
     TYPE_UNKNOWN = "type-unknown"
+    REFUSED = "refused"
     QOS = "qos"
     UNMATCHED = "unmatched"
     ENDED = "ended"
@@ -37,6 +38,7 @@ EXPLANATIONS: Final = {
     UnkeptReason.UNTYPED_KEYED: "it tells no type information, so its instances cannot be told apart",
     UnkeptReason.TYPE_AWAITED: "its type is being looked up; it is kept as soon as that is known",
     UnkeptReason.TYPE_UNKNOWN: "its type could not be looked up",
+    UnkeptReason.REFUSED: "samples of it do not fit the type that it announces, so readers refuse them",
     UnkeptReason.QOS: "it and the built-in reader do not match",
     UnkeptReason.UNMATCHED: "it and the built-in reader do not match, although type and policies do",
     UnkeptReason.ENDED: "it ended before a sample of it was captured; what it wrote before the built-in "

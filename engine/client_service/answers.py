@@ -102,7 +102,7 @@ class ClientView:
 Groups = Sequence[tuple["GroupDescription", "Samples"]]
 
 MAX_LIVING: Final = 10_000
-"""Limit for the living writers that an answer names."""
+"""Limit for the living writers that an answer names, and for the lost ones."""
 _ENCAPSULATIONS: Final = {
     ByteOrder.ANY: (b"\x00\x00", b"\x00\x01"),
     ByteOrder.BIG_ENDIAN: (b"\x00\x00",),
@@ -118,13 +118,19 @@ class Answers:
         server: the node id.
         held: the node's data.
         living: returns the living writers of an interest.
+        disposing: returns its lost writers with autodispose.
     """
 
     def __init__(
-        self, server: bytes, held: ClientView, living: Callable[[Interest], Iterable[bytes]]
+        self,
+        server: bytes,
+        held: ClientView,
+        living: Callable[[Interest], Iterable[bytes]],
+        disposing: Callable[[Interest], Iterable[bytes]],
     ) -> None:
         self._server = server
         self._living = living
+        self._disposing = disposing
         self._held = held
 
     def interest(self, request: HistoryRequest) -> Interest:
@@ -219,11 +225,11 @@ class Answers:
     ) -> dict[str, bytes]:
         if extensions.NAME not in request.extensions:
             return {}
-        elements = self.interest(request).elements
+        interest = self.interest(request)
+        elements = interest.elements
         return extensions.pack(
-            living=[
-                writer.hex() for writer in itertools.islice(self._living(self.interest(request)), MAX_LIVING)
-            ],
+            living=[writer.hex() for writer in itertools.islice(self._living(interest), MAX_LIVING)],
+            disposing=[writer.hex() for writer in itertools.islice(self._disposing(interest), MAX_LIVING)],
             update=covered is None,
             name_spaces={state.name: state.has_all(elements) for state in touched},
             covers=[state.name for state in covered or () if state.has_all(elements)],

@@ -6,6 +6,7 @@ this product may request updates (see `engine.client_service.followers`).
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Any, Final
 
 from engine.client_service.answers import Answers, ClientView
@@ -66,6 +67,7 @@ class ClientService:
         post: runs a callable on the node's thread.
         routes: the groups of every discovered writer.
         living: returns the living writers of a group.
+        disposing: returns the lost writers of a group that had autodispose.
         is_sound: tells whether a sample is of a group's type; None if the type is not captured.
         announced: names and priorities of the endpoints.
         activities: registers the work of its threads for the deadlock watch.
@@ -81,6 +83,7 @@ class ClientService:
         post: Callable[[Callable[[], None]], None],
         routes: Mapping[bytes, tuple[Group, ...]],
         living: Callable[[Group], Iterable[bytes]],
+        disposing: Callable[[Group], Iterable[bytes]],
         is_sound: Callable[[Group, Sample], bool | None],
         announced: Announced,
         activities: ThreadActivities,
@@ -102,8 +105,12 @@ class ClientService:
         self._routes = routes
         self._is_sound = is_sound
         self._storage = Storage(runtime, has_disk=has_disk)
-        self._living = living
-        self._answers = Answers(self._server, self._view, self._living_of)
+        self._answers = Answers(
+            self._server,
+            self._view,
+            functools.partial(self._writers, living),
+            functools.partial(self._writers, disposing),
+        )
         self._followers = Followers(runtime, self._view, self._answers, self._send_update)
         topics = {
             name: endpoints.open_protocol_topic(participant, name)
@@ -130,9 +137,9 @@ class ClientService:
         for name in ("client_requests", "client_samples", "client_handed_over"):
             runtime.counters.setdefault(name, 0)
 
-    def _living_of(self, interest: Interest) -> Iterable[bytes]:
+    def _writers(self, find: Callable[[Group], Iterable[bytes]], interest: Interest) -> Iterable[bytes]:
         groups = [group for group in self._runtime.descriptions if interest.wants(group)]
-        return dict.fromkeys(writer for group in groups for writer in sorted(self._living(group)))
+        return dict.fromkeys(writer for group in groups for writer in sorted(find(group)))
 
     # In, on the pump's thread.
 

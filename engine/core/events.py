@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from engine.core.lazy_dataclass import lazy_dataclass
-from engine.core.messages import Epoch, PurgedInstance, ReaderKey
+from engine.core.messages import AutodisposeWriter, Epoch, PurgedInstance, ReaderKey
 from engine.core.name_spaces import Element, Group, NameSpace, Policy
 
 
@@ -152,6 +152,22 @@ class InstancesPurged:
 
 
 @lazy_dataclass(frozen=True, slots=True)
+class AutodisposeWritersKnown:
+    """Remember these autodispose writers of a name-space in the store."""
+
+    name_space: str
+    writers: tuple[AutodisposeWriter, ...]
+
+
+@lazy_dataclass(frozen=True, slots=True)
+class LostWritersEnded:
+    """Dispose the instances of these autodispose writers, which no node has any more, and forget them."""
+
+    name_space: str
+    writers: tuple[bytes, ...]
+
+
+@lazy_dataclass(frozen=True, slots=True)
 class Deliver:
     """Deliver the complete set to this late joiner; answer with `DurabilityNode.delivered`.
 
@@ -223,6 +239,8 @@ Event = (
     | GroupAnnounced
     | DataDeleted
     | InstancesPurged
+    | AutodisposeWritersKnown
+    | LostWritersEnded
     | Deliver
     | TakenOver
     | HandedOver

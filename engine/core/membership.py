@@ -7,6 +7,7 @@ import operator
 from typing import Final
 
 from engine.core import alignment, operator_events, purging
+from engine.core.autodispose import AutodisposeWriters
 from engine.core.context import Context
 from engine.core.events import FellowAway, FellowsKnown, NameSpaceDoubted, NameSpaceLearned
 from engine.core.fellows import Fellow
@@ -34,6 +35,9 @@ def add_name_space(context: Context, name_space: NameSpace) -> bool:
     stored = context.settings.stored.get(name_space.name)
     is_learned = not _is_configured(context, name_space)
     state = NameSpaceState(name_space, policy, context.settings.incarnation, is_learned)
+    state.autodispose = AutodisposeWriters(
+        context.settings.autodispose.get(name_space.name, ()), context.started_s
+    )
     state.want(context.settings.wanted.get(name_space.name, ()) if state.is_lazy else ())
     if stored:
         state.stored, state.quality_ns, state.whole = stored, stored.quality_ns, stored.whole

@@ -7,7 +7,8 @@ Three kinds describe a sender as it is now, replace their predecessor, and reach
 3. `Deliveries`: which late-joining readers have been or are being served (5.4.7).
 
 A node talks to a fellow once it has all three. The others are sent once: `SampleRequest` from alignee to
-aligner, answered by a stream of data or by `Refusal`; `NewGroup`, `DeleteData` and `Purge` to all fellows.
+aligner, answered by a stream of data or by `Refusal`; `NewGroup`, `DeleteData`, `Purge`, `WriterView` and
+`WritersEnded` to all fellows.
 """
 
 from __future__ import annotations
@@ -30,9 +31,11 @@ LACKING = "told-lacking"
 """The sender understands `engine.runtime.reconciling.messages.Sketch.lacking`."""
 PIECES = "pieces"
 """The sender takes a large sample of a stream in several batches (`engine.runtime.stream`)."""
+WRITER_ENDS = "writer-ends"
+"""The sender understands `WriterView` and `WritersEnded`."""
 CAPABILITIES = (
     *("batched-alignment", "digest-roll-up", "delivery-announcement"),
-    *(RANGES, JOINS, PARTS, LACKING, PIECES),
+    *(RANGES, JOINS, PARTS, LACKING, PIECES, WRITER_ENDS),
 )
 """Capabilities of this version, sent in every status; receivers ignore unknown names (5.5.20)."""
 
@@ -344,7 +347,46 @@ class Purge:
     instances: tuple[PurgedInstance, ...]
 
 
-Message = Status | NameSpaces | Deliveries | SampleRequest | Refusal | NewGroup | DeleteData | Purge
+class AutodisposeWriter(NamedTuple):
+    """A writer whose instances are disposed when it ends (WRITER_DATA_LIFECYCLE)."""
+
+    writer: bytes
+    """Its GUID."""
+    patience_s: float
+    """Seconds for which nodes must miss it before it counts as ended."""
+
+
+@lazy_dataclass(frozen=True, slots=True)
+class WriterView:
+    """What the sender knows of the autodispose writers of a name-space (`engine.core.autodispose`)."""
+
+    name_space: str
+    known: tuple[AutodisposeWriter, ...]
+    """Those that fellows may not know yet."""
+    missed: tuple[AutodisposeWriter, ...]
+    """Those that the sender has not had for longer than they must be waited for."""
+
+
+@lazy_dataclass(frozen=True, slots=True)
+class WritersEnded:
+    """Writers that no node has any more: the master says that they have ended."""
+
+    name_space: str
+    writers: tuple[bytes, ...]
+
+
+Message = (
+    Status
+    | NameSpaces
+    | Deliveries
+    | SampleRequest
+    | Refusal
+    | NewGroup
+    | DeleteData
+    | Purge
+    | WriterView
+    | WritersEnded
+)
 
 
 @lazy_dataclass(frozen=True, slots=True)

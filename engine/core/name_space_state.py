@@ -42,6 +42,7 @@ import dataclasses
 from collections.abc import Collection, Iterable
 from typing import Final
 
+from engine.core.autodispose import AutodisposeWriters
 from engine.core.election import Decision, Stand
 from engine.core.lazy_dataclass import lazy_dataclass
 from engine.core.messages import NO_EPOCH, Epoch, NameSpaceReport, RollUp, Vote
@@ -116,6 +117,8 @@ class NameSpaceState:
     """Lineages of other roles that have been dealt with; at most `MAX_FOREIGN`."""
     has_writers: bool = False
     """A live DataWriter of some group is known on this node (5.2.3.3)."""
+    autodispose: AutodisposeWriters = dataclasses.field(default_factory=lambda: AutodisposeWriters((), 0.0))
+    """The known writers with autodispose."""
     wanted: tuple[Element, ...] = ()
     """Lazy: what readers on this host want. The node keeps these groups and no others."""
     obtained: tuple[Element, ...] = ()

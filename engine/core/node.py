@@ -14,17 +14,21 @@ from engine.core import alignment, joining, mastership, membership, merging, ope
 from engine.core.context import Context
 from engine.core.events import (
     AligneeRequest,
+    AutodisposeWritersKnown,
     DataDeleted,
     Deliver,
     Event,
     GroupAnnounced,
     HandedOver,
     InstancesPurged,
+    LostWritersEnded,
     SendSet,
     TakenOver,
 )
 from engine.core.fellows import Fellow
 from engine.core.messages import (
+    WRITER_ENDS,
+    AutodisposeWriter,
     DeleteData,
     Deliveries,
     Epoch,
@@ -39,6 +43,8 @@ from engine.core.messages import (
     RollUp,
     SampleRequest,
     Status,
+    WritersEnded,
+    WriterView,
 )
 from engine.core.name_space_state import NameSpaceState
 from engine.core.name_spaces import Alignee, Element, Group
@@ -205,6 +211,7 @@ class DurabilityNode:
         self._promised_s = self._seen_s = now
         if now >= self._next_status:
             self._context.status_due = True
+            self._judge_lost_writers(now)
         membership.note_away(self._context, now)
         for fellow in self._context.fellows.silent(now):
             membership.lose(self._context, fellow, now, "its heartbeat is overdue")
@@ -249,6 +256,16 @@ class DurabilityNode:
                 context.emit(DataDeleted(message.partition, message.topic, message.until_ns))
             case Purge():
                 context.emit(InstancesPurged(message.group, message.instances))
+            case WriterView():
+                state = context.states.get(message.name_space)
+                new = state.autodispose.heard(message, sender, now) if state is not None else []
+                if new:
+                    context.emit(AutodisposeWritersKnown(message.name_space, tuple(new)))
+            case WritersEnded():
+                state = context.states.get(message.name_space)
+                if state is not None:
+                    state.autodispose.ended(message.writers, now)
+                    context.emit(LostWritersEnded(message.name_space, message.writers))
             case NewGroup():
                 fellow = context.fellows.get(sender)
                 if fellow is None or fellow.conflict is None:
@@ -324,6 +341,43 @@ class DurabilityNode:
             state.has_writers = present
             self._context.changed = True
             self._evaluate(now)
+
+    def autodispose_writer_met(self, name_space: str, writer: AutodisposeWriter) -> None:
+        """Take that this node has a writer with autodispose, whose end will be a dispose of its instances."""
+        if self._context.states[name_space].autodispose.met(writer):
+            self._context.emit(AutodisposeWritersKnown(name_space, (writer,)))
+
+    def autodispose_writer_lost(self, name_space: str, writer: bytes, now: float) -> None:
+        """Take that this node does not have a writer any more, which may only be cut off."""
+        self._context.states[name_space].autodispose.lost(writer, now)
+
+    def autodispose_writers_ended(self, name_space: str, writers: Iterable[bytes], now: float) -> None:
+        """Forget writers whose end is in the set."""
+        self._context.states[name_space].autodispose.ended(writers, now)
+
+    def _judge_lost_writers(self, now: float) -> None:
+        """Tell which autodispose writers this node misses; as master, decide which have ended."""
+        context = self._context
+        fellows = context.fellows.approved()
+        if not all(fellow.can(WRITER_ENDS) for fellow in fellows):
+            return  # such a node cannot tell what it misses, so the others do not decide
+        approved = {fellow.node: fellow.incarnation for fellow in fellows}
+        for state in context.states.values():
+            view = state.autodispose.view(state.name, approved, now)
+            if view is not None:
+                context.send(view)
+            if not (state.complete and state.is_master(context.node)):
+                continue
+            concerned = [
+                fellow.node
+                for fellow in context.fellows.all()
+                if fellow.name_spaces is None or fellow.report(state.name) is not None
+            ]
+            ended = state.autodispose.decide(concerned, context.settings.heartbeat_expiry_s, now)
+            if ended:
+                state.autodispose.ended(ended, now)
+                context.send(WritersEnded(state.name, ended))
+                context.emit(LostWritersEnded(state.name, ended))
 
     def wanted(self, name_space: str, elements: Iterable[Element], now: float) -> None:
         """Keep, if Lazy, groups that a durable reader on this node's host wants (5.2.3.1)."""

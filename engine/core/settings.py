@@ -6,7 +6,7 @@ import dataclasses
 from typing import Final
 
 from engine.core.lazy_dataclass import lazy_dataclass
-from engine.core.messages import NO_EPOCH, Epoch
+from engine.core.messages import NO_EPOCH, AutodisposeWriter, Epoch
 from engine.core.name_spaces import Element, NameSpace, Policy
 
 
@@ -111,6 +111,8 @@ class CoreSettings:
     """Groups with a content filter (//OpenSplice/Domain/Filters), each with its place in the file."""
     pending: tuple[PendingWriter, ...] = ()
     """Durable writers of clients that could still hand over samples at the end of the last run."""
+    autodispose: dict[str, tuple[AutodisposeWriter, ...]] = dataclasses.field(default_factory=dict)
+    """Autodispose writers that had not ended at the end of the last run, by name-space."""
     max_sample_bytes: int = MAX_SAMPLE_BYTES
     """Largest payload that is captured (DDSI2Service/Internal/MaxSampleSize)."""
     has_disk: bool = True

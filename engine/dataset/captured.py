@@ -16,7 +16,7 @@ class CapturedSample(NamedTuple):
     """
 
     source_time_ns: int
-    """The writer's source timestamp; 0 for the end of a writer."""
+    """The writer's source timestamp; 0 for the end of a writer, the time of reception if it sent none."""
     writer: bytes
     """The writer's GUID, 16 bytes, network order."""
     status: int
@@ -25,6 +25,8 @@ class CapturedSample(NamedTuple):
     """XCDR2 key bytes; empty for a topic without keys."""
     payload: bytes
     """CDR with its header; the key only if `status` lacks `DATA`."""
+    sequence: int = 0
+    """0; of a sample without a source timestamp, `UNTIMED` with its number: the time is that of reception."""
 
 
 class CapturedRun:

@@ -12,7 +12,7 @@ from engine.core.lazy_dataclass import lazy_dataclass
 from engine.dataset.blocks import Block, pack
 from engine.dataset.groups import NO_LIMITS, GroupLimits, loosest
 from engine.dataset.instances import Instances
-from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, Sample, retained
+from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, UNTIMED, Sample, retained
 from engine.dataset.sample_rows import Loose, Partial, SampleRows
 from engine.dataset.settling import WIDTH_NS, Content, Present, Recent
 
@@ -52,6 +52,13 @@ class Summary:
 
 
 EMPTY: Final = Summary(0, 0, 0)
+_MAX_GONE: Final = 1_000
+"""Samples without source timestamp, beyond twice the number of samples, that are remembered when gone."""
+
+
+def _identity(sample: Sample) -> tuple[bytes, bytes, int]:
+    """Return what is the same for a sample without source timestamp, whichever node received it."""
+    return sample.key, sample.writer, sample.sequence
 
 
 class GroupSet(Instances):
@@ -61,6 +68,7 @@ class GroupSet(Instances):
         "_digest",
         "_newest_ns",
         "_recent",
+        "_untimed",
         "depth",
         "disposed",
         "floor_ns",
@@ -92,6 +100,8 @@ class GroupSet(Instances):
         """Captured samples that were too old to be kept because of a wrong clock; see `came_late`."""
         self._digest = 0
         self._newest_ns = 0
+        self._untimed: dict[tuple[bytes, bytes, int], int] | None = None
+        """Times of the samples without source timestamp, and of some that are gone, by their identity."""
 
     def loosen(self, depth: int, limits: GroupLimits) -> None:
         """Keep at least what this history depth and these limits leave; what is gone does not come back."""
@@ -106,6 +116,11 @@ class GroupSet(Instances):
         # Deleted historical data stays deleted (guide, 5.5.18 d_deleteData).
         if sample.source_time_ns <= self.floor_ns:
             return ApplyOutcome.OLDER, []
+        if sample.sequence & UNTIMED and (twin := self._twin(sample)) is not None:
+            if twin.source_time_ns <= sample.source_time_ns:
+                return ApplyOutcome.DUPLICATE, []
+            self._redate(twin, sample)
+            return ApplyOutcome.STORED, [twin]
         # Find the instance: an object, packed, or new (DDS 1.4, 2.2.2.5 Access to the data).
         history = self._instances.get(sample.key)
         if history is None:
@@ -144,6 +159,39 @@ class GroupSet(Instances):
                 return ApplyOutcome.STORED, pushed
         # Any other: by the general rule, at its place by source timestamp (DDS 1.4, 2.2.3.17).
         return self._insert(history, sample)
+
+    def _twin(self, sample: Sample) -> Sample | None:
+        """Return the sample that is this one as another node received it; each node has its own time."""
+        if self._untimed is None or len(self._untimed) > 2 * self.count + _MAX_GONE:
+            self._untimed = {
+                _identity(one): one.source_time_ns for one in self.samples() if one.sequence & UNTIMED
+            }
+        identity = _identity(sample)
+        known_ns = self._untimed.get(identity)
+        self._untimed[identity] = (
+            sample.source_time_ns if known_ns is None else min(known_ns, sample.source_time_ns)
+        )
+        if known_ns is None:
+            return None
+        # Of a long history the objects are the newest, which is where a copy from another node is found.
+        loose = self._instances.get(sample.key, [])
+        at = bisect.bisect_left(loose, (known_ns, sample.writer, sample.sequence))
+        if at < len(loose) and _identity(loose[at]) == identity:
+            return loose[at]
+        return next((one for one in self.instance(sample.key) if _identity(one) == identity), None)
+
+    def _redate(self, twin: Sample, sample: Sample) -> None:
+        """Put a sample into the place of the same one with a later time."""
+        key = sample.key
+        self._unpack_key(key)
+        history = self._instances.get(key, [])
+        if self._histories and key in self._histories:
+            history = [*self._take(key, slice(self._histories.place(sample), None)), *history]
+        history.remove(twin)
+        bisect.insort(history, sample)
+        self._instances[key] = history
+        self._note_end(key, history)
+        self._count_in(sample, [twin])
 
     def _continue(self, sample: Sample) -> tuple[ApplyOutcome, list[Sample]]:
         """Apply a sample to an instance all of which is packed."""
@@ -207,6 +255,7 @@ class GroupSet(Instances):
 
     def extend(self, samples: SampleRows | Sequence[Sample]) -> None:
         """Apply many samples; fast if each is the first of its instance, as in an arriving set."""
+        self._untimed = None
         for part in SampleRows.of(samples).parts:
             block = pack(part.columns()) if isinstance(part, Partial) else part
             if not isinstance(block, Block) or not self._add_block(block):

@@ -115,12 +115,15 @@ class TypeDescription:
 
     @property
     def type_id(self) -> str:
-        """Short name that is unique to this type, for `Group.type_id`."""
-        return hashlib.sha256(self.information).hexdigest()[:12]
+        """Short name that is unique to this type, for `Group.type_id`.
+
+        Types without key are one if they have one name, by which they match; the rest may be known later.
+        """
+        return hashlib.sha256(self.information if self.keyed else self.name.encode()).hexdigest()[:12]
 
     @property
     def is_untyped(self) -> bool:
-        """Whether only the name is known, because the writers announced no type information."""
+        """Whether only the name is known: writers announced no more, or nobody answered for it so far."""
         return UNTYPED_MEMBER.encode() in self.mapping
 
 
@@ -235,3 +238,8 @@ class GroupDescription:
     group: Group
     type: TypeDescription
     qos: GroupQos
+
+    def improved_by(self, other: GroupDescription) -> GroupDescription:
+        """Return this description with the type and the QoS that another one knows better."""
+        type_ = other.type if self.type.is_untyped else self.type
+        return GroupDescription(self.group, type_, self.qos.raised_by(other.qos))

@@ -24,7 +24,7 @@ from typing import Final, NamedTuple
 
 from engine.core.lazy_dataclass import lazy_dataclass
 from engine.dataset.instance_states import MOVES, VIEWS, InstanceEvent, InstanceState, ViewState
-from engine.dataset.sample import DATA, DISPOSE, NO_WRITER, UNREGISTER, Sample, retained
+from engine.dataset.sample import DATA, DISPOSE, NO_WRITER, UNREGISTER, Sample, is_lost_end, retained
 
 REMEMBERED: Final = 1024
 """Taken samples recognised under KEEP_ALL (older repeated ones count as lost), and writers remembered (the
@@ -235,6 +235,8 @@ class Instance:
         return arrival
 
     def _take_in(self, fact: Sample, origin: Origin, *, has_room: bool = True, is_last: bool) -> Arrival:
+        if self._is_known_end(fact):
+            return Arrival.DUPLICATE
         self._note_writer(fact)
         arrival = Arrival.NOTED
         if fact.status & (DATA | DISPOSE):
@@ -245,6 +247,19 @@ class Instance:
         if is_last:
             self._conclude(fact, origin)
         return arrival
+
+    def _is_known_end(self, fact: Sample) -> bool:
+        """Whether a fact is the end of a lost writer that this reader has derived, and shows, already.
+
+        It stays a derived change: if the writer comes back here, that change is reverted.
+        """
+        return (
+            fact.status == DISPOSE | UNREGISTER
+            and not self.shows_all
+            and self.is_derived
+            and self.state is InstanceState.NOT_ALIVE_DISPOSED
+            and self._absent.get(fact.writer, False)
+        )
 
     def _conclude(self, fact: Sample, origin: Origin) -> None:
         """Derive changes from the absence of writers, after the facts up to this one."""
@@ -366,7 +381,8 @@ class Instance:
         is_reverted = self.is_reverted_by(writer)
         self._absent.pop(writer, None)
         self._superseded.discard(writer)
-        facts = sorted(set(history))
+        # What nodes said of its end is taken back; they may not have done so yet.
+        facts = sorted({fact for fact in history if not (fact.writer == writer and is_lost_end(fact))})
         if not is_reverted:
             for fact in facts:
                 self.apply(fact)

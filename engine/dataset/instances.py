@@ -70,6 +70,8 @@ class Instances:
         """Keep a block as it is; False unless it continues histories, with many samples."""
         if not block.is_plain or block.count < MIN_PACKED or self.count + block.count < PACKED_FROM:
             return False
+        if block.has_sequences:  # one of them may be here with the time of another node
+            return False
         histories = self._histories or Histories()
         places = histories.places_of(block, self._instances, depth)
         older = [sample for key in places for sample in self._instances.get(key, ())]

@@ -18,11 +18,17 @@ UNREGISTER: Final = 2
 """Status bit: the writer unregisters the instance (DDSI-RTPS StatusInfo_t)."""
 DATA: Final = 4
 """Status bit: `payload` is a whole sample; without the bit it is only the serialized key."""
+UNTIMED: Final = 1 << 63
+"""Bit of `sequence`: the writer sent no source timestamp. The time is that of reception, at the node that
+captured the sample first."""
 NO_WRITER: Final = bytes(16)
 """Writer of samples that a merge policy makes."""
 
 KEY_HEADER: Final = b"\x00\x07\x00\x00"
 """Encapsulation header of a payload with only the key: PLAIN_CDR2, little-endian (RTPS 2.5, 10.2)."""
+
+LOST_HEADER: Final = b"\x00\x07\x80\x00"
+"""`KEY_HEADER` of the end of a writer that was lost and has not said it; receivers ignore the option bit."""
 
 DIGEST_BYTES: Final = 16
 LARGE_BYTES: Final = 1 << 15
@@ -37,7 +43,8 @@ class Sample(NamedTuple):
     Attributes:
         source_time_ns: the writer's source timestamp, nanoseconds since 1970 UTC.
         writer: the original writer's GUID, 16 bytes in network order.
-        sequence: the original sequence number, 0 if unknown.
+        sequence: the original sequence number, 0 if unknown; with `UNTIMED` it tells which sample of its
+            writer this is, whenever a node received it.
         digest: 16 bytes over all other fields; samples with equal digests are equal.
         status: `DATA`, `DISPOSE` and `UNREGISTER` bits.
         key: the instance, as XCDR2 key bytes; empty for a topic without keys.
@@ -68,6 +75,25 @@ def digest_of(
 def is_end(sample: Sample) -> bool:
     """Whether a merge policy, not a writer, disposes or withdraws an instance."""
     return sample.writer == NO_WRITER and sample.status in (DISPOSE, UNREGISTER)
+
+
+def end_of_writer(time_ns: int, writer: bytes, key: bytes, *, is_lost: bool) -> Sample:
+    """Make the end of a writer with autodispose for an instance.
+
+    Args:
+        time_ns: source time.
+        writer: the writer.
+        key: the instance.
+        is_lost: the writer has not said it.
+    """
+    return make_sample(
+        time_ns, writer, DISPOSE | UNREGISTER, key, (LOST_HEADER if is_lost else KEY_HEADER) + key
+    )
+
+
+def is_lost_end(sample: Sample) -> bool:
+    """Whether a sample is the end of a writer that was lost, which the writer's return takes back."""
+    return sample.status == DISPOSE | UNREGISTER and sample.payload.startswith(LOST_HEADER)
 
 
 def make_sample(

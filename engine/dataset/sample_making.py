@@ -46,8 +46,8 @@ def _digests(heads: Sequence[bytes], payloads: Sequence[bytes]) -> list[bytes]:
     return [joined[at : at + DIGEST_BYTES] for at in range(0, len(joined), DIGEST_BYTES)]
 
 
-def make_samples(records: Iterable[tuple[int, bytes, int, bytes, bytes]]) -> list[Sample]:
-    """Make many samples from the arguments of `make_sample` without `sequence`."""
+def make_samples(records: Iterable[tuple[int, bytes, int, bytes, bytes, int]]) -> list[Sample]:
+    """Make many samples from the arguments of `make_sample`; `sequence` must be 0."""
     records = [*records]
     if len(records) == 1 and len(records[0][4]) < LARGE_BYTES:
         return [make_sample(*records[0])]
@@ -56,7 +56,7 @@ def make_samples(records: Iterable[tuple[int, bytes, int, bytes, bytes]]) -> lis
     large = [record for record in records if len(record[4]) >= least]
     heads = [
         pack(time_ns, 0, status, len(key), len(payload)) + writer + key
-        for time_ns, writer, status, key, payload in large
+        for time_ns, writer, status, key, payload, _ in large
     ]
     together = iter(_digests(heads, [record[4] for record in large]) if large else ())
     return [
@@ -77,5 +77,5 @@ def make_samples(records: Iterable[tuple[int, bytes, int, bytes, bytes]]) -> lis
                 payload,
             ),
         )
-        for time_ns, writer, status, key, payload in records
+        for time_ns, writer, status, key, payload, _ in records
     ]

@@ -12,6 +12,7 @@ from __future__ import annotations
 import _thread
 import ctypes
 import threading
+import time
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -67,6 +68,7 @@ class CallbackQueue:
         self._hears = True
         self._queue: list[tuple[int, bytes]] = []
         self._names = WriterNames()
+        self._arrival_ns = 0
         self._functions = self._make_functions()
         self._ops = abi.ReaderCacheOps(*(ctypes.cast(one, _pointer).value for one in self._functions))
         self._cache = abi.ReaderCache(ctypes.addressof(self._ops))
@@ -160,6 +162,10 @@ class CallbackQueue:
             return CapturedSample(0, writer, WRITER_GONE, b"", AUTODISPOSE if info[_GUID_BYTES] else b"")
         raw = ctypes.string_at(serdata, abi.SERDATA_BYTES)
         kind, time_ns, status, data, size, key, key_size = abi.SERDATA.unpack(raw)
+        if (
+            not time_ns
+        ):  # it came without a source timestamp; no number is known here, so order is all there is
+            time_ns = self._arrival_ns = max(self._arrival_ns + 1, time.time_ns())
         captured = CapturedSample(
             time_ns,
             writer,

@@ -214,7 +214,7 @@ class Channel:
         taken: list[ReceivedMessage] = []
         own = self._participant.guid
         for name, reader in self._readers.items():
-            for _, writer, status, _, payload in reader.drain(self._limit):
+            for _, writer, status, _, payload, _ in reader.drain(self._limit):
                 participant = abi.participant_of(writer)
                 if participant == own:
                     continue

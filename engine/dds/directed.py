@@ -34,7 +34,7 @@ from engine.dds.participant import NodeParticipant, TagRole, free_domain_id, hig
 from engine.dds.ports import open_unsearched, searched_ports
 from engine.dds.qos import EndpointQos
 from engine.dds.shared_waits import Waits, at_once
-from engine.dds.topics import Topic, open_topic
+from engine.dds.topics import Topic, announced, open_topic
 from engine.dds.uri import directed_uri
 from engine.dds.waiting import Signal
 from engine.dds.writer import RawWriter, key_payload
@@ -543,9 +543,10 @@ class DirectedSession:
         return f"the target at {self.address} has no reader of topic '{topic}' in partition '{partition}'"
 
     def _topic(self, participant: NodeParticipant, name: str, description: TypeDescription) -> Topic:
-        key = (participant.entity, name, description)
+        type_ = announced(description)
+        key = (participant.entity, name, type_)
         if key not in self._topics:
-            self._topics[key] = open_topic(participant, name, description)
+            self._topics[key] = open_topic(participant, name, type_)
         return self._topics[key]
 
     def close(self) -> None:

@@ -90,9 +90,14 @@ class ParticipantSeen:
 
 @lazy_dataclass(frozen=True, slots=True)
 class ParticipantGone:
-    """A participant that left or whose lease expired. Its endpoints were reported gone before."""
+    """A participant that left or whose lease expired. Its endpoints were reported gone before.
+
+    `time_ns` is that of its end: by its own clock if it said so, by this node's if its lease expired; 0 if
+    unknown.
+    """
 
     guid: bytes
+    time_ns: int = 0
 
 
 @lazy_dataclass(frozen=True, slots=True)
@@ -143,9 +148,14 @@ class EndpointSeen:
 
 @lazy_dataclass(frozen=True, slots=True)
 class EndpointGone:
-    """A reader or writer that was deleted, or lost with its participant."""
+    """A reader or writer that was deleted, or lost with its participant.
+
+    `time_ns` is when it was deleted, by its own clock. Where it was lost with its participant, both have the
+    same time (Cyclone DDS ends them in one go). 0 if unknown.
+    """
 
     guid: bytes
+    time_ns: int = 0
 
 
 @lazy_dataclass(frozen=True, slots=True)
@@ -165,8 +175,8 @@ class TopicSeen:
 
 Change = ParticipantSeen | ParticipantGone | EndpointSeen | EndpointGone
 
-_Endpoint = tuple[bytes, int, EndpointSeen | None]
-"""GUID and generation of an endpoint, and its description; None if it is gone."""
+_Endpoint = tuple[bytes, int, EndpointSeen | int]
+"""GUID and generation of an endpoint, and its description; the time of its end if it is gone."""
 
 MAX_EARLY: Final = 100_000
 """Limit for endpoints that wait for their participants; beyond it the oldest are forgotten."""
@@ -251,29 +261,29 @@ class Discovery:
         # of a participant that came in between wait for it.
         first: list[Change] = []
         last: list[Change] = []
-        lost: list[bytes] = []
+        lost: dict[bytes, int] = {}
         for guid, generation, seen in self._take_participants():
             known = self._participants.get(guid)
-            if seen is None:
+            if isinstance(seen, int):
                 if known is not None:
-                    lost.append(guid)
+                    lost[guid] = seen
                 continue
             if known is not None and known != generation:
                 first += self._forget_endpoints_of(guid)
                 first.append(ParticipantGone(guid))
             self._participants[guid] = generation
             if guid in lost:
-                lost.remove(guid)
+                del lost[guid]
                 first += self._forget_endpoints_of(guid)
                 first.append(ParticipantGone(guid))
             first.append(seen)
         middle: list[Change] = []
         for guid, generation, endpoint in self._endpoints_of_known():
             middle += self._endpoint_change(guid, generation, endpoint)
-        for guid in lost:
+        for guid, time_ns in lost.items():
             del self._participants[guid]
             last += self._forget_endpoints_of(guid)
-            last.append(ParticipantGone(guid))
+            last.append(ParticipantGone(guid, time_ns))
         return first + middle + last
 
     def _endpoints_of_known(self) -> list[_Endpoint]:
@@ -287,18 +297,18 @@ class Discovery:
             guid, _, seen = each
             if abi.participant_of(guid) in self._participants:
                 known.append(each)
-            elif seen is not None or guid in waiting:  # else it was already reported as gone
+            elif isinstance(seen, EndpointSeen) or guid in waiting:  # else it was already reported as gone
                 waiting.add(guid)
                 self._early.append(each)
         del self._early[:-MAX_EARLY]
         return known
 
-    def _endpoint_change(self, guid: bytes, generation: int, seen: EndpointSeen | None) -> Iterator[Change]:
+    def _endpoint_change(self, guid: bytes, generation: int, seen: EndpointSeen | int) -> Iterator[Change]:
         known = self._endpoints.get(guid)
-        if known is not None and (seen is None or known[1] != generation):
+        if known is not None and (isinstance(seen, int) or known[1] != generation):
             del self._endpoints[guid]
-            yield EndpointGone(guid)
-        if seen is not None:
+            yield EndpointGone(guid, seen if isinstance(seen, int) else 0)
+        if isinstance(seen, EndpointSeen):
             self._endpoints[guid] = (seen.participant, generation)
             yield seen
 
@@ -308,14 +318,14 @@ class Discovery:
             del self._endpoints[guid]
         return [EndpointGone(guid) for guid in gone]
 
-    def _take_participants(self) -> Iterator[tuple[bytes, int, ParticipantSeen | None]]:
+    def _take_participants(self) -> Iterator[tuple[bytes, int, ParticipantSeen | int]]:
         for address, info in take_raw(self._readers[abi.BUILTIN_PARTICIPANT]):
             sample = abi.BuiltinParticipant.from_address(address)
             guid = bytes(sample.key)
             if info.valid_data:
                 yield guid, _generation(info), self._participant_seen(guid, sample.qos)
             if info.instance_state != abi.ALIVE:
-                yield guid, _generation(info), None
+                yield guid, _generation(info), _end_ns(info)
 
     def _take_endpoints(self, topic: int) -> Iterator[_Endpoint]:
         is_writer = topic == abi.BUILTIN_PUBLICATION
@@ -327,7 +337,7 @@ class Discovery:
                 seen = _endpoint_seen(guid, address, info.instance_handle, is_writer=is_writer)
                 yield guid, _generation(info), seen
             if info.instance_state != abi.ALIVE:
-                yield guid, _generation(info), None
+                yield guid, _generation(info), _end_ns(info)
 
     def _participant_seen(self, guid: bytes, qos: int) -> ParticipantSeen:
         pid = _property(qos, b"__Pid")
@@ -388,6 +398,11 @@ def take_raw(reader: int) -> Iterator[tuple[int, abi.SampleInfo]]:
 def _generation(info: abi.SampleInfo) -> int:
     """Return how often one GUID came back while its samples waited to be taken."""
     return int(info.disposed_generation_count + info.no_writers_generation_count)
+
+
+def _end_ns(info: abi.SampleInfo) -> int:
+    """Return the time of an end; 0 if it is hidden by the description, which was not taken before."""
+    return 0 if info.valid_data else int(info.source_timestamp)
 
 
 def _property(qos: int, name: bytes) -> str:

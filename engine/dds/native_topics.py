@@ -9,15 +9,16 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import functools
+import struct
 import threading
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from engine import native
 from engine.dds import abi
 from engine.dds.errors import DdsError, check
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from engine.dataset.groups import TypeDescription
 
@@ -46,6 +47,9 @@ _FUNCTIONS: Final = (
 _pointer = ctypes.c_void_p
 _text, _size, _flag = ctypes.c_char_p, ctypes.c_uint32, ctypes.c_bool
 _lock = threading.Lock()
+_REFUSED_WRITERS: Final = 256
+_REFUSAL: Final = struct.Struct("<16sQI4s")
+"""struct refusal of types.c."""
 
 
 @functools.cache
@@ -62,10 +66,58 @@ def _library() -> ctypes.PyDLL:
     library.type_is_known.argtypes = [_pointer]
     library.type_describe.restype = None
     library.type_describe.argtypes = [_pointer, _pointer]
+    library.types_refused.restype = library.types_refusals.restype = ctypes.c_uint64
     addresses = [abi.address_by_name(name) for name in (*_DATA, *_FUNCTIONS)]
     taken = library.types_open((_pointer * len(addresses))(*addresses), len(addresses))
     assert taken, "types.c has other functions"
     return library
+
+
+class Refusal(NamedTuple):
+    """The samples of one writer that Cyclone DDS received and that are not values of their type."""
+
+    writer: bytes
+    """Its GUID, 16 bytes in network order."""
+    samples: int
+    """Their number since this process started."""
+    size: int
+    """Bytes of the last one, with its encapsulation header."""
+    header: bytes
+    """The encapsulation header of the last one, 4 bytes."""
+
+    @property
+    def text(self) -> str:
+        """The reason, for people."""
+        what = "1 sample is no value" if self.samples == 1 else f"{self.samples:,} samples are no values"
+        return f"{what} of its type (the last has {self.size} bytes, encapsulation 0x{self.header[:2].hex()})"
+
+
+class Refusals:
+    """What the type support of this process has refused, as news."""
+
+    def __init__(self) -> None:
+        self._total = 0
+        self._counts: dict[bytes, int] = {}
+
+    def news(self, is_known: Callable[[bytes], bool]) -> list[tuple[Refusal, int]]:
+        """Take the writers with samples that were refused since the last call, and the number of these.
+
+        Only of the last 256 writers. `is_known` tells which writers the caller knows; others wait.
+        """
+        library = None if native.absence() else _library()
+        if library is None or (total := library.types_refused()) == self._total:
+            return []
+        buffer = ctypes.create_string_buffer(_REFUSED_WRITERS * _REFUSAL.size)
+        used = library.types_refusals(buffer) * _REFUSAL.size
+        found = [Refusal(*fields) for fields in _REFUSAL.iter_unpack(buffer.raw[:used])]
+        known = [one for one in found if is_known(one.writer)]
+        if len(known) == len(found):
+            self._total = total
+        before, now = self._counts, {one.writer: one.samples for one in found}
+        self._counts = {guid: count for guid, count in before.items() if guid in now}
+        self._counts |= {one.writer: one.samples for one in known}
+        news = [(one, one.samples - before.get(one.writer, 0)) for one in known]
+        return [(one, count) for one, count in news if count > 0]
 
 
 def create(participant: int, topic_name: str, description: TypeDescription) -> int:

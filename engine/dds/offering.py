@@ -66,16 +66,17 @@ def sort_out(
 ) -> tuple[set[bytes], dict[bytes, str], tuple[str, ...]]:
     """Return the readers that will match, those that may, and for each of the others a text with the reason.
 
-    Where one side announces no type information, the names of the types decide. A reader of another version
+    Where one side announces no type information, as a delivery does of a type without key, the names of the
+    types decide. A reader of another version
     of the type may match, which its process finds out (XTypes 1.3, 7.2.4); its text is for when it does not.
     """
-    type_ = None if description.is_untyped else TypeRef.of_description(description)
+    type_ = TypeRef.of_description(description) if description.keyed else None
     willing: set[bytes] = set()
     versions: dict[bytes, str] = {}
     refused: list[str] = []
     for reader in readers:
         policies = incompatibilities(offered, reader.endpoint_qos)
-        is_named = reader.type is None or description.is_untyped
+        is_named = reader.type is None or not description.keyed
         has_name = reader.type_name == description.name
         other = f"TYPE_CONSISTENCY: another type, '{reader.type_name}'"
         if policies or not (has_name or (not is_named and reader.type == type_)):

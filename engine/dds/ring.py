@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from engine import native
 from engine.dataset.captured import CapturedRun, CapturedSample
-from engine.dataset.sample import DATA, DISPOSE, UNREGISTER
+from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, UNTIMED
 from engine.dds import abi
 from engine.dds.waiting import Waker
 from engine.dds.writer_names import WRITER_GONE, WriterNames
@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 MIN_BYTES: Final = 1 << 18
 
 _LARGE: Final = 16
+_UNTIMED: Final = 32
+"""The sample came without a source timestamp; its sequence number follows its key."""
+_NUMBER_BYTES: Final = 8
 _RECORD: Final = struct.Struct("<IIq16sII")
 _SAMPLE: Final = DATA | DISPOSE | UNREGISTER
 _PIECE_BYTES: Final = 1 << 18
@@ -267,20 +270,29 @@ class Ring:
             payload = piece[body:key_at]
             if status <= _SAMPLE:
                 key = piece[key_at : key_at + key_size]
-                add(make(CapturedSample, (time_ns, writer, status, key, payload)))
-            elif status & _LARGE:
-                add(self._take_large(time_ns, writer, status, payload))
+                add(make(CapturedSample, (time_ns, writer, status, key, payload, 0)))
+                continue
+            number_at = key_at + key_size
+            number = piece[number_at : number_at + _NUMBER_BYTES] if status & _UNTIMED else b""
+            sequence = UNTIMED | int.from_bytes(number, "little") if number else 0
+            if status & _LARGE:
+                add(self._take_large(time_ns, writer, status, payload, sequence))
+            elif status & _UNTIMED:
+                key = piece[key_at:number_at]
+                add(CapturedSample(time_ns, writer, status & _SAMPLE, key, payload, sequence))
             else:
                 add(CapturedSample(0, writer, WRITER_GONE, b"", payload))
         return limit - left, at - begin
 
-    def _take_large(self, time_ns: int, writer: bytes, status: int, address: bytes) -> CapturedSample:
+    def _take_large(
+        self, time_ns: int, writer: bytes, status: int, address: bytes, sequence: int
+    ) -> CapturedSample:
         serdata = int.from_bytes(address, "little")
         key, payload = abi.content_of(serdata)
         self._ring.large_bytes_taken += len(payload)
         self._ring.large_taken += 1
         abi.serdata_unref(serdata)
-        return CapturedSample(time_ns, writer, status & _SAMPLE, key, payload)
+        return CapturedSample(time_ns, writer, status & _SAMPLE, key, payload, sequence)
 
     def close(self) -> None:
         """Drop what is queued. Only after the reader is deleted: nothing may use the ring any more."""

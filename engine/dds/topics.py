@@ -87,6 +87,15 @@ def untyped(name: str) -> TypeDescription:
     return dataclasses.replace(description_of(class_), name=name)
 
 
+def announced(description: TypeDescription) -> TypeDescription:
+    """Return what a service announces of an application's type: of one without key, its name.
+
+    Endpoints then match by that name. Fast DDS compares what both sides announce, by rules of its own, and
+    refuses types that are the same.
+    """
+    return description if description.keyed else untyped(description.name)
+
+
 def open_topic(participant: NodeParticipant, topic_name: str, description: TypeDescription) -> Topic:
     """Open a topic with exactly this type; the type id on the wire is the original's.
 

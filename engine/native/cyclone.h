@@ -32,6 +32,8 @@ struct sample {                               /* a sample of the types in types.
   uint64_t size;
   const void *key;                            /* XCDR2 without a header */
   uint64_t key_size;
+  int64_t received;                           /* when it arrived, later than all before; 0 if it was made here */
+  uint64_t number;                            /* its writer's sequence number; 0 if that is not known */
 };
 
 struct given { const void *bytes; size_t size; }; /* what a writer of these types takes */

@@ -15,7 +15,7 @@
 
 #include "cyclone.h"
 
-enum { DATA = 4, GONE = 8, LARGE = 16, HEADER_BYTES = 40, LARGE_BYTES = 32768, GONE_RESERVE = 65536,
+enum { DATA = 4, GONE = 8, LARGE = 16, UNTIMED = 32, HEADER_BYTES = 40, LARGE_BYTES = 32768, GONE_RESERVE = 65536,
        SMALL_BYTES = 1536, /* the mean record of a queue whose records are small */
        LARGE_WAITING = 2 /* that may wait whatever their size: one is drained, one comes */ };
 
@@ -115,7 +115,9 @@ bool ring_store(struct ring *r, const struct writer *w, struct sample *s, void *
 {
   (void)instance;
   bool large = s->size + s->key_size > LARGE_BYTES;
-  uint64_t body = large ? sizeof(void *) : s->size + s->key_size;
+  /* Cyclone DDS gives the time 0 to a sample that came without one. */
+  bool untimed = !s->head.time && s->received;
+  uint64_t body = (large ? sizeof(void *) : s->size + s->key_size) + (untimed ? sizeof s->number : 0);
   uint64_t total = (HEADER_BYTES + body + 7) & ~(uint64_t)7;
   pthread_mutex_lock(&r->mutex);
   uint64_t waiting = r->put - atomic_load_explicit(&r->taken, memory_order_relaxed);
@@ -130,8 +132,9 @@ bool ring_store(struct ring *r, const struct writer *w, struct sample *s, void *
     return false;
   }
   record->total = (uint32_t)total;
-  record->status = (s->head.status & 3) | (s->head.kind & WHOLE ? DATA : 0) | (large ? LARGE : 0);
-  record->time = s->head.time;
+  record->status = (s->head.status & 3) | (s->head.kind & WHOLE ? DATA : 0) | (large ? LARGE : 0) |
+                   (untimed ? UNTIMED : 0);
+  record->time = untimed ? s->received : s->head.time;
   memcpy(record->guid, w->guid, sizeof record->guid);
   if (large) {
     void *kept = r->retain(s);
@@ -147,6 +150,8 @@ bool ring_store(struct ring *r, const struct writer *w, struct sample *s, void *
     if (s->key_size)
       memcpy(record->body + s->size, s->key, s->key_size);
   }
+  if (untimed)
+    memcpy(record->body + body - sizeof s->number, &s->number, sizeof s->number);
   publish(r, total);
   return true;
 }

@@ -4,9 +4,11 @@
  * whether the bytes fit the type, and for the key (dds_cdrstream.h), and keep both as bytes. They run on its
  * receive threads. engine/dds/native_topics.py makes topics of them.
  */
+#include <pthread.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "cyclone.h"
 
@@ -125,8 +127,37 @@ static struct sample *made(const struct sertype *type, int kind, size_t size)
     s->size = size;
     s->key = NULL;
     s->key_size = 0;
+    s->received = 0;
+    s->number = 0;
   }
   return s;
+}
+
+/* The time of this machine, but later than what it returned before: samples of one writer keep their order by it. */
+static int64_t arrival(void)
+{
+  static _Atomic int64_t last;
+  struct timespec now;
+  clock_gettime(CLOCK_REALTIME, &now);
+  int64_t time = now.tv_sec * INT64_C(1000000000) + now.tv_nsec, before = atomic_load(&last);
+  do
+    if (time <= before)
+      time = before + 1;
+  while (!atomic_compare_exchange_weak(&last, &before, time));
+  return time;
+}
+
+/* In a packet and in its DATA or DATA_FRAG submessage (DDSI-RTPS 2.5, 9.4.5.4), which Cyclone DDS has brought into this
+   machine's byte order. */
+enum { PREFIX_AT = 8, PREFIX_BYTES = 12, ENTITY_AT = 12, ENTITY_BYTES = 4, NUMBER_AT = 16 };
+
+/* The sequence number of a sample. */
+static uint64_t number_of(const struct fragment *f)
+{
+  const uint8_t *submessage = f->message->packet + f->submessage_at;
+  uint32_t halves[2];
+  memcpy(halves, submessage + NUMBER_AT, sizeof halves);
+  return (uint64_t)halves[0] << 32 | halves[1];
 }
 
 static void sample_free(struct serdata *s)
@@ -169,30 +200,89 @@ static bool is_finished(const struct type *type, struct sample *s)
   return has_key;
 }
 
-static struct serdata *finished(struct sample *s)
+static bool is_accepted(struct sample *s)
 {
   const struct type *type = type_of(&s->head);
-  if (!type->is_bare && !is_finished(type, s)) {
-    sample_free(&s->head);
-    return NULL;
-  }
+  if (!type->is_bare && !is_finished(type, s))
+    return false;
   s->head.hash = type->head.base_hash ^ hash_of(s->key, s->key_size);
-  return &s->head;
+  return true;
+}
+
+/* Samples that are not values of their type, by writer. Cyclone DDS only logs that they are not delivered. */
+enum { REFUSED_WRITERS = 256, GUID_BYTES = PREFIX_BYTES + ENTITY_BYTES };
+
+struct refusal {                              /* native_topics.py has the same */
+  uint8_t writer[GUID_BYTES];
+  uint64_t count;
+  uint32_t size;                              /* of the last one, with its header */
+  uint8_t header[HEADER];
+};
+
+static struct {
+  pthread_mutex_t mutex;
+  _Atomic uint64_t total;
+  uint32_t used;                              /* of `writers`; further ones take the places of the earliest */
+  struct refusal writers[REFUSED_WRITERS];
+} refused = {.mutex = PTHREAD_MUTEX_INITIALIZER};
+
+static void refuse(const struct fragment *f, size_t size, const void *header)
+{
+  uint32_t writer[GUID_BYTES / 4];
+  memcpy(writer, f->message->packet + PREFIX_AT, PREFIX_BYTES);
+  memcpy(writer + PREFIX_BYTES / 4, f->message->packet + f->submessage_at + ENTITY_AT, ENTITY_BYTES);
+  for (int i = 0; i < GUID_BYTES / 4; i++)
+    writer[i] = __builtin_bswap32(writer[i]); /* as discovery tells it */
+  pthread_mutex_lock(&refused.mutex);
+  uint32_t at = 0, known = refused.used < REFUSED_WRITERS ? refused.used : REFUSED_WRITERS;
+  while (at < known && memcmp(refused.writers[at].writer, writer, GUID_BYTES))
+    at++;
+  if (at == known) {
+    at = refused.used++ % REFUSED_WRITERS;
+    refused.writers[at].count = 0;
+    memcpy(refused.writers[at].writer, writer, GUID_BYTES);
+  }
+  refused.writers[at].count++;
+  refused.writers[at].size = (uint32_t)size;
+  memcpy(refused.writers[at].header, header, HEADER);
+  pthread_mutex_unlock(&refused.mutex);
+  atomic_fetch_add(&refused.total, 1);
+}
+
+/* How many samples were refused so far. */
+uint64_t types_refused(void) { return atomic_load(&refused.total); }
+
+/* Copy up to REFUSED_WRITERS writers with refused samples; returns how many. */
+uint64_t types_refusals(struct refusal *to)
+{
+  pthread_mutex_lock(&refused.mutex);
+  uint32_t known = refused.used < REFUSED_WRITERS ? refused.used : REFUSED_WRITERS;
+  memcpy(to, refused.writers, known * sizeof *to);
+  pthread_mutex_unlock(&refused.mutex);
+  return known;
 }
 
 static struct serdata *of_fragments(const struct sertype *type, int kind, const struct fragment *f, size_t size)
 {
   struct sample *s = made(type, kind, size);
-  if (!s)
+  if (!s) {
+    refuse(f, size, (uint8_t[HEADER]){0}); /* it has not even a header */
     return NULL;
+  }
   size_t at = 0;
+  const struct fragment *first = f;
   for (; f && f->begin <= at && f->end <= size; f = f->next)
     if (f->end > at) {
       memcpy((uint8_t *)s->data + at, f->message->packet + f->payload_at + at - f->begin, f->end - at);
       at = f->end;
     }
-  if (!f && at == size)
-    return finished(s);
+  if (!f && at == size) {
+    s->received = arrival();
+    s->number = number_of(first);
+    if (is_accepted(s))
+      return &s->head;
+    refuse(first, size, s->data);
+  }
   sample_free(&s->head);
   return NULL;
 }
@@ -209,8 +299,8 @@ static struct serdata *of_pieces(const struct sertype *type, int kind, size_t co
     memcpy((uint8_t *)s->data + at, pieces[i].base, some);
     at += some;
   }
-  if (at == size)
-    return finished(s);
+  if (at == size && is_accepted(s))
+    return &s->head;
   sample_free(&s->head);
   return NULL;
 }

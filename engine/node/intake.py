@@ -7,12 +7,14 @@ import math
 from typing import TYPE_CHECKING, Any, Final
 
 from engine.capture.matching import MatchWatch
-from engine.capture.tap_registry import Orphans
+from engine.capture.tap_registry import Orphans, look_up_type
 from engine.capture.unkept import UnkeptReason
-from engine.dds.abi import INFINITE_NS
+from engine.dds.abi import INFINITE_NS, participant_of
 from engine.dds.bulk import TOPIC as BULK_TOPIC
+from engine.dds.discovery import EndpointGone, ParticipantGone
 from engine.dds.interfaces import beyond_loopback
-from engine.dds.typeinfo import ATTEMPTS, LOOK_UP_S, resolve_type
+from engine.dds.native_topics import Refusals
+from engine.dds.typeinfo import ATTEMPTS, LOOK_UP_S
 from engine.runtime.capture import WAIT_S
 
 if TYPE_CHECKING:
@@ -260,6 +262,47 @@ class Streams:
             self._receiver.wake()
 
 
+SAID_S: Final = 1.0
+"""Time from the end of a writer until it counts as said: by then its last samples have been captured, and the
+end of its participant has been discovered if it was lost with it."""
+TURN_COUNTS_S: Final = 0.25
+"""Most that one turn counts of that time: after a standstill, discovery must have its turn first."""
+
+
+class SaidEnds:
+    """Distinguishes writers that were deleted from those that were lost with their participants."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[bytes, tuple[int, float]] = {}
+        self._looked_s = 0.0
+
+    def changed(self, changes: DiscoveryChanges) -> None:
+        """Take in the ends of writers and participants, and writers that are back."""
+        for writer, groups in changes.writers:
+            if groups:
+                self._waiting.pop(writer, None)
+        for end in changes.ends:
+            if isinstance(end, EndpointGone) and end.time_ns:
+                self._waiting[end.guid] = end.time_ns, SAID_S
+            elif isinstance(end, ParticipantGone):
+                lost = [
+                    writer
+                    for writer, (time_ns, _) in self._waiting.items()
+                    if participant_of(writer) == end.guid and time_ns == end.time_ns
+                ]
+                for writer in lost:
+                    del self._waiting[writer]
+
+    def take(self, now_s: float) -> list[tuple[bytes, int]]:
+        """Return the writers that have said that they end, with the times that they said."""
+        passed_s, self._looked_s = min(TURN_COUNTS_S, now_s - self._looked_s), now_s
+        if not self._waiting:
+            return []
+        left = {writer: (time_ns, s - passed_s) for writer, (time_ns, s) in self._waiting.items()}
+        self._waiting = {writer: one for writer, one in left.items() if one[1] > 0}
+        return [(writer, time_ns) for writer, (time_ns, s) in left.items() if s <= 0]
+
+
 def _partitions(writer: Unkept) -> str:
     return ", ".join(writer.partitions) or "the default partition"
 
@@ -298,6 +341,8 @@ class NodeIntake:
         self._undiscovered: list[ReceivedMessage] = []
         self._refused_told: dict[bytes, float] = {}
         self._secret_problem = ""
+        self._ends = SaidEnds()
+        self._refusals = Refusals()
         self.watch = MatchWatch(wire.taps, neighbourhood)
 
     def turn(self, now_s: float) -> None:
@@ -306,8 +351,15 @@ class NodeIntake:
         Args:
             now_s: the node's monotonic time.
         """
+        if not self._runtime.shared.is_behind:
+            for writer, time_ns in self._ends.take(now_s):
+                self._runtime.writer_ends.said(writer, time_ns)
         for unkept in self.watch.turn(now_s):
             self._not_kept(unkept)
+        for refusal, count in self._refusals.news(lambda writer: bool(self._neighbourhood.offer_of(writer))):
+            self._runtime.counters["refused_samples"] += count
+            if (news := self._neighbourhood.refused(refusal.writer, refusal.text)) is not None:
+                self._not_kept(news)
         for kept in self._neighbourhood.unkept.take_kept():
             self._kept_after_all(kept)
         again = self._neighbourhood.to_ask_again(now_s)
@@ -361,12 +413,17 @@ class NodeIntake:
         """Take in durable writers that came and went, and groups that are known better."""
         for description in changes.groups:
             self._runtime.group_seen(description)
+        autodispose = {one.endpoint.guid: one.endpoint.endpoint_qos.autodispose for one in changes.offers}
         for offer in changes.offers:  # after their groups, before a sample of theirs can be applied
             if offer.endpoint.endpoint_qos.lifespan_ns != INFINITE_NS:
                 lifespan_ns = offer.endpoint.endpoint_qos.lifespan_ns
                 self._runtime.shared.learn_lifespan(offer.groups, offer.endpoint.guid, lifespan_ns)
         for writer, groups in changes.writers:
-            self._runtime.housekeeping.writers(writer, groups)
+            if groups:
+                self._runtime.writer_seen(writer, groups, autodispose=autodispose.get(writer, False))
+            else:
+                self._runtime.writer_gone(writer)
+        self._ends.changed(changes)
         self._check_offers(changes.offers)
         self.watch.watch(changes.offers)
         for unkept in changes.unkept:
@@ -428,16 +485,11 @@ class NodeIntake:
         assert reference is not None
 
         def look_up() -> None:
-            resolution = resolve_type(self._participant, reference, attempts=attempts)
+            resolution = look_up_type(self._participant, endpoint, attempts=attempts)
             self._post(lambda: resolved(resolution.type, resolution.reason))
 
         def resolved(description: TypeDescription | None, reason: str) -> None:
-            is_tapped = self._wire.taps.is_tapped
-            changes = self._neighbourhood.resolved(reference, description, reason, is_tapped=is_tapped)
-            self._writers_seen(changes)
-            if description is None and is_first:
-                group = f"*.{endpoint.topic}"
-                self._tracer.event("group.creation-failed", group=group, retries=attempts, cause=reason)
+            self._writers_seen(self._neighbourhood.resolved(reference, description, reason))
 
         self._wire.submit(look_up, f"groupCreationThread (type of topic {endpoint.topic})", LOOK_UP_S)
 

@@ -82,6 +82,8 @@ class Keeping:
         self._writers: dict[bytes, tuple[tuple[Group, ...], bool]] = {}
         self._lost: dict[bytes, tuple[tuple[Group, ...], bool]] = {}
         self._back: dict[bytes, None] = {}
+        self._unseen: dict[bytes, None] = {}
+        """Writers that counted as lost in a delivery without ever having been here."""
         self._began_ns = time.time_ns()
         self._later: dict[Group, dict[bytes, int]] = {}
         self.runtime: Runtime | None = None
@@ -178,7 +180,7 @@ class Keeping:
     ) -> Portion:
         """Return the delivery of a group in a form that the readers have not received yet."""
         group = description.group
-        disposing = self._disposing(group)
+        disposing = self.disposing(group)
         if is_whole and how is None:
             return Portion(description, WholeSet(rows, living, disposing), DeliveryPurpose.WHOLE)
         has_writer = None if is_whole else self._has_writer(group, rows, living)
@@ -203,9 +205,13 @@ class Keeping:
         held = map(self._held, self._runtime.shared.groups_of.get(topic, ()))
         return sum(group_set.instance_count for group_set in held if group_set is not None)
 
-    def _disposing(self, group: Group) -> frozenset[bytes]:
-        """Return the lost writers of a group that had autodispose."""
-        return frozenset(
+    def disposing(self, group: Group) -> frozenset[bytes]:
+        """Return the lost writers of a group that had autodispose, also those of former runs."""
+        unseen = self._runtime.writer_ends.missed(group) - self._lost.keys()
+        self._unseen.update(dict.fromkeys(unseen))
+        while len(self._unseen) > MAX_LOST:
+            del self._unseen[next(iter(self._unseen))]
+        return unseen.union(
             writer for writer, (groups, autodispose) in self._lost.items() if autodispose and group in groups
         )
 
@@ -247,8 +253,9 @@ class Keeping:
         for writer, groups in changes.writers:
             if groups:
                 self._writers[writer] = groups, autodispose.get(writer, True)
-                if writer in self._lost:
-                    del self._lost[writer]
+                if writer in self._lost or writer in self._unseen:
+                    self._lost.pop(writer, None)
+                    self._unseen.pop(writer, None)
                     self._back[writer] = None
                     if len(self._back) > MAX_LOST:
                         del self._back[next(iter(self._back))]
@@ -277,7 +284,7 @@ class Keeping:
         for record in records if self._kept else ():
             if isinstance(record, CapturedRun):
                 continue
-            time_ns, writer, status, key, _ = record
+            time_ns, writer, status, key, *_ = record
             if not status & UNREGISTER or status > _SAMPLE:
                 continue
             for group in self._neighbourhood.routes.get(writer, ()):
@@ -303,6 +310,27 @@ class Keeping:
                 self._put(process, job, _ignore)
         if closes:
             del self._kept[group]
+
+    def ended(self, group: Group, samples: Iterable[Sample]) -> None:
+        """Dispose instances that the end of one writer has disposed although another one lives.
+
+        What depended on the writer alone has been ended when it went.
+        """
+        if not self._kept.get(group):
+            return
+        living = self._neighbourhood.living(group)
+        found = []
+        for sample in samples:
+            before = [one for one in self._history(group, sample.key) if one.digest != sample.digest]
+            if is_written(before, living):
+                found.append(InstanceEnd(sample.key, sample.source_time_ns))
+        if found:
+            self._end(group, lambda: found, disposes=True, closes=False)
+
+    def revived(self, writer: bytes, groups: tuple[Group, ...]) -> None:
+        """Show readers that the instances of a writer, which had counted as ended, are alive after all."""
+        if writer in self._back:
+            self._show_again(groups, writer)
 
     def _show_again(self, groups: tuple[Group, ...], writer: bytes) -> None:
         """Deliver the groups of a returned writer again: readers on this host lost it, too."""

@@ -297,6 +297,8 @@ class RunningNode:
         self._runtime.serving.on_taken_over = self._wire.keeping.taken_over
         self._runtime.serving.on_handed_over = self._wire.keeping.handed_over
         self._runtime.serving.was_away = self._wire.keeping.was_away
+        self._runtime.writer_ends.on_ended = self._wire.keeping.ended
+        self._runtime.writer_ends.on_revived = self._wire.keeping.revived
         self._runtime.serving.living = self._neighbourhood.living
         self._clients = self._serve_clients()
         self._incoming = NodeIntake(
@@ -343,6 +345,7 @@ class RunningNode:
             self._shell.mailbox.post,
             self._neighbourhood.routes,
             self._neighbourhood.living,
+            self._wire.keeping.disposing,
             self._wire.taps.is_sound,
             self._announced(names),
             self._shell.activities,

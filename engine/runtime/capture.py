@@ -25,7 +25,7 @@ from engine.dataset.groups import GroupDescription
 from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, Sample, make_sample
 from engine.dataset.sample_making import make_samples
 from engine.dataset.settling import FUTURE_NS, WIDTH_NS, border_before
-from engine.runtime.housekeeping import INFINITE, Registered
+from engine.runtime.housekeeping import Registered
 from engine.runtime.name_space_data import NameSpaceData
 from engine.runtime.serving import Serving
 from engine.runtime.shared_state import SharedState
@@ -63,8 +63,8 @@ class _Sink:
     )
 
     def __init__(self, description: GroupDescription, data: NameSpaceData, registered: Registered) -> None:
-        self.registered = registered if description.qos.cleanup_delay_ns != INFINITE else None
-        """Where to note writers without a kept sample; None if instances of the group are never purged."""
+        self.registered = registered
+        """Where to note writers without a kept sample."""
         self._waiting: set[bytes] = set()
         """Writers of the samples that wait."""
         self.description = description
@@ -119,12 +119,11 @@ class _Sink:
 
     def passed_over(self, key: bytes, writer: bytes) -> None:
         """Note a writer that has the instance registered and none of whose samples is kept."""
-        if self.registered is not None:
-            self.registered.passed_over(self.description.group, key, writer)
+        self.registered.passed_over(self.description.group, key, writer)
 
     def pushed_out(self, sample: Sample, gone: list[Sample]) -> None:
         """Note the writers of samples that a newer sample pushed out."""
-        if self.registered is None or {each.writer for each in gone} == {sample.writer}:
+        if {each.writer for each in gone} == {sample.writer}:
             return
         newest = {each.writer: each.status for each in gone} | self.group_set.writers(sample.key)
         for writer, status in newest.items():
@@ -274,11 +273,13 @@ class _Batch:
             if not isinstance(record, CapturedSample):
                 self._take_run(record)
                 continue
-            time_ns, writer, status, key, _ = record
+            time_ns, writer, status, key, _, sequence = record
             sink = single.get(writer)
             if sink is None and status == DATA and writer not in self._by_writer:
                 self._sinks_of(writer, time_ns)
                 sink = single.get(writer)
+            if sequence:  # a fellow may have received it earlier, which only the set can tell
+                sink = None
             # A plain write into one KEEP_LAST 1 group: only the newest of the instance waits, by source
             # timestamp and then by writer (DDS 1.4, 2.2.3.17 DESTINATION_ORDER).
             if sink is not None and status == DATA:
@@ -337,6 +338,8 @@ class _Batch:
                 if not sink.data.present.knows(writer):
                     self._strangers.add(writer)
                 sink.data.present.saw(writer, time_ns, now_ns)
+                if writer in self._shared.ended_writers:  # its end must follow this sample, too
+                    self._shared.late_writers.setdefault(sink.data.state.name, set()).add(writer)
             if time_ns - now_ns > FUTURE_NS and sinks:
                 self._shared.tell_future(sinks[0].description.group, writer, time_ns - now_ns)
         return sinks
@@ -370,12 +373,12 @@ class _Batch:
         return _Sink(description, data, self._registered)
 
     def _apply(self, sink: _Sink, record: CapturedSample) -> None:
-        time_ns, writer, status, key, payload = record
+        time_ns, writer, status, key, payload, sequence = record
         # What must not enter the set: samples too large to align, samples that a content filter withholds.
         if len(payload) > self._max_bytes:
             self._refuse(sink, len(payload))
             return
-        sample = make_sample(time_ns, writer, status, key, payload)
+        sample = make_sample(time_ns, writer, status, key, payload, sequence)
         self._captured += 1
         if self._shared.gates and not self._shared.passes(sink.description.group, sample, sink.group_set):
             return
@@ -387,7 +390,7 @@ class _Batch:
                 sink.group_set.came_late(sample, self._now_ns)
         elif evicted:
             sink.pushed_out(sample, evicted)
-        if status & UNREGISTER and sink.registered is not None:
+        if status & UNREGISTER:
             sink.registered.unregistered(sink.description.group, key, writer)
         if outcome is not ApplyOutcome.STORED:
             self._shared.counters["too_old"] += outcome is ApplyOutcome.OLDER
@@ -409,10 +412,9 @@ class _Batch:
             return
         self._captured += len(samples)
         evicted = sink.group_set.renew(samples)
-        if sink.registered is not None:
-            for sample, gone in zip(samples, evicted, strict=True):
-                if gone and (gone[0].writer != sample.writer or len(gone) > 1):
-                    sink.pushed_out(sample, gone)
+        for sample, gone in zip(samples, evicted, strict=True):
+            if gone and (gone[0].writer != sample.writer or len(gone) > 1):
+                sink.pushed_out(sample, gone)
         sink.data.has_changed = True
         if sink.on_disk:
             changes = map(GroupChange, itertools.repeat(sink.description), samples, evicted)

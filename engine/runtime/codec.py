@@ -34,6 +34,8 @@ _KINDS: Final[dict[str, type[Message]]] = {
         messages.NewGroup,
         messages.DeleteData,
         messages.Purge,
+        messages.WriterView,
+        messages.WritersEnded,
     )
 }
 _TOPICS: Final[dict[type[Message], str]] = {

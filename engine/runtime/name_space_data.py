@@ -12,14 +12,11 @@ from engine.dataset.dataset import DataSet
 from engine.dataset.group_set import NO_FLOOR, ApplyOutcome, GroupSet, Summary
 from engine.dataset.groups import DurabilityKind, GroupDescription
 from engine.dataset.living import by_instance
-from engine.dataset.sample import DISPOSE, NO_WRITER, UNREGISTER, Sample, make_sample
+from engine.dataset.sample import DISPOSE, KEY_HEADER, NO_WRITER, UNREGISTER, Sample, make_sample
 from engine.dataset.sample_rows import SampleRows
 from engine.dataset.settling import Content, Present
 from engine.runtime.jobs import Conversion
 from engine.store.interface import GroupChange, roll_up
-
-_KEY_ONLY = b"\x00\x07\x00\x00"
-"""Encapsulation header of a serialized key: PLAIN_CDR2, little-endian (RTPS 2.5, 10.2)."""
 
 Difference = dict["Group", list["Sample"]]
 """Samples that turn one set into another, by group."""
@@ -32,12 +29,12 @@ def floor_mark(group: Group) -> str:
 
 def dispose_of(key: bytes, now_ns: int) -> Sample:
     """Make a dispose for readers on behalf of a merge policy; it comes from no writer and is never stored."""
-    return make_sample(now_ns, NO_WRITER, DISPOSE, key, _KEY_ONLY + key)
+    return make_sample(now_ns, NO_WRITER, DISPOSE, key, KEY_HEADER + key)
 
 
 def withdrawal_of(key: bytes, now_ns: int) -> Sample:
     """Make a sample that tells clients that a merge policy replaced the samples of an instance."""
-    return make_sample(now_ns, NO_WRITER, UNREGISTER, key, _KEY_ONLY + key)
+    return make_sample(now_ns, NO_WRITER, UNREGISTER, key, KEY_HEADER + key)
 
 
 def _changes(

@@ -123,6 +123,7 @@ class Placing:
         elif data.state.holder:
             new = self._join(data, incoming, finished.data)
             self._serving.show(data.state.name, new, missed=purpose == "repair")
+            self._shared.on_joined(data.state.name, new)
         elif data.staging is not None:
             data.stage_too(finished.data, self._shared.descriptions)
         else:
@@ -144,6 +145,7 @@ class Placing:
         self.open_groups(incoming)
         new = self._join(data, incoming, at_once(filtered(incoming.data, self._shared.gates)))
         self._serving.show(data.state.name, new, missed=True)
+        self._shared.on_joined(data.state.name, new)
 
     def open_groups(self, incoming: IncomingStream) -> None:
         """Open the groups of a stream, and leave out those that this node does not keep."""
@@ -227,6 +229,7 @@ class Placing:
             tells=self._serving.on_replaced is not None,
         )
         self._serving.show_replaced(data.state.name, shown)
+        self._shared.on_joined(data.state.name, None)
 
 
 def _without(ours: DataSet, theirs: DataSet) -> Difference:

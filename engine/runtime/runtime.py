@@ -29,10 +29,11 @@ from engine.runtime.pending_writers import PendingWriters
 from engine.runtime.ports import Clock, Codec, Filters, NoFilters, Wire
 from engine.runtime.serving import Serving
 from engine.runtime.shared_state import LEARNED, SharedState
-from engine.runtime.startup import away_mark
+from engine.runtime.startup import autodispose_mark, away_mark
 from engine.runtime.store_queue import StoreQueue
 from engine.runtime.telling import SharedIdentity, Telling
 from engine.runtime.transfers import Transfers
+from engine.runtime.writer_ends import WriterEnds
 from engine.store.interface import RememberedFellow
 from engine.tracing.tracer import Tracer
 
@@ -95,9 +96,14 @@ class Runtime:
         self.agreement = Agreement(shared, self.pending)
         self._telling = Telling(shared)
         self.transfers = Transfers(shared, self.serving, self._telling, secret or os.urandom(16))
+        self.writer_ends = WriterEnds(
+            shared, self.serving, self.transfers.steps, self.housekeeping.registered
+        )
         self.turn()  # the name-spaces come with the first events of the core
         shared.want_stored()
-        for _, descriptions in loaded.values():
+        for name, (held, descriptions) in loaded.items():
+            if name in self.spaces:
+                self.writer_ends.forget_unwritten(name, held)
             for description in descriptions:
                 shared.open_group(description, announce=False)
         for data in self.spaces.values():
@@ -152,6 +158,23 @@ class Runtime:
     def group_seen(self, description: GroupDescription) -> bool:
         """Keep the group of a durable writer; False if this node does not keep it."""
         return self.shared.open_group(description, announce=True)
+
+    def writer_seen(self, writer: bytes, groups: tuple[Group, ...], *, autodispose: bool) -> None:
+        """Note a living durable writer of these groups.
+
+        Args:
+            writer: its GUID.
+            groups: its groups, one for each partition.
+            autodispose: its end disposes its instances (WRITER_DATA_LIFECYCLE).
+        """
+        self.housekeeping.writers(writer, groups)
+        if autodispose:
+            self.writer_ends.met(writer, groups)
+
+    def writer_gone(self, writer: bytes) -> None:
+        """Note that a durable writer is not there any more: it was deleted, or lost."""
+        self.housekeeping.writers(writer, ())
+        self.writer_ends.lost(writer)
 
     def count_unrouted(self, count: int) -> None:
         """Count samples that were dropped because discovery never found their writers."""
@@ -209,6 +232,8 @@ class Runtime:
             self.transfers.steps.work()
         while (event := self.core.next_event()) is not None:
             self._carry_out(event)
+        if self.writer_ends.is_due or self.shared.late_writers:
+            self.writer_ends.work()
         self.housekeeping.work(now)
         self.serving.work(now)
         self.shared.tell_changes()
@@ -302,6 +327,11 @@ class Runtime:
                 self.housekeeping.deleted(event.partition, event.topic, event.until_ns)
             case events.InstancesPurged():
                 self.housekeeping.purged(event.group, event.instances)
+            case events.AutodisposeWritersKnown():
+                marks = {autodispose_mark(one.writer): str(one.patience_s) for one in event.writers}
+                self.store_queue.mark(event.name_space, marks)
+            case events.LostWritersEnded():
+                self.writer_ends.decided(event.name_space, event.writers)
             case events.GroupAnnounced():
                 self._group_announced(event)
             case events.Deliver():
@@ -352,7 +382,7 @@ class Runtime:
             self.shared.malformed(codec.MESSAGE_TOPIC, event.fellow, str(error))
             return
         if description.group in self.descriptions:
-            self.shared.raise_group(description.group, description.qos, announce=False)
+            self.shared.improve_group(description, announce=False)
         elif self.shared.open_group(description, announce=False):
             self._tracer.event("group.created", group=event.group, quality_ns=0)
 
@@ -367,6 +397,7 @@ class Runtime:
         data = self.spaces[event.name_space]
         conversion, keeps, data.keeps = data.complete(self.descriptions), data.keeps, ""
         self.shared.withhold_rest(data)
+        self.shared.on_joined(event.name_space, None)
         self.shared.write_set(data, conversion, keeps=keeps)
         began_ns = self._injecting.pop(event.name_space, None)
         for group, group_set in data.working.groups.items():

@@ -305,8 +305,7 @@ class Serving:
         Samples that only this node `missed` go to readers that came after them, because older readers have
         them from the writer, unless the writer was away from this host.
         """
-        if self.on_difference is not None:
-            self.on_difference(name_space, difference)
+        self.tell(name_space, difference)
         readers = self._shared.core.in_charge_of(name_space)
         if missed:
             self._note_missed(readers, difference)
@@ -319,6 +318,11 @@ class Serving:
         for reader, groups in self._by_process(readers, read):
             self._send(reader, [self._with_ends(*one) for one in groups], whole=False)
             self._note_older(reader, groups)
+
+    def tell(self, name_space: str, difference: Difference) -> None:
+        """Tell durability clients of samples that other readers know from their own view of writers."""
+        if self.on_difference is not None:
+            self.on_difference(name_space, difference)
 
     def _note_missed(self, readers: Sequence[ReaderKey], difference: Difference) -> None:
         """Remember samples that readers should have from living writers, which may be lost already."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from engine.core import plain
@@ -16,13 +16,13 @@ from engine.core.settings import CoreSettings
 from engine.dataset.captured import CapturedSample
 from engine.dataset.dataset import DataSet
 from engine.dataset.group_set import GroupSet
-from engine.dataset.groups import DurabilityKind, GroupDescription, GroupQos
+from engine.dataset.groups import DurabilityKind, GroupDescription
 from engine.dataset.lifespans import LifespanTable, WriterLifespan
 from engine.dataset.sample import DATA, Sample
 from engine.runtime import backups
 from engine.runtime.jobs import Conversion
 from engine.runtime.monitor import DEVIATIONS
-from engine.runtime.name_space_data import NameSpaceData
+from engine.runtime.name_space_data import Difference, NameSpaceData
 from engine.runtime.ports import Clock, FilterRefused, Filters, Gate, Wire
 from engine.runtime.store_queue import StoreQueue
 from engine.runtime.withholding import without_rest
@@ -63,6 +63,7 @@ COUNTERS: Final = (
     "resent",
     "refused_writers",
     "unkept_writers",
+    "refused_samples",
     "refused_groups",
     "outside_groups",
     "memory_only_groups",
@@ -123,6 +124,12 @@ class SharedState:
         self._ahead: set[bytes] = set()
         self.too_large: dict[Group, int] = {}
         """Writers with samples in the future that have been traced."""
+        self.ended_writers: dict[bytes, int] = {}
+        """Autodispose writers that said that they end, with the time that they said; the latest ones."""
+        self.late_writers: dict[str, set[bytes]] = {}
+        """Those of which samples came afterwards, by name-space."""
+        self.on_joined: Callable[[str, Difference | None], None] = lambda *_: None
+        """Called with the samples of fellows that joined a set, or with None after another took its place."""
         self._loaded = loaded
         """Stored sets of name-spaces that the core has not announced yet."""
         self._parts = dict(parts)
@@ -220,7 +227,7 @@ class SharedState:
     def open_group(self, description: GroupDescription, *, announce: bool) -> bool:
         """Keep a group from now on, and with `announce` tell fellows; False if this node does not keep it.
 
-        For a known group, the durability that its topic requests may be raised.
+        A known group may learn its type, and that its topic requests more durability.
         """
         group = description.group
         if reason := self._why_outside(group):
@@ -249,7 +256,7 @@ class SharedState:
             if announce:
                 self._announce(description)
             return True
-        self.raise_group(group, description.qos, announce=announce)
+        self.improve_group(description, announce=announce)
         if differences := self.descriptions[group].qos.differences(description.qos):
             cause = ", ".join(differences)
             self.tracer.event("group.qos-mismatch", group=group, endpoint="a writer", cause=cause)
@@ -296,15 +303,17 @@ class SharedState:
     def _open_gate(self, description: GroupDescription) -> bool:
         """Find the content filter of a group; False if it does not fit, so that nothing may be kept."""
         group = description.group
-        if group in self.descriptions or group in self._refused:
+        if group in self.descriptions or (group in self._refused and description.type.is_untyped):
             return group not in self._refused
         try:
             gate = self._filters.gate(description)
         except FilterRefused as refusal:
+            if group not in self._refused:
+                self.counters["refused_groups"] += 1
             self._refused.add(group)
-            self.counters["refused_groups"] += 1
             self.tracer.event("filter.refused", group=group, cause=str(refusal))
             return False
+        self._refused.discard(group)  # its type is known meanwhile
         if gate is not None:
             self.gates[group] = gate
             self.tracer.event("filter.applies", group=group)
@@ -343,27 +352,33 @@ class SharedState:
         self.tracer.event("group.announced", group=description.group)
         self.core.group_found(description.group, json.dumps(plain.to_plain(description)).encode())
 
-    def raise_group(self, group: Group, qos: GroupQos, *, announce: bool) -> None:
-        """Keep more of a group if its topic or a writer asks for more than it has: `GroupQos.raised_by`.
+    def improve_group(self, description: GroupDescription, *, announce: bool) -> None:
+        """Take in what is known better of a kept group: `GroupDescription.improved_by`.
 
         With `announce`, fellows learn of it. They learn lifespans with the samples of their writers.
         """
+        group = description.group
         known = self.descriptions[group]
-        raised = dataclasses.replace(known, qos=known.qos.raised_by(qos))
+        raised = known.improved_by(description)
         if raised == known:
             return
         self.descriptions[group] = raised
         before, now = known.qos, raised.qos
         if now.lifespans is not before.lifespans:
             self._keep_lifespans(raised)
-        if now == dataclasses.replace(before, lifespans=now.lifespans):
+        if raised == dataclasses.replace(known, qos=dataclasses.replace(before, lifespans=now.lifespans)):
             return
         if differences := before.deepened(now):
             self.tracer.event("group.deepened", group=group, differences=", ".join(differences))
+        is_typed = raised.type is not known.type
+        if is_typed:
+            self.tracer.event("group.typed", group=group)
         if now.requested is before.requested:
             if now.durability is not before.durability:
                 was, is_now = before.durability.name, now.durability.name
                 self.tracer.event("group.raised", group=group, before=was, durability=is_now)
+            if is_typed and group not in self._unwanted:
+                self._open_tap(raised)
         elif group not in self._unwanted:
             self._open_tap(raised)
             self.tracer.event(
@@ -377,8 +392,12 @@ class SharedState:
             data.open_group(raised)  # its set keeps more; the store learns of it with the next sample
         if data is not None and now.durability is not before.durability:
             self._tell_memory_only(raised, data)
-        if data is not None and data.is_switched and data.is_on_disk(raised) and not data.is_on_disk(known):
+        if data is None or not data.is_switched or not data.is_on_disk(raised):
+            return
+        if not data.is_on_disk(known):
             self.write_set(data)
+        elif is_typed:
+            self.store_queue.append(data.state.name, [GroupChange(raised, None)])
 
     def learn_lifespan(self, groups: Iterable[Group], writer: bytes, lifespan_ns: int) -> None:
         """Note that the samples of a writer in these groups expire after `lifespan_ns` nanoseconds."""
@@ -386,7 +405,8 @@ class SharedState:
         self.lifespans.learn(lifespans)
         for group in groups:
             if (known := self.descriptions.get(group)) is not None:
-                self.raise_group(group, dataclasses.replace(known.qos, lifespans=lifespans), announce=False)
+                qos = dataclasses.replace(known.qos, lifespans=lifespans)
+                self.improve_group(dataclasses.replace(known, qos=qos), announce=False)
 
     def _keep_lifespans(self, raised: GroupDescription) -> None:
         """Remember the lifespans of a group's writers, and store them even if no sample follows."""

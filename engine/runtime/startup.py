@@ -10,7 +10,7 @@ from typing import Final
 from engine.config.settings import Configuration
 from engine.core import plain
 from engine.core.lazy_dataclass import lazy_dataclass
-from engine.core.messages import DAMAGED, NO_EPOCH, Epoch
+from engine.core.messages import DAMAGED, NO_EPOCH, AutodisposeWriter, Epoch
 from engine.core.name_spaces import Element, NameSpace
 from engine.core.settings import CoreSettings, PendingWriter, StoredSet
 from engine.dataset.dataset import DataSet
@@ -23,6 +23,7 @@ from engine.runtime.shared_state import APART, ELEMENTS, LEARNED, LINE, LINEAGE,
 from engine.store.interface import REPLACED_MARK, DamageLog, OpenReport, SetInfo, Store
 
 _AWAY: Final = "away "
+_AUTODISPOSE: Final = "autodispose "
 _NUMBER: Final = re.compile(r"\d{1,39}")
 """A number of at most 128 bits; Python converts none of more than 4,300 digits."""
 TOLD: Final = "replaced, told"
@@ -55,6 +56,8 @@ class StoredContent:
     """Notes of commands that replaced a set, those that have not been traced."""
     wanted: dict[str, tuple[Element, ...]] = dataclasses.field(default_factory=dict)
     """Groups of Lazy name-spaces that readers on this host wanted."""
+    autodispose: dict[str, tuple[AutodisposeWriter, ...]] = dataclasses.field(default_factory=dict)
+    """Autodispose writers that had not ended."""
 
     @property
     def findings(self) -> tuple[str, ...]:
@@ -114,7 +117,17 @@ def read_store(store: Store, now_ns: int) -> StoredContent:
         elif store.report.is_damaged:
             stored[name] = dataclasses.replace(stored[name], quality_ns=DAMAGED)
     return StoredContent(
-        store.report, sets, parts, stored, damage, away, tuple(learned), _pending(store), replaced, wanted
+        store.report,
+        sets,
+        parts,
+        stored,
+        damage,
+        away,
+        tuple(learned),
+        _pending(store),
+        replaced,
+        wanted,
+        {name: _autodispose(store.marks(name)) for name in store.name_spaces()},
     )
 
 
@@ -159,6 +172,24 @@ def _load(
             data.groups.pop(description.group)
             data.open_described(description)
     return data, descriptions
+
+
+def autodispose_mark(writer: bytes) -> str:
+    """Return the name of the mark for an autodispose writer that has not ended; its value is the patience."""
+    return f"{_AUTODISPOSE}{writer.hex()}"
+
+
+def _autodispose(marks: Mapping[str, str]) -> tuple[AutodisposeWriter, ...]:
+    """Return the autodispose writers in the marks of a name-space, without damaged ones."""
+    found = []
+    for name, value in marks.items():
+        if name.startswith(_AUTODISPOSE) and value:
+            try:
+                writer = bytes.fromhex(name.removeprefix(_AUTODISPOSE))
+                found.append(AutodisposeWriter(writer, float(value)))
+            except ValueError:
+                continue
+    return tuple(found)
 
 
 def away_mark(node: str) -> str:
@@ -206,6 +237,7 @@ def core_settings(
         learned=found.learned,
         pending=found.pending,
         wanted=found.wanted,
+        autodispose=found.autodispose,
     )
 
 

@@ -17,6 +17,8 @@ from engine.simulator.options import TopicPlan
 from engine.simulator.simulated_node import SAMPLE, TAP_LEAST_S, SimulatedNode, Surroundings
 
 KEY_PREFIX: Final = b"\0\1\0\0key"
+END_HOLD_S: Final = 1.0
+"""Time from a writer's end to its carrying out: samples may be under way (`engine.node.intake`)."""
 LARGE_SAMPLE: Final = 100
 """Size of a few samples, as a multiple of the others'."""
 
@@ -85,6 +87,11 @@ class Writer(Application):
         rng: draws its random choices.
         depth: number of unacknowledged samples to keep for each instance; 0 keeps all.
         topics: the numbers of the planned topics for which it has a writer; all by default.
+        autodispose: its writers' end disposes their instances.
+
+    Attributes:
+        autodispose: the same.
+        guids: the GUIDs of its writers, with their groups.
     """
 
     def __init__(
@@ -95,8 +102,12 @@ class Writer(Application):
         rng: random.Random,
         depth: int = 0,
         topics: Sequence[int] = (),
+        *,
+        autodispose: bool = False,
     ) -> None:
         super().__init__(cluster, name, host)
+        self.autodispose = autodispose
+        self._ended_ns = 0
         self._depth = depth
         self.participant.overwrite = self._overwrite if depth else None
         self._rng = rng
@@ -113,6 +124,12 @@ class Writer(Application):
             for number in self._topics
         }
         self._taps: dict[SimulatedNode, tuple[int, float]] = {}
+        self.guids = {guid: description.group for guid, description in self._endpoints.values()}
+
+    def end(self, *, in_order: bool) -> None:
+        """End the process. In order, each writer says that it is deleted."""
+        self._ended_ns = self.cluster.clocks[self.host].wall_ns()
+        super().end(in_order=in_order)
 
     def write(self, topic: int, status: int, number: int, size: int = 0) -> CapturedSample:
         """Write, dispose or unregister the instance `number`, up to 65,535, of the planned topic `topic`.
@@ -121,6 +138,8 @@ class Writer(Application):
         """
         guid, description = self._endpoints[topic]
         self._count += 1
+        if status == UNREGISTER and self.autodispose:
+            status |= DISPOSE
         key = payload = KEY_PREFIX + number.to_bytes(1 if number < 256 else 2)
         if status == DATA:
             payload = b"\0\1\0\0" + guid[8:] + self._count.to_bytes(4) + bytes(size)
@@ -139,7 +158,7 @@ class Writer(Application):
             runtime.group_seen(description)
             if lifespan_ns := self._lifespans_ns[guid]:
                 runtime.shared.learn_lifespan((description.group,), guid, lifespan_ns)
-            runtime.housekeeping.writers(guid, (description.group,))
+            runtime.writer_seen(guid, (description.group,), autodispose=self.autodispose)
         delay = self._rng.uniform(TAP_LEAST_S, self.cluster.options.tap_delay_s)
         self._taps[node] = (node.run, self.cluster.schedule.now + delay)
 
@@ -148,7 +167,13 @@ class Writer(Application):
         self._taps.pop(node, None)
         assert node.runtime is not None
         for guid, _ in self._endpoints.values():
-            node.runtime.housekeeping.writers(guid, ())
+            node.runtime.writer_gone(guid)
+            if self.autodispose and node.participant in self.participant.heard_leaving:
+                node.run_later(END_HOLD_S, self._said, node, guid)
+
+    def _said(self, node: SimulatedNode, guid: bytes) -> None:
+        assert node.runtime is not None
+        node.runtime.writer_ends.said(guid, self._ended_ns)
 
     def matched(self, topic: int) -> list[SimulatedNode]:
         """Return the nodes whose taps have matched the writer of a planned topic."""

@@ -13,11 +13,12 @@ from engine.core.states import Phase, ServiceState
 from engine.dataset.captured import CapturedSample
 from engine.dataset.groups import GroupDescription
 from engine.dataset.sample import Sample
+from engine.runtime.name_space_data import Difference
 from engine.runtime.startup import StoredContent
 from engine.simulator.applications import RandomWriter, Reader, Writer
 from engine.simulator.checkers.bounds import Bounds, Traffic
 from engine.simulator.checkers.checker import Checker, Standing
-from engine.simulator.checkers.kept_samples import Invented, KeptSetsChecker, Resurrection
+from engine.simulator.checkers.kept_samples import Ended, Invented, KeptSetsChecker, Resurrection
 from engine.simulator.checkers.promises import DeliveryChecker, Promised, Repaired
 from engine.simulator.checkers.whole_sets import Masters, Sources, Whole
 from engine.simulator.fault_injection import FaultInjector
@@ -36,6 +37,7 @@ from engine.tracing.tracer import Output
 
 CHECKERS: Final[tuple[type[Checker], ...]] = (
     Invented,
+    Ended,
     Resurrection,
     KeptSetsChecker,
     Masters,
@@ -71,6 +73,7 @@ class Cluster:
 
     Attributes:
         readers: living reader processes by participant.
+        by_guid: writing processes, also those that have ended, by the GUIDs of their writers.
     """
 
     def __init__(
@@ -88,6 +91,7 @@ class Cluster:
         self.nodes: list[SimulatedNode] = []
         self.clocks: dict[str, SimulatedClock] = {}
         self.writers: list[RandomWriter] = []
+        self.by_guid: dict[bytes, Writer] = {}
         self.readers: dict[str, Reader] = {}
         self._whole_sets = 0
         self.all_readers: list[Reader] = []
@@ -265,9 +269,23 @@ class Cluster:
         rng = self._next_writer()
         name, host = f"app{self._started_writers}", rng.choice(self.nodes).name
         depth, topics = self.options.workload.history, self._topics_of(name)
-        writer = RandomWriter(self, name, self._place(name, host), rng, depth, topics)
+        fate, plan = self.rng(f"end of {name}"), self.options.workload
+        autodispose = fate.random() < plan.autodispose
+        place = self._place(name, host)
+        writer = RandomWriter(self, name, place, rng, depth, topics, autodispose=autodispose)
         self.writers.append(writer)
+        self.by_guid.update(dict.fromkeys(writer.guids, writer))
         writer.begin()
+        mortal, in_order = fate.random() < plan.mortal, fate.random() < 0.5
+        end_s = fate.uniform(0.0, self.options.fault_s)
+        if mortal and end_s > self.schedule.now:
+            self.schedule.at(end_s, self._end_writer, writer, in_order)
+
+    def _end_writer(self, writer: RandomWriter, in_order: bool) -> None:
+        """End a process for good, in order or not, at its time."""
+        if writer.participant.is_alive:
+            writer.end(in_order=in_order)
+            self.log.line(writer.name, "v", "ends in order" if in_order else "dies")
 
     def _place(self, name: str, host: str) -> str:
         """Choose the host of a writer: a node's, or a separate one that may not reach some nodes."""
@@ -287,14 +305,19 @@ class Cluster:
         rng, plan = self.rng(f"topics of {name}"), self.options.workload
         return (rng.randrange(len(plan.topics)),) if rng.random() < plan.narrow else ()
 
-    def open_writer(self, host: str, depth: int = 0, topics: Sequence[int] = ()) -> Writer:
+    def open_writer(
+        self, host: str, depth: int = 0, topics: Sequence[int] = (), *, autodispose: bool = False
+    ) -> Writer:
         """Start another process on a host, which need not be a node's; it writes on request.
 
-        `depth` and `topics` are as for `Writer`.
+        `depth`, `topics` and `autodispose` are as for `Writer`.
         """
         rng = self._next_writer()
         self.clocks.setdefault(host, SimulatedClock(self.schedule))
-        writer = Writer(self, f"app{self._started_writers}", host, rng, depth, topics)
+        writer = Writer(
+            self, f"app{self._started_writers}", host, rng, depth, topics, autodispose=autodispose
+        )
+        self.by_guid.update(dict.fromkeys(writer.guids, writer))
         writer.begin()
         return writer
 
@@ -417,6 +440,20 @@ class Cluster:
         self.ledger.wrote(description.group, record, self.schedule.now)
         for checker in self.checkers:
             checker.written(description, record)
+
+    def made(self, node: SimulatedNode, difference: Difference) -> None:
+        """Take in samples that a node made of the end or the return of a writer.
+
+        They are told to clients among those that merges bring, which are known.
+        """
+        for group, samples in difference.items():
+            state = node.runtime.core.name_space_of(group) if node.runtime else None
+            for sample in samples:
+                if state is not None and self.ledger.entry(group, sample) is None:
+                    time_ns, guid, _, _, status, key, payload = sample
+                    record = CapturedSample(time_ns, guid, status, key, payload)
+                    self.ledger.wrote(group, record, self.schedule.now)
+                    self.ledger.captured(state.name, group, record, self.schedule.now)
 
     def written_s(self, group: Group, sample: Sample | CapturedSample) -> float:
         """Return the true time at which a sample was written, independent of its timestamp."""

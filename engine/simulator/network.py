@@ -69,6 +69,7 @@ class SimulatedParticipant:
         states: last item sent on each state topic, which participants discovered later receive.
         overwrite: removes from the items that a cut link holds back those that the writer's history has
             overwritten since; None if the writers keep every sample that was not acknowledged.
+        heard_leaving: participants that have heard it end in order; others only find that it is silent.
     """
 
     id: str
@@ -86,6 +87,7 @@ class SimulatedParticipant:
     attached: dict[SimulatedParticipant, None] = dataclasses.field(default_factory=dict)
     states: dict[str, object] = dataclasses.field(default_factory=dict)
     overwrite: Callable[[list[tuple[str, object]]], None] | None = None
+    heard_leaving: set[SimulatedParticipant] = dataclasses.field(default_factory=set)
 
 
 class _Pipe:
@@ -148,7 +150,11 @@ class Network:
         self._end(participant)
         for other in self.participants:
             if participant in other.matched and not self._is_cut(participant, other):
-                self._schedule.after(self._delay(participant, other), self._unmatch, other, participant)
+                self._schedule.after(self._delay(participant, other), self._leave, other, participant)
+
+    def _leave(self, other: SimulatedParticipant, participant: SimulatedParticipant) -> None:
+        participant.heard_leaving.add(other)
+        self._unmatch(other, participant)
 
     def kill(self, participant: SimulatedParticipant) -> None:
         """Remove a process that dies silently."""

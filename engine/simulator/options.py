@@ -100,6 +100,8 @@ class Workload:
         history: the depth of the writers' own history, 0 keeps everything that a node has not acknowledged.
         narrow: the share of writers that write one of the topics only, so that nodes which are down then do
             not hear of it.
+        autodispose: the share of writers whose end disposes their instances.
+        mortal: the share of writers that end for good, at any time, in order or not.
     """
 
     topics: tuple[TopicPlan, ...]
@@ -112,6 +114,8 @@ class Workload:
     walled: float = 0.0
     history: int = 0
     narrow: float = 0.0
+    autodispose: float = 0.5
+    mortal: float = 0.4
 
 
 @lazy_dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from engine.dataset.captured import CapturedSample
 from engine.dataset.groups import GroupDescription
 from engine.runtime import codec
 from engine.runtime.codec import Envelope
+from engine.runtime.name_space_data import Difference
 from engine.runtime.ports import Wire
 from engine.runtime.runtime import Runtime
 from engine.runtime.startup import StoredContent, read_store
@@ -115,6 +116,9 @@ class Surroundings(Protocol):
 
     def written(self, description: GroupDescription, record: CapturedSample) -> None:
         """Take in a sample that an application wrote."""
+
+    def made(self, node: SimulatedNode, difference: Difference) -> None:
+        """Take in samples that a node made of the end or the return of a writer."""
 
 
 class NodeWire(Wire, Protocol):
@@ -240,6 +244,7 @@ class SimulatedNode:
             learned=found.learned,
             pending=found.pending,
             wanted=found.wanted,
+            autodispose=found.autodispose,
         )
         self.tracer = Tracer(self.clock.wall_ns, self.cluster.outputs_for(self), recent_level=Level.NONE)
         self.cluster.opened(self, found)
@@ -254,6 +259,7 @@ class SimulatedNode:
             self.cluster.codec,
             secret=f"{self.id} {self.run}".encode(),
         )
+        self.runtime.serving.on_difference = lambda _, difference: self.cluster.made(self, difference)
         if options.step_s:
             self.runtime.transfers.steps.budget_s = 0.0
         self.cluster.network.join(self.participant)

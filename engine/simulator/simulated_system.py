@@ -8,7 +8,7 @@ from engine.core.messages import ReaderKey
 from engine.core.name_spaces import Group
 from engine.dataset.captured import CapturedSample
 from engine.dataset.sample import Sample
-from engine.simulator.applications import RandomWriter, Reader
+from engine.simulator.applications import RandomWriter, Reader, Writer
 from engine.simulator.run_record import ShortLog, Statistics
 from engine.simulator.simulated_node import SimulatedNode, Surroundings
 from engine.simulator.write_ledger import WriteLedger
@@ -20,10 +20,12 @@ class SimulatedSystem(Surroundings, Protocol):
     Attributes:
         readers: living reader processes by participant.
         all_readers: those, and the ones that have ended.
+        by_guid: writing processes, also those that have ended, by the GUIDs of their writers.
     """
 
     nodes: list[SimulatedNode]
     writers: list[RandomWriter]
+    by_guid: dict[bytes, Writer]
     readers: dict[str, Reader]
     all_readers: list[Reader]
     statistics: Statistics

@@ -9,8 +9,12 @@ from engine.dataset.captured import CapturedSample
 from engine.dataset.dataset import DataSet
 from engine.dataset.sample import DISPOSE, UNREGISTER, Sample, make_sample
 
-Key = tuple[Group, bytes, int]
-"""Group, writer and source time of a sample."""
+Key = tuple[Group, bytes, int, bytes]
+"""Group, writer, source time and instance of a sample; the ends of a writer share one time."""
+
+
+def _key(group: Group, sample: Sample | CapturedSample) -> Key:
+    return group, sample.writer, sample.source_time_ns, sample.key
 
 
 class WrittenSample:
@@ -62,11 +66,11 @@ class WriteLedger:
 
     def wrote(self, group: Group, record: CapturedSample, now: float) -> None:
         """Record a written sample."""
-        self._entries[group, record.writer, record.source_time_ns] = WrittenSample(group, record, now)
+        self._entries[_key(group, record)] = WrittenSample(group, record, now)
 
     def captured(self, name_space: str, group: Group, record: CapturedSample, now: float) -> None:
         """Record a captured sample."""
-        entry = self._entries[group, record.writer, record.source_time_ns]
+        entry = self._entries[_key(group, record)]
         if entry.captured_s is None:
             entry.captured_s = now
             entry.name_space = name_space
@@ -82,13 +86,13 @@ class WriteLedger:
 
     def entry(self, group: Group, sample: Sample | CapturedSample) -> WrittenSample | None:
         """Return the entry of a sample; None for an invented one, which another rule finds."""
-        return self._entries.get((group, sample.writer, sample.source_time_ns))
+        return self._entries.get(_key(group, sample))
 
     def entries(self, data: DataSet) -> set[WrittenSample]:
         """Return the entries of all samples of a set."""
         known = self._entries
         found = {
-            known.get((group, sample.writer, sample.source_time_ns))
+            known.get(_key(group, sample))
             for group, group_set in data.groups.items()
             for sample in group_set.samples()
         }

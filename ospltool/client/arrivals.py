@@ -162,12 +162,21 @@ class Arrivals:
         if writer in self._cache.writers.living:
             self._cache.lost(writer, time.time_ns(), autodispose=autodispose)
 
-    def expect(self, writers: Iterable[bytes], asked_s: float, now: float) -> None:
+    def expect(
+        self, writers: Iterable[bytes], disposing: Iterable[bytes], asked_s: float, now: float
+    ) -> None:
         """Let writers that a service knows count as living until they are discovered, for a while.
 
-        The service was asked at `asked_s`, and its answer describes a moment after that.
+        Args:
+            writers: the living writers.
+            disposing: the lost writers with autodispose.
+            asked_s: when the service was asked; its answer describes a moment after that.
+            now: monotonic time, seconds.
         """
         self._look(now)
+        for writer in disposing:
+            if writer not in self._cache.writers.living:
+                self._cache.lost(writer, time.time_ns(), autodispose=True)
         for writer in writers:
             if writer in self._cache.writers.living:
                 self._look_for_gap(self._found_s.get(writer, asked_s), asked_s, now)

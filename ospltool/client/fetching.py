@@ -34,6 +34,13 @@ MAX_LIVING: Final = 10_000
 _GUID_BYTES: Final = 16
 
 
+def _guids(texts: object) -> frozenset[bytes] | None:
+    """Parse a list of GUIDs, without invalid ones; return None for anything else."""
+    if not isinstance(texts, list):
+        return None
+    return frozenset(guid for text in texts[:MAX_LIVING] if (guid := _guid(text)))
+
+
 def _guid(text: object) -> bytes | None:
     """Parse a GUID in hexadecimal digits; return None for anything else."""
     try:
@@ -226,6 +233,7 @@ class HistoryFetch:
 
     Attributes:
         living: living writers according to the last answer.
+        disposing: lost writers with autodispose according to it.
         asked_s: when that was requested.
     """
 
@@ -247,6 +255,7 @@ class HistoryFetch:
         self.is_followed = is_followed
         self.done = False
         self.living: frozenset[bytes] = frozenset()
+        self.disposing: frozenset[bytes] = frozenset()
         self.asked_s = 0.0
         self._staged: list[tuple[Sample, bool]] = []
         self._on_history = on_history
@@ -308,10 +317,11 @@ class HistoryFetch:
         ospltool.
         """
         exchange = self.exchange(number)
-        living = (added or {}).get("living")
-        if exchange and isinstance(living, list):
+        living, disposing = (_guids((added or {}).get(name)) for name in ("living", "disposing"))
+        if exchange and living is not None:
             self.asked_s = exchange.asked_s
-            self.living = frozenset(guid for text in living[:MAX_LIVING] if (guid := _guid(text)))
+            self.living = living
+            self.disposing = disposing or frozenset()
         parts = exchange.end(service, number, server, link, added) if exchange else None
         if not parts:
             return

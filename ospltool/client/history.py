@@ -46,7 +46,8 @@ class HistoryRequests:
         decoder: decodes its samples.
         cache: receives the history.
         on_history: called when the cache has the whole history of a request.
-        expect: called with writers that a service knows, and when it was asked.
+        expect: called with living writers and lost ones with autodispose that a service knows, and when it
+            was asked.
     """
 
     def __init__(
@@ -57,7 +58,7 @@ class HistoryRequests:
         decoder: SampleDecoder[Any],
         cache: SampleCache,
         on_history: Callable[[], None],
-        expect: Callable[[Iterable[bytes], float], None],
+        expect: Callable[[Iterable[bytes], Iterable[bytes], float], None],
     ) -> None:
         self._session = session
         self._topic = topic
@@ -86,7 +87,7 @@ class HistoryRequests:
             exact = {sample.digest: is_exact for sample, is_exact in parts}
             whole = {sample.digest: sample for sample, _ in parts}.values()
             selected = selection.limits.select(filter(accepts, whole))
-            self._expect(fetch.living, fetch.asked_s)
+            self._expect(fetch.living, fetch.disposing, fetch.asked_s)
             for kind in (True, False):
                 some = [sample for sample in selected if exact[sample.digest] is kind]
                 self._cache.add(some, is_historical=True, exact=kind)
@@ -96,7 +97,7 @@ class HistoryRequests:
             return self._decoder.is_accepted(sample, selection.condition)
 
         def on_update(parts: list[tuple[Sample, bool]]) -> None:
-            self._expect(fetch.living, fetch.asked_s)
+            self._expect(fetch.living, fetch.disposing, fetch.asked_s)
             self._cache.add_update([sample for sample, _ in parts], exact=all(one for _, one in parts))
 
         fetch = HistoryFetch(

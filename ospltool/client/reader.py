@@ -187,7 +187,9 @@ class DurableReader(SessionPart, Generic[Data]):
                 self._decoder,
                 self._cache,
                 self._arrivals.release,
-                lambda writers, asked_s: self._arrivals.expect(writers, asked_s, time.monotonic()),
+                lambda living, disposing, asked_s: self._arrivals.expect(
+                    living, disposing, asked_s, time.monotonic()
+                ),
             )
             if self.is_durable:
                 self._whole_history = self._history.fetch(HistorySelection(), is_followed=True)

@@ -104,6 +104,8 @@ class TopicReader:
         """Partitions of the readers: those that are asked for, and one for each expression of writers."""
         self._asked: dict[tuple[TypeRef | str, bool], None] = {}
         self._readers: dict[tuple[TypeRef | str, bool, tuple[str, ...]], CaptureReader | None] = {}
+        self._known: dict[str, TypeDescription] = {}
+        self._looked_up: set[TypeRef] = set()
         self._seen: dict[tuple[object, ...], None] = {}
         self._delivered: dict[tuple[str, ...], str] = {}
         self._sets: dict[str, tuple[str, tuple[NameSpaceView, ...]]] = {}
@@ -113,7 +115,7 @@ class TopicReader:
     @property
     def types(self) -> list[TypeDescription]:
         """The topic's types found so far."""
-        return list({reader.topic.type: None for reader in self._opened()})
+        return list({self._type_of(reader): None for reader in self._opened()})
 
     @property
     def is_delivered(self) -> bool:
@@ -168,7 +170,7 @@ class TopicReader:
             elif isinstance(change, EndpointSeen) and change.topic == self._topic:
                 if change.is_writer:
                     self._writers[change.guid] = change
-                reference = change.type or (change.type_name if is_keyless(change.guid) else None)
+                reference = self._reference(change)
                 if reference is not None:
                     self._open(reference, is_durable=True)
                     if change.is_writer and not (change.reliable and change.durability >= _LEAST):
@@ -191,6 +193,18 @@ class TopicReader:
             for delivery in heard.snapshot.deliveries:
                 if own in delivery.participant.split(",") and delivery.topic == self._topic:
                     self._delivered[heard.snapshot.id, delivery.partition] = delivery.state
+
+    def _reference(self, endpoint: EndpointSeen) -> TypeRef | str | None:
+        """Return how to open a reader for an endpoint: without key, by the name of its type."""
+        if not is_keyless(endpoint.guid):
+            return endpoint.type
+        name = endpoint.type_name
+        if endpoint.type is not None and name not in self._known and endpoint.type not in self._looked_up:
+            self._looked_up.add(endpoint.type)
+            resolution = resolve_type(self._participant, endpoint.type, attempts=1)
+            if resolution.type is not None:
+                self._known[name] = resolution.type
+        return name
 
     def _is_read(self, view: NameSpaceView) -> bool:
         """Return whether the topic, in the partitions that are read, may belong to a name-space."""
@@ -247,7 +261,11 @@ class TopicReader:
                 if record.status == UNREGISTER and (writer is None or is_delivered):
                     continue  # the deliverer is done; the original writer did not unregister
                 partitions = writer.partitions if writer else ()
-                yield LiveSample(reader.topic.type, partitions, record, is_delivered)
+                yield LiveSample(self._type_of(reader), partitions, record, is_delivered)
+
+    def _type_of(self, reader: CaptureReader) -> TypeDescription:
+        """Return the type of a reader's samples; of those without key it reads any by name."""
+        return self._known.get(reader.topic.type.name, reader.topic.type)
 
     def _opened(self) -> list[CaptureReader]:
         return [reader for reader in self._readers.values() if reader is not None]

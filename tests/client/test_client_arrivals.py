@@ -76,7 +76,7 @@ def test_a_writer_that_is_found_late_may_have_written_before(
     play = Play(monkeypatch)
 
     def answer(now: float) -> None:
-        play.arrivals.expect([WRITER], BEGAN_S, now)
+        play.arrivals.expect([WRITER], (), BEGAN_S, now)
 
     events = [(answered_s, answer), (matched_s, play.match)]
     for at_s, happens in sorted(events, key=lambda event: event[0]):
@@ -87,8 +87,8 @@ def test_a_writer_that_is_found_late_may_have_written_before(
 
 def test_asking_again_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     play = Play(monkeypatch)
-    play.arrivals.expect([WRITER], BEGAN_S, BEGAN_S + 0.1)
+    play.arrivals.expect([WRITER], (), BEGAN_S, BEGAN_S + 0.1)
     play.match(BEGAN_S + 5)
     assert play.arrivals.is_missing(BEGAN_S + 5 + RETURN_S)
-    play.arrivals.expect([WRITER], BEGAN_S + 5 + RETURN_S, BEGAN_S + 20)
+    play.arrivals.expect([WRITER], (), BEGAN_S + 5 + RETURN_S, BEGAN_S + 20)
     assert not play.asks_again()

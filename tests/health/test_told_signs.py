@@ -350,7 +350,8 @@ def test_the_next_step_for_a_writer_that_is_not_kept_depends_on_the_reason(why: 
     word = {
         UnkeptReason.UNTYPED_KEYED: "type information",
         UnkeptReason.TYPE_AWAITED: "Wait",
-        UnkeptReason.TYPE_UNKNOWN: "Start the application that knows the type",
+        UnkeptReason.TYPE_UNKNOWN: "Start any application on Cyclone DDS 11",
+        UnkeptReason.REFUSED: "DATA_REPRESENTATION",
         UnkeptReason.QOS: "RELIABLE",
         UnkeptReason.UNMATCHED: "network interface",
         UnkeptReason.ENDED: "acknowledged",

@@ -1,7 +1,8 @@
-// An application on Fast DDS: `foreign writer|reader DOMAIN keyed|keyless FILE READERS`. `make foreign` compiles it.
+// An application on Fast DDS 3.2: `foreign writer|reader DOMAIN keyed|keyless typed|bare FILE READERS`. `make foreign`
+// compiles it with the headers and libraries of the package ros-fastdds.
 //
 // It speaks the lines of tests/integration/programs.py. The type is that of tests/integration/untyped.py, a
-// struct with one 32-bit number, and announces no type information. TRANSIENT, reliable, KEEP_ALL, loopback only.
+// struct with one 32-bit number; `typed` announces type information. TRANSIENT, reliable, KEEP_ALL, loopback only.
 #include <fastdds/dds/domain/DomainParticipant.hpp>
 #include <fastdds/dds/domain/DomainParticipantFactory.hpp>
 #include <fastdds/dds/log/Log.hpp>
@@ -13,7 +14,13 @@
 #include <fastdds/dds/topic/Topic.hpp>
 #include <fastdds/dds/topic/TopicDataType.hpp>
 #include <fastdds/dds/topic/TypeSupport.hpp>
-#include <fastdds/rtps/transport/UDPv4TransportDescriptor.h>
+#include <fastdds/dds/xtypes/dynamic_types/DynamicPubSubType.hpp>
+#include <fastdds/dds/xtypes/dynamic_types/DynamicTypeBuilder.hpp>
+#include <fastdds/dds/xtypes/dynamic_types/DynamicTypeBuilderFactory.hpp>
+#include <fastdds/dds/xtypes/dynamic_types/MemberDescriptor.hpp>
+#include <fastdds/dds/xtypes/dynamic_types/TypeDescriptor.hpp>
+#include <fastdds/rtps/transport/UDPv4TransportDescriptor.hpp>
+#include <fastdds/utils/IPLocator.hpp>
 
 #include <unistd.h>
 
@@ -22,54 +29,86 @@
 #include <string>
 
 using namespace eprosima::fastdds::dds;
-using namespace eprosima::fastrtps::rtps;
+using namespace eprosima::fastdds::rtps;
+
+// The same struct as XTypes describes it.
+static DynamicType::_ref_type described(bool keyed)
+{
+  auto factory = DynamicTypeBuilderFactory::get_instance();
+  auto type = traits<TypeDescriptor>::make_shared();
+  type->kind(TK_STRUCTURE);
+  type->name(keyed ? "bare::Keyed" : "bare::Keyless");
+  type->extensibility_kind(ExtensibilityKind::FINAL);
+  auto member = traits<MemberDescriptor>::make_shared();
+  member->name("number");
+  member->type(factory->get_primitive_type(TK_UINT32));
+  member->is_key(keyed);
+  auto builder = factory->create_type(type);
+  builder->add_member(member);
+  return builder->build();
+}
 
 class Number : public TopicDataType {
 public:
-  explicit Number(bool keyed)
+  Number(bool keyed, bool typed) : is_typed(typed), is_keyed(keyed)
   {
-    setName(keyed ? "bare::Keyed" : "bare::Keyless");
-    m_typeSize = 8;
-    m_isGetKeyDefined = keyed;
-    auto_fill_type_object(false);
-    auto_fill_type_information(false);
+    set_name(keyed ? "bare::Keyed" : "bare::Keyless");
+    max_serialized_type_size = 8;
+    is_compute_key_provided = keyed;
   }
 
-  bool serialize(void *number, SerializedPayload_t *payload) override
+  bool serialize(const void *number, SerializedPayload_t &payload, DataRepresentationId_t) override
   {
     const uint8_t header[4] = {0, 1, 0, 0};
-    memcpy(payload->data, header, 4);
-    memcpy(payload->data + 4, number, 4);
-    payload->length = 8;
-    payload->encapsulation = CDR_LE;
+    memcpy(payload.data, header, 4);
+    memcpy(payload.data + 4, number, 4);
+    payload.length = 8;
+    payload.encapsulation = CDR_LE;
     return true;
   }
 
-  bool deserialize(SerializedPayload_t *payload, void *number) override
+  bool deserialize(SerializedPayload_t &payload, void *number) override
   {
-    memcpy(number, payload->data + 4, 4);
-    return payload->length == 8;
+    memcpy(number, payload.data + 4, 4);
+    return payload.length == 8;
   }
 
-  bool getKey(void *number, InstanceHandle_t *handle, bool) override
+  bool compute_key(const void *number, InstanceHandle_t &handle, bool) override
   {
     uint32_t value;
     memcpy(&value, number, 4);
     for (int i = 0; i < 16; i++)
-      handle->value[i] = i < 4 ? uint8_t(value >> (24 - 8 * i)) : 0;
+      handle.value[i] = i < 4 ? uint8_t(value >> (24 - 8 * i)) : 0;
     return true;
   }
 
-  std::function<uint32_t()> getSerializedSizeProvider(void *) override { return [] { return 8u; }; }
-  void *createData() override { return new uint32_t(0); }
-  void deleteData(void *number) override { delete static_cast<uint32_t *>(number); }
+  bool compute_key(SerializedPayload_t &payload, InstanceHandle_t &handle, bool md5) override
+  {
+    return compute_key(payload.data + 4, handle, md5);
+  }
+
+  void register_type_object_representation() override
+  {
+    if (is_typed) {
+      DynamicPubSubType dynamic(described(is_keyed));
+      dynamic.register_type_object_representation();
+      type_identifiers_ = dynamic.type_identifiers();
+    }
+  }
+
+  uint32_t calculate_serialized_size(const void *, DataRepresentationId_t) override { return 8; }
+  void *create_data() override { return new uint32_t(0); }
+  void delete_data(void *number) override { delete static_cast<uint32_t *>(number); }
+
+private:
+  const bool is_typed, is_keyed;
 };
 
 // The network settings of the other programs: unicast on loopback.
 static DomainParticipantQos on_loopback(int domain, const std::string &file)
 {
   DomainParticipantQos qos = PARTICIPANT_QOS_DEFAULT;
-  auto transport = std::make_shared<eprosima::fastdds::rtps::UDPv4TransportDescriptor>();
+  auto transport = std::make_shared<UDPv4TransportDescriptor>();
   transport->interfaceWhiteList.push_back("127.0.0.1");
   qos.transport().use_builtin_transports = false;
   qos.transport().user_transports.push_back(transport);
@@ -125,7 +164,7 @@ static void read(DomainParticipant *participant, Topic *topic)
   while (std::getline(std::cin, line)) {
     uint32_t number;
     SampleInfo info;
-    while (reader->take_next_sample(&number, &info) == ReturnCode_t::RETCODE_OK)
+    while (reader->take_next_sample(&number, &info) == RETCODE_OK)
       if (info.valid_data)
         numbers += (numbers.empty() ? "" : ", ") + std::to_string(number);
     std::cout << "{\"numbers\": [" << numbers << "]}" << std::endl;
@@ -138,11 +177,11 @@ int main(int, char **arguments)
   const int domain = std::stoi(arguments[2]);
   Log::ClearConsumers();  // they write to standard output
   auto *factory = DomainParticipantFactory::get_instance();
-  DomainParticipant *participant = factory->create_participant(domain, on_loopback(domain, arguments[4]));
-  TypeSupport type(new Number(key == "keyed"));
+  DomainParticipant *participant = factory->create_participant(domain, on_loopback(domain, arguments[5]));
+  TypeSupport type(new Number(key == "keyed", std::string(arguments[4]) == "typed"));
   type.register_type(participant);
   Topic *topic = participant->create_topic("Bare", type.get_type_name(), TOPIC_QOS_DEFAULT);
-  role == "writer" ? write(participant, topic, std::stoi(arguments[5])) : read(participant, topic);
+  role == "writer" ? write(participant, topic, std::stoi(arguments[6])) : read(participant, topic);
   participant->delete_contained_entities();
   factory->delete_participant(participant);
 }

@@ -40,7 +40,7 @@ def begin_named(thread):
     begin(thread)
 threading.Thread._bootstrap_inner = begin_named
 PLACES = {{
-    "look-up": ("engine.node.intake", "resolve_type"),
+    "look-up": ("engine.node.intake", "look_up_type"),
     "delivery": ("engine.dds.directed", "DirectedSession.__init__"),
     "stream": ("engine.dds.bulk", "BulkSender.__init__"),
     "store": ("engine.runtime.store_queue", "StoreQueue.work"),

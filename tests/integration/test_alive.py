@@ -118,6 +118,7 @@ def test_an_iterator_over_alive_instances_gets_all_history_of_a_living_writer(la
 
 
 def test_an_instance_of_two_writers_is_alive_until_the_last_of_them_ends(lab: Lab) -> None:
+    """For a late joiner, with autodispose: until the first of them ends."""
     first = one_node(lab)
     second = [
         lab.program("writer", steps=[{"count": COUNT, "time": 2_000}], depth=0, **options_of(case))
@@ -129,9 +130,14 @@ def test_an_instance_of_two_writers_is_alive_until_the_last_of_them_ends(lab: La
     wait_states(reader, lambda _: "A A A")
     for writer in first:
         assert writer.end() == 0
+    ended = sum(COUNT for autodispose, _ in CASES if autodispose)
+    lab.seen.wait_for(
+        "they have ended in the sets",
+        lambda: sum(int(each["instances"]) for each in lab.trace("n1", "writer.disposed")) == ended,
+    )
     other = late_reader(lab)
-    wait_states(other, lambda _: "A A A")
-    wait_states(reader, lambda _: "A A A")
+    wait_states(other, lambda case: "D D D" if case[0] else "A A A")
+    wait_states(reader, lambda case: "D D D" if case[0] else "A A A")
     for writer in second:
         assert writer.end() == 0
     for each in (reader, other):

@@ -59,7 +59,7 @@ class Hanging:
         lab.seen.wait_for("it is looked up", named)
         writer.kill()
         file.unlink()
-        lab.seen.wait_for("it is not found", lambda: bool(lab.trace("n1", "group.creation-failed")))
+        lab.seen.wait_for("it is not found", lambda: bool(lab.trace("n1", "group.not-kept")))
 
     def check_unwritten(self) -> None:
         """The store hangs as the node ends: in time, and it says how much it has not written."""

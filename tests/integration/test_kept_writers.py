@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import functools
 import subprocess
 import sys
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,8 +14,9 @@ from tests.integration.configurations import Settings, Space
 from tests.integration.programs import ROOT
 
 if TYPE_CHECKING:
-    from engine.runtime.monitor import NodeSnapshot
+    from engine.runtime.monitor import GroupView, NodeSnapshot
     from tests.integration.lab import Lab
+    from tests.integration.programs import Program
 
 pytestmark = pytest.mark.dds
 
@@ -165,7 +166,7 @@ def test_a_keyed_writer_without_type_information_is_named(started: Lab) -> None:
 
 def test_a_writer_whose_type_nobody_tells_is_named_until_somebody_does(started: Lab) -> None:
     """Its owner does not answer; a later participant knows the type, and the node asks again."""
-    options: dict[str, Any] = {"topic": "Bare", "durability": 3, "keyed": False}
+    options: dict[str, Any] = {"topic": "Bare", "durability": 3, "keyed": True}
     program = started.program("untyped", mute=True, count=1, **options)
     guid = program.answer("guid")
 
@@ -247,69 +248,84 @@ def test_a_keyless_writer_without_type_information_is_kept(lab: Lab) -> None:
     check_bare(lab, **options)
 
 
-def holds(lab: Lab, count: int) -> bool:
-    return lab.seen.stored("n1") == count
-
-
-@pytest.mark.parametrize("order", [("typed", "bare"), ("bare", "typed")], ids=" then ".join)
+@pytest.mark.parametrize("order", [("typed", "bare"), ("bare", "typed"), ("mute", "bare")], ids=" then ".join)
 def test_one_topic_with_and_without_type_information(started: Lab, order: tuple[str, str]) -> None:
-    """Applications of two releases write one topic; late readers of both get what both wrote, each once."""
-    options: dict[str, Any] = {"topic": "Bare", "durability": 3}
-    # Both are of one group, which keeps the last sample, if the type is known first.
-    wanted = {"typed": [1], "bare": [0, 1]}[order[0]]
+    """Applications of two releases write one topic: one group, whether or not somebody tells its type."""
+    options: dict[str, Any] = {"topic": "Bare", "durability": 3, "keyed": False}
     for number, kind in enumerate(order):
-        if kind == "bare":
-            program = started.program("untyped", keyed=False, first=number, count=1, readers=1, **options)
-            program.answer("guid")
-            assert program.end() == 0
-        else:
-            step = {
-                "type": "Keyless",
-                "first": number,
-                "count": 1,
-                "time": time.time_ns(),
-                "partitions": [""],
-            }
-            # Behind the other one it waits for the reader of its own type, too, before it ends.
-            started.write(step, readers=number + 1, depth=1, by_source=False, **options)
-        held = {"typed": 1, "bare": number + 1}[order[0]]
-        started.seen.wait_for("it is held", functools.partial(holds, started, held))
-    bare = started.program("untyped_reader", **options)
-    bare.answer("ready")
-
-    def last() -> list[int]:
-        bare.tell()
-        numbers: list[int] = bare.answer("numbers")
-        return numbers
-
-    started.seen.wait_for("the late reader has all", lambda: sorted(last()) == wanted)
-    started.wait_delivered()
-    assert sorted(last()) == wanted
-
-
-@pytest.mark.parametrize("end", ["kill", "end"])
-def test_what_the_reader_without_type_took_is_kept_if_the_type_stays_unknown(started: Lab, end: str) -> None:
-    """A typed writer matches it by name and ends at once; nobody else can tell its type."""
-    options: dict[str, Any] = {"topic": "Bare", "durability": 3, "keyed": False, "readers": 1}
-    bare = started.program("untyped", count=1, **options)
-    bare.answer("guid")
-    assert bare.end() == 0
-    started.seen.wait_for("the first is held", functools.partial(holds, started, 1))
-    typed = started.program("untyped", mute=True, first=1, count=1, **options)
-    typed.answer("guid")
-    getattr(typed, end)()
-    # A reader gets what is kept when it comes: it must come after that.
-    started.seen.wait_for("both are captured", lambda: node_of(started).counters.get("captured") == 2)
-    late = started.program("untyped_reader", **options)
+        facts: dict[str, Any] = {"typed": kind == "typed", "mute": kind == "mute"}
+        program = started.program("untyped", first=number, count=1, readers=1, **facts, **options)
+        program.answer("guid")
+        assert program.end() == 0
+        started.seen.wait_for("it is held", lambda: started.seen.stored("n1") == 1)
+    late = started.program("untyped_reader", typed=order[1] == "typed", **options)
     late.answer("ready")
 
-    def has_it() -> bool:
+    def numbers() -> list[int]:
         late.tell()
-        return bool(late.answer("numbers") == [1])
+        got: list[int] = late.answer("numbers")
+        return got
 
-    started.seen.wait_for("a late reader has the typed one's", has_it)
+    started.seen.wait_for("the late reader has the last one", lambda: numbers() == [1])
+    started.wait_delivered()
+    assert numbers() == [1]
+    assert len(node_of(started).groups) == 1
+    assert bool(started.trace("n1", "group.typed")) == ("typed" in order)
     assert not node_of(started).counters.get("unkept_writers")
     assert node_of(started).unkept == ()
+
+
+def test_samples_that_do_not_fit_their_type_are_counted_and_named(started: Lab) -> None:
+    """The type that their writer announces has another layout; they vanish in every reader of Cyclone DDS."""
+    program = started.program(
+        "untyped", topic="Bare", durability=3, keyed=True, broken=True, count=3, readers=1
+    )
+    guid = program.answer("guid")
+
+    def unkept() -> list[tuple[str, str]]:
+        return [(one.writer, one.why) for one in node_of(started).unkept]
+
+    started.seen.wait_for("it is named", lambda: unkept() == [(guid, "refused")])
+    started.seen.wait_for("all count", lambda: node_of(started).counters["refused_samples"] == 3)
+    assert "3 samples are no values of its type (the last has 8 bytes" in node_of(started).unkept[0].text
+    assert (node_of(started).counters["captured"], node_of(started).counters["unkept_writers"]) == (0, 1)
+    assert f"Writer {guid} of topic Bare" in started.information("n1")
+    program.tell()
+    assert program.answer("wrote") == 3
+    started.seen.wait_for("it counts, too", lambda: node_of(started).counters["refused_samples"] == 4)
+    assert len(started.trace("n1", "group.not-kept")) == 1
+
+
+def test_samples_without_a_source_timestamp_are_kept_in_their_order(lab: Lab) -> None:
+    """Three nodes hold each of them once, with one time, and a late reader gets the last ones."""
+    nodes = ("n1", "n2", "n3")
+    for name in nodes:
+        lab.configure(name, Settings(spaces=(Space(elements=("*",)),)))
+    lab.start(*nodes)
+    lab.seen.wait_for("all are complete", lambda: lab.seen.are_complete(*nodes))
+    options: dict[str, Any] = {"topic": "Bare", "durability": 3, "keyed": False, "depth": 5}
+    began_ns = time.time_ns()
+    writer = lab.program("untyped", untimed=True, count=COUNT, readers=3, **options)
+    writer.answer("guid")
+    assert writer.end() == 0
+
+    def groups() -> list[GroupView]:
+        return [group for name in nodes if (shown := lab.seen.node(name)) for group in shown.groups]
+
+    lab.seen.wait_for("all hold 5", lambda: [group.samples for group in groups()] == [5, 5, 5])
+    lab.seen.wait_for("the same", lambda: len({group.digest for group in groups()}) == 1)
+    assert all(began_ns < group.newest_ns < time.time_ns() for group in groups())
+    for name in nodes:
+        late = lab.program("untyped_reader", **options)
+        late.answer("ready")
+        lab.seen.wait_for("it has the last ones", partial(has_numbers, late, [*range(COUNT - 5, COUNT)]))
+        late.end()
+        lab.kill(name)
+
+
+def has_numbers(reader: Program, wanted: list[int]) -> bool:
+    reader.tell()
+    return bool(reader.answer("numbers") == wanted)
 
 
 def test_what_has_no_type_information_is_shown_as_bytes(started: Lab) -> None:

@@ -1,6 +1,7 @@
 """An application in C: by default like those of ROS 2, whose types are known by name only.
 
-With `typed` it tells its type. With `mute`, too, but it does not answer who asks for it. With `library` it
+With `typed` it tells its type. With `mute`, too, but it does not answer who asks for it. With `broken` it
+tells another type. With `untimed` it sends no source timestamps. With `library` it
 uses another libddsc than the one of the Python package.
 """
 
@@ -15,7 +16,7 @@ from cyclonedds.internal import DDS
 
 from engine.dds.abi import SampleInfo, TopicDescriptor
 from engine.dds.topics import description_of
-from tests.integration.application_types import Keyed, Keyless
+from tests.integration.application_types import Keyed, Keyless, Reading
 from tests.integration.applications import commands, say
 
 _ADR, _KOF, _RTS = 1 << 24, 7 << 24, 0
@@ -34,8 +35,8 @@ class _Key(ctypes.Structure):
     _fields_ = [("name", ctypes.c_char_p), ("offset", ctypes.c_uint32), ("index", ctypes.c_uint32)]
 
 
-def _descriptor(*, keyed: bool, typed: bool, mute: bool) -> TopicDescriptor:
-    """Of a struct with one 32-bit number; the types of a mute one are not those that it names."""
+def _descriptor(*, keyed: bool, typed: bool, mute: bool, broken: bool) -> TopicDescriptor:
+    """Of a struct with one 32-bit number; a mute one lacks its types, a broken one names another."""
     ops = _KEYED_OPS if keyed else _KEYLESS_OPS
     found = TopicDescriptor()
     found.size = found.align = 4
@@ -49,7 +50,7 @@ def _descriptor(*, keyed: bool, typed: bool, mute: bool) -> TopicDescriptor:
     found.meta = b""
     found.restrict_data_representation = 1
     if typed:
-        type_ = description_of(Keyed if keyed else Keyless)
+        type_ = description_of(Reading if broken else Keyed if keyed else Keyless)
         known = description_of(Keyless if keyed else Keyed) if mute else type_
         _tell(found, type_.information, known.mapping)
     return found
@@ -82,10 +83,15 @@ class Bare:
         library.dds_qset_durability(self._qos, durability)
         library.dds_qset_reliability(self._qos, 1, ctypes.c_int64(10**10))
         library.dds_qset_history(self._qos, 1, 0)
+        if depth := options.get("depth"):
+            library.dds_qset_durability_service(self._qos, ctypes.c_int64(0), 0, depth, -1, -1, -1)
+        self._untimed = options.get("untimed", False)
         library.dds_qset_writer_data_lifecycle(self._qos, ctypes.c_bool(False))
         self._participant = made(library.dds_create_participant(options["domain"], None, None))
         mute = options.get("mute", False)
-        told = _descriptor(keyed=keyed, typed=mute or options.get("typed", False), mute=mute)
+        broken = options.get("broken", False)
+        typed = mute or broken or options.get("typed", False)
+        told = _descriptor(keyed=keyed, typed=typed, mute=mute, broken=broken)
         self._descriptor = ctypes.byref(told)
         name = options["topic"].encode()
         make = library.dds_create_topic
@@ -106,7 +112,9 @@ class Bare:
         while made(library.dds_get_matched_subscriptions(writer, None, 0)) < readers:
             time.sleep(0.01)
         for number in numbers:
-            made(library.dds_write(writer, ctypes.byref(ctypes.c_uint32(number))))
+            # Without a source timestamp a sample is received with the time 0.
+            time_ns = 0 if self._untimed else time.time_ns()
+            made(library.dds_write_ts(writer, ctypes.byref(ctypes.c_uint32(number)), ctypes.c_int64(time_ns)))
         made(library.dds_wait_for_acks(writer, ctypes.c_int64(10**10)))
 
     def tags(self) -> list[str]:
@@ -149,7 +157,8 @@ def writer(options: dict[str, Any]) -> None:
 
     The line `tags` asks for its tags instead.
 
-    Other options: `durability`, `readers` to wait for, `first` number, `typed`, `mute`, `library`.
+    Other options: `durability`, `depth`, `readers` to wait for, `first` number, `typed`, `mute`, `broken`,
+    `untimed`, `library`.
     """
     side = Bare(options)
     first = options.get("first", 0)

@@ -22,7 +22,7 @@ from engine.dataset.groups import (
     GroupQos,
     TypeDescription,
 )
-from engine.dataset.sample import DATA, Sample
+from engine.dataset.sample import DATA, UNTIMED, Sample
 from engine.runtime.runtime import Runtime
 from engine.runtime.store_queue import StoreQueue
 from engine.store.interface import DamageLog
@@ -45,6 +45,7 @@ records = st.builds(
     st.sampled_from((*STATUSES, *[STATUSES[0]] * 6, WRITER_GONE)),
     st.sampled_from(KEYS),
     st.sampled_from((b"x", b"y")),
+    st.sampled_from((0, 0, 0, UNTIMED | 1, UNTIMED | 2)),
 )
 
 
@@ -60,6 +61,7 @@ of_many = st.lists(
             st.sampled_from((*STATUSES, *[DATA] * 20)),
             st.sampled_from([b"%x" % number for number in range(12)]),
             st.just(b"x"),
+            st.just(0),
         ),
         max_size=30,
     ),
@@ -91,11 +93,11 @@ def in_runs(batch: list[CapturedSample], fewest: int) -> list[CapturedSample | C
     result: list[CapturedSample | CapturedRun] = []
 
     def likeness(one: CapturedSample) -> tuple[object, ...]:
-        return one.writer, one.status, len(one.key), len(one.payload)
+        return one.writer, one.status, len(one.key), len(one.payload), bool(one.sequence)
 
     for _, group in itertools.groupby(batch, likeness):
         alike = list(group)
-        is_run = alike[0].status == DATA and len(alike) >= fewest
+        is_run = alike[0].status == DATA and not alike[0].sequence and len(alike) >= fewest
         result += [run_of(alike)] if is_run else alike
     return result
 

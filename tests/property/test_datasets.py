@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from random import Random
 
 import pytest
 from hypothesis import given
@@ -11,8 +12,8 @@ from hypothesis import strategies as st
 from engine.core.name_spaces import Group
 from engine.dataset.dataset import DataSet
 from engine.dataset.group_set import ApplyOutcome, GroupSet
-from engine.dataset.sample import DISPOSE, UNREGISTER, Sample, is_intact, retained
-from tests.property.samples import DEPTHS, GROUPS, KEYS, contents, model, samples
+from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, UNTIMED, Sample, is_intact, make_sample, retained
+from tests.property.samples import DEPTHS, GROUPS, KEYS, WRITERS, contents, model, samples
 
 depths = pytest.mark.parametrize("depth", DEPTHS)
 
@@ -216,3 +217,39 @@ def test_every_field_of_a_sample_is_in_its_digest(sample: Sample) -> None:
     ]
     assert is_intact(sample)
     assert not any(is_intact(other) for other in changed if other != sample)
+
+
+@depths
+@given(
+    written=st.lists(
+        st.tuples(st.sampled_from(WRITERS), st.sampled_from((b"x", b"y"))), min_size=1, max_size=8
+    ),
+    delays=st.lists(st.lists(st.integers(0, 3), min_size=8, max_size=8), min_size=3, max_size=3),
+    order=st.randoms(use_true_random=False),
+)
+def test_a_sample_without_source_timestamp_is_one_sample_on_all_nodes(
+    depth: int, written: list[tuple[bytes, bytes]], delays: list[list[int]], order: Random
+) -> None:
+    """Three nodes receive it at different times; the earliest counts, in whatever order they hear of it."""
+    sets, times = [], dict.fromkeys(range(len(written)), 1_000_000)
+    for delayed in delays:
+        now_ns, received = 0, []
+        for number, ((writer, payload), delay) in enumerate(zip(written, delayed, strict=False)):
+            now_ns = max(now_ns + 1, 4 * number + delay)
+            times[number] = min(times[number], now_ns)
+            received.append(make_sample(now_ns, writer, DATA, b"", payload, UNTIMED | number + 1))
+        sets.append(group_set(depth, received))
+    for receiver, giver in order.sample([(a, b) for a in range(3) for b in range(3) if a != b] * 2, k=12):
+        if order.random() < 0.5:
+            sets[receiver].extend(sets[giver].samples())
+        else:
+            for sample in list(sets[giver].samples()):
+                sets[receiver].apply(sample)
+    for receiver, giver in [(0, 1), (0, 2), (1, 0), (2, 0)]:
+        sets[receiver].extend(sets[giver].samples())
+    assert len({(one.summary().count, one.summary().digest) for one in sets}) == 1
+    history = sets[0].instance(b"")
+    numbers = [one.sequence & ~UNTIMED for one in history]
+    assert len(set(numbers)) == len(numbers) == min(len(written), depth or len(written))
+    assert all(one.source_time_ns == times[(one.sequence & ~UNTIMED) - 1] for one in history) or depth
+    assert sets[0].payload_bytes == len(history)

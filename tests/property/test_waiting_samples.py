@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from engine.dataset import sample_making
 from engine.dataset.captured import CapturedSample
-from engine.dataset.sample import DATA, DISPOSE, UNREGISTER
+from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, UNTIMED
 from engine.dataset.settling import STEP_NS, WIDTH_NS
 from engine.runtime import capture
 from tests.property.samples import GROUPS, KEYS, STATUSES
@@ -28,6 +28,7 @@ written = st.builds(
     st.sampled_from([DATA] * 10 + [*STATUSES]),
     st.sampled_from(KEYS),
     st.sampled_from([b"x" * SIZE] * 6 + [b"y" * SIZE, b"small"]),
+    st.sampled_from([0] * 5 + [UNTIMED | 1, UNTIMED | 2]),
 )
 looks = st.sampled_from(["settle", "look", "store", "purge"])
 borders = st.sampled_from(range(FIRST_NS, NOW_NS + WIDTH_NS, WIDTH_NS)).map(

@@ -241,13 +241,13 @@ class Scenario:
         for link in self.cluster.network.cuts():
             self.cluster.network.restore(*link)
 
-    def writer(self, host: str, *topics: int) -> Writer:
+    def writer(self, host: str, *topics: int, autodispose: bool = False) -> Writer:
         """The process that writes on a host; a new one is discovered by all who hear it before it writes.
 
-        It has writers of these topics, all by default.
+        It has writers of these topics, all by default; `autodispose` is for a new one.
         """
         if host not in self._writers:
-            self._writers[host] = self.cluster.open_writer(host, topics=topics)
+            self._writers[host] = self.cluster.open_writer(host, topics=topics, autodispose=autodispose)
             self.run(1.5)
         return self._writers[host]
 
@@ -292,9 +292,9 @@ class Scenario:
 
         write()
 
-    def end_writer(self, host: str) -> None:
+    def end_writer(self, host: str, *, in_order: bool = True) -> None:
         """The process that writes on a host ends."""
-        self._writers.pop(host).end(in_order=True)
+        self._writers.pop(host).end(in_order=in_order)
         self.run(0.5)
 
     def reader(self, host: str, topic: int = 0) -> Reader:

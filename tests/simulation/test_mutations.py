@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from engine.core import alignment, joining, membership, merging, roles
+from engine.core.autodispose import AutodisposeWriters
 from engine.core.context import Context
 from engine.core.events import LoadStored
 from engine.core.fellows import FellowTable
@@ -23,6 +24,7 @@ from engine.dataset.group_set import ApplyOutcome, GroupSet
 from engine.dataset.sample import DISPOSE
 from engine.runtime.name_space_data import NameSpaceData
 from engine.runtime.runtime import Runtime
+from engine.runtime.writer_ends import WriterEnds
 from engine.simulator.campaign import Campaign
 from engine.store.memory import MemoryStore
 
@@ -228,6 +230,16 @@ def looks_at_no_part(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(merging, "_look_at_part", lambda *_: None)
 
 
+def ends_nothing(patch: pytest.MonkeyPatch) -> None:
+    """The end of a writer changes no set."""
+    patch.setattr(WriterEnds, "_apply", lambda *_: 0)
+
+
+def never_decides_about_lost_writers(patch: pytest.MonkeyPatch) -> None:
+    """The master leaves it to each node what it thinks of a lost writer."""
+    patch.setattr(AutodisposeWriters, "decide", lambda *_: ())
+
+
 BROKEN: list[tuple[Break, str, tuple[int, ...], str]] = [
     (forgets_tombstones, "classic", (32, 34, 71), "I1 I2 I11"),
     (reuses_epochs, "crash,partition", (3, 6, 12, 18, 25), "I4"),
@@ -250,6 +262,8 @@ BROKEN: list[tuple[Break, str, tuple[int, ...], str]] = [
     (tells_a_part_as_a_set, "any", (18, 87, 219), "busy quiet"),
     (serves_what_it_has_not_obtained, "any", (3, 11, 56), "I10"),
     (looks_at_no_part, "any", (3, 4, 11), "quiet"),
+    (ends_nothing, "any", (2, 3, 6), "I13"),
+    (never_decides_about_lost_writers, "any", (2, 3, 6), "I13 quiet"),
 ]
 
 

@@ -5,7 +5,6 @@ An instance and a writer are named with their group, so that all replicas of the
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import json
 import re
@@ -104,14 +103,14 @@ class KnownGroups:
         yield from sorted(self._known.items())
 
     def learn(self, description: GroupDescription) -> bool:
-        """Note a group; return whether it is new, or its topic asks for more durability than was known.
+        """Note a group; return whether it is new, or its type or durability is known better now.
 
         A group beyond the bound is refused and counted.
         """
         id_ = group_id(description.group)
         known = self._known.get(id_)
         if known is not None:
-            description = dataclasses.replace(known, qos=known.qos.raised_by(description.qos))
+            description = known.improved_by(description)
             if description == known:
                 return False
             self._raised.append(description)

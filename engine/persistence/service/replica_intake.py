@@ -14,6 +14,7 @@ from engine.capture.unkept import Unkept, UnkeptReason
 from engine.dataset.captured import CapturedSample
 from engine.dataset.sample import DATA, DISPOSE, UNREGISTER
 from engine.dds import abi
+from engine.dds.native_topics import Refusals
 from engine.dds.participant import NodeParticipant
 from engine.dds.typeinfo import Resolution, TypeRef
 from engine.dds.waiting import Signal
@@ -114,6 +115,7 @@ class Intake:
         self._orphans = Orphans()
         self._news: collections.deque[str] = collections.deque(maxlen=MAX_NEWS)
         self.neighbourhood = Neighbourhood()
+        self._refusals = Refusals()
         self._watch = MatchWatch(self.taps, self.neighbourhood)
         self.counters: collections.Counter[str] = collections.Counter()
 
@@ -129,11 +131,7 @@ class Intake:
 
     def resolved(self, reference: TypeRef, resolution: Resolution) -> None:
         """Take what the look-up of a type gave."""
-        self.changed(
-            self.neighbourhood.resolved(
-                reference, resolution.type, resolution.reason, is_tapped=self.taps.is_tapped
-            )
-        )
+        self.changed(self.neighbourhood.resolved(reference, resolution.type, resolution.reason))
 
     def changed(self, changes: DiscoveryChanges) -> None:
         """Open taps for new groups, and tell synchronization which writers came and went."""
@@ -203,6 +201,10 @@ class Intake:
         """
         for unkept in self._watch.turn(now_s):
             self._not_kept(unkept)
+        for refusal, count in self._refusals.news(lambda writer: bool(self._names.get(writer))):
+            self.counters["refused_samples"] += count
+            if (news := self.neighbourhood.refused(refusal.writer, refusal.text)) is not None:
+                self._not_kept(news)
         for description in self._groups.take_raised():
             self.taps.request(description)
         for topic, type_id in self.taps.take_raised():

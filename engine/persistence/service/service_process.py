@@ -16,6 +16,7 @@ from engine.capture.delivery import TIMEOUT_S as DELIVERY_S
 from engine.capture.delivery import Directed
 from engine.capture.neighbourhood import HistoryReader
 from engine.capture.shell import Shell
+from engine.capture.tap_registry import look_up_type
 from engine.config.persistence import PersistenceService
 from engine.core.lazy_dataclass import lazy_dataclass
 from engine.dds.activity import Workers
@@ -25,7 +26,7 @@ from engine.dds.interfaces import interface_of
 from engine.dds.participant import NodeParticipant, TagRole
 from engine.dds.selfcheck import check_layouts
 from engine.dds.subscription_endpoints import PARTITION
-from engine.dds.typeinfo import ATTEMPTS, resolve_type
+from engine.dds.typeinfo import ATTEMPTS
 from engine.dds.uri import cyclone_uri, domain_tag
 from engine.persistence.service.kept_groups import KnownGroups
 from engine.persistence.service.late_readers import Groupwise, LateReaders, ReaderDelivery
@@ -359,7 +360,7 @@ class Service:
             if resolution.type is None and is_first:
                 self._counters["unresolved"] += 1
 
-        self._submit(lambda: resolve_type(self._participant, reference, attempts=attempts), resolved)
+        self._submit(lambda: look_up_type(self._participant, endpoint, attempts=attempts), resolved)
 
     # Messages of replicas and readers.
 

@@ -7,7 +7,7 @@ from engine.core.states import Phase
 from engine.dataset.captured import CapturedSample
 from engine.dataset.dataset import DataSet
 from engine.dataset.groups import GroupDescription
-from engine.dataset.sample import DISPOSE, UNREGISTER, Sample
+from engine.dataset.sample import DATA, DISPOSE, KEY_HEADER, LOST_HEADER, UNREGISTER, Sample
 from engine.runtime.startup import StoredContent
 from engine.simulator.checkers.checker import (
     Checker,
@@ -34,10 +34,15 @@ class Invented(Checker):
     def __init__(self, cluster: SimulatedSystem) -> None:
         super().__init__(cluster)
         self._written: set[tuple[object, ...]] = set()
+        self._content: set[tuple[object, ...]] = set()
 
     def written(self, description: GroupDescription, record: CapturedSample) -> None:
         """Remember a sample that an application wrote."""
-        self._written.add((description.group, *record))
+        _, writer, status, key, payload = record[:5]
+        self._written.add((description.group, *record[:5]))
+        self._content.add((description.group, writer, key))
+        if status & DATA:
+            self._content.add((description.group, writer, key, payload))
 
     def looked(self) -> None:
         """Check all sets."""
@@ -46,8 +51,53 @@ class Invented(Checker):
             for name, data in node.runtime.spaces.items():
                 for group, sample in samples_of(data.working):
                     time_ns, writer, _, _, status, key, payload = sample
-                    if (group, time_ns, writer, status, key, payload) not in self._written:
+                    known = (group, time_ns, writer, status, key, payload) in self._written
+                    if not known and not self._is_made(group, sample):
                         self.fail(f"{node.name} has in {name} {group} what nobody wrote: {sample}")
+
+    def _is_made(self, group: Group, sample: Sample) -> bool:
+        """Tell whether nodes made a sample of the end, or of the return, of an autodispose writer."""
+        writer = self.cluster.by_guid.get(sample.writer)
+        if writer is None or not writer.autodispose:
+            return False
+        if sample.status == DISPOSE | UNREGISTER:
+            is_end = sample.payload in (KEY_HEADER + sample.key, LOST_HEADER + sample.key)
+            return is_end and (group, sample.writer, sample.key) in self._content
+        content = (group, sample.writer, sample.key, sample.payload)
+        return sample.status == DATA and content in self._content
+
+
+class Ended(Checker):
+    """Looks for instances whose newest write is of an autodispose writer that has ended.
+
+    Under an infinite service_cleanup_delay, and without a master, the end of a writer that was lost stays
+    each node's own view.
+    """
+
+    invariant = "I13"
+    meaning = "no instance whose writers have all ended under autodispose is alive, or without writers"
+
+    def settled(self) -> None:
+        """Check all complete sets."""
+        for node in self.cluster.up():
+            assert node.runtime is not None
+            for name, data in node.runtime.spaces.items():
+                if not data.state.complete or data.state.following is None:
+                    continue
+                for group, group_set in data.working.groups.items():
+                    if node.runtime.descriptions[group].qos.cleanup_delay_ns >= 0:
+                        for key in group_set.keys():  # noqa: SIM118  # it is not a mapping
+                            self._look(node, name, group, group_set.instance(key))
+
+    def _look(self, node: SimulatedNode, name: str, group: Group, history: tuple[Sample, ...]) -> None:
+        last = _last(history)
+        writer = self.cluster.by_guid.get(last.writer) if last is not None else None
+        if last is None or writer is None or last.status & DISPOSE:
+            return
+        if writer.autodispose and not writer.participant.is_alive:
+            self.fail(
+                f"{node.name} has in {name} {group} key {last.key.hex()} alive, but {writer.name} ended"
+            )
 
 
 Place = tuple[SimulatedNode, str]

@@ -244,8 +244,10 @@ _NEXT: Final[Mapping[str, str]] = {
     "untyped-keyed": "Let the application announce the type: use a library with XTypes, and types "
     "that idlc made with type information.",
     AWAITED: "Wait: nodes ask for the type, and keep the writer once they know it.",
-    "type-unknown": "Start the application that knows the type, and let it run until the node "
-    "keeps the writer: it asks again every 5 s.",
+    "type-unknown": "Start any application on Cyclone DDS 11 that has a reader or writer of this type, on "
+    "any topic, and let it run until this ends: nodes ask for one unknown type after another, every 5 s.",
+    "refused": "Compare the writer's type with the one that it announces, and its DATA_REPRESENTATION: an "
+    "ordinary reader of Cyclone DDS refuses these samples, too.",
     "qos": "Give the writer the policies of its topic: RELIABLE, and at least its durability. "
     "`ospltool doctor` names the writer and both values.",
     "unmatched": "Look whether the application ignores participants or uses another network "

@@ -78,7 +78,10 @@ def application(options: dict[str, Any], group: type, end: type, names: list[str
 
 
 def writer(options: dict[str, Any]) -> None:
-    """Writes, disposes and unregisters samples of each type once somebody reads them."""
+    """Writes, disposes and unregisters samples of each type once somebody reads them.
+
+    With `untimed` it writes only.
+    """
     from cyclonedds.pub import DataWriter, Publisher
 
     _, _, *ends = kept = application(options, Publisher, DataWriter, options["types"])
@@ -89,9 +92,10 @@ def writer(options: dict[str, Any]) -> None:
         while not one.get_matched_subscriptions() and time.monotonic() < deadline and not ended.is_set():
             time.sleep(0.002)
         for number in range(options.get("count", 4)):
-            sample = sample_types.SAMPLES[type_](number)
-            one.write(sample, timestamp=1000 + 10 * number)
-            if name != "Keyless" and number % 2:
+            sample = sample_types.SAMPLES[type_](number * options.get("step", 1))
+            # Without a source timestamp a sample is received with the time 0.
+            one.write(sample, timestamp=0 if options.get("untimed") else 1000 + 10 * number)
+            if name != "Keyless" and number % 2 and not options.get("untimed"):
                 one.dispose(sample, timestamp=1001 + 10 * number)
                 one.unregister_instance(sample, timestamp=1002 + 10 * number)
     say(written=True)
@@ -146,7 +150,7 @@ def tap(options: dict[str, Any]) -> None:
     while True:
         signal.wait(1.0)
         for topic, one in taps.items():
-            for time_ns, _, status, key, payload in one.drain():
+            for time_ns, _, status, key, payload, _ in one.drain():
                 say(topic=topic, event=[time_ns, status, key.hex(), payload.hex()])
 
 

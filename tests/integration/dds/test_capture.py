@@ -3,6 +3,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import random
+import time
 from collections import defaultdict
 from typing import Any
 
@@ -13,7 +14,7 @@ from engine.core.name_spaces import Group
 from engine.dataset.captured import CapturedRun, CapturedSample
 from engine.dataset.groups import DurabilityKind, GroupDescription, GroupQos, TypeDescription
 from engine.dataset.living import whole
-from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, make_sample
+from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, UNTIMED, make_sample
 from engine.dds.capture_reader import CaptureReader
 from engine.dds.directed import DirectedSession
 from engine.dds.discovery import Discovery, EndpointSeen, ParticipantSeen
@@ -122,8 +123,36 @@ def test_every_kind_of_type_is_captured_and_written_again_bit_by_bit(
             assert (report.problem, report.acked) == ("", len(samples)), name
             for event in captured[name]:
                 line = target.expect(functools.partial(is_event_of, f"again_{name}"))
-                time_ns, _, status, key, payload = event
+                time_ns, _, status, key, payload, _ = event
                 assert line["event"] == [time_ns, status, key.hex(), payload.hex()], name
+
+
+def test_samples_without_a_source_timestamp_get_the_time_of_their_arrival(
+    arena: Arena, participant: NodeParticipant
+) -> None:
+    """In order, and with their numbers; large ones, too. Taps in step with a writer have the same."""
+    types, count, began_ns = ["Plain", "Keyless"], 300, time.time_ns()
+    topics = [Topic.of_class(participant, name, sample_types.TYPES[name]) for name in types]
+    taps = [[CaptureReader(participant, topic) for _ in range(2)] for topic in topics]
+    arena.start("writer", types=types, count=count, untimed=True, step=40)
+    got: dict[CaptureReader, list[CapturedSample]] = {tap: [] for pair in taps for tap in pair}
+
+    def all_there() -> bool:
+        for tap, some in got.items():
+            some += tap.drain()
+        return all(len(some) == count for some in got.values())
+
+    signal = Signal(participant)
+    wait_until(all_there, lambda _: signal.wait(0.01))
+    assert max(len(one.payload) for one in got[taps[1][0]]) > 1 << 15
+    for first, second in taps:
+        assert got[first][-1] == got[second][-1]
+        assert [one[1:] for one in got[first]] == [one[1:] for one in got[second]]
+        times = [one.source_time_ns for one in got[first]]
+        assert times == sorted(set(times))
+        assert began_ns <= times[0] <= times[-1] <= time.time_ns()
+        assert {one.status for one in got[first]} == {DATA}
+        assert [one.sequence for one in got[first]] == [UNTIMED | number for number in range(1, count + 1)]
 
 
 def is_event_of(topic: str, said: dict[str, Any]) -> bool:
@@ -181,7 +210,7 @@ def test_a_tap_sees_each_event_of_a_writer_in_order_with_its_own_time(
     assert {one.writer for one in got} == {writer.guid}
     assert {one.key for one in got[:5]} == {bytes([7, 0, 0, 0])}
     assert [one.payload for one in got[:5]] == [whole, key, whole, whole, key]
-    assert got[-1] == (0, writer.guid, WRITER_GONE, b"", AUTODISPOSE if autodispose else b"")
+    assert got[-1] == CapturedSample(0, writer.guid, WRITER_GONE, b"", AUTODISPOSE if autodispose else b"")
 
 
 @pytest.mark.parametrize(
@@ -273,7 +302,7 @@ def test_a_sample_of_any_size_fits(participant: NodeParticipant, in_python: bool
     tap = CaptureReader(participant, topic, capacity_bytes=1 << 18, in_python=in_python)
     writer = RawWriter(participant, topic, qos)
     contents = [bytes([round_]) * size for round_ in range(12)]
-    for round_, content in enumerate(contents):
+    for round_, content in enumerate(contents, 1):
         writer.write(sample_of(round_, content), round_)
         (got,) = tap.drain()
         assert got.payload[20 : 20 + size] == content
@@ -339,7 +368,7 @@ def test_runs_have_the_same_samples_in_the_same_order(
     for number in range(5000):
         different = chance.choice(differences) if chance.random() < often else ""
         size = {"size": chance.randrange(60), "large": 33_000}.get(different, 8)
-        (other if different == "writer" else one).write(sample_of(number % 50, bytes(size)), number)
+        (other if different == "writer" else one).write(sample_of(number % 50, bytes(size)), number + 1)
         if number % 100 == 99:
             expected += whole.drain(100)
         while number % 200 == 199 and len(in_runs) > 30:

@@ -45,13 +45,14 @@ def test_each_has_the_digest_of_its_content(
                 DATA,
                 chance.randbytes(key_size if are_equal else chance.choice((0, 4, 90, 200))),
                 chance.randbytes(size if are_equal else chance.choice(lengths)),
+                0,
             )
             for _ in range(count)
         ]
         made = make_samples(records)
         wanted = [by_hashlib(one) for one in made]
         assert [one.digest for one in made] == wanted
-        assert [(one[0], one[1], *one[4:]) for one in made] == records
+        assert [(one[0], one[1], *one[4:], one[2]) for one in made] == records
         assert [digest_of(*one[:3], *one[4:]) for one in made] == wanted
         block = pack_samples(made)
         assert Block(block.data).digests == b"".join(wanted)

@@ -450,26 +450,29 @@ def test_a_writer_that_ended_before_its_type_was_given_up_is_reported_and_not_sh
 
 
 @pytest.mark.parametrize("is_gone", [False, True], ids=["living", "ended"])
-@pytest.mark.parametrize("is_tapped", [False, True], ids=["no reader by name", "reader by name"])
-@pytest.mark.parametrize("kind", [2, 3], ids=["keyed", "keyless"])
-def test_a_type_given_up_is_kept_as_bytes_where_a_reader_takes_it_so(
-    kind: int, is_tapped: bool, is_gone: bool
-) -> None:
-    """Only without a key can bytes be kept; a reader that comes later is asked about, too."""
-    writer = endpoint(b"1" * 15 + bytes([kind]), is_writer=True)
-    neighbourhood = Neighbourhood()
-    neighbourhood.take([APPLICATION, writer])
-    neighbourhood.take([EndpointGone(writer.guid)] if is_gone else [])
-    found = neighbourhood.resolved(TYPE, None, "nobody answers", is_tapped=lambda _: is_tapped)
+@pytest.mark.parametrize(
+    "answer", [None, dataclasses.replace(DESCRIPTION, keyed=False)], ids=["mute", "typed"]
+)
+def test_a_writer_without_key_is_kept_at_once(answer: TypeDescription | None, is_gone: bool) -> None:
+    """Whether or not somebody answers for its type, which only shows what it wrote."""
+    writer = endpoint(b"1" * 15 + bytes([3]), is_writer=True)
     group = Group("ships", "Observations", untyped(DESCRIPTION.name).type_id)
-    is_kept = kind == 3 and is_tapped
-    assert neighbourhood.routes[writer.guid] == ((group,) if is_kept else ())
-    assert bool(found.unkept) is not is_kept
-    assert bool(list(neighbourhood.unkept)) is not (is_kept or is_gone)
-    assert bool(neighbourhood.living(group)) is (is_kept and not is_gone)
-    if not (is_kept or is_gone):
-        neighbourhood.resolved(TYPE, None, "nobody answers", is_tapped=lambda _: True)
-        assert bool(neighbourhood.living(group)) is (kind == 3)
+    neighbourhood = Neighbourhood()
+    found = neighbourhood.take([APPLICATION, writer])
+    assert found.unresolved == [writer]
+    assert [each.group for each in found.groups] == [group]
+    assert neighbourhood.routes[writer.guid] == (group,)
+    neighbourhood.take([EndpointGone(writer.guid)] if is_gone else [])
+    found = neighbourhood.resolved(TYPE, answer, "nobody answers")
+    assert [each.type for each in found.groups] == ([answer] if answer and not is_gone else [])
+    assert [*found.unkept, *neighbourhood.unkept, *neighbourhood.unkept.take_kept()] == []
+    assert neighbourhood.routes[writer.guid] == (group,)
+    assert bool(neighbourhood.living(group)) is not is_gone
+    assert neighbourhood.to_ask_again(0.0) is None
+    other = dataclasses.replace(writer, guid=b"2" * 15 + bytes([3]))
+    found = neighbourhood.take([other])
+    assert found.unresolved == ([] if answer else [other])
+    assert [each.group for each in found.groups] == [group]
 
 
 def test_types_that_were_given_up_are_asked_for_in_turn() -> None:

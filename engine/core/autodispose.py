@@ -1,0 +1,188 @@
+"""The writers with autodispose of one name-space, and which of those that nodes have lost have ended.
+
+An autodispose writer (DDS 1.4, 2.2.3.21 WRITER_DATA_LIFECYCLE) that is deleted says so, and each node that
+hears it knows the end. One that dies, or is deleted while no node listens, is only *missed*: it may be cut
+off. All nodes know the autodispose writers of a name-space, so that any of them can miss one, and the store
+remembers them. While a node misses some for longer than it must wait, it tells so with each heartbeat. Once
+every node that the master talks to misses a writer, the master says that it has ended. If the master is wrong
+because it was cut off from a node that still had the writer, that node revives the instances afterwards
+(`engine.runtime.writer_ends`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from engine.core.lazy_dataclass import lazy_dataclass
+from engine.core.messages import AutodisposeWriter, WriterView
+
+MAX_WRITERS: Final = 100_000
+"""Limit for the writers of a name-space; one more takes the place of one that is missed, whose data stays."""
+PATIENCE_S: Final = 10.0
+"""Time for which nodes must miss a writer before it counts as ended, or service_cleanup_delay if longer."""
+FOREVER_S: Final = 1e12
+"""Patience where service_cleanup_delay is infinite: the end of a lost writer stays each node's own view."""
+MAX_TOLD: Final = 1_000
+"""Limit for the writers in one message; the others follow with the next ones."""
+DISCOVERED_S: Final = 3.0
+"""Time for which a writer of which a fellow tells may be there, but not discovered yet."""
+ENDED_S: Final = 30.0
+"""Time after the end of a writer in which a fellow may tell of it because it has not heard of the end yet."""
+_GUID_BYTES: Final = 16
+
+
+@lazy_dataclass(slots=True)
+class _Entry:
+    """A writer, and since when this node has not had it; None while it has it.
+
+    What a fellow tells of may be discovered within moments; what the store knows counts as missed until then.
+    """
+
+    patience_s: float
+    missed_since_s: float | None
+    is_stored: bool = False
+
+
+class AutodisposeWriters:
+    """The autodispose writers of a name-space that have not ended.
+
+    Args:
+        stored: those of the last run, none of which is here yet.
+        now: monotonic time, seconds.
+    """
+
+    def __init__(self, stored: Iterable[AutodisposeWriter], now: float) -> None:
+        self._entries: dict[bytes, _Entry] = {}
+        self._ended_s: dict[bytes, float] = {}
+        for one in self._add(stored, now):
+            self._entries[one.writer].is_stored = True
+        self._untold: dict[bytes, None] = dict.fromkeys(self._entries)
+        self._views: dict[str, tuple[float, frozenset[bytes]]] = {}
+        self._told_to: frozenset[tuple[str, int]] = frozenset()
+        self._told_missed = False
+
+    def __contains__(self, writer: bytes) -> bool:
+        return writer in self._entries
+
+    def missed(self, now: float) -> frozenset[bytes]:
+        """Return the writers that are not here."""
+        return frozenset(
+            writer
+            for writer, entry in self._entries.items()
+            if entry.missed_since_s is not None
+            and (entry.is_stored or now - entry.missed_since_s >= DISCOVERED_S)
+        )
+
+    @property
+    def writers(self) -> frozenset[bytes]:
+        """All of them."""
+        return frozenset(self._entries)
+
+    def waits_for(self, writer: bytes) -> bool:
+        """Tell whether a writer is known and will count as ended if it stays away."""
+        entry = self._entries.get(writer)
+        return entry is not None and entry.patience_s < FOREVER_S
+
+    def met(self, writer: AutodisposeWriter) -> bool:
+        """Note that this node has a writer; True if it was not known."""
+        entry = self._entries.get(writer.writer)
+        self._ended_s.pop(writer.writer, None)
+        if entry is not None:
+            entry.missed_since_s = None
+            entry.is_stored = False
+            return False
+        if not self._has_room():
+            return False
+        self._entries[writer.writer] = _Entry(writer.patience_s, None)
+        self._untold[writer.writer] = None
+        return True
+
+    def lost(self, writer: bytes, now: float) -> None:
+        """Note that this node does not have a writer any more."""
+        entry = self._entries.get(writer)
+        if entry is not None and entry.missed_since_s is None:
+            entry.missed_since_s = now
+
+    def ended(self, writers: Iterable[bytes], now: float) -> None:
+        """Forget writers that have ended."""
+        for writer in writers:
+            self._entries.pop(writer, None)
+            self._untold.pop(writer, None)
+            self._ended_s[writer] = now
+
+    def heard(self, view: WriterView, sender: str, now: float) -> list[AutodisposeWriter]:
+        """Take what a fellow tells; return the writers that were not known."""
+        self._views[sender] = now, frozenset(one.writer for one in view.missed)
+        new = [one for one in (*view.known, *view.missed) if len(one.writer) == _GUID_BYTES]
+        return self._add(new, now)
+
+    def _add(self, writers: Iterable[AutodisposeWriter], now: float) -> list[AutodisposeWriter]:
+        """Note writers that this node has not met yet; return those that were not known."""
+        added = []
+        for one in writers:
+            is_known = one.writer in self._entries or one.writer in self._ended_s
+            if not is_known and self._has_room():
+                self._entries[one.writer] = _Entry(max(PATIENCE_S, one.patience_s), now)
+                added.append(one)
+        return added
+
+    def _has_room(self) -> bool:
+        """Whether there is room for one more writer, if need be in place of the one that was missed first."""
+        if len(self._entries) < MAX_WRITERS:
+            return True
+        missed = (one for one, entry in self._entries.items() if entry.missed_since_s is not None)
+        oldest = next(missed, None)
+        if oldest is not None:
+            del self._entries[oldest]
+            self._untold.pop(oldest, None)
+        return oldest is not None
+
+    def view(self, name_space: str, fellows: Mapping[str, int], now: float) -> WriterView | None:
+        """Return what to tell now; None if that is nothing.
+
+        Args:
+            name_space: its name.
+            fellows: the approved fellows with their incarnations.
+            now: monotonic time, seconds.
+        """
+        present = frozenset(fellows.items())
+        if not present <= self._told_to:  # a fellow that has just come knows nothing
+            self._untold = dict.fromkeys(self._entries)
+        self._told_to = present
+        self._ended_s = {one: s for one, s in self._ended_s.items() if now - s < ENDED_S}
+        self._views = {node: view for node, view in self._views.items() if node in fellows}
+        missed = self._missed_for_long(now)[:MAX_TOLD]
+        known = list(self._untold)[:MAX_TOLD] if fellows else []
+        for writer in known:
+            del self._untold[writer]
+        # One view without missed writers follows the last with some, because views count for a while.
+        if not (known or missed or self._told_missed):
+            return None
+        self._told_missed = bool(missed)
+        return WriterView(name_space, self._described(known), self._described(missed))
+
+    def _described(self, writers: Iterable[bytes]) -> tuple[AutodisposeWriter, ...]:
+        return tuple(AutodisposeWriter(one, self._entries[one].patience_s) for one in writers)
+
+    def _missed_for_long(self, now: float) -> list[bytes]:
+        """Return what is missed for longer than it must be waited for, in an order that all nodes share."""
+        return sorted(
+            writer
+            for writer, entry in self._entries.items()
+            if entry.missed_since_s is not None and now - entry.missed_since_s >= entry.patience_s
+        )
+
+    def decide(self, fellows: Iterable[str], fresh_s: float, now: float) -> tuple[bytes, ...]:
+        """Return the writers that this node and all these fellows miss.
+
+        Args:
+            fellows: the nodes that must miss a writer.
+            fresh_s: age in seconds up to which their views count.
+            now: monotonic time, seconds.
+        """
+        missed = self._missed_for_long(now)[:MAX_TOLD]
+        for node in fellows if missed else ():
+            heard_s, theirs = self._views.get(node, (0.0, frozenset[bytes]()))
+            missed = [writer for writer in missed if writer in theirs and now - heard_s <= fresh_s]
+        return tuple(missed)
