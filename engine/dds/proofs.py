@@ -152,7 +152,7 @@ def _version(found: os.stat_result) -> tuple[int, ...]:
     return found.st_dev, found.st_ino, found.st_mtime_ns, found.st_ctime_ns, found.st_size
 
 
-class Refusal(enum.StrEnum):
+class ProofFault(enum.StrEnum):
     """Why a message was refused."""
 
     MISSING = "without a proof"
@@ -166,7 +166,7 @@ class Refusal(enum.StrEnum):
 class Refused:
     """Messages of one participant that were refused."""
 
-    counts: dict[Refusal, int] = dataclasses.field(default_factory=dict)
+    counts: dict[ProofFault, int] = dataclasses.field(default_factory=dict)
     last_s: float = 0.0
     """When the last one came, on the monotonic clock."""
     second: int = 0
@@ -221,7 +221,7 @@ class Proofs:
         """
         if self.secret is None:
             if message.startswith(_MAGIC):
-                self._refuse(writer, Refusal.UNASKED)
+                self._refuse(writer, ProofFault.UNASKED)
                 return None
             return message
         content = memoryview(message)
@@ -231,7 +231,7 @@ class Proofs:
             return None
         return message[SIZE:]
 
-    def refused_since(self, since_s: float) -> dict[bytes, dict[Refusal, int]]:
+    def refused_since(self, since_s: float) -> dict[bytes, dict[ProofFault, int]]:
         """Return what was refused of participants of which some was after a moment on the monotonic clock."""
         with self._lock:
             return {
@@ -258,9 +258,9 @@ class Proofs:
         """Tell whether a message proves its sender; `proof` stands in it. One that does not is counted."""
         if self.secret is None:
             if proof:
-                self._refuse(writer, Refusal.UNASKED)
+                self._refuse(writer, ProofFault.UNASKED)
             return not proof
-        reason: Refusal | None = Refusal.MISSING
+        reason: ProofFault | None = ProofFault.MISSING
         at = message.find(proof) if len(proof) == SIZE else -1
         if at >= 0:
             rest = memoryview(message[:at] + message[at + SIZE :])
@@ -271,22 +271,22 @@ class Proofs:
 
     def _judge(
         self, topic: str, writer: bytes, sender: bytes, proof: bytes, payload: memoryview, *, is_state: bool
-    ) -> Refusal | None:
+    ) -> ProofFault | None:
         assert self.secret is not None
         if len(proof) < SIZE or not proof.startswith(_MAGIC):
-            return Refusal.MISSING
+            return ProofFault.MISSING
         _, key_id, serial = _HEAD.unpack_from(proof)
         key = next((each.key for each in self.secret.current() if each.id == key_id), None)
         if key is None:
-            return Refusal.OTHER
+            return ProofFault.OTHER
         last = self._serials.get(writer, 0)
         if serial < last or (serial == last and not is_state):
-            return Refusal.AGAIN
+            return ProofFault.AGAIN
         if not self._may_cost(_participant_of(writer), len(payload)):
-            return Refusal.WRONG
+            return ProofFault.WRONG
         proved = _proof(key, topic, writer, sender, serial, payload)
         if not hmac.compare_digest(proved, proof[_HEAD.size :]):
-            return Refusal.WRONG
+            return ProofFault.WRONG
         with self._lock:
             _remember(self._serials, writer, serial)
             _remember(self._known, _participant_of(writer), None)
@@ -295,7 +295,7 @@ class Proofs:
     def _may_cost(self, participant: bytes, size: int) -> bool:
         """Tell whether a message may be hashed: of those that only waste time, not much is."""
         refused = self.refused.get(participant)
-        if refused is None or Refusal.WRONG not in refused.counts or participant in self._known:
+        if refused is None or ProofFault.WRONG not in refused.counts or participant in self._known:
             return True
         second = int(time.monotonic())
         if refused.second != second:
@@ -303,7 +303,7 @@ class Proofs:
         refused.wasted += max(size, MESSAGE_COST)
         return refused.wasted <= WASTE_BYTES
 
-    def _refuse(self, writer: bytes, reason: Refusal) -> None:
+    def _refuse(self, writer: bytes, reason: ProofFault) -> None:
         participant = _participant_of(writer)
         with self._lock:
             refused = self.refused.get(participant)

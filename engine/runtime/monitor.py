@@ -337,7 +337,7 @@ class UnprovedView:
     name: str
     """Its entity name; empty if it is not known."""
     counts: dict[str, int]
-    """Refused messages, by reason (`engine.dds.proofs.Refusal`)."""
+    """Refused messages, by reason (`engine.dds.proofs.ProofFault`)."""
 
 
 @lazy_dataclass(frozen=True, slots=True)

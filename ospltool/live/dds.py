@@ -23,7 +23,7 @@ from engine.dds.interfaces import (
     without_route,
 )
 from engine.dds.participant import NODE_ID_BYTES, NodeParticipant, TagRole
-from engine.dds.proofs import VARIABLE, DomainSecret, Refusal
+from engine.dds.proofs import VARIABLE, DomainSecret, ProofFault
 from engine.dds.subscription_endpoints import PARTITION as PERSISTENCE_PARTITION
 from engine.dds.uri import cyclone_uri
 from engine.dds.waiting import Signal
@@ -314,7 +314,7 @@ class LiveFeed:
 
     def _unproved(self, link: _Link) -> Iterator[FeedNotice]:
         """Count the messages that do not prove their sender; yield a notice if there are new ones."""
-        proofs, refused = link.participant.proofs, dict[Refusal, int]()
+        proofs, refused = link.participant.proofs, dict[ProofFault, int]()
         for counts in proofs.refused_since(-math.inf).values():
             for reason, count in counts.items():
                 refused[reason] = refused.get(reason, 0) + count
@@ -324,7 +324,7 @@ class LiveFeed:
         self._inbox.dropped += max(0, total - self._refused)
         self._refused = total
         text = f"messages are refused: {', '.join(f'{count:,} {why}' for why, count in refused.items())}"
-        if Refusal.UNASKED in refused:
+        if ProofFault.UNASKED in refused:
             text += f"; {VARIABLE} must name the file of the nodes' secret"
             self.where = f"{self._place}: {text}"
         yield FeedNotice(NoticeKind.UNPROVED, self._clock(), text)

@@ -193,14 +193,16 @@ def forgeries(
         stranger.participant, topics=[ChannelTopic(codec.STATUS_TOPIC, is_state=True, writes=False)]
     )
     seen: list[bytes] = []
-    assert recorder.signal.wait_until(
-        lambda: seen.extend(one[4] for one in recorder._readers[codec.STATUS_TOPIC].drain(100)) or bool(seen),
-        PATIENCE_S,
-    )
+
+    def has_seen() -> bool:
+        seen.extend(one[4] for one in recorder._readers[codec.STATUS_TOPIC].drain(100))
+        return bool(seen)
+
+    assert recorder.signal.wait_until(has_seen, PATIENCE_S)
     recorder.close()  # it must not hold us up
     sender, recorded = cdr.unpack_named(seen[0])
     proving = _Proving(recorded)
-    stranger.participant.proofs = proving  # type: ignore[assignment]
+    stranger.participant.proofs = proving  # type: ignore[assignment]  # it only proves
     bulk = BulkSender(stranger.participant, [receiver_partition(PARTITION, node) for node in nodes], [])
     assert bulk._writer.wait_matched(len(nodes), PATIENCE_S)
     gift = next(_gifts(store, lineage, nodes[1], nodes[0], 1))

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.dds import proofs
-from engine.dds.proofs import DomainSecret, Proofs, Refusal, SecretFault
+from engine.dds.proofs import DomainSecret, ProofFault, Proofs, SecretFault
 
 WRITER, OTHER = b"w" * 12 + b"\0\0\1\3", b"v" * 12 + b"\0\0\1\3"
 FIRST, SECOND = "first" * 8, "second" * 8
@@ -87,7 +87,7 @@ def test_a_secret_is_replaced_while_it_is_used(tmp_path: Path, monkeypatch: pyte
             assert passes()
     secret_in(tmp_path / "a", FIRST)
     assert not passes()
-    assert Refusal.OTHER in there.refused[WRITER[:12] + b"\0\0\1\xc1"].counts
+    assert ProofFault.OTHER in there.refused[WRITER[:12] + b"\0\0\1\xc1"].counts
     secret_in(tmp_path / "a", SECOND, mode=0o640)
     assert not passes()
     assert "0640" in one.problem

@@ -175,6 +175,11 @@ class AligneeComparisons:
     def asked(self, sender: str, message: messages.More | messages.Narrow, body: bytes) -> None:
         """Answer a question of the aligner; of others it is a fault, and one about the past is ignored.
 
+        Args:
+            sender: the node that asks.
+            message: its question.
+            body: the ranges of a question about ranges.
+
         Raises:
             StreamFault: the sender is not the aligner.
         """
