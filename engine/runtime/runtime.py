@@ -356,15 +356,18 @@ class Runtime:
                 subject = f"no node may be master of name-space '{event.name_space}'"
                 self.refusal = f"{subject}, and TimeToWaitForAligner forbids waiting; {NOBODY_REMEDY}"
             case events.FellowsKnown():
-                fellows = tuple(map(RememberedFellow._make, event.fellows))
-                for name in self.spaces:
-                    self.store_queue.remember_fellows(name, fellows)
-                for fellow in fellows if self._away else ():
-                    self._remember_away(fellow.id, None)
+                self._remember_fellows(tuple(map(RememberedFellow._make, event.fellows)))
             case events.FellowAway():
                 self._remember_away(event.node, event.away_ns)
 
     # The parts.
+
+    def _remember_fellows(self, fellows: tuple[RememberedFellow, ...]) -> None:
+        """Store the fellows that are here now."""
+        for name in self.spaces:
+            self.store_queue.remember_fellows(name, fellows)
+        for fellow in fellows if self._away else ():
+            self._remember_away(fellow.id, None)
 
     def _remember_away(self, node: str, away_ns: int | None) -> None:
         """Store how long a fellow has been away, or with None that it is back."""
