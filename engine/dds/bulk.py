@@ -175,11 +175,11 @@ class BulkReceiver:
             content: bytes | None = None
             if status & DATA:
                 try:
-                    content = cdr.unpack_bytes(payload)
+                    batch = cdr.unpack_bytes(payload)
                 except cdr.Malformed:
                     self.malformed += 1
                     continue
-                content = self._proofs.verify(self._topic.name, writer, b"", content)
+                content = self._proofs.verify(self._topic.name, writer, b"", batch)
                 if content is None:
                     continue
             elif not status & WRITER_GONE:

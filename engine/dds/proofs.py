@@ -208,7 +208,13 @@ class Proofs:
         return head + _proof(key.key, topic, writer, sender, serial, payload)
 
     def verify(
-        self, topic: str, writer: bytes, sender: bytes, message: bytes, *, is_state: bool = False
+        self,
+        topic: str,
+        writer: bytes,
+        sender: bytes,
+        message: bytes | memoryview,
+        *,
+        is_state: bool = False,
     ) -> bytes | None:
         """Return the payload of a message; None if it is refused, which is counted.
 
@@ -220,16 +226,16 @@ class Proofs:
             is_state: a state that comes again, because the writer came into reach again, still holds.
         """
         if self.secret is None:
-            if message.startswith(_MAGIC):
+            if message[: len(_MAGIC)] == _MAGIC:
                 self._refuse(writer, ProofFault.UNASKED)
                 return None
-            return message
-        content = memoryview(message)
-        reason = self._judge(topic, writer, sender, message[:SIZE], content[SIZE:], is_state=is_state)
+            return bytes(message)
+        proof, content = bytes(message[:SIZE]), memoryview(message)[SIZE:]
+        reason = self._judge(topic, writer, sender, proof, content, is_state=is_state)
         if reason is not None:
             self._refuse(writer, reason)
             return None
-        return message[SIZE:]
+        return bytes(content)  # the only copy: batches are large
 
     def refused_since(self, since_s: float) -> dict[bytes, dict[ProofFault, int]]:
         """Return what was refused of participants of which some was after a moment on the monotonic clock."""
