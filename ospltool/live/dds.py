@@ -22,7 +22,7 @@ from engine.dds.interfaces import (
     peers_of,
     without_route,
 )
-from engine.dds.participant import NODE_ID_BYTES, NodeParticipant, TagRole
+from engine.dds.participant import NODE_ID_BYTES, NodeParticipant, Tag, TagRole
 from engine.dds.proofs import VARIABLE, DomainSecret, ProofFault
 from engine.dds.subscription_endpoints import PARTITION as PERSISTENCE_PARTITION
 from engine.dds.uri import cyclone_uri
@@ -40,6 +40,8 @@ from ospltool.live.record_file import SenderKind, Shown
 MAX_KNOWN: Final = 1_000
 """Events of INFO and above remembered for one sender, more than its past can hold."""
 MAX_SENDERS: Final = 2_000
+MAX_TAGS: Final = 10_000
+"""Participants whose announcement is remembered."""
 """Senders that are remembered; a stranger may invent any number."""
 MAX_FAULT: Final = 300
 """Characters of a fault that are told: it may quote what was received."""
@@ -108,10 +110,17 @@ class _Link:
             self.participant.close()
             raise
         self._replicas: Channel | None = None
+        self._tags: dict[bytes, Tag | None] = {}
 
     def take(self) -> tuple[list[ReceivedMessage], list[ParticipantGone]]:
         """Take the received messages and the participants that left."""
         changes = self.discovery.take()
+        for change in changes:
+            if isinstance(change, ParticipantSeen):
+                self._tags.pop(change.guid, None)
+                self._tags[change.guid] = change.tag  # it stays: what one that left has sent may come later
+                if len(self._tags) > MAX_TAGS:
+                    del self._tags[next(iter(self._tags))]
         if self._replicas is None and any(map(_is_service, changes)):
             self._replicas = Channel(
                 self.participant,
@@ -123,6 +132,13 @@ class _Link:
         if self._replicas is not None:
             received += self._replicas.take()
         return received, [change for change in changes if isinstance(change, ParticipantGone)]
+
+    def may_speak_for(self, participant: bytes, node: str) -> bool:
+        """Tell whether a participant announced itself as a node; a message may overtake its discovery."""
+        tag = self._tags.get(participant)
+        return participant not in self._tags or (
+            tag is not None and tag.role is TagRole.NODE and tag.node_id.hex() == node
+        )
 
     def close(self) -> None:
         self.participant.close()
@@ -255,7 +271,7 @@ class LiveFeed:
             link.signal.wait(_LONGEST_WAIT_S)
             self._arrivals.look(self._clock())
             received, gone = link.take()
-            items = [item for one in received for item in self._items(one)]
+            items = [item for one in received for item in self._items(link, one)]
             with self._lock:
                 for item in items:
                     if isinstance(item, FeedNotice):
@@ -269,23 +285,26 @@ class LiveFeed:
                     self._inbox.put(FeedNotice(NoticeKind.WATCH_BACK, self._clock(), text))
             self._news.set()
 
-    def _items(self, received: ReceivedMessage) -> list[_Decoded]:
+    def _items(self, link: _Link, received: ReceivedMessage) -> list[_Decoded]:
         """Return what a message says; whatever is wrong with it becomes a notice."""
         try:
-            return list(self._known.new(self._decode(received)))
+            return list(self._known.new(self._decode(link, received)))
         except Exception as fault:  # of any class: who sends it may be anybody, and must not end the watch
             text = f"{received.topic}, sender {received.sender_id}: {str(fault) or repr(fault)}"[:MAX_FAULT]
             return [FeedNotice(NoticeKind.FAULT, self._clock(), text)]
 
-    def _decode(self, received: ReceivedMessage) -> _Decoded:
+    def _decode(self, link: _Link, received: ReceivedMessage) -> _Decoded:
         now_ns = self._clock()
         if received.topic == view.TOPIC:
             return self._replica(received, now_ns)
         message = monitor.decode(received.payload)
         sender = message.node if isinstance(message, NodeEvent) else message.id
-        if received.topic == view.PAST_TOPIC and isinstance(message, NodePast):
+        of_service = received.topic == view.PAST_TOPIC and isinstance(message, NodePast)
+        if isinstance(message, NodePast) and of_service:
             sender = message.name
         if sender != received.sender_id:
+            return _impostor(received, sender, now_ns)
+        if not of_service and not link.may_speak_for(received.participant, sender):
             return _impostor(received, sender, now_ns)
         if not isinstance(message, NodeSnapshot):
             return message

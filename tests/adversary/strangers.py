@@ -232,7 +232,17 @@ def forgeries(
         yield number
 
 
+def false_views(stranger: Stranger, nodes: list[str]) -> Iterator[object]:
+    """To consoles, in the name of each node: I am called `fooled`."""
+    for node in nodes:
+        document = json.loads(monitor.encode(fake.snapshot(7)))
+        document["data"] |= {"id": node, "name": "fooled"}
+        stranger.write(MONITOR_TOPIC, json.dumps(document).encode(), node, state=True)
+        yield node
+
+
 ATTACKS: Final[dict[str, Attack]] = {
+    "false views": false_views,
     "forgeries": forgeries,
     "gifts": gifts,
     "false addresses": false_addresses,

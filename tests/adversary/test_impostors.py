@@ -47,9 +47,12 @@ def test_nobody_gives_samples_in_the_name_of_a_node(lab: Lab) -> None:
         attacker = Attacker(lab, role=role)
         aligners = [ids[1], ID]
         assert attacker.attack("gifts", store=store, lineage=lineage, aligners=aligners, to=first) == 2
+        assert attacker.attack("false views", nodes=["ab" * 16, *ids]) == 3
+        lab.seen.wait_for("a view comes", lambda: lab.seen.node("n1"))
         attacker.end()
     lab.write({"first": 10, "count": 10, "time": 2_000}, readers=2)
     lab.seen.wait_for("it goes on", lambda: all(lab.seen.stored(name) >= 20 for name in names))
+    assert lab.seen.node("fooled") is None
     assert lab.stop(*names) == [0, 0]
     for name in names:
         assert [len(digests) for digests in lab.on_disk(name).values()] == [20]
