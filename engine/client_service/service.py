@@ -343,7 +343,6 @@ class ClientService:
             raise Malformed("our addition does not say what to delete") from None
         if not (isinstance(partition, str) and isinstance(topic, str) and isinstance(until_ns, int)):
             raise Malformed("our addition does not say what to delete")
-        until_ns = min(until_ns, self._clock.wall_ns())
         self._tracer.event(
             "delete.received", expression=f"{partition}.{topic}", origin=request.request.client.hex()
         )
@@ -353,9 +352,9 @@ class ClientService:
         if reason:
             self._send_state(client, request, deleted=False, reason=reason)
             return
-        self._runtime.core.delete_data(partition, topic, until_ns)
+        reached = self._runtime.deletions.delete(partition, topic, min(until_ns, self._clock.wall_ns()))
         hold_s = min(MAX_HOLD_S, max(DELETION_S, request.timeout.ns / 1e9))
-        self._deletions.append(HeldDeletion(client, self._clock.monotonic() + hold_s, request))
+        self._deletions.append(HeldDeletion(client, self._clock.monotonic() + hold_s, request, *reached))
 
     def _answer_deletion(self, one: HeldDeletion, now: float) -> bool:
         """Confirm a deletion once it is on the disk, or say why it is not; False to wait for the disk.
@@ -370,7 +369,9 @@ class ClientService:
             return False
         problem = f"refuses: {queue.problem}" if queue.problem else "is behind"
         reason = "" if is_stored else f"the disk of node {self._runtime.settings.name} {problem}"
-        self._send_state(one.client, one.request, deleted=is_stored, reason=reason)
+        self._send_state(
+            one.client, one.request, deleted=is_stored, reason=reason, until_ns=one.until_ns, slow=one.slow
+        )
         return True
 
     def _why_it_would_come_back(self, interest: Interest) -> str:

@@ -89,6 +89,8 @@ class RequestQueue:
 
 MAX_KNOWN_GROUPS: Final = 10_000
 """Groups whose name-space is remembered: each sample needs it, and name-spaces do not change."""
+SET_NS: Final = 1_577_836_800_000_000_000
+"""2020-01-01T00:00:00Z: a clock that is earlier was never set."""
 MAX_QUEUED: Final = 100_000
 """Messages or events that may wait for the runtime; more means that the runtime does not take them."""
 
@@ -177,6 +179,17 @@ class Context:
     def wall_ns(self, now: float) -> int:
         """Return the wall clock at monotonic time `now`."""
         return self.wall_offset_ns + int(now * 1e9)
+
+    def clocks_ns(self, wall_ns: int, now: float) -> dict[str, int]:
+        """Return the wall clocks of this node, `wall_ns`, and of the approved fellows, by node.
+
+        Clocks that were never set do not count, unless there is no other: a computer without a battery starts
+        in 1970 or 2000, and would keep all others from deleting anything.
+        """
+        steady_ns = self.wall_ns(now)
+        clocks = {one.node: steady_ns + one.clock_skew_ns for one in self.fellows.approved()}
+        clocks[self.node] = wall_ns
+        return {node: time_ns for node, time_ns in clocks.items() if time_ns >= SET_NS} or clocks
 
     def away_s(self, node: str, now: float) -> float | None:
         """Return how long nodes have run without a lost fellow; None if it was not lost."""

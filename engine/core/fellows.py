@@ -29,6 +29,9 @@ ESTIMATES: Final = 5
 AT_ONCE: Final = 0.5
 """Part of the period within which heartbeats come at once: they waited, and count as one."""
 
+FAR_NS: Final = 60_000_000_000
+"""Nanoseconds for which no heartbeat waits: a fellow that is so late is lost."""
+
 EXPIRY_S: Final = 10.0
 """Allowed silence of a fellow until its first heartbeat, which states it, has come."""
 
@@ -123,6 +126,12 @@ class Fellow:
             return 0
         skew_ns = max(self.skews_ns)
         return 0 if skew_ns < 0 and len(self.skews_ns) < ESTIMATES else skew_ns
+
+    @property
+    def clock_skew_ns(self) -> int:
+        """`least_skew_ns`, and at once that of a clock that is slower than any heartbeat waits."""
+        skew_ns = max(self.skews_ns, default=0)
+        return skew_ns if skew_ns < -FAR_NS else self.least_skew_ns
 
     @property
     def leaving(self) -> bool:

@@ -57,6 +57,8 @@ GREETING_S: Final = 0.005
 """Pause between two heartbeats for newcomers, for each fellow that is present, seconds."""
 STALL_S: Final = 0.1
 """Lateness of a timer, in seconds, that shows a stall of this node."""
+MAX_STRANGERS: Final = 100
+"""Senders whose deletions were refused that are traced."""
 GREETING_PART: Final = 0.25
 """Longest pause of that kind, in heartbeat periods."""
 
@@ -93,6 +95,7 @@ class DurabilityNode:
         self._promised_s = self._seen_s = now
         self.stalls, self.longest_stall_s = 0, 0.0
         self._heard_s: float | None = None
+        self._strangers: set[str] = set()
         for name_space in settings.name_spaces:
             if not membership.add_name_space(context, name_space):
                 raise LocalFault(f"name-space '{name_space.name}' has no policy")
@@ -252,6 +255,10 @@ class DurabilityNode:
                 alignment.asked(context, message, sender, now, is_operational=is_operational)
             case Refusal():
                 alignment.refused(context, message, sender, now)
+            case DeleteData() | Purge() | WritersEnded() if not self._is_approved(sender):
+                if sender not in self._strangers and len(self._strangers) < MAX_STRANGERS:
+                    self._strangers.add(sender)
+                    context.note("delete.refused", origin=context.name_of(sender))
             case DeleteData():
                 context.emit(DataDeleted(message.partition, message.topic, message.until_ns))
             case Purge():
@@ -469,6 +476,31 @@ class DurabilityNode:
         self._context.send(DeleteData(partition, topic, until_ns))
         self._context.emit(DataDeleted(partition, topic, until_ns))
 
+    def oldest_clock(self, wall_ns: int, now: float) -> tuple[str, int]:
+        """Return the node whose clock is the furthest behind, and its time: no deletion reaches beyond it.
+
+        Args:
+            wall_ns: the wall clock of this node as it is now.
+            now: monotonic time.
+        """
+        clocks = self._context.clocks_ns(wall_ns, now)
+        return min(clocks.items(), key=lambda one: (one[1], one[0]))
+
+    def middle_clock_ns(self, wall_ns: int, now: float) -> int:
+        """Return the wall clock in the middle of those of this node and its fellows, `wall_ns` at this node.
+
+        Of two clocks, and among the two in the middle, this node's counts: a single one that is wrong, be it
+        fast or slow, changes nothing.
+
+        Args:
+            wall_ns: the wall clock of this node as it is now.
+            now: monotonic time.
+        """
+        clocks = self._context.clocks_ns(wall_ns, now)
+        times = sorted(clocks.values())
+        lower, upper = times[(len(times) - 1) // 2], times[len(times) // 2]
+        return min(max(clocks.get(self._context.node, lower), lower), upper)
+
     def purgeable_until(self, name_space: str, now: float) -> int | None:
         """Return the source time up to which tombstones may go; see `engine.core.purging`."""
         return purging.purgeable_until(self._context, self._context.states[name_space], now)
@@ -483,6 +515,10 @@ class DurabilityNode:
         self._context.status_due = True
 
     # The parts.
+
+    def _is_approved(self, node: str) -> bool:
+        fellow = self._context.fellows.get(node)
+        return fellow is not None and fellow.approved
 
     def _next_serial(self) -> int:
         self._serial += 1

@@ -19,13 +19,14 @@ from engine.dds.bulk import TOPIC as BULK_TOPIC
 from engine.dds.bulk import BulkReceiver
 from engine.dds.channel import Announced, Channel, ChannelTopic
 from engine.dds.client_protocol import endpoints
-from engine.dds.errors import DdsError, SecurityNotAvailable, UnsupportedCyclone
+from engine.dds.errors import OUT_OF_RESOURCES, DdsError, DdsTimeout, UnsupportedCyclone
 from engine.dds.interfaces import address_of, addresses_of, interface_of, known_addresses
 from engine.dds.participant import NodeParticipant
 from engine.dds.proofs import DomainSecret, SecretFault
 from engine.dds.selfcheck import check_layouts
 from engine.dds.uri import domain_tag
 from engine.dds.writer import LATEST_NS
+from engine.files import is_permanent
 from engine.node import wire
 from engine.node.disk import Disk, Pace, trace_found
 from engine.node.filters import ContentFilters
@@ -40,7 +41,7 @@ from engine.runtime.past import ACTIVITY, IN_ORDER, Past
 from engine.runtime.ports import FilterRefused
 from engine.runtime.runtime import Runtime
 from engine.runtime.startup import core_settings
-from engine.store.interface import StoreError
+from engine.store.interface import StoreError, StoreForbidden, StoreRefused
 from engine.tracing.levels import Level
 
 if TYPE_CHECKING:
@@ -71,6 +72,18 @@ WAITING_PERIOD_S: Final = 10.0
 
 class ConfigurationRefused(Exception):
     """The node cannot run with this configuration in this system; a restart would not help."""
+
+
+def _is_permanent(error: BaseException) -> bool:
+    """Whether another start of the node would end in the same way."""
+    match error:
+        case UnsupportedCyclone():
+            return not error.may_pass
+        case DdsError():  # settings that Cyclone DDS refuses, or a port that another process has
+            return not isinstance(error, DdsTimeout) and error.code != OUT_OF_RESOURCES
+        case OSError():
+            return is_permanent(error)
+    return isinstance(error, StoreRefused | StoreForbidden)
 
 
 class NodeFault(Exception):
@@ -154,7 +167,7 @@ class RunningNode:
         past: Past | None = None,
     ) -> None:
         self.carries: CarriedSets | None = None
-        self._carried = carried or CarriedSets()
+        self._carried, self._has_moved = carried or CarriedSets(), carried is not None
         self._past = past or Past(None, time.time_ns, pid=0, version="")
         self._interfaces = InterfaceWatch() if is_automatic(configuration, environ) else None
         self._is_moving = self._is_left_alone = False
@@ -411,9 +424,7 @@ class RunningNode:
             self._shell.stack.close()
             if isinstance(error, DdsError) and (fault := interface_fault(self._configuration, self._uri)):
                 raise ConfigurationRefused(fault) from error
-            if isinstance(error, SecurityNotAvailable) or (
-                isinstance(error, UnsupportedCyclone) and not error.may_pass
-            ):
+            if _is_permanent(error) and not self._has_moved:  # the former interface may be back
                 raise ConfigurationRefused(str(error)) from error
             if isinstance(error, StoreError | DdsError | UnsupportedCyclone | OSError):
                 raise NodeFault(str(error)) from error

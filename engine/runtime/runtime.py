@@ -22,6 +22,7 @@ from engine.dataset.groups import GroupDescription
 from engine.runtime import codec
 from engine.runtime.agreement import Agreement
 from engine.runtime.capture import CapturePath
+from engine.runtime.deletions import Deletions
 from engine.runtime.housekeeping import Housekeeping
 from engine.runtime.jobs import Degraded, Recovered, SetStored, StoredGroups
 from engine.runtime.name_space_data import NameSpaceData
@@ -91,11 +92,14 @@ class Runtime:
         self._identity = SharedIdentity(tracer)
         self.serving = Serving(shared)
         self.pending = PendingWriters(shared)
+        self.deletions = Deletions(shared, stored)
         self.housekeeping = Housekeeping(shared, self.pending)
         self._capture = CapturePath(shared, self.serving, self.housekeeping.registered)
         self.agreement = Agreement(shared, self.pending)
         self._telling = Telling(shared)
-        self.transfers = Transfers(shared, self.serving, self._telling, secret or os.urandom(16))
+        self.transfers = Transfers(
+            shared, self.serving, self._telling, self.deletions, secret or os.urandom(16)
+        )
         self.writer_ends = WriterEnds(
             shared, self.serving, self.transfers.steps, self.housekeeping.registered
         )
@@ -234,6 +238,7 @@ class Runtime:
             self._carry_out(event)
         if self.writer_ends.is_due or self.shared.late_writers:
             self.writer_ends.work()
+        self.deletions.work(now)
         self.housekeeping.work(now)
         self.serving.work(now)
         self.shared.tell_changes()
@@ -324,7 +329,7 @@ class Runtime:
             case events.DeleteSet():
                 self.transfers.delete_set(event.name_space)
             case events.DataDeleted():
-                self.housekeeping.deleted(event.partition, event.topic, event.until_ns)
+                self.deletions.deleted(event.partition, event.topic, event.until_ns)
             case events.InstancesPurged():
                 self.housekeeping.purged(event.group, event.instances)
             case events.AutodisposeWritersKnown():

@@ -56,6 +56,7 @@ COUNTERS: Final = (
     "delivered",
     "unrouted",
     "purged",
+    "future_deletions",
     "repeated",
     "not_given",
     "expired",

@@ -13,6 +13,7 @@ from engine.dataset.rateless import Stepwise
 from engine.dataset.sample import digest_sum
 from engine.dataset.sample_rows import SampleRows
 from engine.runtime import stream
+from engine.runtime.deletions import Deletions
 from engine.runtime.incoming import IncomingStream, IncomingStreams, broke_off, fills_store
 from engine.runtime.name_space_data import Difference, NameSpaceData
 from engine.runtime.placing import EXTEND, GIVE, Placing
@@ -37,10 +38,12 @@ class Transfers:
         shared: SharedState,
         serving: Serving,
         telling: Telling,
+        deletions: Deletions,
         secret: bytes,
     ) -> None:
         self._shared = shared
         self._telling = telling
+        self._deletions = deletions
         self._incoming = IncomingStreams(shared.settings.node)
         self.steps = Steps(shared.clock, self._malformed)
         lacking = LackingSamples(shared.clock)
@@ -203,6 +206,8 @@ class Transfers:
         self._store_early(incoming)
         name, request = incoming.begin.name_space, incoming.target.request
         shared.core.set_progress(name, request, shared.clock.monotonic())
+        if incoming.is_whole:
+            self._deletions.refuse(incoming.data, incoming.begin.aligner)
         if incoming.is_whole and incoming.target.purpose == GIVE:
             self._placing.take_gift(incoming)
         elif incoming.is_whole:

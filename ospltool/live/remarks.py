@@ -45,6 +45,7 @@ class RemarkSubject(enum.StrEnum):
     IGNORED = "a setting has no effect"
     IDENTITY = "another node has its id"
     DISK = "its disk refuses"
+    DELETION = "a deletion does not count, or not so far"
 
 
 _OPENING: Final = {
@@ -59,6 +60,9 @@ _OPENING: Final = {
     "lifecycle.setting-unknown": RemarkSubject.IGNORED,
     "identity.shared": RemarkSubject.IDENTITY,
     "store.degraded": RemarkSubject.DISK,
+    "delete.bounded": RemarkSubject.DELETION,
+    "delete.future": RemarkSubject.DELETION,
+    "delete.refused": RemarkSubject.DELETION,
 }
 _CLOSING: Final = {
     "capture.relieved": RemarkSubject.PRESSURE,
@@ -78,6 +82,7 @@ _SUBJECTS: Final = {
 _LASTS_NS: Final = {
     RemarkSubject.STALLED: 5_000_000_000,
     RemarkSubject.LATE: MINUTE_NS,
+    RemarkSubject.DELETION: 10 * MINUTE_NS,
     RemarkSubject.RESTARTED: RESTARTED_NS,
 }
 

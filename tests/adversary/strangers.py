@@ -21,7 +21,7 @@ from typing import Any, Final
 
 from engine.core import messages
 from engine.core.events import AligneeRequest
-from engine.core.messages import Epoch, Outgoing
+from engine.core.messages import DeleteData, Epoch, Outgoing
 from engine.core.states import ServiceState
 from engine.dataset.group_set import NO_FLOOR
 from engine.dataset.sample import DATA, make_sample
@@ -92,6 +92,7 @@ def false_addresses(stranger: Stranger) -> Iterator[object]:
         yield address
 
 
+NEVER_NS: Final = (1 << 63) - 1
 FAR: Final = 10**30
 """A number that JSON carries and no column of a store."""
 _WRITER: Final = "77" * 16
@@ -241,12 +242,21 @@ def false_views(stranger: Stranger, nodes: list[str]) -> Iterator[object]:
         yield node
 
 
+def deletions(stranger: Stranger, nodes: int) -> Iterator[object]:
+    """As somebody who is no fellow: delete everything, also what is written in the future."""
+    for until_ns in (NEVER_NS, time.time_ns()):
+        payload = codec.encode(Outgoing(DeleteData("*", "*", until_ns)))
+        stranger.write(codec.MESSAGE_TOPIC, payload, readers=nodes, state=False)
+        yield until_ns
+
+
 ATTACKS: Final[dict[str, Attack]] = {
     "false views": false_views,
     "forgeries": forgeries,
     "gifts": gifts,
     "false addresses": false_addresses,
     "odd requests": odd_requests,
+    "deletions": deletions,
 }
 
 

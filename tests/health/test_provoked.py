@@ -15,12 +15,13 @@ INTEGRATION = Path(__file__).parents[1] / "integration"
 MODULES = (
     *sorted(INTEGRATION.glob("test_health_faults*.py")),
     INTEGRATION.parent / "adversary" / "test_secret.py",
+    INTEGRATION.with_name("adversary") / "test_deletions.py",
     INTEGRATION / "test_doctor.py",
     INTEGRATION / "test_late_sets.py",
     INTEGRATION / "test_settings.py",
     INTEGRATION / "test_shared_identity.py",
 )
-"""The tests of `make faults`, and three of every run that look at the health of real nodes."""
+"""The tests of `make faults`, and others of every run that look at the health of real nodes."""
 
 FAULTS = {
     "a node expected and never heard": "NODE-ABSENT",
@@ -47,6 +48,7 @@ FAULTS = {
     "a store that is slow or behind": "STORE-BEHIND NODE-STUCK",
     "a lease or a heartbeat that is late": "HEARTBEAT-LATE",
     "clock skew": "CLOCK-SKEW",
+    "a deletion by a stranger or a wrong clock": "DELETION-REFUSED",
     "a late joiner that is not served": "READER-NOT-SERVED READER-DEVIATES",
     "a durable subscription without quorum": "NO-QUORUM",
     "a newer protocol version": "PROTOCOL IDENTITY-SHARED NAME-SHARED",

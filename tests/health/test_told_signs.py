@@ -51,6 +51,18 @@ EVENTS: dict[str, tuple[str, str, str, str]] = {
         "DUL-NODE-STUCK",
         'watch.progress-back:Progress changed: "store"(77):a:5->6',
     ),
+    "a deletion of a stranger": (
+        "delete.refused",
+        "Refused to delete for ffffffff, which is no fellow of this node",
+        "DUL-DELETION-REFUSED",
+        "",
+    ),
+    "a deletion in the future": (
+        "delete.future",
+        "Group stock.Reading: the store has a deletion that reaches into the future; it does not count",
+        "DUL-DELETION-REFUSED",
+        "",
+    ),
     "a stall": (
         "watch.stalled",
         "This node stood still for 4.0 seconds; the silence of its fellows in that time does not count.",

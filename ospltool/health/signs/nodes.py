@@ -105,6 +105,7 @@ _CODES: Final = {
     RemarkSubject.FILTER: "DUL-FILTER-REFUSED",
     RemarkSubject.IGNORED: "DUL-CONFIG-IGNORED",
     RemarkSubject.PRESSURE: "DUL-BACK-PRESSURE",
+    RemarkSubject.DELETION: "DUL-DELETION-REFUSED",
 }
 
 
