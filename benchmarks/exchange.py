@@ -139,6 +139,6 @@ def align(
                 item = change(source.sent.popleft())
                 size += len(item)
                 messages += 1
-                sink.transfers.batch(item)
+                sink.transfers.batch(source.node, item)
                 sink.work()
     return size, messages

@@ -122,7 +122,10 @@ class ClientService:
             )
         }
         self._lines = TopicWriters(participant, topics[endpoints.HISTORY], announced, activities)
-        self._states = TopicWriters(participant, topics[endpoints.STATE], announced, activities)
+        self._states = TopicWriters(
+            participant, topics[endpoints.STATE], announced, activities, is_proved=True
+        )
+        self._proofs = participant.proofs
         self._readers = {
             name: endpoints.open_reader(
                 participant, topics[name], (partition,), signal, name=announced.reader
@@ -155,11 +158,19 @@ class ClientService:
             elif record.status & DATA:
                 try:
                     if topic == endpoints.HISTORY_REQUEST:
-                        self._history_requested(client, decode_history_request(record.payload))
+                        request = decode_history_request(record.payload)
+                        if self._is_proved(topic, record, request.extensions):
+                            self._history_requested(client, request)
                     else:
-                        self._state_requested(client, decode_state_request(record.payload))
+                        question = decode_state_request(record.payload)
+                        if self._is_proved(topic, record, question.extensions):
+                            self._state_requested(client, question)
                 except Malformed as error:
                     self._runtime.shared.malformed(topic, client.hex(), str(error))
+
+    def _is_proved(self, topic: str, record: CapturedSample, added: Mapping[str, bytes]) -> bool:
+        proof = added.get(extensions.PROOF, b"")
+        return self._proofs.is_proved(topic, record.writer, record.payload, proof)
 
     def captured(
         self,
@@ -470,16 +481,19 @@ class ClientService:
             self._server,
             (request.request,),
             tuple(told),
-            {
-                **extensions.pack(
-                    node=settings.node,
-                    filtered=self._view.filtered(told),
-                    name=settings.name,
-                    left_out=max(0, len(found) - MAX_GROUPS_TOLD),
-                    **added,
-                ),
-                **(blocks or {}),
-            },
+            extensions.with_proof(
+                {
+                    **extensions.pack(
+                        node=settings.node,
+                        filtered=self._view.filtered(told),
+                        name=settings.name,
+                        left_out=max(0, len(found) - MAX_GROUPS_TOLD),
+                        **added,
+                    ),
+                    **(blocks or {}),
+                },
+                self._proofs,
+            ),
         )
         self._states.send((self._partition,), client, [encode_state(state)], _nothing)
 
@@ -493,7 +507,8 @@ class ClientService:
                 changed.append(state)
         groups = self._view.group_states(changed, None)
         if groups:
-            state_message = StateAnswer(self._server, (), tuple(groups[:MAX_GROUPS_TOLD]))
+            added = extensions.with_proof({}, self._proofs)
+            state_message = StateAnswer(self._server, (), tuple(groups[:MAX_GROUPS_TOLD]), added)
             self._states.send((self._partition,), None, [encode_state(state_message)], _nothing)
 
 

@@ -413,10 +413,11 @@ class DurabilityNode:
             merging.received(self._context, state, lineage)
         self._evaluate(now)
 
-    def expects(self, name_space: str, request: int) -> bool:
-        """Whether a request still waits for its answer."""
+    def expects(self, name_space: str, request: int, aligner: str | None = None) -> bool:
+        """Whether a request still waits for its answer, from a certain `aligner` if one is given."""
         state = self._context.states.get(name_space)
-        return state is not None and request in state.outstanding
+        asked = None if state is None else state.outstanding.get(request)
+        return asked is not None and aligner in (None, asked.aligner)
 
     def set_failed(self, name_space: str, request: int, now: float) -> None:
         """Give up a request whose stream broke off or was damaged."""

@@ -11,6 +11,7 @@ from engine import native
 from engine.capture.configured_uri import interface_fault, is_automatic, uri_of
 from engine.capture.neighbourhood import Neighbourhood
 from engine.capture.shell import Shell, give_memory_back
+from engine.config.schema import OF_SECRET, documented
 from engine.core.states import ServiceState
 from engine.dds import abi
 from engine.dds.activity import BEAT_S, IDLE_BEATS
@@ -21,6 +22,7 @@ from engine.dds.client_protocol import endpoints
 from engine.dds.errors import OUT_OF_RESOURCES, DdsError, DdsTimeout, UnsupportedCyclone
 from engine.dds.interfaces import address_of, addresses_of, interface_of, known_addresses
 from engine.dds.participant import NodeParticipant
+from engine.dds.proofs import DomainSecret, SecretFault
 from engine.dds.selfcheck import check_layouts
 from engine.dds.uri import domain_tag
 from engine.dds.writer import LATEST_NS
@@ -229,7 +231,9 @@ class RunningNode:
         if before is not None and before.end != IN_ORDER:
             self._tracer.event("lifecycle.run-before", cause=before.end)
         self._participant = self._shell.join(
-            NodeParticipant(configuration.domain.id, self._uri, name, bytes.fromhex(node))
+            NodeParticipant(
+                configuration.domain.id, self._uri, name, bytes.fromhex(node), secret=self._secret
+            )
         )
         self._neighbourhood = Neighbourhood()
         signal, partition = self._shell.signal, configuration.entity_names.partition
@@ -318,7 +322,7 @@ class RunningNode:
             self._tracer,
             self._shell.mailbox.post,
         )
-        self._streams = Streams(self._receiver, self._runtime, self._clock)
+        self._streams = Streams(self._receiver, self._neighbourhood, self._runtime, self._clock)
         self._capture = CaptureDrain(
             self._wire.taps,
             self._neighbourhood,
@@ -408,6 +412,7 @@ class RunningNode:
                 the node waits.
         """
         try:
+            self._secret = self._read_secret()
             give_memory_back()
             check_layouts()
             self._tell_capture()
@@ -430,6 +435,14 @@ class RunningNode:
             self._tracer.event("lifecycle.stopped")
             return
         self._serve()
+
+    def _read_secret(self) -> DomainSecret | None:
+        path = self._configuration.domain.secret
+        try:
+            return DomainSecret(path) if path else None
+        except SecretFault as fault:
+            place = self._configuration.origin_of(documented(OF_SECRET))
+            raise ConfigurationRefused(f"{place}: {documented(OF_SECRET)}: {fault}") from fault
 
     def _tell_capture(self) -> None:
         """Whether the compiled library takes samples in, or why not; and which Cyclone DDS it is."""
@@ -531,6 +544,7 @@ class RunningNode:
             self._incoming.count_undecodable(
                 {**self._channel.malformed, BULK_TOPIC: self._receiver.malformed}
             )
+            self._incoming.tell_unproved(now)
             self._threads.look()  # before the other thread that sends has something to do
             self._showing.show(now)
 

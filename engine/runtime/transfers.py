@@ -185,15 +185,15 @@ class Transfers:
         self._placing.expect(event)
         self._comparing.begin(event)
 
-    def batch(self, payload: bytes) -> None:
-        """Take a batch of a stream, or a comparison message."""
+    def batch(self, sender: str, payload: bytes) -> None:
+        """Take a batch of a stream, or a comparison message; each counts for its sender only."""
         shared = self._shared
         shared.counters["stream_bytes_received"] += len(payload)
         try:
             if payload.startswith(messages.MAGIC):
-                self._take_message(payload)
+                self._take_message(sender, payload)
                 return
-            incoming = self._incoming.take(payload, shared.clock.wall_ns())
+            incoming = self._incoming.take(sender, payload, shared.clock.wall_ns())
         except stream.StreamFault as fault:
             self._malformed(fault)
             return
@@ -217,17 +217,17 @@ class Transfers:
         begin, target = incoming.begin, incoming.target
         if target.purpose == GIVE:
             return self._shared.core.takes_gift(begin.name_space, begin.aligner, begin.lineage)
-        return self._shared.core.expects(begin.name_space, target.request)
+        return self._shared.core.expects(begin.name_space, target.request, begin.aligner)
 
     def _malformed(self, fault: stream.StreamFault) -> None:
         self._shared.malformed("d_sampleChain", "a fellow", str(fault))
 
-    def _take_message(self, payload: bytes) -> None:
+    def _take_message(self, sender: str, payload: bytes) -> None:
         message, body = messages.decode(payload)
-        if isinstance(message, messages.More):
-            self._comparing.more(message)
-        elif isinstance(message, messages.Narrow):
-            self._comparing.narrow(message, body)
+        if isinstance(message, messages.More | messages.Narrow):
+            self._comparing.asked(sender, message, body)
+        elif message.node != sender:
+            raise stream.StreamFault(f"{sender} speaks for {message.node}")
         elif isinstance(message, messages.Ranges):
             self._answering.narrowed(message, body, len(payload))
         else:

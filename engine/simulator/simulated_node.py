@@ -428,7 +428,7 @@ class SimulatedNode:
                 self.cluster.schedule.after(CAPTURE_S, self._drain, self.run)
             self._captured.append(item)
         elif topic == BATCH:
-            self.post(self.runtime.transfers.batch, item)
+            self.post(self.runtime.transfers.batch, sender.node, item)
         else:
             self.post(self._message, topic, sender.node, item)
 

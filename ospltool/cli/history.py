@@ -186,7 +186,13 @@ def _client(uri: str | None, domain: int | None) -> Iterator[DurabilityClient]:
         names = place.configuration.client_durability if place.configuration else None
         partition = names.partition if names else PARTITION
         try:
-            with DurabilityClient(place.domain_id, partition=partition, uri=place.settings) as client:
+            secret = place.secret()
+            with DurabilityClient(
+                place.domain_id,
+                partition=partition,
+                uri=place.settings,
+                secret=secret.path if secret else None,
+            ) as client:
                 yield client
         except NoService as error:
             hint = 'nodes need <ClientDurability enabled="true"/>'

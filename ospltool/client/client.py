@@ -118,8 +118,10 @@ class DurabilityClient:
         partition: //OpenSplice/DurabilityService/ClientDurability/EntityNames/Partition of the services.
         uri: Cyclone DDS settings, for a process that has not used the domain before; None for
             CYCLONEDDS_URI, or loopback without it.
+        secret: path of the file with the secret of the domain; None for OSPLTOOL_DOMAIN_SECRET, or none.
 
     Raises:
+        SecretFault: that file cannot be used.
         UnsupportedCyclone: the installed cyclonedds is another version than the one supported.
         DdsError: the participant cannot be made.
     """
@@ -130,9 +132,10 @@ class DurabilityClient:
         *,
         partition: str = endpoints.PARTITION,
         uri: str | None = None,
+        secret: str | None = None,
     ) -> None:
         domain_id = where if isinstance(where, int) else where.domain_id
-        self.session = Session(domain_id, partition, uri)
+        self.session = Session(domain_id, partition, uri, secret)
 
     def wait_for_service(self, timeout_s: float) -> None:
         """Wait until a durability service that serves clients is found.

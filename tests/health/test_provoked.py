@@ -14,6 +14,7 @@ from ospltool.health.codes import codes
 INTEGRATION = Path(__file__).parents[1] / "integration"
 MODULES = (
     *sorted(INTEGRATION.glob("test_health_faults*.py")),
+    INTEGRATION.parent / "adversary" / "test_secret.py",
     INTEGRATION.with_name("adversary") / "test_deletions.py",
     INTEGRATION / "test_doctor.py",
     INTEGRATION / "test_late_sets.py",
@@ -60,6 +61,7 @@ FAULTS = {
     "a persistence service that fails": "SERVICE-FAILED",
     "a persistence service that is behind": "SERVICE-BEHIND NO-PROVIDER",
     "a watcher that cannot keep up": "MESSAGES-LOST",
+    "a sender that does not know the secret": "UNPROVED",
 }
 """The classes of faults, and the codes that tell them, without DUL."""
 
