@@ -71,6 +71,18 @@ way. The guide lets the service end then. This one ends in order only after thre
 least 10 s, because a supervisor that was stopped for a moment comes back, and transient data does not. When
 the supervisor goes on, it applies the FailureAction.
 
+A node that cannot run, so that another start would end in the same way, is not started again, whatever the
+FailureAction says. The exit code is 2, and the reason is told once, by `start`, `status` and the node's log:
+
+- the configuration, a trace file or a report file cannot be read or opened, or does not fit the system;
+- the store is in use by another node, is not a store, or is of a newer release; its place is no directory, is
+  read-only, may not be written, or has a symbolic link for one of its files;
+- Cyclone DDS refuses the settings, a port is in use, or there is another Cyclone DDS than the node can use;
+- the program of the node cannot be run.
+
+A shortage (memory, processes, open files) and an error of a device may be over at the next start. For room on
+the disk and for a clock the node waits by itself.
+
 ## Scheduling
 
 Class and priority apply to each thread of the process, those of Cyclone DDS included. `Realtime` is
