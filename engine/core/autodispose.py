@@ -133,7 +133,6 @@ class AutodisposeWriters:
             is_known = one.writer in self._entries or one.writer in self._ended_s
             if not is_known and self._has_room():
                 self._entries[one.writer] = _Entry(max(PATIENCE_S, one.patience_s), now)
-                self._untold[one.writer] = None  # who told of it may not reach all, and may die
                 added.append(one)
         return added
 
