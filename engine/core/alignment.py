@@ -154,6 +154,7 @@ def asked(context: Context, message: SampleRequest, sender: str, now: float, *, 
         state.given_to = sender
     if message.purpose in ("collect", "repair", "delayed"):
         context.emit(SendSet(state.name, state.lineage, (target,)))
+        context.writers_due = True
         return
     settings = context.settings
     combine_s = settings.combine_operational_s if is_operational else settings.combine_initial_s

@@ -3,15 +3,17 @@
 An autodispose writer (DDS 1.4, 2.2.3.21 WRITER_DATA_LIFECYCLE) that is deleted says so, and each node that
 hears it knows the end. One that dies, or is deleted while no node listens, is only *missed*: it may be cut
 off. All nodes know the autodispose writers of a name-space, so that any of them can miss one, and the store
-remembers them. While a node misses some for longer than it must wait, it tells so with each heartbeat. Once
-every node that the master talks to misses a writer, the master says that it has ended. If the master is wrong
-because it was cut off from a node that still had the writer, that node revives the instances afterwards
+remembers them. A node tells a new fellow of them at once, and tells of all that it knows before it gives a
+set: otherwise nodes could have samples of a writer that none of them knows, and would never find its end.
+While a node misses some for longer than it must wait, it tells so with each heartbeat. Once every node that
+the master talks to misses a writer, the master says that it has ended. If the master is wrong because it was
+cut off from a node that still had the writer, that node revives the instances afterwards
 (`engine.runtime.writer_ends`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable
 from typing import Final
 
 from engine.core.lazy_dataclass import lazy_dataclass
@@ -55,11 +57,10 @@ class AutodisposeWriters:
     def __init__(self, stored: Iterable[AutodisposeWriter], now: float) -> None:
         self._entries: dict[bytes, _Entry] = {}
         self._ended_s: dict[bytes, float] = {}
+        self._untold: dict[bytes, None] = {}
+        self._views: dict[str, tuple[float, frozenset[bytes]]] = {}
         for one in self._add(stored, now):
             self._entries[one.writer].is_stored = True
-        self._untold: dict[bytes, None] = dict.fromkeys(self._entries)
-        self._views: dict[str, tuple[float, frozenset[bytes]]] = {}
-        self._told_to: frozenset[tuple[str, int]] = frozenset()
         self._told_missed = False
 
     def __contains__(self, writer: bytes) -> bool:
@@ -105,16 +106,24 @@ class AutodisposeWriters:
             entry.missed_since_s = now
 
     def ended(self, writers: Iterable[bytes], now: float) -> None:
-        """Forget writers that have ended."""
+        """Forget writers that have ended, also if a fellow tells of them soon."""
+        writers = tuple(writers)
+        self.forget(writers)
+        self._ended_s.update(dict.fromkeys(writers, now))
+
+    def forget(self, writers: Iterable[bytes]) -> None:
+        """Forget writers until a fellow tells of them."""
         for writer in writers:
             self._entries.pop(writer, None)
             self._untold.pop(writer, None)
-            self._ended_s[writer] = now
 
     def heard(self, view: WriterView, sender: str, now: float) -> list[AutodisposeWriter]:
         """Take what a fellow tells; return the writers that were not known."""
         self._views[sender] = now, frozenset(one.writer for one in view.missed)
-        new = [one for one in (*view.known, *view.missed) if len(one.writer) == _GUID_BYTES]
+        for one in view.present:
+            self._ended_s.pop(one.writer, None)  # it has come back there
+        told = (*view.present, *view.known, *view.missed)
+        new = [one for one in told if len(one.writer) == _GUID_BYTES]
         return self._add(new, now)
 
     def _add(self, writers: Iterable[AutodisposeWriter], now: float) -> list[AutodisposeWriter]:
@@ -138,29 +147,31 @@ class AutodisposeWriters:
             self._untold.pop(oldest, None)
         return oldest is not None
 
-    def view(self, name_space: str, fellows: Mapping[str, int], now: float) -> WriterView | None:
+    def tell_all(self) -> None:
+        """Tell of all writers once more: a fellow that has just come knows nothing."""
+        self._untold = dict.fromkeys(self._entries)
+
+    def view(self, name_space: str, fellows: Collection[str], now: float) -> WriterView | None:
         """Return what to tell now; None if that is nothing.
 
         Args:
             name_space: its name.
-            fellows: the approved fellows with their incarnations.
+            fellows: the approved fellows.
             now: monotonic time, seconds.
         """
-        present = frozenset(fellows.items())
-        if not present <= self._told_to:  # a fellow that has just come knows nothing
-            self._untold = dict.fromkeys(self._entries)
-        self._told_to = present
         self._ended_s = {one: s for one, s in self._ended_s.items() if now - s < ENDED_S}
         self._views = {node: view for node, view in self._views.items() if node in fellows}
         missed = self._missed_for_long(now)[:MAX_TOLD]
-        known = list(self._untold)[:MAX_TOLD] if fellows else []
-        for writer in known:
+        untold = list(self._untold)[:MAX_TOLD] if fellows else []
+        for writer in untold:
             del self._untold[writer]
+        present = [writer for writer in untold if self._entries[writer].missed_since_s is None]
+        known = [writer for writer in untold if self._entries[writer].missed_since_s is not None]
         # One view without missed writers follows the last with some, because views count for a while.
-        if not (known or missed or self._told_missed):
+        if not (untold or missed or self._told_missed):
             return None
         self._told_missed = bool(missed)
-        return WriterView(name_space, self._described(known), self._described(missed))
+        return WriterView(name_space, *map(self._described, (present, known, missed)))
 
     def _described(self, writers: Iterable[bytes]) -> tuple[AutodisposeWriter, ...]:
         return tuple(AutodisposeWriter(one, self._entries[one].patience_s) for one in writers)

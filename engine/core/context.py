@@ -138,6 +138,8 @@ class Context:
         """A heartbeat for new fellows is due; it waits a little, because fellows start together."""
         self.readers_changed = True
         """A message about served readers is due."""
+        self.writers_due = False
+        """Messages about autodispose writers are due: with heartbeats, and before a fellow gets samples."""
         self.wall_offset_ns = wall_offset_ns
         """Wall clock minus monotonic clock at the start."""
         self.behind_s = 0.0

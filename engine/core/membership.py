@@ -422,6 +422,9 @@ def approve(context: Context, now: float) -> None:
         _back_again(context, fellow, now)
         is_news = True
     if is_news:
+        for state in context.states.values():
+            state.autodispose.tell_all()
+        context.writers_due = True
         known = tuple((f.node, f.name, f.role) for f in context.fellows.approved())
         context.emit(FellowsKnown(known))
         note_runs(context)

@@ -422,8 +422,10 @@ class WriterView:
     """What the sender knows of the autodispose writers of a name-space (`engine.core.autodispose`)."""
 
     name_space: str
+    present: tuple[AutodisposeWriter, ...]
+    """Those that the sender has, and that fellows may not know yet."""
     known: tuple[AutodisposeWriter, ...]
-    """Those that fellows may not know yet."""
+    """Others that fellows may not know yet."""
     missed: tuple[AutodisposeWriter, ...]
     """Those that the sender has not had for longer than they must be waited for."""
 

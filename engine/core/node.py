@@ -148,6 +148,9 @@ class DurabilityNode:
             self._reported = self._next_serial()
             settings = context.settings
             context.send(NameSpaces(settings.incarnation, self._reported, reports, settings.life))
+        if context.writers_due:
+            context.writers_due = False
+            self._tell_of_writers(now)
         if context.readers_changed and now >= context.readers.tells_from_s:
             context.readers_changed = False
             context.send(context.readers.message(context.settings.incarnation, now, context.settings.life))
@@ -215,7 +218,7 @@ class DurabilityNode:
             self._stood_still(now - self._promised_s)
         self._promised_s = self._seen_s = now
         if now >= self._next_status:
-            self._context.status_due = True
+            self._context.status_due = self._context.writers_due = True
             self._judge_lost_writers(now)
         membership.note_away(self._context, now)
         for fellow in self._context.fellows.silent(now):
@@ -367,17 +370,23 @@ class DurabilityNode:
         """Forget writers whose end is in the set."""
         self._context.states[name_space].autodispose.ended(writers, now)
 
-    def _judge_lost_writers(self, now: float) -> None:
-        """Tell which autodispose writers this node misses; as master, decide which have ended."""
+    def _tell_of_writers(self, now: float) -> None:
+        """Tell of autodispose writers that fellows may not know, and which this node misses."""
         context = self._context
         fellows = context.fellows.approved()
-        if not all(fellow.can(WRITER_ENDS) for fellow in fellows):
+        if all(fellow.can(WRITER_ENDS) for fellow in fellows):
+            approved = [fellow.node for fellow in fellows]
+            for state in context.states.values():
+                view = state.autodispose.view(state.name, approved, now)
+                if view is not None:
+                    context.send(view)
+
+    def _judge_lost_writers(self, now: float) -> None:
+        """As master, decide which autodispose writers have ended."""
+        context = self._context
+        if not all(fellow.can(WRITER_ENDS) for fellow in context.fellows.approved()):
             return  # such a node cannot tell what it misses, so the others do not decide
-        approved = {fellow.node: fellow.incarnation for fellow in fellows}
         for state in context.states.values():
-            view = state.autodispose.view(state.name, approved, now)
-            if view is not None:
-                context.send(view)
             if not (state.complete and state.is_master(context.node)):
                 continue
             concerned = [
@@ -570,6 +579,7 @@ class DurabilityNode:
             operator_events.phase(self._context, state)
         for name, targets in self._context.requests.due(now, self._is_ready):
             self._context.emit(SendSet(name, self._context.states[name].lineage, targets))
+            self._context.writers_due = True
         for reader in self._context.readers.take_over(self._server_for):
             self._context.readers_changed = True
             self._context.emit(TakenOver(reader))

@@ -135,6 +135,8 @@ class SharedState:
         """Those of which samples came afterwards, by name-space."""
         self.on_joined: Callable[[str, Difference | None], None] = lambda *_: None
         """Called with the samples of fellows that joined a set, or with None after another took its place."""
+        self.on_opened: Callable[[Group], None] = lambda _: None
+        """Called with a group that this node keeps from now on."""
         self._loaded = loaded
         """Stored sets of name-spaces that the core has not announced yet."""
         self._parts = dict(parts)
@@ -260,6 +262,7 @@ class SharedState:
                 self._unwanted.add(group)
             if announce:
                 self._announce(description)
+            self.on_opened(group)
             return True
         self.improve_group(description, announce=announce)
         if differences := self.descriptions[group].qos.differences(description.qos):

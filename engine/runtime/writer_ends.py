@@ -75,6 +75,8 @@ class WriterEnds:
         self._steps = steps
         self._registered = registered
         self._here: dict[bytes, tuple[Group, ...]] = {}
+        self._unopened: dict[Group, dict[bytes, None]] = {}
+        """Writers by those of their groups that are not kept, perhaps until a name-space is learned."""
         self._said: dict[str, dict[bytes, int]] = {}
         """Ends that wait for the complete set, by name-space: the time that each writer said."""
         self._working: set[str] = set()
@@ -82,12 +84,16 @@ class WriterEnds:
         self.on_ended: Callable[[Group, Sequence[Sample]], None] = lambda *_: None
         self.on_revived: Callable[[bytes, tuple[Group, ...]], None] | None = None
         shared.on_joined = self._joined
+        shared.on_opened = self._opened
 
     # Writers.
 
     def met(self, writer: bytes, groups: tuple[Group, ...]) -> None:
         """Note an autodispose writer of these groups that appeared or came back."""
         self._here[writer] = groups
+        for group in groups:
+            if group not in self._shared.descriptions:
+                self._unopened.setdefault(group, {})[writer] = None
         for name, own in self._by_name_space(groups):
             delays = (self._shared.descriptions[group].qos.cleanup_delay_ns for group in own)
             longest_s = max((FOREVER_S if one == INFINITE else one / 1e9 for one in delays), default=0.0)
@@ -98,8 +104,18 @@ class WriterEnds:
     def lost(self, writer: bytes) -> None:
         """Note that a writer is gone, for whatever reason."""
         now = self._shared.clock.monotonic()
-        for name, _ in self._by_name_space(self._here.pop(writer, ())):
+        groups = self._here.pop(writer, ())
+        for group in self._unopened.keys() & groups:
+            self._unopened[group].pop(writer, None)
+            if not self._unopened[group]:
+                del self._unopened[group]
+        for name, _ in self._by_name_space(groups):
             self._shared.core.autodispose_writer_lost(name, writer, now)
+
+    def _opened(self, group: Group) -> None:
+        """Note that this node keeps a group from now on."""
+        for writer in self._unopened.pop(group, {}):
+            self.met(writer, self._here[writer])
 
     def said(self, writer: bytes, time_ns: int) -> None:
         """End a writer that has said that it is deleted, and all of whose samples have been captured.
@@ -123,9 +139,13 @@ class WriterEnds:
 
     def forget_unwritten(self, name: str, data: DataSet) -> None:
         """Forget, at the start, writers of which the stored set has no sample; their ends change nothing."""
-        known = self._shared.spaces[name].state.autodispose.writers
+        autodispose = self._shared.spaces[name].state.autodispose
+        known = autodispose.writers
         parts = [part for one in data.groups.values() for part in one.samples().parts] if known else []
-        self._forget(name, sorted(known.difference(*map(_writers, parts))))
+        unwritten = sorted(known.difference(*map(_writers, parts)))
+        # They may not have ended: fellows tell of those of which they have transient samples.
+        autodispose.forget(unwritten)
+        self._unmark(name, unwritten)
 
     def _by_name_space(self, groups: Iterable[Group]) -> list[tuple[str, list[Group]]]:
         found: dict[str, list[Group]] = {}
@@ -199,11 +219,14 @@ class WriterEnds:
         now = self._shared.clock.monotonic()
         self._shared.core.autodispose_writers_ended(name, writers, now)
         back = [writer for writer in writers if writer in self._here]
-        marks = {autodispose_mark(writer): None for writer in writers if writer not in back}
-        if marks:
-            self._shared.store_queue.mark(name, marks)
+        self._unmark(name, [writer for writer in writers if writer not in back])
         for writer in back:  # the master was wrong, or it has come back since
             self.met(writer, self._here[writer])
+
+    def _unmark(self, name: str, writers: Iterable[bytes]) -> None:
+        marks = {autodispose_mark(writer): None for writer in writers}
+        if marks:
+            self._shared.store_queue.mark(name, marks)
 
     def _looks(
         self, group: Group, group_set: GroupSet, ends: Mapping[bytes, int]

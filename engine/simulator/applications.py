@@ -92,6 +92,7 @@ class Writer(Application):
     Attributes:
         autodispose: the same.
         guids: the GUIDs of its writers, with their groups.
+        ended_ns: when it ended, by its own clock; 0 while it runs.
     """
 
     def __init__(
@@ -107,7 +108,7 @@ class Writer(Application):
     ) -> None:
         super().__init__(cluster, name, host)
         self.autodispose = autodispose
-        self._ended_ns = 0
+        self.ended_ns = 0
         self._depth = depth
         self.participant.overwrite = self._overwrite if depth else None
         self._rng = rng
@@ -128,7 +129,7 @@ class Writer(Application):
 
     def end(self, *, in_order: bool) -> None:
         """End the process. In order, each writer says that it is deleted."""
-        self._ended_ns = self.cluster.clocks[self.host].wall_ns()
+        self.ended_ns = self.cluster.clocks[self.host].wall_ns()
         super().end(in_order=in_order)
 
     def write(self, topic: int, status: int, number: int, size: int = 0) -> CapturedSample:
@@ -173,7 +174,7 @@ class Writer(Application):
 
     def _said(self, node: SimulatedNode, guid: bytes) -> None:
         assert node.runtime is not None
-        node.runtime.writer_ends.said(guid, self._ended_ns)
+        node.runtime.writer_ends.said(guid, self.ended_ns)
 
     def matched(self, topic: int) -> list[SimulatedNode]:
         """Return the nodes whose taps have matched the writer of a planned topic."""

@@ -446,3 +446,5 @@ class Network:
             return
         if self._schedule.now >= since + self._plan.lease_s - self._plan.announce_s:
             self._unmatch(participant, peer)
+        else:  # the link was cut when the peer died, and has come back
+            self._schedule.at(since + self._plan.lease_s, self._expire, participant, peer)

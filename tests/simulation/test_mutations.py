@@ -21,7 +21,8 @@ from engine.core.readers import ReaderTable
 from engine.core.states import Phase, Trigger
 from engine.dataset.dataset import DataSet
 from engine.dataset.group_set import ApplyOutcome, GroupSet
-from engine.dataset.sample import DISPOSE
+from engine.dataset.sample import DISPOSE, end_of_writer
+from engine.runtime import writer_ends
 from engine.runtime.name_space_data import NameSpaceData
 from engine.runtime.runtime import Runtime
 from engine.runtime.writer_ends import WriterEnds
@@ -240,6 +241,15 @@ def never_decides_about_lost_writers(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(AutodisposeWriters, "decide", lambda *_: ())
 
 
+def dates_ends_by_its_own_clock(patch: pytest.MonkeyPatch) -> None:
+    """The end of a writer is dated by when it is carried out, and so ends also what was written meanwhile."""
+
+    def end(time_ns: int, writer: bytes, key: bytes, *, is_lost: bool) -> Sample:
+        return end_of_writer(time_ns + 1_000_000_000, writer, key, is_lost=is_lost)
+
+    patch.setattr(writer_ends, "end_of_writer", end)
+
+
 BROKEN: list[tuple[Break, str, tuple[int, ...], str]] = [
     (forgets_tombstones, "classic", (32, 34, 71), "I1 I2 I11"),
     (reuses_epochs, "crash,partition", (3, 6, 12, 18, 25), "I4"),
@@ -264,6 +274,7 @@ BROKEN: list[tuple[Break, str, tuple[int, ...], str]] = [
     (looks_at_no_part, "any", (3, 4, 11), "quiet"),
     (ends_nothing, "any", (2, 3, 6), "I13"),
     (never_decides_about_lost_writers, "any", (2, 3, 6), "I13 quiet"),
+    (dates_ends_by_its_own_clock, "any", (2, 3, 6), "I0"),
 ]
 
 

@@ -8,6 +8,7 @@ from typing import Final
 import pytest
 
 from engine.core.autodispose import PATIENCE_S
+from engine.dataset.groups import DurabilityKind
 from engine.dataset.sample import DISPOSE, UNREGISTER
 from engine.simulator.options import TopicPlan
 from tests.simulation.scenarios import LOST_S, NS, Scenario, node
@@ -162,6 +163,21 @@ def test_a_writer_that_one_node_has_has_not_ended() -> None:
     assert alive(scenario) == [set(WRITTEN)] * 3
 
 
+def test_a_writer_was_there_before_its_name_space_was_learned() -> None:
+    topics = (TopicPlan(NS, "T"), TopicPlan("ns2", "T"))
+    scenario = Scenario(node("n1"), node("n2", spaces=(NS, "ns2")), topics=topics)
+    scenario.start("n1")
+    scenario.until(lambda: scenario.complete("n1"))
+    scenario.writer(APP, 1, autodispose=True)
+    scenario.start("n2")
+    scenario.run(2.0)
+    scenario.write(APP, *sorted(WRITTEN), topic=1)
+    scenario.kill("n2")
+    scenario.run(DECIDED_S)
+    assert scenario.alive("n1", "ns2") == WRITTEN
+    assert not scenario.traced("writer.ended"), "and came back at once"
+
+
 def cut_off_from_all(scenario: Scenario) -> None:
     scenario.cut(APP, " ".join(NAMES))
 
@@ -208,3 +224,61 @@ def test_a_wrong_clock_does_not_keep_out_what_a_writer_writes_after_its_return(c
     scenario.run(2.0)
     scenario.write("late", 7)
     assert [7 in each for each in alive(scenario)] == [True] * 3
+
+
+# What only nodes knew that are gone.
+
+
+def restarts_in_turn(scenario: Scenario) -> None:
+    scenario.end_writer(APP, in_order=False)
+    for name in NAMES:
+        scenario.kill(name)
+        scenario.run(0.5)
+        scenario.start(name)
+        scenario.until(scenario.complete)
+
+
+def lose(scenario: Scenario, *names: str) -> None:
+    """Kill nodes, and destroy their disks."""
+    scenario.kill(*names)
+    for name in names:
+        scenario.node(name).lose_disk()
+
+
+def dies_when_it_has_given_its_set(scenario: Scenario) -> None:
+    scenario.end_writer(APP, in_order=False)
+    lose(scenario, *NAMES[1:])
+    scenario.run(LOST_S)
+    scenario.start("n2")
+    scenario.until(lambda: scenario.complete("n1", "n2"), step_s=0.001)
+    lose(scenario, "n1")
+
+
+def returns_to_one(scenario: Scenario) -> None:
+    scenario.cut(APP, " ".join(NAMES))
+    scenario.until(lambda: alive(scenario) == [set()] * 3, within_s=DECIDED_S)
+    scenario.heal()
+    scenario.cut(APP, " ".join(NAMES[1:]))
+    scenario.until(lambda: alive(scenario) == [WRITTEN] * 3)
+    scenario.run(LOST_S)
+    scenario.end_writer(APP, in_order=False)
+    lose(scenario, "n1")
+    scenario.heal()
+
+
+@pytest.mark.parametrize("durability", [DurabilityKind.TRANSIENT, DurabilityKind.PERSISTENT])
+@pytest.mark.parametrize("change", [restarts_in_turn, dies_when_it_has_given_its_set, returns_to_one])
+def test_who_has_samples_of_a_writer_finds_its_end(
+    change: Callable[[Scenario], None], durability: DurabilityKind
+) -> None:
+    topics = [TopicPlan(NS, "T", durability)]
+    scenario = Scenario(*(node(name, heartbeat_period_s=1.5) for name in NAMES), topics=topics)
+    scenario.start()
+    scenario.until(scenario.complete)
+    scenario.writer(APP, autodispose=True)
+    scenario.write(APP, *sorted(WRITTEN))
+    change(scenario)
+    scenario.start()
+    scenario.until(scenario.complete)
+    assert alive(scenario) == [WRITTEN] * 3
+    scenario.until(lambda: alive(scenario) == [set()] * 3, within_s=DECIDED_S)

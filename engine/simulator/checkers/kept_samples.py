@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from engine.core.name_spaces import Group, MergeType
 from engine.core.states import Phase
 from engine.dataset.captured import CapturedSample
@@ -24,6 +26,9 @@ from engine.simulator.simulated_disk import Committed
 from engine.simulator.simulated_node import SimulatedNode
 from engine.simulator.simulated_system import SimulatedSystem
 
+MOST_STEPS: Final = 100
+"""Limit for the ends and returns of a writer after one sample; each takes seconds."""
+
 
 class Invented(Checker):
     """Compares every sample of every set with the written ones."""
@@ -34,15 +39,17 @@ class Invented(Checker):
     def __init__(self, cluster: SimulatedSystem) -> None:
         super().__init__(cluster)
         self._written: set[tuple[object, ...]] = set()
-        self._content: set[tuple[object, ...]] = set()
+        self._times: dict[tuple[Group, bytes, bytes], set[int]] = {}
+        self._payloads: dict[tuple[Group, bytes, bytes], set[bytes]] = {}
 
     def written(self, description: GroupDescription, record: CapturedSample) -> None:
         """Remember a sample that an application wrote."""
-        _, writer, status, key, payload = record[:5]
+        time_ns, writer, status, key, payload = record[:5]
         self._written.add((description.group, *record[:5]))
-        self._content.add((description.group, writer, key))
+        instance = description.group, writer, key
+        self._times.setdefault(instance, set()).add(time_ns)
         if status & DATA:
-            self._content.add((description.group, writer, key, payload))
+            self._payloads.setdefault(instance, set()).add(payload)
 
     def looked(self) -> None:
         """Check all sets."""
@@ -56,15 +63,27 @@ class Invented(Checker):
                         self.fail(f"{node.name} has in {name} {group} what nobody wrote: {sample}")
 
     def _is_made(self, group: Group, sample: Sample) -> bool:
-        """Tell whether nodes made a sample of the end, or of the return, of an autodispose writer."""
+        """Tell whether nodes made a sample of the end, or of the return, of an autodispose writer.
+
+        The end of a lost writer follows its last sample of the instance, its return follows that end, and so
+        on, each one nanosecond later. An end that it said has its time, or follows its last sample.
+        """
         writer = self.cluster.by_guid.get(sample.writer)
-        if writer is None or not writer.autodispose:
+        instance = group, sample.writer, sample.key
+        times = self._times.get(instance, set())
+        if writer is None or not writer.autodispose or not times:
             return False
-        if sample.status == DISPOSE | UNREGISTER:
-            is_end = sample.payload in (KEY_HEADER + sample.key, LOST_HEADER + sample.key)
-            return is_end and (group, sample.writer, sample.key) in self._content
-        content = (group, sample.writer, sample.key, sample.payload)
-        return sample.status == DATA and content in self._content
+        steps = [step for step in range(1, MOST_STEPS) if sample.source_time_ns - step in times]
+        is_after = any(step % 2 for step in steps)
+        if sample.status == DATA:
+            is_after_end = any(not step % 2 for step in steps)
+            return is_after_end and sample.payload in self._payloads.get(instance, ())
+        if sample.status != DISPOSE | UNREGISTER:
+            return False
+        if sample.payload == LOST_HEADER + sample.key:
+            return is_after
+        is_said = writer.ended_ns and sample.payload == KEY_HEADER + sample.key
+        return bool(is_said) and (sample.source_time_ns == writer.ended_ns or is_after)
 
 
 class Ended(Checker):
