@@ -71,6 +71,11 @@ way. The guide lets the service end then. This one ends in order only after thre
 least 10 s, because a supervisor that was stopped for a moment comes back, and transient data does not. When
 the supervisor goes on, it applies the FailureAction.
 
+`watch` watches all threads, and the main thread watches it in return: only `watch` renews the lease, so it is
+named after half of ExpiryTime if that is sooner (after 3 s at least; a lease of less than 5 s may be lost
+before). When the supervisor then applies the FailureAction, its reason has the names of the threads that did
+not proceed.
+
 ## Scheduling
 
 Class and priority apply to each thread of the process, those of Cyclone DDS included. `Realtime` is

@@ -24,7 +24,7 @@ CONTINUE: Final = signal.SIGRTMIN + 8
 _HOOK: Final = f"""
 import ctypes, importlib, os, pathlib, threading
 from engine.dds import activity, typeinfo
-activity.ThreadActivities.__init__.__defaults__ = ({PATIENCE_S},)
+activity.ThreadActivities.__init__.__defaults__ = (float(os.environ.get("HANG_PATIENCE_S", {PATIENCE_S})),)
 typeinfo.LOOK_UP_S = 0.0
 for name, constant in (("engine.node.wire", "MARGIN_S"), ("engine.node.wire", "BATCH_TIMEOUT_S"),
         ("engine.node.keeping", "TIMEOUT_S"), ("engine.persistence.service.replica_store", "WRITE_S"),
