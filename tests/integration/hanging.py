@@ -33,12 +33,6 @@ for name, constant in (("engine.node.wire", "MARGIN_S"), ("engine.node.wire", "B
 library = ctypes.CDLL(None)
 for number, handler in (({STOP}, library.pause), ({CONTINUE}, library.abs)):
     library.signal(number, ctypes.cast(handler, ctypes.c_void_p))
-begin = threading.Thread._bootstrap_inner
-def begin_named(thread):
-    name = thread.name[:15]
-    pathlib.Path(f"/proc/self/task/{{threading.get_native_id()}}/comm").write_text(name)
-    begin(thread)
-threading.Thread._bootstrap_inner = begin_named
 PLACES = {{
     "look-up": ("engine.node.intake", "look_up_type"),
     "delivery": ("engine.dds.directed", "DirectedSession.__init__"),
