@@ -9,6 +9,7 @@ RUNS ?= 2000
 SEED ?= 1
 MINUTES ?= 30
 SECONDS ?= 60
+FORGED ?= 100000
 STARTS ?= 15
 NODES ?= 200
 TO ?= build/pictures
@@ -22,7 +23,7 @@ endif
 # Tests and benchmarks start hundreds of processes; without their byte code each compiles all modules, for 1 s.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test again check types rules versions compilers older foreign faults sim chaos soak fuzz bench docs pictures screenshots clean
+.PHONY: demo test again check types rules versions compilers older foreign faults sim chaos soak fuzz forge bench docs pictures screenshots clean
 .DEFAULT_GOAL := help
 
 help: ## Show this list
@@ -112,6 +113,9 @@ soak: $(VENV)/.dev ## Readers on four hosts under random cuts: all agree in the 
 
 fuzz: $(VENV)/.dev ## Damaged files and messages for every reader of foreign bytes (SECONDS=60 SEED=1 TALLY=FILE)
 	$(BIN)/python -m tests.fuzz --seconds $(SECONDS) --seed $(SEED) $(if $(TALLY),--tally $(TALLY))
+
+forge: $(VENV)/.dev ## Two nodes with a secret, and 100,000 messages of one who does not know it (FORGED=100000)
+	OSPLTOOL_FORGED=$(FORGED) $(BIN)/python -m pytest --timeout 3600 tests/adversary/test_secret.py -k forged
 
 bench: $(VENV)/.dev ## Figures, side by side in one run (AREA=start|crowd|capture|large|trickle|deliver|topics|history|million|alive|align|merge|reconcile|sets|store|simulator|trace|console|redundancy)
 	$(BIN)/python -m benchmarks --area $(AREA)

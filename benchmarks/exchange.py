@@ -91,7 +91,7 @@ class Side:
             on_joined=lambda *_: None,
         )
         self.shared = cast("Any", shared)
-        self.transfers = Transfers(self.shared, anything, anything, b"secret of " + node.encode())
+        self.transfers = Transfers(self.shared, anything, anything, anything, b"secret of " + node.encode())
 
     def work(self) -> None:
         """Carry out all steps."""
@@ -139,6 +139,6 @@ def align(
                 item = change(source.sent.popleft())
                 size += len(item)
                 messages += 1
-                sink.transfers.batch(item)
+                sink.transfers.batch(source.node, item)
                 sink.work()
     return size, messages

@@ -90,6 +90,18 @@ named after half of ExpiryTime if that is sooner (after 3 s at least; a lease of
 before). When the supervisor then applies the FailureAction, its reason has the names of the threads that did
 not proceed.
 
+A node that cannot run, so that another start would end in the same way, is not started again, whatever the
+FailureAction says. The exit code is 2, and the reason is told once, by `start`, `status` and the node's log:
+
+- the configuration, a trace file or a report file cannot be read or opened, or does not fit the system;
+- the store is in use by another node, is not a store, or is of a newer release; its place is no directory, is
+  read-only, may not be written, or has a symbolic link for one of its files;
+- Cyclone DDS refuses the settings, a port is in use, or there is another Cyclone DDS than the node can use;
+- the program of the node cannot be run.
+
+A shortage (memory, processes, open files) and an error of a device may be over at the next start. For room on
+the disk and for a clock the node waits by itself.
+
 ## Scheduling
 
 Class and priority apply to each thread of the process, those of Cyclone DDS included. `Realtime` is

@@ -101,8 +101,9 @@ MAX_TOPICS: Final = 100_000
 ASK_AGAIN_S: Final = 5.0
 """Seconds from one question for a type that was given up to the next; with several, each in its turn."""
 
+MAX_NAME_CHARS: Final = 80
 MAX_FORMER: Final = 10_000
-"""Limit for the memory of lost readers, which may only have been out of reach."""
+"""Limit for the memory of lost readers and of participants, which may only have been out of reach."""
 
 
 @lazy_dataclass(frozen=True, slots=True)
@@ -186,6 +187,7 @@ class Neighbourhood:
         self._attached: set[bytes] = set()
         self._foreign = ForeignServices()
         self._fellows: dict[bytes, str] = {}
+        self._left: dict[bytes, str | None] = {}
 
     def node_of(self, participant: bytes) -> str | None:
         """Return the id of the node whose participant this is; None for other participants."""
@@ -194,9 +196,19 @@ class Neighbourhood:
             return None
         return seen.tag.node_id.hex()
 
-    def may_speak_for(self, participant: bytes, node: str) -> bool:
-        """Tell whether a message of `node` may come from this participant; an unknown one is trusted."""
-        return participant not in self.participants or self.node_of(participant) == node
+    def knows(self, participant: bytes) -> bool:
+        """Tell whether a participant was discovered, although it may have left since."""
+        return participant in self.participants or participant in self._left
+
+    def speaker(self, participant: bytes) -> str | None:
+        """Return the id of the node whose messages come from a participant, also after it has left."""
+        return self.node_of(participant) or self._left.get(participant)
+
+    def name_of(self, participant: bytes) -> str:
+        """Return the entity name of a participant, without what is no text; empty if it is not known."""
+        seen = self.participants.get(participant)
+        name = seen.name if seen else ""
+        return "".join(char if char.isprintable() else "?" for char in name[:MAX_NAME_CHARS])
 
     def members(self, process: bytes) -> tuple[ParticipantSeen, ...]:
         """Return the participants of a process (`ParticipantSeen.process`), in the order of discovery."""
@@ -289,6 +301,7 @@ class Neighbourhood:
                 case ParticipantSeen():
                     self._forget_dead(change, found)
                     self._leave(change.guid)
+                    self._left.pop(change.guid, None)
                     self.participants[change.guid] = change
                     self._processes.setdefault(change.process, {})[change.guid] = change
                     if not change.is_own and (node := self.node_of(change.guid)):
@@ -314,9 +327,13 @@ class Neighbourhood:
 
     def _leave(self, participant: bytes) -> bytes | None:
         """Forget a participant; return its process if it was the last one there."""
+        node = self.node_of(participant)
         seen = self.participants.pop(participant, None)
         if seen is None:
             return None
+        self._left[participant] = node  # what it sent before may come later
+        if len(self._left) > MAX_FORMER:
+            del self._left[next(iter(self._left))]
         members = self._processes[seen.process]
         del members[participant]
         if members:

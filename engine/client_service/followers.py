@@ -71,6 +71,10 @@ class HeldDeletion:
     client: bytes
     deadline_s: float
     request: StateRequest
+    until_ns: int
+    """Source time up to which it deletes."""
+    slow: str
+    """Node whose clock bounds it; empty if none does."""
     barrier: int | None = None
     """Number of changes that the disk must have carried out; None until the deletion has been queued."""
 

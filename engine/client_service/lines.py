@@ -69,12 +69,20 @@ class TopicWriters:
         topic: the topic of the answers.
         announced: name and TRANSPORT_PRIORITY of the writers.
         activities: registers the work of its threads for the deadlock watch.
+        is_proved: the messages have a place for their proof.
     """
 
     def __init__(
-        self, participant: NodeParticipant, topic: Topic, announced: Announced, activities: ThreadActivities
+        self,
+        participant: NodeParticipant,
+        topic: Topic,
+        announced: Announced,
+        activities: ThreadActivities,
+        *,
+        is_proved: bool = False,
     ) -> None:
         self._participant = participant
+        self._is_proved = is_proved
         self._announced = announced
         self._topic = topic
         self._activities = activities
@@ -172,7 +180,7 @@ class TopicWriters:
         deadline = time.monotonic() + SEND_TIMEOUT_S
         while not self._closing.is_set():
             try:
-                writer.write(message, stamp_ns())
+                writer.write(self._proved(writer, message), stamp_ns())
             except DdsTimeout:
                 if not is_there():
                     return "the client is gone"
@@ -181,6 +189,11 @@ class TopicWriters:
             else:
                 return ""
         return "the node ends"
+
+    def _proved(self, writer: RawWriter, message: bytes) -> bytes:
+        if not self._is_proved:
+            return message
+        return self._participant.proofs.filled(self._topic.name, writer.guid, message)
 
     def close(self) -> None:
         """End the threads; unwritten messages are given up."""

@@ -122,7 +122,10 @@ class ClientService:
             )
         }
         self._lines = TopicWriters(participant, topics[endpoints.HISTORY], announced, activities)
-        self._states = TopicWriters(participant, topics[endpoints.STATE], announced, activities)
+        self._states = TopicWriters(
+            participant, topics[endpoints.STATE], announced, activities, is_proved=True
+        )
+        self._proofs = participant.proofs
         self._readers = {
             name: endpoints.open_reader(
                 participant, topics[name], (partition,), signal, name=announced.reader
@@ -155,11 +158,19 @@ class ClientService:
             elif record.status & DATA:
                 try:
                     if topic == endpoints.HISTORY_REQUEST:
-                        self._history_requested(client, decode_history_request(record.payload))
+                        request = decode_history_request(record.payload)
+                        if self._is_proved(topic, record, request.extensions):
+                            self._history_requested(client, request)
                     else:
-                        self._state_requested(client, decode_state_request(record.payload))
+                        question = decode_state_request(record.payload)
+                        if self._is_proved(topic, record, question.extensions):
+                            self._state_requested(client, question)
                 except Malformed as error:
                     self._runtime.shared.malformed(topic, client.hex(), str(error))
+
+    def _is_proved(self, topic: str, record: CapturedSample, added: Mapping[str, bytes]) -> bool:
+        proof = added.get(extensions.PROOF, b"")
+        return self._proofs.is_proved(topic, record.writer, record.payload, proof)
 
     def captured(
         self,
@@ -332,7 +343,6 @@ class ClientService:
             raise Malformed("our addition does not say what to delete") from None
         if not (isinstance(partition, str) and isinstance(topic, str) and isinstance(until_ns, int)):
             raise Malformed("our addition does not say what to delete")
-        until_ns = min(until_ns, self._clock.wall_ns())
         self._tracer.event(
             "delete.received", expression=f"{partition}.{topic}", origin=request.request.client.hex()
         )
@@ -342,9 +352,9 @@ class ClientService:
         if reason:
             self._send_state(client, request, deleted=False, reason=reason)
             return
-        self._runtime.core.delete_data(partition, topic, until_ns)
+        reached = self._runtime.deletions.delete(partition, topic, min(until_ns, self._clock.wall_ns()))
         hold_s = min(MAX_HOLD_S, max(DELETION_S, request.timeout.ns / 1e9))
-        self._deletions.append(HeldDeletion(client, self._clock.monotonic() + hold_s, request))
+        self._deletions.append(HeldDeletion(client, self._clock.monotonic() + hold_s, request, *reached))
 
     def _answer_deletion(self, one: HeldDeletion, now: float) -> bool:
         """Confirm a deletion once it is on the disk, or say why it is not; False to wait for the disk.
@@ -359,7 +369,9 @@ class ClientService:
             return False
         problem = f"refuses: {queue.problem}" if queue.problem else "is behind"
         reason = "" if is_stored else f"the disk of node {self._runtime.settings.name} {problem}"
-        self._send_state(one.client, one.request, deleted=is_stored, reason=reason)
+        self._send_state(
+            one.client, one.request, deleted=is_stored, reason=reason, until_ns=one.until_ns, slow=one.slow
+        )
         return True
 
     def _why_it_would_come_back(self, interest: Interest) -> str:
@@ -469,16 +481,19 @@ class ClientService:
             self._server,
             (request.request,),
             tuple(told),
-            {
-                **extensions.pack(
-                    node=settings.node,
-                    filtered=self._view.filtered(told),
-                    name=settings.name,
-                    left_out=max(0, len(found) - MAX_GROUPS_TOLD),
-                    **added,
-                ),
-                **(blocks or {}),
-            },
+            extensions.with_proof(
+                {
+                    **extensions.pack(
+                        node=settings.node,
+                        filtered=self._view.filtered(told),
+                        name=settings.name,
+                        left_out=max(0, len(found) - MAX_GROUPS_TOLD),
+                        **added,
+                    ),
+                    **(blocks or {}),
+                },
+                self._proofs,
+            ),
         )
         self._states.send((self._partition,), client, [encode_state(state)], _nothing)
 
@@ -492,7 +507,8 @@ class ClientService:
                 changed.append(state)
         groups = self._view.group_states(changed, None)
         if groups:
-            state_message = StateAnswer(self._server, (), tuple(groups[:MAX_GROUPS_TOLD]))
+            added = extensions.with_proof({}, self._proofs)
+            state_message = StateAnswer(self._server, (), tuple(groups[:MAX_GROUPS_TOLD]), added)
             self._states.send((self._partition,), None, [encode_state(state_message)], _nothing)
 
 

@@ -9,6 +9,7 @@ from typing import Final
 from engine.config.fates import WITHOUT_WARNING, Fate, SettingFate, WithoutEffect
 from engine.config.problems import ByteRange, Position, Problem, ProblemKind, quoted
 from engine.config.scheduling import ORDINARY, schedules
+from engine.config.schema import OF_SECRET
 from engine.config.sections import SettingsReader
 from engine.config.settings import (
     AlignmentSettings,
@@ -83,6 +84,7 @@ class SettingsBuilder:
             report_append=read.flag(append) if read.has(append) else None,
             report_verbosity=read.text(verbosity) if read.has(verbosity) else None,
             services=tuple(self._service(node) for node in read.nodes("Domain/Service")),
+            secret=read.text(OF_SECRET),
         )
 
     def _service(self, node: XmlElement) -> ServiceEntry:

@@ -15,6 +15,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from engine.core.lazy_dataclass import lazy_dataclass
 
 ROOT = "OpenSplice"
+OF_SECRET = "Domain/DomainSecret"  # noqa: S105  # a path of the schema
+"""The path of our own element, which OpenSplice does not have."""
 
 
 class Type(enum.StrEnum):
@@ -95,6 +97,10 @@ class Schema:
         widened[path] = dataclasses.replace(widened[path], labels=widened[path].labels + labels)
         return Schema(widened.values())
 
+    def with_item(self, item: Item) -> Schema:
+        """Return a schema with a further item."""
+        return Schema((*self._items.values(), item))
+
     def paths(self) -> tuple[str, ...]:
         """Return all paths, in the order of the schema."""
         return tuple(self._items)
@@ -139,9 +145,11 @@ def documented(path: str) -> str:
 def engine_schema() -> Schema:
     """Return the schema with the documented values that it lacks, which an ospltool node accepts.
 
-    Policy durability Volatile is in the deployment guide, 5.2.3.2, but OpenSplice itself refuses it.
+    Policy durability Volatile is in the deployment guide, 5.2.3.2, but OpenSplice itself refuses it. It has
+    no DomainSecret.
     """
-    return schema().with_labels("DurabilityService/NameSpaces/Policy@durability", ("Volatile",))
+    known = schema().with_labels("DurabilityService/NameSpaces/Policy@durability", ("Volatile",))
+    return known.with_item(_item(f"{OF_SECRET}\tstring\t0..1"))
 
 
 @functools.cache

@@ -162,6 +162,8 @@ class DomainSettings:
     """Least type of reports; None lets the environment decide."""
     services: tuple[ServiceEntry, ...]
     """The listed services."""
+    secret: str = ""
+    """Path of the file with the secret of the domain; empty for none."""
 
     def service(self, name: str) -> ServiceEntry | None:
         """Return the first entry of that name."""

@@ -10,7 +10,16 @@ from typing import Final, TypeAlias
 from engine.core.events import AligneeRequest, Event, Note
 from engine.core.fellows import Fellow, FellowTable
 from engine.core.lazy_dataclass import lazy_dataclass
-from engine.core.messages import JOINS, NO_EPOCH, PARTS, Epoch, Message, NameSpaceReport, Outgoing
+from engine.core.messages import (
+    JOINS,
+    NO_EPOCH,
+    PARTS,
+    Epoch,
+    Message,
+    NameSpaceReport,
+    Outdated,
+    Outgoing,
+)
 from engine.core.name_space_state import NameSpaceState
 from engine.core.name_spaces import Group
 from engine.core.readers import SETTLED_S, ReaderTable, Server
@@ -89,6 +98,8 @@ class RequestQueue:
 
 MAX_KNOWN_GROUPS: Final = 10_000
 """Groups whose name-space is remembered: each sample needs it, and name-spaces do not change."""
+SET_NS: Final = 1_577_836_800_000_000_000
+"""2020-01-01T00:00:00Z: a clock that is earlier was never set."""
 MAX_QUEUED: Final = 100_000
 """Messages or events that may wait for the runtime; more means that the runtime does not take them."""
 
@@ -103,7 +114,7 @@ class Context:
         self.settings = settings
         self.node = settings.node
         """Id of this node."""
-        self.fellows = FellowTable(settings.node)
+        self.fellows = FellowTable(settings.node, settings.runs)
         self.states: dict[str, NameSpaceState] = {}
         """Name-spaces by name, in the order in which they were configured or learned."""
         self.outbox: collections.deque[Outgoing] = collections.deque()
@@ -137,6 +148,12 @@ class Context:
         """Start of this run, and when the store next notes how long fellows have been away."""
         self.absent: set[str] = set()
         """Fellows of the last run that the store has marked as away since this one."""
+        self.outlived: Outdated | None = None
+        """What showed that this node runs on an older state of its store; a new run must begin."""
+        self.outdated: set[str] = set()
+        """Fellows that run on an older state of their store, have been told so, and have begun no new run."""
+        self.out_of_range: dict[str, tuple[str, str]] = {}
+        """Kind of the message whose counters are impossible, and name of the sender, by id."""
         self._requests_made = 0
 
     def _hosts_of(self, node: str) -> frozenset[str]:
@@ -172,11 +189,23 @@ class Context:
         A stream that answers a request of a former run may reach this one.
         """
         self._requests_made += 1
-        return (self.settings.incarnation << 24) + self._requests_made
+        # Of two runs with one incarnation, on copies of one store, each has its own random number.
+        return ((self.settings.incarnation ^ self.settings.life) << 24) + self._requests_made
 
     def wall_ns(self, now: float) -> int:
         """Return the wall clock at monotonic time `now`."""
         return self.wall_offset_ns + int(now * 1e9)
+
+    def clocks_ns(self, wall_ns: int, now: float) -> dict[str, int]:
+        """Return the wall clocks of this node, `wall_ns`, and of the approved fellows, by node.
+
+        Clocks that were never set do not count, unless there is no other: a computer without a battery starts
+        in 1970 or 2000, and would keep all others from deleting anything.
+        """
+        steady_ns = self.wall_ns(now)
+        clocks = {one.node: steady_ns + one.clock_skew_ns for one in self.fellows.approved()}
+        clocks[self.node] = wall_ns
+        return {node: time_ns for node, time_ns in clocks.items() if time_ns >= SET_NS} or clocks
 
     def away_s(self, node: str, now: float) -> float | None:
         """Return how long nodes have run without a lost fellow; None if it was not lost."""

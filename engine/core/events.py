@@ -11,6 +11,7 @@ from collections.abc import Collection
 from engine.core.lazy_dataclass import lazy_dataclass
 from engine.core.messages import AutodisposeWriter, Epoch, PurgedInstance, ReaderKey
 from engine.core.name_spaces import Element, Group, NameSpace, Policy
+from engine.core.settings import RunSeen
 
 
 @lazy_dataclass(frozen=True, slots=True)
@@ -217,6 +218,33 @@ class FellowAway:
 
 
 @lazy_dataclass(frozen=True, slots=True)
+class PurgesCounted:
+    """Store how often instances were purged from sets of the name-space's history."""
+
+    name_space: str
+
+
+@lazy_dataclass(frozen=True, slots=True)
+class RunsSeen:
+    """Store the last runs of fellows, by id."""
+
+    runs: dict[str, RunSeen]
+
+
+@lazy_dataclass(frozen=True, slots=True)
+class StoreOutdated:
+    """Begin a new run: a fellow remembers a later state of this node's store than the present run is on.
+
+    Attributes:
+        incarnation: number that the new run must exceed.
+        commits: transactions that the store must exceed.
+    """
+
+    incarnation: int
+    commits: int
+
+
+@lazy_dataclass(frozen=True, slots=True)
 class Note:
     """Write a trace line: an event of the catalogue with its fields."""
 
@@ -246,6 +274,9 @@ Event = (
     | HandedOver
     | FellowsKnown
     | FellowAway
+    | PurgesCounted
+    | RunsSeen
+    | StoreOutdated
     | NoAligner
     | Note
 )

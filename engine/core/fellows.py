@@ -5,6 +5,7 @@ to it, when its endpoints are matched both ways (wait-for-attachment), its three
 hears this node, and its name-spaces do not conflict. A fellow is lost when it falls silent or its endpoints
 go away. If it comes back with the same incarnation and its endpoints were gone, that is a reconnection,
 however short the gap was; while endpoints stay matched, silence loses no data.
+A fellow whose store is older than this node remembers is not heard until it begins a new run.
 Time in which this node itself stood still is not silence of its fellows (docs/protocol.md, Life signs).
 """
 
@@ -13,11 +14,14 @@ from __future__ import annotations
 import dataclasses
 import math
 import operator
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from engine.core.lazy_dataclass import lazy_dataclass
 from engine.core.messages import Deliveries, NameSpaceReport, NameSpaces, RollUp, Status
 from engine.core.name_spaces import DefinitionConflict
+from engine.core.settings import RunSeen
 from engine.core.states import ServiceState
 
 MAX_REMEMBERED: Final = 1024
@@ -29,11 +33,14 @@ ESTIMATES: Final = 5
 AT_ONCE: Final = 0.5
 """Part of the period within which heartbeats come at once: they waited, and count as one."""
 
+FAR_NS: Final = 60_000_000_000
+"""Nanoseconds for which no heartbeat waits: a fellow that is so late is lost."""
+
 EXPIRY_S: Final = 10.0
 """Allowed silence of a fellow until its first heartbeat, which states it, has come."""
 
 NOBODY: Final[frozenset[str]] = frozenset()
-_LEAVING: Final = (ServiceState.TERMINATING, ServiceState.TERMINATED)
+LEAVING: Final = (ServiceState.TERMINATING, ServiceState.TERMINATED)
 
 
 @lazy_dataclass(slots=True)
@@ -44,6 +51,8 @@ class Fellow:
     """Its id."""
     incarnation: int
     """Number of its run."""
+    life: int = 0
+    """Random number of its run."""
     attached: bool = False
     """The endpoints of this incarnation are matched both ways."""
     status: Status | None = None
@@ -113,6 +122,11 @@ class Fellow:
         return self.status is not None and capability in self.status.capabilities
 
     @property
+    def run(self) -> tuple[int, int]:
+        """Return number and random number of its run."""
+        return self.incarnation, self.life
+
+    @property
     def least_skew_ns(self) -> int:
         """Its wall clock minus this node's, by the fastest of the last heartbeats.
 
@@ -125,9 +139,15 @@ class Fellow:
         return 0 if skew_ns < 0 and len(self.skews_ns) < ESTIMATES else skew_ns
 
     @property
+    def clock_skew_ns(self) -> int:
+        """`least_skew_ns`, and at once that of a clock that is slower than any heartbeat waits."""
+        skew_ns = max(self.skews_ns, default=0)
+        return skew_ns if skew_ns < -FAR_NS else self.least_skew_ns
+
+    @property
     def leaving(self) -> bool:
         """Whether it has announced its end."""
-        return self.status is not None and self.status.state in _LEAVING
+        return self.status is not None and self.status.state in LEAVING
 
     @property
     def answered(self) -> bool:
@@ -174,9 +194,9 @@ class Fellow:
 
 
 class _Lost(NamedTuple):
-    """Incarnation of a lost fellow, when it was lost, and whether its endpoints stayed matched."""
+    """Run of a lost fellow, when it was lost, and whether its endpoints stayed matched."""
 
-    incarnation: int
+    run: tuple[int, int]
     since_s: float
     is_connected: bool
 
@@ -184,8 +204,10 @@ class _Lost(NamedTuple):
 class FellowTable:
     """All fellows, by id, and a bounded memory of the lost ones."""
 
-    def __init__(self, node: str) -> None:
+    def __init__(self, node: str, runs: Mapping[str, RunSeen] = MappingProxyType({})) -> None:
         self._node = node
+        self.runs = dict(runs)
+        """The last run of each fellow that was heard, in this run of the node or before; the newest last."""
         self._fellows: dict[str, Fellow] = {}
         self.get = self._fellows.get
         """Returns the fellow with an id, None if it is not present."""
@@ -264,11 +286,13 @@ class FellowTable:
 
         A fellow that is back is new even if its first message is one that was known before.
         """
+        if self.outdated(message, sender) is not None:
+            return None
         fellow = self._fellows.get(sender)
         new = fellow is None or fellow.incarnation < message.incarnation
         if fellow is None or new:
-            fellow = self._admit(sender, message.incarnation, now)
-        if message.incarnation < fellow.incarnation:
+            fellow = self._admit(sender, message.incarnation, message.life, now)
+        if message.incarnation < fellow.incarnation or message.life != fellow.life:
             return None
         known = (
             fellow.status
@@ -284,12 +308,33 @@ class FellowTable:
         if isinstance(message, Status):
             self._take(fellow, message)
             fellow.heard(now)
+            self._remember(sender, message)
         elif isinstance(message, NameSpaces):
             fellow.name_spaces = message
             self.version += 1
         else:
             fellow.deliveries = message
         return fellow, new
+
+    def outdated(self, message: Status | NameSpaces | Deliveries, sender: str) -> RunSeen | None:
+        """Return the run that shows that the sender's store is older than remembered; None for no such run.
+
+        A message of an earlier run may be late, so its sender decides (`engine.core.membership`).
+        """
+        known = self.runs.get(sender)
+        if known is None or not message.life or message.life == known.life:
+            return None
+        is_older = message.incarnation <= known.incarnation
+        if isinstance(message, Status) and message.began_at:  # the start of a run is a transaction of its own
+            is_older = is_older or message.began_at <= known.commits
+        return known if is_older else None
+
+    def _remember(self, node: str, status: Status) -> None:
+        known = self.runs.pop(node, None)
+        commits = max(status.commits, known.commits if known and known.life == status.life else 0)
+        self.runs[node] = RunSeen(status.incarnation, status.life, commits)
+        if len(self.runs) > MAX_REMEMBERED:
+            del self.runs[next(iter(self.runs))]
 
     def _take(self, fellow: Fellow, status: Status) -> None:
         before = fellow.status
@@ -300,8 +345,8 @@ class FellowTable:
             fellow.hears_us = self._node in status.heard
             self.heard_version += 1
 
-    def _admit(self, node: str, incarnation: int, now: float) -> Fellow:
-        fellow = Fellow(node, incarnation, since_s=now, last_heard_s=now)
+    def _admit(self, node: str, incarnation: int, life: int, now: float) -> Fellow:
+        fellow = Fellow(node, incarnation, life, since_s=now, last_heard_s=now)
         fellow.attached = self.is_attached(fellow)
         if fellow.attached:
             self._attached[node] = incarnation
@@ -309,13 +354,13 @@ class FellowTable:
         self._sorted = None
         self.version += 1
         lost = self._lost.get(node)
-        if lost is not None and lost.incarnation == incarnation:
+        if lost is not None and lost.run == fellow.run:
             if lost.is_connected:
                 fellow.silence_s = now - lost.since_s
             else:
                 fellow.gap_s = now - lost.since_s
         known = self._silenced.pop(node, None)
-        if known is not None and known.incarnation == incarnation:
+        if known is not None and known.run == fellow.run:
             # It repeats its reports only if it lost this node, too; heartbeats show if the old ones hold.
             fellow.name_spaces, fellow.deliveries = known.name_spaces, known.deliveries
             fellow.conflict = known.conflict
@@ -363,8 +408,8 @@ class FellowTable:
         self.version += 1
         if fellow:
             before = self._lost.pop(node, None)
-            lost = _Lost(fellow.incarnation, now, self.is_attached(fellow))
-            if before is not None and before.incarnation == fellow.incarnation and not fellow.is_back:
+            lost = _Lost(fellow.run, now, self.is_attached(fellow))
+            if before is not None and before.run == fellow.run and not fellow.is_back:
                 lost = before._replace(is_connected=before.is_connected and lost.is_connected)
             self._lost[node] = lost
             self._silenced[node] = fellow

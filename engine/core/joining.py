@@ -38,6 +38,8 @@ def why_not_joined(context: Context, state: NameSpaceState, node: str) -> str:
         return "nothing is known of either set"
     if stored.quality_ns == DAMAGED:
         return "it is damaged"
+    if stored.restored and stored.purges < report.purges:
+        return "it comes from a copy of the store, and instances have been purged since that was made"
     if stored.apart:
         return "a merge policy had left it different from the others"
     was_elsewhere = stored.role not in ("", context.settings.role)
@@ -48,7 +50,7 @@ def why_not_joined(context: Context, state: NameSpaceState, node: str) -> str:
     is_delayed = state.policy.delayed_alignment
     if is_delayed is not None and not are_related(theirs, ours):
         if is_delayed:
-            return "it is of another lineage, and delayedAlignment needs an empty set without writers"
+            return "it is of another lineage, and the domain has data, a writer, or a master that refuses it"
         return "it is of another lineage, and delayedAlignment is false"
     if not theirs.isdisjoint(ours):
         return ""

@@ -9,11 +9,35 @@ from typing import Final
 from engine.core import alignment, operator_events, purging
 from engine.core.autodispose import AutodisposeWriters
 from engine.core.context import Context
-from engine.core.events import FellowAway, FellowsKnown, NameSpaceDoubted, NameSpaceLearned
-from engine.core.fellows import Fellow
-from engine.core.messages import DAMAGED, Deliveries, NameSpaces, RollUp, Status, Vote
+from engine.core.events import (
+    FellowAway,
+    FellowsKnown,
+    NameSpaceDoubted,
+    NameSpaceLearned,
+    RunsSeen,
+    StoreOutdated,
+)
+from engine.core.fellows import LEAVING, MAX_REMEMBERED, Fellow
+from engine.core.messages import (
+    COMMITS_STEP,
+    COUNTER_STEP,
+    DAMAGED,
+    INCARNATION_STEP,
+    LIFE_BITS,
+    MAX_COUNTER,
+    MAX_INCARNATION,
+    MAX_SERIAL,
+    Deliveries,
+    NameSpaces,
+    Outdated,
+    RollUp,
+    Status,
+    Vote,
+    is_unknown_run,
+)
 from engine.core.name_space_state import NameSpaceState
 from engine.core.name_spaces import MAX_PRIORITY, DefinitionConflict, NameSpace, compare, find_policy, overlap
+from engine.core.settings import RunSeen
 from engine.core.states import ServiceState
 
 AWAY_S: Final = 600.0
@@ -34,15 +58,18 @@ def add_name_space(context: Context, name_space: NameSpace) -> bool:
         context.note("namespace.filtered", place=place, namespace=name_space.name, priority=priority)
     stored = context.settings.stored.get(name_space.name)
     is_learned = not _is_configured(context, name_space)
-    state = NameSpaceState(name_space, policy, context.settings.incarnation, is_learned)
+    state = NameSpaceState(name_space, policy, context.settings.run, is_learned)
     state.autodispose = AutodisposeWriters(
         context.settings.autodispose.get(name_space.name, ()), context.started_s
     )
     state.want(context.settings.wanted.get(name_space.name, ()) if state.is_lazy else ())
     if stored:
         state.stored, state.quality_ns, state.whole = stored, stored.quality_ns, stored.whole
+        state.purges = stored.purges
         if stored.part and not state.is_lazy:  # it is joined, but loses to a whole set
             state.from_parts, state.quality_ns = True, DAMAGED
+        if stored.restored:  # likewise: a fellow's set is newer
+            state.quality_ns = DAMAGED
         state.vote = Vote(stored.lineage.counter + 1, "")  # epochs of the last run must not recur
         context.note("election.quality", namespace=name_space.name, quality_ns=max(0, stored.quality_ns))
     context.states[name_space.name] = state
@@ -98,6 +125,8 @@ def status(context: Context, state: ServiceState, serial: int, reported: int, no
         roll_ups=tuple(map(_roll_up, context.states.values())),
         reported=reported,
         further_hosts=settings.further_hosts,
+        life=settings.life,
+        began_at=settings.began_at,
     )
 
 
@@ -122,6 +151,12 @@ def is_repetition(context: Context, status: Status, sender: str) -> bool:
 
 def receive(context: Context, message: Status | NameSpaces | Deliveries, sender: str, now: float) -> None:
     """Take a state message of a fellow."""
+    if not _is_in_range(context, message, sender, now):
+        return
+    later = context.fellows.outdated(message, sender)
+    if later is not None:
+        _tell_outdated(context, message, sender, later)
+        return
     known = context.fellows.get(sender)
     if known and known.incarnation < message.incarnation:
         lose(context, known, now, "it was restarted")
@@ -140,9 +175,136 @@ def receive(context: Context, message: Status | NameSpaces | Deliveries, sender:
     if isinstance(message, Status):
         _receive_status(context, fellow, message, now)
     elif isinstance(message, NameSpaces):
+        _find_own_epochs(context, message, fellow.node)
         _compare(context, fellow, fellow.name_spaces or message)
     elif context.readers.take_claims(fellow.deliveries or message, sender):
         context.readers_changed = True
+
+
+def _is_in_range(
+    context: Context, message: Status | NameSpaces | Deliveries, sender: str, now: float
+) -> bool:
+    """Whether the counters of a message are possible; if not, its sender is not heard until they are.
+
+    Counters only grow, and each new one is above all known ones. So one absurd counter would spread to all
+    nodes and to their stores.
+    """
+    reason = _why_out_of_range(context, message, sender)
+    kind = type(message).__name__
+    before = context.out_of_range.get(sender)
+    if not reason:
+        if before is not None and before[0] == kind:
+            note_in_range(context, sender)
+        return True
+    if before is None and len(context.out_of_range) < MAX_REMEMBERED:
+        context.out_of_range[sender] = kind, context.name_of(sender)
+        context.note("fellow.out-of-range", fellow=context.name_of(sender), cause=reason)
+    fellow = context.fellows.get(sender)
+    if fellow is not None and isinstance(message, NameSpaces):
+        fellow.name_spaces = None  # its former report must not stand for it in elections
+        if fellow.approved:
+            _give_up(context, fellow, now, f"it has {reason}")
+        context.fellows.judge(fellow, approved=False)
+    return False
+
+
+def note_in_range(context: Context, sender: str) -> None:
+    """Note that a node whose counters were impossible is gone, or has others."""
+    if (before := context.out_of_range.pop(sender, None)) is not None:
+        context.note("fellow.in-range", fellow=before[1])
+
+
+def _why_out_of_range(context: Context, message: Status | NameSpaces | Deliveries, sender: str) -> str:
+    known = context.fellows.runs.get(sender)
+    highest = MAX_INCARNATION if known is None else min(MAX_INCARNATION, known.incarnation + INCARNATION_STEP)
+    if not 0 <= message.incarnation <= highest:
+        return f"incarnation {message.incarnation}, above {highest}"
+    numbers = [message.serial, message.life]
+    if isinstance(message, Status):
+        numbers += message.began_at, message.commits, message.reported
+    if min(numbers) < 0 or max(numbers) > MAX_SERIAL or message.life >> LIFE_BITS:
+        return f"a message number, or a count of transactions, that is negative or above {MAX_SERIAL}"
+    for report in message.reports if isinstance(message, NameSpaces) else ():
+        epochs, vote = report.epochs(), report.vote
+        counters = [report.purges, *(epoch.counter for epoch in epochs)]
+        counters += [] if vote is None else [vote.counter]
+        highest = _highest_counter(context, report.name)
+        if max(counters) > highest:
+            return f"counter {max(counters)} in name-space '{report.name}', above {highest}"
+        if min(counters) < 0 or not all(0 <= epoch.run < 1 << 2 * LIFE_BITS for epoch in epochs):
+            return f"an epoch in name-space '{report.name}' that no node can begin"
+    return ""
+
+
+def _highest_counter(context: Context, name_space: str) -> int:
+    """Return the highest counter that a fellow may have; any up to half the limit if none is known."""
+    state = context.states.get(name_space)
+    newest = 0 if state is None else max(state.newest, state.vote.counter if state.vote else 0)
+    return min(newest + COUNTER_STEP, MAX_COUNTER) if newest else MAX_COUNTER // 2
+
+
+def _tell_outdated(
+    context: Context, message: Status | NameSpaces | Deliveries, sender: str, later: RunSeen
+) -> None:
+    """Tell a fellow that its store is older than this node remembers; it is not heard until a new run."""
+    if not isinstance(message, Status) or message.state in LEAVING:
+        return
+    incarnation = max(message.incarnation, later.incarnation)
+    context.send(Outdated(incarnation, later.life, later.commits), sender)
+    if sender not in context.outdated:
+        context.outdated.add(sender)
+        context.note(
+            "fellow.outdated",
+            fellow=message.name,
+            incarnation=message.incarnation,
+            known=later.incarnation,
+            commits=message.began_at,
+            total=later.commits,
+        )
+
+
+def found_outdated(context: Context, message: Outdated, sender: str) -> None:
+    """Begin a new run above all that a fellow remembers of this node, whose store was put back from a copy.
+
+    The message may be meant for a former run of this node, or name a number that no store can have.
+    """
+    settings = context.settings
+    if (
+        context.outlived is not None
+        or message.life == settings.life
+        or message.incarnation < settings.incarnation
+    ):
+        return
+    highest = min(MAX_INCARNATION, settings.incarnation + INCARNATION_STEP)
+    if message.incarnation > highest or not 0 <= message.commits <= MAX_SERIAL:
+        reason = f"incarnation {message.incarnation} of this node, above {highest}"
+        context.note("fellow.out-of-range", fellow=context.name_of(sender), cause=reason)
+        return
+    context.outlived = message
+    context.note(
+        "lifecycle.outdated",
+        fellow=context.name_of(sender),
+        incarnation=settings.incarnation,
+        known=message.incarnation,
+    )
+    commits = max(message.commits, settings.began_at) + COMMITS_STEP
+    context.emit(StoreOutdated(message.incarnation, commits))
+
+
+def _find_own_epochs(context: Context, message: NameSpaces, sender: str) -> None:
+    """Recognise that this node's store was put back, by epochs that it began and has forgotten."""
+    settings = context.settings
+    if not settings.life:
+        return
+    runs = [
+        epoch.run
+        for report in message.reports
+        for epoch in report.epochs()
+        if epoch.node == settings.node and is_unknown_run(epoch.run, settings.incarnation, settings.life)
+    ]
+    if runs:
+        number = max(run & (1 << LIFE_BITS) - 1 for run in runs)
+        found_outdated(context, Outdated(number, 0, 0), sender)
 
 
 def _was_forgotten(context: Context, fellow: Fellow, now: float) -> bool:
@@ -176,6 +338,9 @@ def _compare(context: Context, fellow: Fellow, message: NameSpaces) -> None:
     if fellow.node in context.refused:
         context.refused.discard(fellow.node)
         context.note("compatibility.resolved", fellow=fellow.name)
+    for report in message.reports:
+        if (state := context.states.get(report.name)) is not None:
+            purging.count(context, state, report.purges)
     for name_space in theirs:
         if name_space.name not in context.states and add_name_space(context, name_space):
             context.note(
@@ -253,11 +418,13 @@ def approve(context: Context, now: float) -> None:
         )
         context.note("fellow.confirmed", fellow=fellow.name, state=fellow.status.state)
         context.note("compatibility.approved", fellow=fellow.name)
+        context.outdated.discard(fellow.node)
         _back_again(context, fellow, now)
         is_news = True
     if is_news:
         known = tuple((f.node, f.name, f.role) for f in context.fellows.approved())
         context.emit(FellowsKnown(known))
+        note_runs(context)
         _note_absent(context, now)
 
 
@@ -276,6 +443,18 @@ def note_away(context: Context, now: float) -> None:
     context.away_due_s = now + AWAY_S
     for node in sorted(purging.away(context, now)):
         context.emit(FellowAway(node, int((context.away_s(node, now) or 0.0) * 1e9)))
+    note_runs(context)
+
+
+def note_runs(context: Context) -> None:
+    """Store the runs of the fellows, by which a later run of this node recognises an older store."""
+    runs = {
+        fellow.node: seen
+        for fellow in context.fellows.all()
+        if (seen := context.fellows.runs.get(fellow.node))
+    }
+    if runs:
+        context.emit(RunsSeen(runs))
 
 
 def _back_again(context: Context, fellow: Fellow, now: float) -> None:

@@ -43,8 +43,9 @@ CAPABILITIES = (
 class Epoch(NamedTuple):
     """A term of one master, or the lineage of a set: a counter, and the node and its run that began it.
 
-    The node is part of the epoch, so two masters never hold the same one. So is its incarnation `run`: a node
-    that was killed before it could store its last epoch never begins that one a second time.
+    The node is part of the epoch, so two masters never hold the same one. So is its `run`, which `run_of`
+    makes: a node that was killed before it could store its last epoch, or whose store was put back from a
+    copy, never begins that one a second time.
     """
 
     counter: int
@@ -56,6 +57,36 @@ class Epoch(NamedTuple):
 
 
 NO_EPOCH = Epoch(0, "")
+
+MAX_COUNTER: Final = 1 << 62
+"""Limit for the counter of an epoch, a vote, a lineage or purges, wherever it comes from."""
+COUNTER_STEP: Final = 1 << 32
+"""Most by which such a counter of a fellow may exceed what a node knows: a century of elections."""
+MAX_INCARNATION: Final = 1 << 31
+"""Limit for the number of a run."""
+INCARNATION_STEP: Final = 1 << 20
+"""Most by which that number may exceed the one that is remembered: a million starts."""
+MAX_SERIAL: Final = 1 << 48
+"""Limit for the number of a message within a run, and for the transactions of a store."""
+COMMITS_STEP: Final = 1 << 20
+"""Transactions that a store skips above those that a fellow remembers: another one may have heard of more."""
+LIFE_BITS: Final = 32
+"""Bits of an incarnation, and of the random number beside it."""
+
+
+def run_of(incarnation: int, life: int) -> int:
+    """Return what an epoch has of its beginner's run: the number of the run and its random number."""
+    return life << LIFE_BITS | incarnation
+
+
+def is_unknown_run(run: int, incarnation: int, life: int) -> bool:
+    """Whether a run of this node's id, as an epoch has it, is none of this node's own history.
+
+    Its own runs have lower numbers than the present one, which `incarnation` and `life` are of.
+    """
+    number = run & (1 << LIFE_BITS) - 1
+    return number > incarnation or (number == incarnation and run >> LIFE_BITS != life)
+
 
 DAMAGED = -1
 """Quality of a stored set that is damaged or a part; it loses to a whole one at any masterPriority."""
@@ -146,6 +177,12 @@ class Status:
     """Seconds since the moment as of which the sender's disk has everything; 0 if it has everything now."""
     pending: tuple[Pending, ...] = ()
     """What durable writers of clients may still hand over, by what the sender knows."""
+    life: int = 0
+    """Random number of the run: runs on copies of one store may share an incarnation. 0 if not given."""
+    began_at: int = 0
+    """Transactions of the sender's store at the start of the run; 0 if it knows that others remember more."""
+    commits: int = 0
+    """Transactions of the sender's store so far."""
 
     @property
     def hosts(self) -> frozenset[str]:
@@ -162,7 +199,7 @@ class Status:
         return True
 
 
-_CHANGING = ("serial", "wall_ns", "roll_ups", "unstored_s", "pending")
+_CHANGING = ("serial", "wall_ns", "roll_ups", "unstored_s", "pending", "commits")
 _stated = operator.attrgetter(*(f.name for f in dataclasses.fields(Status) if f.name not in _CHANGING))
 
 
@@ -222,6 +259,13 @@ class NameSpaceReport:
     """Source time up to which a part or a filtered set has what its aligner has; -1 if not applicable."""
     from_parts: bool = False
     """The set is what Lazy nodes had kept, because no whole one was there."""
+    purges: int = 0
+    """How often instances were purged from the sets of this history; masters count on from each other."""
+
+    def epochs(self) -> tuple[Epoch, ...]:
+        """Return all epochs and lineages in the report."""
+        following = () if self.following is None else (self.following,)
+        return (*following, self.lineage, *self.parents, *self.merged, *self.line)
 
 
 @lazy_dataclass(frozen=True, slots=True)
@@ -231,6 +275,7 @@ class NameSpaces:
     incarnation: int
     serial: int
     reports: tuple[NameSpaceReport, ...]
+    life: int = 0
 
 
 Place: TypeAlias = tuple[str, str, str]
@@ -280,6 +325,7 @@ class Deliveries:
     incarnation: int
     serial: int
     deliveries: tuple[Delivery, ...]
+    life: int = 0
 
 
 MERGE_PURPOSES: Final = ("merge", "replace", "catchup")
@@ -347,6 +393,21 @@ class Purge:
     instances: tuple[PurgedInstance, ...]
 
 
+@lazy_dataclass(frozen=True, slots=True)
+class Outdated:
+    """The sender remembers a later state of the addressee's store than the addressee runs on.
+
+    Attributes:
+        incarnation: number of a run; the next one must be higher.
+        life: random number of the run that the sender remembers.
+        commits: transactions of the store in that run.
+    """
+
+    incarnation: int
+    life: int
+    commits: int
+
+
 class AutodisposeWriter(NamedTuple):
     """A writer whose instances are disposed when it ends (WRITER_DATA_LIFECYCLE)."""
 
@@ -386,6 +447,7 @@ Message = (
     | Purge
     | WriterView
     | WritersEnded
+    | Outdated
 )
 
 

@@ -84,7 +84,7 @@ class NameSpaceState:
     policy: Policy
     """This node's policy for it (5.2.3), which never changes."""
     run: int = 0
-    """Incarnation of this node, part of each lineage that it begins."""
+    """This run of this node (`CoreSettings.run`), part of each lineage that it begins."""
     is_learned: bool = False
     """It is not in the configuration; a fellow, or the store, told of it (5.2.3.6)."""
     stored: StoredSet | None = None
@@ -179,6 +179,8 @@ class NameSpaceState:
     """Successive repairs that did not help; at most 16."""
     repair_not_before_s: float = 0.0
     """Earliest time of the next repair."""
+    purges: int = 0
+    """How often instances were purged from the sets of this history, by what is known here."""
     highest: int = 0
     """Highest counter of the epochs and lineages that were replaced here; see `newest`."""
     masterless_since_s: float | None = None
@@ -449,6 +451,7 @@ class NameSpaceState:
             filtered=self.policy.filtered,
             part_until_ns=self.part_until_ns if self.asks else -1,
             from_parts=self.from_parts,
+            purges=self.purges,
         )
 
 

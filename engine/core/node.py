@@ -35,6 +35,7 @@ from engine.core.messages import (
     Message,
     NameSpaces,
     NewGroup,
+    Outdated,
     Outgoing,
     Purge,
     PurgedInstance,
@@ -57,6 +58,8 @@ GREETING_S: Final = 0.005
 """Pause between two heartbeats for newcomers, for each fellow that is present, seconds."""
 STALL_S: Final = 0.1
 """Lateness of a timer, in seconds, that shows a stall of this node."""
+MAX_STRANGERS: Final = 100
+"""Senders whose deletions were refused that are traced."""
 GREETING_PART: Final = 0.25
 """Longest pause of that kind, in heartbeat periods."""
 
@@ -93,6 +96,7 @@ class DurabilityNode:
         self._promised_s = self._seen_s = now
         self.stalls, self.longest_stall_s = 0, 0.0
         self._heard_s: float | None = None
+        self._strangers: set[str] = set()
         for name_space in settings.name_spaces:
             if not membership.add_name_space(context, name_space):
                 raise LocalFault(f"name-space '{name_space.name}' has no policy")
@@ -142,10 +146,11 @@ class DurabilityNode:
             context.status_due = True
             reports = tuple(state.told() for state in context.states.values())
             self._reported = self._next_serial()
-            context.send(NameSpaces(context.settings.incarnation, self._reported, reports))
+            settings = context.settings
+            context.send(NameSpaces(settings.incarnation, self._reported, reports, settings.life))
         if context.readers_changed and now >= context.readers.tells_from_s:
             context.readers_changed = False
-            context.send(context.readers.message(context.settings.incarnation, now))
+            context.send(context.readers.message(context.settings.incarnation, now, context.settings.life))
         elif context.readers_changed:
             self._timer_s = None
         if context.status_due or (context.greeting_due and now >= self._greets_from):
@@ -252,10 +257,16 @@ class DurabilityNode:
                 alignment.asked(context, message, sender, now, is_operational=is_operational)
             case Refusal():
                 alignment.refused(context, message, sender, now)
+            case DeleteData() | Purge() | WritersEnded() if not self._is_approved(sender):
+                if sender not in self._strangers and len(self._strangers) < MAX_STRANGERS:
+                    self._strangers.add(sender)
+                    context.note("delete.refused", origin=context.name_of(sender))
             case DeleteData():
                 context.emit(DataDeleted(message.partition, message.topic, message.until_ns))
             case Purge():
                 context.emit(InstancesPurged(message.group, message.instances))
+            case Outdated():
+                membership.found_outdated(context, message, sender)
             case WriterView():
                 state = context.states.get(message.name_space)
                 new = state.autodispose.heard(message, sender, now) if state is not None else []
@@ -288,6 +299,7 @@ class DurabilityNode:
             reason = "it left" if fellow.leaving else "its endpoints are gone"
             membership.lose(self._context, fellow, now, reason)
         self._context.fellows.detach(node)
+        membership.note_in_range(self._context, node)
         self._evaluate(now)
 
     def roll_up(self, name_space: str, count: int, digest: int) -> None:
@@ -401,10 +413,11 @@ class DurabilityNode:
             merging.received(self._context, state, lineage)
         self._evaluate(now)
 
-    def expects(self, name_space: str, request: int) -> bool:
-        """Whether a request still waits for its answer."""
+    def expects(self, name_space: str, request: int, aligner: str | None = None) -> bool:
+        """Whether a request still waits for its answer, from a certain `aligner` if one is given."""
         state = self._context.states.get(name_space)
-        return state is not None and request in state.outstanding
+        asked = None if state is None else state.outstanding.get(request)
+        return asked is not None and aligner in (None, asked.aligner)
 
     def set_failed(self, name_space: str, request: int, now: float) -> None:
         """Give up a request whose stream broke off or was damaged."""
@@ -468,6 +481,31 @@ class DurabilityNode:
         self._context.send(DeleteData(partition, topic, until_ns))
         self._context.emit(DataDeleted(partition, topic, until_ns))
 
+    def oldest_clock(self, wall_ns: int, now: float) -> tuple[str, int]:
+        """Return the node whose clock is the furthest behind, and its time: no deletion reaches beyond it.
+
+        Args:
+            wall_ns: the wall clock of this node as it is now.
+            now: monotonic time.
+        """
+        clocks = self._context.clocks_ns(wall_ns, now)
+        return min(clocks.items(), key=lambda one: (one[1], one[0]))
+
+    def middle_clock_ns(self, wall_ns: int, now: float) -> int:
+        """Return the wall clock in the middle of those of this node and its fellows, `wall_ns` at this node.
+
+        Of two clocks, and among the two in the middle, this node's counts: a single one that is wrong, be it
+        fast or slow, changes nothing.
+
+        Args:
+            wall_ns: the wall clock of this node as it is now.
+            now: monotonic time.
+        """
+        clocks = self._context.clocks_ns(wall_ns, now)
+        times = sorted(clocks.values())
+        lower, upper = times[(len(times) - 1) // 2], times[len(times) // 2]
+        return min(max(clocks.get(self._context.node, lower), lower), upper)
+
     def purgeable_until(self, name_space: str, now: float) -> int | None:
         """Return the source time up to which tombstones may go; see `engine.core.purging`."""
         return purging.purgeable_until(self._context, self._context.states[name_space], now)
@@ -475,13 +513,22 @@ class DurabilityNode:
     def purge(self, group: Group, instances: tuple[PurgedInstance, ...]) -> None:
         """Tell the fellows which disposed instances to forget."""
         self._context.send(Purge(group, instances))
+        state = self._context.space_of(group)
+        if state is not None:
+            purging.count(self._context, state, state.purges + 1)
 
     def stop(self, *, finished: bool = False) -> None:
         """Announce in the next messages that this node terminates, or with `finished` has terminated."""
         self._stopping = ServiceState.TERMINATED if finished else ServiceState.TERMINATING
+        if not finished:
+            membership.note_runs(self._context)
         self._context.status_due = True
 
     # The parts.
+
+    def _is_approved(self, node: str) -> bool:
+        fellow = self._context.fellows.get(node)
+        return fellow is not None and fellow.approved
 
     def _next_serial(self) -> int:
         self._serial += 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from engine.core.context import Context
+from engine.core.events import PurgesCounted
 from engine.core.fellows import Fellow
 from engine.core.messages import Status
 from engine.core.name_space_state import NameSpaceState
@@ -73,6 +74,18 @@ def _stored_until(fellow: Fellow, status: Status, name_space: str, equal_ns: int
     else:
         fellow.storing[name_space] = heard_ns, waiting_ns
     return min(equal_ns, fellow.stored.get(name_space, 0))
+
+
+def count(context: Context, state: NameSpaceState, purges: int) -> None:
+    """Note how often instances were purged from sets of this history, if that is news.
+
+    A set from a copy of a store that counts fewer may have what was purged since (`engine.core.joining`).
+    """
+    if purges > state.purges:
+        state.purges = purges
+        context.changed = True
+        if state.holder:
+            context.emit(PurgesCounted(state.name))
 
 
 def away(context: Context, now: float) -> frozenset[str]:

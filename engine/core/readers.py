@@ -331,12 +331,15 @@ class ReaderTable:
         dues += self._settles.values()
         return min((when for when in dues if when is not None), default=None)
 
-    def message(self, incarnation: int, now: float) -> Deliveries:
+    def message(self, incarnation: int, now: float, life: int = 0) -> Deliveries:
         """Return all claims on living readers, for the fellows.
 
-        `incarnation` is this node's run, `now` the monotonic time in seconds.
+        Args:
+            incarnation: number of this node's run.
+            now: monotonic time, seconds.
+            life: random number of the run.
         """
         self._serial += 1
         self.tells_from_s = now + CLAIM_S * len(self._claims) if len(self._claims) > FEW else now
         claims = tuple(self._claims[reader] for reader in sorted(self._claims))
-        return Deliveries(incarnation, self._serial, claims)
+        return Deliveries(incarnation, self._serial, claims, life)

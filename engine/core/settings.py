@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Final
+from typing import Final, NamedTuple
 
 from engine.core.lazy_dataclass import lazy_dataclass
-from engine.core.messages import NO_EPOCH, AutodisposeWriter, Epoch
+from engine.core.messages import NO_EPOCH, AutodisposeWriter, Epoch, run_of
 from engine.core.name_spaces import Element, NameSpace, Policy
 
 
@@ -23,6 +23,8 @@ class StoredSet:
         role: role in which it was stored.
         part: it is what a Lazy node kept, or comes from such parts.
         whole: groups of a part that came from a whole set.
+        restored: the store was put back from a copy, so the set may be older than what this node once had.
+        purges: how often instances had been purged from sets of its history.
     """
 
     quality_ns: int
@@ -32,6 +34,8 @@ class StoredSet:
     role: str = ""
     part: bool = False
     whole: tuple[Element, ...] = ()
+    restored: bool = False
+    purges: int = 0
 
 
 @lazy_dataclass(frozen=True, slots=True)
@@ -61,6 +65,17 @@ LARGEST_SAMPLE_BYTES: Final = 999_000_000
 """Most that can be configured: SQLite limits a row to 1,000,000,000 bytes."""
 
 
+class RunSeen(NamedTuple):
+    """The last run of a fellow that a node has heard."""
+
+    incarnation: int
+    """Number of the run."""
+    life: int
+    """Random number of the run."""
+    commits: int
+    """Transactions of the fellow's store."""
+
+
 @lazy_dataclass(frozen=True, slots=True)
 class CoreSettings:
     """One node's identity, configuration and memory. Times that end in `_s` are seconds."""
@@ -68,7 +83,7 @@ class CoreSettings:
     node: str
     """128-bit id, 32 hexadecimal digits, the "system id" of the specification."""
     incarnation: int
-    """Number of the run; grows by one at each start."""
+    """Number of the run; grows with each start."""
     name: str
     """Human name of the node."""
     role: str
@@ -119,8 +134,19 @@ class CoreSettings:
     """Whether the store is on a disk (DurabilityService/Persistent), not in memory."""
     learned: tuple[NameSpace, ...] = ()
     """Name-spaces learned from fellows in former runs (5.2.3.6)."""
+    life: int = 0
+    """Random number of this run, below 2^32."""
+    began_at: int = 0
+    """Transactions of the store when this run began; 0 if it was put back from a copy."""
+    runs: dict[str, RunSeen] = dataclasses.field(default_factory=dict)
+    """Last runs of the fellows, by id, that were stored."""
 
     @property
     def hosts(self) -> frozenset[str]:
         """Return all addresses of the node."""
         return frozenset((self.host, *self.further_hosts))
+
+    @property
+    def run(self) -> int:
+        """Return this run as the epochs have it that begin in it."""
+        return run_of(self.incarnation, self.life)

@@ -81,6 +81,7 @@ class BulkSender:
         )
         self._writer = RawWriter(participant, self._topic, qos)
         self.stream = self._writer.guid
+        self._proofs = participant.proofs
 
     def missing(self) -> frozenset[bytes]:
         """Return the targets whose receiver does not match now: not there yet, or lost."""
@@ -101,7 +102,8 @@ class BulkSender:
         """
         if len(payload) > MAX_BATCH_BYTES:
             raise ValueError(f"a batch of {len(payload)} bytes; the limit is {MAX_BATCH_BYTES}")
-        sample = cdr.pack_bytes(payload)
+        proof = self._proofs.prove(self._topic.name, self.stream, b"", payload)
+        sample = cdr.pack_bytes(proof, payload)
         deadline = time.monotonic() + timeout_s
         while True:
             try:
@@ -151,6 +153,7 @@ class BulkReceiver:
         self._topic = Topic.of_class(participant, topic, Batch)
         qos = EndpointQos(history_depth=KEEP_ALL, partitions=(partition,), name=name)
         self._reader = CaptureReader(participant, self._topic, limit=limit, qos=qos, signal=signal)
+        self._proofs = participant.proofs
 
     @property
     def rejected(self) -> int:
@@ -172,9 +175,12 @@ class BulkReceiver:
             content: bytes | None = None
             if status & DATA:
                 try:
-                    content = cdr.unpack_bytes(payload)
+                    batch = cdr.unpack_bytes(payload)
                 except cdr.Malformed:
                     self.malformed += 1
+                    continue
+                content = self._proofs.verify(self._topic.name, writer, b"", batch)
+                if content is None:
                     continue
             elif not status & WRITER_GONE:
                 continue

@@ -6,7 +6,7 @@ The layout is the same in XCDR1 and XCDR2, because nothing in it is aligned to m
 from __future__ import annotations
 
 import struct
-from typing import Final
+from typing import Final, TypeVar
 
 HEADER: Final = b"\x00\x01\x00\x00"
 """CDR, little-endian."""
@@ -14,25 +14,27 @@ HEADER: Final = b"\x00\x01\x00\x00"
 MAX_NAME_BYTES: Final = 255
 _LITTLE_ENDIAN: Final = (b"\x00\x01", b"\x00\x07")
 _U32: Final = struct.Struct("<I")
+B = TypeVar("B", bytes, memoryview)
 
 
 class Malformed(ValueError):
     """A payload is not of its topic's type."""
 
 
-def pack_bytes(payload: bytes) -> bytes:
-    """Pack a `Batch`."""
-    return b"".join((HEADER, _U32.pack(len(payload)), payload, bytes(-len(payload) % 4)))
+def pack_bytes(*parts: bytes) -> bytes:
+    """Pack a `Batch` of these parts, one after the other."""
+    size = sum(map(len, parts))
+    return b"".join((HEADER, _U32.pack(size), *parts, bytes(-size % 4)))
 
 
-def unpack_bytes(cdr: bytes) -> bytes:
-    """Return the payload of a `Batch`.
+def unpack_bytes(cdr: bytes) -> memoryview:
+    """Return the payload of a `Batch`, which may be large, as a view.
 
     Raises:
         Malformed: the bytes are not a `Batch`.
     """
     _check_header(cdr)
-    return _bytes_at(cdr, 4)
+    return _bytes_at(memoryview(cdr), 4)
 
 
 def pack_named(name: bytes, payload: bytes) -> bytes:
@@ -75,13 +77,13 @@ def _check_header(cdr: bytes) -> None:
         raise Malformed(f"encapsulation {cdr[:4].hex() or 'missing'}")
 
 
-def _length_at(cdr: bytes, offset: int) -> int:
+def _length_at(cdr: bytes | memoryview, offset: int) -> int:
     if offset + 4 > len(cdr):
         raise Malformed("truncated")
     return int(_U32.unpack_from(cdr, offset)[0])
 
 
-def _bytes_at(cdr: bytes, offset: int) -> bytes:
+def _bytes_at(cdr: B, offset: int) -> B:
     length = _length_at(cdr, offset)
     begin = offset + 4
     if begin + length > len(cdr):

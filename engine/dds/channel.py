@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import dataclasses
+import threading
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Final, NamedTuple
@@ -148,6 +149,8 @@ class Channel:
         self._readers: dict[str, CaptureReader] = {}
         self._writers: dict[str, RawWriter] = {}
         self._attaching: list[str] = []
+        self._states: set[str] = set()
+        self._in_order: dict[str, threading.Lock] = {}
         for topic in topics:
             self._open(topic)
             if topic.reads and topic.writes:
@@ -167,6 +170,9 @@ class Channel:
     def _open(self, topic: ChannelTopic) -> None:
         entity = Topic.of_class(self._participant, topic.name, SenderState if topic.is_state else Message)
         self._topics.append(entity)
+        self._in_order[topic.name] = threading.Lock()
+        if topic.is_state:
+            self._states.add(topic.name)
         qos = EndpointQos(
             blocking_ns=_BLOCK_NS,
             durability=DurabilityKind.TRANSIENT_LOCAL if topic.is_state else DurabilityKind.VOLATILE,
@@ -196,10 +202,16 @@ class Channel:
             DdsTimeout: a peer was behind for three seconds; nothing was sent.
             DdsError: the channel is closed.
         """
-        self._writers[topic].write(cdr.pack_named(sender_id.encode(), payload), stamp_ns())
+        writer, sender = self._writers[topic], sender_id.encode()
+        with self._in_order[topic]:  # serials of proofs grow in the order of writing
+            proof = self._participant.proofs.prove(topic, writer.guid, sender, payload)
+            writer.write(cdr.pack_named(sender, proof + payload), stamp_ns())
 
     def take(self) -> list[ReceivedMessage]:
-        """Take the samples of other participants, in order for each sender and topic."""
+        """Take the samples of other participants, in order for each sender and topic.
+
+        Those without the proof that is needed are left out, and counted by the participant's `proofs`.
+        """
         self._look_at_matches()
         taken: list[ReceivedMessage] = []
         own = self._participant.guid
@@ -219,10 +231,15 @@ class Channel:
                 except (cdr.Malformed, UnicodeDecodeError):
                     self.malformed[name] = self.malformed.get(name, 0) + 1
                     continue
+                proved = self._participant.proofs.verify(
+                    name, writer, sender, content, is_state=name in self._states
+                )
+                if proved is None:
+                    continue
                 if name == ATTACHMENT_TOPIC:
-                    self._learn(participant, content)
+                    self._learn(participant, proved)
                 else:
-                    taken.append(ReceivedMessage(name, text, content, participant))
+                    taken.append(ReceivedMessage(name, text, proved, participant))
         return taken
 
     def take_changes(self) -> list[PeerAttached | PeerDetached]:

@@ -21,6 +21,7 @@ from engine.dds.errors import (
     SecurityNotAvailable,
     check,
 )
+from engine.dds.proofs import DomainSecret, Proofs
 from engine.dds.qos import EndpointQos, group_qos, new_qos
 from engine.dds.uri import asks_for_security
 
@@ -154,8 +155,14 @@ class NodeParticipant:
         node_tag: the node id, 16 bytes.
         role: the participant's role.
         guid: its GUID, 16 bytes in network order; None lets Cyclone DDS draw one.
+        secret: the secret of the domain. A node has that of its configuration or none; others have that of
+            the environment, if they are given none.
+
+    Attributes:
+        proofs: of the messages that it sends and receives.
 
     Raises:
+        SecretFault: the secret of the environment cannot be used.
         DdsError: the domain or the participant cannot be created, for example because the interface does
             not exist or every participant index is taken.
     """
@@ -168,7 +175,11 @@ class NodeParticipant:
         node_tag: bytes,
         role: TagRole = TagRole.NODE,
         guid: bytes | None = None,
+        secret: DomainSecret | None = None,
     ) -> None:
+        if secret is None and role is not TagRole.NODE:
+            secret = DomainSecret.of_environment(os.environ)
+        self.proofs = Proofs(secret)
         self.domain_id = domain_id
         self.uri = uri
         self.name = name

@@ -16,6 +16,7 @@ from engine.dds.bulk import BulkReceiver, BulkSender
 from engine.dds.capture_reader import CaptureReader
 from engine.dds.own_types import SenderState
 from engine.dds.participant import NodeParticipant
+from engine.dds.proofs import Proofs
 from engine.dds.qos import EndpointQos
 from engine.dds.topics import Topic
 from engine.dds.waiting import Signal
@@ -58,12 +59,14 @@ class StateWriter:
         self._topic = Topic.of_class(participant, STATES, SenderState)
         self._signal = signal
         self._writer = RawWriter(participant, self._topic, _QOS)
+        self._proofs = participant.proofs
         signal.attach(self._writer.entity, abi.PUBLICATION_MATCHED)
         self._services: frozenset[bytes] = frozenset()
 
     def write(self, state: bytes, time_ns: int) -> None:
         """Publish the state; errors as for `RawWriter.write`."""
-        self._writer.write(cdr.pack_named(self._reader, state), time_ns)
+        proof = self._proofs.prove(STATES, self._writer.guid, self._reader, state)
+        self._writer.write(cdr.pack_named(self._reader, proof + state), time_ns)
 
     def services(self) -> frozenset[bytes]:
         """Return the GUIDs of the participants that receive the state now."""
@@ -86,17 +89,25 @@ def open_states(participant: NodeParticipant, signal: Signal) -> CaptureReader:
     return CaptureReader(participant, topic, limit=_LIMIT, qos=_QOS, signal=signal)
 
 
-def unpack_state(payload: bytes) -> tuple[str, bytes]:
+def unpack_state(payload: bytes, writer: bytes, proofs: Proofs) -> tuple[str, bytes]:
     """Return the reader and its state.
 
+    Args:
+        payload: the bytes.
+        writer: GUID of their writer.
+        proofs: those of the participant that received them.
+
     Raises:
-        Malformed: the bytes are not a state, or the name is not a reader's id.
+        Malformed: the bytes are not a state, the name is not a reader's id, or the proof is not there.
     """
     name, state = cdr.unpack_named(payload)
     reader = name.decode("ascii", "replace")
     if not _READER_ID.fullmatch(reader):
         raise cdr.Malformed("not an id of a reader")
-    return reader, state
+    proved = proofs.verify(STATES, writer, name, state, is_state=True)
+    if proved is None:
+        raise cdr.Malformed("it does not prove its sender")
+    return reader, proved
 
 
 def answers_to(participant: NodeParticipant, reader: str, target: bytes) -> BulkSender:

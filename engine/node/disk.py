@@ -305,6 +305,8 @@ def trace_found(tracer: Tracer, directory: str, found: StoredContent) -> None:
         tracer.event("store.disabled")
         return
     tracer.event("store.opened", directory=directory)
+    if found.is_restored:
+        tracer.event("store.outdated", directory=directory, incarnation=found.report.incarnation)
     for name in found.parts:
         tracer.event("store.incomplete", namespace=name)
         if name not in found.sets:
@@ -323,6 +325,8 @@ def trace_found(tracer: Tracer, directory: str, found: StoredContent) -> None:
         tracer.event("store.corrupt", namespace="*", cause="; ".join(found.report.findings))
     for name, cause in found.damage.items():
         tracer.event("store.corrupt", namespace=name, cause=cause)
+    for cause in found.odd:
+        tracer.event("store.out-of-range", cause=cause)
 
 
 def _trace_origin(tracer: Tracer, found: StoredContent, name: str) -> None:

@@ -10,6 +10,7 @@ from engine.capture.matching import MatchWatch
 from engine.capture.tap_registry import Orphans, look_up_type
 from engine.capture.unkept import UnkeptReason
 from engine.dds.abi import INFINITE_NS, participant_of
+from engine.dds.bulk import TOPIC as BULK_TOPIC
 from engine.dds.discovery import EndpointGone, ParticipantGone
 from engine.dds.interfaces import beyond_loopback
 from engine.dds.native_topics import Refusals
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from engine.core.messages import ReaderKey
     from engine.dataset.groups import TypeDescription
     from engine.dds.bulk import BulkReceiver, ReceivedBatch
+    from engine.dds.channel import ReceivedMessage
     from engine.dds.discovery import EndpointSeen
     from engine.dds.participant import NodeParticipant
     from engine.dds.waiting import Bell
@@ -199,6 +201,10 @@ MAX_BYTES_WAITING: Final = 32 << 20
 """Limit for the bytes of streams that wait for the node's thread."""
 TURN_S: Final = 0.01
 """Time for streams in one turn of the node."""
+REFUSED_S: Final = 60.0
+"""Time between two traces of what was refused of one participant."""
+MAX_UNDISCOVERED: Final = 1_000
+"""Messages that wait for the discovery of their participant; more are refused."""
 
 
 class Streams:
@@ -206,17 +212,21 @@ class Streams:
 
     Args:
         receiver: receives the batches.
+        neighbourhood: knows whose they are.
         runtime: takes them.
         clock: the node's.
     """
 
-    def __init__(self, receiver: BulkReceiver, runtime: Runtime, clock: Clock) -> None:
+    def __init__(
+        self, receiver: BulkReceiver, neighbourhood: Neighbourhood, runtime: Runtime, clock: Clock
+    ) -> None:
         self._receiver = receiver
+        self._neighbourhood = neighbourhood
         self._runtime = runtime
         self._clock = clock
         self._bytes_taken = 0  # the pump's thread counts
         self._bytes_done = 0  # the node's thread counts
-        self._waiting: collections.deque[bytes] = collections.deque()
+        self._waiting: collections.deque[tuple[bytes, bytes]] = collections.deque()
 
     def take(self) -> list[ReceivedBatch]:
         """Take batches on the pump's thread, unless too many wait; the rest makes senders wait."""
@@ -235,14 +245,19 @@ class Streams:
 
     def arrived(self, batch: Sequence[Any]) -> None:
         """Keep batches of the pump until `turn`."""
-        self._waiting.extend(received.payload for received in batch if received.payload is not None)
+        self._waiting.extend((one.participant, one.payload) for one in batch if one.payload is not None)
 
     def turn(self) -> None:
         """Pass batches to the runtime for at most `TURN_S`, so that heartbeats are not delayed."""
         until = self._clock.monotonic() + TURN_S
         while self._waiting and self._clock.monotonic() < until:
-            payload = self._waiting.popleft()
-            self._runtime.transfers.batch(payload)
+            participant, payload = self._waiting.popleft()
+            sender = self._neighbourhood.speaker(participant)
+            if sender is None:
+                cause = f"a batch of participant {participant.hex()}, which is no node"
+                self._runtime.shared.malformed(BULK_TOPIC, "?", cause)
+            else:
+                self._runtime.transfers.batch(sender, payload)
             self._bytes_done += len(payload)
             self._receiver.wake()
 
@@ -323,6 +338,9 @@ class NodeIntake:
         self._tracer = tracer
         self._post = post
         self._undecodable: dict[str, int] = {}
+        self._undiscovered: list[ReceivedMessage] = []
+        self._refused_told: dict[bytes, float] = {}
+        self._secret_problem = ""
         self._ends = SaidEnds()
         self._refusals = Refusals()
         self.watch = MatchWatch(wire.taps, neighbourhood)
@@ -388,6 +406,8 @@ class NodeIntake:
             for key in self._reader_keys(reader):
                 self._runtime.serving.end_seen(key, end, is_further=is_further)
         self._wire.keeping.processes_gone(changes.processes_gone)
+        undiscovered, self._undiscovered = self._undiscovered, []
+        self.messages(undiscovered)
 
     def _writers_seen(self, changes: DiscoveryChanges) -> None:
         """Take in durable writers that came and went, and groups that are known better."""
@@ -474,13 +494,38 @@ class NodeIntake:
         self._wire.submit(look_up, f"groupCreationThread (type of topic {endpoint.topic})", LOOK_UP_S)
 
     def messages(self, batch: Sequence[Any]) -> None:
-        """Take in protocol messages, each only from the node that it names."""
+        """Take in protocol messages, each only from the node that it names.
+
+        A message may overtake the discovery of its participant, and waits for it.
+        """
         for received in batch:
-            if self._neighbourhood.may_speak_for(received.participant, received.sender_id):
+            participant = received.participant
+            if not self._neighbourhood.knows(participant) and len(self._undiscovered) < MAX_UNDISCOVERED:
+                self._undiscovered.append(received)
+            elif self._neighbourhood.speaker(participant) == received.sender_id:
                 self._runtime.message(received.topic, received.sender_id, received.payload)
             else:
-                cause = f"participant {received.participant.hex()} is not this node"
+                cause = f"participant {participant.hex()} is not this node"
                 self._runtime.shared.malformed(received.topic, received.sender_id, cause)
+
+    def tell_unproved(self, now: float) -> None:
+        """Trace whose messages are refused for their proofs: at once, and then once a minute."""
+        proofs = self._participant.proofs
+        secret = proofs.secret
+        if secret is not None and secret.problem != self._secret_problem:
+            self._secret_problem = secret.problem
+            if secret.problem:
+                self._tracer.event("proof.secret-kept", cause=secret.problem)
+        for guid, counts in proofs.refused_since(now - REFUSED_S).items():
+            if now - self._refused_told.get(guid, -math.inf) < REFUSED_S:
+                continue
+            self._refused_told.pop(guid, None)
+            self._refused_told[guid] = now
+            if len(self._refused_told) > MAX_UNDISCOVERED:
+                del self._refused_told[next(iter(self._refused_told))]
+            name = self._neighbourhood.name_of(guid) or "?"
+            cause = ", ".join(f"{count:,} {why}" for why, count in counts.items())
+            self._tracer.event("proof.refused", name=name, participant=guid.hex(), cause=cause)
 
     def count_undecodable(self, totals: Mapping[str, int]) -> None:
         """Count and report the samples that the transport could not decode.

@@ -12,6 +12,7 @@ from engine import native
 from engine.capture.configured_uri import interface_fault, is_automatic, uri_of
 from engine.capture.neighbourhood import Neighbourhood
 from engine.capture.shell import Shell, give_memory_back
+from engine.config.schema import OF_SECRET, documented
 from engine.core.states import ServiceState
 from engine.dds import abi
 from engine.dds.activity import BEAT_S, IDLE_BEATS
@@ -19,12 +20,14 @@ from engine.dds.bulk import TOPIC as BULK_TOPIC
 from engine.dds.bulk import BulkReceiver
 from engine.dds.channel import Announced, Channel, ChannelTopic
 from engine.dds.client_protocol import endpoints
-from engine.dds.errors import DdsError, SecurityNotAvailable, UnsupportedCyclone
+from engine.dds.errors import OUT_OF_RESOURCES, DdsError, DdsTimeout, UnsupportedCyclone
 from engine.dds.interfaces import address_of, addresses_of, interface_of, known_addresses
 from engine.dds.participant import NodeParticipant
+from engine.dds.proofs import DomainSecret, SecretFault
 from engine.dds.selfcheck import check_layouts
 from engine.dds.uri import domain_tag
 from engine.dds.writer import LATEST_NS
+from engine.files import is_permanent
 from engine.node import wire
 from engine.node.disk import Disk, Pace, trace_found
 from engine.node.filters import ContentFilters
@@ -39,7 +42,7 @@ from engine.runtime.past import ACTIVITY, IN_ORDER, Past
 from engine.runtime.ports import FilterRefused
 from engine.runtime.runtime import Runtime
 from engine.runtime.startup import core_settings
-from engine.store.interface import StoreError
+from engine.store.interface import StoreError, StoreForbidden, StoreRefused
 from engine.tracing.levels import Level
 
 if TYPE_CHECKING:
@@ -70,6 +73,18 @@ WAITING_PERIOD_S: Final = 10.0
 
 class ConfigurationRefused(Exception):
     """The node cannot run with this configuration in this system; a restart would not help."""
+
+
+def _is_permanent(error: BaseException) -> bool:
+    """Whether another start of the node would end in the same way."""
+    match error:
+        case UnsupportedCyclone():
+            return not error.may_pass
+        case DdsError():  # settings that Cyclone DDS refuses, or a port that another process has
+            return not isinstance(error, DdsTimeout) and error.code != OUT_OF_RESOURCES
+        case OSError():
+            return is_permanent(error)
+    return isinstance(error, StoreRefused | StoreForbidden)
 
 
 class NodeFault(Exception):
@@ -153,7 +168,7 @@ class RunningNode:
         past: Past | None = None,
     ) -> None:
         self.carries: CarriedSets | None = None
-        self._carried = carried or CarriedSets()
+        self._carried, self._has_moved = carried or CarriedSets(), carried is not None
         self._past = past or Past(None, time.time_ns, pid=0, version="")
         self._interfaces = InterfaceWatch() if is_automatic(configuration, environ) else None
         self._is_moving = self._is_left_alone = False
@@ -217,7 +232,9 @@ class RunningNode:
         if before is not None and before.end != IN_ORDER:
             self._tracer.event("lifecycle.run-before", cause=before.end)
         self._participant = self._shell.join(
-            NodeParticipant(configuration.domain.id, self._uri, name, bytes.fromhex(node))
+            NodeParticipant(
+                configuration.domain.id, self._uri, name, bytes.fromhex(node), secret=self._secret
+            )
         )
         self._neighbourhood = Neighbourhood()
         signal, partition = self._shell.signal, configuration.entity_names.partition
@@ -306,7 +323,7 @@ class RunningNode:
             self._tracer,
             self._shell.mailbox.post,
         )
-        self._streams = Streams(self._receiver, self._runtime, self._clock)
+        self._streams = Streams(self._receiver, self._neighbourhood, self._runtime, self._clock)
         self._capture = CaptureDrain(
             self._wire.taps,
             self._neighbourhood,
@@ -397,6 +414,7 @@ class RunningNode:
                 the node waits.
         """
         try:
+            self._secret = self._read_secret()
             give_memory_back()
             check_layouts()
             self._tell_capture()
@@ -408,9 +426,7 @@ class RunningNode:
             self._shell.stack.close()
             if isinstance(error, DdsError) and (fault := interface_fault(self._configuration, self._uri)):
                 raise ConfigurationRefused(fault) from error
-            if isinstance(error, SecurityNotAvailable) or (
-                isinstance(error, UnsupportedCyclone) and not error.may_pass
-            ):
+            if _is_permanent(error) and not self._has_moved:  # the former interface may be back
                 raise ConfigurationRefused(str(error)) from error
             if isinstance(error, StoreError | DdsError | UnsupportedCyclone | OSError):
                 raise NodeFault(str(error)) from error
@@ -421,6 +437,14 @@ class RunningNode:
             self._tracer.event("lifecycle.stopped")
             return
         self._serve()
+
+    def _read_secret(self) -> DomainSecret | None:
+        path = self._configuration.domain.secret
+        try:
+            return DomainSecret(path) if path else None
+        except SecretFault as fault:
+            place = self._configuration.origin_of(documented(OF_SECRET))
+            raise ConfigurationRefused(f"{place}: {documented(OF_SECRET)}: {fault}") from fault
 
     def _tell_capture(self) -> None:
         """Whether the compiled library takes samples in, or why not; and which Cyclone DDS it is."""
@@ -505,6 +529,9 @@ class RunningNode:
             self._is_moving = True
             self._tracer.event("lifecycle.interface-found", before=self._interface, interface=interface)
             self.request_stop(f"network interface {interface} came up")
+        if self._runtime.is_outdated and not self._is_moving:
+            self._is_moving = True
+            self.request_stop("the store was put back from a copy")
         state = self._runtime.state.value
         if state != self._shown_state:
             self._shown_state = state
@@ -520,6 +547,7 @@ class RunningNode:
             self._incoming.count_undecodable(
                 {**self._channel.malformed, BULK_TOPIC: self._receiver.malformed}
             )
+            self._incoming.tell_unproved(now)
             self._threads.look()  # before the other thread that sends has something to do
             self._showing.show(now)
 

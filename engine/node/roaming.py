@@ -1,7 +1,8 @@
-"""The move to a network interface that comes up late, for nodes that choose their interface themselves.
+"""A new run in the same process, with the data of the one before, which ends in order.
 
-Cyclone DDS reads its network interfaces only when a domain is created. So the node ends in order, and a new
-one starts in the same process with its data.
+It begins when a network interface comes up late, for nodes that choose their interface themselves, because
+Cyclone DDS reads the interfaces only when a domain is created. It also begins when the store turns out to be
+an older copy.
 """
 
 from __future__ import annotations
@@ -83,6 +84,8 @@ class CarriedSets:
                 role=runtime.settings.role,
                 part=state.may_lack,
                 whole=state.whole,
+                restored=runtime.is_outdated,
+                purges=state.purges,
             )
         return carried
 

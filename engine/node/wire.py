@@ -24,7 +24,7 @@ from engine.node.keeping import Keeping
 from engine.node.pulse import WithBeats
 from engine.runtime import monitor
 from engine.runtime.codec import STATUS_TOPIC
-from engine.runtime.monitor import DeliveryView, UnkeptView
+from engine.runtime.monitor import DeliveryView, UnkeptView, UnprovedView
 from engine.runtime.node_snapshot import Identity, snapshot
 from engine.runtime.ports import Delivered
 from engine.tracing.version import product_version
@@ -55,6 +55,9 @@ MAX_UNSENT: Final = 20_000
 """Protocol and monitor messages that may wait; beyond it monitor messages are dropped."""
 MAX_UNKEPT_SHOWN: Final = 100
 """Limit for the writers that consoles show as not kept."""
+MAX_UNPROVED_SHOWN: Final = 20
+UNPROVED_S: Final = 60.0
+"""Time for which consoles show a participant after the last message of it that was refused."""
 BATCH_TIMEOUT_S: Final = 30.0
 SHARED_TIMEOUT_S: Final = 2.0
 """A stream to several fellows ends if one stays behind for this time; each then requests the rest alone."""
@@ -231,6 +234,16 @@ class DdsWire:
     def asked(self, group: Group) -> int:
         """Return the deepest HISTORY of the durable readers of a group; 0 for KEEP_ALL."""
         return self._neighbourhood.asked(group)
+
+    def unproved(self) -> tuple[UnprovedView, ...]:
+        """Return the participants of which messages were refused lately, at most `MAX_UNPROVED_SHOWN`."""
+        refused = self._participant.proofs.refused_since(time.monotonic() - UNPROVED_S)
+        return tuple(
+            UnprovedView(
+                guid.hex(), self._neighbourhood.name_of(guid), {str(why): n for why, n in counts.items()}
+            )
+            for guid, counts in itertools.islice(refused.items(), MAX_UNPROVED_SHOWN)
+        )
 
     def _show(self, reader: ReaderKey, began_ns: int, result: Delivered | None, problem: str = "") -> None:
         """Record a delivery for consoles; the final record replaces the running one."""
@@ -422,6 +435,7 @@ class ConsolePublisher:
             self._disk_bytes(),
             self._wire.unkept(lambda writer: self._runtime.shared.is_meant(writer.groups)),
             self._wire.asked,
+            self._wire.unproved(),
         )
         self._wire.publish(MONITOR_TOPIC, monitor.encode(shown))
         self._past.masters(shown)

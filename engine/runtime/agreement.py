@@ -34,7 +34,7 @@ class Agreement:
         """Return the message to send: complete a heartbeat (`Status`), and leave any other as it is.
 
         A heartbeat gets the count and digest of the settled part of each set, the seconds that the disk is
-        behind, and the writers whose pending samples clients may still hand over.
+        behind, the transactions of its store, and the writers whose pending samples clients may hand over.
         """
         message = outgoing.message
         if not isinstance(message, Status):
@@ -42,7 +42,11 @@ class Agreement:
         roll_ups = tuple(map(self._with_settled, message.roll_ups))
         unstored_s = self._shared.store_queue.unstored_s(self._shared.clock.monotonic())
         message = dataclasses.replace(
-            message, roll_ups=roll_ups, unstored_s=round(unstored_s, 3), pending=self._pending.told()
+            message,
+            roll_ups=roll_ups,
+            unstored_s=round(unstored_s, 3),
+            pending=self._pending.told(),
+            commits=self._shared.store_queue.commits,
         )
         return Outgoing(message, outgoing.to)
 

@@ -34,6 +34,7 @@ _KINDS: Final[dict[str, type[Message]]] = {
         messages.NewGroup,
         messages.DeleteData,
         messages.Purge,
+        messages.Outdated,
         messages.WriterView,
         messages.WritersEnded,
     )

@@ -1,4 +1,4 @@
-"""Deletion of data on request, and purging of instances that were disposed long enough ago.
+"""Purging of instances that were disposed long enough ago.
 
 An instance is purged when three conditions hold (DDS 1.4, 2.2.3.5 DURABILITY_SERVICE): it is disposed, none
 of its writers is alive, and service_cleanup_delay has passed since this node noticed both. The clocks of
@@ -15,7 +15,6 @@ import operator
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
 
-from engine.core.expressions import matches
 from engine.core.lazy_dataclass import lazy_dataclass
 from engine.core.messages import PurgedInstance
 from engine.core.name_spaces import Group
@@ -177,7 +176,7 @@ FOREVER_S: Final = float("inf")
 
 
 class Housekeeping:
-    """The part of a runtime that deletes and purges.
+    """The part of a runtime that purges.
 
     Attributes:
         registered: writers with instances registered, besides the writers of the kept samples.
@@ -348,24 +347,6 @@ class Housekeeping:
         self._shared.store_queue.append(data.state.name, changes)
         self._shared.counters["purged"] += len(instances)
         self._shared.tracer.event("purge.done", group=group, instances=len(instances))
-
-    def deleted(self, partition: str, topic: str, until_ns: int) -> None:
-        """Delete historical data of all groups that match, permanently."""
-        removed = groups = 0
-        for group, description in list(self._shared.descriptions.items()):
-            if not (matches(partition, group.partition) and matches(topic, group.topic)):
-                continue
-            data, _ = self._find(group)
-            if data is None:
-                continue
-            before = data.open_group(description).count
-            changes = data.delete(description, until_ns)
-            self._shared.store_queue.append(data.state.name, changes, data.floors((group,)))
-            removed += before - data.open_group(description).count
-            groups += 1
-        self._shared.tracer.event(
-            "delete.done", samples=removed, groups=groups, expression=f"{partition}.{topic}"
-        )
 
     def _find(self, group: Group) -> tuple[NameSpaceData | None, GroupDescription | None]:
         state = self._shared.core.name_space_of(group)

@@ -75,38 +75,46 @@ class IncomingStreams:
 
     def __init__(self, node: str) -> None:
         self._node = node
-        self._streams: dict[bytes, IncomingStream] = {}
+        self._streams: dict[tuple[str, bytes], IncomingStream] = {}
 
     def running(self, name_space: str) -> list[IncomingStream]:
         """Return the streams that carry a set of the name-space."""
         return [stream for stream in self._streams.values() if stream.begin.name_space == name_space]
 
-    def take(self, batch: bytes, wall_ns: int) -> IncomingStream | None:
+    def take(self, sender: str, batch: bytes, wall_ns: int) -> IncomingStream | None:
         """Take a batch; return its stream, None for a stream that is not for this node.
+
+        Args:
+            sender: the node that sent it, whatever the batch says.
+            batch: its bytes.
+            wall_ns: the node's wall clock.
 
         Raises:
             StreamFault: the stream is damaged and was dropped; this node will ask again.
         """
         number, index = stream_of(batch)
-        stream = self._streams.get(number)
+        key = sender, number  # no sender touches the streams of another
+        stream = self._streams.get(key)
         unpacker = stream.unpacker if stream else Unpacker()
         if stream is None and index:
             return None  # the rest of a stream that was dropped or began too early
         try:
             for item in unpacker.items(batch):
                 if isinstance(item, StreamBegin):
+                    if item.aligner != sender:
+                        raise StreamFault(f"{sender} sends a stream of {item.aligner}")
                     stream = self._begin(number, item, unpacker, wall_ns)
                 if stream is None:
                     return None
                 self._add(stream, item)
         except StreamFault:
-            self._streams.pop(number, None)
+            self._streams.pop(key, None)
             raise
         if stream is None:
             return None
         stream.bytes += len(batch)
         if stream.is_whole:
-            del self._streams[number]
+            del self._streams[key]
         return stream
 
     def _begin(
@@ -117,7 +125,8 @@ class IncomingStreams:
             return None
         if len(self._streams) >= MAX_STREAMS:
             raise StreamFault(f"{MAX_STREAMS} streams are under way already")
-        stream = self._streams[number] = IncomingStream(number, begin, target, unpacker, wall_ns)
+        stream = IncomingStream(number, begin, target, unpacker, wall_ns)
+        self._streams[begin.aligner, number] = stream
         return stream
 
     @staticmethod
@@ -158,7 +167,7 @@ class IncomingStreams:
             return []
         forgotten = [stream for stream in self._streams.values() if not wanted(stream)]
         for stream in forgotten:
-            del self._streams[stream.number]
+            del self._streams[stream.begin.aligner, stream.number]
         return forgotten
 
 

@@ -166,7 +166,16 @@ class FellowsJob:
     fellows: tuple[RememberedFellow, ...]
 
 
-Job = AppendJob | FillJob | SetJob | MarksJob | FellowsJob
+@lazy_dataclass(frozen=True, slots=True)
+class OutliveJob:
+    """Let a store count on above what fellows remember of it: see `Store.outlive`."""
+
+    name_space: str
+    incarnation: int
+    commits: int
+
+
+Job = OutliveJob | AppendJob | FillJob | SetJob | MarksJob | FellowsJob
 
 
 @lazy_dataclass(frozen=True, slots=True)

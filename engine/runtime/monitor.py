@@ -329,6 +329,18 @@ def _check_address(text: str) -> None:
 
 
 @lazy_dataclass(frozen=True, slots=True)
+class UnprovedView:
+    """A participant whose protocol messages this node refuses."""
+
+    participant: str
+    """Its GUID, 32 hexadecimal digits."""
+    name: str
+    """Its entity name; empty if it is not known."""
+    counts: dict[str, int]
+    """Refused messages, by reason (`engine.dds.proofs.ProofFault`)."""
+
+
+@lazy_dataclass(frozen=True, slots=True)
 class NodeSnapshot:
     """One node at one moment."""
 
@@ -383,6 +395,9 @@ class NodeSnapshot:
 
     Loopback only if there is no other; empty if it has none, or from an older release.
     """
+
+    unproved: tuple[UnprovedView, ...] = ()
+    """Participants whose protocol messages were refused for their proofs; at most 20."""
 
     def __post_init__(self) -> None:
         """Refuse what is no address: watches ask for the route to each, and must not look up names."""

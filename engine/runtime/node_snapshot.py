@@ -26,6 +26,7 @@ from engine.runtime.monitor import (
     NodeSnapshot,
     StoreStatus,
     UnkeptView,
+    UnprovedView,
 )
 from engine.runtime.name_space_data import NameSpaceData
 from engine.runtime.runtime import Runtime
@@ -73,6 +74,7 @@ def snapshot(
     disk_bytes: int = 0,
     unkept: tuple[UnkeptView, ...] = (),
     asked: Callable[[Group], int] = lambda _: 1,
+    unproved: tuple[UnprovedView, ...] = (),
 ) -> NodeSnapshot:
     """Return the present snapshot; `disk_bytes` is the size of the store, 0 if unknown.
 
@@ -109,6 +111,7 @@ def snapshot(
         deliveries=deliveries,
         deviations=_deviations(runtime),
         unkept=unkept,
+        unproved=unproved,
         capture=identity.capture,
         addresses=identity.addresses,
         counters={

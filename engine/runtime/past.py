@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 from engine.core import plain
+from engine.files import open_private, replacing
 from engine.runtime.monitor import Masterhood, NodeEvent, NodePast, NodeSnapshot, Run
 from engine.tracing.levels import Level
 from engine.tracing.record import EventRecord
@@ -259,21 +260,13 @@ class _Writer:
                 return
 
     def _append(self, data: bytes) -> None:
-        with self.path.open("ab", buffering=0) as file:
+        with os.fdopen(open_private(self.path, os.O_WRONLY | os.O_APPEND), "ab", buffering=0) as file:
             if file.write(data) != len(data):
                 raise OSError("no room for all of it")
 
     def _replace(self) -> None:
-        temporary = self.path.with_name(f"{self.path.name}.new")
-        try:
-            descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(self._whole())
-            temporary.replace(self.path)
-        except OSError:
-            with contextlib.suppress(OSError):
-                temporary.unlink()
-            raise
+        with replacing(self.path) as file:
+            file.write(self._whole())
 
 
 def _line(entry: Entry) -> bytes:

@@ -14,7 +14,7 @@ from typing import Final
 from engine.core import events, plain
 from engine.core.election import NOBODY_REMEDY
 from engine.core.name_spaces import Group
-from engine.core.settings import CoreSettings
+from engine.core.settings import CoreSettings, RunSeen
 from engine.core.states import ServiceState
 from engine.dataset.captured import CapturedRun, CapturedSample
 from engine.dataset.dataset import DataSet
@@ -22,14 +22,15 @@ from engine.dataset.groups import GroupDescription
 from engine.runtime import codec
 from engine.runtime.agreement import Agreement
 from engine.runtime.capture import CapturePath
+from engine.runtime.deletions import Deletions
 from engine.runtime.housekeeping import Housekeeping
 from engine.runtime.jobs import Degraded, Recovered, SetStored, StoredGroups
 from engine.runtime.name_space_data import NameSpaceData
 from engine.runtime.pending_writers import PendingWriters
 from engine.runtime.ports import Clock, Codec, Filters, NoFilters, Wire
 from engine.runtime.serving import Serving
-from engine.runtime.shared_state import LEARNED, SharedState
-from engine.runtime.startup import autodispose_mark, away_mark
+from engine.runtime.shared_state import LEARNED, RESTORED, SharedState
+from engine.runtime.startup import autodispose_mark, away_mark, run_mark
 from engine.runtime.store_queue import StoreQueue
 from engine.runtime.telling import SharedIdentity, Telling
 from engine.runtime.transfers import Transfers
@@ -88,14 +89,17 @@ class Runtime:
         self._injecting: dict[str, int] = {}
         self._degraded_ns = 0
         self._away = set(settings.away)
-        self._identity = SharedIdentity(tracer)
+        self._identity = SharedIdentity(shared)
         self.serving = Serving(shared)
         self.pending = PendingWriters(shared)
+        self.deletions = Deletions(shared, stored)
         self.housekeeping = Housekeeping(shared, self.pending)
         self._capture = CapturePath(shared, self.serving, self.housekeeping.registered)
         self.agreement = Agreement(shared, self.pending)
         self._telling = Telling(shared)
-        self.transfers = Transfers(shared, self.serving, self._telling, secret or os.urandom(16))
+        self.transfers = Transfers(
+            shared, self.serving, self._telling, self.deletions, secret or os.urandom(16)
+        )
         self.writer_ends = WriterEnds(
             shared, self.serving, self.transfers.steps, self.housekeeping.registered
         )
@@ -129,7 +133,7 @@ class Runtime:
             self.shared.malformed(topic, sender, str(error))
         else:
             if sender == self.settings.node:
-                self._identity.heard(envelope.message)
+                self.refusal = self.refusal or self._identity.heard(envelope.message)
             elif not envelope.to or self.settings.node in envelope.to:
                 self._telling.receives(envelope.message, sender)
                 follows = self.core.receive(envelope.message, sender, self._clock.monotonic())
@@ -234,6 +238,7 @@ class Runtime:
             self._carry_out(event)
         if self.writer_ends.is_due or self.shared.late_writers:
             self.writer_ends.work()
+        self.deletions.work(now)
         self.housekeeping.work(now)
         self.serving.work(now)
         self.shared.tell_changes()
@@ -313,7 +318,7 @@ class Runtime:
                     merge_state=event.lineage,
                     role=self.settings.role,
                 )
-            case events.WholeKnown():
+            case events.WholeKnown() | events.PurgesCounted():
                 self.shared.remember_lineage(self.spaces[event.name_space])
             case events.SendSet():
                 self.transfers.send(event)
@@ -324,7 +329,7 @@ class Runtime:
             case events.DeleteSet():
                 self.transfers.delete_set(event.name_space)
             case events.DataDeleted():
-                self.housekeeping.deleted(event.partition, event.topic, event.until_ns)
+                self.deletions.deleted(event.partition, event.topic, event.until_ns)
             case events.InstancesPurged():
                 self.housekeeping.purged(event.group, event.instances)
             case events.AutodisposeWritersKnown():
@@ -344,11 +349,8 @@ class Runtime:
                 )
                 self.serving.deliver(event.reader, is_begun=event.is_begun)
             case events.TakenOver():
-                self._tracer.event(
-                    "deliver.taken-over",
-                    reader=event.reader.process,
-                    group=event.reader.text,
-                )
+                process, text = event.reader.process, event.reader.text
+                self._tracer.event("deliver.taken-over", reader=process, group=text)
                 self.serving.taken_over(event.reader)
             case events.HandedOver():
                 self.serving.handed_over(event.reader)
@@ -359,8 +361,27 @@ class Runtime:
                 self._remember_fellows(tuple(map(RememberedFellow._make, event.fellows)))
             case events.FellowAway():
                 self._remember_away(event.node, event.away_ns)
+            case events.RunsSeen():
+                self._remember_runs(event.runs)
+            case events.StoreOutdated():
+                self._outlive(event)
 
     # The parts.
+
+    def _outlive(self, event: events.StoreOutdated) -> None:
+        """Let the store count on above what the fellow remembers; the process then begins a new run.
+
+        In that, its sets rank behind those of the fellows, and join them.
+        """
+        self.shared.is_outdated = True
+        for name in self.spaces:
+            self.store_queue.mark(name, {RESTORED: "yes"})
+        self.store_queue.outlive(next(iter(self.spaces), ""), event.incarnation, event.commits)
+
+    @property
+    def is_outdated(self) -> bool:
+        """Whether this run must end, and a new one begin, because the store was put back from a copy."""
+        return self.shared.is_outdated
 
     def _remember_fellows(self, fellows: tuple[RememberedFellow, ...]) -> None:
         """Store the fellows that are here now."""
@@ -368,6 +389,11 @@ class Runtime:
             self.store_queue.remember_fellows(name, fellows)
         for fellow in fellows if self._away else ():
             self._remember_away(fellow.id, None)
+
+    def _remember_runs(self, runs: Mapping[str, RunSeen]) -> None:
+        marks = {run_mark(node): " ".join(map(str, seen)) for node, seen in runs.items()}
+        for name in self.spaces:
+            self.store_queue.mark(name, marks)
 
     def _remember_away(self, node: str, away_ns: int | None) -> None:
         """Store how long a fellow has been away, or with None that it is back."""

@@ -44,6 +44,8 @@ WANTED: Final = "wanted"
 ROLE: Final = "role"
 ELEMENTS: Final = "elements"
 LEARNED: Final = "learned"
+RESTORED: Final = "restored"
+PURGES: Final = "purges"
 COUNTERS: Final = (
     "captured",
     "stored",
@@ -56,6 +58,7 @@ COUNTERS: Final = (
     "delivered",
     "unrouted",
     "purged",
+    "future_deletions",
     "repeated",
     "not_given",
     "expired",
@@ -117,6 +120,8 @@ class SharedState:
         """Sets by name-space."""
         self.counters: dict[str, int] = dict.fromkeys(COUNTERS, 0)
         """Totals since the start, by name."""
+        self.is_outdated = False
+        """A fellow remembers a later state of this node's store; a new run must begin."""
         self.is_behind = False
         """Captured samples wait to be applied."""
         self.set_handed_over_ns: dict[str, int] = {}
@@ -467,6 +472,8 @@ class SharedState:
             PART: "yes" if state.may_lack else "",
             WHOLE: json.dumps(plain.to_plain(state.whole)) if state.may_lack else "",
             ROLE: self.settings.role,
+            RESTORED: "yes" if self.is_outdated else "",
+            PURGES: str(state.purges),
         }
 
     def tell_backups(self) -> None:

@@ -4,28 +4,52 @@ from __future__ import annotations
 
 import dataclasses
 import re
+import secrets
 from collections.abc import Mapping
 from typing import Final
 
 from engine.config.settings import Configuration
 from engine.core import plain
 from engine.core.lazy_dataclass import lazy_dataclass
-from engine.core.messages import DAMAGED, NO_EPOCH, AutodisposeWriter, Epoch
+from engine.core.messages import (
+    DAMAGED,
+    LIFE_BITS,
+    MAX_COUNTER,
+    MAX_INCARNATION,
+    MAX_SERIAL,
+    NO_EPOCH,
+    AutodisposeWriter,
+    Epoch,
+)
 from engine.core.name_spaces import Element, NameSpace
-from engine.core.settings import CoreSettings, PendingWriter, StoredSet
+from engine.core.settings import CoreSettings, PendingWriter, RunSeen, StoredSet
 from engine.dataset.dataset import DataSet
 from engine.dataset.group_set import NO_FLOOR
 from engine.dataset.groups import GroupDescription
 from engine.dataset.settling import FUTURE_NS
 from engine.runtime.name_space_data import floor_mark
 from engine.runtime.pending_writers import pending_writers
-from engine.runtime.shared_state import APART, ELEMENTS, LEARNED, LINE, LINEAGE, PART, ROLE, WANTED, WHOLE
+from engine.runtime.shared_state import (
+    APART,
+    ELEMENTS,
+    LEARNED,
+    LINE,
+    LINEAGE,
+    PART,
+    PURGES,
+    RESTORED,
+    ROLE,
+    WANTED,
+    WHOLE,
+)
 from engine.store.interface import REPLACED_MARK, DamageLog, OpenReport, SetInfo, Store
 
 _AWAY: Final = "away "
+_RUN: Final = "run "
 _AUTODISPOSE: Final = "autodispose "
 _NUMBER: Final = re.compile(r"\d{1,39}")
 """A number of at most 128 bits; Python converts none of more than 4,300 digits."""
+MAX_RUN: Final = (1 << 2 * LIFE_BITS) - 1
 TOLD: Final = "replaced, told"
 """Mark with the note of a replaced set that the node has traced already."""
 _A_TIME_NS: Final = 1 << 60
@@ -56,8 +80,22 @@ class StoredContent:
     """Notes of commands that replaced a set, those that have not been traced."""
     wanted: dict[str, tuple[Element, ...]] = dataclasses.field(default_factory=dict)
     """Groups of Lazy name-spaces that readers on this host wanted."""
+    runs: dict[str, RunSeen] = dataclasses.field(default_factory=dict)
+    """Last runs of fellows that were heard, by id."""
+    odd: tuple[str, ...] = ()
+    """Counters in the store that no node can have, in words."""
     autodispose: dict[str, tuple[AutodisposeWriter, ...]] = dataclasses.field(default_factory=dict)
     """Autodispose writers that had not ended."""
+
+    @property
+    def is_restored(self) -> bool:
+        """Whether the store was put back from a copy, as the run before found out."""
+        return any(stored.restored for stored in self.stored.values())
+
+    @property
+    def began_at(self) -> int:
+        """Transactions of the store at the start; 0 if fellows remember more of it, and the node knows."""
+        return 0 if self.is_restored else self.report.commits
 
     @property
     def findings(self) -> tuple[str, ...]:
@@ -80,10 +118,14 @@ def read_store(store: Store, now_ns: int) -> StoredContent:
     learned: list[NameSpace] = []
     replaced: dict[str, str] = {}
     wanted: dict[str, tuple[Element, ...]] = {}
+    runs: dict[str, RunSeen] = {}
+    odd: list[str] = []
     for name in store.name_spaces():
         away.update(_away(store.marks(name)))
         learned += _learned(name, store.marks(name))
         wanted[name] = _elements(store.marks(name).get(WANTED, ""))
+        for node, seen in _runs(store.marks(name)).items():
+            runs[node] = max(seen, runs.get(node, seen))
         writer = store.filling(name)
         if writer is not None:
             parts[name], _ = _load(
@@ -111,7 +153,11 @@ def read_store(store: Store, now_ns: int) -> StoredContent:
             role=marks.get(ROLE, ""),
             part=bool(marks.get(PART)),
             whole=() if quality is None else _elements(marks.get(WHOLE, "")),
+            restored=bool(marks.get(RESTORED)),
+            purges=_number(marks.get(PURGES, ""), MAX_COUNTER),
         )
+        if beyond := _beyond(marks):
+            odd.append(f"name-space '{name}': its history has {beyond}; without it, the set joins any other")
         if log.count:
             damage[name] = f"{log.count} damaged, first: {log.first[0]}"
         elif store.report.is_damaged:
@@ -127,6 +173,8 @@ def read_store(store: Store, now_ns: int) -> StoredContent:
         _pending(store),
         replaced,
         wanted,
+        runs,
+        tuple(odd),
         {name: _autodispose(store.marks(name)) for name in store.name_spaces()},
     )
 
@@ -204,11 +252,43 @@ def _away(marks: Mapping[str, str]) -> dict[str, int]:
     return {node: value if value < _A_TIME_NS else 0 for node, value in told.items()}
 
 
+def run_mark(node: str) -> str:
+    """Return the name of the mark for the last run of a fellow that was heard."""
+    return f"{_RUN}{node}"
+
+
+def _runs(marks: Mapping[str, str]) -> dict[str, RunSeen]:
+    runs: dict[str, RunSeen] = {}
+    for key, value in marks.items():
+        fields = value.split() if key.startswith(_RUN) else []
+        if len(fields) == len(RunSeen._fields):
+            limits = (MAX_INCARNATION, (1 << LIFE_BITS) - 1, MAX_SERIAL)
+            runs[key.removeprefix(_RUN)] = RunSeen._make(map(_number, fields, limits))
+    return runs
+
+
+def _number(text: str, limit: int) -> int:
+    """Return a stored count; 0 if it is none, or one that no node can have."""
+    number = int(text) if _NUMBER.fullmatch(text) else 0
+    return number if number <= limit else 0
+
+
 def _lineage(mark: str) -> Epoch:
     counter, node, run = (*mark.split("/"), "", "", "")[:3]
-    if not (_NUMBER.fullmatch(counter) and _NUMBER.fullmatch(run)):
-        return NO_EPOCH
-    return Epoch(int(counter), node, int(run))
+    is_epoch = _NUMBER.fullmatch(counter) and _NUMBER.fullmatch(run) and not _is_beyond(mark)
+    return Epoch(int(counter), node, int(run)) if is_epoch else NO_EPOCH
+
+
+def _beyond(marks: Mapping[str, str]) -> str:
+    """Return the first lineage of a set that no node can have begun; empty for none."""
+    lineages = (marks.get(LINEAGE, ""), *marks.get(LINE, "").split())
+    return next((f"lineage {one[:80]}" for one in lineages if _is_beyond(one)), "")
+
+
+def _is_beyond(mark: str) -> bool:
+    counter, _, run = (*mark.split("/"), "", "", "")[:3]
+    limits = ((counter, MAX_COUNTER), (run, MAX_RUN))
+    return any(text.strip("0") and not _number(text, limit) for text, limit in limits)
 
 
 def core_settings(
@@ -237,6 +317,9 @@ def core_settings(
         learned=found.learned,
         pending=found.pending,
         wanted=found.wanted,
+        life=secrets.randbelow((1 << LIFE_BITS) - 1) + 1,
+        began_at=found.began_at,
+        runs=found.runs,
         autodispose=found.autodispose,
     )
 

@@ -29,6 +29,7 @@ from engine.runtime.jobs import (
     FillJob,
     Job,
     MarksJob,
+    OutliveJob,
     Recovered,
     Result,
     SetJob,
@@ -280,6 +281,23 @@ class StoreQueue:
             self._handed_over += 1
             self._jobs.append(MarksJob(name_space, marks))
 
+    def outlive(self, name_space: str, incarnation: int, commits: int) -> None:
+        """Queue that the store counts on above what fellows remember; see `Store.outlive`.
+
+        Args:
+            name_space: any of its name-spaces, for which a refusal of the disk is reported.
+            incarnation: number of a run.
+            commits: number of transactions.
+        """
+        with self._lock:
+            self._handed_over += 1
+            self._jobs.append(OutliveJob(name_space, incarnation, commits))
+
+    @property
+    def commits(self) -> int:
+        """Transactions of the store so far; another thread may be at the next one."""
+        return self._store.commits
+
     def remember_fellows(self, name_space: str, fellows: tuple[RememberedFellow, ...]) -> None:
         """Queue the fellows to wait for at the next start."""
         with self._lock:
@@ -355,6 +373,8 @@ class StoreQueue:
                 return SetStored(job.name_space, written)
             case MarksJob():
                 self._store.mark(job.name_space, job.marks)
+            case OutliveJob():
+                self._store.outlive(job.incarnation, job.commits)
             case FellowsJob():
                 self._store.remember_fellows(job.name_space, job.fellows)
         return None

@@ -7,6 +7,8 @@ the alignee over `align.answering` and `align.group-sent` on the aligner to `ali
 
 from __future__ import annotations
 
+from typing import Final
+
 from engine.core.events import AligneeRequest
 from engine.core.fellows import Fellow
 from engine.core.messages import DeleteData, Message, NameSpaceReport, NameSpaces, Status
@@ -15,7 +17,6 @@ from engine.dataset.dataset import DataSet
 from engine.dataset.sample import DATA, DISPOSE, UNREGISTER
 from engine.runtime.incoming import IncomingStream
 from engine.runtime.shared_state import SharedState
-from engine.tracing.tracer import Tracer
 
 
 class Telling:
@@ -162,6 +163,8 @@ class Telling:
             )
 
 
+MAX_TOLD: Final = 100
+"""Runs of other processes with this node's id that are traced."""
 _ENDING = (ServiceState.TERMINATING, ServiceState.TERMINATED)
 
 
@@ -171,16 +174,33 @@ class SharedIdentity:
     A process that ends may still send when the next one on its store has started; it says that it ends.
     """
 
-    def __init__(self, tracer: Tracer) -> None:
-        self._tracer = tracer
-        self._told: set[int] = set()
+    def __init__(self, shared: SharedState) -> None:
+        self._shared = shared
+        self._tracer = shared.tracer
+        self._told: set[tuple[int, int]] = set()
 
-    def heard(self, message: Message) -> None:
-        """Take a message of another participant that has this node's id; heartbeats show that it lives."""
-        if not isinstance(message, Status) or message.state in _ENDING or message.incarnation in self._told:
-            return
-        self._told.add(message.incarnation)
-        self._tracer.event("identity.shared", fellow=message.name, host=message.host)
+    def heard(self, message: Message) -> str:
+        """Take a message of another participant that has this node's id; heartbeats show that it lives.
+
+        Returns:
+            Why this node must end; empty if the other one must. The one that is complete stays, else the one
+            of the later run: both decide this by the same two heartbeats.
+        """
+        if not isinstance(message, Status) or message.state in _ENDING:
+            return ""
+        settings = self._shared.settings
+        if (message.incarnation, message.life) not in self._told and len(self._told) < MAX_TOLD:
+            self._told.add((message.incarnation, message.life))
+            self._tracer.event("identity.shared", fellow=message.name, host=message.host)
+        own = (self._shared.core.state is ServiceState.COMPLETE, settings.incarnation, settings.life)
+        theirs = (message.state is ServiceState.COMPLETE, message.incarnation, message.life)
+        if not message.life or own >= theirs:
+            return ""
+        return (
+            f"node {message.name} on {message.host} is running with the id of this node, so this store is a "
+            "copy of its store. Remove this store directory and start the node again: it gets an id of its "
+            "own and takes its data from its fellows"
+        )
 
     def ended(self) -> None:
         """Note that the last participant that had this node's id is gone."""

@@ -13,6 +13,7 @@ from engine.dataset.rateless import Stepwise
 from engine.dataset.sample import digest_sum
 from engine.dataset.sample_rows import SampleRows
 from engine.runtime import stream
+from engine.runtime.deletions import Deletions
 from engine.runtime.incoming import IncomingStream, IncomingStreams, broke_off, fills_store
 from engine.runtime.name_space_data import Difference, NameSpaceData
 from engine.runtime.placing import EXTEND, GIVE, Placing
@@ -37,10 +38,12 @@ class Transfers:
         shared: SharedState,
         serving: Serving,
         telling: Telling,
+        deletions: Deletions,
         secret: bytes,
     ) -> None:
         self._shared = shared
         self._telling = telling
+        self._deletions = deletions
         self._incoming = IncomingStreams(shared.settings.node)
         self.steps = Steps(shared.clock, self._malformed)
         lacking = LackingSamples(shared.clock)
@@ -149,10 +152,10 @@ class Transfers:
         self._shared.tracer.event("align.sending", group=name_space, count=len(fellows), fellows=names)
 
     def _next_number(self) -> bytes:
-        """Return a unique stream number: node, incarnation, count."""
+        """Return a unique stream number: node, run, count."""
         self._sent += 1
         settings = self._shared.settings
-        number = bytes.fromhex(settings.node)[:8] + settings.incarnation.to_bytes(4)
+        number = bytes.fromhex(settings.node)[:8] + (settings.incarnation ^ settings.life).to_bytes(4)
         return number + self._sent.to_bytes(4)
 
     def sent(self, name_space: str, fellows: tuple[str, ...], samples: int, bytes_sent: int) -> None:
@@ -182,15 +185,15 @@ class Transfers:
         self._placing.expect(event)
         self._comparing.begin(event)
 
-    def batch(self, payload: bytes) -> None:
-        """Take a batch of a stream, or a comparison message."""
+    def batch(self, sender: str, payload: bytes) -> None:
+        """Take a batch of a stream, or a comparison message; each counts for its sender only."""
         shared = self._shared
         shared.counters["stream_bytes_received"] += len(payload)
         try:
             if payload.startswith(messages.MAGIC):
-                self._take_message(payload)
+                self._take_message(sender, payload)
                 return
-            incoming = self._incoming.take(payload, shared.clock.wall_ns())
+            incoming = self._incoming.take(sender, payload, shared.clock.wall_ns())
         except stream.StreamFault as fault:
             self._malformed(fault)
             return
@@ -203,6 +206,8 @@ class Transfers:
         self._store_early(incoming)
         name, request = incoming.begin.name_space, incoming.target.request
         shared.core.set_progress(name, request, shared.clock.monotonic())
+        if incoming.is_whole:
+            self._deletions.refuse(incoming.data, incoming.begin.aligner)
         if incoming.is_whole and incoming.target.purpose == GIVE:
             self._placing.take_gift(incoming)
         elif incoming.is_whole:
@@ -212,17 +217,17 @@ class Transfers:
         begin, target = incoming.begin, incoming.target
         if target.purpose == GIVE:
             return self._shared.core.takes_gift(begin.name_space, begin.aligner, begin.lineage)
-        return self._shared.core.expects(begin.name_space, target.request)
+        return self._shared.core.expects(begin.name_space, target.request, begin.aligner)
 
     def _malformed(self, fault: stream.StreamFault) -> None:
         self._shared.malformed("d_sampleChain", "a fellow", str(fault))
 
-    def _take_message(self, payload: bytes) -> None:
+    def _take_message(self, sender: str, payload: bytes) -> None:
         message, body = messages.decode(payload)
-        if isinstance(message, messages.More):
-            self._comparing.more(message)
-        elif isinstance(message, messages.Narrow):
-            self._comparing.narrow(message, body)
+        if isinstance(message, messages.More | messages.Narrow):
+            self._comparing.asked(sender, message, body)
+        elif message.node != sender:
+            raise stream.StreamFault(f"{sender} speaks for {message.node}")
         elif isinstance(message, messages.Ranges):
             self._answering.narrowed(message, body, len(payload))
         else:

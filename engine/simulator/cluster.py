@@ -366,6 +366,7 @@ class Cluster:
 
     def destroyed(self, node: SimulatedNode) -> None:
         """Take in the loss of a node's disk."""
+        self.ledger.forget_meetings(node.id)
         for checker in self.checkers:
             checker.destroyed(node)
 

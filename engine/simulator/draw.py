@@ -134,6 +134,8 @@ CHANCES: Final = {
 
 LAZY: Final = 0.3
 """Chance that a system has Lazy nodes."""
+RESTORE: Final = 0.2
+"""Chance of older copies of disks that are put back."""
 OTHERWISE: Final = 270
 """Number for which the seeds that once found faults in systems without Lazy nodes still have none."""
 
@@ -209,7 +211,9 @@ def with_applications(options: SimulationOptions, *, is_drawn: bool) -> Simulati
     kinds of such faults are drawn; otherwise those among the options' faults happen.
     """
     rng = random.Random(f"{options.seed} applications")
-    drawn = [fault for fault in Fault if fault not in CLASSIC and rng.random() < CHANCES[fault]]
+    drawn = [fault for fault in CHANCES if rng.random() < CHANCES[fault]]
+    if random.Random(f"{options.seed} restored").random() < RESTORE:  # older seeds stay as they were
+        drawn.append(Fault.RESTORE)
     faults = (*options.faults, *drawn) if is_drawn else options.faults
     load = options.workload
     tap_delay_s = rng.choice((0.05, 0.5, 3.0))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import random
 from collections.abc import Callable
 from typing import Final
@@ -12,6 +13,7 @@ from engine.simulator.options import Fault
 from engine.simulator.simulated_node import SimulatedNode
 from engine.simulator.simulated_system import SimulatedSystem
 from engine.store.interface import SetState
+from engine.store.memory import Medium
 
 DURATIONS: Final = ((0.01, 0.5), (0.5, 4.0), (4.0, 25.0))
 """Ranges for the duration of faults, equally likely."""
@@ -47,6 +49,7 @@ class FaultInjector:
             Fault.ROLL: self._roll,
             Fault.STALE: self._stale,
             Fault.LOSS: self._lose,
+            Fault.RESTORE: self._copy,
         }
         self._kinds = [kinds[fault] for fault in cluster.options.faults if fault in kinds]
         """The others last as long as the run."""
@@ -194,6 +197,30 @@ class FaultInjector:
             node.lose_disk()
             self._cluster.statistics.crashes += 1
             self._line(node.name, "is killed, and its disk is lost", "v")
+            self._after(self._duration(), node.start)
+
+    def _copy(self) -> None:
+        """Copy the disks of one or two nodes; put the copies back later, sometimes while they are cut off."""
+        nodes = [node for node in self._cluster.nodes if node.plan.has_disk and node.run]
+        chosen = self._rng.sample(nodes, min(len(nodes), self._rng.choice((1, 1, 2))))
+        copies = [(node, node.id, copy.deepcopy(node.medium)) for node in chosen]
+        age_s = self._rng.choice((self._duration(), self._rng.uniform(0.0, 60.0)))
+        self._after(age_s, self._put_back, copies, self._cluster.schedule.now)
+
+    def _put_back(self, copies: list[tuple[SimulatedNode, str, Medium]], made_s: float) -> None:
+        is_cut_off = self._rng.random() < 0.3
+        for node, node_id, medium in copies:
+            if node.id != node_id:
+                continue  # its disk was lost since, and it is another node
+            node.put_back(medium)
+            for name_space, digest in sorted(medium.rotten):
+                self._cluster.rotted(node, name_space, digest)
+            self._cluster.statistics.crashes += 1
+            self._line(node.name, f"is killed, and a copy of its disk of {made_s:.3f} s is put back", "v")
+            if is_cut_off:
+                others = [host for host in self._hosts() if host != node.name]
+                links = [link for other in others for link in ((node.name, other), (other, node.name))]
+                self._cut(links, f"cuts {node.name} off", self._duration())
             self._after(self._duration(), node.start)
 
     def _pause(self) -> None:

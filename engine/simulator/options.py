@@ -49,6 +49,8 @@ class Fault(enum.StrEnum):
     """A node is off for long; then all are, and it starts first."""
     LOSS = "loss"
     """A node dies and its disk is lost; it comes back as a new node."""
+    RESTORE = "restore"
+    """A node dies, and an older copy of its disk is put back; sometimes of two, or while it is cut off."""
 
 
 CLASSIC: Final = tuple(Fault)[: list(Fault).index(Fault.TAP)]

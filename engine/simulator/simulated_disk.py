@@ -149,6 +149,11 @@ class WatchedStore(MemoryStore):
         self.step()
         super().remember_fellows(name_space, fellows)
 
+    def outlive(self, incarnation: int, commits: int) -> None:
+        """As in the store below."""
+        self.step()
+        super().outlive(incarnation, commits)
+
     def mark(self, name_space: str, marks: Marks) -> None:
         """As in the store below."""
         self.step()

@@ -21,8 +21,8 @@ from engine.runtime.startup import StoredContent, read_store
 from engine.simulator.network import CROWD, GATHER_S, Network, SimulatedParticipant
 from engine.simulator.options import NodePlan, SimulationOptions
 from engine.simulator.schedule import Schedule, SimulatedClock
-from engine.simulator.simulated_disk import SimulatedDisk
-from engine.store.interface import StoreError
+from engine.simulator.simulated_disk import Committed, SimulatedDisk
+from engine.store.interface import SetState, StoreError
 from engine.store.memory import Medium
 from engine.tracing.levels import Level
 from engine.tracing.tracer import Output, Tracer
@@ -244,6 +244,9 @@ class SimulatedNode:
             learned=found.learned,
             pending=found.pending,
             wanted=found.wanted,
+            life=random.Random(f"{self.id} {self.run}").getrandbits(31) + 1,
+            began_at=found.began_at,
+            runs=found.runs,
             autodispose=found.autodispose,
         )
         self.tracer = Tracer(self.clock.wall_ns, self.cluster.outputs_for(self), recent_level=Level.NONE)
@@ -302,6 +305,19 @@ class SimulatedNode:
         self.crash()
         self._forget()
         self.cluster.destroyed(self)
+
+    def put_back(self, copy: Medium) -> None:
+        """Kill the process, and put a copy of its disk, of some age, in the disk's place."""
+        self.crash()
+        self.cluster.destroyed(self)
+        self.medium = copy
+        self.medium.failing, self.medium.capacity_bytes = False, None
+        for version in copy.versions.values():
+            if version.state is SetState.COMPLETE:
+                groups = version.groups.items()
+                samples = tuple((group, row) for group, rows in groups for row in rows.rows.values())
+                self.disk.store.committed.append(Committed(version.name_space, samples))
+        self.cluster.committed(self)
 
     def _forget(self) -> None:
         """Give a node without a store directory, or with an empty one, a new id."""
@@ -373,10 +389,19 @@ class SimulatedNode:
             self._be_busy(self.cluster.options.step_s)
         self.disk.wake()
         self.cluster.turned(self)
+        if runtime.is_outdated:
+            self.cluster.schedule.after(0.0, self._begin_next, self.run)
+            return
         when = self.clock.virtual(due)
         if when < self._timer_at:
             self._timer_at = max(when, self.cluster.schedule.now + 1e-6)
             self.cluster.schedule.at(self._timer_at, self._timer, self._timer_at, self.run)
+
+    def _begin_next(self, run: int) -> None:
+        """End in order, and begin a run above all that fellows remember, as `engine.node.process` does."""
+        if run == self.run and self.is_up:
+            self.stop()
+            self.cluster.schedule.after(RESTART_S, self.start)
 
     def _timer(self, planned: float, run: int) -> None:
         if planned == self._timer_at and run == self.run and self.is_up:
@@ -403,7 +428,7 @@ class SimulatedNode:
                 self.cluster.schedule.after(CAPTURE_S, self._drain, self.run)
             self._captured.append(item)
         elif topic == BATCH:
-            self.post(self.runtime.transfers.batch, item)
+            self.post(self.runtime.transfers.batch, sender.node, item)
         else:
             self.post(self._message, topic, sender.node, item)
 

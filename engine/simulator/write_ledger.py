@@ -84,6 +84,10 @@ class WriteLedger:
             self._pairs.add(pair)
             self.strangers_met_s = now
 
+    def forget_meetings(self, node: str) -> None:
+        """Forget whom a node has met: an older copy of its disk is in place."""
+        self._pairs = {pair for pair in self._pairs if node not in pair}
+
     def entry(self, group: Group, sample: Sample | CapturedSample) -> WrittenSample | None:
         """Return the entry of a sample; None for an invented one, which another rule finds."""
         return self._entries.get(_key(group, sample))

@@ -27,6 +27,7 @@ from engine.dataset.group_set import Summary
 from engine.dataset.groups import GroupDescription
 from engine.dataset.sample import Sample
 from engine.dataset.sample_rows import SampleRows, Samples
+from engine.files import is_permanent
 
 
 class StoreError(Exception):
@@ -41,12 +42,20 @@ class StoreFailed(StoreError):
     """The medium refused: an I/O error, a read-only file system, a missing permission. Nothing changed."""
 
 
+class StoreForbidden(StoreFailed):
+    """The place cannot be used: a missing permission, a read-only file system, no directory, a link.
+
+    Another attempt would end in the same way.
+    """
+
+
 def refused(path: Path, error: OSError, what: str = "") -> StoreFull | StoreFailed:
     """Return the store error for an error of the operating system.
 
     The text has the path and `what` failed, such as `cannot be put aside: `.
     """
-    kind = StoreFull if error.errno in (errno.ENOSPC, errno.EDQUOT) else StoreFailed
+    is_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+    kind = StoreFull if is_full else StoreForbidden if is_permanent(error) else StoreFailed
     return kind(f"{path}: {what}{error.strerror}")
 
 
@@ -197,6 +206,7 @@ class OpenReport:
         findings: problems found, in words.
         fellows: the fellows known at the end of the last run, by name-space.
         is_damaged: whether stored data are unreadable or missing.
+        commits: transactions of the store so far, with that of the opening.
     """
 
     node_id: str
@@ -205,6 +215,7 @@ class OpenReport:
     findings: tuple[str, ...]
     fellows: Mapping[str, tuple[RememberedFellow, ...]]
     is_damaged: bool = False
+    commits: int = 0
 
 
 class SetWriter(Protocol):
@@ -363,6 +374,20 @@ class Store(Protocol):
 
     def marks(self, name_space: str) -> dict[str, str]:
         """Return the values remembered with `mark`."""
+        ...
+
+    @property
+    def commits(self) -> int:
+        """Transactions so far, over all openings."""
+        ...
+
+    def outlive(self, incarnation: int, commits: int) -> None:
+        """Count on from above these numbers, because others know a later state of the store.
+
+        Args:
+            incarnation: number of an opening.
+            commits: number of transactions.
+        """
         ...
 
     def check_in_place(self) -> None:

@@ -80,12 +80,14 @@ class Medium:
         capacity_bytes: limit for payload bytes, None for none; a write beyond it raises `StoreFull`.
         failing: whether every write raises `StoreFailed`.
         incarnation: number of openings.
+        commits: number of transactions.
         closed: whether the last store was closed.
         last_version: number of the last set version.
         used_bytes: payload bytes in use.
         versions: set versions by number.
         fellows: remembered fellows by name-space.
         marks: remembered values by name-space and key.
+        rotten: samples that were damaged, by name-space and digest.
     """
 
     def __init__(self, node_id: str, capacity_bytes: int | None = None) -> None:
@@ -93,12 +95,14 @@ class Medium:
         self.capacity_bytes = capacity_bytes
         self.failing = False
         self.incarnation = 0
+        self.commits = 0
         self.closed = True
         self.last_version = 0
         self.used_bytes = 0
         self.versions: dict[int, _Version] = {}
         self.fellows: dict[str, tuple[RememberedFellow, ...]] = {}
         self.marks: dict[str, dict[str, str]] = {}
+        self.rotten: set[tuple[str, bytes]] = set()
 
     def check_writable(self, more_bytes: int = 0) -> None:
         """Raise the fault that is set, if any.
@@ -121,6 +125,7 @@ class Medium:
                     if sample is not None:
                         time_ns = sample.source_time_ns ^ 1
                         group.rows[digest] = sample._replace(source_time_ns=time_ns)
+                        self.rotten.add((name_space, digest))
                         return True
         return False
 
@@ -183,8 +188,14 @@ class MemoryStore:
             if version.state is SetState.FILLING:
                 findings.append(unfinished(version.name_space, version.stored().count))
         medium.incarnation += 1
+        medium.commits += 1
         self.report = OpenReport(
-            medium.node_id, medium.incarnation, medium.closed, tuple(findings), dict(medium.fellows)
+            medium.node_id,
+            medium.incarnation,
+            medium.closed,
+            tuple(findings),
+            dict(medium.fellows),
+            commits=medium.commits,
         )
         medium.closed = False
 
@@ -263,6 +274,7 @@ class MemoryStore:
         """Make the writer's version the complete one."""
         self._medium.check_writable()
         info = self._switch_to(self._filling(writer), mark, keep_previous)
+        self._medium.commits += 1
         self._medium.remember(info.name_space, marks)
         return info
 
@@ -316,6 +328,7 @@ class MemoryStore:
             _change(self._medium, version, description, () if added is None else (added,), evicted)
             touched[description.group] = version.groups[description.group].stored
         self._medium.remember(name_space, marks)
+        self._medium.commits += 1
         return touched
 
     def load(
@@ -346,15 +359,28 @@ class MemoryStore:
         """Replace the remembered fellows of a name-space."""
         self._medium.check_writable()
         self._medium.fellows[name_space] = tuple(sorted(fellows))
+        self._medium.commits += 1
 
     def mark(self, name_space: str, marks: Marks) -> None:
         """Remember values; None forgets one."""
         self._medium.check_writable()
         self._medium.remember(name_space, marks)
+        self._medium.commits += 1
 
     def marks(self, name_space: str) -> dict[str, str]:
         """Return the values remembered with `mark`."""
         return dict(self._medium.marks.get(name_space, {}))
+
+    @property
+    def commits(self) -> int:
+        """Transactions so far; those of a set that is filling do not count."""
+        return self._medium.commits
+
+    def outlive(self, incarnation: int, commits: int) -> None:
+        """Count on from above these numbers."""
+        self._medium.check_writable()
+        self._medium.incarnation = max(self._medium.incarnation, incarnation)
+        self._medium.commits = max(self._medium.commits, commits) + 1
 
     def check_in_place(self) -> None:
         """Do nothing: memory is not taken away."""

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from engine.core.messages import MAX_INCARNATION
 from engine.core.name_spaces import Group
 from engine.dataset.group_set import Summary
 from engine.dataset.groups import GroupDescription
@@ -50,6 +51,7 @@ from engine.store.interface import (
     StoreError,
     StoreFailed,
     StoreFull,
+    StoreRefused,
     displaced,
     unfinished,
 )
@@ -131,6 +133,13 @@ class SqliteStore:
                 self._node_id = last.node_id
                 db.execute("UPDATE node SET id = ?", (self._node_id,))
             self._incarnation = 1 + max(incarnation, last.incarnation if last else 0)
+            if self._incarnation > MAX_INCARNATION:
+                # Fellows would refuse it, and no run could follow.
+                raise StoreRefused(
+                    f"{self._path}: it counts {self._incarnation} runs, and no node has more than "
+                    f"{MAX_INCARNATION}. Move the directory away and start the node: it gets a new id and "
+                    "takes its data from its fellows. `ospltool store export` reads what only this store has"
+                )
             if not closed:
                 findings += check_structure(db)
             db.execute("UPDATE node SET incarnation = ?, closed = 0", (self._incarnation,))
@@ -152,7 +161,13 @@ class SqliteStore:
         self._versions = catalog.versions
         self._dropped = list(catalog.dropped)
         self.report = OpenReport(
-            self._node_id, self._incarnation, bool(closed), tuple(findings), fellows, losses > 0
+            self._node_id,
+            self._incarnation,
+            bool(closed),
+            tuple(findings),
+            fellows,
+            losses > 0,
+            self._commits,
         )
 
     def _drop_unusable(self, catalog: Catalog) -> None:
@@ -478,6 +493,23 @@ class SqliteStore:
         """Remember values; None forgets one."""
         with self._transaction():
             write_marks(self._connection, name_space, marks)
+
+    @property
+    def commits(self) -> int:
+        """Transactions so far."""
+        return self._commits
+
+    def outlive(self, incarnation: int, commits: int) -> None:
+        """Count on from above these numbers."""
+        before = self._incarnation, self._commits
+        try:
+            with self._transaction():
+                self._incarnation, self._commits = max(before[0], incarnation), max(before[1], commits)
+                counts = self._incarnation, self._commits
+                self._connection.execute("UPDATE node SET incarnation = ?, commits = ?", counts)
+        except StoreError:
+            self._incarnation, self._commits = before
+            raise
 
     def marks(self, name_space: str) -> dict[str, str]:
         """Return the values remembered with `mark`, without damaged ones."""

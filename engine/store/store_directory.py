@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 from urllib.parse import quote
 
+from engine.files import open_private
 from engine.store.interface import LockedStore, StoreDamaged, StoreFailed, refused
 from engine.store.tables import PAGE_BYTES
 
@@ -54,7 +55,7 @@ class Lock:
             StoreFailed: the file cannot be made or locked.
         """
         try:
-            self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            self._file = open_private(path, os.O_RDWR | os.O_CREAT)
         except OSError as error:
             raise refused(path, error) from error
         try:
@@ -87,7 +88,7 @@ def lock_holder(path: Path) -> tuple[int, str, int] | None:
         StoreFailed: the file exists and cannot be read.
     """
     try:
-        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        file = open_private(path, os.O_RDONLY)
     except FileNotFoundError:
         return None
     except OSError as error:
@@ -146,7 +147,7 @@ class CommitCounter:
             StoreFailed: it cannot be made.
         """
         try:
-            self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            self._file = open_private(path, os.O_RDWR | os.O_CREAT)
         except OSError as error:
             raise refused(path, error) from error
 

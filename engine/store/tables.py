@@ -16,7 +16,15 @@ import sqlite3
 from pathlib import Path
 from typing import Final
 
-from engine.store.interface import StoreDamaged, StoreError, StoreFailed, StoreFull, StoreRefused
+from engine.files import LINK, open_private
+from engine.store.interface import (
+    StoreDamaged,
+    StoreError,
+    StoreFailed,
+    StoreForbidden,
+    StoreFull,
+    StoreRefused,
+)
 
 APPLICATION_ID: Final = 0x6F73706C
 """Identifies a store of ospltool ("ospl"), for `file` and for `check_format`."""
@@ -92,10 +100,13 @@ def connect(path: Path) -> sqlite3.Connection:
 
     Raises:
         StoreFailed: this SQLite has no JSON functions, which `engine.store.sample_table` needs.
+        StoreForbidden: it is a link: the lock of its directory would not be that of the file.
         sqlite3.Error: see `typed`.
     """
+    if path.is_symlink():  # not by opening it: closing it would release the locks of SQLite on the file
+        raise StoreForbidden(f"{path}: {LINK}")
     with contextlib.suppress(OSError):  # it exists, or SQLite reports the error; the logs get its mode
-        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+        os.close(open_private(path, os.O_CREAT | os.O_EXCL))
     connection = sqlite3.connect(path, isolation_level=None, timeout=BUSY_MS / 1000)
     try:
         _check_functions(connection, path)
@@ -203,6 +214,14 @@ _REFUSALS: Final = {
 }
 
 
+_FORBIDDEN: Final = {
+    sqlite3.SQLITE_READONLY,
+    sqlite3.SQLITE_CANTOPEN,
+    sqlite3.SQLITE_PERM,
+    sqlite3.SQLITE_AUTH,
+}
+
+
 def _check_functions(connection: sqlite3.Connection, path: Path) -> None:
     try:
         connection.execute("SELECT value FROM json_each('[0]')").fetchall()
@@ -223,7 +242,7 @@ def typed(error: sqlite3.Error, path: Path) -> StoreError | None:
     if primary == sqlite3.SQLITE_FULL or (may_be_full and _no_space(path)):
         return StoreFull(f"{path}: no space left")
     if primary in _REFUSALS:
-        return StoreFailed(f"{path}: {error}")
+        return (StoreForbidden if primary in _FORBIDDEN else StoreFailed)(f"{path}: {error}")
     if primary in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB) or _is_unreadable(error):
         return StoreDamaged(f"{path}: {error}")
     return None

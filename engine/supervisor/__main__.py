@@ -14,6 +14,7 @@ import pathlib
 import sys
 
 from engine.core import plain
+from engine.files import open_private
 from engine.supervisor.launch import Launch
 from engine.supervisor.loop import Narrator, Supervisor
 from engine.supervisor.policy import EXIT_DIED
@@ -61,7 +62,7 @@ def main() -> int:
 def _redirect_streams(directory: NodeDirectory) -> None:
     """Release the terminal: redirect standard input to /dev/null and output to the supervisor's log."""
     nothing = os.open(os.devnull, os.O_RDONLY)
-    log = os.open(directory.supervisor_log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o600)
+    log = open_private(directory.supervisor_log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND)
     for source, target in ((nothing, 0), (log, 1), (log, 2)):
         os.dup2(source, target)
     os.close(nothing)

@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import IO, Final
 
+from engine.files import is_permanent, open_private
 from engine.supervisor.launch import Launch
 from engine.supervisor.lease_link import BEAT_S, LEASE_FD, RUN_DIR, SUPERVISOR_FD
 from engine.supervisor.policy import FINAL, NodePhase, SupervisionPolicy, SupervisorAction
@@ -296,7 +297,8 @@ class Supervisor:
             with self._output() as output:
                 node = NodeProcess(self._launch, self._environ, self._directory.path, output)
         except OSError as error:
-            self._obey(self._watch.start_failed(time.monotonic(), str(error)))
+            now, never = time.monotonic(), is_permanent(error)
+            self._obey(self._watch.start_failed(now, str(error), is_permanent=never))
             return
         self._node = node
         self._selector.register(node.lease, selectors.EVENT_READ)
@@ -310,7 +312,7 @@ class Supervisor:
         log = self._directory.node_log
         if not self._watch.restarts and log.exists():
             log.replace(log.with_name("node.log.1"))
-        with log.open("ab") as output:
+        with os.fdopen(open_private(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND), "ab") as output:
             yield output
 
     def _first_record(self) -> RunRecord:

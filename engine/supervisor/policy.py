@@ -9,7 +9,7 @@ the FailureAction of its Domain/Service entry applies:
 - systemhalt: the supervisor stops everything of this domain on this machine, itself included.
 
 A node that is told to stop has the ServiceTerminatePeriod for it, and is killed after that. A node that ends
-with `EXIT_CONFIGURATION` would do so again and is never restarted.
+with `EXIT_CONFIGURATION` would do so again and is never restarted, nor is one that cannot be started at all.
 
     STARTING --left INIT--> RUNNING --stop--> STOPPING --exit--> ENDED
         |                      |                 ^
@@ -45,7 +45,7 @@ _LONGEST_DELAY_S: Final = 4.0
 EXIT_ENDED: Final = 0
 EXIT_DIED: Final = 1
 EXIT_CONFIGURATION: Final = 2
-"""Exit code of a node whose configuration cannot be run; `python -m engine` has the same three codes."""
+"""Exit code of a node that another start would not mend; `python -m engine` has the same three codes."""
 
 INITIAL_STATE: Final = "INIT"
 """The service state of a node that is not running yet."""
@@ -162,16 +162,25 @@ class SupervisionPolicy:
         if exit_code == EXIT_ENDED:
             self.reason = "the node ended by itself, in order"
             return self._end(NodePhase.ENDED, EXIT_ENDED)
-        self._fail(f"the node ended unexpectedly ({how})" + (f": {cause}" if cause else ""))
         if exit_code == EXIT_CONFIGURATION:
+            self._fail(f"the node cannot run: {cause}" if cause else "the node cannot run; its log says why")
             return self._end(NodePhase.DIED, EXIT_CONFIGURATION)
+        self._fail(f"the node ended unexpectedly ({how})" + (f": {cause}" if cause else ""))
         if self.rules.action is Action.RESTART:
             return self._restart(now)
         return self._end(NodePhase.DIED, EXIT_DIED)
 
-    def start_failed(self, now: float, cause: str) -> list[SupervisorAction]:
-        """Take in that the node process could not be started."""
+    def start_failed(self, now: float, cause: str, *, is_permanent: bool) -> list[SupervisorAction]:
+        """Take in that the node process could not be started, and why; not tried again if `is_permanent`.
+
+        Args:
+            now: monotonic time.
+            cause: the reason.
+            is_permanent: another attempt would end in the same way.
+        """
         self._fail(f"the node could not be started: {cause}")
+        if is_permanent:
+            return self._end(NodePhase.DIED, EXIT_CONFIGURATION)
         if self.rules.action is Action.RESTART:
             return self._restart(now)
         return self._end(NodePhase.DIED, EXIT_DIED)

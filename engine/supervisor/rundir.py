@@ -14,7 +14,6 @@ A user who can write here can make us signal processes, so the directory must be
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
 import json
 import os
@@ -27,6 +26,7 @@ from typing import Any, Final
 
 from engine.core import plain
 from engine.core.lazy_dataclass import lazy_dataclass
+from engine.files import lock_file, replacing
 from engine.supervisor.policy import FINAL, NodePhase
 from engine.supervisor.process_identity import ProcessIdentity
 
@@ -190,19 +190,11 @@ class NodeDirectory:
         self.make()
         path = self.path / "lock"
         try:
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        except FileNotFoundError:
-            return None  # the directory was removed in between
+            return lock_file(path)
+        except (BlockingIOError, FileNotFoundError):
+            return None  # taken by another, or the directory was removed in between
         except OSError as error:
             raise RunDirectoryError(f"{path}: {error.strerror}") from error
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if path.stat().st_ino == os.fstat(descriptor).st_ino:
-                return descriptor
-        except OSError:  # taken by another, or removed in between
-            pass
-        os.close(descriptor)
-        return None
 
     def write_record(self, record: RunRecord) -> None:
         """Replace the supervisor's report atomically."""
@@ -235,9 +227,8 @@ class NodeDirectory:
 
 def write_json(path: pathlib.Path, value: object) -> None:
     """Replace a file by one line of JSON, so that a reader sees the old or the new one, never a mixture."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    temporary.write_text(json.dumps(value, separators=(",", ":")) + "\n", encoding="utf-8")
-    temporary.replace(path)
+    with replacing(path, f".{os.getpid()}") as file:
+        file.write(json.dumps(value, separators=(",", ":")).encode() + b"\n")
 
 
 def read_json(path: pathlib.Path) -> Any:

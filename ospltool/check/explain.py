@@ -56,8 +56,8 @@ def find(subject: str) -> Rule | SettingText:
         return found
     path = _normal(wanted)
     known = schema()
-    if path in known:
-        return _setting(known[path])
+    if path in engine_schema():
+        return _setting(known.get(path) or engine_schema()[path])
     ends = [
         each for each in known.paths() if each.endswith((f"/{path}", f"@{path}")) and each.startswith("Dur")
     ]

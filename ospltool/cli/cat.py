@@ -279,7 +279,9 @@ def _cat_live(
 
         configuration = place.configuration
         protocol = configuration.entity_names.partition if configuration else PARTITION
-        reader = TopicReader(place.domain_id, place.settings, printer.topic, partitions, protocol)
+        reader = TopicReader(
+            place.domain_id, place.settings, printer.topic, partitions, protocol, place.secret()
+        )
         try:
             _put_all(printer, reader, timeout_s, follows=follows)
         finally:

@@ -80,7 +80,12 @@ def _listen(
     require_interface(place)
     try:
         return listen(
-            place.domain_id, place.settings, seconds, partition or place.partition, shows_all=shows_all
+            place.domain_id,
+            place.settings,
+            seconds,
+            partition or place.partition,
+            place.secret(),
+            shows_all=shows_all,
         )
     except DdsError as error:
         raise CommandError(f"domain {place.domain_id} cannot be opened: {error}", Exit.UNREACHABLE) from error

@@ -21,6 +21,7 @@ from ospltool.output import streams
 if TYPE_CHECKING:
     from engine.config import Configuration
     from engine.config.fleet import Fleet
+    from engine.dds.proofs import DomainSecret
     from ospltool.health.health import Health
     from ospltool.health.system import System
     from ospltool.live.expectation import Expectation
@@ -54,6 +55,20 @@ class DomainAccess:
         from engine.dds.channel import PARTITION
 
         return self.configuration.entity_names.partition if self.configuration else PARTITION
+
+    def secret(self) -> DomainSecret | None:
+        """Return the secret of the domain: of the configuration, else of the environment; None for none.
+
+        Raises:
+            CommandError: its file cannot be used.
+        """
+        from engine.dds.proofs import DomainSecret, SecretFault
+
+        path = self.configuration.domain.secret if self.configuration else ""
+        try:
+            return DomainSecret(path) if path else DomainSecret.of_environment(os.environ)
+        except SecretFault as fault:
+            raise CommandError(f"the secret of domain {self.domain_id}: {fault}", Exit.USAGE) from fault
 
 
 def place_of(uri: str | None, domain: int | None) -> DomainAccess:
@@ -235,7 +250,7 @@ def live_at(place: DomainAccess, partition: str | None) -> Feed:
         raise not_installed("dds", error) from error
     require_interface(place)
     try:
-        return LiveFeed(place.domain_id, partition or place.partition, place.settings)
+        return LiveFeed(place.domain_id, partition or place.partition, place.settings, place.secret())
     except DdsError as error:
         raise CommandError(f"domain {place.domain_id} cannot be opened: {error}", Exit.UNREACHABLE) from error
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import datetime
 import time
 from typing import TYPE_CHECKING, Annotated
 
@@ -106,12 +107,21 @@ def delete(
     deadline_s = time.monotonic() + timeout
     with _client(uri, domain) as client:
         _expect_groups(client, topic, (partition,), deadline_s)
-        client.delete_historical_data(partition, topic, until_ns=until_ns, timeout_s=timeout)
+        done = client.delete_historical_data(partition, topic, until_ns=until_ns, timeout_s=timeout)
     if as_json:
-        value = {"topic": topic, "partition": partition, "until_ns": until_ns, "deleted": True}
+        value = {"topic": topic, "partition": partition, "until_ns": done.until_ns, "deleted": True}
         streams.put(envelope.document("history-delete", value))
     else:
         streams.put(visible(f"the historical data of {partition}.{topic} is deleted") + "\n")
+    if done.slow:
+        moment = datetime.datetime.fromtimestamp(done.until_ns // 10**9, datetime.UTC)
+        when = f"{moment:%Y-%m-%d %H:%M:%S} UTC"
+        streams.say(
+            visible(
+                f"ospltool: it reaches only up to {when}, the clock of node {done.slow}: it is behind, "
+                f"or another one is ahead; put it right, start its node again, and delete again"
+            )
+        )
 
 
 def state(
@@ -176,7 +186,13 @@ def _client(uri: str | None, domain: int | None) -> Iterator[DurabilityClient]:
         names = place.configuration.client_durability if place.configuration else None
         partition = names.partition if names else PARTITION
         try:
-            with DurabilityClient(place.domain_id, partition=partition, uri=place.settings) as client:
+            secret = place.secret()
+            with DurabilityClient(
+                place.domain_id,
+                partition=partition,
+                uri=place.settings,
+                secret=secret.path if secret else None,
+            ) as client:
                 yield client
         except NoService as error:
             hint = 'nodes need <ClientDurability enabled="true"/>'

@@ -54,7 +54,7 @@ def start(
     nodes.
 
     Exit codes: 0 the node runs, 1 it does not run yet (already running, out of resources, no answer in time),
-    2 wrong configuration.
+    2 it cannot run so (wrong configuration, a store in use or without permission, a port in use).
     """
     from ospltool.cli import targets as find
 
@@ -150,12 +150,16 @@ def _exit_of(started: Start) -> Exit:
 
 
 def _say_log(log: pathlib.Path, started: Start) -> None:
-    """Show the end of the log of a failed node; a refused start has no log."""
+    """Show what the log of a failed node adds to the reason; a refused start has no log."""
     if started.refusal or not log.exists():
         return
     with log.open("rb") as file:
         file.seek(max(log.stat().st_size - _LOG_BYTES, 0))
         lines = file.read().decode("utf-8", "replace").splitlines()
+    reason = started.record.reason if started.record is not None else ""
+    lines = [line for line in lines if line.removeprefix("ospltool: ") not in reason]
+    if not lines:
+        return
     for line in lines[-_LOG_LINES:]:
         streams.say(f"  {line}")
     streams.say(f"  (end of {log})")

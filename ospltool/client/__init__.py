@@ -8,7 +8,7 @@ from __future__ import annotations
 from engine.dataset.instance_states import InstanceState, ViewState
 from engine.dds.client_protocol.messages import Completeness, ErrorCode
 from engine.dds.client_protocol.naming import SampleName
-from ospltool.client.client import DurabilityClient, GroupCompleteness, wait_until_kept
+from ospltool.client.client import Deletion, DurabilityClient, GroupCompleteness, wait_until_kept
 from ospltool.client.durable import DurableWriter
 from ospltool.client.errors import (
     Closed,
@@ -49,6 +49,7 @@ __all__ = [
     "Closed",
     "Completeness",
     "ContentFilter",
+    "Deletion",
     "DurabilityClient",
     "DurabilityError",
     "DurabilityTimeout",

@@ -75,6 +75,19 @@ def _keepers(writer: DataWriter[Any]) -> frozenset[str]:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Deletion:
+    """A deletion that was carried out.
+
+    Attributes:
+        until_ns: source time up to which it reaches.
+        slow: node whose clock bounds it, because it is behind the time that was given; empty if none does.
+    """
+
+    until_ns: int
+    slow: str = ""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class GroupCompleteness:
     """The completeness of one group at one service.
 
@@ -105,8 +118,10 @@ class DurabilityClient:
         partition: //OpenSplice/DurabilityService/ClientDurability/EntityNames/Partition of the services.
         uri: Cyclone DDS settings, for a process that has not used the domain before; None for
             CYCLONEDDS_URI, or loopback without it.
+        secret: path of the file with the secret of the domain; None for OSPLTOOL_DOMAIN_SECRET, or none.
 
     Raises:
+        SecretFault: that file cannot be used.
         UnsupportedCyclone: the installed cyclonedds is another version than the one supported.
         DdsError: the participant cannot be made.
     """
@@ -117,9 +132,10 @@ class DurabilityClient:
         *,
         partition: str = endpoints.PARTITION,
         uri: str | None = None,
+        secret: str | None = None,
     ) -> None:
         domain_id = where if isinstance(where, int) else where.domain_id
-        self.session = Session(domain_id, partition, uri)
+        self.session = Session(domain_id, partition, uri, secret)
 
     def wait_for_service(self, timeout_s: float) -> None:
         """Wait until a durability service that serves clients is found.
@@ -179,7 +195,7 @@ class DurabilityClient:
         *,
         until_ns: int | None = None,
         timeout_s: float = 5.0,
-    ) -> None:
+    ) -> Deletion:
         """Delete the historical data of all groups that match, on every node (guide 5.5.18).
 
         It returns once one node has the deletion on its disk, if it has one. That node tells the others,
@@ -191,8 +207,11 @@ class DurabilityClient:
         Args:
             partition_expression: expression for partitions, with `*` and `?`.
             topic_expression: expression for topics, with `*` and `?`.
-            until_ns: source time, by default now; never later than now.
+            until_ns: source time, by default now; never later than now, by the oldest clock of the nodes.
             timeout_s: most seconds to look for a node that deletes, and tells the others.
+
+        Returns:
+            How far it reaches, and whose clock bounds that.
 
         Raises:
             NoService: there is no service in time.
@@ -204,11 +223,8 @@ class DurabilityClient:
         """
         deadline_s = time.monotonic() + timeout_s
         self.session.wait_for_services(deadline_s)
-        order = {
-            "partition": partition_expression,
-            "topic": topic_expression,
-            "until_ns": time.time_ns() if until_ns is None else until_ns,
-        }
+        wanted_ns = time.time_ns() if until_ns is None else until_ns
+        order = {"partition": partition_expression, "topic": topic_expression, "until_ns": wanted_ns}
         reasons: set[str] = set()
         while time.monotonic() < deadline_s:
             answer_s = min(deadline_s, time.monotonic() + asking.GRACE_S)
@@ -231,8 +247,12 @@ class DurabilityClient:
                     servers=(node,),
                     values={"delete": order},
                 )
-                if any(added(state).get("deleted") for state in confirmed.values()):
-                    return
+                for values in map(added, confirmed.values()):
+                    if values.get("deleted"):
+                        reached_ns, slow = values.get("until_ns"), asking.printable(values.get("slow", ""))
+                        if not isinstance(reached_ns, int) or not 0 <= reached_ns <= wanted_ns:
+                            return Deletion(wanted_ns)  # a node of an earlier release tells nothing
+                        return Deletion(reached_ns, slow)
                 reasons |= {str(reason) for one in confirmed.values() if (reason := added(one).get("reason"))}
             pause(self.session, deadline_s)
         why = f": {'; '.join(sorted(reasons))}" if reasons else ""

@@ -13,9 +13,9 @@ import contextlib
 import dataclasses
 import fcntl
 import json
-import logging
 import os
 import secrets
+import stat
 import struct
 import zlib
 from pathlib import Path
@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, Final
 from engine.dataset.sample import DIGEST_BYTES
 from engine.dds.cdr import Malformed
 from engine.dds.client_protocol.naming import pack_samples, unpack_samples
+from engine.files import is_at, lock_file, new_beside, open_private
 from ospltool.client.errors import JournalError, JournalInUse, JournalMismatch
 
 if TYPE_CHECKING:
@@ -42,9 +43,7 @@ _HEAD, _IDENTITY, _SAMPLE, _STORED = b"H", b"I", b"W", b"S"
 _IDENTITY_BYTES: Final = 8
 _VERSION: Final = 1
 _MAX_RECORD: Final = 1 << 30
-_APPENDING: Final = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC
-
-_log = logging.getLogger("ospltool.client")
+_APPENDING: Final = os.O_RDWR | os.O_APPEND
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -73,7 +72,8 @@ class Journal:
     """An open journal, which one thread at a time may use.
 
     Args:
-        path: the file, in an existing directory. A lock keeps other processes out while it is open.
+        path: the file, in an existing directory. While it is open, a lock on it keeps other writers out,
+            whatever path they know it by. Links are not followed.
         owner: topic, type and partitions, which must be the same in every run.
         sync: wait for the disk with each sample, so that it survives the loss of power, too.
 
@@ -96,9 +96,7 @@ class Journal:
         self.size = self._live_bytes = 0
         self._sizes: dict[bytes, int] = {}
         self._unmarked: list[bytes] = []
-        self._lock_path = path.with_name(path.name + ".lock")
-        self._lock_file = self._locked()
-        self._file = -1
+        self._file = self._locked()
         try:
             self.samples, self.found = self._open()
         except BaseException:
@@ -142,42 +140,29 @@ class Journal:
     def is_intact(self) -> bool:
         """Return whether the next run will find what was written; True once it is closed.
 
-        If the lock was removed, it is made again. If this returns False, `compact` writes the journal again.
+        If this returns False, `compact` writes the journal again.
 
         Raises:
-            JournalInUse: the lock was removed, and another writer has the journal open now.
-            JournalError: another file is in its place, or the lock cannot be made again.
+            JournalError: another file is in its place.
         """
         if self._file < 0:
             return True
-        self._keep_lock()
         try:
-            found = self.path.stat()
-        except FileNotFoundError:
-            return False
+            if is_at(self.path, self._file):
+                return os.fstat(self._file).st_size == self.size
+            is_gone = not os.path.lexists(self.path)
         except OSError as error:
             raise JournalError(f"journal {self.path} cannot be read: {error.strerror}") from error
-        if not os.path.samestat(found, os.fstat(self._file)):
-            raise JournalError(
-                f"journal {self.path}: another file is in its place, and pending samples are in memory only; "
-                f"move that file away, then the next write or flush makes the journal again"
-            )
-        return found.st_size == self.size
+        if is_gone:
+            return False
+        raise JournalError(self._is_replaced)
 
-    def _keep_lock(self) -> None:
-        with contextlib.suppress(OSError):
-            if os.path.samestat(self._lock_path.stat(), os.fstat(self._lock_file)):
-                return
-        try:
-            lock_file = self._locked()
-        except JournalInUse:
-            raise JournalInUse(
-                f"journal {self.path}: its lock was removed, and another writer has it open now; pending "
-                f"samples of this one are in memory only; give each writer a journal of its own"
-            ) from None
-        _log.warning("journal %r: its lock was removed; it is made again", str(self.path))
-        os.close(self._lock_file)
-        self._lock_file = lock_file
+    @property
+    def _is_replaced(self) -> str:
+        return (
+            f"journal {self.path}: another file is in its place, and pending samples are in memory only; "
+            f"move that file away, then the next write or flush makes the journal again"
+        )
 
     @property
     def is_worth_compacting(self) -> bool:
@@ -191,19 +176,25 @@ class Journal:
             JournalError: the file cannot be written, or `is_intact` raises; the former file stays in use.
         """
         is_intact = self.is_intact()
-        new = self.path.with_name(self.path.name + ".new")
         frames = [(one.digest, _frame(_SAMPLE, pack_samples([one]))) for one in samples]
         try:
-            file = os.open(new, _APPENDING | os.O_CREAT | os.O_TRUNC, 0o600)
+            new, file = new_beside(self.path)
             try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # before another writer can find it
                 size = sum(_write_all(file, part) for part in (self._head(), *(frame for _, frame in frames)))
                 os.fsync(file)
-                new.replace(self.path)
+                if is_at(self.path, self._file):
+                    new.replace(self.path)
+                else:  # it was removed: what another writer makes there meanwhile stays
+                    os.link(new, self.path)
+                    new.unlink()
             except BaseException:
                 os.close(file)
                 new.unlink(missing_ok=True)
                 raise
             _sync_directory(self.path.parent)
+        except FileExistsError:
+            raise JournalError(self._is_replaced) from None
         except OSError as error:
             if self._file >= 0 and is_intact and not frames:
                 self._empty()
@@ -239,32 +230,35 @@ class Journal:
             self._mark()
             with contextlib.suppress(OSError):
                 os.fdatasync(self._file)
-        for file in (self._file, self._lock_file):
-            if file >= 0:
-                os.close(file)
-        self._file = self._lock_file = -1
+            os.close(self._file)
+        self._file = -1
 
     def _locked(self) -> int:
-        """Lock a file beside the journal, since the journal itself may be replaced."""
+        """Open the file, which is made if there is none, and lock it."""
         try:
-            file = os.open(self._lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            file = lock_file(self.path, _APPENDING | os.O_CREAT)
+        except BlockingIOError:
+            raise JournalInUse(f"journal {self.path} is in use by another writer") from None
         except OSError as error:
             raise JournalError(f"journal {self.path} cannot be opened: {error.strerror}") from error
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            os.close(file)
-            raise JournalInUse(f"journal {self.path} is in use by another writer") from None
-        return file
+        found = os.fstat(file)
+        if stat.S_ISREG(found.st_mode) and found.st_nlink == 1:
+            return file
+        os.close(file)
+        if stat.S_ISREG(found.st_mode):  # the next compaction would leave the other names a stale copy
+            raise JournalError(
+                f"journal {self.path} cannot be opened: it has {found.st_nlink} names (hard links); remove "
+                f"the others, or copy the file"
+            )
+        raise JournalMismatch(f"{self.path} is not a journal")
 
     def _open(self) -> tuple[list[Sample], Recovery]:
         try:
-            content = self.path.read_bytes()
-        except FileNotFoundError:
-            content = b""
+            with os.fdopen(os.dup(self._file), "rb") as file:
+                content = file.read()
         except OSError as error:
             raise JournalError(f"journal {self.path} cannot be read: {error.strerror}") from error
-        read = _read(content)
+        self.size, read = len(content), _read(content)
         if read.records and not read.owner and not read.damaged_bytes:
             raise JournalMismatch(f"{self.path} is not a journal")
         if content and not read.records:
@@ -276,9 +270,12 @@ class Journal:
         copy = None
         if read.damaged_bytes or read.torn_bytes:
             copy = self.path.with_name(self.path.name + ".damaged")
-            if not copy.exists():
-                with contextlib.suppress(OSError):
-                    copy.write_bytes(content)
+            with contextlib.suppress(OSError):  # an earlier copy stays
+                damaged = open_private(copy, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+                try:
+                    _write_all(damaged, content)
+                finally:
+                    os.close(damaged)
         samples = list(read.samples.values())
         try:
             self.compact(samples)
@@ -296,7 +293,6 @@ class Journal:
             size: bytes up to the end of its last intact record.
         """
         try:
-            self._file = os.open(self.path, _APPENDING)
             os.ftruncate(self._file, size)
         except OSError as error:
             raise JournalError(f"journal {self.path} cannot be opened: {error.strerror}") from error

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import abc
 import ctypes
+import dataclasses
 import itertools
 import threading
 import time
@@ -20,6 +21,7 @@ from engine.dds.client_protocol.encoding import decode_state, encode_history_req
 from engine.dds.client_protocol.messages import RequestId, StateAnswer
 from engine.dds.discovery import Discovery, EndpointGone, EndpointSeen, ParticipantSeen
 from engine.dds.participant import NodeParticipant, TagRole
+from engine.dds.proofs import DomainSecret
 from engine.dds.selfcheck import check_layouts
 from engine.dds.uri import cyclone_uri
 from engine.dds.waiting import Signal
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
 
     from engine.dds.client_protocol.messages import HistoryRequest, StateRequest
     from engine.dds.typeinfo import TypeRef
+    from engine.dds.writer import RawWriter
 
 PREFIX_BYTES: Final = 12
 _LONGEST_WAIT_S: Final = 1.0
@@ -62,13 +65,15 @@ class Session:
         partition: //OpenSplice/DurabilityService/ClientDurability/EntityNames/Partition of the services.
         uri: Cyclone DDS settings for a process that has not used the domain yet; None for CYCLONEDDS_URI,
             or loopback without it.
+        secret: path of the file with the secret of the domain; None for OSPLTOOL_DOMAIN_SECRET.
 
     Raises:
+        SecretFault: that file cannot be used.
         UnsupportedCyclone: the installed cyclonedds is another version than the one supported.
         DdsError: the participant cannot be made.
     """
 
-    def __init__(self, domain_id: int, partition: str, uri: str | None) -> None:
+    def __init__(self, domain_id: int, partition: str, uri: str | None, secret: str | None = None) -> None:
         check_layouts(of_package=True)
         self.lock = threading.RLock()
         self.changed = threading.Condition(self.lock)
@@ -87,7 +92,14 @@ class Session:
         self._closing = False
         self._fault: BaseException | None = None
         settings = cyclone_uri() if uri is None else uri
-        self.participant = NodeParticipant(domain_id, settings, "ospltool.client", self.id, TagRole.CLIENT)
+        self.participant = NodeParticipant(
+            domain_id,
+            settings,
+            "ospltool.client",
+            self.id,
+            TagRole.CLIENT,
+            secret=DomainSecret(secret) if secret else None,
+        )
         try:
             self._open()
         except BaseException:
@@ -160,7 +172,12 @@ class Session:
 
     def request_history(self, request: HistoryRequest) -> None:
         """Send a request."""
-        self._history_requests.write(encode_history_request(request), stamp_ns())
+        added = extensions.with_proof(request.extensions, self.participant.proofs)
+        encoded = encode_history_request(dataclasses.replace(request, extensions=added))
+        self._send(self._history_requests, endpoints.HISTORY_REQUEST, encoded)
+
+    def _send(self, writer: RawWriter, topic: str, encoded: bytes) -> None:
+        writer.write(self.participant.proofs.filled(topic, writer.guid, encoded), stamp_ns())
 
     def ask(self, make: Callable[[RequestId], StateRequest]) -> int:
         """Send a state request; return its number, with which `answers` collects until `forget`.
@@ -169,7 +186,10 @@ class Session:
             DdsTimeout: a service accepts no requests.
         """
         number = next(self.numbers)
-        self._state_requests.write(encode_state_request(make(RequestId(self.id, number))), stamp_ns())
+        request = make(RequestId(self.id, number))
+        added = extensions.with_proof(request.extensions, self.participant.proofs)
+        encoded = encode_state_request(dataclasses.replace(request, extensions=added))
+        self._send(self._state_requests, endpoints.STATE_REQUEST, encoded)
         self._answers[number] = []  # answers are processed only after the lock is free
         return number
 
@@ -245,6 +265,9 @@ class Session:
                 extensions.unpack(state.extensions)
             except Malformed:
                 self.malformed += 1
+                continue
+            proof = state.extensions.get(extensions.PROOF, b"")
+            if not self.participant.proofs.is_proved(endpoints.STATE, record.writer, record.payload, proof):
                 continue
             for request in state.requests:
                 if request.client == self.id and request.number in self._answers:

@@ -11,6 +11,7 @@ from typing import Final
 from engine.dds.channel import CONSOLE_TOPICS, PARTITION, Channel, ReceivedMessage
 from engine.dds.discovery import Discovery, EndpointGone, EndpointSeen, ParticipantGone, ParticipantSeen
 from engine.dds.participant import NODE_ID_BYTES, NodeParticipant, TagRole
+from engine.dds.proofs import DomainSecret
 from engine.dds.waiting import Signal
 from engine.runtime import monitor
 from engine.runtime.monitor import NodeSnapshot
@@ -28,7 +29,13 @@ _BUILT_IN: Final = re.compile("DCPS|CM(Participant|Publisher|Subscriber|DataRead
 
 
 def listen(
-    domain_id: int, uri: str, seconds: float, partition: str = PARTITION, *, shows_all: bool = False
+    domain_id: int,
+    uri: str,
+    seconds: float,
+    partition: str = PARTITION,
+    secret: DomainSecret | None = None,
+    *,
+    shows_all: bool = False,
 ) -> DomainPicture:
     """Listen to a domain for some time, and return what is in it.
 
@@ -37,13 +44,16 @@ def listen(
         uri: Cyclone DDS settings.
         seconds: how long to listen.
         partition: the durability partition of the nodes.
+        secret: the secret of the domain; by default that of OSPLTOOL_DOMAIN_SECRET, if it is set.
         shows_all: built-in topics of OpenSplice, too, which no application writes or reads.
 
     Raises:
         DdsError: the domain cannot be opened with these settings.
     """
     tag = os.urandom(NODE_ID_BYTES)
-    with NodeParticipant(domain_id, uri, "ospltool doctor", tag, TagRole.CLIENT) as participant:
+    with NodeParticipant(
+        domain_id, uri, "ospltool doctor", tag, TagRole.CLIENT, secret=secret
+    ) as participant:
         signal = Signal(participant)
         channel = Channel(participant, partition, topics=CONSOLE_TOPICS, signal=signal)
         discovery = Discovery(participant, signal)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from engine.core import plain
+from engine.files import open_private, replacing
 from ospltool.health.codes import Code, codes, joined
 from ospltool.health.incident import Incident
 
@@ -168,7 +169,7 @@ class Mutes:
             return
         try:
             self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            lock = os.open(self._path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            lock = open_private(self._path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT)
         except OSError as error:
             self.problem = f"{self._path}: {error.strerror}"
             yield
@@ -184,12 +185,9 @@ class Mutes:
     def _write(self, path: Path) -> None:
         whole = _read(path)
         whole[self._system] = [plain.to_plain(one) for one in self._mutes]
-        temporary = path.with_name(f".{path.name}.{os.getpid()}")
         try:
-            descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-                json.dump({name: mutes for name, mutes in whole.items() if mutes}, file)
-            temporary.replace(path)
+            with replacing(path) as file:
+                file.write(json.dumps({name: mutes for name, mutes in whole.items() if mutes}).encode())
             found = path.stat()
             self._stamp = (found.st_mtime_ns, found.st_ino)
         except OSError as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import os
 import threading
 import time
@@ -21,7 +22,8 @@ from engine.dds.interfaces import (
     peers_of,
     without_route,
 )
-from engine.dds.participant import NODE_ID_BYTES, NodeParticipant, TagRole
+from engine.dds.participant import NODE_ID_BYTES, NodeParticipant, Tag, TagRole
+from engine.dds.proofs import VARIABLE, DomainSecret, ProofFault
 from engine.dds.subscription_endpoints import PARTITION as PERSISTENCE_PARTITION
 from engine.dds.uri import cyclone_uri
 from engine.dds.waiting import Signal
@@ -38,6 +40,8 @@ from ospltool.live.record_file import SenderKind, Shown
 MAX_KNOWN: Final = 1_000
 """Events of INFO and above remembered for one sender, more than its past can hold."""
 MAX_SENDERS: Final = 2_000
+MAX_TAGS: Final = 10_000
+"""Participants whose announcement is remembered."""
 """Senders that are remembered; a stranger may invent any number."""
 MAX_FAULT: Final = 300
 """Characters of a fault that are told: it may quote what was received."""
@@ -92,9 +96,11 @@ class _Link:
     Readers for persistence services are opened with the first service, to save discovery traffic.
     """
 
-    def __init__(self, domain_id: int, partition: str, uri: str) -> None:
+    def __init__(self, domain_id: int, partition: str, uri: str, secret: DomainSecret | None) -> None:
         tag = os.urandom(NODE_ID_BYTES)
-        self.participant = NodeParticipant(domain_id, uri, "ospltool console", tag, TagRole.CLIENT)
+        self.participant = NodeParticipant(
+            domain_id, uri, "ospltool console", tag, TagRole.CLIENT, secret=secret
+        )
         try:
             self.signal = Signal(self.participant)
             topics = (*CONSOLE_TOPICS, *PAST_TOPICS)
@@ -104,10 +110,17 @@ class _Link:
             self.participant.close()
             raise
         self._replicas: Channel | None = None
+        self._tags: dict[bytes, Tag | None] = {}
 
     def take(self) -> tuple[list[ReceivedMessage], list[ParticipantGone]]:
         """Take the received messages and the participants that left."""
         changes = self.discovery.take()
+        for change in changes:
+            if isinstance(change, ParticipantSeen):
+                self._tags.pop(change.guid, None)
+                self._tags[change.guid] = change.tag  # it stays: what one that left has sent may come later
+                if len(self._tags) > MAX_TAGS:
+                    del self._tags[next(iter(self._tags))]
         if self._replicas is None and any(map(_is_service, changes)):
             self._replicas = Channel(
                 self.participant,
@@ -119,6 +132,13 @@ class _Link:
         if self._replicas is not None:
             received += self._replicas.take()
         return received, [change for change in changes if isinstance(change, ParticipantGone)]
+
+    def may_speak_for(self, participant: bytes, node: str) -> bool:
+        """Tell whether a participant announced itself as a node; a message may overtake its discovery."""
+        tag = self._tags.get(participant)
+        return participant not in self._tags or (
+            tag is not None and tag.role is TagRole.NODE and tag.node_id.hex() == node
+        )
 
     def close(self) -> None:
         self.participant.close()
@@ -141,9 +161,11 @@ class LiveFeed:
         domain_id: DDS domain, 0 to 230.
         partition: the durability partition of the nodes (EntityNames/Partition of their configuration).
         uri: Cyclone DDS settings; by default CYCLONEDDS_URI, else loopback.
+        secret: the secret of the domain; by default that of OSPLTOOL_DOMAIN_SECRET, if it is set.
         clock: wall clock in ns since 1970.
 
     Raises:
+        SecretFault: the secret of the environment cannot be used.
         DdsError: the domain cannot be opened with these settings.
     """
 
@@ -152,6 +174,7 @@ class LiveFeed:
         domain_id: int,
         partition: str = PARTITION,
         uri: str | None = None,
+        secret: DomainSecret | None = None,
         *,
         clock: Callable[[], int] = time.time_ns,
     ) -> None:
@@ -159,8 +182,10 @@ class LiveFeed:
         self.mode = "live"
         settings = uri or cyclone_uri()
         self._interface = interface_of(settings)
-        self.where = f" on domain {domain_id}, interface {self._interface}: `ospltool start FILE` starts one"
-        self._where = (domain_id, partition, settings)
+        self._place = f" on domain {domain_id}, interface {self._interface}"
+        self.where = f"{self._place}: `ospltool start FILE` starts one"
+        self._refused = 0
+        self._where = (domain_id, partition, settings, secret or DomainSecret.of_environment(os.environ))
         self._links, self._peers = links_of(settings), peers_of(settings)
         self._broken, self._links_s, self._must_move = "", 0.0, False
         self._clock = clock
@@ -246,13 +271,13 @@ class LiveFeed:
             link.signal.wait(_LONGEST_WAIT_S)
             self._arrivals.look(self._clock())
             received, gone = link.take()
-            items = [item for one in received for item in self._items(one)]
+            items = [item for one in received for item in self._items(link, one)]
             with self._lock:
                 for item in items:
                     if isinstance(item, FeedNotice):
                         self._inbox.dropped += 1
                     self._inbox.put(item)
-                for notice in (*self._lost(gone), *self._link_changes()):
+                for notice in (*self._unproved(link), *self._lost(gone), *self._link_changes()):
                     self._inbox.put(notice)
                 if self._has_failed:
                     self._has_failed = False
@@ -260,23 +285,26 @@ class LiveFeed:
                     self._inbox.put(FeedNotice(NoticeKind.WATCH_BACK, self._clock(), text))
             self._news.set()
 
-    def _items(self, received: ReceivedMessage) -> list[_Decoded]:
+    def _items(self, link: _Link, received: ReceivedMessage) -> list[_Decoded]:
         """Return what a message says; whatever is wrong with it becomes a notice."""
         try:
-            return list(self._known.new(self._decode(received)))
+            return list(self._known.new(self._decode(link, received)))
         except Exception as fault:  # of any class: who sends it may be anybody, and must not end the watch
             text = f"{received.topic}, sender {received.sender_id}: {str(fault) or repr(fault)}"[:MAX_FAULT]
             return [FeedNotice(NoticeKind.FAULT, self._clock(), text)]
 
-    def _decode(self, received: ReceivedMessage) -> _Decoded:
+    def _decode(self, link: _Link, received: ReceivedMessage) -> _Decoded:
         now_ns = self._clock()
         if received.topic == view.TOPIC:
             return self._replica(received, now_ns)
         message = monitor.decode(received.payload)
         sender = message.node if isinstance(message, NodeEvent) else message.id
-        if received.topic == view.PAST_TOPIC and isinstance(message, NodePast):
+        of_service = received.topic == view.PAST_TOPIC and isinstance(message, NodePast)
+        if isinstance(message, NodePast) and of_service:
             sender = message.name
         if sender != received.sender_id:
+            return _impostor(received, sender, now_ns)
+        if not of_service and not link.may_speak_for(received.participant, sender):
             return _impostor(received, sender, now_ns)
         if not isinstance(message, NodeSnapshot):
             return message
@@ -302,6 +330,23 @@ class LiveFeed:
                 self._inbox.put(FeedNotice(NoticeKind.DOMAIN_FOUND, now_ns, f"{name} is in reach again"))
         self._present.add(who)
         self._had_any = True
+
+    def _unproved(self, link: _Link) -> Iterator[FeedNotice]:
+        """Count the messages that do not prove their sender; yield a notice if there are new ones."""
+        proofs, refused = link.participant.proofs, dict[ProofFault, int]()
+        for counts in proofs.refused_since(-math.inf).values():
+            for reason, count in counts.items():
+                refused[reason] = refused.get(reason, 0) + count
+        total = sum(refused.values())
+        if total == self._refused:
+            return
+        self._inbox.dropped += max(0, total - self._refused)
+        self._refused = total
+        text = f"messages are refused: {', '.join(f'{count:,} {why}' for why, count in refused.items())}"
+        if ProofFault.UNASKED in refused:
+            text += f"; {VARIABLE} must name the file of the nodes' secret"
+            self.where = f"{self._place}: {text}"
+        yield FeedNotice(NoticeKind.UNPROVED, self._clock(), text)
 
     def _lost(self, gone: Sequence[ParticipantGone]) -> list[FeedNotice]:
         """Return notices for the nodes and instances that only the departed participants showed."""

@@ -48,6 +48,7 @@ class NoticeKind(enum.StrEnum):
     ROUTE_FOUND = "route found"
     WATCH_FAILED = "watch failed"
     WATCH_BACK = "watch back"
+    UNPROVED = "unproved"
     FAULT = "fault"
     END = "end"
 

@@ -94,6 +94,7 @@ class SystemModel:
         self.caption = ""
         self.domain_lost_ns = 0
         self.link_lost: FeedNotice | None = None
+        self.unproved: FeedNotice | None = None
         self.route_lost: FeedNotice | None = None
         self.watch_failed: FeedNotice | None = None
         self.local = LocalView()
@@ -502,5 +503,7 @@ class SystemModel:
             self.outages.lose(self.link_lost.time_ns, self.nodes.values(), is_link=True)
             self.link_lost = None
             self.outages.find(notice.time_ns)
+        elif notice.kind is NoticeKind.UNPROVED:
+            self.unproved = notice
         elif notice.kind is NoticeKind.END:
             self.ended_ns = now_ns

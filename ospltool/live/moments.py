@@ -9,6 +9,7 @@ import os
 from pathlib import Path
 from typing import Final
 
+from engine.files import open_private
 from ospltool.live.record_file import RecordingFault
 
 
@@ -85,8 +86,8 @@ class Marks:
             raise RecordingFault(f"{self.path}: there are {MAX_MARKS:,} marks already")
         document = {"format_version": 1, "kind": "mark", "heard_ns": time_ns, "data": {"text": text}}
         try:
-            flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-            with os.fdopen(os.open(self.path, flags, 0o600), "ab") as file:
+            flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
+            with os.fdopen(open_private(self.path, flags), "ab") as file:
                 file.write(json.dumps(document, separators=(",", ":")).encode() + b"\n")
         except OSError as error:
             raise RecordingFault(f"{self.path}: {error.strerror or error}") from error

@@ -45,6 +45,9 @@ class RemarkSubject(enum.StrEnum):
     IGNORED = "a setting has no effect"
     IDENTITY = "another node has its id"
     DISK = "its disk refuses"
+    RESTORED = "its store was put back from a copy"
+    COUNTERS = "it refuses the counters of a fellow"
+    DELETION = "a deletion does not count, or not so far"
 
 
 _OPENING: Final = {
@@ -59,12 +62,18 @@ _OPENING: Final = {
     "lifecycle.setting-unknown": RemarkSubject.IGNORED,
     "identity.shared": RemarkSubject.IDENTITY,
     "store.degraded": RemarkSubject.DISK,
+    "store.outdated": RemarkSubject.RESTORED,
+    "fellow.out-of-range": RemarkSubject.COUNTERS,
+    "delete.bounded": RemarkSubject.DELETION,
+    "delete.future": RemarkSubject.DELETION,
+    "delete.refused": RemarkSubject.DELETION,
 }
 _CLOSING: Final = {
     "capture.relieved": RemarkSubject.PRESSURE,
     "watch.progress-back": RemarkSubject.STUCK,
     "identity.unique": RemarkSubject.IDENTITY,
     "store.recovered": RemarkSubject.DISK,
+    "fellow.in-range": RemarkSubject.COUNTERS,
 }
 _SUBJECTS: Final = {
     RemarkSubject.STUCK: "activity",
@@ -72,13 +81,16 @@ _SUBJECTS: Final = {
     RemarkSubject.UNSUPPORTED: "sender",
     RemarkSubject.LATE: "fellow",
     RemarkSubject.IDENTITY: "fellow",
+    RemarkSubject.COUNTERS: "fellow",
 }
 """The field of the event that tells remarks of one topic apart."""
 
 _LASTS_NS: Final = {
     RemarkSubject.STALLED: 5_000_000_000,
     RemarkSubject.LATE: MINUTE_NS,
+    RemarkSubject.DELETION: 10 * MINUTE_NS,
     RemarkSubject.RESTARTED: RESTARTED_NS,
+    RemarkSubject.RESTORED: 10 * MINUTE_NS,
 }
 
 

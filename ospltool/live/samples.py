@@ -20,6 +20,7 @@ from engine.dataset.sample import DATA, DISPOSE, UNREGISTER
 from engine.dds.capture_reader import ANY_PARTITION, CaptureReader
 from engine.dds.discovery import Discovery, EndpointGone, EndpointSeen, ParticipantSeen
 from engine.dds.participant import NODE_ID_BYTES, NodeParticipant, TagRole
+from engine.dds.proofs import DomainSecret
 from engine.dds.topics import open_topic, untyped
 from engine.dds.typeinfo import Resolution, TypeRef, is_keyless, resolve_type
 from engine.dds.waiting import Signal
@@ -65,6 +66,7 @@ class TopicReader:
         topic: name of the topic.
         partitions: names or expressions; empty for every partition.
         partition: the nodes' durability partition, where they report whether all history was delivered.
+        secret: the secret of the domain; by default that of OSPLTOOL_DOMAIN_SECRET, if it is set.
 
     Attributes:
         has_heard_nodes: whether a snapshot of a node came.
@@ -75,7 +77,13 @@ class TopicReader:
     """
 
     def __init__(
-        self, domain_id: int, settings: str, topic: str, partitions: tuple[str, ...], partition: str
+        self,
+        domain_id: int,
+        settings: str,
+        topic: str,
+        partitions: tuple[str, ...],
+        partition: str,
+        secret: DomainSecret | None = None,
     ) -> None:
         self._topic, self._partitions = topic, partitions or ANY_PARTITION
         self._interest = Interest(topic, self._partitions)
@@ -84,7 +92,7 @@ class TopicReader:
             domain_id, settings, "ospltool cat", os.urandom(NODE_ID_BYTES), TagRole.TOOL
         )
         try:
-            self._feed = LiveFeed(domain_id, partition, settings)
+            self._feed = LiveFeed(domain_id, partition, settings, secret)
             self._signal = Signal(self._participant)
             self._discovery = Discovery(self._participant, self._signal)
         except BaseException:

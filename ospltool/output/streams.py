@@ -12,6 +12,7 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import IO, Final, TextIO
 
+from engine.files import open_private
 from ospltool.output.text import harmless, table, visible
 
 EXIT_PIPE_CLOSED: Final = 141
@@ -169,12 +170,6 @@ def _silence(stream: TextIO) -> None:
     os.close(nothing)
 
 
-_NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-
-
-LINK: Final = "the file is a symbolic link, which is not followed"
-
-
 def new_bytes(path: pathlib.Path, *, force: bool = False, buffering: int = -1) -> IO[bytes]:
     """Create a file for writing.
 
@@ -187,13 +182,9 @@ def new_bytes(path: pathlib.Path, *, force: bool = False, buffering: int = -1) -
         OSError: the file exists, or cannot be created; the text says what to do.
     """
     try:
-        descriptor = os.open(path, _NEW | (os.O_TRUNC if force else os.O_EXCL), 0o600)
+        descriptor = open_private(path, os.O_WRONLY | os.O_CREAT | (os.O_TRUNC if force else os.O_EXCL))
     except FileExistsError as error:
         raise OSError(error.errno, "the file exists; --force overwrites it", str(path)) from None
-    except OSError as error:
-        if error.errno == errno.ELOOP:
-            raise OSError(error.errno, LINK, str(path)) from None
-        raise
     return os.fdopen(descriptor, "wb", buffering)
 
 

@@ -8,17 +8,38 @@ the number of steps when all are done. What a stranger wrote stays until its pro
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import struct
 import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
 from typing import Any, Final
 
-from engine.dds.channel import Channel, ChannelTopic
+from engine.core import messages
+from engine.core.events import AligneeRequest
+from engine.core.messages import DeleteData, Epoch, Outgoing
+from engine.core.states import ServiceState
+from engine.dataset.group_set import NO_FLOOR
+from engine.dataset.sample import DATA, make_sample
+from engine.dataset.sample_rows import SampleRows
+from engine.dds import cdr, proofs
+from engine.dds.bulk import BulkSender
+from engine.dds.channel import ATTACHMENT_TOPIC, PARTITION, Channel, ChannelTopic
+from engine.dds.client_protocol import endpoints, extensions
+from engine.dds.client_protocol.encoding import encode_state_request
+from engine.dds.client_protocol.messages import RequestId, StateRequest
+from engine.dds.errors import DdsTimeout
 from engine.dds.participant import NodeParticipant, TagRole
-from engine.node.wire import MONITOR_TOPIC
-from engine.runtime import monitor
+from engine.dds.writer import stamp_ns
+from engine.node.wire import EVENTS_TOPIC, MONITOR_TOPIC, receiver_partition
+from engine.runtime import codec, monitor, stream
+from engine.runtime.placing import GIVE
+from engine.store.interface import DamageLog, SetState
+from engine.store.read_only import StoreView
 from tests import fake
 from tests.integration.lab import Lab
 from tests.integration.programs import Program
@@ -71,6 +92,7 @@ def false_addresses(stranger: Stranger) -> Iterator[object]:
         yield address
 
 
+NEVER_NS: Final = (1 << 63) - 1
 FAR: Final = 10**30
 """A number that JSON carries and no column of a store."""
 _WRITER: Final = "77" * 16
@@ -96,7 +118,146 @@ def odd_requests(stranger: Stranger) -> Iterator[object]:
             yield ask(client.session, "Reading", ("stock",), time.monotonic() + 0.2, values=values)
 
 
-ATTACKS: Final[dict[str, Attack]] = {"false addresses": false_addresses, "odd requests": odd_requests}
+def _gifts(store: str, lineage: list[Any], aligner: str, to: str, number: int) -> Iterator[bytes]:
+    """The batches of a gift with an invented sample, of a group that a store has."""
+    with StoreView(Path(store)) as view:
+        held = next(each for each in view.sets("stock") if each.state is SetState.COMPLETE)
+        loaded = [(description, [*samples]) for description, samples in view.load(held.version, DamageLog())]
+    ((description, samples),) = loaded
+    invented = make_sample(2_000_000_000, b"w" * 16, DATA, b"\xff" * 4, samples[0].payload)
+    rows = [(stream.GroupBegin(description, NO_FLOOR), SampleRows.of([invented]))]
+    begin = stream.StreamBegin("stock", aligner, Epoch(*lineage), (AligneeRequest(to, 0, GIVE),), 1, 1)
+    return stream.batches(bytes([number] * 16), begin, rows)
+
+
+def gifts(
+    stranger: Stranger, store: str, lineage: list[Any], aligners: list[str], to: str
+) -> Iterator[object]:
+    """As fellows of a node: take this sample of your lineage, of a group of yours."""
+    for number, aligner in enumerate(aligners):
+        sender = BulkSender(stranger.participant, [receiver_partition(PARTITION, to)], [])
+        assert sender._writer.wait_matched(1, PATIENCE_S)
+        for batch in _gifts(store, lineage, aligner, to, number + 1):
+            sender.send(batch, PATIENCE_S)
+        sender.finish(PATIENCE_S)
+        sender.close()
+        yield aligner
+
+
+class _Proving:
+    """Proofs of one who has seen messages with proofs, and does not know the secret."""
+
+    def __init__(self, seen: bytes) -> None:
+        self.seen = seen
+        self.way: Callable[[bytes], bytes] = self.none
+
+    def prove(self, topic: str, writer: bytes, sender: bytes, payload: bytes) -> bytes:
+        return self.way(payload)
+
+    def none(self, payload: bytes) -> bytes:
+        return b""
+
+    def invented(self, payload: bytes) -> bytes:
+        return self.seen[:4] + os.urandom(proofs.SIZE - 4)
+
+    def of_the_key(self, payload: bytes) -> bytes:
+        """The id of the key is seen by all, and serials are moments."""
+        return self.seen[:12] + struct.pack("<Q", time.time_ns()) + os.urandom(32)
+
+    def recorded(self, payload: bytes) -> bytes:
+        return self.seen[: proofs.SIZE]
+
+    @property
+    def ways(self) -> tuple[Callable[[bytes], bytes], ...]:
+        return self.none, self.invented, self.of_the_key, self.recorded
+
+
+_LEAVING: Final = messages.Status(
+    incarnation=1 << 40, serial=1 << 40, name="n1", role="Depot", host="127.0.0.1",
+    state=ServiceState.TERMINATING, period_s=1.0, expiry_s=2.0, wall_ns=0,
+)  # fmt: skip
+
+
+def forgeries(
+    stranger: Stranger, count: int, nodes: list[str], store: str, lineage: list[Any]
+) -> Iterator[object]:
+    """In the name of each node, on each topic: leave, delete all, look at this; without the secret."""
+    topics = {
+        codec.STATUS_TOPIC: codec.encode(Outgoing(_LEAVING)),
+        codec.NAME_SPACES_TOPIC: codec.encode(Outgoing(messages.NameSpaces(1 << 40, 1 << 40, ()))),
+        codec.MESSAGE_TOPIC: codec.encode(Outgoing(messages.DeleteData("*", "*", 2_000_000_000))),
+        ATTACHMENT_TOPIC: b"",
+        MONITOR_TOPIC: monitor.encode(fake.snapshot(7)),
+        EVENTS_TOPIC: b"{}",
+    }
+    recorder = Channel(
+        stranger.participant, topics=[ChannelTopic(codec.STATUS_TOPIC, is_state=True, writes=False)]
+    )
+    seen: list[bytes] = []
+
+    def has_seen() -> bool:
+        seen.extend(one[4] for one in recorder._readers[codec.STATUS_TOPIC].drain(100))
+        return bool(seen)
+
+    assert recorder.signal.wait_until(has_seen, PATIENCE_S)
+    recorder.close()  # it must not hold us up
+    sender, recorded = cdr.unpack_named(seen[0])
+    proving = _Proving(recorded)
+    stranger.participant.proofs = proving  # type: ignore[assignment]  # it only proves
+    bulk = BulkSender(stranger.participant, [receiver_partition(PARTITION, node) for node in nodes], [])
+    assert bulk._writer.wait_matched(len(nodes), PATIENCE_S)
+    gift = next(_gifts(store, lineage, nodes[1], nodes[0], 1))
+    deletion = encode_state_request(
+        StateRequest(
+            RequestId(stranger.participant.guid, 1), "*", ("*",),
+            extensions=extensions.pack(delete={"partition": "*", "topic": "*", "until_ns": 2_000_000_000}),
+        )
+    )  # fmt: skip
+    topic = endpoints.open_protocol_topic(stranger.participant, endpoints.STATE_REQUEST)
+    requests = endpoints.open_writer(stranger.participant, topic, (endpoints.PARTITION,))
+    assert requests.wait_matched(len(nodes), PATIENCE_S)
+    kinds: list[Callable[[], None]] = []
+    for name, payload in topics.items():
+        is_state = name not in (codec.MESSAGE_TOPIC, EVENTS_TOPIC)
+        for victim in nodes:
+            kinds.append(partial(stranger.write, name, payload, victim, state=is_state))
+    kinds.append(
+        partial(stranger.write, codec.STATUS_TOPIC, recorded[proofs.SIZE :], sender.decode(), state=True)
+    )
+    kinds.append(lambda: bulk.send(gift, PATIENCE_S))
+    kinds.append(lambda: requests.write(deletion, stamp_ns()))
+    for number in range(count):
+        proving.way = proving.ways[number % len(proving.ways)]
+        with contextlib.suppress(DdsTimeout):  # it is behind for three seconds: the next one
+            kinds[number // len(proving.ways) % len(kinds)]()
+        yield number
+
+
+def false_views(stranger: Stranger, nodes: list[str]) -> Iterator[object]:
+    """To consoles, in the name of each node: I am called `fooled`."""
+    for node in nodes:
+        document = json.loads(monitor.encode(fake.snapshot(7)))
+        document["data"] |= {"id": node, "name": "fooled"}
+        stranger.write(MONITOR_TOPIC, json.dumps(document).encode(), node, state=True)
+        yield node
+
+
+def deletions(stranger: Stranger, nodes: int) -> Iterator[object]:
+    """As somebody who is no fellow: delete everything, also what is written in the future."""
+    for until_ns in (NEVER_NS, time.time_ns()):
+        payload = codec.encode(Outgoing(DeleteData("*", "*", until_ns)))
+        stranger.write(codec.MESSAGE_TOPIC, payload, readers=nodes, state=False)
+        yield until_ns
+
+
+ATTACKS: Final[dict[str, Attack]] = {
+    "false views": false_views,
+    "forgeries": forgeries,
+    "gifts": gifts,
+    "false addresses": false_addresses,
+    "odd requests": odd_requests,
+    "deletions": deletions,
+}
 
 
 class Attacker(Program):
@@ -108,10 +269,10 @@ class Attacker(Program):
         super().__init__("attacks", {"domain": lab.domain, **options}, lab.environ)
         lab.adopt(self)
 
-    def attack(self, name: str, **options: Any) -> int:
+    def attack(self, name: str, *, timeout_s: float = PATIENCE_S * 2, **options: Any) -> int:
         """Carry out an attack; return the number of its steps."""
         self.tell(attack=name, options=options)
-        steps: int = self.answer("steps", PATIENCE_S * 2)
+        steps: int = self.answer("steps", timeout_s)
         return steps
 
 

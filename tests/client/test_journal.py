@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import hypothesis
@@ -53,6 +54,44 @@ def test_what_is_not_stored_is_there_again_in_order(tmp_path: Path) -> None:
     last = Journal(path, OWNER, sync=True)
     assert last.samples == []
     last.close()
+
+
+@pytest.mark.parametrize("link", [os.symlink, os.link])
+def test_no_link_leads_two_writers_to_one_journal(tmp_path: Path, link: Callable[[Path, Path], None]) -> None:
+    path, other = tmp_path / "journal", tmp_path / "other"
+    left = fill(path, 10)
+    before = path.read_bytes()
+    link(path, other)
+    for opened in (other, path) if link is os.link else (other,):
+        with pytest.raises(JournalError, match="hard links" if link is os.link else "symbolic link"):
+            Journal(opened, OWNER, sync=False)
+    assert (path.read_bytes(), other.is_symlink()) == (before, link is os.symlink)
+    other.unlink()
+    first = Journal(path, OWNER, sync=False)
+    link(path, other)  # while it is open
+    with pytest.raises(JournalInUse if link is os.link else JournalError):
+        Journal(other, OWNER, sync=False)
+    assert first.samples == left
+    first.close()
+
+
+def test_links_that_were_planted_beside_a_journal_are_not_followed(tmp_path: Path) -> None:
+    path, victim = tmp_path / "journal", tmp_path / "victim"
+    left = fill(path, 10, stored=4)
+    path.write_bytes(path.read_bytes() + b"torn")
+    victim.write_text("dear diary", encoding="utf-8")
+    for name in ("journal.new", "journal.damaged", "journal.lock"):
+        (tmp_path / name).symlink_to(victim)
+    made = Journal(path, OWNER, sync=False)
+    assert made.samples == left
+    made.close()
+    assert victim.read_text(encoding="utf-8") == "dear diary"
+    assert not path.is_symlink()
+    (tmp_path / "journal.damaged").unlink()
+    path.write_bytes(path.read_bytes() + b"torn")
+    Journal(path, OWNER, sync=False).close()
+    modes = {one.name: one.stat().st_mode & 0o777 for one in (path, tmp_path / "journal.damaged")}
+    assert set(modes.values()) == {0o600}, modes
 
 
 @hypothesis.given(cut=st.integers(0, 10_000))

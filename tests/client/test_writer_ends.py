@@ -16,6 +16,7 @@ from ospltool.client import DurabilityClient, DurableReader
 from tests.client.places import ClientLab
 from tests.integration.application_types import Reading
 from tests.integration.programs import Program
+from tests.tables import table_rows
 
 pytestmark = pytest.mark.dds
 
@@ -44,7 +45,21 @@ CASES: Final = {
     "EndsStays": Case(False, 0, False, "no writers"),
     "DiesStays": Case(False, 0, True, "no writers"),
 }
+ROWS: Final = {
+    "is deleted, or its process ends in order": ("EndsKept", "EndsPurged", "EndsStays"),
+    "is killed, or cut off from all nodes": ("DiesKept", "DiesPurged", "DiesLater", "DiesStays"),
+    "ends while no node runs": ("DiesApart",),
+    "comes back before its end counts": (),
+    "comes back afterwards": (),
+}
+"""The topics here that try each row of the page; `tests/simulation/test_writer_ends.py` tries the returns."""
 APART: Final = Case(True, 0, True, "disposed", is_purged=True)
+
+
+def test_each_row_of_the_page_is_tried() -> None:
+    rows = table_rows("durability-qos.md", "Cleaning up")
+    assert [row["The writer"] for row in rows] == list(ROWS)
+    assert {topic for topics in ROWS.values() for topic in topics} == {*CASES, "DiesApart"}
 
 
 def start_writer(lab: ClientLab, topic: str, case: Case) -> Program:

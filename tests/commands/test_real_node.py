@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import pathlib
 import select
 import signal
+import socket
+import sqlite3
 import subprocess
 import sys
 import time
@@ -15,9 +18,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import engine
+from engine.node.disk import open_store
+from engine.store.store_directory import DATABASE, LOCK, Lock
 from engine.supervisor.node_status import Condition, status_of
 from engine.supervisor.process_identity import ProcessIdentity, identify
-from engine.supervisor.rundir import NodeDirectory
+from engine.supervisor.rundir import NodeDirectory, RunDirectory
 from engine.tracing.catalogue import catalogue
 from ospltool.cli import app
 from tests.integration import hanging
@@ -63,6 +68,8 @@ class Machine:
     ) -> None:
         self.root = root
         self._capfd = capfd
+        self.set_environment = monkeypatch.setenv
+        self.held = contextlib.ExitStack()
         monkeypatch.chdir(root)
         monkeypatch.setenv("OSPLTOOL_RUNDIR", str(root / "run"))
         monkeypatch.setenv("OSPLTOOL_DEMO_DIR", str(root))
@@ -98,6 +105,7 @@ class Machine:
         return self.wait_for(lambda nodes: {node["condition"] for node in nodes} == {"operational"})
 
     def clean_up(self) -> None:
+        self.held.close()
         self.run("stop", "--all", "--timeout", "20s")
         for path in (self.root / "run").iterdir():
             record = NodeDirectory(path).record()
@@ -285,3 +293,72 @@ def test_a_configuration_that_only_the_node_refuses_has_code_2(machine: Machine)
     assert code == 2
     assert "real.xml" in err
     assert "Traceback" not in err
+
+
+def _file_in_its_place(machine: Machine, store: pathlib.Path) -> str:
+    store.touch()
+    return f"{store}: File exists"
+
+
+def _in_use(machine: Machine, store: pathlib.Path) -> str:
+    store.mkdir()
+    machine.held.callback(Lock(store / LOCK, "another").release)
+    return f"{store}: the store is in use by node 'another'"
+
+
+def _of_a_newer_release(machine: Machine, store: pathlib.Path) -> str:
+    open_store(store, "earlier").close()
+    with contextlib.closing(sqlite3.connect(store / DATABASE)) as database:
+        database.execute("PRAGMA user_version = 999")
+    return "newer"
+
+
+def _without_directory(machine: Machine, store: pathlib.Path) -> str:
+    store.symlink_to("/proc/self/no/store")
+    return f"{store}: "
+
+
+def _settings_that_are_refused(machine: Machine, store: pathlib.Path) -> str:
+    machine.set_environment("CYCLONEDDS_URI", "<CycloneDDS><Domain><Nonsense/></Domain></CycloneDDS>")
+    return "cannot create domain"
+
+
+def _port_in_use(machine: Machine, store: pathlib.Path) -> str:
+    base = 5_000
+    taken = machine.held.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
+    taken.bind(("", base + 250 * DOMAIN_ID + 10))  # RTPS 2.5, 9.6.2.3: unicast of participant 0
+    index = f"<ParticipantIndex>0</ParticipantIndex><Ports><Base>{base}</Base></Ports>"
+    machine.set_environment(
+        "CYCLONEDDS_URI", f"<CycloneDDS><Domain><Discovery>{index}</Discovery></Domain></CycloneDDS>"
+    )
+    return "Cyclone DDS answers"
+
+
+@pytest.mark.parametrize(
+    "prevent",
+    [
+        _file_in_its_place,
+        _in_use,
+        _of_a_newer_release,
+        _without_directory,
+        _settings_that_are_refused,
+        _port_in_use,
+    ],
+)
+def test_what_no_restart_mends_ends_the_start_at_once(
+    machine: Machine, prevent: Callable[[Machine, pathlib.Path], str]
+) -> None:
+    path, store = machine.write("restart"), machine.root / "store"
+    text = path.read_text().replace(
+        "<Tracing>", f"<Persistent><StoreDirectory>{store}</StoreDirectory></Persistent><Tracing>"
+    )
+    path.write_text(text)
+    sentence = prevent(machine, store)
+    code, out, err = machine.run("start", path)
+    assert (code, out) == (2, "")
+    assert err.count(sentence) == 1, err
+    assert err.count("ospltool: ") == 1, "all else is from Cyclone DDS"
+    (status,) = json.loads(machine.run("status", path, "--json")[1])["data"]
+    assert status["restarts"] == 0
+    (directory,) = RunDirectory(machine.root / "run").nodes()
+    assert sum(sentence in line for line in directory.node_log.read_text().splitlines()) == 1

@@ -161,7 +161,7 @@ def test_a_start_that_takes_too_long_goes_on(world: World, patience_s: float) ->
         ("crash", "the node ended unexpectedly (exit code 3)"),
         (
             "bad-configuration",
-            "the node ended unexpectedly (exit code 2): ospl.xml:7:5: there is no such filter",
+            "the node cannot run: ospl.xml:7:5: there is no such filter",
         ),
     ],
 )

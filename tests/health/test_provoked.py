@@ -14,12 +14,16 @@ from ospltool.health.codes import codes
 INTEGRATION = Path(__file__).parents[1] / "integration"
 MODULES = (
     *sorted(INTEGRATION.glob("test_health_faults*.py")),
+    INTEGRATION.parent / "adversary" / "test_secret.py",
+    INTEGRATION.with_name("adversary") / "test_deletions.py",
     INTEGRATION / "test_doctor.py",
     INTEGRATION / "test_late_sets.py",
+    INTEGRATION / "test_restored.py",
     INTEGRATION / "test_settings.py",
     INTEGRATION / "test_shared_identity.py",
+    INTEGRATION.parent / "adversary" / "test_counters.py",
 )
-"""The tests of `make faults`, and three of every run that look at the health of real nodes."""
+"""The tests of `make faults`, and others of every run that look at the health of real nodes."""
 
 FAULTS = {
     "a node expected and never heard": "NODE-ABSENT",
@@ -46,15 +50,18 @@ FAULTS = {
     "a store that is slow or behind": "STORE-BEHIND NODE-STUCK",
     "a lease or a heartbeat that is late": "HEARTBEAT-LATE",
     "clock skew": "CLOCK-SKEW",
+    "a deletion by a stranger or a wrong clock": "DELETION-REFUSED",
     "a late joiner that is not served": "READER-NOT-SERVED READER-DEVIATES",
     "a durable subscription without quorum": "NO-QUORUM",
     "a newer protocol version": "PROTOCOL IDENTITY-SHARED NAME-SHARED",
+    "a store from a copy, and counters that cannot be": "STORE-RESTORED COUNTERS",
     "a configuration that is ignored": "CONFIG-IGNORED",
     "a configuration that differs between nodes": "CONFIG-DIFFERS",
     "a persistence service that is gone or silent": "SERVICE-GONE SERVICE-SILENT",
     "a persistence service that fails": "SERVICE-FAILED",
     "a persistence service that is behind": "SERVICE-BEHIND NO-PROVIDER",
     "a watcher that cannot keep up": "MESSAGES-LOST",
+    "a sender that does not know the secret": "UNPROVED",
 }
 """The classes of faults, and the codes that tell them, without DUL."""
 

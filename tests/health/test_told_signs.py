@@ -51,6 +51,30 @@ EVENTS: dict[str, tuple[str, str, str, str]] = {
         "DUL-NODE-STUCK",
         'watch.progress-back:Progress changed: "store"(77):a:5->6',
     ),
+    "absurd counters": (
+        "fellow.out-of-range",
+        "Fellow n7 is not heard: it has counter 9 in name-space 'ns', above 5, which no node can have",
+        "DUL-COUNTERS",
+        "fellow.in-range:Fellow n7 has possible counters again, or is gone",
+    ),
+    "a store from a copy": (
+        "store.outdated",
+        "The store in /var/store was put back from a copy; run 4 follows all that fellows remember",
+        "DUL-STORE-RESTORED",
+        "",
+    ),
+    "a deletion of a stranger": (
+        "delete.refused",
+        "Refused to delete for ffffffff, which is no fellow of this node",
+        "DUL-DELETION-REFUSED",
+        "",
+    ),
+    "a deletion in the future": (
+        "delete.future",
+        "Group stock.Reading: the store has a deletion that reaches into the future; it does not count",
+        "DUL-DELETION-REFUSED",
+        "",
+    ),
     "a stall": (
         "watch.stalled",
         "This node stood still for 4.0 seconds; the silence of its fellows in that time does not count.",
@@ -127,7 +151,8 @@ def test_a_newer_protocol_is_told_as_long_as_its_node_is_heard(teller: int) -> N
 def test_two_nodes_with_one_id_are_one_incident_until_one_of_them_is_left() -> None:
     model = SystemModel()
     text = (
-        "Node {} on 10.0.0.{} has the id of this node; the two ignore each other, and their sets grow apart"
+        "Node {} on 10.0.0.{} has the id of this node: one of the two runs on a copy of the other's store, "
+        "and the one that came later ends"
     )
     told = [
         fake.event(number, 1, START_NS, text.format(other, number), event="identity.shared", level="SEVERE")

@@ -23,6 +23,7 @@ READERS: Final[dict[str, str]] = {
     "engine/dds/client_protocol/encoding.py": "client-history client-history-request client-state",
     "engine/dds/client_protocol/extensions.py": "client-history client-storage client-pending",
     "engine/dds/client_protocol/naming.py": "sample-names samples client-state-request",
+    "engine/dds/proofs.py": "proof",
     "engine/dds/typeinfo.py": "type",
     "engine/persistence/core/replica_codec.py": "replica-delivery replica-announcement",
     "engine/persistence/core/replica_link.py": "replica-frame",

@@ -22,6 +22,7 @@ ALLOWED = {
         "engine.core",
         "engine.dataset",
         "engine.dds",
+        "engine.files",
         "engine.persistence.core",
         "cyclonedds",
     },

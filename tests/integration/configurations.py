@@ -53,6 +53,8 @@ class Settings:
     """Condition and PartitionTopic of each content filter."""
     clients: bool = False
     """It serves durability clients."""
+    secret: str = ""
+    """Path of the file with the secret of the domain."""
     network: str = ""
     """A DDSI2Service element; without one, and without CYCLONEDDS_URI, nodes use loopback."""
 
@@ -79,6 +81,7 @@ def node_xml(name: str, domain: int, home: Path, settings: Settings) -> str:
       <FailureAction>{settings.failure_action}</FailureAction>
     </Service>
     {f"<Filters>{filters}</Filters>" if filters else ""}
+    {f"<DomainSecret>{escape(settings.secret)}</DomainSecret>" if settings.secret else ""}
   </Domain>
   <DurabilityService name="durability">
     <Network>

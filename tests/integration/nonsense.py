@@ -14,8 +14,8 @@ from typing import Any, Final
 
 from engine.core import messages
 from engine.core.messages import Outgoing
-from engine.core.name_spaces import Group
-from engine.core.states import ServiceState
+from engine.core.name_spaces import Durability, Group
+from engine.core.states import Phase, ServiceState
 from engine.dds.bulk import BulkSender
 from engine.dds.channel import ATTACHMENT_TOPIC, PARTITION, Channel, ChannelTopic
 from engine.dds.errors import DdsTimeout
@@ -181,6 +181,8 @@ class Hostile:
             return self._send_views()
         if kind == "types":
             return self._send_wrong_types()
+        if kind == "counters":
+            return self._send_counters()
         if kind == "impersonation":
             return self._send_as_others()
         sent = 0
@@ -233,6 +235,34 @@ class Hostile:
         leaving = {"incarnation": 1 << 40, "serial": 1 << 40, "state": ServiceState.TERMINATING}
         for node in self._nodes:
             self._channel.publish(codec.STATUS_TOPIC, node, _changed(_STATUS, **leaving))
+        return len(self._nodes)
+
+    def _send_counters(self) -> int:
+        """As a fellow that all others hear: votes, epochs and lineages far above all that were ever used."""
+        absurd = (1 << 128) - 2
+        status = {"heard": self._nodes, "name": "stranger", "role": "", "life": 7, "began_at": 1}
+        self._channel.publish(codec.STATUS_TOPIC, SENDER, _changed(_STATUS, **status))
+        deliveries = messages.Deliveries(1, 1, (), 7)
+        self._channel.publish(codec.DELIVERIES_TOPIC, SENDER, codec.encode(Outgoing(deliveries)))
+        report = messages.NameSpaceReport(
+            name="stock",
+            elements=(),
+            aligner=True,
+            master_priority=255,
+            durability=Durability.DURABLE,
+            quality_ns=1,
+            phase=Phase.COMPLETE,
+            complete=True,
+            holder=True,
+            vote=messages.Vote(absurd, SENDER),
+            following=None,
+            lineage=messages.Epoch(absurd, SENDER, 1),
+        )
+        name_spaces = messages.NameSpaces(1, 1, (report,), 7)
+        self._channel.publish(codec.NAME_SPACES_TOPIC, SENDER, codec.encode(Outgoing(name_spaces)))
+        for node in self._nodes:  # and as one who remembers a later run of each node
+            outdated = Outgoing(messages.Outdated(absurd, 7, 1), (node,))
+            self._channel.publish(codec.MESSAGE_TOPIC, SENDER, codec.encode(outdated))
         return len(self._nodes)
 
     def close(self) -> None:

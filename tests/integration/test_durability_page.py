@@ -62,8 +62,8 @@ def holds(lab: Lab, topic: str, samples: int, count: int = 1) -> None:
     lab.seen.wait_for(f"{samples} samples of {topic} are held", is_so)
 
 
-TABLES: Final = ("Kind", "Between", "Code", "Writer", "Limit")
-"""The first columns of the tables that tests below try."""
+TABLES: Final = ("Kind", "Between", "Code", "Writer", "Limit", "The writer")
+"""The first columns of the tables that tests below try; `tests/client/test_writer_ends.py` tries the last."""
 
 
 def test_no_table_of_the_page_is_without_a_test() -> None:

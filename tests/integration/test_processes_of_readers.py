@@ -27,7 +27,7 @@ def apart(count: int, **options: Any) -> dict[str, Any]:
 
 ROWS: dict[str, list[list[dict[str, Any]]]] = {
     "three participants with a reader each, together": [[apart(3)]],
-    "the same, within a second": [[apart(3, pause_s=0.05)]],
+    "the same, within a tenth of a second": [[apart(3, pause_s=0.05)]],
     "one of partitions `a` and `b` and one of `*`, together": [
         [{"make": 1, "partitions": BOTH}, apart(1, partitions=PATTERN)]
     ],

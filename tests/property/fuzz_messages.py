@@ -9,9 +9,11 @@ import functools
 import json
 import sqlite3
 import struct
+import tempfile
 import types
 import typing
 import zlib
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -27,6 +29,7 @@ from engine.dataset.rateless import Encoder, Symbols
 from engine.dataset.sample import DATA, DISPOSE, make_sample
 from engine.dds.cdr import Malformed, pack_bytes, pack_named, unpack_bytes, unpack_named
 from engine.dds.participant import Tag, TagRole
+from engine.dds.proofs import DomainSecret, Proofs
 from engine.dds.subscription_endpoints import unpack_state
 from engine.persistence.core import replica_codec as replica_codec
 from engine.persistence.core import subscription_codec
@@ -203,7 +206,7 @@ def _description(group: Group) -> GroupDescription:
 
 
 def _take_batch(data: bytes) -> None:
-    incoming = IncomingStreams(_NODE).take(data, 0)
+    incoming = IncomingStreams(_NODE).take("aligner", data, 0)
     if incoming is not None:
         incoming.data.summary()
         [sample for group in incoming.data.groups.values() for sample in group.samples()]
@@ -297,6 +300,17 @@ def _read_block(data: bytes) -> None:
         assert sample.status
 
 
+def _proved() -> Target:
+    """A message with a proof, which the same secret verifies."""
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory) / "secret"
+        path.touch(0o600)
+        path.write_bytes(b"of the fuzzer" * 4)
+        proofs = Proofs(DomainSecret(str(path)))
+    seed = proofs.prove("topic", bytes(16), b"", b"payload") + b"payload"
+    return Target("proof", [seed], refusing(lambda data: proofs.verify("topic", bytes(16), b"", data)), CHEAP)
+
+
 def _packages() -> list[Target]:
     """The types that carry messages over DDS, and the tags of participants."""
     state = subscription_codec.encode_state(STATE)
@@ -307,10 +321,11 @@ def _packages() -> list[Target]:
         Target(
             "subscriber-state",
             [pack_named(b"a" * 32 + b"-1", state)],
-            refusing(unpack_state, Malformed),
+            refusing(lambda data: unpack_state(data, bytes(16), Proofs(None)), Malformed),
             CHEAP,
         ),
         Target("tag", tags, refusing(Tag.decode), CHEAP),
+        _proved(),
     ]
 
 

@@ -36,8 +36,8 @@ FELLOWS = ("a", "z")
 NS = "all"
 
 
-def node() -> DurabilityNode:
-    """A node with one name-space, and both fellows in hearing."""
+def node(**known: Any) -> DurabilityNode:
+    """A node with one name-space, and both fellows in hearing; `known` are other settings."""
     settings = CoreSettings(
         node="m",
         incarnation=1,
@@ -47,7 +47,7 @@ def node() -> DurabilityNode:
         name_spaces=(NameSpace.of(NS, "*.*"),),
         policies=(Policy("*", merges=(MergeRule(MergeType.MERGE, "*"),)),),
         initial_discovery_s=1.0,
-        stored={NS: StoredSet(1, Epoch(1, "m"))},
+        **({"stored": {NS: StoredSet(1, Epoch(1, "m"))}} | known),
     )
     core = DurabilityNode(settings, 0.0, wall_ns=0)
     for fellow in FELLOWS:

@@ -248,7 +248,8 @@ def test_a_packed_set_travels_as_the_other_does(depth: int, made: list[list[Samp
         groups = [(stream.GroupBegin(group, subject.floor_ns), subject.samples())]
         streams = IncomingStreams("alignee")
         with packing():
-            *_, last = [streams.take(batch, 0) for batch in stream.batches(bytes(16), begin, groups)]
+            for batch in stream.batches(bytes(16), begin, groups):
+                last = streams.take(begin.aligner, batch, 0)
             assert last is not None
             assert last.is_whole
             arrived = last.data.groups[GROUPS[0]]

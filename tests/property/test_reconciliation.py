@@ -24,7 +24,7 @@ from engine.dataset.rateless import Symbols, finished
 from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, Sample, make_sample
 from engine.dataset.sample_rows import SampleRows
 from engine.runtime.reconciling import messages as notes
-from engine.runtime.reconciling.alignee import FIRST_SYMBOLS, AligneeComparisons
+from engine.runtime.reconciling.alignee import FIRST_SYMBOLS
 from engine.runtime.reconciling.aligner import MAX_SKETCHES
 from tests.property.samples import GROUPS, contents
 
@@ -362,7 +362,9 @@ def test_an_aligner_that_asks_for_fewer_symbols_than_it_was_sent_gets_no_more() 
     alignee.transfers.expect(ExpectSet("all", 1, "a" * 32, "replace"))
     alignee.work()
     alignee.sent.clear()
-    alignee.transfers.batch(notes.encode(notes.More("all", 1, 16)))
+    alignee.transfers.batch("c" * 32, notes.encode(notes.More("all", 1, 16)))
+    assert (alignee.shared.counters["malformed"], alignee.sent) == (1, alignee.sent.__class__())
+    alignee.transfers.batch("a" * 32, notes.encode(notes.More("all", 1, 16)))
     alignee.work()
     (told,) = (notes.decode(each)[0] for each in alignee.sent)
     assert isinstance(told, notes.Sketch)
@@ -372,7 +374,7 @@ def test_an_aligner_that_asks_for_fewer_symbols_than_it_was_sent_gets_no_more() 
 @given(st.binary(max_size=80), st.booleans())
 def test_nonsense_for_a_note_is_counted_and_survived(data: bytes, is_magic: bool) -> None:
     side = Side("a" * 32, data_set([]), DESCRIBE)
-    side.transfers.batch((notes.MAGIC if is_magic else b"") + data)
+    side.transfers.batch("b" * 32, (notes.MAGIC if is_magic else b"") + data)
     assert side.shared.counters["malformed"] == 1
 
 
@@ -408,7 +410,7 @@ def test_where_symbols_fail_the_difference_is_found_range_by_range(
 
 def test_an_older_alignee_is_never_asked_about_ranges(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
-    monkeypatch.setattr(AligneeComparisons, "narrow", lambda *_: asked.append(1))
+    monkeypatch.setattr(ranges.IdentityIndex, "answer", lambda *_: asked.append(1))
     check_aligned_without_symbols(monkeypatch, 30, 30, ("batched-alignment",))
     assert not asked
 

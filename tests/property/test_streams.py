@@ -61,7 +61,7 @@ def received(batches: list[bytes], streams: IncomingStreams | None = None) -> In
     """The stream that became whole; None when none did. A fault ends it, as in a node."""
     streams = streams or IncomingStreams(NODE)
     for batch in batches:
-        incoming = streams.take(batch, 0)
+        incoming = streams.take(BEGIN.aligner, batch, 0)
         if incoming is not None and incoming.is_whole:
             return incoming
     return None
@@ -207,7 +207,9 @@ def test_streams_may_be_mixed(left: list[tuple[Group, Sample]], right: list[tupl
     ours, theirs = data_set(left), data_set(right)
     streams = IncomingStreams(NODE)
     pairs = itertools.zip_longest(sent(ours, 1), sent(theirs, 1, b"n" * 16))
-    done = [i for pair in pairs for b in pair if b and (i := streams.take(b, 0)) and i.is_whole]
+    done = [
+        i for pair in pairs for b in pair if b and (i := streams.take(BEGIN.aligner, b, 0)) and i.is_whole
+    ]
     assert len(done) == 2
     assert {s.data.summary().digest for s in done} == {ours.summary().digest, theirs.summary().digest}
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from engine.core.messages import DeleteData, Message, Purge, WritersEnded
+from engine.core.name_spaces import Group
 from tests.simulation.scenarios import LOST_S, Scenario, node
 
 NAMES = ("n1", "n2", "n3")
@@ -22,12 +24,13 @@ def filled(*names: str) -> Scenario:
     return scenario
 
 
-def delete(scenario: Scenario, name: str) -> None:
-    """A client asks a node to delete everything."""
+def delete(scenario: Scenario, name: str) -> str:
+    """A client asks a node to delete up to the time of its clock; return whose clock bounds that."""
     runtime = scenario.node(name).runtime
     assert runtime is not None
-    runtime.core.delete_data("*", "*", scenario.cluster.clocks[name].wall_ns())
+    _, slow = runtime.deletions.delete("*", "*", scenario.cluster.clocks[name].wall_ns())
     runtime.turn()
+    return slow
 
 
 def check_nothing_comes_back(scenario: Scenario, *names: str) -> None:
@@ -82,3 +85,105 @@ def test_a_node_that_came_after_the_deletion_remembers_it(first: str) -> None:
     scenario.node("n1").lose_disk()
     others = sorted({"n2", "n3"}, key=lambda name: name != first)
     check_nothing_comes_back(scenario, *others, "n1")
+
+
+YEAR_NS = 365 * 86_400 * 10**9
+HOUR_NS = 3600 * 10**9
+WRONG = {"a year ahead": YEAR_NS, "an hour behind": -HOUR_NS, "never set": -56 * YEAR_NS}
+
+
+def turn(scenario: Scenario, name: str, offset_ns: int) -> None:
+    """Put the clock of a host that is up to another time."""
+    scenario.cluster.clocks[name].offset_ns = offset_ns
+
+
+def check_takes_in(scenario: Scenario, *names: str, besides: int = 0) -> None:
+    """What a writer with the right clock writes now is on all disks, and so many other samples."""
+    scenario.write("application", *range(100, 100 + SAMPLES))
+    scenario.settle()
+    for name in names:
+        assert scenario.alive(name) >= set(range(100, 100 + SAMPLES)), name
+        assert scenario.stored(name) == len(scenario.samples(name)) == SAMPLES + besides, name
+
+
+@pytest.mark.parametrize("offset_ns", WRONG.values(), ids=WRONG)
+@pytest.mark.parametrize("deleter", NAMES[:2])
+def test_a_wrong_clock_keeps_no_later_samples_out(deleter: str, offset_ns: int) -> None:
+    scenario = Scenario(*map(node, NAMES))
+    turn(scenario, "n1", offset_ns)
+    scenario.start(*NAMES)
+    scenario.until(lambda: scenario.complete(*NAMES))
+    scenario.write("application", *range(SAMPLES))
+    scenario.run(LOST_S)
+    slow = delete(scenario, deleter)
+    is_own = deleter == "n1"
+    assert bool(slow) == (offset_ns > 0 if is_own else offset_ns == -HOUR_NS)
+    stays = offset_ns < 0 and (
+        is_own or offset_ns == -HOUR_NS
+    )  # what is newer than the oldest clock that is set
+    check_takes_in(scenario, *NAMES, besides=SAMPLES if stays else 0)
+
+
+def test_a_deletion_of_an_earlier_release_is_bounded_where_it_arrives() -> None:
+    scenario = filled(*NAMES)
+    runtime = scenario.node("n1").runtime
+    assert runtime is not None
+    runtime.core.delete_data("*", "*", scenario.cluster.clocks["n1"].wall_ns() + YEAR_NS)
+    runtime.turn()
+    check_takes_in(scenario, *NAMES)
+    assert len(scenario.traced("delete.bounded")) == 3
+
+
+@pytest.mark.parametrize("is_corrected", [False, True], ids=["wrong", "corrected"])
+def test_a_deletion_in_the_future_does_not_spread_from_a_set(is_corrected: bool) -> None:
+    """A node deletes while nobody else hears it; then it meets the others."""
+    scenario = Scenario(*map(node, NAMES))
+    turn(scenario, "n1", YEAR_NS)
+    scenario.start(*NAMES)
+    scenario.until(lambda: scenario.complete(*NAMES))
+    scenario.write("application", *range(SAMPLES))
+    scenario.split("n1", "n2 n3 application")
+    delete(scenario, "n1")
+    scenario.run(1.0)
+    assert not scenario.samples("n1")
+    if is_corrected:
+        turn(scenario, "n1", 0)
+    scenario.heal()
+    check_takes_in(scenario, *NAMES, besides=SAMPLES)
+    assert scenario.traced("delete.future")
+
+
+def test_a_deletion_in_the_future_ends_with_the_next_start_of_a_right_clock() -> None:
+    scenario = Scenario(node("n1"))
+    turn(scenario, "n1", YEAR_NS)
+    scenario.start("n1")
+    scenario.until(lambda: scenario.complete("n1"))
+    scenario.write("application", *range(SAMPLES))
+    delete(scenario, "n1")
+    scenario.until(lambda: not scenario.stored("n1"))
+    for told in (1, 0):
+        scenario.stop("n1")
+        turn(scenario, "n1", 0)
+        before = len(scenario.traced("delete.future"))
+        scenario.start("n1")
+        scenario.until(lambda: scenario.complete("n1"))
+        scenario.run(2.0)
+        assert len(scenario.traced("delete.future")) - before == told
+    scenario.write("application", *range(SAMPLES))
+    scenario.until(lambda: scenario.stored("n1") == SAMPLES)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [DeleteData("*", "*", (1 << 63) - 1), Purge(Group("ns1", "Reading"), ()), WritersEnded("ns1", ())],
+)
+def test_a_stranger_deletes_nothing(message: Message) -> None:
+    scenario = filled(*NAMES)
+    for name in NAMES:
+        runtime = scenario.node(name).runtime
+        assert runtime is not None
+        runtime.core.receive(message, "5" * 32, runtime.shared.clock.monotonic())
+        runtime.turn()
+    assert len(scenario.traced("delete.refused")) == 3
+    assert not scenario.traced("purge.done")
+    check_takes_in(scenario, *NAMES, besides=SAMPLES)

@@ -21,9 +21,11 @@ if TYPE_CHECKING:
 
     from engine.core.name_spaces import Group
     from engine.dataset.groups import GroupQos
+    from engine.dds.proofs import Proofs
 
 NAME: Final = "ospltool"
 SAMPLE: Final = "ospltool.sample"
+PROOF: Final = "ospltool.proof"
 _SAMPLE_HEAD: Final = struct.pack("<II16s", 1, len(SAMPLE) + 1, SAMPLE.encode())
 _U32: Final = struct.Struct("<I")
 _EXTRA: Final = struct.Struct("<BIQ4s")
@@ -42,6 +44,12 @@ _NO_LIMIT_NS: Final = (0x7FFFFFFF, 0x7FFFFFFF)
 def pack(**values: object) -> dict[str, bytes]:
     """Pack values as ospltool's addition to a message."""
     return {NAME: json.dumps(values, separators=(",", ":")).encode()}
+
+
+def with_proof(extensions: Mapping[str, bytes], proofs: Proofs) -> Mapping[str, bytes]:
+    """Return the additions to a message with a place for its proof, if there is a secret."""
+    place = proofs.place()
+    return {**extensions, PROOF: place} if place else extensions
 
 
 def unpack(extensions: Mapping[str, bytes]) -> dict[str, Any] | None:

@@ -85,7 +85,7 @@ class ConnectedReaders:
                     found.append(_ReaderChange(reader, None))
             elif record.status & DATA:
                 try:
-                    reader, body = unpack_state(record.payload)
+                    reader, body = unpack_state(record.payload, record.writer, self._participant.proofs)
                     state = decode_state(body)
                 except (Malformed, MessageFault):
                     self.counters["malformed"] += 1

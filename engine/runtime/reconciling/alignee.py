@@ -172,11 +172,28 @@ class AligneeComparisons:
             return dataclasses.replace(outgoing, message=dataclasses.replace(message, compares=True))
         return outgoing
 
-    def more(self, message: messages.More) -> None:
-        """Send more symbols, or the list, as the aligner asks."""
+    def asked(self, sender: str, message: messages.More | messages.Narrow, body: bytes) -> None:
+        """Answer a question of the aligner; of others it is a fault, and one about the past is ignored.
+
+        Args:
+            sender: the node that asks.
+            message: its question.
+            body: the ranges of a question about ranges.
+
+        Raises:
+            StreamFault: the sender is not the aligner.
+        """
         base = self._bases.get((message.name_space, message.request))
         if base is None:
             return
+        if base.aligner != sender:
+            raise StreamFault(f"{sender} asks about a request to {base.aligner}")
+        if isinstance(message, messages.Narrow):
+            self._steps.begin(self._answer(message, body, base))
+        else:
+            self._more(message, base)
+
+    def _more(self, message: messages.More, base: ComparisonBase) -> None:
         self._shared.core.set_progress(message.name_space, message.request, self._shared.clock.monotonic())
         if message.symbols:
             symbols = min(message.symbols, MAX_SYMBOLS)
@@ -188,12 +205,6 @@ class AligneeComparisons:
         identities = yield from base.identities()
         body = identities.astype("<u8").tobytes()
         self._tell(name, request, base, body, length=len(identities), is_list=True)
-
-    def narrow(self, message: messages.Narrow, body: bytes) -> None:
-        """Answer the aligner's question about ranges."""
-        base = self._bases.get((message.name_space, message.request))
-        if base is not None:
-            self._steps.begin(self._answer(message, body, base))
 
     def _answer(self, message: messages.Narrow, body: bytes, base: ComparisonBase) -> Stepwise[None]:
         """Answer a question about ranges, or raise StreamFault if it is invalid."""

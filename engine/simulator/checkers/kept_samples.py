@@ -305,6 +305,10 @@ class Resurrection(Checker):
             for place, tombstones in self._tombstones.items():
                 self._tombstones[place] = self._kept(place, tombstones)
 
+    def destroyed(self, node: SimulatedNode) -> None:
+        """Forget whom the node has met, which an older copy of its disk does not know."""
+        self._pairs = {pair for pair in self._pairs if node.id not in pair}
+
     @staticmethod
     def _kept(place: Place, tombstones: Tombstones) -> Tombstones:
         """Return the tombstones that the node has not purged."""

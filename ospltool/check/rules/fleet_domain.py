@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from engine.config import XmlElement
+from engine.dds.proofs import DomainSecret, SecretFault
 from ospltool.check.deployment import host_of, listed
 from ospltool.check.findings import Finding
-from ospltool.check.registry import OPENSPLICE, RuleInput, rule
+from ospltool.check.registry import OPENSPLICE, OSPLTOOL, RuleInput, rule
 from ospltool.check.views import FleetView, NodeView, Thing
 from ospltool.diagnostics.model import Severity
 
@@ -315,3 +316,45 @@ def one_name_for_two_nodes(fleet: FleetView) -> Iterator[Finding]:
             related = (earlier.place(other, earlier.shown_name),) if other else ()
             message = f"{earlier.shown_name} and {node.shown_name} are both called '{name}' on one machine"
             yield node.found(element.value or element, message, related=related, subject=element.path)
+
+
+@rule("DUR749", "secret-differs", Severity.ERROR, takes=RuleInput.FLEET, targets=OSPLTOOL)
+def secret_differs(fleet: FleetView) -> Iterator[Finding]:
+    """Some nodes of a domain have a secret and others none, or another one.
+
+    Why: They refuse the messages of each other: each believes to be alone with those of its kind.
+
+    Example:
+        n1: <DomainSecret>/etc/opt/secret</DomainSecret>; n2: without it
+    Use instead:
+        The same secret on all nodes. Files that can be read here are compared by their first secret.
+    OpenSplice: Does not know the element.
+    Reference: //OpenSplice/Domain/DomainSecret
+    """
+    domains: dict[int | None, list[NodeView]] = {}
+    for node in fleet.nodes:
+        domains.setdefault(node.intended_domain, []).append(node)
+    for nodes in domains.values():
+        first, *rest = _groups(nodes, _secret) or [[]]
+        for group in rest:
+            kinds = [_kind(one[0]) for one in (group, first)]
+            message = f"{_names(group)}: {kinds[0]}; {_names(first)}: {kinds[1]}"
+            element = group[0].domain_setting("DomainSecret")
+            yield group[0].found(_place(group[0], element), message, subject="Domain/DomainSecret")
+
+
+def _secret(node: NodeView) -> str:
+    """What tells the secrets of nodes apart; empty without one. Files that cannot be read here are alike."""
+    path = node.configuration.domain.secret
+    if not path:
+        return ""
+    try:
+        return DomainSecret(path).fingerprint
+    except SecretFault:
+        return "unread"
+
+
+def _kind(node: NodeView) -> str:
+    return (
+        f"secret of {node.configuration.domain.secret}" if node.configuration.domain.secret else "no secret"
+    )

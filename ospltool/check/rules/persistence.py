@@ -8,9 +8,10 @@ from pathlib import Path, PurePosixPath
 from engine.config import ProblemKind
 from engine.config.settings import StoreMode
 from engine.core.name_spaces import Durability
+from engine.dds.proofs import DomainSecret, SecretFault
 from ospltool.check import edits
 from ospltool.check.findings import Finding
-from ospltool.check.registry import NOWHERE, OPENSPLICE, rule
+from ospltool.check.registry import NOWHERE, OPENSPLICE, OSPLTOOL, rule
 from ospltool.check.views import NodeView
 from ospltool.diagnostics.model import Severity
 
@@ -279,6 +280,28 @@ def _obstacle(path: str) -> str:
     except (OSError, ValueError):  # may not be looked at, or no path at all
         return ""
     return ""
+
+
+@rule("DUR613", "unusable-secret", Severity.WARNING, targets=OSPLTOOL)
+def unusable_secret(node: NodeView) -> Iterator[Finding]:
+    """The file of the domain's secret cannot be used on this machine.
+
+    Why: The node does not start: without the secret it would take in messages of everybody.
+
+    Example:
+        <DomainSecret>/etc/opt/secret</DomainSecret>, with mode 0644
+    Use instead:
+        A file of the user that runs the node, with mode 0600, with one secret of at least 32 characters in
+        each line: `openssl rand -hex 32`. On another machine than the node's, the finding means nothing.
+    OpenSplice: Does not know the element, and refuses the file.
+    Reference: //OpenSplice/Domain/DomainSecret
+    """
+    element = node.domain_setting("DomainSecret")
+    if element and element.value and not element.value.is_broken and element.text:
+        try:
+            DomainSecret(element.text)
+        except SecretFault as fault:
+            yield node.found(element.value, str(fault), subject=element.path)
 
 
 @rule("DUR611", "leveldb-store", Severity.WARNING, targets=OPENSPLICE)

@@ -105,11 +105,15 @@ _CODES: Final = {
     RemarkSubject.FILTER: "DUL-FILTER-REFUSED",
     RemarkSubject.IGNORED: "DUL-CONFIG-IGNORED",
     RemarkSubject.PRESSURE: "DUL-BACK-PRESSURE",
+    RemarkSubject.RESTORED: "DUL-STORE-RESTORED",
+    RemarkSubject.COUNTERS: "DUL-COUNTERS",
+    RemarkSubject.DELETION: "DUL-DELETION-REFUSED",
 }
 
 
 _WHY: Final = {
     RemarkSubject.STALLED: "the process was stopped (SIGSTOP, a debugger), or its machine stood still",
+    RemarkSubject.RESTORED: "a machine was restored, or a copy of its store put in place",
     RemarkSubject.FILTER: "a content filter of its configuration does not fit the type of the topic",
     RemarkSubject.IGNORED: "its configuration has settings without effect here",
 }

@@ -31,6 +31,7 @@ def of_snapshot(snapshot: NodeSnapshot) -> Iterator[Sign]:
     yield from of_store(snapshot)
     yield from of_capture(snapshot)
     yield from of_readers(snapshot)
+    yield from _unproved(snapshot)
 
 
 def of_store(snapshot: NodeSnapshot) -> Iterator[Sign]:
@@ -73,6 +74,24 @@ def of_capture(snapshot: NodeSnapshot) -> Iterator[Sign]:
         yield Sign("DUL-NOT-KEPT", name, what, 0, me, why=why, weight=large, next=_TOO_LARGE)
     yield from _rejected(snapshot)
     yield from _cut(snapshot)
+
+
+def _unproved(snapshot: NodeSnapshot) -> Iterator[Sign]:
+    """Yield a sign of messages that do not prove their sender."""
+    if snapshot.unproved:
+        whose = [
+            f"{one.name or one.participant} ({', '.join(f'{n:,} {why}' for why, n in one.counts.items())})"
+            for one in snapshot.unproved
+        ]
+        what = f"{snapshot.name} refuses messages of {_few(whose)}"
+        yield Sign("DUL-UNPROVED", snapshot.name, what, 0, (snapshot.id,), why=_why_unproved(snapshot))
+
+
+def _why_unproved(snapshot: NodeSnapshot) -> str:
+    """Say what is certain: a message does not tell whether its sender lacks the secret or invents things."""
+    if any("no secret here" in why for one in snapshot.unproved for why in one.counts):
+        return f"{snapshot.name} has no secret of the domain, and others have one"
+    return ""
 
 
 def _rejected(snapshot: NodeSnapshot) -> Iterator[Sign]:

@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, Final
 
+from engine.files import open_private
 from ospltool.analytics.case import (
     CaseError,
     files_of,
@@ -232,7 +233,7 @@ def locked(target: pathlib.Path) -> Iterator[None]:
         CaseError: another command has locked it, or it has symbolic links.
     """
     refuse_links(target)
-    descriptor = os.open(target / LOCK_FILE, os.O_CREAT | os.O_RDWR, 0o600)
+    descriptor = open_private(target / LOCK_FILE, os.O_CREAT | os.O_RDWR)
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -62,12 +62,22 @@ def said(directory: Path) -> list[tuple[str, object]]:
         "store.no-backup",
         "store.replaced",
         "lifecycle.local-copy",
+        "store.outdated",
+        "store.out-of-range",
     )
     return [
-        (record.event.id, record.fields["namespace"])
+        (record.event.id, record.fields.get("namespace"))
         for record in tracer.recent()
         if record.event.id in names
     ]
+
+
+def test_a_lineage_that_no_node_can_have_is_said(tmp_path: Path) -> None:
+    fill(tmp_path, complete=("a",), parts=())
+    with contextlib.closing(SqliteStore(tmp_path, "n1", lambda: "f" * 32)) as store:
+        store.mark("a", {"lineage": f"{1 << 100}/x/1", "restored": "yes"})
+    assert said(tmp_path)[:2] == [("store.outdated", None), ("lifecycle.local-copy", "a")]
+    assert said(tmp_path)[-1][0] == "store.out-of-range"
 
 
 def test_an_incomplete_set_is_said_with_what_takes_its_place(tmp_path: Path) -> None:

@@ -183,10 +183,18 @@ def test_restarts_long_ago_do_not_count() -> None:
         node.renewed(now, "COMPLETE")
 
 
-def test_a_program_that_is_not_there_has_died() -> None:
-    node = watch(Action.KILL)
-    assert node.start_failed(0.1, "no such file") == [SupervisorAction.END]
+@pytest.mark.parametrize("action", list(Action))
+@pytest.mark.parametrize(("is_permanent", "exit_code"), [(True, EXIT_CONFIGURATION), (False, EXIT_DIED)])
+def test_a_program_that_cannot_be_started_is_tried_again_only_if_that_may_help(
+    action: Action, is_permanent: bool, exit_code: int
+) -> None:
+    node = watch(action)
+    restarts = action is Action.RESTART and not is_permanent
+    assert node.start_failed(0.1, "no such file", is_permanent=is_permanent) == (
+        [] if restarts else [SupervisorAction.END]
+    )
     assert node.reason == "the node could not be started: no such file"
+    assert node.exit_code == (EXIT_ENDED if restarts else exit_code)
 
 
 @pytest.mark.parametrize("action", list(Action))

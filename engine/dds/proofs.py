@@ -1,0 +1,343 @@
+"""Proofs that a message comes from a process that knows the domain's secret, and from the writer it came by.
+
+A proof is a keyed BLAKE2b of topic, writer, sender, serial and payload. The GUID of the writer is new in each
+run of a process, and the serial of a writer only grows, so what was recorded proves nothing when it is sent
+again. Without a secret nothing is proved, and proved messages are refused: those with and those without a
+secret do not communicate.
+
+The file of the secret has one secret in each line, of `MIN_CHARS` characters or more; `#` begins a comment.
+The first one proves, all of them verify. It belongs to the user that runs the process, and nobody else may
+read it. It is read again when it has changed.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import hashlib
+import hmac
+import os
+import stat
+import struct
+import threading
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final, NamedTuple, Self, TypeVar
+
+VARIABLE: Final = "OSPLTOOL_DOMAIN_SECRET"
+"""Environment variable with the path of the file, for processes whose configuration does not name it."""
+MIN_CHARS: Final = 32
+MAX_SECRETS: Final = 8
+MAX_FILE_BYTES: Final = 65_536
+LOOK_S: Final = 1.0
+"""Time between two looks at the file."""
+MAX_REMEMBERED: Final = 20_000
+"""Writers whose last serial is remembered, and participants whose messages were refused."""
+WASTE_BYTES: Final = 4 << 20
+"""Bytes with wrong proofs that are hashed for one participant in a second; it has proved nothing so far."""
+MESSAGE_COST: Final = 4_096
+"""Bytes that a message counts for at least in that."""
+
+T = TypeVar("T")
+_MAGIC: Final = b"\0PRF"
+_HEAD: Final = struct.Struct("<4s8sQ")
+"""Magic, id of the secret, serial; then the proof."""
+_PROVED: Final = struct.Struct("<HHQ")
+_PROOF_BYTES: Final = 32
+SIZE: Final = _HEAD.size + _PROOF_BYTES
+"""Bytes before the payload of a message that is proved."""
+PLACE: Final = b"\0PRF place of a proof, which is filled in: \0\0\0\0\0\0\0\0\0"
+"""What stands in a message of a type of OpenSplice where its proof will be."""
+assert len(PLACE) == SIZE
+
+
+class SecretFault(ValueError):
+    """The file of the secret cannot be used; the text says why."""
+
+
+class _Key(NamedTuple):
+    id: bytes
+    key: bytes
+
+
+def _keys_in(content: bytes, path: str) -> tuple[_Key, ...]:
+    lines = [line.strip() for line in content.splitlines()]
+    secrets = [line for line in lines if line and not line.startswith(b"#")]
+    if not secrets:
+        raise SecretFault(f"{path} has no secret")
+    if len(secrets) > MAX_SECRETS:
+        raise SecretFault(f"{path} has {len(secrets)} secrets; {MAX_SECRETS} are enough")
+    short = min(map(len, secrets))
+    if short < MIN_CHARS:
+        raise SecretFault(f"{path} has a secret of {short} characters; at least {MIN_CHARS} are needed")
+    keys = [hashlib.blake2b(secret, person=b"ospltool key").digest() for secret in secrets]
+    return tuple(_Key(hashlib.blake2b(key, digest_size=8).digest(), key) for key in keys)
+
+
+def _open(path: str) -> tuple[os.stat_result, bytes]:
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except OSError as error:
+        raise SecretFault(f"{path} cannot be read: {error.strerror}") from error
+    except ValueError as error:  # a path with a zero byte
+        raise SecretFault(f"{path!r}: {error}") from error
+    try:
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode):
+            raise SecretFault(f"{path} is not a file")
+        if found.st_uid != os.geteuid():
+            raise SecretFault(f"{path} belongs to user {found.st_uid}, not to {os.geteuid()}")
+        if found.st_mode & 0o077:
+            mode = stat.S_IMODE(found.st_mode)
+            raise SecretFault(f"{path} has mode {mode:04o}, and others may use it: chmod 600 {path}")
+        return found, os.read(descriptor, MAX_FILE_BYTES)
+    finally:
+        os.close(descriptor)
+
+
+class DomainSecret:
+    """The secret of a domain, read from its file and again when that changes.
+
+    Args:
+        path: the file.
+
+    Raises:
+        SecretFault: it cannot be used.
+
+    Attributes:
+        problem: why the file could not be read again; the secrets that were in it still count.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.problem = ""
+        found, content = _open(path)
+        self._seen = _version(found)
+        self._keys = _keys_in(content, path)
+        self._due_s = time.monotonic() + LOOK_S
+
+    @classmethod
+    def of_environment(cls, environ: Mapping[str, str]) -> Self | None:
+        """Return the secret of `VARIABLE`; None if that is not set. Raises SecretFault."""
+        path = environ.get(VARIABLE, "")
+        return cls(path) if path else None
+
+    @property
+    def fingerprint(self) -> str:
+        """What tells secrets apart and says nothing of them: that of the first."""
+        return self._keys[0].id.hex()
+
+    def current(self) -> tuple[_Key, ...]:
+        """Return the keys; the first one proves."""
+        now = time.monotonic()
+        if now >= self._due_s:
+            self._due_s = now + LOOK_S
+            self._look()
+        return self._keys
+
+    def _look(self) -> None:
+        try:
+            if _version(Path(self.path).stat()) == self._seen and not self.problem:
+                return
+            found, content = _open(self.path)
+            self._keys, self._seen, self.problem = _keys_in(content, self.path), _version(found), ""
+        except OSError as error:
+            self.problem = f"{self.path} cannot be read: {error.strerror}"
+        except SecretFault as fault:
+            self.problem = str(fault)
+
+
+def _version(found: os.stat_result) -> tuple[int, ...]:
+    return found.st_dev, found.st_ino, found.st_mtime_ns, found.st_ctime_ns, found.st_size
+
+
+class ProofFault(enum.StrEnum):
+    """Why a message was refused."""
+
+    MISSING = "without a proof"
+    OTHER = "with another secret"
+    WRONG = "with a wrong proof"
+    AGAIN = "sent again"
+    UNASKED = "with a proof, while there is no secret here"
+
+
+@dataclasses.dataclass(slots=True)
+class Refused:
+    """Messages of one participant that were refused."""
+
+    counts: dict[ProofFault, int] = dataclasses.field(default_factory=dict)
+    last_s: float = 0.0
+    """When the last one came, on the monotonic clock."""
+    second: int = 0
+    wasted: int = 0
+    """Bytes hashed in vain in that second."""
+
+
+class Proofs:
+    """Proves what one participant sends, and verifies what it receives. All threads may use it.
+
+    Attributes:
+        secret: that of the domain; None for none.
+        refused: what was refused, by participant.
+    """
+
+    def __init__(self, secret: DomainSecret | None) -> None:
+        self.secret = secret
+        self.refused: dict[bytes, Refused] = {}
+        self._lock = threading.Lock()
+        self._serial = 0
+        self._serials: dict[bytes, int] = {}
+        self._known: dict[bytes, None] = {}
+
+    def prove(self, topic: str, writer: bytes, sender: bytes, payload: bytes) -> bytes:
+        """Return what goes before a payload, empty without a secret.
+
+        Args:
+            topic: where it is written.
+            writer: GUID of the writer, which sends its messages in the order of this call.
+            sender: the id of the sender in the message; may be empty.
+            payload: the rest of the message.
+        """
+        if self.secret is None:
+            return b""
+        key = self.secret.current()[0]
+        with self._lock:
+            self._serial = serial = max(self._serial + 1, time.time_ns())
+        head = _HEAD.pack(_MAGIC, key.id, serial)
+        return head + _proof(key.key, topic, writer, sender, serial, payload)
+
+    def verify(
+        self,
+        topic: str,
+        writer: bytes,
+        sender: bytes,
+        message: bytes | memoryview,
+        *,
+        is_state: bool = False,
+    ) -> bytes | None:
+        """Return the payload of a message; None if it is refused, which is counted.
+
+        Args:
+            topic: where it was read.
+            writer: GUID of its writer, from the transport.
+            sender: the id of the sender in the message.
+            message: what came: the proof, then the payload.
+            is_state: a state that comes again, because the writer came into reach again, still holds.
+        """
+        if self.secret is None:
+            if message[: len(_MAGIC)] == _MAGIC:
+                self._refuse(writer, ProofFault.UNASKED)
+                return None
+            return bytes(message)
+        proof, content = bytes(message[:SIZE]), memoryview(message)[SIZE:]
+        reason = self._judge(topic, writer, sender, proof, content, is_state=is_state)
+        if reason is not None:
+            self._refuse(writer, reason)
+            return None
+        return bytes(content)  # the only copy: batches are large
+
+    def refused_since(self, since_s: float) -> dict[bytes, dict[ProofFault, int]]:
+        """Return what was refused of participants of which some was after a moment on the monotonic clock."""
+        with self._lock:
+            return {
+                guid: dict(refused.counts)
+                for guid, refused in self.refused.items()
+                if refused.last_s >= since_s
+            }
+
+    # Messages of a type of OpenSplice have their proof in them.
+
+    def place(self) -> bytes:
+        """Return what stands in a message in place of its proof, empty without a secret."""
+        return PLACE if self.secret is not None else b""
+
+    def filled(self, topic: str, writer: bytes, message: bytes) -> bytes:
+        """Return a message with its proof in its place; without a secret, or a place, as it is."""
+        at = message.find(PLACE) if self.secret is not None else -1
+        if at < 0:
+            return message
+        rest = message[:at] + message[at + SIZE :]
+        return message[:at] + self.prove(topic, writer, b"%d" % at, rest) + message[at + SIZE :]
+
+    def is_proved(self, topic: str, writer: bytes, message: bytes, proof: bytes) -> bool:
+        """Tell whether a message proves its sender; `proof` stands in it. One that does not is counted."""
+        if self.secret is None:
+            if proof:
+                self._refuse(writer, ProofFault.UNASKED)
+            return not proof
+        reason: ProofFault | None = ProofFault.MISSING
+        at = message.find(proof) if len(proof) == SIZE else -1
+        if at >= 0:
+            rest = memoryview(message[:at] + message[at + SIZE :])
+            reason = self._judge(topic, writer, b"%d" % at, proof, rest, is_state=False)
+        if reason is not None:
+            self._refuse(writer, reason)
+        return reason is None
+
+    def _judge(
+        self, topic: str, writer: bytes, sender: bytes, proof: bytes, payload: memoryview, *, is_state: bool
+    ) -> ProofFault | None:
+        assert self.secret is not None
+        if len(proof) < SIZE or not proof.startswith(_MAGIC):
+            return ProofFault.MISSING
+        _, key_id, serial = _HEAD.unpack_from(proof)
+        key = next((each.key for each in self.secret.current() if each.id == key_id), None)
+        if key is None:
+            return ProofFault.OTHER
+        last = self._serials.get(writer, 0)
+        if serial < last or (serial == last and not is_state):
+            return ProofFault.AGAIN
+        if not self._may_cost(_participant_of(writer), len(payload)):
+            return ProofFault.WRONG
+        proved = _proof(key, topic, writer, sender, serial, payload)
+        if not hmac.compare_digest(proved, proof[_HEAD.size :]):
+            return ProofFault.WRONG
+        with self._lock:
+            _remember(self._serials, writer, serial)
+            _remember(self._known, _participant_of(writer), None)
+        return None
+
+    def _may_cost(self, participant: bytes, size: int) -> bool:
+        """Tell whether a message may be hashed: of those that only waste time, not much is."""
+        refused = self.refused.get(participant)
+        if refused is None or ProofFault.WRONG not in refused.counts or participant in self._known:
+            return True
+        second = int(time.monotonic())
+        if refused.second != second:
+            refused.second, refused.wasted = second, 0
+        refused.wasted += max(size, MESSAGE_COST)
+        return refused.wasted <= WASTE_BYTES
+
+    def _refuse(self, writer: bytes, reason: ProofFault) -> None:
+        participant = _participant_of(writer)
+        with self._lock:
+            refused = self.refused.get(participant)
+            if refused is None:
+                refused = Refused()
+                _remember(self.refused, participant, refused)
+            refused.counts[reason] = refused.counts.get(reason, 0) + 1
+            refused.last_s = time.monotonic()
+
+
+def _remember(into: dict[bytes, T], key: bytes, value: T) -> None:
+    """Note what is newest; beyond the limit, the oldest is forgotten."""
+    into.pop(key, None)
+    into[key] = value
+    if len(into) > MAX_REMEMBERED:
+        del into[next(iter(into))]
+
+
+def _participant_of(writer: bytes) -> bytes:
+    """Return the GUID of the participant of a writer; see `engine.dds.abi.participant_of`."""
+    return writer[:12] + b"\0\0\x01\xc1"
+
+
+def _proof(
+    key: bytes, topic: str, writer: bytes, sender: bytes, serial: int, payload: bytes | memoryview
+) -> bytes:
+    name = topic.encode()
+    proof = hashlib.blake2b(key=key, digest_size=_PROOF_BYTES, person=b"ospltool proof")
+    proof.update(_PROVED.pack(len(name), len(sender), serial) + name + writer + sender)
+    proof.update(payload)  # without the GIL, if it is large
+    return proof.digest()
