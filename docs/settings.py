@@ -71,6 +71,25 @@ way. The guide lets the service end then. This one ends in order only after thre
 least 10 s, because a supervisor that was stopped for a moment comes back, and transient data does not. When
 the supervisor goes on, it applies the FailureAction.
 
+Messages name what a thread does, by the names of the deployment guide where it has one; `top -H` shows names
+of threads:
+
+| In messages | In `top -H` |
+|---|---|
+| ospl_durability; `service` in a persistence service | the main thread |
+| AdminEventDispatcher | `dds-pump` |
+| dcpsHeartbeatListener | `heartbeat` |
+| statusThread | `sender` |
+| persistentDataListener | `persistentData` |
+| groupCreationThread, sampleRequestHandler, resendQueue, `worker (…)` | `worker_` with a number |
+| historicalDataRequestHandler | `historicalData_` with a number |
+| all others | the same name, of which Linux keeps 15 characters |
+
+`watch` watches all threads, and the main thread watches it in return: only `watch` renews the lease, so it is
+named after half of ExpiryTime if that is sooner (after 3 s at least; a lease of less than 5 s may be lost
+before). When the supervisor then applies the FailureAction, its reason has the names of the threads that did
+not proceed.
+
 A node that cannot run, so that another start would end in the same way, is not started again, whatever the
 FailureAction says. The exit code is 2, and the reason is told once, by `start`, `status` and the node's log:
 

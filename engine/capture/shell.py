@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import math
 import queue
 import threading
 import time
@@ -195,6 +196,7 @@ class Shell:
         period_s: float,
         *,
         detects: bool,
+        lease_s: float = math.inf,
         hear: Callable[[], None] = lambda: None,
     ) -> Watchdog:
         """Begin to watch all threads of the process, and those of Cyclone DDS.
@@ -204,6 +206,7 @@ class Shell:
             renew: renews the lease.
             period_s: time from one check to the next.
             detects: whether a stuck activity withholds the lease.
+            lease_s: see `Watchdog`.
             hear: called before each look, to take in signs of life of others.
         """
         library = LibraryThreads(self.activities, announcement_period_s(self._uri))
@@ -212,7 +215,9 @@ class Shell:
             library.sample()
             hear()
 
-        self.watch = Watchdog(self.activities, tell, renew, period_s, detects=detects, sample=sample)
+        self.watch = Watchdog(
+            self.activities, tell, renew, period_s, detects=detects, lease_s=lease_s, sample=sample
+        )
         self.stack.callback(self.watch.close)
         self.watch.start()
         return self.watch
@@ -244,7 +249,7 @@ class Watchdog:
 
     It counts only time in which it looked itself: while the whole process stood still, or its machine slept,
     every thread stood still, and none of them hangs. The process's own thread watches this one in return
-    (`watch_back`): without it nobody renews the lease.
+    (`watch_back`): without it nobody renews the lease, so it is reported after half of that.
 
     Args:
         activities: the activities of the process.
@@ -252,6 +257,7 @@ class Watchdog:
         renew: renews the lease.
         period_s: time from one check to the next.
         detects: whether a stuck activity withholds the lease.
+        lease_s: time after which the lease is lost that is not renewed.
         sample: called before each check; it lets activities beat that do not do so by themselves.
         clock: monotonic seconds.
     """
@@ -264,6 +270,7 @@ class Watchdog:
         period_s: float,
         *,
         detects: bool,
+        lease_s: float = math.inf,
         sample: Callable[[], None] = lambda: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -278,6 +285,7 @@ class Watchdog:
         self._renew = renew
         self._period_s = period_s
         self._detects = detects
+        self._lease_s = lease_s
         self._stuck: dict[Work, _Stuck] = {}
         self._is_withheld = False
         self._verdict = ""
@@ -347,7 +355,8 @@ class Watchdog:
         """Report that the watch itself stands still, or is back. The process's own thread calls this."""
         looks, longest_s = self._looks, max(BEAT_S, _LONGEST_GAP * self._period_s)
         quiet_s = self._back.since(looks, self._clock(), longest_s)
-        limit_s = max(self._activities.idle_s, longest_s)
+        # After a gap, in which all stood still, the watch has the time of a beat to show that it goes on.
+        limit_s = max(longest_s + BEAT_S, min(self._activities.idle_s, self._lease_s / 2))
         if (quiet_s > limit_s) != self._is_back_told:
             self._is_back_told = not self._is_back_told
             event = "watch.progress-lost" if self._is_back_told else "watch.progress-back"

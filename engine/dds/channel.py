@@ -158,6 +158,10 @@ class Channel:
         if self._attaching:
             self._open(ChannelTopic(ATTACHMENT_TOPIC, is_state=True))
             self._attaching.append(ATTACHMENT_TOPIC)
+        # Only these have matches that `take` looks at. A status that nobody takes ends every wait at once.
+        for name in self._attaching:
+            self.signal.attach(self._writers[name].entity, abi.PUBLICATION_MATCHED)
+            self.signal.attach(self._readers[name].entity, abi.SUBSCRIPTION_MATCHED)
         self._matched: frozenset[bytes] = frozenset()
         self._has_matched_us: dict[bytes, bytes] = {}
         self._attached: set[bytes] = set()
@@ -181,14 +185,12 @@ class Channel:
             reader = CaptureReader(
                 self._participant, entity, limit=self._limit, qos=named, signal=self.signal
             )
-            self.signal.attach(reader.entity, abi.SUBSCRIPTION_MATCHED)
             self._readers[topic.name] = reader
         if topic.writes:
             announced = self._announced
             priority = announced.priorities.get(topic.name, announced.priority)
             named = dataclasses.replace(qos, name=announced.writer, transport_priority=priority)
             writer = RawWriter(self._participant, entity, named)
-            self.signal.attach(writer.entity, abi.PUBLICATION_MATCHED)
             self._writers[topic.name] = writer
 
     def publish(self, topic: str, sender_id: str, payload: bytes) -> None:
@@ -257,13 +259,14 @@ class Channel:
         """Find the participants that match all our readers and writers, and publish them if they changed."""
         changed = False
         taken = ctypes.c_uint32()
-        for entity, status in [
-            *((writer.entity, abi.PUBLICATION_MATCHED) for writer in self._writers.values()),
-            *((reader.entity, abi.SUBSCRIPTION_MATCHED) for reader in self._readers.values()),
-        ]:
-            abi.take_status(entity, ctypes.byref(taken), status)
-            changed = changed or bool(taken.value)
-        if not changed or not self._attaching:
+        for name in self._attaching:
+            for entity, status in (
+                (self._writers[name].entity, abi.PUBLICATION_MATCHED),
+                (self._readers[name].entity, abi.SUBSCRIPTION_MATCHED),
+            ):
+                abi.take_status(entity, ctypes.byref(taken), status)
+                changed = changed or bool(taken.value)
+        if not changed:
             return
         sides = [self._writers[name].matched_readers().values() for name in self._attaching]
         sides += [self._readers[name].matched_writers().values() for name in self._attaching]

@@ -31,7 +31,8 @@ TIMED: Final = "tev"
 """Beginning of the name of the thread that runs with each announcement."""
 _MISSED: Final = 3
 """Announcements that a timed thread may miss."""
-_LOOKS: Final = 10
+_NAME_CHARS: Final = 15
+LOOKS: Final = 10
 """How many looks have one at the names of all threads among them: one may end while another begins."""
 
 _ANY, _LOOPBACK = "0.0.0.0", "127.0.0.1"  # noqa: S104  # of sockets that are bound already
@@ -94,9 +95,9 @@ class LibraryThreads:
             work.tid = tid
 
     def _find(self) -> None:
-        """Add threads that began, and remove those that ended."""
+        """Add threads that began, remove those that ended, and name those of Python for `top -H`."""
         count = _TASKS.stat().st_nlink  # to list them takes the kernel a millisecond
-        self._looks = (self._looks + 1) % _LOOKS
+        self._looks = (self._looks + 1) % LOOKS
         if count == self._count and self._looks:
             return
         self._count = count
@@ -107,8 +108,11 @@ class LibraryThreads:
             self._runs.pop(tid, None)
             if work is not None:
                 self._activities.end(work)
-        ours = {thread.native_id for thread in threading.enumerate()}
-        for tid in there - self._works.keys() - ours:
+        ours = {thread.native_id: thread.name for thread in threading.enumerate()}
+        for tid in there & ours.keys() - {os.getpid()}:  # the name of the main thread is that of the process
+            with contextlib.suppress(OSError):  # it has ended meanwhile
+                (_TASKS / str(tid) / "comm").write_text(ours[tid][:_NAME_CHARS], "utf-8")
+        for tid in there - self._works.keys() - ours.keys():
             name = _name(tid)
             if name is None or name == _name(os.getpid()):
                 self._count = 0  # it has not named itself yet

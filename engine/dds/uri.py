@@ -45,7 +45,7 @@ def announcement_period_s(uri: str) -> float:
     """Return the longest time between two announcements of a participant with these settings, in seconds."""
     found = [
         float(each["number"]) / (1000 if each["unit"].lower() == "ms" else 1)
-        for each in _ANNOUNCED.finditer(uri)
+        for each in _ANNOUNCED.finditer(settings_text(uri))
     ]
     return max(found, default=ANNOUNCED_S)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
@@ -394,6 +395,7 @@ class RunningNode:
             self._renew,
             self._lease_pause_s,
             detects=self._configuration.watchdog.deadlock_detection,
+            lease_s=self._configuration.domain.lease.expiry_s,
             hear=self._hear_supervisor,
         )
 
@@ -461,6 +463,7 @@ class RunningNode:
             while self._shell.stop_reason is None:
                 due = min(due, self._showing.times.due_s)
                 self._shell.wait(self._patience_s(due))
+                self._note_stuck()
                 if self._is_early(due):
                     continue
                 with self._shell.work:
@@ -555,6 +558,16 @@ class RunningNode:
             self._said = said
             self._lease.report(state, **details)
 
+    def _note_stuck(self) -> None:
+        """Note for the supervisor what is stuck now.
+
+        The watch's thread and the node's own one call this: either may be what is stuck.
+        """
+        watch = self._shell.watch
+        if self._lease and watch is not None and (stuck := watch.stuck) != self._said_stuck:
+            self._said_stuck = stuck
+            self._lease.note(stuck=", ".join(stuck))
+
     def _renew(self) -> None:
         """Renew the lease, on the watch's thread."""
         if self._lease is None:
@@ -574,12 +587,9 @@ class RunningNode:
             return
         if self._lease.is_alive():
             self._supervisor.beat()
+            self._supervisor.tid = os.getppid()  # not of the thread that hears it
         watch = self._shell.watch
-        if watch is not None and watch.stuck != self._said_stuck:
-            self._said_stuck = watch.stuck
-            self._lease.note(
-                stuck=", ".join(watch.stuck)
-            )  # the thread that reports all else may be among them
+        self._note_stuck()
         if self._shell.stop_reason is not None:
             return
         if self._lease.is_lost():

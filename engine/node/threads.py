@@ -53,7 +53,6 @@ is the heartbeat. All other threads follow Domain/Service/Scheduling.
 _TASKS: Final = Path("/proc/self/task")
 LOOKS: Final = 10
 """How many looks have one at all threads among them; the others notice only another number of threads."""
-_NAME_CHARS: Final = 15
 _RIGHTS: Final = (
     "the node needs CAP_SYS_NICE, or limits that allow it (ulimit -r for Realtime, -e for Timeshare)"
 )
@@ -79,7 +78,7 @@ def _apply(wanted: ThreadScheduling, tid: int) -> None:
 
 
 class Threads:
-    """The threads of this process; it gives each its name for `top -H`, and its scheduling.
+    """The threads of this process; it gives each its scheduling.
 
     Args:
         configuration: the node's.
@@ -109,7 +108,7 @@ class Threads:
         self._asked = {path for path, used in self._wanted.items() if used != process}
 
     def look(self) -> None:
-        """Name and schedule the threads that started since the last call."""
+        """Schedule the threads that started since the last call."""
         count = _TASKS.stat().st_nlink  # 2 more than the threads; to list them takes the kernel a millisecond
         self._looks = (self._looks + 1) % LOOKS
         if count == self._count and self._looks and not self._unnamed:
@@ -125,15 +124,12 @@ class Threads:
         python = {thread.native_id: thread.name for thread in threading.enumerate()}
         for tid in sorted(new):
             with contextlib.suppress(OSError):  # it has ended meanwhile
-                comm = _TASKS / str(tid) / "comm"
                 name = python.get(tid)
                 if name is None:
-                    name = comm.read_text("utf-8", "replace").strip()
+                    name = (_TASKS / str(tid) / "comm").read_text("utf-8", "replace").strip()
                     if name == process and tid not in self._unnamed:
                         later.add(tid)  # a native thread names itself once it runs
                         continue
-                elif name != "MainThread":  # the name of the main thread is that of the process
-                    comm.write_text(name[:_NAME_CHARS], "utf-8")
                 if self._asked:
                     self._schedule(tid, name)
         self._known -= later

@@ -255,7 +255,7 @@ class Supervisor:
                 self._selector.unregister(node.lease)
         if node is not None and node.handle in ready:
             self._node_ended(node, now)
-        self._obey(self._watch.timer(now))
+        self._obey(self._watch.timer(now, self._stuck))
 
     def _node_ended(self, node: NodeProcess, now: float) -> None:
         exit_code = node.ended()
@@ -266,10 +266,18 @@ class Supervisor:
         self._selector.unregister(node.handle)
         node.close()
         self._node = None
+        self._obey(self._watch.exited(now, exit_code, self._said(node, "fault")))
+
+    def _stuck(self) -> str:
+        """Return which of its threads a node names that does not renew its lease; empty for none."""
+        stuck = self._said(self._node, "stuck") if self._node is not None else ""
+        return f"{stuck} did not proceed" if stuck else ""
+
+    def _said(self, node: NodeProcess, what: str) -> str:
+        """Return what the last report of this run of the node says of something; empty for nothing."""
         said = self._directory.state()
         is_its_word = node.identity is not None and said.get("pid") == node.identity.pid
-        cause = said.get("fault") if is_its_word else None
-        self._obey(self._watch.exited(now, exit_code, str(cause or "")[:MAX_CAUSE]))
+        return str(said.get(what) or "")[:MAX_CAUSE] if is_its_word else ""
 
     def _obey(self, commands: list[SupervisorAction]) -> None:
         for command in commands:

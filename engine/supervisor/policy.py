@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import collections
 import enum
+from collections.abc import Callable
 from typing import Final
 
 from engine.core.lazy_dataclass import lazy_dataclass
@@ -196,8 +197,10 @@ class SupervisionPolicy:
             return self._end(NodePhase.ENDED, EXIT_ENDED)
         return []
 
-    def timer(self, now: float) -> list[SupervisorAction]:
+    def timer(self, now: float, cause: Callable[[], str] = lambda: "") -> list[SupervisorAction]:
         """Return the commands that are due; none before `next_timer`.
+
+        `cause` tells what kept the node from renewing its lease; empty if unknown.
 
         A call that comes much too late means that the supervisor itself stood still, maybe with the node (a
         suspended machine, Ctrl+Z): it begins to wait for a renewal of the lease again.
@@ -214,15 +217,15 @@ class SupervisionPolicy:
             self.reason = f"the node did not end within {self.rules.terminate_period_s:g} s and was killed"
             self.exit_code = EXIT_DIED
             return [SupervisorAction.KILL]
-        return self._expire(now)
+        return self._expire(now, cause())
 
     def next_timer(self) -> float | None:
         """Return the time for the next call of `timer`, None for never."""
         return self._deadline
 
-    def _expire(self, now: float) -> list[SupervisorAction]:
+    def _expire(self, now: float, cause: str) -> list[SupervisorAction]:
         limit_s = self.rules.first_lease_s if self.phase is NodePhase.STARTING else self.rules.expiry_s
-        self._fail(f"the node did not renew its lease within {limit_s:g} s")
+        self._fail(f"the node did not renew its lease within {limit_s:g} s" + (f": {cause}" if cause else ""))
         match self.rules.action:
             case Action.SKIP:
                 self.is_unresponsive = True

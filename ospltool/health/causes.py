@@ -72,7 +72,7 @@ def _rule(root: str, brings: str, shared: str = "node") -> CausalRule:
 
 
 _RULES: Final = (
-    _rule("node", "copies disk-copies", "unheard"),
+    _rule("node stuck", "copies disk-copies", "unheard"),
     _rule("node", "copies disk-copies conflict align master set definition complete reader late"),
     _rule("DUL-NODE-ABSENT DUL-NODE-GONE DUL-NODE-RESTARTED DUL-NODE-STALLED", "mesh"),
     _rule(

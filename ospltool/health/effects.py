@@ -129,7 +129,7 @@ def _touched(scene: Scene, cause: RootCause) -> list[str]:
         for node in cause.root.nodes:
             known = scene.model.nodes.get(node)
             named.update(known.name_spaces if known else ())
-        if cause.root.kind.cause == "node" and not cause.root.nodes:
+        if cause.root.kind.cause != "store" and not cause.root.nodes:
             named.update(one.name for one in scene.expected.name_spaces)
     return sorted(named)
 

@@ -25,6 +25,7 @@ from engine.supervisor.process_identity import ProcessIdentity, identify
 from engine.supervisor.rundir import NodeDirectory, RunDirectory
 from engine.tracing.catalogue import catalogue
 from ospltool.cli import app
+from tests.integration import hanging
 from tests.trace_lines import read_line
 
 if TYPE_CHECKING:
@@ -186,6 +187,23 @@ def test_a_node_that_stands_still_loses_its_lease(machine: Machine) -> None:
     assert " died       -      " in machine.run("list")[1]
 
 
+def test_a_watch_that_hangs_is_named_before_the_lease_is_lost(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in {**hanging.environ(machine.root), "HANG_PATIENCE_S": "10"}.items():
+        monkeypatch.setenv(name, value)
+    path = machine.write("kill")
+    path.write_text(path.read_text().replace(">2.0<", ">5.0<"))
+    machine.run("start", path)
+    (node,) = machine.wait_until_operational()
+    pid = node["node_pid"]
+    (watch,) = [tid for tid, name in hanging.threads(pid).items() if name == "watch"]
+    hanging.stop_threads(pid, watch)
+    wait_until(lambda: ("watch.progress-lost", "watch", str(watch)) in said(machine))
+    (dead,) = machine.wait_for(lambda nodes: nodes[0]["condition"] == "died")
+    assert dead["reason"] == "the node did not renew its lease within 5 s: watch did not proceed"
+
+
 def test_a_node_reports_a_supervisor_that_stands_still_and_then_ends(machine: Machine) -> None:
     machine.run("start", machine.write("restart"))
     (node,) = machine.wait_until_operational()
@@ -197,25 +215,29 @@ def test_a_node_reports_a_supervisor_that_stands_still_and_then_ends(machine: Ma
             time.sleep(3.0)
         assert said(machine) == []
     supervisor.send(signal.SIGSTOP)
-    wait_until(lambda: ("watch.progress-lost", "supervisor") in said(machine))
+    named = ("supervisor", str(node["supervisor_pid"]))
+    wait_until(lambda: ("watch.progress-lost", *named) in said(machine))
     wait_until(lambda: "; supervisor does not proceed" in machine.run("status", machine.configuration)[1])
     supervisor.send(signal.SIGCONT)
-    wait_until(lambda: ("watch.progress-back", "supervisor") in said(machine))
+    wait_until(lambda: ("watch.progress-back", *named) in said(machine))
     assert running.is_alive()
     supervisor.send(signal.SIGSTOP)
     assert running.wait(PATIENCE_S)
-    assert "lifecycle.daemon-silent" in {event for event, _ in said(machine)}
+    assert "lifecycle.daemon-silent" in {event for event, *_ in said(machine)}
     supervisor.send(signal.SIGCONT)
     (again,) = machine.wait_for(lambda nodes: nodes[0]["condition"] == "operational")
     assert again["restarts"] == 1
     assert again["last_failure"].endswith("(exit code 1): the supervisor stands still")
 
 
-def said(machine: Machine) -> list[tuple[str, str]]:
-    """What the deadlock watch of the node has traced of the supervisor: (event, activity)."""
+def said(machine: Machine) -> list[tuple[str, str, str]]:
+    """What the deadlock watch of the node has traced: (event, activity, its thread or process)."""
     lines = (machine.root / "trace.log").read_text(encoding="utf-8").splitlines()
     matched = [catalogue().match(line.text) for text in lines if (line := read_line(text)) is not None]
-    found = [(event.id, fields.get("activity", "")) for event, fields in filter(None, matched)]
+    found = [
+        (event.id, fields.get("activity", ""), fields.get("tid", ""))
+        for event, fields in filter(None, matched)
+    ]
     return [one for one in found if one[0].startswith(("watch.progress", "lifecycle.daemon"))]
 
 

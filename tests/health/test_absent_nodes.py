@@ -27,6 +27,21 @@ def starting() -> Watch:
     return watch
 
 
+def test_a_node_with_a_thread_that_hung_before_this_watch_began_is_stuck() -> None:
+    watch = Watch(ALL)
+    told = "seen on its host at 01:00:00 UTC: recv of Cyclone DDS did not proceed"
+    watch.reports = {"n3": SupervisorReport(told, pid=fake.snapshot(3).pid, stuck="recv of Cyclone DDS")}
+    watch.run(10, 1, 2)
+    assert watch.open == [("DUL-NODE-STUCK", "n3")]
+    assert watch.health.open[0].what == (
+        "n3 is expected and was not heard since this watch began, and says on its host: recv of Cyclone DDS "
+        "does not proceed"
+    )
+    watch.reports = {}
+    watch.run(12, 1, 2, 3)
+    assert watch.open == []
+
+
 def said(incident: Incident) -> str:
     return f"{incident.what} {incident.why} {incident.next}"
 

@@ -24,7 +24,7 @@ CONTINUE: Final = signal.SIGRTMIN + 8
 _HOOK: Final = f"""
 import ctypes, importlib, os, pathlib, threading
 from engine.dds import activity, typeinfo
-activity.ThreadActivities.__init__.__defaults__ = ({PATIENCE_S},)
+activity.ThreadActivities.__init__.__defaults__ = (float(os.environ.get("HANG_PATIENCE_S", {PATIENCE_S})),)
 typeinfo.LOOK_UP_S = 0.0
 for name, constant in (("engine.node.wire", "MARGIN_S"), ("engine.node.wire", "BATCH_TIMEOUT_S"),
         ("engine.node.keeping", "TIMEOUT_S"), ("engine.persistence.service.replica_store", "WRITE_S"),
@@ -33,12 +33,6 @@ for name, constant in (("engine.node.wire", "MARGIN_S"), ("engine.node.wire", "B
 library = ctypes.CDLL(None)
 for number, handler in (({STOP}, library.pause), ({CONTINUE}, library.abs)):
     library.signal(number, ctypes.cast(handler, ctypes.c_void_p))
-begin = threading.Thread._bootstrap_inner
-def begin_named(thread):
-    name = thread.name[:15]
-    pathlib.Path(f"/proc/self/task/{{threading.get_native_id()}}/comm").write_text(name)
-    begin(thread)
-threading.Thread._bootstrap_inner = begin_named
 PLACES = {{
     "look-up": ("engine.node.intake", "look_up_type"),
     "delivery": ("engine.dds.directed", "DirectedSession.__init__"),

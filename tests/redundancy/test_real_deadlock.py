@@ -45,6 +45,9 @@ def test_every_thread_of_a_service_that_is_stopped_is_named(
     lab: Lab, replicas: Replicas, tmp_path: Path, is_busy: bool
 ) -> None:
     lab.environ.update(hanging.environ(tmp_path))
+    if is_busy:  # settings in a file count as well: they say how often `tev` runs
+        (tmp_path / "cyclonedds.xml").write_text(lab.uri)
+        lab.environ["CYCLONEDDS_URI"] = f"file://{tmp_path}/cyclonedds.xml"
     replicas.start("a", "b")
     replicas.wait_connected("a", "b")
     lab.write({"count": 1, "time": 1_000}, readers=2)

@@ -10,7 +10,7 @@ from ospltool.health.scene import Scene
 from ospltool.health.signs.domain import stopped_processes
 from ospltool.health.signs.losses import OWN_LINK, broken_link, look_at_host
 from ospltool.health.signs.partings import IN_ORDER, Parting, partings
-from ospltool.health.signs.unheard import OUT_OF_REACH, RESTARTS, STARTED
+from ospltool.health.signs.unheard import OUT_OF_REACH, RESTARTS, STARTED, STUCK
 from ospltool.live.nodes import natural
 from ospltool.live.remarks import clock
 from ospltool.live.supervision import START_NS, SupervisorReport
@@ -77,6 +77,8 @@ def _absence(
                 what = f"{name} is gone{latest} since {at} UTC according to {tellers}"
             why = why or f"{tellers} lost it at {clock(farewell.time_ns)} UTC: {farewell.reason}"
             advice = advice or look_at_host(name, f"the host of {name}")
+    elif report and report.stuck:
+        code, what, why = "DUL-NODE-STUCK", STUCK.format(what, report.stuck), ""
     elif hearing:
         what += f", but {joined(hearing)} {'hears' if len(hearing) == 1 else 'hear'} it"
         why = why or f"{joined(hearing)} heard it at {clock(last_ns)} UTC, and this watch did not reach it"

@@ -25,6 +25,7 @@ OUT_OF_REACH: Final = (
     "Compare the interface and the CYCLONEDDS_URI of this watch with those of {}, or watch from its host."
 )
 RESTARTS: Final = "{} failed, and its supervisor starts it again"
+STUCK: Final = "{}, and says on its host: {} does not proceed"
 STARTED: Final = "{} failed, was started again, and is not heard yet"
 
 
@@ -132,7 +133,7 @@ def of_unheard(scene: Scene, node: Node, loss: NodeLoss) -> Sign:
     advice = report.next if report else ""
     why, told = loss.why, loss.cause
     if report and report.stuck and report.pid == node.snapshot.pid:  # it runs, though nobody hears of it
-        what = f"{name} is not heard, and says on its host: {report.stuck} does not proceed"
+        what = STUCK.format(f"{name} is not heard", report.stuck)
         return Sign("DUL-NODE-STUCK", name, what, loss.since_ns, (node.id,), next=advice)
     if loss.presence is Presence.SILENT:
         what = RESTARTS.format(name) if loss.restarts else f"{name} is silent"

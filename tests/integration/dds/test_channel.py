@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from engine.dds.cdr import HEADER, pack_named
-from engine.dds.channel import Channel, PeerAttached, PeerDetached, ReceivedMessage
+from engine.dds.channel import Channel, ChannelTopic, PeerAttached, PeerDetached, ReceivedMessage
 from engine.dds.errors import DdsError
 from engine.dds.own_types import Message
 from engine.dds.participant import NodeParticipant
@@ -80,6 +80,31 @@ def test_a_node_that_comes_later_gets_the_last_state_and_no_old_message(
         if {"state 2", "last"} <= {*heard}:  # two topics: either may come first
             break
     assert sorted(one for one in heard if one) == ["last", "state 2"]
+
+
+def test_a_reader_of_states_that_comes_and_goes_leaves_nobody_awake(
+    arena: Arena, participant: NodeParticipant
+) -> None:
+    """Whoever only publishes takes nothing: what is triggered for ever would spin its thread."""
+    shown = Channel(participant, topics=[ChannelTopic("d_monitor", is_state=True, reads=False)])
+    seen = Channel(participant, topics=[ChannelTopic("d_past", is_state=True, writes=False)])
+    with NodeParticipant(arena.domain, arena.uri, "console", b"c" * 16) as console:
+        watching = Channel(console, topics=[ChannelTopic("d_monitor", is_state=True, writes=False)])
+        told = Channel(console, topics=[ChannelTopic("d_past", is_state=True, reads=False)])
+        shown.publish("d_monitor", "me", b"state")
+        wait_until(lambda: bool(watching.take()), watching.wait)
+        told.publish("d_past", "it", b"past")
+        wait_until(lambda: bool(seen.take()), seen.wait)
+        check_goes_to_sleep(shown, told)
+    check_goes_to_sleep(shown)
+    for channel in (shown, seen):
+        channel.close()
+
+
+def check_goes_to_sleep(*channels: Channel) -> None:
+    """What woke a channel does so a few times at most, also if it takes nothing."""
+    for channel in channels:
+        assert not all(channel.wait(0.3) for _ in range(20))
 
 
 def test_a_node_that_does_not_know_us_yet_is_not_attached(arena: Arena, listener: Listener) -> None:

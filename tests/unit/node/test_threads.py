@@ -1,12 +1,12 @@
-"""The threads of a node get their names soon after they have started."""
+"""The threads of a node, and of a persistence service, get their names soon after they have started."""
 
 from __future__ import annotations
 
 import threading
 from pathlib import Path
 
-from engine.node.threads import LOOKS
-from tests.unit.node.test_complaints import configured, threads
+from engine.dds.activity import ThreadActivities
+from engine.dds.library_threads import LOOKS, LibraryThreads
 
 TASKS = Path("/proc/self/task")
 
@@ -38,14 +38,14 @@ class Sleeper:
 
 
 def test_a_thread_is_named_at_the_next_look_and_soon_if_another_one_has_ended() -> None:
-    made, _ = threads(configured())
-    made.look()
+    made = LibraryThreads(ThreadActivities(), 30.0)
+    made.sample()
     first = Sleeper("first")
-    made.look()
+    made.sample()
     assert first.shown == "first"
     first.end()
     second = Sleeper("second")  # as many threads as before
     for _ in range(LOOKS):
-        made.look()
+        made.sample()
     assert second.shown == "second"
     second.end()

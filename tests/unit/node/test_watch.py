@@ -17,8 +17,8 @@ PERIOD_S = 1.0
 class Watched:
     """A watch over activities that have no patience unless they ask for some."""
 
-    def __init__(self, *, detects: bool = True) -> None:
-        self.activities = ThreadActivities(patience_s=-1.0)
+    def __init__(self, *, detects: bool = True, lease_s: float = 60.0, patience_s: float = -1.0) -> None:
+        self.activities = ThreadActivities(patience_s)
         self.tracer = Tracer(lambda: 0)
         self.renewed = 0
         self.now_s = 1_000.0
@@ -28,6 +28,7 @@ class Watched:
             self.renew,
             PERIOD_S,
             detects=detects,
+            lease_s=lease_s,
             clock=lambda: self.now_s,
         )
 
@@ -109,8 +110,15 @@ def test_time_in_which_the_watch_stood_still_itself_does_not_count() -> None:
         assert watched.look(1) == (1, [])
 
 
-def test_the_watch_is_watched_by_the_thread_that_it_watches() -> None:
-    watched = Watched()
+@pytest.mark.parametrize(
+    ("patience_s", "lease_s", "quiet"),
+    [(-1.0, 60.0, IDLE_BEATS), (10.0, 60.0, 10), (10.0, 10.0, 5), (10.0, 2.0, 3)],
+)
+def test_the_watch_is_watched_by_the_thread_that_it_watches(
+    patience_s: float, lease_s: float, quiet: int
+) -> None:
+    """It is named before the lease is lost that only it renews."""
+    watched = Watched(patience_s=patience_s, lease_s=lease_s)
     watched.look(1)
 
     def watch_back(seconds: int) -> list[str]:
@@ -120,7 +128,7 @@ def test_the_watch_is_watched_by_the_thread_that_it_watches() -> None:
             watched.watch.watch_back()
         return [str(record.fields["activity"]) for record in watched.tracer.recent()[before:]]
 
-    assert watch_back(IDLE_BEATS) == []
+    assert watch_back(quiet) == []
     assert watch_back(3) == ["watch"]
     assert [*watched.watch.stuck] == ["watch"]
     watched.look(1)
