@@ -22,6 +22,7 @@ _SCALARS: dict[Any, st.SearchStrategy[Any]] = {
 }
 _LIFESPANS = st.builds(WriterLifespan, st.binary(min_size=16, max_size=16), st.integers(0, 2**63 - 1))
 _BOUNDED: dict[str, st.SearchStrategy[Any]] = {
+    "addresses": st.lists(st.ip_addresses().map(str), max_size=2).map(tuple),
     "history_depth": st.integers(min_value=0),
     "lifespans": st.lists(_LIFESPANS, max_size=2).map(tuple),
 }
