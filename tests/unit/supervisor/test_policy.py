@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 
 import pytest
 from hypothesis import given
@@ -91,7 +92,7 @@ def test_a_lease_that_expires_has_the_configured_consequence(
 ) -> None:
     for cause, told in ("", ""), ("watch did not proceed", ": watch did not proceed"):
         node = running(action)
-        assert node.timer(1.0 + EXPIRY_S, lambda cause=cause: cause) == commands
+        assert node.timer(1.0 + EXPIRY_S, functools.partial(str, cause)) == commands
         assert node.phase is phase
         assert node.reason == f"the node did not renew its lease within 10 s{told}"
 
