@@ -86,11 +86,13 @@ class StoredContent:
     """Counters in the store that no node can have, in words."""
     autodispose: dict[str, tuple[AutodisposeWriter, ...]] = dataclasses.field(default_factory=dict)
     """Autodispose writers that had not ended."""
+    outdated: frozenset[str] = frozenset()
+    """Name-spaces without a set of which the run before found out that the store once had more."""
 
     @property
     def is_restored(self) -> bool:
         """Whether the store was put back from a copy, as the run before found out."""
-        return any(stored.restored for stored in self.stored.values())
+        return bool(self.outdated) or any(stored.restored for stored in self.stored.values())
 
     @property
     def began_at(self) -> int:
@@ -120,6 +122,7 @@ def read_store(store: Store, now_ns: int) -> StoredContent:
     wanted: dict[str, tuple[Element, ...]] = {}
     runs: dict[str, RunSeen] = {}
     odd: list[str] = []
+    outdated = set()
     for name in store.name_spaces():
         away.update(_away(store.marks(name)))
         learned += _learned(name, store.marks(name))
@@ -132,6 +135,8 @@ def read_store(store: Store, now_ns: int) -> StoredContent:
                 store, name, DamageLog(), writer.version
             )  # damaged samples are requested again
         if store.complete_set(name) is None:
+            if store.marks(name).get(RESTORED):
+                outdated.add(name)
             continue
         log = DamageLog()
         data, descriptions = _load(store, name, log)
@@ -176,6 +181,7 @@ def read_store(store: Store, now_ns: int) -> StoredContent:
         runs,
         tuple(odd),
         {name: _autodispose(store.marks(name)) for name in store.name_spaces()},
+        frozenset(outdated),
     )
 
 
@@ -300,11 +306,12 @@ def core_settings(
     """
     fellows = {fellow.id for known in found.report.fellows.values() for fellow in known}
     configured = configured_settings(configuration, name, hosts[0])
-    # A store that lost something may have lost a whole set: an empty one must not win then.
+    # A store that lost something may have lost a whole set: an empty one must not win then. The damage is
+    # found at the opening only; a run that begins because fellows remember more of it knows it by the mark.
     lost = {
         space.name: StoredSet(DAMAGED, NO_EPOCH)
         for space in (*configured.name_spaces, *found.learned)
-        if found.report.is_damaged
+        if found.report.is_damaged or space.name in found.outdated
     }
     return dataclasses.replace(
         configured,

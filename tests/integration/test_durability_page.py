@@ -202,10 +202,10 @@ def words(cell: str) -> set[str]:
 
 
 WRITERS: Final[dict[str, tuple[str, str]]] = {
-    "announces no type information, without a key": ("Bare", "yes"),
+    "without a key": ("Bare", "yes, as bytes"),
     "announces none, with a key": ("BareKeyed", "no"),
     "the key of its type is a union": ("Union", "yes"),
-    "its type is not known yet": ("Mute", "from the moment"),
+    "with a key, its type is not known yet": ("Mute", "from the moment"),
     "BEST_EFFORT": ("Reading", "no"),
     "its topic has several types": ("Mixed", "yes, a group for each"),
     "samples above MaxSampleSize": ("Large", "all others"),
@@ -220,6 +220,8 @@ WRITERS: Final[dict[str, tuple[str, str]]] = {
 """The beginning of a row's first two cells, and the topic that shows it; the others are `ELSEWHERE`."""
 
 ELSEWHERE: Final = {
+    "some of its samples do not fit": "test_samples_that_do_not_fit_their_type_are_counted_and_named",
+    "sends no source timestamps": "test_samples_without_a_source_timestamp_are_kept_in_their_order",
     "on another implementation of DDS": "`make foreign`",
     "does not match the built-in reader": "no application can bring it about; a unit test does",
     "in a domain with DDS Security": "test_a_node_with_security_refuses_to_start",

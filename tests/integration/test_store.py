@@ -55,7 +55,7 @@ def test_a_second_node_on_the_same_store_is_refused_and_told_who_has_it(lab: Lab
     text = lab.output("n1")
     assert f"the store is in use by node 'n1' (process {lab.pid('n1')})" in text
     assert "Traceback" not in text
-    (fatal,) = lab.trace("n1", "lifecycle.unrecoverable")
+    (fatal,) = lab.trace("n1", "lifecycle.bad-configuration")
     assert fatal["cause"] in text
     lab.write({"count": 10, "time": 1_000})
     lab.seen.wait_for("the first one goes on", lambda: lab.seen.stored("n1") == 10)

@@ -50,7 +50,7 @@ def plain(participant: NodeParticipant) -> TypeDescription:
 
 def session_with(arena: Arena, target: ParticipantSeen) -> DirectedSession:
     assert target.address is not None
-    return DirectedSession(target.address, "lo", arena.domain, b"n" * 16, target.guid, arena.tag)
+    return DirectedSession(target.address, "lo", arena.domain, b"n" * 16, target.process, arena.tag)
 
 
 def plain_sample(number: int, time_ns: int, status: int = DATA) -> Sample:
