@@ -122,7 +122,6 @@ def read_store(store: Store, now_ns: int) -> StoredContent:
     wanted: dict[str, tuple[Element, ...]] = {}
     runs: dict[str, RunSeen] = {}
     odd: list[str] = []
-    outdated = set()
     for name in store.name_spaces():
         away.update(_away(store.marks(name)))
         learned += _learned(name, store.marks(name))
@@ -135,8 +134,6 @@ def read_store(store: Store, now_ns: int) -> StoredContent:
                 store, name, DamageLog(), writer.version
             )  # damaged samples are requested again
         if store.complete_set(name) is None:
-            if store.marks(name).get(RESTORED):
-                outdated.add(name)
             continue
         log = DamageLog()
         data, descriptions = _load(store, name, log)
@@ -181,8 +178,14 @@ def read_store(store: Store, now_ns: int) -> StoredContent:
         runs,
         tuple(odd),
         {name: _autodispose(store.marks(name)) for name in store.name_spaces()},
-        frozenset(outdated),
+        _outdated(store),
     )
+
+
+def _outdated(store: Store) -> frozenset[str]:
+    """Return the name-spaces that have no set, although the run before found out that they once had one."""
+    without = (name for name in store.name_spaces() if store.complete_set(name) is None)
+    return frozenset(name for name in without if store.marks(name).get(RESTORED))
 
 
 def _quality_ns(store: Store, info: SetInfo, limit_ns: int) -> int | None:
