@@ -75,17 +75,25 @@ def find_nodes(given: str, environ: Mapping[str, str]) -> list[NodeStatus]:
 def _of_fleet(given: str, known: list[NodeStatus]) -> list[NodeStatus]:
     """Find the nodes that a fleet file names; their configuration files need not exist.
 
+    A node of the same name from another file is none of them: two fleets may use the same names.
+
     Raises:
         CommandError: the file is wrong.
     """
     from engine.config import ConfigError
     from engine.config.fleet import load_fleet
+    from ospltool.cli.targets import resolved
 
     try:
-        names = {node.name for node in load_fleet(given, only_watched=True).nodes}
+        files = {node.name: node.file for node in load_fleet(given, only_watched=True).nodes}
     except ConfigError as error:
         raise CommandError(error.problems, Exit.UNRECOVERABLE) from error
-    return [status for status in known if status.record.domain_name in names]
+    paths = {name: resolved(file) if file else "" for name, file in files.items()}
+    return [
+        status
+        for status in known
+        if paths.get(status.record.domain_name) in ("", status.record.configuration)
+    ]
 
 
 def never_started(given: str, environ: Mapping[str, str], found: Sequence[NodeStatus]) -> list[str]:

@@ -22,6 +22,20 @@ def test_a_fleet_is_started_and_stopped_as_one(shell: Shell) -> None:
     assert len(shell.data("list", "--all")) == 2
 
 
+def test_a_fleet_never_stops_nodes_of_the_same_names_from_other_files(shell: Shell) -> None:
+    """A copy of a fleet that was never started, beside the one that runs."""
+    path = shell.write("n")
+    assert shell.run("start", path)[0] == 0
+    copy = shell.root / "copy"
+    copy.mkdir()
+    (copy / path.name).write_text(path.read_text())
+    fleet = copy / "fleet.toml"
+    fleet.write_text(f'[[node]]\nname = "n"\nfile = "{path.name}"\n')
+    assert shell.run("stop", fleet)[0] == 2
+    assert shell.run("status", path)[0] == 0
+    assert shell.run("stop", path)[0] == 0
+
+
 def test_all_nodes_are_stopped_side_by_side(shell: Shell) -> None:
     shell.use("takes-time")
     for name in "abc":
