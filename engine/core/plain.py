@@ -68,7 +68,10 @@ def from_plain(wanted: Any, value: Any) -> Any:
     except PlainFault:
         raise
     except Exception as error:  # of any class: anybody may have written it
-        raise PlainFault(f"does not fit {getattr(wanted, '__name__', wanted)}: {error!r}") from error
+        # The texts of `ValueError` are written for people; the others are of Python, and tell them nothing.
+        why = str(error) if isinstance(error, ValueError) else "a value of another kind"
+        kind = str(getattr(wanted, "__name__", wanted)).lstrip("_")
+        raise PlainFault(f"does not fit {kind}: {why}") from error
 
 
 def from_json(wanted: Any, text: bytes | str) -> Any:
