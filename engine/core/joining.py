@@ -50,7 +50,7 @@ def why_not_joined(context: Context, state: NameSpaceState, node: str) -> str:
     is_delayed = state.policy.delayed_alignment
     if is_delayed is not None and not are_related(theirs, ours):
         if is_delayed:
-            return "it is of another lineage, and the domain has data, a writer, or a master that refuses it"
+            return "it is of another lineage, and delayedAlignment met data, a writer, or a refusing master"
         return "it is of another lineage, and delayedAlignment is false"
     if not theirs.isdisjoint(ours):
         return ""
