@@ -208,7 +208,8 @@ class RunningNode:
         while self._shell.stop_reason is None:
             found, wrong = self._disk.found(), _wrong_clock(self._clock.wall_ns())
             if found is not None and not wrong:
-                self._started_ns = self._clock.wall_ns()
+                if _wrong_clock(self._started_ns):  # else what was said before stays of this run
+                    self._started_ns = self._clock.wall_ns()
                 trace_found(self._tracer, directory, found)
                 return self._carried.added_to(found)
             refusal, now = self._disk.refusal, self._clock.monotonic()
