@@ -241,7 +241,7 @@ class DirectedSession:
         try:
             found = self._await_readers(topic, partition, min(deadline, started + MATCH_TIMEOUT_S))
             if mode is DeliveryPurpose.WHOLE and found:
-                found = yield from self._settled_readers(topic, partition, found)
+                found = self._settled_readers(topic, partition, found)
             offer = offering.offer(qos, partition, found)
             willing, versions, refused = offering.sort_out(offer, description, found)
             if not found or self._abandoned.is_set():
@@ -491,18 +491,15 @@ class DirectedSession:
         time.sleep(SETTLE_S)
         return [lowest, *writers]
 
-    def _settled_readers(
-        self, topic: str, partition: str, found: list[EndpointSeen]
-    ) -> Waits[list[EndpointSeen]]:
+    def _settled_readers(self, topic: str, partition: str, found: list[EndpointSeen]) -> list[EndpointSeen]:
         """Wait until the target makes no more participants or readers; return its readers of the topic."""
+        # It sleeps and does not yield: groups that go out together write turn by turn, by source time, so
+        # each must come to its first turn in the same round.
         until_s = time.monotonic() + LONGEST_UNREST_S
-        while not self._abandoned.is_set():
-            now = time.monotonic()
-            rest_s = min(self._news_s + UNREST_S, until_s) - now
-            if rest_s <= 0.0:
+        while (rest_s := min(self._news_s + UNREST_S, until_s) - time.monotonic()) > 0.0:
+            if self._abandoned.wait(rest_s):
                 break
-            yield rest_s
-            found = self._await_readers(topic, partition, now)
+            found = self._await_readers(topic, partition, time.monotonic())
         return found
 
     def _await_readers(self, topic: str, partition: str, deadline: float) -> list[EndpointSeen]:
