@@ -75,7 +75,9 @@ class Side:
             name_space_of=lambda _: state,
         )
         shared = types.SimpleNamespace(
-            settings=types.SimpleNamespace(node=node, incarnation=1, role="r", request_patience_s=10.0),
+            settings=types.SimpleNamespace(
+                node=node, incarnation=1, life=0, role="r", request_patience_s=10.0
+            ),
             spaces={NAME_SPACE: self.space},
             descriptions=describe,
             counters=collections.Counter(),

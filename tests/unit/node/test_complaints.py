@@ -16,8 +16,10 @@ from engine.config.scheduling import ALIGNEE, HEARTBEAT, SERVICE, WATCHDOG
 from engine.core.election import NOBODY, NOBODY_REMEDY
 from engine.dds.errors import DdsError
 from engine.node import process
+from engine.node.intake import NodeIntake
 from engine.node.threads import Threads, schedule_of
 from engine.runtime.node_snapshot import without_candidates
+from engine.supervisor.policy import EXIT_DIED
 from engine.tracing.tracer import Tracer
 
 if TYPE_CHECKING:
@@ -160,7 +162,7 @@ def test_a_node_with_an_unknown_interface_is_refused_not_dead(monkeypatch: pytes
 
     with pytest.raises(process.ConfigurationRefused, match=r"^f\.xml:9:28: .*'nope9'"):
         node("nope9").run()
-    with pytest.raises(process.NodeFault, match="cannot create domain"):
+    with pytest.raises(process.ConfigurationRefused, match="cannot create domain"):
         node("lo").run()
 
 
@@ -171,3 +173,28 @@ def test_status_says_what_to_do_where_nobody_may_be_master() -> None:
         f"name-space 'n' has no master: {NOBODY}; {NOBODY_REMEDY}"
     )
     assert "masterPriority above 0" in NOBODY_REMEDY
+
+
+def test_a_fault_that_a_new_start_may_mend_is_traced() -> None:
+    tracer = Tracer(lambda: 0, [])
+    assert program._died(process.NodeFault("the disk is gone"), tracer, None) == (
+        EXIT_DIED,
+        "the disk is gone",
+    )
+    assert [record.event.id for record in tracer.recent()] == ["lifecycle.unrecoverable"]
+
+
+def test_a_secret_that_cannot_be_read_again_is_traced_once() -> None:
+    tracer = Tracer(lambda: 0, [])
+    proofs = types.SimpleNamespace(
+        secret=types.SimpleNamespace(problem="its mode is 0644"), refused_since=lambda _: {}
+    )
+    intake = types.SimpleNamespace(
+        _participant=types.SimpleNamespace(proofs=proofs),
+        _tracer=tracer,
+        _secret_problem="",
+        _refused_told={},
+    )
+    for now in (0.0, 1.0):
+        NodeIntake.tell_unproved(cast("Any", intake), now)
+    assert [record.event.id for record in tracer.recent()] == ["proof.secret-kept"]
