@@ -78,7 +78,7 @@ def snapshot(number: int, /, *name_spaces: NameSpaceView, **changes: Any) -> Nod
         name=f"n{number}",
         role="DefaultRole",
         host=f"host-{number}",
-        addresses=(f"10.0.0.{number}",),
+        addresses=(f"10.0.{number // 256}.{number % 256}",),
         pid=4000 + number,
         domain_id=7,
         incarnation=1,
