@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import dataclasses
 import itertools
 import os
 import queue
@@ -132,7 +133,9 @@ class DdsWire:
         self.on_stream_sent: Callable[[str, tuple[str, ...], int, int], None]
         self.on_delivered: DeliveredCallback
         self.on_rejected: Callable[[Group, int], None]
-        self._deliveries: collections.deque[DeliveryView] = collections.deque(maxlen=DELIVERIES_SHOWN)
+        self._deliveries: collections.deque[tuple[ReaderKey, DeliveryView]] = collections.deque(
+            maxlen=DELIVERIES_SHOWN
+        )
         self._sender.start()
 
     @property
@@ -222,7 +225,10 @@ class DdsWire:
 
     def deliveries(self) -> tuple[DeliveryView, ...]:
         """Return the last deliveries, oldest first."""
-        return tuple(self._deliveries)
+        return tuple(
+            view if self.keeping.is_present(reader) else dataclasses.replace(view, is_gone=True)
+            for reader, view in self._deliveries
+        )
 
     def unkept(self, is_meant: Callable[[Unkept], bool]) -> tuple[UnkeptView, ...]:
         """Return the durable writers that are not kept but `is_meant` to be, at most `MAX_UNKEPT_SHOWN`."""
@@ -257,11 +263,11 @@ class DdsWire:
             finished_ns=began_ns + result.elapsed_ns if result else 0,
             problem=(result.problem or "; ".join(result.refused)) if result else problem,
         )
-        running = [i for i, view in enumerate(self._deliveries) if view.started_ns == began_ns]
+        running = [i for i, (_, view) in enumerate(self._deliveries) if view.started_ns == began_ns]
         if running:
-            self._deliveries[running[0]] = shown
+            self._deliveries[running[0]] = reader, shown
         else:
-            self._deliveries.append(shown)
+            self._deliveries.append((reader, shown))
 
     # Threads.
 
