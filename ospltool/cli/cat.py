@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from engine.dataset.captured import CapturedSample
     from engine.dataset.content import Expression, Kinds, Path
     from engine.dataset.sample import Sample
+    from ospltool.live.samples import TopicReader
     from ospltool.stores.model import GroupFacts, StoreReader
 
 _MAX_PROBLEMS = 10
@@ -293,19 +294,25 @@ def _cat_live(
     for name, nodes in reader.parts.items():
         what = f"only parts of name-space '{name}' can be reached ({', '.join(nodes)})"
         streams.say(f"ospltool: topic '{printer.topic}': {what}; `ospltool history state` shows which groups")
-    if not reader.has_heard_nodes and not (follows and reader.has_samples):
-        raise CommandError(f"domain {place.domain_id}: no node heard", Exit.UNREACHABLE)
+    if not reader.nodes and not (follows and reader.has_samples):
+        raise CommandError(f"domain {place.domain_id}: no node heard; {_seen(reader)}", Exit.UNREACHABLE)
     if follows:
         return
-    if not reader.types:
-        printer.complain(f"topic '{printer.topic}': no writer, reader or node has it")
-    elif not reader.is_kept and not reader.has_samples:
+    if not reader.is_kept and not reader.has_samples:
         where = ", ".join(partitions) or "any partition"
-        printer.complain(f"topic '{printer.topic}': no node keeps it in {where}")
+        verb = "keeps" if len(reader.nodes) == 1 else "keep"
+        what = f"{', '.join(reader.nodes)} {verb} nothing of it in {where}"
+        if reader.unsure:
+            what = f"no kept data of it seen in {where}, but {' and '.join(reader.unsure)}"
+        printer.complain(f"topic '{printer.topic}': {what}; {_seen(reader)}")
     elif not reader.is_delivered:
         printer.complain(f"topic '{printer.topic}': its history was not complete within {timeout_s:g} s")
     elif reader.parts and not reader.has_samples:
         printer.complain(f"topic '{printer.topic}': the parts that can be reached hold no samples")
+
+
+def _seen(reader: TopicReader) -> str:
+    return f"within {reader.listened_s:.1f} s, {reader.seen or 'no writer or reader'} of the topic was seen"
 
 
 def _put_all(printer: _Printer, reader: Any, timeout_s: float, *, follows: bool) -> None:
