@@ -227,7 +227,7 @@ def _cat_stores(printer: _Printer, stores: list[_Store], partitions: tuple[str, 
             printer.complain(f"{store.path}: damaged: {problem}")
     if not groups:
         where = ", ".join(store.path for store in stores)
-        printer.complain(f"topic '{printer.topic}': no group in {where}")
+        printer.complain(f"topic '{printer.topic}': no group in the complete sets of {where}")
 
 
 def _put_group(

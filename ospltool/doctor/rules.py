@@ -35,7 +35,13 @@ def topic_findings(picture: DomainPicture) -> Iterator[DoctorFinding]:
     for node in picture.nodes:
         for group in node.groups:
             groups.setdefault(group.topic, []).append(group)
-    knows_all = not picture.foreign_services and not any(node.groups_left_out for node in picture.nodes)
+    heard = {node.id for node in picture.nodes}
+    fellows = (fellow for node in picture.nodes for fellow in node.fellows if fellow.communication != "lost")
+    knows_all = (
+        not picture.foreign_services
+        and not any(node.groups_left_out for node in picture.nodes)
+        and all(fellow.id in heard for fellow in fellows)
+    )
     for topic in picture.topics():
         kept = _kept(topic, groups.get(topic.name, ()))
         yield from _of_topic(topic, kept)
@@ -455,8 +461,10 @@ def _nobody_keeps(picture: DomainPicture) -> Iterator[DoctorFinding]:
                 if partition in missed or not _is_kept(picture.nodes, Group(partition, topic.name)):
                     missed.setdefault(partition, {})[writer.guid] = writer
         if missed:
-            reason = " in a name-space" if picture.nodes else ": none was heard"
-            message = f"offers durable data in {_shown(missed)}, but no durability service keeps it{reason}"
+            reason = (
+                "that was heard keeps it in a name-space" if picture.nodes else "keeps it: none was heard"
+            )
+            message = f"offers durable data in {_shown(missed)}, but no durability service {reason}"
             advice = "a name-space that contains it, with a policy that keeps it, on at least one node"
             writers = {guid: each for those in missed.values() for guid, each in those.items()}
             yield DoctorFinding(

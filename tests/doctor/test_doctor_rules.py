@@ -240,7 +240,12 @@ def test_what_nodes_keep_of_writers_that_are_gone_is_compared_with_what_readers_
 
 
 @pytest.mark.parametrize(
-    "blind", [{"foreign_services": 1}, {"nodes": (dataclasses.replace(node("n1"), groups_left_out=1),)}]
+    "blind",
+    [
+        {"foreign_services": 1},
+        {"nodes": (dataclasses.replace(node("n1"), groups_left_out=1),)},
+        {"nodes": (node("n1", ("n2", 0)),)},  # a fellow that was not heard
+    ],
 )
 def test_nothing_is_called_absent_where_what_is_kept_is_unknown(blind: dict[str, Any]) -> None:
     ends = end("writer"), end("reader", partition="ship")
