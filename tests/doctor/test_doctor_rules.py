@@ -171,7 +171,7 @@ CASES = [
     ),
     (
         ["info partition", "warning nobody-keeps"],
-        [end("writer", partition="s2"), end("reader", partition="s1")],
+        [end("writer", partition="ship2"), end("reader", partition="ship1")],
     ),
     (
         ["warning partition", "warning nobody-keeps"],
