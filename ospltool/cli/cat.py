@@ -65,10 +65,11 @@ def cat(
     """Print the samples of a topic as JSON lines.
 
     Without --stored and --live, it prints what the running nodes deliver to a late-joining reader, and exits
-    when they have delivered everything. --live also prints what is written from then on. --stored reads the
-    complete sets in stores. Only stores record who wrote a sample; for a sample from a node, `delivered_by`
-    is the node's writer. A warning on standard error says if only the parts that Lazy nodes keep can be
-    reached, or if the node of a store is running and may hold samples that it has not stored yet.
+    when they have delivered everything, or have all shown that they keep nothing of the topic. --live also
+    prints what is written from then on. --stored reads the complete sets in stores. Only stores record who
+    wrote a sample; for a sample from a node, `delivered_by` is the node's writer. A warning on standard error
+    says if only the parts that Lazy nodes keep can be reached, or if the node of a store is running and may
+    hold samples that it has not stored yet.
     --where takes comparisons, BETWEEN, LIKE, AND, OR, NOT and parentheses; a dispose has only key fields.
 
     Exit codes: 0 success, 1 no samples of the topic, incomplete history or unreadable samples, 2 wrong usage

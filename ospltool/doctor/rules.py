@@ -178,8 +178,9 @@ def _pairs(topic: TopicView, kept: Sequence[Endpoint]) -> Iterator[DoctorFinding
     refused = _refusing(kept, durable)
     unserved = {guid for _, ends in refused.values() for guid in ends}
     of_type = _grouped(kept, lambda each: each.type_name)
-    alike = (each for each in durable if _meeting(of_type.get(each.type_name, ()), (each,))[1])
-    served = {each.guid for each in alike} - unserved
+    alike = _grouped(durable, lambda each: each.type_name)
+    given = (_meeting(groups, alike.get(name, ()))[1] for name, groups in of_type.items())
+    served = {guid for each in given for guid in each} - unserved
     pairs = _refusing(topic.writers, topic.readers)
     for (cause, policy), (writers, readers) in pairs.items():
         for is_served, members in _grouped(readers.values(), lambda each: each.guid in served).items():
@@ -215,7 +216,9 @@ def _refusing(
     """Return who would match but for a policy, by policy with both values; alike ones are compared once."""
 
     def traits(endpoint: Endpoint) -> Hashable:
-        return endpoint.qos, endpoint.type_name, bool(endpoint.type_id)
+        # The name and the partitions are in the QoS, too, and would make all endpoints differ.
+        qos = dataclasses.replace(endpoint.qos, name="", partitions=())
+        return qos, endpoint.type_name, bool(endpoint.type_id)
 
     found: dict[_Refusal, tuple[Endpoints, Endpoints]] = {}
     many = _grouped(readers, traits)
@@ -234,7 +237,9 @@ def _refusing(
 
 def _kept(topic: TopicView, groups: Iterable[GroupView]) -> list[Endpoint]:
     """Return what nodes keep of a topic as the writers that would deliver it."""
+    # What one asks for that asks for the most of all: a delivery offers it to each alone.
     asked = [each.qos for each in topic.readers if each.qos.durability >= _TRANSIENT]
+    asked = [offer(GroupQos(_TRANSIENT), "", asked)]
     found = {}
     for group in groups:
         qos = GroupQos(
@@ -251,7 +256,7 @@ def _kept(topic: TopicView, groups: Iterable[GroupView]) -> list[Endpoint]:
             topic=topic.name,
             type_name=group.type_name,
             partitions=(group.partition,),
-            qos=dataclasses.replace(offered, partitions=()),
+            qos=offered,
             process="",
             host="",
             type_id="",
@@ -273,33 +278,36 @@ def _elsewhere(topic: TopicView, kept: Sequence[Endpoint]) -> Iterator[DoctorFin
     ):
         names = sorted({name for each in others for name in each.partitions or ("",)})
         lost = [each for each in ends if each.guid not in met] if names else []
-        for wanted, members in _grouped(lost, lambda each: each.partitions or ("",)).items():
-            hint = _mistake(wanted, names[:_MOST_COMPARED])
-            if members[0].is_writer:
-                if not hint:
-                    continue  # data may be written before anybody reads it
-                text = (
-                    f"writes in {_shown(wanted)}, where no reader of this topic is; "
-                    f"readers are in {_shown(names)}"
-                )
-            else:
-                text = (
-                    f"reads in {_shown(wanted)}, where nothing of this topic is written or kept now; "
-                    f"the topic is in {_shown(names)}"
-                )
-            yield DoctorFinding(
-                DoctorCause.PARTITION,
-                Weight.WARNING if hint else Weight.INFO,
-                (topic.name,),
-                text,
-                hint or "where that data is meant, the same partition on both sides",
-                members,
-            )
+        yield from _lost(topic, lost, names)
+
+
+def _lost(topic: TopicView, lost: Sequence[Endpoint], names: Sequence[str]) -> Iterator[DoctorFinding]:
+    """Tell of endpoints of one kind that meet no other, which are in partitions with these names."""
+    hints = {
+        wanted: _mistake(wanted, names[:_MOST_COMPARED])
+        for wanted in itertools.islice({each.partitions: None for each in lost}, _MOST_COMPARED)
+    }
+    for hint, members in _grouped(lost, lambda each: hints.get(each.partitions, "")).items():
+        wanted = _shown(dict.fromkeys(name for each in members for name in each.partitions or ("",)))
+        if not members[0].is_writer:
+            text = f"reads in {wanted}, where nothing of this topic is written or kept now; the topic is in"
+        elif hint:
+            text = f"writes in {wanted}, where no reader of this topic is; readers are in"
+        else:
+            continue  # data may be written before anybody reads it
+        yield DoctorFinding(
+            DoctorCause.PARTITION,
+            Weight.WARNING if hint else Weight.INFO,
+            (topic.name,),
+            f"{text} {_shown(names)}",
+            hint or "where that data is meant, the same partition on both sides",
+            members,
+        )
 
 
 def _mistake(wanted: Sequence[str], names: Sequence[str]) -> str:
     """Return how partitions may be meant to meet; empty if they are not alike."""
-    for one in wanted:
+    for one in wanted or ("",):
         for name in names:
             if not one or not name:
                 return "name the same partition on both sides: one side is in the default partition"
@@ -315,7 +323,7 @@ def _mistake(wanted: Sequence[str], names: Sequence[str]) -> str:
 
 _DIGITS: Final = re.compile(r"\d+")
 _MOST_COMPARED: Final = 100
-"""Limit for the names that one is compared with, which takes 20 us each."""
+"""Limit for the names that are compared with each other, which takes 20 us for each pair."""
 
 
 _THE_FIRST = "what a service keeps and gives to late joiners depends on which of them it saw first"

@@ -58,7 +58,7 @@ def end(
         topic="Ship",
         type_name=type_name,
         partitions=(partition,) if partition else (),
-        qos=dataclasses.replace(GOOD, **qos),
+        qos=dataclasses.replace(GOOD, partitions=(partition,), **qos),  # as announced
         process=f"pid 1 host {host}",
         host=host,
         type_id=type_id,
