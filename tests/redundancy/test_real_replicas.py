@@ -51,17 +51,17 @@ def check_providers(replicas: Replicas, names: str) -> str:
 
 
 def check_given_once(replicas: Replicas, names: str) -> None:
-    """A replica without a connection to the writer got each sample once, or again from another provider.
+    """A replica without a connection to the writer got each sample once, and once more from a new provider.
 
-    On a busy machine one of them may change its provider meanwhile, which gives it everything again.
+    Providers that lag on a busy machine are changed; the first choice replaces none.
     """
     replicas.wait_for(
         "they show what they got",
         lambda: all(replicas.counter(name, "received") >= COUNT for name in names[2:]),
     )
-    repeated = {name: replicas.counter(name, "repeated") for name in names[2:]}
-    assert {name: replicas.counter(name, "received") - COUNT for name in repeated} == repeated
-    assert sum(repeated.values()) <= COUNT
+    shown = replicas.shown()
+    for counters in (shown[name].counters for name in names[2:]):
+        assert counters["received"] - COUNT == counters["repeated"] <= COUNT * (counters["changes"] - 1)
 
 
 def check_newest(replicas: Replicas, name: str, time_ns: int) -> None:
