@@ -63,10 +63,10 @@ rules:
 # Tests that start processes wait more than they compute: four workers, and the rules, keep two processors busy.
 BEFORE_A_COMMIT = -m 'not slow' --hypothesis-profile quick
 
-test: $(VENV)/.dev ## What to run before each commit: the rules, and the tests that are not slow (at most 8 minutes)
+test: $(VENV)/.dev ## What to run before each commit: the rules, and the tests that are not slow
 	@$(MAKE) --no-print-directory --jobs 3 --keep-going style types suite CHOICE="$(BEFORE_A_COMMIT)"
 
-test-all: $(VENV)/.dev ## What to run before a release and each night: the rules and all tests (half an hour)
+test-all: $(VENV)/.dev ## What to run before a release and each night: the rules and all tests
 	@$(MAKE) --no-print-directory --jobs 3 --keep-going style types suite
 
 suite:
