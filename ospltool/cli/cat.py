@@ -294,7 +294,8 @@ def _cat_live(
         what = f"only parts of name-space '{name}' can be reached ({', '.join(nodes)})"
         streams.say(f"ospltool: topic '{printer.topic}': {what}; `ospltool history state` shows which groups")
     if not reader.has_heard_nodes and not (follows and reader.has_samples):
-        raise CommandError(f"domain {place.domain_id}: no node heard", Exit.UNREACHABLE)
+        why = f": {reader.refused}" if reader.refused else ""
+        raise CommandError(f"domain {place.domain_id}: no node heard{why}", Exit.UNREACHABLE)
     if follows:
         return
     if not reader.types:

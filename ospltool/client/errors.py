@@ -35,6 +35,13 @@ class NoService(DurabilityTimeout):
     """
 
 
+class SecretMismatch(NoService):
+    """All durability services that were found refuse this client; the text says which, and why.
+
+    Either side lacks the secret of the domain, or has another one (`docs/security.md`).
+    """
+
+
 class Reason(enum.StrEnum):
     """Reason for which samples are not stored."""
 

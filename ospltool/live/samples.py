@@ -26,6 +26,7 @@ from engine.dds.typeinfo import Resolution, TypeRef, is_keyless, resolve_type
 from engine.dds.waiting import Signal
 from engine.runtime.monitor import NameSpaceView
 from ospltool.live.dds import LiveFeed
+from ospltool.live.feed import NoticeKind
 
 MAX_REMEMBERED: Final = 1_000_000
 """Samples remembered, so that none is shown twice."""
@@ -69,6 +70,7 @@ class TopicReader:
         secret: the secret of the domain; by default that of OSPLTOOL_DOMAIN_SECRET, if it is set.
 
     Attributes:
+        refused: which messages of nodes are refused for their proofs, and what to do; empty for none.
         has_heard_nodes: whether a snapshot of a node came.
         is_kept: whether a node has a group of the topic, perhaps empty, in one of the partitions.
 
@@ -109,6 +111,7 @@ class TopicReader:
         self._seen: dict[tuple[object, ...], None] = {}
         self._delivered: dict[tuple[str, ...], str] = {}
         self._sets: dict[str, tuple[str, tuple[NameSpaceView, ...]]] = {}
+        self.refused = ""
         self.has_heard_nodes = False
         self.is_kept = False
 
@@ -178,7 +181,11 @@ class TopicReader:
             elif isinstance(change, EndpointGone) and len(self._writers) > MAX_REMEMBERED:
                 self._writers.pop(change.guid, None)
         own = self._participant.guid.hex()
-        for heard in self._feed.poll().snapshots:
+        update = self._feed.poll()
+        for notice in update.notices:
+            if notice.kind is NoticeKind.UNPROVED:
+                self.refused = notice.text
+        for heard in update.snapshots:
             self.has_heard_nodes = True
             shown = heard.snapshot
             self._sets[shown.id] = shown.name, tuple(filter(self._is_read, shown.name_spaces))
