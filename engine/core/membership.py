@@ -40,6 +40,8 @@ from engine.core.name_spaces import MAX_PRIORITY, DefinitionConflict, NameSpace,
 from engine.core.settings import RunSeen
 from engine.core.states import ServiceState
 
+RUNS_STEP: Final = 1024
+"""Runs by which a new one is above one that an epoch names, which need not be the last: one is enough then."""
 DOUBLES_PERIODS: Final = 2.0
 """Heartbeat periods for which a node waits for a process of its own id that was discovered to be heard."""
 AWAY_S: Final = 600.0
@@ -334,7 +336,8 @@ def _find_own_epochs(context: Context, message: NameSpaces, sender: str, now: fl
     ]
     if runs:
         number = max(run & (1 << LIFE_BITS) - 1 for run in runs)
-        found_outdated(context, Outdated(number, 0, 0), sender, now, settings.heartbeat_period_s)
+        after = min(number + RUNS_STEP, MAX_INCARNATION - 1)
+        found_outdated(context, Outdated(after, 0, 0, number), sender, now, settings.heartbeat_period_s)
 
 
 def _was_forgotten(context: Context, fellow: Fellow, now: float) -> bool:
