@@ -40,10 +40,9 @@ from engine.core.name_spaces import MAX_PRIORITY, DefinitionConflict, NameSpace,
 from engine.core.settings import RunSeen
 from engine.core.states import ServiceState
 
-RUNS_STEP: Final = 1024
-"""Runs by which a new one is above one that an epoch names, which need not be the last: one is enough then."""
-DOUBLES_PERIODS: Final = 2.0
-"""Heartbeat periods for which a node waits for a process of its own id that was discovered to be heard."""
+PATIENCE_PERIODS: Final = 2.0
+"""Heartbeat periods in which a process of this node's id that was discovered is heard, and a fellow whose
+endpoints are matched tells what it remembers of this node."""
 AWAY_S: Final = 600.0
 """Seconds between two notes in the store on how long fellows have been away."""
 
@@ -296,7 +295,7 @@ def found_outdated(context: Context, message: Outdated, sender: str, now: float,
         context.note("fellow.out-of-range", fellow=context.name_of(sender), cause=reason)
         return
     if settings.node in context.fellows.discovered and message.life not in context.doubles:
-        wait_s = DOUBLES_PERIODS * settings.heartbeat_period_s
+        wait_s = PATIENCE_PERIODS * settings.heartbeat_period_s
     before, due_s = context.outlived, context.outlived_due_s
     context.outlived_due_s = now + wait_s if due_s is None else min(due_s, now + wait_s)
     if before is None or (before.incarnation, before.commits) < (message.incarnation, message.commits):
@@ -336,8 +335,24 @@ def _find_own_epochs(context: Context, message: NameSpaces, sender: str, now: fl
     ]
     if runs:
         number = max(run & (1 << LIFE_BITS) - 1 for run in runs)
-        after = min(number + RUNS_STEP, MAX_INCARNATION - 1)
-        found_outdated(context, Outdated(after, 0, 0, number), sender, now, settings.heartbeat_period_s)
+        fellow = context.fellows.get(sender)
+        is_attached = fellow is not None and fellow.attached
+        wait_s = PATIENCE_PERIODS * settings.heartbeat_period_s
+        found_outdated(
+            context,
+            Outdated(number, 0, 0),
+            sender,
+            now,
+            wait_s if is_attached else 2 * settings.heartbeat_expiry_s,
+        )
+
+
+def attached(context: Context, node: str, now: float) -> None:
+    """Note that a fellow's endpoints and this node's are matched: it can tell what it remembers now."""
+    context.fellows.attach(node)
+    if context.outlived_due_s is not None and context.outlived_by == node:
+        wait_s = PATIENCE_PERIODS * context.settings.heartbeat_period_s
+        context.outlived_due_s = min(context.outlived_due_s, now + wait_s)
 
 
 def _was_forgotten(context: Context, fellow: Fellow, now: float) -> bool:
@@ -439,7 +454,12 @@ def _give_up(context: Context, fellow: Fellow, now: float, reason: str) -> None:
 
 
 def approve(context: Context, now: float) -> None:
-    """Approve the fellows that are attached, known and compatible, and that hear this node."""
+    """Approve the fellows that are attached, known and compatible, and that hear this node.
+
+    None while a new run is about to begin: the present one may be on an older store.
+    """
+    if context.outlived_due_s is not None:
+        return
     is_news = False
     for fellow in context.fellows.pending():
         if not (fellow.attached and fellow.answered and fellow.hears_us):

@@ -296,7 +296,7 @@ class DurabilityNode:
 
     def fellow_attached(self, node: str, now: float) -> None:
         """Note that a fellow's endpoints and this node's are matched both ways (wait-for-attachment)."""
-        self._context.fellows.attach(node)
+        membership.attached(self._context, node, now)
         self._context.greeting_due = True
         self._heard_s = now
 
