@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from engine.dds.client_protocol import extensions
 from engine.dds.client_protocol.messages import RequestId, StateRequest, Time
 from engine.dds.errors import DdsTimeout
-from ospltool.client.errors import Closed, SecretMismatch
+from ospltool.client.errors import Closed, SecretMismatch, printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -39,11 +39,6 @@ def added(state: StateAnswer) -> dict[str, Any]:
 def name_of(state: StateAnswer) -> str:
     """Return the name of the node, or its id if it tells none."""
     return printable(added(state).get("name", state.server.hex()))
-
-
-def printable(text: object) -> str:
-    """Return a node's text without control characters, for messages."""
-    return "".join(char if char.isprintable() else "?" for char in str(text))
 
 
 def ask(

@@ -267,7 +267,7 @@ class DurabilityClient:
                 for state in confirmed.values():
                     values, refused = added(state), asking.refusals(self.session)
                     if values.get("deleted"):
-                        reached_ns, slow = values.get("until_ns"), asking.printable(values.get("slow", ""))
+                        reached_ns, slow = values.get("until_ns"), errors.printable(values.get("slow", ""))
                         if not isinstance(reached_ns, int) or not 0 <= reached_ns <= wanted_ns:
                             reached_ns, slow = wanted_ns, ""  # a node of an earlier release tells nothing
                         return Deletion(reached_ns, slow, name_of(state), refused)

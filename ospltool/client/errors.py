@@ -109,6 +109,11 @@ class MissingSamples:
         return f"{where}{what}{self.reason}{first}{detail}"
 
 
+def printable(text: object) -> str:
+    """Return a node's text without control characters, for messages."""
+    return "".join(char if char.isprintable() else "?" for char in str(text))
+
+
 def counted(count: int, noun: str) -> str:
     """Return a number with its noun."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

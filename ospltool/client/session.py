@@ -26,8 +26,7 @@ from engine.dds.selfcheck import check_layouts
 from engine.dds.uri import cyclone_uri
 from engine.dds.waiting import Signal
 from engine.dds.writer import stamp_ns
-from ospltool.client.asking import printable
-from ospltool.client.errors import Closed, NoService
+from ospltool.client.errors import Closed, NoService, printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
