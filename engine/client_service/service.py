@@ -63,7 +63,7 @@ MAX_BACKLOG: Final = 200_000
 MAX_GROUPS_TOLD: Final = 2_000
 REFUSAL_S: Final = 0.3
 """Seconds from a request that is refused for its proof until clients hear that this node refuses: by then
-its client's reader has been discovered. All refusals of that time are one message, whoever provokes them."""
+its client's reader has been discovered. All refusals of that time are one message, of whichever clients."""
 
 
 class ClientService:

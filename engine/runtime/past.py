@@ -73,11 +73,11 @@ T = TypeVar("T")
 
 
 def without_surplus(items: Sequence[T], most: int, sort_of: Callable[[T], object]) -> list[T]:
-    """Return the newest items, at most so many; those of which there are most give way, the oldest first.
+    """Return the newest items up to a number; those of which there are most give way, the oldest first.
 
     Args:
         items: the oldest first.
-        most: how many may stay.
+        most: the number that may stay.
         sort_of: returns what tells the items apart: who sent them, or what they are about.
     """
     if len(items) <= most:
