@@ -103,7 +103,7 @@ def check_any_age(lab: Lab, clinic: Clinic, directory: Path, write: Callable[[],
         took_s.append(put_back(lab, name, copy, told[name]))
         clinic.wait(
             f"{name} is told",
-            lambda: ("DUL-STORE-RESTORED", name) in {(one.code, one.who) for one in clinic.open},  # noqa: B023
+            lambda: ("DUL-STORE-RESTORED", name) in {(one.code, one.who) for one in clinic.open},  # noqa: B023  # called before the next round
             30.0,
         )
         age = number - int(copy.name.rpartition("-")[2])

@@ -75,13 +75,13 @@ def test_a_copy_of_a_living_store_ends_and_the_node_that_it_is_of_is_not_blamed(
         for is_older in (False, True):
             lab.write({"first": written, "count": SAMPLES, "time": 1_000 + written}, readers=3)
             written += SAMPLES
-            lab.seen.wait_for("all store it", lambda: lab.seen.stored("n1") == written)  # noqa: B023
+            lab.seen.wait_for("all store it", lambda: lab.seen.stored("n1") == written)  # noqa: B023  # called before the next round
             shutil.rmtree(lab.home("copy") / "store", ignore_errors=True)
             shutil.copytree(lab.home("n1") / "store", lab.home("copy") / "store")
             if is_older:
                 lab.write({"first": written, "count": SAMPLES, "time": 1_000 + written}, readers=3)
                 written += SAMPLES
-                lab.seen.wait_for("all store it", lambda: lab.seen.stored("n1") == written)  # noqa: B023
+                lab.seen.wait_for("all store it", lambda: lab.seen.stored("n1") == written)  # noqa: B023  # called before the next round
             code, _ = lab.ospltool("copy", "start")
             assert code == EXIT_CONFIGURATION
             assert "is running with the id of this node" in lab.status("copy")["reason"]
@@ -95,4 +95,4 @@ def test_a_copy_of_a_living_store_ends_and_the_node_that_it_is_of_is_not_blamed(
     assert not lab.trace("n1", "lifecycle.outdated")
     lab.write({"first": written, "count": SAMPLES, "time": 1_000 + written}, readers=3)
     for name in (*NAMES, "n3"):
-        lab.seen.wait_for("all have it", lambda: lab.seen.stored(name) == written + SAMPLES)  # noqa: B023
+        lab.seen.wait_for("all have it", lambda: lab.seen.stored(name) == written + SAMPLES)  # noqa: B023  # called before the next round
