@@ -296,7 +296,8 @@ def _cat_live(
         what = f"only parts of name-space '{name}' can be reached ({', '.join(nodes)})"
         streams.say(f"ospltool: topic '{printer.topic}': {what}; `ospltool history state` shows which groups")
     if not reader.nodes and not (follows and reader.has_samples):
-        raise CommandError(f"domain {place.domain_id}: no node heard; {_seen(reader)}", Exit.UNREACHABLE)
+        why = reader.refused or _seen(reader)
+        raise CommandError(f"domain {place.domain_id}: no node heard; {why}", Exit.UNREACHABLE)
     if follows:
         return
     if not reader.is_kept and not reader.has_samples:

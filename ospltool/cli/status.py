@@ -62,9 +62,16 @@ def status(
 def _advise(found: Sequence[NodeStatus], uri: str | None) -> None:
     """Say how nodes that do not run are started again, if there are any."""
     from engine.supervisor.node_status import Condition
+    from engine.supervisor.policy import EXIT_CONFIGURATION
     from ospltool.cli.targets import is_fleet
+    from ospltool.output.text import visible
 
     ended = [one for one in found if one.condition in (Condition.STOPPED, Condition.DIED)]
+    refused = [one.record.domain_name for one in ended if one.record.exit_code == EXIT_CONFIGURATION]
+    if refused:
+        names = visible(", ".join(refused))
+        streams.say(f"ospltool: {names} cannot run as it is: do first what its reason says, then start it")
+    ended = [one for one in ended if one.record.exit_code != EXIT_CONFIGURATION]
     if ended:
         file, them = ("FILE", "them") if len(ended) > 1 else (ended[0].record.configuration, "it")
         if uri and is_fleet(uri):

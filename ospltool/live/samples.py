@@ -29,6 +29,7 @@ from engine.dds.typeinfo import ATTEMPT_S, ATTEMPTS, Resolution, TypeRef, is_key
 from engine.dds.waiting import Signal
 from engine.runtime.monitor import NameSpaceView
 from ospltool.live.dds import LiveFeed
+from ospltool.live.feed import NoticeKind
 from ospltool.output.text import plural
 
 MAX_REMEMBERED: Final = 1_000_000
@@ -78,6 +79,7 @@ class TopicReader:
         secret: the secret of the domain; by default that of OSPLTOOL_DOMAIN_SECRET, if it is set.
 
     Attributes:
+        refused: which messages of nodes are refused for their proofs, and what to do; empty for none.
         is_kept: whether a node shows a group of the topic, perhaps empty, in one of the partitions.
         listened_s: seconds for which it has listened.
 
@@ -127,6 +129,7 @@ class TopicReader:
         """Why it is not known whether a node keeps the topic, by the node's id."""
         self._fellows: dict[str, str] = {}
         self._heard_s = math.inf
+        self.refused = ""
         self.is_kept = False
         self.listened_s = 0.0
 
@@ -226,7 +229,11 @@ class TopicReader:
                 if len(self._writers) > MAX_REMEMBERED:
                     self._writers.pop(change.guid, None)
         own = self._participant.guid.hex()
-        for heard in self._feed.poll().snapshots:
+        update = self._feed.poll()
+        for notice in update.notices:
+            if notice.kind is NoticeKind.UNPROVED:
+                self.refused = notice.text
+        for heard in update.snapshots:
             self._heard_s = min(self._heard_s, time.monotonic())
             shown = heard.snapshot
             self._fellows |= {one.id: one.name for one in shown.fellows if one.communication != "lost"}
