@@ -67,6 +67,8 @@ def _run(given: list[str]) -> int:
     try:
         build(given)(given or ["--help"], prog_name="ospltool")
     except SystemExit as ended:
+        if isinstance(ended.__context__, BrokenPipeError):  # Typer's own end, if nobody reads the help
+            return streams.EXIT_PIPE_CLOSED
         return ended.code if isinstance(ended.code, int) else Exit.GOOD
     except CommandError as error:
         error.tell()

@@ -111,8 +111,8 @@ def delete(
     source time that arrive later; the default is the moment when the command started.
 
     Exit codes: 0 deleted, or shown with --dry-run, 1 no service keeps such a group, no node could confirm in
-    time, or the answer was no, 2 wrong usage or configuration, or nobody to ask, 3 no node that serves clients
-    reachable.
+    time, or the answer was no, 2 wrong usage or configuration, or nobody to ask, 3 no node that serves
+    clients reachable.
     """
     until_ns = time.time_ns() if until is None else until
     deadline_s = time.monotonic() + timeout
@@ -155,9 +155,7 @@ def _put_groups(found: Sequence[GroupCompleteness], until_ns: int, *, as_json: b
         value = {"groups": groups, "until_ns": until_ns, "deleted": False}
         streams.put(envelope.document("history-delete", value))
         return
-    rows = [
-        (each.partition, each.topic, each.service_name or each.service, _samples(each)) for each in found
-    ]
+    rows = [(each.partition, each.topic, each.service_name or each.service, _samples(each)) for each in found]
     streams.put_table(("PARTITION", "TOPIC", "NODE", "SAMPLES"), rows)
 
 

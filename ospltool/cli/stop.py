@@ -50,7 +50,11 @@ def stop(
     from engine.supervisor import control
 
     known = _all_running() if all_nodes else _chosen(uri)
-    stops = control.stop_all([status.directory for status in known], timeout)
+    try:
+        stops = control.stop_all([status.directory for status in known], timeout)
+    except KeyboardInterrupt:
+        streams.say("ospltool: interrupted; nodes that were told to stop go on stopping")
+        raise
     outcomes = list(zip(known, stops, strict=True))
     for status, outcome in outcomes:
         _say_outcome(status, outcome)

@@ -216,8 +216,8 @@ def test_history_is_waited_for_shown_and_deleted(
 
 def test_without_services_and_nodes_the_exit_code_is_3(lab: ClientLab, run: Run) -> None:
     other = (lab.domain + 1) % 230
-    for arguments in (("history", "state"), ("history", "wait", "T"), ("history", "delete", "T", "P", "--yes")):
-        code, _, err = run(*arguments, "--domain", other, "--timeout", "500ms")
+    for arguments in (("state",), ("wait", "T"), ("delete", "T", "P", "--yes")):
+        code, _, err = run("history", *arguments, "--domain", other, "--timeout", "500ms")
         assert (code, "ClientDurability" in err) == (3, True)
     assert run("cat", "T", "--domain", other, "--timeout", "500ms")[0] == 3
     assert "OSPL_URI" not in os.environ
