@@ -76,10 +76,18 @@ def _run(given: list[str]) -> int:
     except KeyboardInterrupt:
         return Exit.INTERRUPTED
     except OSError as error:
-        return streams.not_written(error) or _own_fault()
+        return streams.not_written(error) or _not_permitted(error) or _own_fault()
     except Exception as error:
         return _refused(error) or _own_fault()
     return Exit.GOOD
+
+
+def _not_permitted(error: OSError) -> int:
+    """Say it if a file of the user's choice may not be opened; 0 for other errors."""
+    if not isinstance(error, PermissionError) or error.filename is None:
+        return 0
+    streams.say(f"ospltool: {error.filename}: {error.strerror}")
+    return Exit.USAGE
 
 
 def _refused(error: Exception) -> int:

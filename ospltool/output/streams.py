@@ -138,8 +138,8 @@ def prepare() -> None:
         with contextlib.suppress(OSError):
             os.fstat(descriptor)
             continue
-        # No file that is opened later may get the number of a stream. The system gives the lowest free number,
-        # which is this one; the null device is opened for what the stream is not for.
+        # No file that is opened later may get the number of a stream. The system gives the lowest free
+        # number, which is this one; the null device is opened for what the stream is not for.
         os.open(os.devnull, os.O_RDONLY if descriptor else os.O_WRONLY)
     for descriptor, name in enumerate(("stdin", "stdout", "stderr")):
         if getattr(sys, name) is None:

@@ -20,7 +20,7 @@ from ospltool.cli.store.shared import (
     put_lines,
 )
 from ospltool.output import envelope, progress, streams
-from ospltool.output.text import visible
+from ospltool.output.text import plural, visible
 
 if TYPE_CHECKING:
     from engine.store.interface import DamageLog
@@ -66,7 +66,7 @@ def export(
         value = {"output": output, "samples": count, "damaged": damage.count}
         streams.put(envelope.document("store-export", value))
     else:
-        streams.say(f"{output}: {count} samples")
+        streams.say(f"{output}: {plural(count, 'sample')}")
     end_with(damage)
 
 
@@ -164,9 +164,10 @@ def restore(
     if as_json:
         streams.put(envelope.document("store-restore", done))
         return
-    text = f"name-space {done.name_space}: set {done.number} with {done.samples} samples is the current one"
+    samples = plural(done.samples, "sample")
+    text = f"name-space {done.name_space}: set {done.number} with {samples} is the current one"
     if done.aside is not None:
-        text += f"; set {done.aside} with {done.samples_aside} samples is kept"
+        text += f"; set {done.aside} with {plural(done.samples_aside, 'sample')} is kept"
     put_lines([visible(text)])
 
 

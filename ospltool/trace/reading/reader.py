@@ -26,7 +26,13 @@ from ospltool.trace.reading.record import (
     one_line,
 )
 from ospltool.trace.reading.report_logs import read_reports
-from ospltool.trace.reading.sources import SourceError, TraceFile, TraceFormat, open_stream
+from ospltool.trace.reading.sources import (
+    NothingFoundError,
+    SourceError,
+    TraceFile,
+    TraceFormat,
+    open_stream,
+)
 
 BLOCK_BYTES: Final = 1 << 18
 LONGEST_RECORD: Final = 4 << 20
@@ -55,6 +61,22 @@ class _RunCounter:
         if state:
             self._state = state
         return self.run
+
+
+def require_records(sources: Iterable[TraceFile]) -> None:
+    """Require a record in at least one source; a file that grows may still be empty.
+
+    Raises:
+        NothingFoundError: there is none, as in an empty file, or in one of another kind.
+    """
+    sources = list(sources)
+    if any(one.format is not TraceFormat.UNKNOWN for one in sources):
+        return
+    for source in sources:  # nothing at the beginnings of the files; the rest decides
+        if any(record.kind is not RecordKind.UNPARSED for record in read_records(source)):
+            return
+    files = ", ".join(sorted(str(one.path) for one in sources))
+    raise NothingFoundError(f"{files}: no trace or log: no line is a record")
 
 
 def read_records(source: TraceFile, start: int = 0, end: int | None = None) -> Iterator[TraceRecord]:
