@@ -78,8 +78,17 @@ def _run(given: list[str]) -> int:
     except OSError as error:
         return streams.not_written(error) or _not_permitted(error) or _own_fault()
     except Exception as error:
-        return _refused(error) or _own_fault()
+        return _interrupted(error) or _refused(error) or _own_fault()
     return Exit.GOOD
+
+
+def _interrupted(error: BaseException | None) -> int:
+    """Recognise Ctrl-C within a class statement, where Python 3.11 raises RuntimeError; 0 for others."""
+    while error is not None:
+        if isinstance(error, KeyboardInterrupt):
+            return Exit.INTERRUPTED
+        error = error.__cause__ or error.__context__
+    return 0
 
 
 def _not_permitted(error: OSError) -> int:

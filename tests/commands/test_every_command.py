@@ -41,12 +41,18 @@ def test_other_durations_are_refused_as_usage(shell: Shell, text: str) -> None:
         assert "is not a duration" in err or "No such option" in err
 
 
+def chained(error: Exception, cause: BaseException) -> Exception:
+    error.__cause__ = cause
+    return error
+
+
 @pytest.mark.parametrize(
     ("raised", "expected"),
     [
         (CommandError("no\x1b way", Exit.UNREACHABLE), 3),
         (KeyboardInterrupt(), 130),
         (RuntimeError("ours"), 70),
+        (chained(RuntimeError("in the import of a class"), KeyboardInterrupt()), 130),
         (SystemExit(3), 3),
     ],
 )

@@ -225,7 +225,7 @@ def test_a_damaged_source_is_imported_only_on_demand(run: Run, broken: Path, tmp
     target = tmp_path / "target"
     code, _, told = run("import", broken, target)
     assert code == 2
-    assert "1 records cannot be read" in told
+    assert "1 record cannot be read" in told
     code, text, _ = run("import", broken, target, "--without-damaged")
     assert code == 1
     assert "left out, damaged" in text
@@ -338,7 +338,7 @@ def test_wrong_options_of_diff_end_with_2(options: list[str], run: Run, one: Pat
 def test_diff_tells_what_is_only_in_one(run: Run, one: Path, more: Path) -> None:
     code, text, _ = run("diff", one, more, "--fields")
     assert code == 1
-    assert "1 instances differ (1 never aligned)" in text
+    assert "1 instance differs (1 never aligned)" in text
     assert "name-space defaultNamespace: groups: 1 differ; instances: 3 equal, 1 differ" in text
     assert 'depot.Items  key 04000000 {"id": 4}  A:0 B:1' in text
     assert '{"flag": 1, "id": 4, "value": 1.5, "text": "four"}' in text
