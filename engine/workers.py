@@ -25,7 +25,7 @@ class WorkerProcesses(concurrent.futures.ProcessPoolExecutor):
     def submit(
         self, fn: Callable[_Given, _Result], /, *args: _Given.args, **kwargs: _Given.kwargs
     ) -> concurrent.futures.Future[_Result]:
-        """Hand work to the workers, which are started here as far as they are needed."""
+        """Hand work to the workers; this starts them."""
         # A terminal sends Ctrl-C to all processes; workers inherit that they do not hear it.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:

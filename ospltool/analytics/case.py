@@ -99,7 +99,7 @@ def is_case_directory(path: pathlib.Path) -> bool:
     """Tell whether a path is a case of Parquet files."""
     try:
         return path.is_dir() and (path / META_FILE).is_file()
-    except PermissionError:  # whoever reads it as something else says so
+    except PermissionError:  # the readers of other kinds of files report it
         return False
 
 

@@ -9,7 +9,6 @@ from typing import Final
 from engine.runtime.monitor import PART, FellowView, NodeEvent, NodeSnapshot
 from engine.tracing.catalogue import catalogue
 from ospltool.live.nodes import Node
-from ospltool.output.text import plural
 
 MAX_CONFLICTS: Final = 500
 """Conflicts kept; the oldest ended ones are forgotten first, then the oldest open ones."""
@@ -147,7 +146,7 @@ class ConflictLog:
             self._change(event, named, outcome=moved, ended=True, merging=True)
         elif event.event == "merge.finished":
             moved = fields.get("samples", "?")
-            outcome = f"{fields.get('policy', 'merge')}: {plural(moved, 'sample')} moved"
+            outcome = f"{fields.get('policy', 'merge')}: {moved} samples moved"
             self._change(event, fields, outcome=outcome, ended=True)
         elif event.event in _CLOSING:
             self._change(event, fields, outcome=_CLOSING[event.event], ended=True)

@@ -160,7 +160,6 @@ def test_the_console_operates_a_node_that_was_started_by_a_relative_path(
     assert after["node_pid"] != before["node_pid"]
 
 
-
 def test_a_fleet_starts_becomes_operational_and_stops_in_order(machine: Machine) -> None:
     code, _, err = machine.run("start", FLEET)
     assert code == 0, err
