@@ -102,13 +102,13 @@ class Conversation:
             case AlignmentStep.REQUESTED:
                 target, text = aligner, f"request {one.number}"
             case AlignmentStep.SENT:
-                source, text = aligner, f"answer {one.number}: {plural(one.samples_sent, 'sample')}"
+                source, text = aligner, f"answer {one.number}: {_samples(one.samples_sent)}"
             case AlignmentStep.EQUAL:
                 source, text = aligner, f"answer {one.number}: sets are equal"
             case AlignmentStep.RECEIVED | AlignmentStep.COMBINED | AlignmentStep.SENDING:
                 source = target = aligner
             case AlignmentStep.LINK:
-                text = f"end mark {one.number}: {plural(one.samples, 'sample')}"
+                text = f"end mark {one.number}: {_samples(one.samples)}"
             case AlignmentStep.APPLIED:
                 text = f"{one.policy} applied {one.number}"
         is_answer = step in {AlignmentStep.SENT, AlignmentStep.EQUAL}
@@ -208,6 +208,10 @@ def _line(nodes: list[str], width: int, arrow: Arrow) -> str:
 def _cut(text: str, width: int) -> str:
     shown = one_line(text)
     return shown if len(shown) <= width else shown[: max(width - 1, 0)] + "…"
+
+
+def _samples(number: int | None) -> str:
+    return "an unknown number of samples" if number is None else plural(number, "sample")
 
 
 def _count(talk: Conversation) -> str:
