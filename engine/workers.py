@@ -25,7 +25,13 @@ class WorkerProcesses(concurrent.futures.ProcessPoolExecutor):
     def submit(
         self, fn: Callable[_Given, _Result], /, *args: _Given.args, **kwargs: _Given.kwargs
     ) -> concurrent.futures.Future[_Result]:
-        """Hand work to the workers; this starts them."""
+        """Hand work to the workers; this starts them.
+
+        Args:
+            fn: a function that the workers can import.
+            args: its arguments.
+            kwargs: its named arguments.
+        """
         # A terminal sends Ctrl-C to all processes; workers inherit that they do not hear it.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
