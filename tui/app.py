@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 from textual import events
 from textual.binding import Binding, BindingType
+from textual.filter import LineFilter, Monochrome
 from textual.widgets import Input
 
 from ospltool.health.health import Health
@@ -27,7 +28,7 @@ from tui.screens.help import HelpScreen
 from tui.screens.names import SCREENS, TABS
 from tui.screens.overview import OverviewScreen
 from tui.screens.trace import TraceScreen
-from tui.terminal import drawing
+from tui.terminal import Colourless, drawing
 from tui.text import visible
 from tui.time_keys import TimeKeys
 from tui.trace_lines import TraceFiles
@@ -121,6 +122,7 @@ class ConsoleApp(TimeKeys):
         super().__init__()
         self.alarm = Alarm(self.bell, notify, self.say)
         self.title = title
+        self._colourless = Colourless()  # one for ever: Textual keeps what a filter has made of a line
         self.systems = Systems(((feed, watch_health), *others), recordings)
         self.signs = signs
         self.trace_files = trace_files
@@ -149,6 +151,12 @@ class ConsoleApp(TimeKeys):
     def get_driver_class(self) -> type[Driver]:
         """Return Textual's driver, or one that draws on standard output if standard error is a file."""
         return drawing(super().get_driver_class())
+
+    def get_line_filters(self) -> Sequence[LineFilter]:
+        """Return Textual's filters, with one for NO_COLOR that takes all text."""
+        return [
+            self._colourless if isinstance(one, Monochrome) else one for one in super().get_line_filters()
+        ]
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
         """Return the console's variables, so that the style sheet is readable before a theme is chosen."""

@@ -8,6 +8,7 @@ import shlex
 import socket
 import subprocess
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Final
 
 from engine.supervisor.node_status import ALIVE, NodeStatus, status_of
@@ -18,7 +19,7 @@ TIMEOUT_S: Final = 120.0
 """Time after which the console stops waiting for a command, which continues."""
 
 ENVIRONMENT: Final = (
-    "It gets the environment and the directory of this console; what it had before may have been another."
+    "It gets the environment of this console, and its own directory; its environment may have been another."
 )
 
 
@@ -28,16 +29,18 @@ class OperationFault(Exception):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Operation:
-    """A planned operation: `commands` are what a person would type for it, in this order."""
+    """A planned operation: `commands` are what a person would type for it, in this order, in `directory`."""
 
     title: str
     consequences: tuple[str, ...]
     commands: tuple[tuple[str, ...], ...]
+    directory: str = ""
 
     @property
     def shell_line(self) -> str:
         """The commands as one line that can be typed."""
-        return " && ".join(map(shlex.join, self.commands))
+        place = (("cd", self.directory),) if self.directory not in ("", str(Path.cwd())) else ()
+        return " && ".join(map(shlex.join, (*place, *self.commands)))
 
 
 def known_here() -> list[NodeStatus]:
@@ -83,8 +86,8 @@ class Operator:
         Raises:
             OperationFault: as `stop`.
         """
-        word, configuration = self._running(node), node.snapshot.configuration
-        _require_own_file(self._newest(node))
+        word, last = self._running(node), self._newest(node)
+        _require_own_file(last)
         return Operation(
             title=f"Restart node {node.snapshot.name}?",
             consequences=(
@@ -94,8 +97,9 @@ class Operator:
             ),
             commands=(
                 ("ospltool", "stop", *_argument(word)),
-                ("ospltool", "start", *_argument(configuration)),
+                ("ospltool", "start", *_argument(last.record.configuration)),
             ),
+            directory=last.record.working_directory,
         )
 
     def start(self, node: Node) -> Operation:
@@ -115,7 +119,8 @@ class Operator:
         return Operation(
             title=f"Start node {snapshot.name}?",
             consequences=(f"It last ran as pid {snapshot.pid} on {snapshot.host}.", ENVIRONMENT),
-            commands=(("ospltool", "start", *_argument(snapshot.configuration)),),
+            commands=(("ospltool", "start", *_argument(last.record.configuration)),),
+            directory=last.record.working_directory,
         )
 
     def carry_out(self, operation: Operation) -> str:
@@ -125,7 +130,13 @@ class Operator:
             command = [*self.program, *words[1:]]
             try:
                 ended = subprocess.run(
-                    command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False, errors="replace"
+                    command,
+                    cwd=operation.directory or None,
+                    capture_output=True,
+                    text=True,
+                    timeout=TIMEOUT_S,
+                    check=False,
+                    errors="replace",
                 )
             except (OSError, subprocess.TimeoutExpired) as error:
                 return f"failed: {shlex.join(words)}: {error}"

@@ -1,14 +1,27 @@
-"""Lets the console draw on its terminal also when standard error, which Textual draws on, is a file."""
+"""Lets the console draw on every terminal: without colours, and with standard error elsewhere."""
 
 from __future__ import annotations
 
 import sys
 from typing import TYPE_CHECKING, Any
 
+from rich.segment import Segment
+from rich.style import Style
 from textual.drivers.linux_driver import LinuxDriver
+from textual.filter import Monochrome
 
 if TYPE_CHECKING:
+    from textual.color import Color
     from textual.driver import Driver
+
+
+class Colourless(Monochrome):
+    """Textual's filter for NO_COLOR, which by itself fails at text without a style, such as a chart's."""
+
+    def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
+        """Return the segments with greys in place of colours."""
+        styled = [one if one.style else Segment(one.text, Style.null(), one.control) for one in segments]
+        return super().apply(styled, background)
 
 
 class StandardOutputDriver(LinuxDriver):

@@ -79,6 +79,15 @@ class ClientView:
         gated = {(group.partition, group.topic) for group in self._runtime.shared.gates}
         return [place for place, one in enumerate(groups) if (one.partition, one.topic) in gated]
 
+    def counts(self, groups: list[GroupState]) -> list[int]:
+        """Return the number of samples of each group that this node keeps."""
+        kept = {
+            (group.partition, group.topic): group_set.count
+            for data in self._runtime.spaces.values()
+            for group, group_set in data.working.groups.items()
+        }
+        return [kept.get((one.partition, one.topic), 0) for one in groups]
+
     def group_states(self, states: list[NameSpaceState], interest: Interest | None) -> list[GroupState]:
         """Return the completeness of the groups of an interest; of all groups with None."""
         told = [

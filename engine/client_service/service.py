@@ -501,6 +501,7 @@ class ClientService:
                     **extensions.pack(
                         node=settings.node,
                         filtered=self._view.filtered(told),
+                        samples=self._view.counts(told),
                         name=settings.name,
                         left_out=max(0, len(found) - MAX_GROUPS_TOLD),
                         **added,

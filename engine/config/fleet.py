@@ -16,8 +16,10 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from engine.config.loader import load
 from engine.config.problems import ConfigError, Problem, ProblemKind, quoted
 from engine.config.reader import path_of_uri, read_bytes
+from engine.config.settings import Configuration
 from engine.core.lazy_dataclass import lazy_dataclass
 
 MAX_NODES = 1000
@@ -36,7 +38,7 @@ class FleetNode:
 
     `file` is a path or URI to open, empty if the fleet is only watched; with `role` None the role of the file
     counts, with `domain` None its domain; `env` has variables added to those of the process; `line` is that
-    of the table in the fleet file.
+    of the table in the fleet file, and `file_place` where it names the file: path, line and column.
     """
 
     name: str
@@ -45,6 +47,35 @@ class FleetNode:
     env: Mapping[str, str] = dataclasses.field(default_factory=lambda: MappingProxyType({}))
     line: int = 0
     domain: int | None = None
+    file_place: tuple[str, int, int] = ("", 1, 1)
+
+    def configuration(self, base: Mapping[str, str], role: str | None = None) -> Configuration:
+        """Read the node's file.
+
+        Args:
+            base: the variables of the process.
+            role: replaces the role of the fleet file.
+
+        Raises:
+            ConfigError: as for `load`; the place of a file that cannot be read is in the fleet file.
+        """
+        try:
+            return load(self.file, self.environ(base), role=self.role if role is None else role)
+        except ConfigError as error:
+            path, line, column = self.file_place
+            problems = [
+                dataclasses.replace(
+                    one,
+                    message=f"file {quoted(self.file)} {one.message}",
+                    path=path,
+                    line=line,
+                    column=column,
+                )
+                if one.kind is ProblemKind.UNREADABLE
+                else one
+                for one in error.problems
+            ]
+            raise ConfigError(problems) from error
 
     def environ(self, base: Mapping[str, str]) -> dict[str, str]:
         """Return the environment for the node's file: `base` with the variables of the fleet file."""
@@ -192,7 +223,8 @@ class _Reader:
         if file and "://" not in file:
             file = str(Path(self.path).parent / file)
         found = domain if own is None else own
-        return FleetNode(name, file, role, MappingProxyType(dict(env)), line, found)
+        place = (self.path, *self.places.key(line, "file"))
+        return FleetNode(name, file, role, MappingProxyType(dict(env)), line, found, place)
 
     def _spaces(self, table: dict[str, Any], domain: int | None, nodes: int) -> list[FleetSpace]:
         entries = table.get("name-space", [])

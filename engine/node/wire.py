@@ -10,6 +10,7 @@ import queue
 import socket
 import threading
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
 from engine import native
@@ -518,11 +519,11 @@ def identity_of(
         host=socket.gethostname(),
         pid=os.getpid(),
         domain_id=configuration.domain.id,
-        configuration=configuration.path,
+        configuration=str(Path(configuration.path).resolve()),  # its readers have other directories
         version=product_version(),
         started_ns=started_ns,
         store_kind=store_kind,
-        store_path=persistent.store_directory if persistent else "",
+        store_path=str(Path(persistent.store_directory).absolute()) if persistent else "",
         store_findings=found.findings,
         has_disk=store_kind != "memory",
         capture=capture_of_process(),

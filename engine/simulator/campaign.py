@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import concurrent.futures
 import contextlib
 import dataclasses
 import gc
@@ -18,6 +17,7 @@ from engine.simulator.cluster import Cluster
 from engine.simulator.draw import deployed, draw
 from engine.simulator.options import Fault, SimulationOptions
 from engine.simulator.run_record import Statistics
+from engine.workers import WorkerProcesses
 
 ANY: Final = "any"
 CLASSIC: Final = "classic"
@@ -136,10 +136,13 @@ class Campaign:
                 yield from map(self.run, seeds)
             return
         context = multiprocessing.get_context("spawn")  # equal on all systems, without inherited state
-        with concurrent.futures.ProcessPoolExecutor(
-            jobs, mp_context=context, initializer=_collect_seldom
-        ) as pool:
-            yield from pool.map(self.run, seeds, chunksize=CHUNK)
+        with WorkerProcesses(jobs, mp_context=context, initializer=_collect_seldom) as workers:
+            pieces = [seeds[begin : begin + CHUNK] for begin in range(0, len(seeds), CHUNK)]
+            for outcomes in [workers.submit(self._run_each, piece) for piece in pieces]:
+                yield from outcomes.result()
+
+    def _run_each(self, seeds: Sequence[int]) -> list[SeedOutcome]:
+        return [self.run(seed) for seed in seeds]
 
     def replay_command(self, seed: int) -> str:
         """Return the command that replays a seed."""

@@ -9,7 +9,7 @@ import selectors
 import signal
 import subprocess
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,6 +26,8 @@ SETTLE_S: Final = 3.0
 STOP_MARGIN_S: Final = 5.0
 """Time beyond the ServiceTerminatePeriod in which a stopped node's supervisor must end."""
 
+_INTERRUPT_S: Final = 0.1
+"""How often a wait looks whether it was interrupted."""
 _READ_BYTES: Final = 65536
 _MAX_PROGRESS_BYTES: Final = 1 << 20
 
@@ -53,11 +55,17 @@ class Start:
         return bool(self.refusal) or (self.record is not None and self.record.phase in FINAL)
 
 
-def start(launch: Launch, environ: Mapping[str, str], timeout_s: float) -> Start:
+def start(
+    launch: Launch,
+    environ: Mapping[str, str],
+    timeout_s: float,
+    is_interrupted: Callable[[], bool] = lambda: False,
+) -> Start:
     """Start a supervisor in its own session; wait for up to `timeout_s` until its node runs or has failed.
 
-    After that time the start continues in the background. A node that runs may find out from the first
-    heartbeats of others that it cannot stay, so it is looked at for `SETTLE_S` more, or until it is complete.
+    After that time, or when `is_interrupted` says so, the start continues in the background. A node that runs
+    may find out from the first heartbeats of others that it cannot stay, so it is looked at for `SETTLE_S`
+    more, or until it is complete.
     """
     process = subprocess.Popen(
         module_command("engine.supervisor"),
@@ -76,7 +84,8 @@ def start(launch: Launch, environ: Mapping[str, str], timeout_s: float) -> Start
             return Start(None, "the supervisor could not be started")
         record: RunRecord | None = None
         try:
-            for message in _messages(process.stdout.fileno(), time.monotonic() + timeout_s):
+            until = time.monotonic() + timeout_s
+            for message in _messages(process.stdout.fileno(), until, is_interrupted):
                 if "refused" in message:
                     return Start(None, str(message["refused"]))
                 record = plain.from_plain(RunRecord, message)
@@ -100,18 +109,25 @@ def _settled(directory: NodeDirectory, record: RunRecord) -> RunRecord:
     return record
 
 
-def _messages(descriptor: int, deadline: float) -> Iterator[dict[str, Any]]:
+def _messages(
+    descriptor: int, deadline: float, is_interrupted: Callable[[], bool]
+) -> Iterator[dict[str, Any]]:
     """Read the supervisor's messages until it closes the pipe.
 
     Raises:
-        TimeoutError: the deadline has passed.
+        TimeoutError: the deadline has passed, or the wait was interrupted.
     """
     os.set_blocking(descriptor, False)
     buffer = b""
     with selectors.DefaultSelector() as selector:
         selector.register(descriptor, selectors.EVENT_READ)
         while len(buffer) <= _MAX_PROGRESS_BYTES:
-            if not selector.select(max(deadline - time.monotonic(), 0)):
+            left_s = max(deadline - time.monotonic(), 0)
+            if is_interrupted():
+                raise TimeoutError
+            if not selector.select(min(left_s, _INTERRUPT_S)):
+                if left_s > _INTERRUPT_S:
+                    continue
                 raise TimeoutError
             data = os.read(descriptor, _READ_BYTES)
             if not data:

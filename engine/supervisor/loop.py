@@ -335,6 +335,7 @@ class Supervisor:
             started_ns=now_ns,
             changed_ns=now_ns,
             supervisor=identity,
+            working_directory=launch.working_directory,
         )
 
     def _say(self) -> None:

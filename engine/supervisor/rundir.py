@@ -83,6 +83,8 @@ class RunRecord:
     """The node's last failure; empty for none."""
     failed_ns: int = 0
     """Time of that failure; 0 for none."""
+    working_directory: str = ""
+    """Directory in which the node was started, which relative paths in its configuration refer to."""
 
 
 def node_key(configuration: str, domain_name: str, store: str) -> str:

@@ -97,7 +97,21 @@ def keep_private(directory: pathlib.Path) -> None:
 
 def is_case_directory(path: pathlib.Path) -> bool:
     """Tell whether a path is a case of Parquet files."""
-    return path.is_dir() and (path / META_FILE).is_file()
+    try:
+        return path.is_dir() and (path / META_FILE).is_file()
+    except PermissionError:  # the readers of other kinds of files report it
+        return False
+
+
+def _require_database(path: pathlib.Path) -> None:
+    """Require a file of DuckDB, which has "DUCK" after a check sum."""
+    try:
+        with path.open("rb") as file:
+            head = file.read(12)
+    except OSError as cause:
+        raise CaseError(f"{path}: {cause.strerror}") from None
+    if head[8:] != b"DUCK":
+        raise CaseError(f"{path}: no case: neither a directory of tables nor a DuckDB file")
 
 
 def open_case(path: pathlib.Path) -> Case:
@@ -109,6 +123,7 @@ def open_case(path: pathlib.Path) -> Case:
     if not path.exists():
         raise CaseError(f"{path}: no such case")
     if path.is_file():
+        _require_database(path)
         return Case(path, Detail.FULL)
     refuse_links(path)
     meta = path / META_FILE
@@ -120,7 +135,9 @@ def open_case(path: pathlib.Path) -> Case:
         raise CaseError(
             f"{path}: no case, it has no {META_FILE}; make one with `ospltool trace load`"
         ) from None
-    except (OSError, ValueError, KeyError, TypeError, RecursionError) as cause:
+    except OSError as cause:
+        raise CaseError(f"{meta}: {cause.strerror}") from None
+    except (ValueError, KeyError, TypeError, RecursionError) as cause:
         raise CaseError(f"{meta}: {cause}") from None
     if not isinstance(version, int) or not OLDEST_VERSION <= version <= FORMAT_VERSION:
         raise CaseError(

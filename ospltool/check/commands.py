@@ -12,7 +12,7 @@ from ospltool.check.runner import Choice, examine, run
 from ospltool.check.views import FleetView
 from ospltool.diagnostics.model import Report, Severity, Target
 from ospltool.output import envelope
-from ospltool.output.text import table
+from ospltool.output.text import plural, table
 
 MAX_LISTED = 5
 """Most files in one sentence of the summary; the number of the others is said."""
@@ -133,11 +133,11 @@ def exit_code(report: Report, fail_on: str) -> int:
 def summary(report: Report, wanted: Choice) -> list[str]:
     """Yield sentences for the user."""
     counts = [
-        _plural(report.count(severity), severity.label)
+        plural(report.count(severity), severity.label)
         for severity in (Severity.ERROR, Severity.WARNING, Severity.INFO)
         if report.count(severity)
     ]
-    files = _plural(len(report.files), "file")
+    files = plural(len(report.files), "file")
     lines = [f"{', '.join(counts) or 'no findings'} in {files}"]
     hidden = [each for each in report.diagnostics if each.severity < wanted.least]
     if hidden:
@@ -153,12 +153,8 @@ def summary(report: Report, wanted: Choice) -> list[str]:
         if blocked:
             lines.append(f"{_SERVICES[service]} refuses to start with {_listed(blocked)}")
     if report.skipped:
-        lines.append(f"{_plural(len(report.skipped), 'file')} left out, no OpenSplice configuration")
+        lines.append(f"{plural(len(report.skipped), 'file')} left out, no OpenSplice configuration")
     return lines
-
-
-def _plural(count: int, word: str) -> str:
-    return f"{count} {word}{'' if count == 1 else 's'}"
 
 
 def _listed(paths: Sequence[str]) -> str:

@@ -82,7 +82,9 @@ def _similar(wanted: str, path: str) -> str:
         hint = did_you_mean(path, list(schema().paths()))
         hint = re.sub(r"mean (\S+)\?", lambda m: f"mean {documented(m[1])}?", hint)
     else:
-        hint = did_you_mean(wanted, [*all_rules(), *(each.name for each in all_rules().values())])
+        names = (re.split("[/@]", each)[-1] for each in schema().paths() if each.startswith("Dur"))
+        rules = (name for each in all_rules().values() for name in (each.code, each.name))
+        hint = did_you_mean(wanted, [*dict.fromkeys((*rules, *names))])
     return f"; {hint}" if hint else ""
 
 

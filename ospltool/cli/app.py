@@ -67,6 +67,8 @@ def _run(given: list[str]) -> int:
     try:
         build(given)(given or ["--help"], prog_name="ospltool")
     except SystemExit as ended:
+        if isinstance(ended.__context__, BrokenPipeError):  # Typer's own end, if nobody reads the help
+            return streams.EXIT_PIPE_CLOSED
         return ended.code if isinstance(ended.code, int) else Exit.GOOD
     except CommandError as error:
         error.tell()
@@ -74,10 +76,27 @@ def _run(given: list[str]) -> int:
     except KeyboardInterrupt:
         return Exit.INTERRUPTED
     except OSError as error:
-        return streams.not_written(error) or _own_fault()
+        return streams.not_written(error) or _not_permitted(error) or _own_fault()
     except Exception as error:
-        return _refused(error) or _own_fault()
+        return _interrupted(error) or _refused(error) or _own_fault()
     return Exit.GOOD
+
+
+def _interrupted(error: BaseException | None) -> int:
+    """Recognise Ctrl-C within a class statement, where Python 3.11 raises RuntimeError; 0 for others."""
+    while error is not None:
+        if isinstance(error, KeyboardInterrupt):
+            return Exit.INTERRUPTED
+        error = error.__cause__ or error.__context__
+    return 0
+
+
+def _not_permitted(error: OSError) -> int:
+    """Say it if a file of the user's choice may not be opened; 0 for other errors."""
+    if not isinstance(error, PermissionError) or error.filename is None:
+        return 0
+    streams.say(f"ospltool: {error.filename}: {error.strerror}")
+    return Exit.USAGE
 
 
 def _refused(error: Exception) -> int:

@@ -13,6 +13,7 @@ import typer
 
 from ospltool.cli.exits import CommandError, Exit
 from ospltool.output import streams
+from ospltool.output.text import plural
 
 if TYPE_CHECKING:
     from ospltool.check.inputs import DeploymentInput
@@ -187,14 +188,17 @@ def _fix(
     outcome = fixes.fix(deployments, choice, unsafe=unsafe)
     if only_show:
         write_to(to, "".join(fixes.diff_of(each) for each in outcome.changes))
-        streams.say(f"{outcome.fixed} fixes in {len(outcome.changes)} files; nothing was written")
+        streams.say(
+            f"{plural(outcome.fixed, 'fix', 'fixes')} in {plural(len(outcome.changes), 'file')}; "
+            "nothing was written"
+        )
         raise typer.Exit(Exit.FINDINGS if outcome.changes else Exit.GOOD)
     try:
         fixes.write(outcome.changes, read_bytes)
     except fixes.FixFault as error:
         raise CommandError(str(error), Exit.USAGE) from None
     if outcome.changes:
-        streams.say(f"{outcome.fixed} fixes in {len(outcome.changes)} files")
+        streams.say(f"{plural(outcome.fixed, 'fix', 'fixes')} in {plural(len(outcome.changes), 'file')}")
     _finish(outcome.report, choice, kind, to, fail_on, statistics)
 
 

@@ -148,6 +148,8 @@ def recording(
 
     try:
         header = header_of(path) or header_of(parts_of(path)[0])
+        if header is None and not path.stat().st_size:
+            raise RecordingFault(f"{path}: not a recording: the file is empty")
         expected = _expected_in(path, header, uri, domain)
         return ReplayFeed(path, speed=speed, follow=True), expected
     except RecordingFault as error:
@@ -433,7 +435,6 @@ def _refuse_recording(uri: str) -> None:
 
 def _of_fleet(fleet: Fleet) -> list[Watched]:
     from engine.capture.configured_uri import uri_of
-    from engine.config import load
     from engine.dds.uri import cyclone_uri
     from ospltool.live.expectation import Expectation, ExpectedSpace
 
@@ -442,11 +443,10 @@ def _of_fleet(fleet: Fleet) -> list[Watched]:
     for node in fleet.nodes:
         name, domain_id, place = node.name, node.domain or 0, None
         if node.file:
-            seen = node.environ(os.environ)
-            configuration = load(node.file, seen, role=node.role)
+            configuration = node.configuration(os.environ)
             name = configuration.domain.name
             domain_id = configuration.domain.id if node.domain is None else node.domain
-            place = DomainAccess(domain_id, uri_of(configuration, seen), configuration)
+            place = DomainAccess(domain_id, uri_of(configuration, node.environ(os.environ)), configuration)
         names.setdefault(domain_id, []).append(name)
         if place is not None:
             places.setdefault(domain_id, []).append(place)

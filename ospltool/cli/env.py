@@ -124,10 +124,16 @@ def _refusal(variable: str, environ: Mapping[str, str]) -> str:
 def _referred(uri: str, environ: Mapping[str, str]) -> Iterator[dict[str, str]]:
     """Yield a row for each place of the configuration that refers to a variable."""
     from engine.config import ConfigError, read_document
+    from engine.config.problems import ProblemKind
+    from engine.config.schema import engine_schema
+    from engine.config.validate import schema_problems
     from ospltool.cli.exits import CommandError, Exit
 
     try:
         document = read_document(uri, environ)
+        strange = next(schema_problems(document, engine_schema()), None)
+        if strange is not None and strange.kind is ProblemKind.ROOT and document.root.name != "CycloneDDS":
+            raise ConfigError([strange])
     except ConfigError as error:
         raise CommandError(error.problems, Exit.USAGE) from error
     for path, value in document.values():

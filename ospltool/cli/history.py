@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import sys
 import time
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -13,10 +14,10 @@ from ospltool.cli.domains import Domain, Uri, place_of, talking
 from ospltool.cli.exits import CommandError, Exit
 from ospltool.cli.units import duration_s
 from ospltool.output import envelope, streams
-from ospltool.output.text import visible
+from ospltool.output.text import plural, visible
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from engine.dataset.groups import TypeDescription
     from ospltool.client import DurabilityClient
@@ -30,6 +31,9 @@ Timeout = Annotated[
     float, typer.Option(parser=duration_s, metavar="DURATION", help="Wait for at most DURATION.")
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+
+MAX_GROUPS_TOLD: Final = 2_000
+"""Most groups of which a node tells in one answer (`engine.client_service.service`)."""
 
 _HELP = """Wait for historical data, delete it or show its state, as the client library does.
 
@@ -98,21 +102,31 @@ def delete(
         int | None,
         typer.Option(metavar="NS", min=0, help="Delete up to this source time (default: now)."),
     ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show what would be deleted, and delete nothing.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Delete without asking.")] = False,
     timeout: Timeout = "10s",  # type: ignore[assignment]  # the parser makes seconds of it
     as_json: AsJson = False,
 ) -> None:
     """Delete the historical data of all groups that match, on every node.
 
-    Readers keep what they have. Nodes discard samples up to that source time that arrive later.
+    The command shows the groups with the samples that each node keeps, and asks. Without a terminal to ask on
+    it deletes nothing unless --yes is given. Readers keep what they have. Nodes discard samples up to that
+    source time that arrive later; the default is the moment when the command started.
 
-    Exit codes: 0 deleted, 1 no service keeps such a group, no node could confirm in time, or a node refuses,
-    as its secret of the domain differs, 2 wrong usage or configuration, 3 no node that serves clients
-    reachable, or all refuse.
+    Exit codes: 0 deleted, or shown with --dry-run, 1 no service keeps such a group, no node could confirm in
+    time, the answer was no, or a node refuses, as its secret of the domain differs, 2 wrong usage or
+    configuration, or nobody to ask, 3 no node that serves clients reachable, or all refuse.
     """
     until_ns = time.time_ns() if until is None else until
     deadline_s = time.monotonic() + timeout
     with _client(uri, domain) as client:
-        _expect_groups(client, topic, (partition,), deadline_s)
+        found = _expect_groups(client, topic, (partition,), deadline_s)
+        if dry_run:
+            _put_groups(found, until_ns, as_json=as_json)
+            return
+        _confirm(found, until_ns, is_confirmed=yes)
         done = client.delete_historical_data(partition, topic, until_ns=until_ns, timeout_s=timeout)
     if as_json:
         value = {
@@ -136,6 +150,60 @@ def delete(
             )
         )
     _tell_refused(done.refused)
+
+
+def _put_groups(found: Sequence[GroupCompleteness], until_ns: int, *, as_json: bool) -> None:
+    """Write what a deletion would find."""
+    if as_json:
+        groups = [
+            {
+                "partition": each.partition,
+                "topic": each.topic,
+                "node": each.service_name,
+                "node_id": each.service,
+                "samples": each.samples,
+            }
+            for each in found
+        ]
+        value = {"groups": groups, "until_ns": until_ns, "deleted": False}
+        streams.put(envelope.document("history-delete", value))
+        return
+    rows = [(each.partition, each.topic, each.service_name or each.service, _samples(each)) for each in found]
+    streams.put_table(("PARTITION", "TOPIC", "NODE", "SAMPLES"), rows)
+
+
+def _samples(group: GroupCompleteness) -> str:
+    return "?" if group.samples is None else f"{group.samples:,}"
+
+
+def _confirm(found: Sequence[GroupCompleteness], until_ns: int, *, is_confirmed: bool) -> None:
+    """Say what is deleted, and let the user decide.
+
+    Raises:
+        CommandError: the answer is no, or there is no terminal to ask on.
+    """
+    by_group: dict[tuple[str, str], list[GroupCompleteness]] = {}
+    for each in found:
+        by_group.setdefault((each.partition, each.topic), []).append(each)
+    for (partition, topic), kept in by_group.items():
+        counts = ", ".join(f"{_samples(each)} on {each.service_name or each.service}" for each in kept)
+        streams.say(f"{partition}.{topic}: samples: {counts}")
+    # A node that keeps as many groups as an answer holds may keep more.
+    many = len(by_group) >= MAX_GROUPS_TOLD
+    groups = f"{plural(len(by_group), 'group')}{' or more' if many else ''}"
+    moment = datetime.datetime.fromtimestamp(until_ns // 10**9, datetime.UTC)
+    what = f"the historical data of {groups} up to {moment:%Y-%m-%d %H:%M:%S} UTC on every node"
+    if is_confirmed:
+        streams.say(f"ospltool: deleting {what}")
+        return
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise CommandError(
+            f"nothing is deleted: there is no terminal to ask on; --yes deletes {what}", Exit.USAGE
+        )
+    sys.stderr.write(f"Delete {what}? [y/N] ")
+    sys.stderr.flush()
+    if sys.stdin.readline().strip().lower() not in {"y", "yes"}:
+        raise CommandError("nothing is deleted", Exit.FINDINGS)
 
 
 def state(
@@ -171,6 +239,7 @@ def state(
                 "partition": each.partition,
                 "topic": each.topic,
                 "completeness": each.completeness.name.lower(),
+                "samples": each.samples,
                 "filtered": each.filtered,
             }
             for each in found
@@ -232,11 +301,13 @@ def _client(uri: str | None, domain: int | None) -> Iterator[DurabilityClient]:
 
 def _expect_groups(
     client: DurabilityClient, topic: str, partitions: tuple[str, ...], deadline_s: float
-) -> None:
-    """Raise an error if no service keeps a group that matches."""
+) -> Sequence[GroupCompleteness]:
+    """Return the groups that match on each node; raise an error if no service keeps one."""
     left_s = max(0.5, deadline_s - time.monotonic())
-    if not client.durability_state(topic, partitions, timeout_s=left_s):
+    found = client.durability_state(topic, partitions, timeout_s=left_s)
+    if not found:
         raise CommandError(_nothing(topic, partitions), Exit.FINDINGS)
+    return found
 
 
 def _nothing(topic: str, partitions: tuple[str, ...]) -> str:

@@ -18,6 +18,7 @@ from ospltool.cli.domains import LISTEN_S, POLL_S, Partition, listen_for
 from ospltool.cli.exits import CommandError, Exit
 from ospltool.cli.units import duration_s
 from ospltool.output import envelope, streams
+from ospltool.output.text import plural
 
 if TYPE_CHECKING:
     from ospltool.live.expectation import Expectation
@@ -170,15 +171,19 @@ def _run(feed: Feed, recorder: Recorder, length_s: float | None, local_view: Cal
 
 def _tell(recorder: Recorder, *, as_json: bool) -> None:
     tally = recorder.tally
-    streams.say(f"ospltool: {tally.lines:,} lines, {tally.bytes:,} bytes, {tally.files} files")
+    streams.say(
+        f"ospltool: {plural(tally.lines, 'line')}, {plural(tally.bytes, 'byte')}, "
+        f"{plural(tally.files, 'file')}"
+    )
     if tally.lost:
-        streams.say(f"ospltool: {tally.lost:,} lines could not be written")
+        streams.say(f"ospltool: {plural(tally.lost, 'line')} could not be written")
     if tally.messages_left_out:
-        left_out = f"{tally.messages_left_out:,} messages were left out"
+        left_out = f"{plural(tally.messages_left_out, 'message')} left out"
         streams.say(f"ospltool: {left_out}: refused, not readable, or too many")
     if tally.failures:
         streams.say(
-            f"ospltool: this watch failed {tally.failures:,} times; what happened meanwhile is missing"
+            f"ospltool: this watch failed {plural(tally.failures, 'time')}; "
+            "what happened meanwhile is missing"
         )
     if as_json:
         streams.put(envelope.document("record", tally))

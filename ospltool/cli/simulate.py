@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-import sys
 import time
 from typing import TYPE_CHECKING, Annotated
 
@@ -112,13 +112,15 @@ def _many(campaign: Campaign, seeds: range, jobs: int, *, as_json: bool) -> list
 
     outcomes: list[SeedOutcome] = []
     started = time.monotonic()
-    for outcome in campaign.run_all(seeds, jobs):
-        outcomes.append(outcome)
-        if outcome.violation:
-            _tell(outcome, as_json=as_json)
-        if len(outcomes) % 100 == 0 and sys.stderr.isatty():
-            streams.say(f"{len(outcomes)} of {len(seeds)} seeds")
-    (streams.say if as_json else _put_line)(summary(outcomes, jobs, time.monotonic() - started))
+    put = streams.say if as_json else _put_line
+    with contextlib.ExitStack() as at_end:  # also after Ctrl-C: what has been run counts
+        at_end.callback(lambda: put(summary(outcomes, jobs, time.monotonic() - started)))
+        streams.wait_for(f"0 of {len(seeds)} seeds")
+        for outcome in campaign.run_all(seeds, jobs):
+            outcomes.append(outcome)
+            if outcome.violation:
+                _tell(outcome, as_json=as_json)
+            streams.wait_for(f"{len(outcomes)} of {len(seeds)} seeds")
     return outcomes
 
 

@@ -47,11 +47,14 @@ def sql(
 
     Exit codes: 0 success, 2 wrong usage, no such case, or a query that the engine refuses.
     """
+    from ospltool.analytics.case import open_case
     from ospltool.analytics.show import named_queries
     from ospltool.output import streams
 
     named = named_queries()
     if list_queries or query is None:
+        with needs_analytics():
+            open_case(pathlib.Path(case))
         _put_list(as_json)
         return
     text = named[query].sql if query in named else query
@@ -66,7 +69,6 @@ def sql(
         raise CommandError(f"--output {output!r}: choose {', '.join(OUTPUTS)}", Exit.USAGE)
     streams.wait_for(f"opening {case}")
     with needs_analytics():
-        from ospltool.analytics.case import open_case
         from ospltool.output import progress
 
         with contextlib.closing(open_engine(open_case(pathlib.Path(case)), engine, master)) as opened:

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import os
 import pathlib
+import shlex
+import signal
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ospltool.cli.exits import CommandError, Exit
+from ospltool.cli.exits import CommandError, Exit, interrupt_flag
 from ospltool.cli.units import duration_s
 from ospltool.output import streams
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from engine.supervisor.control import Start
     from engine.supervisor.launch import Launch
     from engine.supervisor.node_status import NodeStatus
@@ -54,7 +58,8 @@ def start(
     to the current directory. A fleet file starts all its nodes.
 
     Exit codes: 0 the node runs, 1 it does not run yet (already running, out of resources, no answer in time),
-    2 it cannot run so (wrong configuration, a store in use or without permission, a port in use).
+    2 it cannot run so (wrong configuration, a store in use or without permission, a port in use), 130
+    interrupted: the node that was starting continues in the background, and those after it are not started.
     """
     from ospltool.cli import targets as find
 
@@ -64,7 +69,7 @@ def start(
     try:
         if foreground:
             raise typer.Exit(_run_in_foreground(found[0]))
-        outcomes = [_start(target, timeout) for target in found]
+        outcomes = _start_each(found, timeout)
     except OSError as error:  # no room, no processes, no permission
         raise CommandError(f"the node cannot be started: {error}", Exit.RECOVERABLE) from error
     if as_json:
@@ -72,6 +77,23 @@ def start(
 
         started_nodes.put_json("start", [status for _, status in outcomes if status is not None])
     raise typer.Exit(max(code for code, _ in outcomes))
+
+
+def _start_each(found: list[PlannedNode], timeout_s: float) -> list[tuple[Exit, NodeStatus | None]]:
+    """Start nodes one after the other; return how that ended.
+
+    Raises:
+        KeyboardInterrupt: Ctrl-C came; what has become of each node is said.
+    """
+    outcomes = []
+    with interrupt_flag(signal.SIGINT) as over:
+        for number, target in enumerate(found, 1):
+            outcomes.append(_start(target, timeout_s, over.is_set))
+            if over.is_set():
+                left = ", ".join(one.name for one in found[number:])
+                streams.say("ospltool: interrupted" + (f"; not started: {left}" if left else ""))
+                raise KeyboardInterrupt
+    return outcomes
 
 
 def node_command(target: PlannedNode) -> tuple[str, ...]:
@@ -106,7 +128,9 @@ def _launch(target: PlannedNode, directory: pathlib.Path) -> Launch:
     )
 
 
-def _start(target: PlannedNode, timeout_s: float) -> tuple[Exit, NodeStatus | None]:
+def _start(
+    target: PlannedNode, timeout_s: float, is_interrupted: Callable[[], bool]
+) -> tuple[Exit, NodeStatus | None]:
     from engine.supervisor import control
     from engine.supervisor.node_status import status_of
     from ospltool.cli.started_nodes import run_directory
@@ -119,7 +143,8 @@ def _start(target: PlannedNode, timeout_s: float) -> tuple[Exit, NodeStatus | No
         streams.say(f"ospltool: {before.sentence}; `ospltool stop` ends it at once")
         return Exit.RECOVERABLE, before
     directory.make()
-    started = control.start(_launch(target, directory.path), _node_environ(target), timeout_s)
+    launch, environ = _launch(target, directory.path), _node_environ(target)
+    started = control.start(launch, environ, timeout_s, is_interrupted)
     status = status_of(directory)
     streams.say(*_narration(target, started, status).split("\n"))
     if started.has_failed:
@@ -138,7 +163,11 @@ def _narration(target: PlannedNode, started: Start, status: NodeStatus | None) -
         return f"ospltool: {subject}: {started.refusal}"
     if started.is_running or started.has_failed:
         return f"ospltool: {status.sentence if status is not None else subject}"
-    return f"ospltool: {subject} is still starting; see `ospltool status`"
+    name = shlex.quote(target.configuration.domain.name)
+    return (
+        f"ospltool: {subject} is still starting in the background; "
+        f"`ospltool status {name}` shows how it is, and `ospltool stop {name}` ends it"
+    )
 
 
 def _exit_of(started: Start) -> Exit:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import os
 from collections.abc import Mapping, Sequence
 
 from engine.supervisor.node_status import ALIVE, NodeStatus, status_of
@@ -94,6 +95,26 @@ def _of_fleet(given: str, known: list[NodeStatus]) -> list[NodeStatus]:
         for status in known
         if paths.get(status.record.domain_name) in ("", status.record.configuration)
     ]
+
+
+def why_none(given: str, environ: Mapping[str, str]) -> CommandError:
+    """Return the error for a name that means no node: the file is missing or wrong, or was never started."""
+    from engine.config import ConfigError
+    from engine.config.reader import path_of_uri
+    from ospltool.cli.targets import targets
+
+    known = "`ospltool list --all` shows the nodes that are"
+    try:
+        path = path_of_uri(given)
+        if not os.path.lexists(path):
+            is_path = path != given or "/" in path or path.endswith((".xml", ".toml"))
+            what = "no such file, and" if is_path else "no such file or domain name:"
+            return CommandError(f"{given}: {what} no node of it is known here; {known}", Exit.UNRECOVERABLE)
+        targets(given, environ)
+    except (CommandError, ConfigError) as error:
+        first = str(error).splitlines()[0]
+        return CommandError(f"no node of {given} is known here, and it is wrong: {first}", Exit.UNRECOVERABLE)
+    return CommandError(f"no node of {given} is known here; {known}", Exit.RECOVERABLE)
 
 
 def never_started(given: str, environ: Mapping[str, str], found: Sequence[NodeStatus]) -> list[str]:

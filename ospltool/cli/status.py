@@ -39,7 +39,8 @@ def status(
     machine has a line, too; it does not change the exit code while others run, because it may have another
     host.
 
-    Exit codes: 0 all nodes run and respond, 1 a node does not, or no node is known, 2 wrong usage.
+    Exit codes: 0 all nodes run and respond, 1 a node does not, or no node is known, 2 wrong usage, or no such
+    file or domain name.
     """
     from engine.supervisor.node_status import RESPONDING
     from ospltool.cli import started_nodes
@@ -51,8 +52,10 @@ def status(
         started_nodes.put_sentences(found)
         if uri:
             started_nodes.put_never_started(started_nodes.never_started(uri, os.environ, found), uri)
+    if not found and uri:
+        raise started_nodes.why_none(uri, os.environ)
     if not found:
-        streams.say(f"ospltool: no node{f' of {uri}' if uri else ''} is known here")
+        streams.say("ospltool: no node is known here")
     elif not as_json:
         _advise(found, uri)
     is_good = bool(found) and all(each.condition in RESPONDING for each in found)

@@ -50,7 +50,11 @@ def stop(
     from engine.supervisor import control
 
     known = _all_running() if all_nodes else _chosen(uri)
-    stops = control.stop_all([status.directory for status in known], timeout)
+    try:
+        stops = control.stop_all([status.directory for status in known], timeout)
+    except KeyboardInterrupt:
+        streams.say("ospltool: interrupted; nodes that were told to stop go on stopping")
+        raise
     outcomes = list(zip(known, stops, strict=True))
     for status, outcome in outcomes:
         _say_outcome(status, outcome)
@@ -77,13 +81,14 @@ def _all_running() -> list[NodeStatus]:
 
 def _chosen(uri: str | None) -> list[NodeStatus]:
     from engine.supervisor.node_status import ALIVE
-    from ospltool.cli.started_nodes import find_nodes
+    from ospltool.cli.started_nodes import find_nodes, why_none
     from ospltool.cli.targets import is_fleet, required_uri
 
     given = required_uri(uri)
     found = find_nodes(given, os.environ)
     if not found:
-        raise CommandError(f"no node of {given} is known here; `ospltool list` shows all", Exit.UNRECOVERABLE)
+        error = why_none(given, os.environ)
+        raise CommandError(error.lines, Exit.UNRECOVERABLE)
     alive = [status for status in found if status.condition in ALIVE]
     if len(alive) > 1 and not is_fleet(given):
         first = f"{given} matches several nodes; stop them one by one, or all with --all:"

@@ -118,7 +118,7 @@ def _fleet_targets(
         raise CommandError(f"{uri} has no node {only!r}; it has {names}", Exit.USAGE)
     made = []
     for node in chosen:
-        seen = node.environ(environ)
         wanted = role if role is not None else node.role
-        made.append(PlannedNode(node.file, node.name, wanted, seen, load(node.file, seen, role=wanted)))
+        configuration = node.configuration(environ, role)
+        made.append(PlannedNode(node.file, node.name, wanted, node.environ(environ), configuration))
     return made

@@ -126,8 +126,11 @@ def top(
         raise CommandError("--operate needs a live domain: leave out --replay and --simulate", Exit.USAGE)
     if recording and (replay is not None or simulate is not None or as_json):
         raise CommandError(
-            "--recording needs a live domain: leave out --replay, --simulate and --json", Exit.USAGE
+            f"--recording {recording[0]} needs a live domain: leave out --replay, --simulate and --json",
+            Exit.USAGE,
         )
+    if trace and as_json:
+        raise CommandError(f"--trace {trace[0]} is for the console: leave out --json", Exit.USAGE)
     if not as_json and (screen is not None or at is not None):
         raise CommandError("--screen and --at need --json", Exit.USAGE)
     if theme is not None:

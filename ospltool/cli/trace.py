@@ -18,6 +18,7 @@ from typer.core import TyperGroup
 
 from ospltool.cli.exits import CommandError, Exit
 from ospltool.cli.trace_analyses import AsJson, Master, Since, Skew, Until, end, errors, needs_analytics
+from ospltool.output.text import plural
 
 if TYPE_CHECKING:
     from ospltool.analytics.contract import Detail
@@ -201,6 +202,7 @@ def view(
     Exit codes: 0 success, 1 a damaged file was read in part, 2 wrong usage or unreadable input,
     130 interrupted.
     """
+    from ospltool.trace.reading.reader import require_records
     from ospltool.trace.reading.record import LEVELS
     from ospltool.trace.views.records import ViewMode, ViewOptions, show
     from ospltool.trace.views.selection import RecordFilter
@@ -256,7 +258,10 @@ def view(
             follow=follow,
             colour=colour,
         )
-        show(_sources(names), options, dict(os.environ))
+        sources = _sources(names)
+        if not follow:
+            require_records(sources.sources)
+        show(sources, options, dict(os.environ))
     end()
 
 
@@ -352,10 +357,12 @@ def load(
         streams.put(envelope.document("trace-load", loading.as_value(summary, target)))
         end(has_findings=not is_whole, damages=total.damages)
         return
+    unmatched = plural(total.unmatched, "record matches", "records match")
     streams.say(
-        f"{target}: {total.records} records from {total.bytes} bytes in {duration(took_ns)}; "
-        f"{total.unparsed_bytes} bytes belong to no record"
-        + ("" if records_only else f", {total.unmatched} records match no template")
+        f"{target}: {plural(total.records, 'record')} from {plural(total.bytes, 'byte')} "
+        f"in {duration(took_ns)}; "
+        f"{plural(total.unparsed_bytes, 'byte belongs', 'bytes belong')} to no record"
+        + ("" if records_only else f", {unmatched} no template")
         + kept
     )
     end(has_findings=not is_whole, damages=total.damages)
@@ -378,7 +385,7 @@ def _follow(
 
     def tell(summary: LoadCounts) -> None:
         if not told:
-            streams.say(f"{target}: {summary.total.records} records so far; following until Ctrl-C")
+            streams.say(f"{target}: {plural(summary.total.records, 'record')} so far; following until Ctrl-C")
             told.append(summary)
 
     summary = loading.follow_case(

@@ -223,6 +223,7 @@ def anomalies(
     Exit codes: 0 nothing found, 1 anomalies or a damaged file, 2 wrong usage or unreadable input.
     """
     from ospltool.output import envelope, streams
+    from ospltool.output.text import plural
     from ospltool.trace import rules as rule_book
 
     known = {one.name: one.looks_for for one in rule_book.all_rules()}
@@ -243,7 +244,7 @@ def anomalies(
         streams.put(envelope.document("trace-anomalies", text.as_value(found)))
     else:
         streams.put("".join(f"{line}\n" for line in text.as_text(found)))
-        streams.say(f"{len(found.findings)} anomalies")
+        streams.say(plural(len(found.findings), "anomaly", "anomalies"))
     end(has_findings=found.is_bad)
 
 
@@ -264,13 +265,19 @@ def evidence_of(names: list[str] | None, engine: str, master: str) -> Iterator[E
     if engine not in {"duckdb", "spark"}:
         raise CommandError(f"--engine {engine!r}: choose duckdb or spark", Exit.USAGE)
     with errors():
+        from ospltool.forensics.attachments import AttachmentKind
         from ospltool.forensics.evidence import CaseEvidence, RawEvidence, is_case
 
         cases = [name for name in names if is_case(name)]
         if not cases and engine == "spark":
             raise CommandError("--engine spark needs a case: make one with `ospltool trace load`", Exit.USAGE)
         if not cases:
-            yield RawEvidence(names, sys.stderr)
+            evidence = RawEvidence(names, sys.stderr)
+            kinds = {one.what for one in evidence.attachments}
+            if not evidence.sources and kinds <= {AttachmentKind.CONFIGURATION}:
+                files = ", ".join(names)
+                raise CommandError(f"{files}: no trace, log, store or recording", Exit.USAGE)
+            yield evidence
             return
         if len(names) > 1:
             raise CommandError(

@@ -102,6 +102,7 @@ class GroupCompleteness:
         partition, topic: the group.
         completeness: completeness of the service's set.
         filtered: whether a content filter of the service withholds samples (//OpenSplice/Domain/Filters).
+        samples: number of samples that the service keeps; None if it does not say.
     """
 
     service: str
@@ -110,6 +111,7 @@ class GroupCompleteness:
     topic: str
     completeness: Completeness
     filtered: bool = False
+    samples: int | None = None
 
 
 class DurabilityClient:
@@ -186,6 +188,7 @@ class DurabilityClient:
                 group.topic,
                 Completeness(min(group.completeness, Completeness.COMPLETE)),
                 place in _places(added(state).get("filtered")),
+                _count(added(state).get("samples"), place),
             )
             for state in states
             for place, group in enumerate(state.groups)
@@ -429,6 +432,12 @@ class DurabilityClient:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _count(told: object, place: int) -> int | None:
+    """Return a count from a service's list; another product, or an older release, sends none."""
+    found = told[place] if isinstance(told, list) and place < len(told) else None
+    return found if isinstance(found, int) and found >= 0 else None
 
 
 def _places(told: object) -> set[int]:

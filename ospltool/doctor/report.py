@@ -8,7 +8,7 @@ from typing import Final
 
 from ospltool.doctor import rules
 from ospltool.doctor.picture import DoctorCause, DoctorFinding, DomainPicture, Endpoint, Weight
-from ospltool.output.text import visible
+from ospltool.output.text import plural, visible
 
 CLOCK_BOUND_NS: Final = 100_000_000
 MAX_FINDINGS: Final = 1_000
@@ -145,8 +145,8 @@ def _sum(diagnosis: Diagnosis) -> Iterator[str]:
     yield (
         f"{_count(topics, 'topic')}, {_count(picture.participants, 'participant')}, "
         f"{_count(len(picture.nodes), 'node')}: "
-        f"{diagnosis.inconsistent(writers=True)} of {writers} writers and "
-        f"{diagnosis.inconsistent(writers=False)} of {readers} readers cannot become consistent"
+        f"{diagnosis.inconsistent(writers=True)} of {plural(writers, 'writer')} and "
+        f"{diagnosis.inconsistent(writers=False)} of {plural(readers, 'reader')} cannot become consistent"
     )
     if picture.foreign_services:
         others = _count(picture.foreign_services, "durability service")

@@ -32,7 +32,7 @@ from ospltool.trace.case.reading_back import (
 from ospltool.trace.meaning.catalogue import Product
 from ospltool.trace.meaning.trace_facts import TraceFacts
 from ospltool.trace.reading import damage
-from ospltool.trace.reading.reader import merged
+from ospltool.trace.reading.reader import merged, require_records
 from ospltool.trace.reading.record import RecordKind, TraceRecord, no_collection
 from ospltool.trace.reading.sources import (
     MOST_AT_ONCE,
@@ -163,6 +163,8 @@ class RawEvidence:
         with shown("looking at files", "looks"):
             try:
                 self.sources = find_sources(plain).sources if plain else ()
+                if plain:
+                    require_records(self.sources)
             except SourceError as error:
                 cause = error
             self.nodes = tuple(sorted({source.node for source in self.sources}))

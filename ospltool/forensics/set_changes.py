@@ -377,7 +377,7 @@ def _shrank(facts: TraceFacts, some: Sequence[Applied], before: Sequence[SetSize
 def _replaced(facts: TraceFacts, some: Sequence[Applied]) -> Conclusion:
     policies = ", ".join(sorted({one.policy for one in some}))
     names = _aligners(facts, some)
-    times = "once" if len(some) == 1 else f"{len(some)} times until {clock(some[-1].time_ns, 3)}"
+    times = "once" if len(some) == 1 else f"{plural(len(some), 'time')} until {clock(some[-1].time_ns, 3)}"
     return _of_merges(
         facts,
         SetFate.REPLACED,
@@ -429,4 +429,8 @@ def _growth(facts: TraceFacts, some: Sequence[Applied], shown: Sequence[SetSize]
     before = [one for one in own if one.time_ns < some[0].time_ns and one.how in _EXACT]
     after = [one for one in own if one.time_ns >= some[-1].time_ns and one.how is SizeOrigin.SENT]
     known = bool(before and after)
-    return f"{group} ({before[-1].samples} samples before, {after[0].samples} after)" if known else group
+    return (
+        f"{group} ({plural(before[-1].samples, 'sample')} before, {after[0].samples} after)"
+        if known
+        else group
+    )

@@ -374,7 +374,7 @@ def sizes_of(path: Path) -> tuple[list[SetSize], list[str]]:
                     problems.append(f"the recording {path}: more than {MOST_SIZES} changes of sizes")
                     return found, problems
     if unread:
-        problems.append(f"the recording {path}: {unread} lines cannot be read")
+        problems.append(f"the recording {path}: {plural(unread, 'line')} cannot be read")
     return found, problems
 
 

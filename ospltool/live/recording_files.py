@@ -20,6 +20,7 @@ from ospltool.live.record_file import (
     decode_line,
 )
 from ospltool.live.recorder import MAX_FILES, part_of, parts_of
+from ospltool.output.text import plural
 
 BEGINNING: Final = b'{"format_version":'
 """The first bytes of every line."""
@@ -132,6 +133,8 @@ class RecordingFiles:
             for part in self._parts[: -1 if follow else None]:
                 part.finish()
             self._find_keys()
+            if not follow and not any(part.size for part in self._parts):
+                raise RecordingFault(f"{path}: not a recording: the file is empty")
         except OSError as error:
             self.close()
             raise RecordingFault(f"{one}: {error.strerror or error}") from error
@@ -199,7 +202,7 @@ class RecordingFiles:
                 where, before = f"{self._parts[number].path}, byte {offset}", LinePlace(number, offset)
                 offset += len(line) + 1
                 if len(line) > MAX_LINE_BYTES:
-                    faults.append(f"{where}: a line of {len(line):,} bytes is skipped")
+                    faults.append(f"{where}: a line of {plural(len(line), 'byte')} is skipped")
                 elif line:
                     try:
                         found = decode_line(line, where)

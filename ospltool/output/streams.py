@@ -22,7 +22,8 @@ EXIT_NOT_WRITTEN: Final = 74
 _TO_EMPTY_LINE: Final = "\r\x1b[2K"
 _waited_for = [""]
 """What the line on the terminal tells now."""
-_CANNOT_BE_WRITTEN: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_CANNOT_BE_WRITTEN: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EBADF)
+"""The last is a stream that was closed when the command began (see `prepare`)."""
 
 
 def put(text: str) -> None:
@@ -129,7 +130,20 @@ def not_written(error: OSError) -> int:
 
 
 def prepare() -> None:
-    """Make characters that the encoding of a stream lacks escapes, not errors."""
+    """Make characters that the encoding of a stream lacks escapes, not errors, and open closed streams.
+
+    Output to a stream that was closed (`>&-`) is an error of output, as on a full disk; messages are dropped.
+    """
+    for descriptor in range(3):
+        with contextlib.suppress(OSError):
+            os.fstat(descriptor)
+            continue
+        # No file that is opened later may get the number of a stream. The system gives the lowest free
+        # number, which is this one; the null device is opened for what the stream is not for.
+        os.open(os.devnull, os.O_RDONLY if descriptor else os.O_WRONLY)
+    for descriptor, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(descriptor, "w" if descriptor else "r", closefd=False))
     for stream in (sys.stdout, sys.stderr):
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure is not None:
@@ -159,7 +173,8 @@ def _give_up(error: OSError) -> int:
     if isinstance(error, BrokenPipeError):
         return EXIT_PIPE_CLOSED
     place = f"{error.filename}: " if error.filename else ""
-    say(f"ospltool: the output cannot be written: {place}{error.strerror}")
+    why = "standard output is closed" if error.errno == errno.EBADF else error.strerror
+    say(f"ospltool: the output cannot be written: {place}{why}")
     return EXIT_NOT_WRITTEN
 
 

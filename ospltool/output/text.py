@@ -49,9 +49,15 @@ def width(text: str) -> int:
     )
 
 
-def plural(number: int, noun: str) -> str:
-    """Return a number and its noun."""
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+def plural(number: int, noun: str, several: str = "") -> str:
+    """Return a number and its noun.
+
+    Args:
+        number: how many.
+        noun: what, if it is one.
+        several: what, if it is not one; by default the noun with an s.
+    """
+    return f"{number:,} {noun if number == 1 else several or f'{noun}s'}"
 
 
 def durability_service(depth: int, limits: Sequence[int], cleanup_delay_ns: int) -> str:

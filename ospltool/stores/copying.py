@@ -29,7 +29,7 @@ from engine.store.interface import (
 from engine.store.sqlite import SqliteStore
 from engine.store.store_directory import DATABASE
 from ospltool.output import envelope, progress
-from ospltool.output.text import table, visible
+from ospltool.output.text import plural, table, visible
 from ospltool.stores.describe import fields_of
 from ospltool.stores.listing import whole_value
 from ospltool.stores.model import GroupFacts, SetFacts, SetKind, StoreFacts, StoreReader, shown
@@ -179,7 +179,8 @@ def _put_one(
             read.append((description.group, kept, count, beyond))
         if damage.count and not tolerate_damage:
             raise CopyRefused(
-                f"{reader.facts.path}: {damage.count} records cannot be read, first {damage.first[0]}"
+                f"{reader.facts.path}: {plural(damage.count, 'record')} cannot be read, "
+                f"first {damage.first[0]}"
             )
         _prove(store, name_space, writer.version, read)
     except BaseException:

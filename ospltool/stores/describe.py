@@ -14,6 +14,7 @@ from typing import Final
 from engine.dataset.sample import DATA, DISPOSE, Sample
 from engine.store.interface import DamageLog
 from ospltool.output import progress
+from ospltool.output.text import plural
 from ospltool.stores.model import GroupFacts, GroupName, SetFacts, StoreReader, StoreUnreadable
 from ospltool.stores.types import Undecodable, Value, key_paths
 
@@ -148,7 +149,8 @@ def verify_problems(reader: StoreReader, counted: Counted) -> list[str]:
     for group, count in counted.groups:
         if group.stored is not None and group.stored != count.samples + count.damaged:
             problems.append(
-                f"group {group.name}: {group.stored} samples were stored, {count.samples} can be read"
+                f"group {group.name}: {plural(group.stored, 'sample was', 'samples were')} stored, "
+                f"{count.samples} can be read"
             )
     known = {group.name for group, _ in counted.groups}
     problems += [

@@ -9,14 +9,14 @@ from typing import Any
 
 from engine.dataset.sample import Sample
 from engine.store.interface import note_of
-from ospltool.output.text import table, visible
+from ospltool.output.text import plural, table, visible
 from ospltool.stores.describe import Counted, DescribedInstance, DescribedSample, GroupCount, hex_dump
 from ospltool.stores.model import UNKNOWN_DEPTH, GroupFacts, SetFacts, SetKind, StoreFacts, shown, status_text
 
 
 def info_text(facts: StoreFacts, sets: Sequence[Counted]) -> Iterator[str]:
     """Render the text of `store info`."""
-    yield f"{visible(facts.path)}: {facts.format.value}, {facts.file_bytes} bytes"
+    yield f"{visible(facts.path)}: {facts.format.value}, {plural(facts.file_bytes, 'byte')}"
     yield from (f"  {visible(name)}: {visible(value)}" for name, value in facts.detail)
     yield from (f"  finding: {visible(finding)}" for finding in facts.findings)
     for one in sets:
@@ -112,7 +112,7 @@ def verified_text(name: str, one: Counted, problems: Sequence[str]) -> Iterator[
     """
     sound = "NOT SOUND" if problems or one.damage.count else "sound"
     where = f"{name}, set {one.facts.number} ({one.facts.name_space or '?'})"
-    yield f"{visible(where)}: {sound}, {one.samples} samples"
+    yield f"{visible(where)}: {sound}, {plural(one.samples, 'sample')}"
     yield from (f"  {visible(str(damage))}" for damage in one.damage.first)
     if one.damage.count > len(one.damage.first):
         yield f"  {one.damage.count - len(one.damage.first)} more damaged records"

@@ -28,6 +28,7 @@ from engine.dataset.sample import DATA, DISPOSE, Sample, is_intact
 from engine.store.interface import DamageLog
 from engine.store.verification import in_columns
 from ospltool.output import progress
+from ospltool.output.text import plural
 from ospltool.stores import opensplice_values
 from ospltool.stores.describe import GroupCount, group_code
 from ospltool.stores.model import (
@@ -415,7 +416,9 @@ class SnapshotStore:
             yield group, _sound(group, rows, promised.get(code), damage)
         for code, group in missing.items():
             if promised.get(code):
-                damage.add(f"group {group.name}", f"its {promised[code]} samples are missing")
+                damage.add(
+                    f"group {group.name}", f"its {plural(promised[code], 'sample is', 'samples are')} missing"
+                )
             yield group, iter(())
 
     def decode(self, group: GroupFacts, sample: Sample) -> dict[str, Value] | None:
@@ -495,4 +498,7 @@ def _sound(group: GroupFacts, rows: _Rows, promised: int | None, damage: DamageL
                 f"group {group.name}, sample {sample.digest.hex()}", "the content does not match its digest"
             )
     if promised is not None and promised != count:
-        damage.add(f"group {group.name}", f"{promised} samples were written, {count} are there")
+        damage.add(
+            f"group {group.name}",
+            f"{plural(promised, 'sample was', 'samples were')} written, {count} are there",
+        )

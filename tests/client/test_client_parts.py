@@ -116,7 +116,9 @@ def test_a_part_is_the_whole_of_what_it_holds_and_of_nothing_else(
     assert code == 0
 
     # It may not delete either: who has the whole set would bring it back.
-    code, _, err = run("history", "delete", "Reading", *WANTED, "--domain", lab.domain, "--timeout", "6s")
+    code, _, err = run(
+        "history", "delete", "Reading", *WANTED, "--domain", lab.domain, "--timeout", "6s", "--yes"
+    )
     assert (code, "node n2 has parts of name-space 'stock'" in err) == (1, True)
     assert history(lab, WANTED, 60.0) == COUNT
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
 import signal
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -169,7 +171,16 @@ def test_cat_follows_what_nobody_keeps(lab: ClientLab, run: Run) -> None:
     assert (code, [each["fields"]["number"] for each in samples], err) == (0, [0, 1], "")
 
 
-def test_history_is_waited_for_shown_and_deleted(lab: ClientLab, run: Run) -> None:
+class Terminal(io.StringIO):
+    """A standard input that is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_history_is_waited_for_shown_and_deleted(
+    lab: ClientLab, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     place = ("--domain", lab.domain, "--timeout", "30s", "--json")
     for verb in (("wait", "Reading", "--partition", "stocks"), ("delete", "Reading", "else*")):
         code, _, err = run("history", *verb, "--domain", lab.domain, "--timeout", "3s")
@@ -201,19 +212,42 @@ def test_history_is_waited_for_shown_and_deleted(lab: ClientLab, run: Run) -> No
     code, _, err = run("history", "wait", "Nothing", "--domain", lab.domain, "--timeout", "1s")
     assert (code, "no writer, reader or node with it was heard in time" in err) == (1, True)
 
-    code, (answer,), _ = run("history", "delete", "Read*", "stock", "--until", "1004", *place)
+    code, (answer,), _ = run("history", "delete", "Read*", "stock", "--dry-run", *place)
+    assert [(one["partition"], one["topic"], one["node"], one["samples"]) for one in answer["groups"]] == [
+        ("stock", "Reading", "n1", 11)
+    ]
+    assert (code, answer["deleted"]) == (0, False)
+    code, out, err = run("history", "delete", "Read*", "stock", *place)
+    assert (code, out) == (2, [])
+    assert "stock.Reading: samples: 11 on n1\n" in err
+    assert "nothing is deleted: there is no terminal to ask on; --yes deletes" in err
+    for answer_, ended, kept in (("n", 1, 11), ("", 1, 11)):
+        monkeypatch.setattr(sys, "stdin", Terminal(f"{answer_}\n"))
+        monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+        code, out, err = run("history", "delete", "Read*", "stock", *place)
+        monkeypatch.undo()
+        monkeypatch.setenv("CYCLONEDDS_URI", lab.uri)
+        assert (code, out) == (ended, [])
+        assert "Delete the historical data of 1 group up to 20" in err
+        code, (answer,), _ = run("history", "state", "Rea*", *place)
+        assert answer["groups"][0]["samples"] == kept
+    code, (answer,), _ = run("history", "delete", "Read*", "stock", "--until", "1004", "--yes", *place)
     assert (code, answer["deleted"]) == (0, True)
     code, samples, _ = run("cat", "Reading", "--domain", lab.domain, "--timeout", "60s")
     assert (code, sorted(values(samples))) == (0, [*range(5, 10)])
+    monkeypatch.setattr(sys, "stdin", Terminal("y\n"))
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     code, (answer,), _ = run("history", "delete", "Reading", "stock", *place)
+    monkeypatch.undo()
+    monkeypatch.setenv("CYCLONEDDS_URI", lab.uri)
     assert (code, answer["deleted"]) == (0, True)
     assert run("cat", "Reading", "--domain", lab.domain, "--timeout", "20s") == (0, [], "")
 
 
 def test_without_services_and_nodes_the_exit_code_is_3(lab: ClientLab, run: Run) -> None:
     other = (lab.domain + 1) % 230
-    for arguments in (("history", "state"), ("history", "wait", "T"), ("history", "delete", "T", "P")):
-        code, _, err = run(*arguments, "--domain", other, "--timeout", "500ms")
+    for arguments in (("state",), ("wait", "T"), ("delete", "T", "P", "--yes")):
+        code, _, err = run("history", *arguments, "--domain", other, "--timeout", "500ms")
         assert (code, "ClientDurability" in err) == (3, True)
     assert run("cat", "T", "--domain", other, "--timeout", "500ms")[0] == 3
     assert "OSPL_URI" not in os.environ

@@ -6,6 +6,7 @@ import errno
 import os
 import pathlib
 import re
+import shlex
 import subprocess
 import sys
 
@@ -40,12 +41,18 @@ def test_other_durations_are_refused_as_usage(shell: Shell, text: str) -> None:
         assert "is not a duration" in err or "No such option" in err
 
 
+def chained(error: Exception, cause: BaseException) -> Exception:
+    error.__cause__ = cause
+    return error
+
+
 @pytest.mark.parametrize(
     ("raised", "expected"),
     [
         (CommandError("no\x1b way", Exit.UNREACHABLE), 3),
         (KeyboardInterrupt(), 130),
         (RuntimeError("ours"), 70),
+        (chained(RuntimeError("in the import of a class"), KeyboardInterrupt()), 130),
         (SystemExit(3), 3),
     ],
 )
@@ -89,7 +96,7 @@ def run_with(
     )
 
 
-@pytest.mark.parametrize("arguments", [["env"], ["trace", str(TRACES), "-o", "raw"]])
+@pytest.mark.parametrize("arguments", [["env"], ["--help"], ["trace", str(TRACES), "-o", "raw"]])
 def test_a_reader_that_goes_away_is_no_error_of_ours(arguments: list[str]) -> None:
     read, write = os.pipe()
     os.close(read)
@@ -98,6 +105,20 @@ def test_a_reader_that_goes_away_is_no_error_of_ours(arguments: list[str]) -> No
     finally:
         os.close(write)
     assert (ended.returncode, ended.stderr) == (141, b"")
+
+
+@pytest.mark.parametrize("arguments", [["list"], ["--help"]])
+@pytest.mark.parametrize(("closed", "code"), [("<&-", 0), ("2>&-", 0), (">&-", 74), ("<&- >&- 2>&-", 74)])
+def test_a_closed_stream_is_no_fault_of_ours(arguments: list[str], closed: str, code: int) -> None:
+    command = shlex.join((sys.executable, "-m", "ospltool.cli.app", *arguments))
+    ended = subprocess.run(
+        ["sh", "-c", f"{command} {closed}"],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        check=False,
+    )
+    said = b"ospltool: the output cannot be written: standard output is closed\n"
+    assert (ended.returncode, ended.stderr) == (code, said if closed == ">&-" else b"")
 
 
 @pytest.mark.parametrize(

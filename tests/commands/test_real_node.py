@@ -24,9 +24,12 @@ from engine.supervisor.node_status import Condition, status_of
 from engine.supervisor.process_identity import ProcessIdentity, identify
 from engine.supervisor.rundir import NodeDirectory, RunDirectory
 from engine.tracing.catalogue import catalogue
-from ospltool.cli import app
+from ospltool.cli import app, domains
+from ospltool.health.health import Health
+from ospltool.health.system import System
 from tests.integration import hanging
 from tests.trace_lines import read_line
+from tui.operator import Operator
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -127,6 +130,34 @@ def process(pid: int) -> ProcessIdentity:
     found = identify(pid)
     assert found is not None
     return found
+
+
+def test_the_console_operates_a_node_that_was_started_by_a_relative_path(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine.write()
+    assert machine.run("start", machine.configuration.name)[0] == 0
+    (before,) = machine.wait_until_operational()
+    elsewhere = machine.root / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.chdir(elsewhere)
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    operator = Operator((sys.executable, "-m", "ospltool.cli.app"))
+    system = System((domains.live(None, DOMAIN_ID, None), Health))
+    try:
+        deadline = time.monotonic() + PATIENCE_S
+        while not system.model.nodes and time.monotonic() < deadline:
+            system.update()
+            time.sleep(0.05)  # the node is another process
+        (node,) = system.model.nodes.values()
+        operation = operator.restart(node)
+        assert operation.shell_line.startswith(f"cd {machine.root} && ospltool stop real && ")
+        assert operator.carry_out(operation).startswith("done: ")
+    finally:
+        system.feed.close()
+    (after,) = machine.wait_until_operational()
+    assert after["directory"] == before["directory"]
+    assert after["node_pid"] != before["node_pid"]
 
 
 def test_a_fleet_starts_becomes_operational_and_stops_in_order(machine: Machine) -> None:

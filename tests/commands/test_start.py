@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
+import time
 
 import pytest
 
@@ -29,6 +31,28 @@ def test_a_node_lives_from_start_to_stop(shell: Shell) -> None:
     assert err == f"ospltool: harbour ({path}) stopped\n"
     assert (shell.root / "ended").read_text() == "in order"
     assert shell.run("status", path)[0] == 1
+
+
+def test_ctrl_c_says_what_goes_on_and_what_was_not_started(shell: Shell) -> None:
+    shell.write("a")
+    shell.write("b")
+    nodes = "".join(f'[[node]]\nname = "{name}"\nfile = "{name}.xml"\n' for name in ("a", "b"))
+    (shell.root / "fleet.toml").write_text(nodes)
+    shell.use("slow")
+
+    def interrupt() -> None:
+        while not any(directory.record() for directory in RunDirectory(shell.runs).nodes()):
+            time.sleep(0.01)  # the supervisor is another process
+        signal.raise_signal(signal.SIGINT)
+
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    code, _, err = shell.run("start", "fleet.toml")
+    thread.join()
+    assert code == 130
+    assert "a (a) is still starting in the background; `ospltool status a` shows how it is" in err
+    assert "interrupted; not started: b\n" in err
+    assert [node["domain_name"] for node in shell.data("list")] == ["a"]
 
 
 def test_the_role_can_be_replaced(shell: Shell) -> None:

@@ -270,10 +270,32 @@ def test_without_utf_8_every_sign_is_ascii(play: Play, read_screen: Read) -> Non
     check_screen(play, system(), [], look, signs=ASCII)
 
 
-@pytest.mark.parametrize("size", [(20, 5), (40, 10), (80, 24), (300, 100)])
-def test_any_size_of_terminal_is_survived(play: Play, size: tuple[int, int]) -> None:
+KEYS = "down right e enter escape tab pagedown end y o o O s t question_mark escape slash x escape"
+
+
+@pytest.mark.parametrize(
+    ("size", "theme", "no_color"),
+    [((20, 5), "ops-dark", ""), ((40, 10), "ops-ansi", "1"), ((80, 24), "ops-mono", "1")],
+)
+def test_every_key_on_every_screen_is_survived_at_any_size_and_without_colours(
+    play: Play, monkeypatch: pytest.MonkeyPatch, size: tuple[int, int], theme: str, no_color: str
+) -> None:
+    if no_color:
+        monkeypatch.setenv("NO_COLOR", no_color)
+
     async def scenario(app: ConsoleApp, pilot: Pilot[int]) -> None:
         await pilot.resize_terminal(*size)
+        for screen in map(str, range(10)):
+            await pilot.press(screen, *KEYS.split())
+            app.tick()
+            assert app.is_running
+
+    play(FakeFeed(3, 2), scenario, ticks=12, theme=theme)
+
+
+def test_a_large_terminal_is_survived(play: Play) -> None:
+    async def scenario(app: ConsoleApp, pilot: Pilot[int]) -> None:
+        await pilot.resize_terminal(300, 100)
         await pilot.press("down", "right", "e", "e", "question_mark", "escape")
         assert app.is_running
 

@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import pathlib
+import signal
+import subprocess
+import sys
+import time
 
 import pytest
 
@@ -80,3 +85,34 @@ def test_a_system_without_a_possible_master_breaks_a_rule(tmp_path: pathlib.Path
 def test_wrong_usage_is_refused(arguments: list[str], text: str, capfd: Captured) -> None:
     assert main(["simulate", *arguments]) == 2
     assert text in capfd.readouterr().err
+
+
+def test_ctrl_c_ends_a_campaign_and_its_workers_at_once_and_without_a_traceback() -> None:
+    command = "import sys; from ospltool.cli import main; sys.exit(main())"
+    campaign = ("simulate", "--runs", "400", "--jobs", "2", "--minutes", "60")
+    process = subprocess.Popen(
+        [sys.executable, "-c", command, *campaign],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        process_group=0,  # as a shell does, so that Ctrl-C reaches the workers, too
+    )
+    workers: set[int] = set()
+    deadline = time.monotonic() + 60
+    while len(workers) < 2 and time.monotonic() < deadline:
+        time.sleep(0.05)  # they are other processes
+        listed = pathlib.Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+        workers = {int(pid) for pid in listed if _seconds(int(pid)) > 1}  # past their imports
+    os.killpg(process.pid, signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (130, b"")
+    assert out.startswith(b"0 seeds, 0 clean, 0 not; ")
+    assert not any(pathlib.Path(f"/proc/{pid}").exists() for pid in workers)
+
+
+def _seconds(pid: int) -> float:
+    """The processor time of a process."""
+    try:
+        fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

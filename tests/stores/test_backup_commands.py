@@ -145,8 +145,8 @@ def test_a_database_that_was_put_aside_is_read_and_taken_back(run: Run, store: P
         assert run("diff", f"{aside}@1", f"{store}@1")[0] == 0
     finally:
         node.close()
-    assert run("replace", store, aside)[0] == 2, "it is damaged"
-    assert run("replace", store, aside, "--without-damaged")[0] == 1
+    assert run("replace", aside, store)[0] == 2, "it is damaged"
+    assert run("replace", aside, store, "--without-damaged")[0] == 1
     code, text, _ = run("ls", store)
     assert (code, "00000003" in text, "00000004" in text) == (0, True, False)
 
@@ -211,7 +211,7 @@ def test_a_part_is_called_so_until_its_owner_says_that_it_is_all(
     snapshot = tmp_path / "snapshot"
     number = current["number"]
     assert run("export", store, "--set", number, "-o", snapshot)[0] == 0
-    assert run("replace", store, snapshot, "--name-space", NAME_SPACE)[0] == 0
+    assert run("replace", snapshot, store, "--name-space", NAME_SPACE)[0] == 0
     assert f"{NAME_SPACE}, current, complete" in run("info", store)[1]
     ours = open_store(store, "n1")
     assert not ours.marks(NAME_SPACE).get(PART)

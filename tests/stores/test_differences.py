@@ -217,7 +217,7 @@ def both(left: tuple[Message, ...], right: tuple[Message, ...], **held: int) -> 
 
 
 CASES = {
-    "damage": Case(*both(WRITES, WRITES), Cause.DAMAGE, "1 records of the group cannot be read in B", 1),
+    "damage": Case(*both(WRITES, WRITES), Cause.DAMAGE, "1 record of the group cannot be read in B", 1),
     "policy": Case(
         Version((Held(WRITES),), name_space="here"),
         Version((Held(WRITES, partition="p"),), name_space="there"),

@@ -87,9 +87,9 @@ def test_a_node_starts_on_the_set_that_an_operator_put_in_place(lab: Lab, tmp_pa
     assert store("import", first, place) == 0
     lab.start("n1")
     lab.seen.wait_for("n1 is complete", lambda: lab.seen.are_complete("n1"))
-    assert store("replace", place, other) == 2, "the node runs"
+    assert store("replace", other, place) == 2, "the node runs"
     lab.stop("n1")
-    assert store("replace", place, other) == 0
+    assert store("replace", other, place) == 0
     lab.start("n1")
     lab.seen.wait_for("n1 is complete", lambda: lab.seen.are_complete("n1"))
     lab.seen.wait_for("it holds the other set", lambda: lab.seen.samples("n1") == len(LATER))

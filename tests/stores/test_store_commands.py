@@ -225,7 +225,7 @@ def test_a_damaged_source_is_imported_only_on_demand(run: Run, broken: Path, tmp
     target = tmp_path / "target"
     code, _, told = run("import", broken, target)
     assert code == 2
-    assert "1 records cannot be read" in told
+    assert "1 record cannot be read" in told
     code, text, _ = run("import", broken, target, "--without-damaged")
     assert code == 1
     assert "left out, damaged" in text
@@ -245,7 +245,7 @@ def test_what_is_stored_wrongly_does_not_take_its_place(
             yield description, (piece.without({next(piece.each_digest())}) for piece in pieces)
 
     monkeypatch.setattr(SqliteStore, "load", losing)
-    code, _, told = run("replace", target, more)
+    code, _, told = run("replace", more, target)
     assert code == 2
     assert "the new set differs from the source" in told
     assert run("info", target)[1].splitlines()[4:] == before.splitlines()[4:], "all but its openings"
@@ -265,10 +265,10 @@ def test_a_replaced_set_is_marked_and_the_one_of_before_kept(
     run: Run, one: Path, more: Path, tmp_path: Path
 ) -> None:
     target = tmp_path / "target"
-    assert run("replace", target, more)[0] == 2, "there is nothing to replace yet"
+    assert run("replace", more, target)[0] == 2, "there is nothing to replace yet"
     assert not target.exists()
     run("import", one, target)
-    code, text, _ = run("replace", target, more)
+    code, text, _ = run("replace", more, target)
     assert code == 0
     assert "the set of before is kept" in text
     assert run("diff", more, target)[0] == 0
@@ -287,7 +287,7 @@ def test_the_store_of_a_running_node_is_read_but_not_replaced(
     run("import", one, target)
     node = open_store(target, "n7")
     try:
-        code, _, told = run("replace", target, more)
+        code, _, told = run("replace", more, target)
         assert code == 2
         assert "in use by node 'n7'" in told
         assert run("import", more, target, "--name-space", "other")[0] == 2
@@ -338,7 +338,7 @@ def test_wrong_options_of_diff_end_with_2(options: list[str], run: Run, one: Pat
 def test_diff_tells_what_is_only_in_one(run: Run, one: Path, more: Path) -> None:
     code, text, _ = run("diff", one, more, "--fields")
     assert code == 1
-    assert "1 instances differ (1 never aligned)" in text
+    assert "1 instance differs (1 never aligned)" in text
     assert "name-space defaultNamespace: groups: 1 differ; instances: 3 equal, 1 differ" in text
     assert 'depot.Items  key 04000000 {"id": 4}  A:0 B:1' in text
     assert '{"flag": 1, "id": 4, "value": 1.5, "text": "four"}' in text

@@ -54,7 +54,7 @@ def test_a_conversation_follows_a_late_joiner(samples: pathlib.Path) -> None:
         AlignmentStep.COMPLETE,
     ]
     text = "\n".join(as_text(talk))
-    assert "1100 samples" in text
+    assert "1,100 samples" in text
     diagram = list(as_mermaid(talk))
     assert diagram[0] == "sequenceDiagram"
     assert sum("-->>" in one for one in diagram) == sum(one.has(AlignmentStep.SENT) for one in talk.exchanges)

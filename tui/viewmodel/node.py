@@ -151,7 +151,8 @@ def fellows(view: View, node: Node, width: int) -> Rows[FellowView]:
             elapsed_ns = node.snapshot.time_ns - fellow.last_heartbeat_ns + node.age_ns(view.now_ns)
             return single(text.age(elapsed_ns) if fellow.last_heartbeat_ns else "never", Tone.DIM)
         if key == "skew":
-            return single(f"{fellow.skew_ns / 1e6:+.0f} ms", Tone.DIM)
+            # `round` gives a whole number, which has no "-0".
+            return single(f"{round(fellow.skew_ns / 1e6):+d} ms", Tone.DIM)
         if key == "state":
             return single(fellow.state.replace("_", " ").lower(), Tone.DIM)
         if key == "problem":

@@ -84,7 +84,8 @@ class Sorting:
     def _falls_first(self, table: CellTable, key: str) -> bool:
         """Figures begin with the largest, words with the first of the alphabet."""
         column = self._column_of(table, key)
-        values = (table.value(row, column) for row in range(min(len(table.keys), 50)))
+        rows = (row for row in range(min(len(table.keys), 50)) if table.line(row) is None)
+        values = (table.value(row, column) for row in rows)
         return any(value and text.rank(value)[0] == 0 for value in values)
 
     def _sort(self, table: CellTable) -> None:

@@ -20,7 +20,7 @@ from ospltool.cli.store.shared import (
     put_lines,
 )
 from ospltool.output import envelope, progress, streams
-from ospltool.output.text import visible
+from ospltool.output.text import plural, visible
 
 if TYPE_CHECKING:
     from engine.store.interface import DamageLog
@@ -66,7 +66,7 @@ def export(
         value = {"output": output, "samples": count, "damaged": damage.count}
         streams.put(envelope.document("store-export", value))
     else:
-        streams.say(f"{output}: {count} samples")
+        streams.say(f"{output}: {plural(count, 'sample')}")
     end_with(damage)
 
 
@@ -100,7 +100,9 @@ def import_(
     source: Annotated[str, typer.Argument(metavar="SOURCE", help="Read this store.")],
     target: Annotated[
         pathlib.Path,
-        typer.Argument(help="Write to this store directory of an ospltool node, new or not in use."),
+        typer.Argument(
+            metavar="TARGET", help="Write to this store directory of an ospltool node, new or not in use."
+        ),
     ],
     sets: Sets = None,
     name_space: NameSpace = "",
@@ -115,10 +117,13 @@ def import_(
 
 
 def replace(
-    target: Annotated[
-        pathlib.Path, typer.Argument(help="Change this store directory of a stopped ospltool node.")
-    ],
     source: Annotated[str, typer.Argument(metavar="SOURCE", help="Take the set from this store.")],
+    target: Annotated[
+        pathlib.Path,
+        typer.Argument(
+            metavar="TARGET", help="Replace the set of this store directory of a stopped ospltool node."
+        ),
+    ],
     sets: Sets = None,
     name_space: NameSpace = "",
     without_damaged: WithoutDamaged = False,
@@ -126,12 +131,10 @@ def replace(
 ) -> None:
     """Replace the set of a stopped node by a verified copy; the old set becomes a back-up.
 
+    The places have the order of `cp` and of `store import`: first the source, then the node's store.
+
     Exit codes: 0 success, 1 damaged records were left out, 2 wrong usage, unreadable store or refused.
     """
-    from ospltool.stores.copying import is_target_free
-
-    if is_target_free(target):
-        raise CommandError(f"{target}: no store; make one with `ospltool store import`", Exit.USAGE)
     _copy(source, target, sets, name_space, REPLACE, without_damaged, as_json)
 
 
@@ -161,9 +164,10 @@ def restore(
     if as_json:
         streams.put(envelope.document("store-restore", done))
         return
-    text = f"name-space {done.name_space}: set {done.number} with {done.samples} samples is the current one"
+    samples = plural(done.samples, "sample")
+    text = f"name-space {done.name_space}: set {done.number} with {samples} is the current one"
     if done.aside is not None:
-        text += f"; set {done.aside} with {done.samples_aside} samples is kept"
+        text += f"; set {done.aside} with {plural(done.samples_aside, 'sample')} is kept"
     put_lines([visible(text)])
 
 
@@ -176,9 +180,11 @@ def _copy(
     without_damaged: bool,
     as_json: bool,
 ) -> None:
-    from ospltool.stores.copying import CopyRefused, copied_text, put_in_place
+    from ospltool.stores.copying import CopyRefused, copied_text, is_target_free, put_in_place
 
     with opened(source) as reader:
+        if mark == REPLACE and is_target_free(target):
+            raise CommandError(f"{target}: no store; make one with `ospltool store import`", Exit.USAGE)
         facts = reader.facts
         chosen = [facts.set_of(number) for number in sets] if sets else list(facts.current())
         named = [(name_space or one.name_space, one) for one in chosen]

@@ -10,6 +10,7 @@ import typer
 from ospltool.cli.exits import CommandError, Exit
 from ospltool.cli.store.shared import AsJson, put_lines, reading, with_cases
 from ospltool.output import progress, streams
+from ospltool.output.text import plural
 
 
 def diff(
@@ -131,4 +132,7 @@ def _put_report(
     except OSError as error:
         raise CommandError(f"{file}: {error.strerror}", Exit.USAGE) from error
     if file is not None:
-        streams.say(f"{file}: {report.differing} instances differ, {report.left_out} are not listed")
+        streams.say(
+            f"{file}: {plural(report.differing, 'instance differs', 'instances differ')}, "
+            f"{report.left_out:,} not listed"
+        )

@@ -26,7 +26,7 @@ from ospltool.cli.store.shared import (
     with_cases,
 )
 from ospltool.output import envelope, progress, streams
-from ospltool.output.text import visible
+from ospltool.output.text import plural, visible
 
 if TYPE_CHECKING:
     from ospltool.stores.describe import Counted
@@ -224,7 +224,7 @@ def watch(
                 visible(
                     f"{shown(change.at_ns)}  {change.what:<7}  set {change.set_number}:"
                     f" {change.name_space or '?'} {change.kind}"
-                    f" {change.group}  {change.samples} samples ({more:+})"
+                    f" {change.group}  {plural(change.samples, 'sample')} ({more:+})"
                 )
                 + "\n"
             )

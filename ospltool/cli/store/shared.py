@@ -83,13 +83,15 @@ class UnreadStores:
 
 @contextlib.contextmanager
 def reading() -> Iterator[None]:
-    """Turn unreadable stores and missing packages into command errors with exit code 2."""
+    """Turn unreadable stores, files of others and missing packages into command errors with exit code 2."""
     from ospltool.stores.model import StoreUnreadable
 
     try:
         yield
     except StoreUnreadable as error:
         raise CommandError(str(error), Exit.USAGE) from error
+    except PermissionError as error:
+        raise CommandError(f"{error.filename}: {error.strerror}", Exit.USAGE) from error
     except ModuleNotFoundError as error:
         raise _missing(error) from error
 
@@ -118,15 +120,14 @@ def with_cases(names: Sequence[str], kinds: Sequence[str] = ("store",)) -> list[
     Raises:
         CommandError: a case holds nothing of the kind, or cannot be read.
     """
-    from ospltool.analytics.contract import META_FILE
+    from ospltool.analytics.case import CaseError, is_case_directory
 
     found: list[str] = []
     for name in names:
         path = pathlib.Path(name)
-        if not (path / META_FILE).is_file():
+        if not is_case_directory(path):
             found.append(name)
             continue
-        from ospltool.analytics.case import CaseError
         from ospltool.forensics.attachments import kept_in
 
         try:

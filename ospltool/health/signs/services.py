@@ -10,6 +10,7 @@ from ospltool.health.codes import SECOND_NS, Sign
 from ospltool.health.scene import Scene
 from ospltool.live import persistence
 from ospltool.live.persistence import ReplicaState, Stream, WatchedReplica
+from ospltool.output.text import plural
 
 GATHERING_NS: Final = 4 * SECOND_NS
 """Longest normal time until the readers of a durable subscription have connected."""
@@ -61,7 +62,8 @@ def _quorums(scene: Scene, one: WatchedReplica) -> Iterator[Sign]:
             present = len(scene.model.persistence.present(one.view.service, each))
             what = (
                 f"durable subscription {each.name} of {each.partition}.{each.topic} has {present} of "
-                f"{each.quorum} readers; {each.pending:,} samples wait at {called(one.view)}"
+                f"{plural(each.quorum, 'reader')}; "
+                f"{plural(each.pending, 'sample waits', 'samples wait')} at {called(one.view)}"
             )
             lacking = each.quorum - present
             why = f"{lacking} more of its readers must run and be connected to acknowledge them"

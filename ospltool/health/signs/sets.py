@@ -195,7 +195,7 @@ def _difference(scene: Scene, node: Node, name: str, since_ns: int) -> Sign:
     theirs = master.name_spaces[name].count
     called = master.snapshot.name
     what = f"{name} on {node.snapshot.name} differs from its master {called}"
-    counts = f" ({view.count:,} samples, {called} has {theirs:,})"
+    counts = f" ({plural(view.count, 'sample')}, {called} has {theirs:,})"
     why, advice = "", ""
     if not view.aligner:
         why = f"{node.snapshot.name} is not an aligner, so samples that only it holds stay there"

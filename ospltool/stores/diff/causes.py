@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from engine.dataset.sample import DATA, DISPOSE, UNREGISTER
+from ospltool.output.text import plural
 from ospltool.stores.diff.sides import Row
 from ospltool.stores.model import GroupFacts, shown
 
@@ -123,7 +124,7 @@ def _damage(sides: _Sides) -> str:
     _, lack, extra, _ = sides
     if not lack.damaged or not extra:
         return ""
-    return f"{lack.damaged} records of the group cannot be read in {lack.label}"
+    return f"{plural(lack.damaged, 'record')} of the group cannot be read in {lack.label}"
 
 
 def _policy(sides: _Sides) -> str:

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import IO, Final
 
 from ospltool.output import envelope
-from ospltool.output.text import table, visible
+from ospltool.output.text import plural, table, visible
 from ospltool.stores.diff.report import GroupReport, InstanceReport, ReportData
 from ospltool.stores.model import shown
 
@@ -32,10 +32,10 @@ def text(report: ReportData, *, instances: bool, stat: bool) -> Iterator[str]:
     for side in report.sides:
         sets = ", ".join(side.sets) or "no set"
         what = f"{side.format}, set {sets}"
-        yield f"{side.label}  {visible(side.path)} ({visible(what)}): {side.samples} samples"
+        yield f"{side.label}  {visible(side.path)} ({visible(what)}): {plural(side.samples, 'sample')}"
         yield from (f"   {visible(finding)}" for finding in side.findings)
         if side.damaged:
-            yield f"   {side.damaged} records cannot be read:"
+            yield f"   {plural(side.damaged, 'record')} cannot be read:"
             yield from (f"     {visible(damage)}" for damage in side.damage)
     yield ""
     yield from _name_spaces(report)
@@ -55,14 +55,14 @@ def _summary(report: ReportData) -> str:
     if not report.differing:
         names = [group for group in report.groups if None in group.samples and any(group.samples)]
         if names:
-            return f"{len(names)} groups are not in every store"
+            return f"{plural(len(names), 'group is', 'groups are')} not in every store"
         damaged = sum(side.damaged for side in report.sides)
         if not damaged and not any(side.samples for side in report.sides):
             return "the same: all of them are empty, so nothing was compared"
-        return "the same" + (f", but {damaged} records cannot be read" if damaged else "")
+        return "the same" + (f", but {plural(damaged, 'record')} cannot be read" if damaged else "")
     causes = ", ".join(f"{count} {cause}" for cause, count in report.causes.items())
     odd = f"; the odd one out is {report.odd}" if report.odd else ""
-    return f"{report.differing} instances differ ({causes}){odd}"
+    return f"{plural(report.differing, 'instance differs', 'instances differ')} ({causes}){odd}"
 
 
 def _groups(report: ReportData) -> Iterator[str]:
@@ -110,7 +110,7 @@ def bars(report: ReportData) -> Iterator[str]:
     equal = len(report.groups) - len(differing)
     if rows:
         yield from table(("GROUP", "INSTANCES", "ONLY IN ONE: ITS LABEL, ELSE ~"), rows).splitlines()
-    yield f"{len(differing)} groups differ, {equal} do not"
+    yield f"{plural(len(differing), 'group differs', 'groups differ')}, {equal} do not"
 
 
 def _bar(group: GroupReport, largest: int, report: ReportData) -> str:
@@ -227,7 +227,7 @@ def _verdict(report: ReportData) -> str:
     if not report.differing:
         return f"Stores: {_text(report.verdict.value)}"
     odd = f"; the odd one out is {report.odd}" if report.odd else ""
-    return f"{report.differing} instances differ{_text(odd)}"
+    return f"{plural(report.differing, 'instance differs', 'instances differ')}{_text(odd)}"
 
 
 def _table(header: Sequence[str], rows: Iterable[Sequence[str]], identity: str = "") -> str:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, Sample, make_sample
 from engine.store.interface import DamageLog
+from ospltool.output.text import plural
 from ospltool.stores.describe import GroupCount, group_code
 from ospltool.stores.model import GroupFacts, SetFacts, StoreFacts, StoreFormat, StoreReader, StoreUnreadable
 from ospltool.stores.opening import open_reader
@@ -216,7 +217,7 @@ def open_side(
     if (made := _snapshot_of(reader)) is not None:
         lost = {(one.set_number, one.code): one.damaged for one in made.counts if one.damaged}
         if made.damage:
-            damage.add(given, f"{made.damage} samples could not be read when the snapshot was made")
+            damage.add(given, f"{plural(made.damage, 'sample')} could not be read when the snapshot was made")
     if left is not ComparedPart.ALL:
         reader = Filtered(reader, left)
     try:

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from engine.workers import WorkerProcesses
 from ospltool.analytics.case import CaseError, RecordWriter, write_meta, write_table
 from ospltool.analytics.contract import Detail, Table, schema
 from ospltool.trace.case.bundles import Bundle, Loaded, bundles, read_bundle
@@ -224,13 +225,10 @@ def _work(jobs: list[Job], workers: int) -> Iterator[tuple[int, list[Loaded]]]:
         return
     # A process with threads (Arrow's) must not be forked.
     context = multiprocessing.get_context("spawn")
-    with concurrent.futures.ProcessPoolExecutor(workers, context, initializer=_keep_memory) as pool:
+    with WorkerProcesses(workers, context, initializer=_keep_memory) as pool:
         running = {pool.submit(load_bundle, *job): number for number, job in enumerate(jobs)}
-        try:
-            for future in concurrent.futures.as_completed(running):
-                yield running[future], future.result()
-        finally:
-            pool.shutdown(wait=True, cancel_futures=True)
+        for future in concurrent.futures.as_completed(running):
+            yield running[future], future.result()
 
 
 def _keep_memory() -> None:

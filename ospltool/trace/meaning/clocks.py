@@ -11,6 +11,7 @@ import dataclasses
 from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
+from ospltool.output.text import plural
 from ospltool.trace.meaning.alignments import AlignmentStep, TracedAlignment
 from ospltool.trace.meaning.names import NOBODY, Names
 from ospltool.trace.meaning.skew import Skew, SkewEstimator
@@ -89,7 +90,7 @@ def sentences(found: ClockDoubts, *, is_corrected: bool) -> list[str]:
         )
         told.append(
             f"which clock was right: that of {one.node} is {ahead} {found.reference} (within "
-            f"{duration(one.uncertainty_ns or 0)}, from {one.pairs} messages); {what}"
+            f"{duration(one.uncertainty_ns or 0)}, from {plural(one.pairs, 'message')}); {what}"
         )
     if found.unknown:
         told.append(

@@ -5,7 +5,6 @@ Records that contain given bytes are found without parsing the others.
 
 from __future__ import annotations
 
-import concurrent.futures
 import dataclasses
 import io
 import multiprocessing
@@ -15,6 +14,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from typing import IO, Final
 
+from engine.workers import WorkerProcesses
 from ospltool.trace.reading.headers import (
     END,
     IS_LINE_HEADER,
@@ -132,8 +132,8 @@ def count_records(sources: Sequence[TraceFile], needle: bytes, processes: int | 
     alone = threading.active_count() == 1 and "pyarrow" not in sys.modules
     can_fork = "fork" in multiprocessing.get_all_start_methods()
     context = multiprocessing.get_context("fork" if alone and can_fork else "spawn")
-    with concurrent.futures.ProcessPoolExecutor(workers, mp_context=context) as pool:
-        return sum(pool.map(count_in_range, parts, [needle] * len(parts)))
+    with WorkerProcesses(workers, mp_context=context) as pool:
+        return sum(count.result() for count in [pool.submit(count_in_range, part, needle) for part in parts])
 
 
 def count_in_range(part: Range, needle: bytes) -> int:

@@ -26,7 +26,13 @@ from ospltool.trace.reading.record import (
     one_line,
 )
 from ospltool.trace.reading.report_logs import read_reports
-from ospltool.trace.reading.sources import SourceError, TraceFile, TraceFormat, open_stream
+from ospltool.trace.reading.sources import (
+    NothingFoundError,
+    SourceError,
+    TraceFile,
+    TraceFormat,
+    open_stream,
+)
 
 BLOCK_BYTES: Final = 1 << 18
 LONGEST_RECORD: Final = 4 << 20
@@ -55,6 +61,38 @@ class _RunCounter:
         if state:
             self._state = state
         return self.run
+
+
+def _has_header(source: TraceFile) -> bool:
+    """Tell whether a line of a file is the header of a record, in the memory of a block."""
+    with open_stream(source.path) as stream:
+        rest = b""
+        while block := stream.read(HEADER_BLOCK_BYTES):
+            data = rest + block
+            if any(next(headers(data, untimed=untimed), None) for untimed in (False, True)):
+                return True
+            end = data.rfind(b"\n") + 1
+            rest = data[end:] if len(data) - end < LONGEST else b""
+    return False
+
+
+HEADER_BLOCK_BYTES: Final = 1 << 20
+"""Bytes that are searched for headers at once."""
+
+
+def require_records(sources: Iterable[TraceFile]) -> None:
+    """Require a record in at least one source; a file that grows may still be empty.
+
+    Raises:
+        NothingFoundError: there is none, as in an empty file, or in one of another kind.
+    """
+    sources = list(sources)
+    if any(one.format is not TraceFormat.UNKNOWN for one in sources):
+        return
+    if any(_has_header(one) for one in sources):  # nothing at the beginnings of the files; the rest decides
+        return
+    files = ", ".join(sorted(str(one.path) for one in sources))
+    raise NothingFoundError(f"{files}: no trace or log: no line is a record")
 
 
 def read_records(source: TraceFile, start: int = 0, end: int | None = None) -> Iterator[TraceRecord]:

@@ -104,6 +104,7 @@ def find_sources(names: Iterable[str]) -> SourceSet:
     Raises:
         SourceError: a name leads to no readable file.
     """
+    names = list(names)
     given: list[tuple[str, pathlib.Path]] = []
     skipped: list[pathlib.Path] = []
     explicit: set[pathlib.Path] = set()
@@ -132,10 +133,8 @@ def find_sources(names: Iterable[str]) -> SourceSet:
         elif path not in taken:
             taken.add(path)
             sources.append(source)
-    if given and not sources:
-        raise NothingFoundError(
-            f"{', '.join(sorted({str(path.parent) for _, path in given}))}: no trace or log found"
-        )
+    if names and not sources:
+        raise NothingFoundError(f"{', '.join(sorted(set(names)))}: no trace or log found")
     named = _with_names(sources)
     return SourceSet(tuple(sorted(named, key=lambda source: (source.node, source.file))), tuple(skipped))
 
@@ -156,6 +155,10 @@ def named_path(name: str) -> tuple[str, pathlib.Path]:
 
 def _files_below(directory: pathlib.Path) -> list[pathlib.Path]:
     found: list[pathlib.Path] = []
+    try:
+        next(directory.iterdir(), None)  # `rglob` passes over what may not be entered
+    except OSError as cause:
+        raise SourceError(f"{directory}: {cause.strerror}") from None
     for path in sorted(directory.rglob("*")):
         if not path.is_file() or path.name.startswith("."):
             continue

@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Iterator
 from typing import Final
 
+from ospltool.output.text import plural
 from ospltool.trace.meaning import coverage
 from ospltool.trace.meaning.fact_kinds import MasterConfirmation
 from ospltool.trace.meaning.lines import RecordPlace
@@ -39,7 +40,7 @@ def flapping(facts: TraceFacts) -> Iterator[Anomaly]:
             masters = sorted({facts.names.node(one.master) for one in choices})
             yield finding(
                 "master-flapping",
-                f"{run[0]} changed the master of name-space {namespace} {len(changes)} times",
+                f"{run[0]} changed the master of name-space {namespace} {plural(len(changes), 'time')}",
                 f"It followed {', '.join(masters)} in turn. Every change marks all groups incomplete and "
                 "starts a merge. "
                 "Look at why the masters were lost (heartbeats, restarts), or at why elections end "

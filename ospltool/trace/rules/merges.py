@@ -151,8 +151,8 @@ def equal_sets(facts: TraceFacts) -> Iterator[Anomaly]:
         samples = sum(one.samples or 0 for one in repeated)
         yield finding_of_lines(
             "equal-set-transferred",
-            f"{alignee} received the set of {group} {len(repeated)} times again with the same number of "
-            "samples",
+            f"{alignee} received the set of {group} {plural(len(repeated), 'time')} again with the same "
+            "number of samples",
             f"{plural(samples, 'sample')} moved for nothing, if the sets were equal: the trace tells their "
             "sizes "
             "(here those before and after agree), not their content. OpenSplice sends whole sets; "

@@ -320,7 +320,7 @@ def reported(facts: TraceFacts) -> Iterator[Anomaly]:
         shown = " ".join(report.text.split())
         yield finding(
             "reported",
-            f"{node} {level} {len(group)} times: {shown[:160]}",
+            f"{node} {level} {plural(len(group), 'time')}: {shown[:160]}",
             (found.meaning if found else "")
             or ("Reported in the log of the service." if text else "No explanation is known."),
             (place for _, place in group),

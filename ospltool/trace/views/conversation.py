@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
+from ospltool.output.text import plural
 from ospltool.trace.meaning.alignments import (
     AlignmentEnd,
     AlignmentStep,
@@ -101,13 +102,13 @@ class Conversation:
             case AlignmentStep.REQUESTED:
                 target, text = aligner, f"request {one.number}"
             case AlignmentStep.SENT:
-                source, text = aligner, f"answer {one.number}: {one.samples_sent} samples"
+                source, text = aligner, f"answer {one.number}: {_samples(one.samples_sent)}"
             case AlignmentStep.EQUAL:
                 source, text = aligner, f"answer {one.number}: sets are equal"
             case AlignmentStep.RECEIVED | AlignmentStep.COMBINED | AlignmentStep.SENDING:
                 source = target = aligner
             case AlignmentStep.LINK:
-                text = f"end mark {one.number}: {one.samples} samples"
+                text = f"end mark {one.number}: {_samples(one.samples)}"
             case AlignmentStep.APPLIED:
                 text = f"{one.policy} applied {one.number}"
         is_answer = step in {AlignmentStep.SENT, AlignmentStep.EQUAL}
@@ -209,16 +210,22 @@ def _cut(text: str, width: int) -> str:
     return shown if len(shown) <= width else shown[: max(width - 1, 0)] + "…"
 
 
+def _samples(number: int | None) -> str:
+    return "an unknown number of samples" if number is None else plural(number, "sample")
+
+
 def _count(talk: Conversation) -> str:
     complete = sum(one.end is AlignmentEnd.COMPLETE for one in talk.exchanges)
-    return f"{len(talk.exchanges)} alignments, {complete} complete, {len(talk.nodes)} nodes"
+    return (
+        f"{plural(len(talk.exchanges), 'alignment')}, {complete} complete, {plural(len(talk.nodes), 'node')}"
+    )
 
 
 def _result(talk: Conversation, one: TracedAlignment) -> str:
     start, end = one.start_ns, one.end_ns
     took = f" in {duration(end - start)}" if start is not None and end is not None else ""
     aligner = "all" if one.aligner == NOBODY else talk.names.node(one.aligner)
-    samples = f", {one.samples} samples" if one.samples is not None else ""
+    samples = f", {plural(one.samples, 'sample')}" if one.samples is not None else ""
     policy = f", {one.policy}" if one.policy else ""
     return f"{one.number:>4}  {talk.names.node(one.alignee)} from {aligner}: {one.end}{took}{samples}{policy}"
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Final
 
 from ospltool.output import streams, text
+from ospltool.output.text import plural
 from ospltool.trace.reading.follow import FileNotice, GrowingFiles, check_can_be_followed
 from ospltool.trace.reading.ranges import count_records
 from ospltool.trace.reading.reader import corrected
@@ -96,7 +97,8 @@ def show(found: SourceSet, options: ViewOptions, environ: dict[str, str]) -> Non
     """
     sources = found.sources
     if found.skipped:
-        streams.say(f"{len(found.skipped)} files were skipped: they are neither traces nor logs")
+        skipped = plural(len(found.skipped), "file was skipped", "files were skipped")
+        streams.say(f"{skipped}: neither a trace nor a log")
     if options.mode is ViewMode.COUNT and not options.follow:
         needle = options.filter.only_needle
         plain = needle is not None and options == dataclasses.replace(
@@ -158,7 +160,7 @@ def skews_of(sources: Sequence[TraceFile], options: Iterable[str]) -> dict[str, 
                 if skew.uncertainty_ns == skew.pairs == 0:
                     known = "the others are measured against it"
                 elif skew.uncertainty_ns is not None:
-                    known = f"±{duration(skew.uncertainty_ns)}, from {skew.pairs} messages"
+                    known = f"±{duration(skew.uncertainty_ns)}, from {plural(skew.pairs, 'message')}"
                 streams.say(f"skew of {skew.node}: {duration(skew.add_ns)} ({known})")
             continue
         node, add_ns = skew_of(wish, {source.node for source in sources})
@@ -371,11 +373,18 @@ def _say_what_was_left_out(tally: RecordTally, only_last: bool, skews: dict[str,
     if only_last:
         return
     if tally.unparsed_bytes:
-        streams.say(f"{tally.unparsed_bytes} bytes belong to no record; they are shown as unparsed")
+        unparsed = plural(tally.unparsed_bytes, "byte belongs", "bytes belong")
+        streams.say(f"{unparsed} to no record, shown as unparsed")
     if tally.unmatched:
-        streams.say(f"{tally.unmatched} of {tally.records} records match no template; --unknown lists them")
+        streams.say(
+            f"{tally.unmatched:,} of {plural(tally.records, 'record')} match no template; "
+            "--unknown lists them"
+        )
     if tally.untimed:
-        streams.say(f"{tally.untimed} records have no timestamp; they keep their place in their file")
+        streams.say(
+            f"{plural(tally.untimed, 'record has', 'records have')} no timestamp, and no other place than "
+            "in the file"
+        )
     relative = sorted(tally.relative - skews.keys())
     if relative:
         names = ", ".join(relative)

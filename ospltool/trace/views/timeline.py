@@ -8,6 +8,7 @@ import dataclasses
 from collections.abc import Iterable, Iterator
 from typing import Final
 
+from ospltool.output.text import plural
 from ospltool.trace.meaning.alignments import AlignmentEnd, TracedAlignment
 from ospltool.trace.meaning.fact_kinds import Run, StateSpan, Wait
 from ospltool.trace.meaning.lines import RecordPlace
@@ -214,7 +215,8 @@ def as_text(times: TraceTimeline) -> Iterator[str]:
             yield (
                 f"  {one_line(row.alignee)} from {one_line(row.aligner)}  {one_line(row.group)}: "
                 f"{row.complete} of {row.count} complete, "
-                f"{row.samples} samples, longest {duration(row.longest_ns)}, {duration(row.total_ns)} in all"
+                f"{plural(row.samples, 'sample')}, longest {duration(row.longest_ns)}, "
+                f"{duration(row.total_ns)} in all"
             )
 
 
