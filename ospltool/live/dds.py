@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import math
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, TypeVar
 
+from engine.core.plain import words_of
 from engine.dds.channel import CONSOLE_TOPICS, PARTITION, PAST_TOPICS, Channel, ReceivedMessage
 from engine.dds.discovery import Discovery, ParticipantGone, ParticipantSeen
 from engine.dds.errors import DdsError
@@ -22,8 +24,8 @@ from engine.dds.interfaces import (
     peers_of,
     without_route,
 )
-from engine.dds.participant import NODE_ID_BYTES, NodeParticipant, Tag, TagRole
-from engine.dds.proofs import VARIABLE, DomainSecret, ProofFault
+from engine.dds.participant import NODE_ID_BYTES, NodeParticipant, TagRole
+from engine.dds.proofs import VARIABLE, DomainSecret, ProofFault, Proofs
 from engine.dds.subscription_endpoints import PARTITION as PERSISTENCE_PARTITION
 from engine.dds.uri import cyclone_uri
 from engine.dds.waiting import Signal
@@ -34,15 +36,28 @@ from engine.runtime import monitor
 from engine.runtime.monitor import NodeEvent, NodePast, NodeSnapshot
 from engine.tracing.levels import Level
 from ospltool.live.arrival_times import ArrivalTimes
-from ospltool.live.feed import FeedNotice, HeardReplica, Inbox, NoticeKind, ReceivedSnapshot, Update, no_route
+from ospltool.live.feed import (
+    PROOF_ELEMENT,
+    FeedNotice,
+    HeardReplica,
+    Inbox,
+    NoticeKind,
+    ReceivedSnapshot,
+    Update,
+    no_route,
+)
 from ospltool.live.record_file import SenderKind, Shown
 
 MAX_KNOWN: Final = 1_000
 """Events of INFO and above remembered for one sender, more than its past can hold."""
 MAX_SENDERS: Final = 2_000
-MAX_TAGS: Final = 10_000
+MAX_SEEN: Final = 10_000
 """Participants whose announcement is remembered."""
 """Senders that are remembered; a stranger may invent any number."""
+MAX_NAMED: Final = 3
+"""Participants that a sentence names."""
+MAX_REFUSED: Final = 100
+"""Participants that a notice names."""
 MAX_FAULT: Final = 300
 """Characters of a fault that are told: it may quote what was received."""
 
@@ -110,17 +125,19 @@ class _Link:
             self.participant.close()
             raise
         self._replicas: Channel | None = None
-        self._tags: dict[bytes, Tag | None] = {}
+        self._seen: dict[bytes, ParticipantSeen] = {}
 
     def take(self) -> tuple[list[ReceivedMessage], list[ParticipantGone]]:
         """Take the received messages and the participants that left."""
         changes = self.discovery.take()
         for change in changes:
             if isinstance(change, ParticipantSeen):
-                self._tags.pop(change.guid, None)
-                self._tags[change.guid] = change.tag  # it stays: what one that left has sent may come later
-                if len(self._tags) > MAX_TAGS:
-                    del self._tags[next(iter(self._tags))]
+                self._seen.pop(change.guid, None)
+                self._seen[change.guid] = change  # it stays: what one that left has sent may come later
+                if len(self._seen) > MAX_SEEN:
+                    del self._seen[next(iter(self._seen))]
+            elif isinstance(change, ParticipantGone):
+                self.participant.proofs.forget(change.guid)
         if self._replicas is None and any(map(_is_service, changes)):
             self._replicas = Channel(
                 self.participant,
@@ -135,10 +152,15 @@ class _Link:
 
     def may_speak_for(self, participant: bytes, node: str) -> bool:
         """Tell whether a participant announced itself as a node; a message may overtake its discovery."""
-        tag = self._tags.get(participant)
-        return participant not in self._tags or (
-            tag is not None and tag.role is TagRole.NODE and tag.node_id.hex() == node
-        )
+        seen = self._seen.get(participant)
+        if seen is None:
+            return True
+        return seen.tag is not None and seen.tag.role is TagRole.NODE and seen.tag.node_id.hex() == node
+
+    def name_of(self, participant: bytes) -> str:
+        """Return the entity name of a participant, which is that of its node; its GUID without one."""
+        seen = self._seen.get(participant)
+        return (seen.name if seen else "") or participant.hex()
 
     def close(self) -> None:
         self.participant.close()
@@ -290,7 +312,7 @@ class LiveFeed:
         try:
             return list(self._known.new(self._decode(link, received)))
         except Exception as fault:  # of any class: who sends it may be anybody, and must not end the watch
-            text = f"{received.topic}, sender {received.sender_id}: {str(fault) or repr(fault)}"[:MAX_FAULT]
+            text = f"{received.topic}, sender {received.sender_id}: {words_of(fault)}"[:MAX_FAULT]
             return [FeedNotice(NoticeKind.FAULT, self._clock(), text)]
 
     def _decode(self, link: _Link, received: ReceivedMessage) -> _Decoded:
@@ -333,20 +355,19 @@ class LiveFeed:
 
     def _unproved(self, link: _Link) -> Iterator[FeedNotice]:
         """Count the messages that do not prove their sender; yield a notice if there are new ones."""
-        proofs, refused = link.participant.proofs, dict[ProofFault, int]()
-        for counts in proofs.refused_since(-math.inf).values():
-            for reason, count in counts.items():
-                refused[reason] = refused.get(reason, 0) + count
-        total = sum(refused.values())
-        if total == self._refused:
+        refused = link.participant.proofs.refused_since(-math.inf)
+        counts = collections.Counter[ProofFault]()
+        for each in refused.values():
+            counts.update(each)
+        before, self._refused = self._refused, counts.total()
+        if self._refused <= before:
             return
-        self._inbox.dropped += max(0, total - self._refused)
-        self._refused = total
-        text = f"messages are refused: {', '.join(f'{count:,} {why}' for why, count in refused.items())}"
-        if ProofFault.UNASKED in refused:
-            text += f"; {VARIABLE} must name the file of the nodes' secret"
-            self.where = f"{self._place}: {text}"
-        yield FeedNotice(NoticeKind.UNPROVED, self._clock(), text)
+        names = tuple(sorted({*map(link.name_of, refused)}))
+        shown = f"{', '.join(names[:MAX_NAMED])}{' and others' if len(names) > MAX_NAMED else ''}"
+        what = ", ".join(f"{count:,} {why}" for why, count in counts.items())
+        text = f"this watch refuses messages of {shown} ({what}): {_reason(counts, link.participant.proofs)}"
+        self.where = f"{self._place}: {text}"
+        yield FeedNotice(NoticeKind.UNPROVED, self._clock(), text, names=names[:MAX_REFUSED])
 
     def _lost(self, gone: Sequence[ParticipantGone]) -> list[FeedNotice]:
         """Return notices for the nodes and instances that only the departed participants showed."""
@@ -407,6 +428,18 @@ def _is_service(change: object) -> bool:
     if not isinstance(change, ParticipantSeen) or change.tag is None:
         return False
     return change.tag.role is TagRole.PERSISTENCE
+
+
+def _reason(counts: Mapping[ProofFault, int], proofs: Proofs) -> str:
+    """Say what the watch and those that it refuses have in the place of the same secret."""
+    if proofs.secret is None:
+        return f"it has no secret of the domain ({VARIABLE}, or {PROOF_ELEMENT} of a configuration)"
+    path = proofs.secret.path
+    if counts.keys() == {ProofFault.OTHER}:
+        return f"their first secret is not in {path}, which this watch has"
+    if counts.keys() == {ProofFault.MISSING}:
+        return f"they have no secret ({PROOF_ELEMENT}), and this watch has that of {path}"
+    return f"they do not prove that they know the secret in {path}"
 
 
 def _impostor(received: ReceivedMessage, sender: str, now_ns: int) -> FeedNotice:

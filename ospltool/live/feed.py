@@ -28,6 +28,9 @@ MAX_PENDING_NOTICES: Final = 200
 _MOST_NAMED: Final = 3
 """Addresses that a message names; the others are counted."""
 
+PROOF_ELEMENT: Final = "//OpenSplice/Domain/DomainSecret"
+"""The element that names the file of the domain's secret."""
+
 ENDING: Final = ("TERMINATING", "TERMINATED")
 """States of a node that shuts down in an orderly way."""
 
@@ -72,7 +75,7 @@ class FeedNotice:
     service. `in_order` (NODE_LOST) means that the node had announced its end. LINK_LOST: no interface of the
     feed carries anything, or no route leads to any other host, as its text says. ROUTE_LOST: its text has the
     addresses, with spaces between, to which no route leads. WATCH_FAILED: what reads has failed by a fault of
-    its own, and hears nothing until WATCH_BACK.
+    its own, and hears nothing until WATCH_BACK. UNPROVED: `names` are those of the nodes that are refused.
     """
 
     kind: NoticeKind
@@ -80,6 +83,7 @@ class FeedNotice:
     text: str
     node: str = ""
     in_order: bool = False
+    names: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import collections
 import json
 import os
+import socket
 import subprocess
 import sys
 import time
@@ -24,6 +26,7 @@ pytestmark = pytest.mark.dds
 
 FORGED = int(os.environ.get("OSPLTOOL_FORGED", "800"))
 """Forged messages, of all kinds; `make forge` sends 100,000."""
+ELEMENT = "//OpenSplice/Domain/DomainSecret"
 FIRST = "the first secret of the domain 1234"
 SECOND = "the second secret of the domain 5678"
 
@@ -36,8 +39,9 @@ def secret_file(path: Path, *secrets: str) -> str:
 
 def command(lab: Lab, *arguments: str, secret: str = "") -> tuple[int, dict[str, Any]]:
     """A command that watches the domain: its exit code and what it tells."""
+    where = ["--domain", str(lab.domain)] if len(arguments) == 1 else []
     done = subprocess.run(
-        [sys.executable, "-m", "ospltool.cli.app", *arguments, "--domain", str(lab.domain), "--json"],
+        [sys.executable, "-m", "ospltool.cli.app", *arguments, *where, "--json"],
         env={**lab.environ, "PYTHONPATH": str(ROOT), **({VARIABLE: secret} if secret else {})},
         capture_output=True,
         text=True,
@@ -45,6 +49,7 @@ def command(lab: Lab, *arguments: str, secret: str = "") -> tuple[int, dict[str,
         check=False,
     )
     assert "Traceback" not in done.stderr, done.stderr
+    assert done.stdout, done.stderr
     return done.returncode, json.loads(done.stdout)
 
 
@@ -67,42 +72,90 @@ def test_nodes_with_the_secret_are_alone_with_each_other(secured: tuple[Lab, Pat
     lab.start_complete(*names, settings=Settings(discovery_s=0.5, clients=True, secret=secret))
     lab.write({"count": 10, "time": 1_000}, readers=2)
     lab.seen.wait_for("both store it", lambda: all(lab.seen.stored(name) == 10 for name in names))
-    # Who has no secret is a stranger, and both sides say so.
+    # Who has no secret is a stranger, and both sides say so: one fact, with what is missing and where.
     lab.configure("n3", Settings(discovery_s=0.5))
     lab.start("n3")
-    lab.seen.wait_for("n1 names n3", lambda: "n3" in refused_by(lab, "n1"))
+    for name in names:
+        lab.seen.wait_for(f"{name} names n3", lambda name=name: "n3" in refused_by(lab, name))
     shown = lab.seen.node("n1")
     assert shown is not None
     assert [one.name for one in shown.fellows] == ["n2"]
-    code, told = command(lab, "health", secret=secret)
-    assert code == 1
-    assert "n3" in unproved(told)["n1"]
+    (found,) = serious(command(lab, "health", secret=secret))
+    assert (found["code"], found["who"]) == ("DUL-UNPROVED", "n3")
+    assert found["what"].startswith("n1 and n2 refuse messages of n3 (")
+    assert f"{ELEMENT} is missing" in found["why"]
+    assert secret in found["next"]
+    fleet = lab.directory / "fleet.toml"
+    nodes = "".join(
+        f'[[node]]\nname = "{each}"\nfile = "{lab.home(each) / "ospl.xml"}"\n' for each in (*names, "n3")
+    )
+    fleet.write_text(nodes, encoding="utf-8")
+    (found,) = serious(command(lab, "health", str(fleet)))
+    assert (found["code"], found["who"]) == ("DUL-UNPROVED", "n3"), (
+        "it is not heard for a reason that is known"
+    )
+    assert any("n3 is expected" in sign for sign in found["signs"])
     lab.seen.wait_for("n3 names them", lambda: len(lab.trace("n3", "proof.refused")) >= 2)
     assert {one["name"] for one in lab.trace("n3", "proof.refused")} >= set(names)
-    code, told = command(lab, "health")
-    assert "n1" in unproved(told)["n3"]
-    assert VARIABLE in unproved(told)["watcher"]
+    found = {one["who"]: one for one in serious(command(lab, "health"))}
+    assert found.keys() == {"n3", "watcher"}
+    assert "n3 refuses messages of n1 and n2 (" in found["n3"]["what"]
+    assert f"{ELEMENT} is missing in {lab.home('n3') / 'ospl.xml'}" in found["n3"]["why"]
+    assert "this watch refuses messages of n1, n2 (" in found["watcher"]["what"]
+    assert VARIABLE in found["watcher"]["why"]
     lab.stop("n3")
-    assert VARIABLE in unproved(command(lab, "health")[1])["watcher"]
-    # The secret is replaced without a stop: both count, then the new one proves.
-    for secrets in ((FIRST, SECOND), (SECOND, FIRST), (SECOND,)):
-        secret_file(path, *secrets)
-        time.sleep(2 * LOOK_S)
-    lab.write({"first": 10, "count": 10, "time": 2_000}, readers=2)
-    lab.seen.wait_for("it goes on", lambda: all(lab.seen.stored(name) == 20 for name in names))
-    # A client without it has no answer; one with it has.
+    (found,) = serious(command(lab, "health"))
+    assert (found["code"], found["who"]) == ("DUL-UNPROVED", "watcher")
+    # A client without it has no answer, and is named as long as it is there; one with it has an answer.
     for known, answered in ((None, 0), (secret, 2)):
         with DurabilityClient(lab.domain, uri=lab.uri, secret=known) as client:
             client.session.wait_for_services(time.monotonic() + 20)
             states = ask(client.session, "Reading", ("stock",), time.monotonic() + (20 if answered else 2))
             assert len(states) == answered
+            mine = f", process {os.getpid()} on {socket.gethostname()}"
+            lab.seen.wait_for(
+                "they name it", lambda mine=mine: any(mine in one for one in refused_by(lab, "n1"))
+            )
+            if answered:
+                assert not serious(command(lab, "health", secret=secret))
+        lab.seen.wait_for("they forget it", lambda: not any(refused_by(lab, name) for name in names))
+    # A file that cannot be used changes nothing, and health says so.
+    path.chmod(0o644)
+    kept = lab.directory / "kept"
+    secret_file(kept, FIRST)
+    lab.seen.wait_for("n1 shows it", lambda: bool((seen := lab.seen.node("n1")) and seen.secret_problem))
+    found = {one["who"]: one for one in serious(command(lab, "health", secret=str(kept)))}
+    assert {one["code"] for one in found.values()} == {"DUL-SECRET-KEPT"}
+    assert found.keys() == set(names)
+    assert "mode 0644" in found["n1"]["what"]
+    path.chmod(0o600)
+
+
+def test_the_secret_is_replaced_without_a_stop(secured: tuple[Lab, Path]) -> None:
+    lab, path = secured
+    secret, names = str(path), ("n1", "n2")
+    lab.start_complete(*names, settings=Settings(discovery_s=0.5, clients=True, secret=secret))
+    for secrets in ((FIRST, SECOND), (SECOND, FIRST), (SECOND,)):
+        secret_file(path, *secrets)
+        time.sleep(2 * LOOK_S)
+    # Who starts now knows the new one only: nothing that the others show is proved by the former one.
+    assert not serious(command(lab, "health", secret=secret))
+    lab.stop("n2")
+    lab.start("n2")
+    lab.seen.wait_for("it is complete again", lambda: lab.seen.are_complete("n2"))
+    lab.write({"first": 10, "count": 10, "time": 2_000}, readers=2)
+    lab.seen.wait_for("it goes on", lambda: all(lab.seen.stored(name) == 10 for name in names))
+    assert not any(refused_by(lab, name) for name in names)
+    assert not [lab.trace(name, "proof.refused") for name in names if lab.trace(name, "proof.refused")]
     assert lab.stop(*names) == [0, 0]
 
 
-def unproved(told: dict[str, Any]) -> dict[str, str]:
-    """What `health` says of messages without proofs, by whom it concerns."""
-    incidents = told["data"][0]["incidents"]
-    return {one["who"]: one["what"] for one in incidents if one["code"] == "DUL-UNPROVED"}
+def serious(answer: tuple[int, dict[str, Any]]) -> list[dict[str, Any]]:
+    """The incidents that `health` tells and that count for its exit code."""
+    code, told = answer
+    found = [one for one in told["data"][0]["incidents"] if one["severity"] != "notice"]
+    assert (code > 0) == bool(found), found
+    return found
 
 
 def refused_by(lab: Lab, name: str) -> set[str]:
@@ -129,10 +182,15 @@ def check_forged(lab: Lab, path: Path, count: int) -> None:
         "store": str(lab.home("n1") / "store"),
         "lineage": [int(counter), next(one for one in nodes if one.startswith(start))],
     }
+    refused: collections.Counter[str] = collections.Counter()
     for role in ("node", "client"):
         attacker = Attacker(lab, role=role)
         sent = attacker.attack("forgeries", count=count // 2, timeout_s=60 + count / 50, **options)
         assert sent == count // 2
+        for name in names:
+            shown = lab.seen.node(name)
+            assert shown is not None
+            refused[name] += sum(sum(one.counts.values()) for one in shown.unproved)
         attacker.end()
     lab.write({"first": 10, "count": 10, "time": 2_000}, readers=2)
     lab.seen.wait_for("they go on", lambda: all(lab.seen.stored(name) == 20 for name in names))
@@ -140,9 +198,8 @@ def check_forged(lab: Lab, path: Path, count: int) -> None:
         shown = lab.seen.node(name)
         assert shown is not None
         assert [one.name for one in shown.fellows] == [other for other in names if other != name]
-        refused = sum(sum(one.counts.values()) for one in shown.unproved)
-        assert refused > count / 4, "a state may be replaced before it is sent"
-        print(f"{name} refused {refused:,} of {count:,}")
+        assert refused[name] > count / 4, "a state may be replaced before it is sent"
+        print(f"{name} refused {refused[name]:,} of {count:,}")
         assert not lab.trace(name, "delete.received", "fellow.lost", "fellow.reconnected")
         assert shown.counters["malformed"] == 0
         assert "Traceback" not in lab.output(name)
