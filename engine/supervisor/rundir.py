@@ -89,7 +89,7 @@ class RunRecord:
     """Time of that failure; 0 for none."""
 
     def __post_init__(self) -> None:
-        """Refuse what is no time, as in a damaged file: whoever shows it could not."""
+        """Refuse what is no time, as in a damaged file: it could not be shown."""
         for time_ns in (self.started_ns, self.changed_ns, self.failed_ns):
             if not 0 <= time_ns <= LAST_NS:
                 raise ValueError(f"{time_ns} is no time")
