@@ -16,6 +16,7 @@ import dataclasses
 import enum
 import hashlib
 import hmac
+import math
 import os
 import stat
 import struct
@@ -25,6 +26,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, NamedTuple, Self, TypeVar
 
+ELEMENT: Final = "//OpenSplice/Domain/DomainSecret"
+"""Element of a configuration with the path of the file."""
 VARIABLE: Final = "OSPLTOOL_DOMAIN_SECRET"
 """Environment variable with the path of the file, for processes whose configuration does not name it."""
 MIN_CHARS: Final = 32
@@ -267,6 +270,23 @@ class Proofs:
                 for guid, refused in self.refused.items()
                 if refused.last_s >= since_s
             }
+
+    def difference(self) -> str:
+        """Say what this process and those whose messages it refused have in place of the same secret.
+
+        Empty if it has refused nothing.
+        """
+        reasons = {reason for each in self.refused_since(-math.inf).values() for reason in each}
+        if not reasons:
+            return ""
+        if self.secret is None:
+            return f"it has no secret of the domain ({VARIABLE}, or {ELEMENT} of a configuration)"
+        path = self.secret.path
+        if reasons == {ProofFault.OTHER}:
+            return f"their first secret is not in {path}, which it has"
+        if reasons == {ProofFault.MISSING}:
+            return f"they have no secret ({ELEMENT}), and it has that of {path}"
+        return f"they do not prove that they know the secret in {path}"
 
     # Messages of a type of OpenSplice have their proof in them.
 

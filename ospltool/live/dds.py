@@ -8,7 +8,7 @@ import math
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final, TypeVar
 
 from engine.core.plain import words_of
@@ -25,7 +25,7 @@ from engine.dds.interfaces import (
     without_route,
 )
 from engine.dds.participant import NODE_ID_BYTES, NodeParticipant, TagRole
-from engine.dds.proofs import VARIABLE, DomainSecret, ProofFault, Proofs
+from engine.dds.proofs import DomainSecret, ProofFault
 from engine.dds.subscription_endpoints import PARTITION as PERSISTENCE_PARTITION
 from engine.dds.uri import cyclone_uri
 from engine.dds.waiting import Signal
@@ -37,7 +37,6 @@ from engine.runtime.monitor import NodeEvent, NodePast, NodeSnapshot
 from engine.tracing.levels import Level
 from ospltool.live.arrival_times import ArrivalTimes
 from ospltool.live.feed import (
-    PROOF_ELEMENT,
     FeedNotice,
     HeardReplica,
     Inbox,
@@ -365,7 +364,7 @@ class LiveFeed:
         names = tuple(sorted({*map(link.name_of, refused)}))
         shown = f"{', '.join(names[:MAX_NAMED])}{' and others' if len(names) > MAX_NAMED else ''}"
         what = ", ".join(f"{count:,} {why}" for why, count in counts.items())
-        text = f"this watch refuses messages of {shown} ({what}): {_reason(counts, link.participant.proofs)}"
+        text = f"this watch refuses messages of {shown} ({what}): {link.participant.proofs.difference()}"
         self.where = f"{self._place}: {text}"
         yield FeedNotice(NoticeKind.UNPROVED, self._clock(), text, names=names[:MAX_REFUSED])
 
@@ -428,18 +427,6 @@ def _is_service(change: object) -> bool:
     if not isinstance(change, ParticipantSeen) or change.tag is None:
         return False
     return change.tag.role is TagRole.PERSISTENCE
-
-
-def _reason(counts: Mapping[ProofFault, int], proofs: Proofs) -> str:
-    """Say what the watch and those that it refuses have in the place of the same secret."""
-    if proofs.secret is None:
-        return f"it has no secret of the domain ({VARIABLE}, or {PROOF_ELEMENT} of a configuration)"
-    path = proofs.secret.path
-    if counts.keys() == {ProofFault.OTHER}:
-        return f"their first secret is not in {path}, which this watch has"
-    if counts.keys() == {ProofFault.MISSING}:
-        return f"they have no secret ({PROOF_ELEMENT}), and this watch has that of {path}"
-    return f"they do not prove that they know the secret in {path}"
 
 
 def _impostor(received: ReceivedMessage, sender: str, now_ns: int) -> FeedNotice:

@@ -28,9 +28,6 @@ MAX_PENDING_NOTICES: Final = 200
 _MOST_NAMED: Final = 3
 """Addresses that a message names; the others are counted."""
 
-PROOF_ELEMENT: Final = "//OpenSplice/Domain/DomainSecret"
-"""The element that names the file of the domain's secret."""
-
 ENDING: Final = ("TERMINATING", "TERMINATED")
 """States of a node that shuts down in an orderly way."""
 

@@ -26,6 +26,7 @@ from engine.dds.typeinfo import Resolution, TypeRef, is_keyless, resolve_type
 from engine.dds.waiting import Signal
 from engine.runtime.monitor import NameSpaceView
 from ospltool.live.dds import LiveFeed
+from ospltool.live.feed import NoticeKind
 
 MAX_REMEMBERED: Final = 1_000_000
 """Samples remembered, so that none is shown twice."""
@@ -71,6 +72,8 @@ class TopicReader:
     Attributes:
         has_heard_nodes: whether a snapshot of a node came.
         is_kept: whether a node has a group of the topic, perhaps empty, in one of the partitions.
+        refusal: why messages of nodes are refused; empty if none was.
+        failure: why nothing is heard of nodes any more, a fault of this program; empty for none.
 
     Raises:
         DdsError: the domain cannot be opened with these settings.
@@ -111,6 +114,7 @@ class TopicReader:
         self._sets: dict[str, tuple[str, tuple[NameSpaceView, ...]]] = {}
         self.has_heard_nodes = False
         self.is_kept = False
+        self.refusal = self.failure = ""
 
     @property
     def types(self) -> list[TypeDescription]:
@@ -178,7 +182,13 @@ class TopicReader:
             elif isinstance(change, EndpointGone) and len(self._writers) > MAX_REMEMBERED:
                 self._writers.pop(change.guid, None)
         own = self._participant.guid.hex()
-        for heard in self._feed.poll().snapshots:
+        update = self._feed.poll()
+        for notice in update.notices:
+            if notice.kind is NoticeKind.UNPROVED:
+                self.refusal = notice.text
+            elif notice.kind in (NoticeKind.WATCH_FAILED, NoticeKind.WATCH_BACK):
+                self.failure = notice.text if notice.kind is NoticeKind.WATCH_FAILED else ""
+        for heard in update.snapshots:
             self.has_heard_nodes = True
             shown = heard.snapshot
             self._sets[shown.id] = shown.name, tuple(filter(self._is_read, shown.name_spaces))

@@ -96,27 +96,36 @@ def test_nodes_with_the_secret_are_alone_with_each_other(secured: tuple[Lab, Pat
     )
     lab.seen.wait_for("n3 names them", lambda: len(lab.trace("n3", "proof.refused")) >= 2)
     assert {one["name"] for one in lab.trace("n3", "proof.refused")} >= set(names)
-    found = {one["who"]: one for one in serious(command(lab, "health"))}
-    assert found.keys() == {"n3", "watcher"}
-    assert "n3 refuses messages of n1 and n2 (" in found["n3"]["what"]
-    assert f"{ELEMENT} is missing in {lab.home('n3') / 'ospl.xml'}" in found["n3"]["why"]
-    assert "this watch refuses messages of n1, n2 (" in found["watcher"]["what"]
-    assert VARIABLE in found["watcher"]["why"]
+    (found,) = serious(command(lab, "health"))
+    assert (found["code"], found["who"]) == ("DUL-UNPROVED", "n3")
+    assert "n3 refuses messages of n1 and n2 (" in found["what"]
+    assert f"{ELEMENT} is missing in {lab.home('n3') / 'ospl.xml'}" in found["why"]
     lab.stop("n3")
     (found,) = serious(command(lab, "health"))
     assert (found["code"], found["who"]) == ("DUL-UNPROVED", "watcher")
+    assert found["what"].startswith("this watch refuses messages of n1, n2 (")
+    assert VARIABLE in found["why"]
+    assert lab.stop(*names) == [0, 0]
+
+
+def test_clients_and_commands_need_the_secret(secured: tuple[Lab, Path]) -> None:
+    lab, path = secured
+    secret, names = str(path), ("n1", "n2")
+    lab.start_complete(*names, settings=Settings(discovery_s=0.5, clients=True, secret=secret))
+    # Other commands say what they lack, too.
+    for arguments in (("doctor", "--for", "3s"), ("cat", "Reading", "--timeout", "4s")):
+        code, errors = said(lab, *arguments)
+        assert code > 0
+        assert f"it has no secret of the domain ({VARIABLE}" in errors
     # A client without it has no answer, and is named as long as it is there; one with it has an answer.
+    mine = f", process {os.getpid()} on {socket.gethostname()}"
     for known, answered in ((None, 0), (secret, 2)):
         with DurabilityClient(lab.domain, uri=lab.uri, secret=known) as client:
             client.session.wait_for_services(time.monotonic() + 20)
             states = ask(client.session, "Reading", ("stock",), time.monotonic() + (20 if answered else 2))
             assert len(states) == answered
-            mine = f", process {os.getpid()} on {socket.gethostname()}"
-            lab.seen.wait_for(
-                "they name it", lambda mine=mine: any(mine in one for one in refused_by(lab, "n1"))
-            )
-            if answered:
-                assert not serious(command(lab, "health", secret=secret))
+            if known is None:
+                lab.seen.wait_for("n1 names it", lambda: any(mine in one for one in refused_by(lab, "n1")))
         lab.seen.wait_for("they forget it", lambda: not any(refused_by(lab, name) for name in names))
     # A file that cannot be used changes nothing, and health says so.
     path.chmod(0o644)
@@ -147,6 +156,19 @@ def test_the_secret_is_replaced_without_a_stop(secured: tuple[Lab, Path]) -> Non
     assert not any(refused_by(lab, name) for name in names)
     assert not any(lab.trace(name, "proof.refused") for name in names)
     assert lab.stop(*names) == [0, 0]
+
+
+def said(lab: Lab, *arguments: str) -> tuple[int, str]:
+    """The exit code of a command that does not know the secret, and what it says on standard error."""
+    done = subprocess.run(
+        [sys.executable, "-m", "ospltool.cli.app", *arguments, "--domain", str(lab.domain)],
+        env={**lab.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    return done.returncode, done.stderr
 
 
 def serious(answer: tuple[int, dict[str, Any]]) -> list[dict[str, Any]]:

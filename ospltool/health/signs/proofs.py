@@ -6,18 +6,16 @@ import collections
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
+from engine.dds.proofs import ELEMENT, VARIABLE
 from engine.runtime.monitor import NodeSnapshot, UnprovedView
 from ospltool.health.codes import SECOND_NS, Sign, joined
 from ospltool.health.scene import Scene
-from ospltool.live.feed import PROOF_ELEMENT
 from ospltool.live.nodes import natural
 
 REFUSED_NS: Final = 5 * SECOND_NS
 """Time for which a refusal by the watcher is shown: who differs is refused again and again."""
 PASSING_NS: Final = 3 * SECOND_NS
 """Time in which a command that lacks the secret is over, and for nodes to read a file that has changed."""
-PROOF_VARIABLE: Final = "OSPLTOOL_DOMAIN_SECRET"
-"""`engine.dds.proofs.VARIABLE`; health is imported without DDS."""
 
 _UNASKED: Final = "no secret here"
 
@@ -68,8 +66,8 @@ def refused_by_watch(scene: Scene, name: str = "") -> str:
     if _UNASKED not in refused.text:
         return "Give this command and the nodes the same secret; compare the files."
     return (
-        f"Run the command with the secret of the nodes: `{PROOF_VARIABLE}=FILE`, or the configuration of a "
-        f"node that names the file in {PROOF_ELEMENT}."
+        f"Run the command with the secret of the nodes: `{VARIABLE}=FILE`, or the configuration of a "
+        f"node that names the file in {ELEMENT}."
     )
 
 
@@ -109,8 +107,8 @@ def _reason(who: str, mine: Sequence[_Refusal], others: Sequence[_Refusal]) -> t
     file = f"{teller.secret} of {teller.name}"
     if mine and not teller.secret:
         place = teller.configuration
-        why = f"{who} has no secret, and others have one: {PROOF_ELEMENT} is missing in {place}"
-        advice = f"Set {PROOF_ELEMENT} in {place} to a file with the secret of the others, and restart {who}."
+        why = f"{who} has no secret, and others have one: {ELEMENT} is missing in {place}"
+        advice = f"Set {ELEMENT} in {place} to a file with the secret of the others, and restart {who}."
         return why, advice
     is_node = bool(mine) or any(one.of.node for one in others)
     if not is_node:
@@ -118,18 +116,16 @@ def _reason(who: str, mine: Sequence[_Refusal], others: Sequence[_Refusal]) -> t
             "without a proof": f"{who} has no secret of the domain, and the nodes have one",
             "with another secret": f"the first secret of {who} is not in {file}",
         }.get(joined(sorted(reasons)), "")
-        advice = (
-            f"Give it the first secret in {file}: `{PROOF_VARIABLE}=FILE`, or the configuration of a node."
-        )
+        advice = f"Give it the first secret in {file}: `{VARIABLE}=FILE`, or the configuration of a node."
         return why, f"{advice} If nobody knows it, find out who runs it." if why else ""
     if reasons == {"without a proof"}:
-        why = f"{who} has no secret: {PROOF_ELEMENT} is missing in its configuration; or somebody imitates it"
-        advice = f"Set {PROOF_ELEMENT} of {who} to a file with the first secret in {file}, and restart {who}."
+        why = f"{who} has no secret: {ELEMENT} is missing in its configuration; or somebody imitates it"
+        advice = f"Set {ELEMENT} of {who} to a file with the first secret in {file}, and restart {who}."
         return why, advice
     if reasons == {"with another secret"} and mine:
-        why = f"{file} ({PROOF_ELEMENT}) lacks the first secret of the others"
+        why = f"{file} ({ELEMENT}) lacks the first secret of the others"
         return why, f"Put the secret of the others into {teller.secret}; {who} reads it within a second."
     if reasons == {"with another secret"}:
-        why = f"the first secret in the file of {who} ({PROOF_ELEMENT}) is not in {file}"
+        why = f"the first secret in the file of {who} ({ELEMENT}) is not in {file}"
         return why, f"Put the secrets of {file} into the file of {who}; it reads it within a second."
     return "", ""
