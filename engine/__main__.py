@@ -65,7 +65,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         reporter = make_reporter(configuration)
     except (ConfigError, LinkError, ReportTargetError, RotationError, TraceFileError, OSError) as error:
         _tell_end(link, error)
-        print(f"ospltool: {error}", file=sys.stderr)  # noqa: T201  # narration of a program
         return EXIT_CONFIGURATION
     reporter.attach(tracer)
     with contextlib.closing(tracer), contextlib.closing(reporter):
@@ -156,13 +155,15 @@ def _refused(refusal: Exception, tracer: Tracer, link: SupervisorLink | None) ->
 
 def _ended(cause: Exception, code: int, link: SupervisorLink | None) -> tuple[int, str]:
     _tell_end(link, cause)
-    print(f"ospltool: {cause}", file=sys.stderr)  # noqa: T201  # narration of a program
     return code, str(cause)
 
 
 def _tell_end(link: SupervisorLink | None, cause: Exception) -> None:
+    """Say why the node ends: through its supervisor, which prints the reason, or without one on stderr."""
     if link:
         link.end(str(cause))
+    else:
+        print(f"ospltool: {cause}", file=sys.stderr)  # noqa: T201  # narration of a program
 
 
 def tell_ignored(configuration: Configuration, tracer: Tracer) -> None:

@@ -205,10 +205,20 @@ class Neighbourhood:
         return self.node_of(participant) or self._left.get(participant)
 
     def name_of(self, participant: bytes) -> str:
-        """Return the entity name of a participant, without what is no text; empty if it is not known."""
+        """Return what people call a participant; empty if it is not known.
+
+        That is the name of a node; of a client or an application, its name with process and host.
+        """
         seen = self.participants.get(participant)
-        name = seen.name if seen else ""
-        return "".join(char if char.isprintable() else "?" for char in name[:MAX_NAME_CHARS])
+        if seen is None:
+            return ""
+        name = seen.name[:MAX_NAME_CHARS]
+        if self.node_of(participant) is None:
+            kind = "client" if seen.tag and seen.tag.role is TagRole.CLIENT else "participant"
+            process = f", process {seen.pid}" if seen.pid else ""
+            place = f" on {seen.hostname[:MAX_NAME_CHARS]}" if seen.hostname else ""
+            name = f"{kind} {name or participant.hex()}{process}{place}"
+        return "".join(char if char.isprintable() else "?" for char in name)
 
     def members(self, process: bytes) -> tuple[ParticipantSeen, ...]:
         """Return the participants of a process (`ParticipantSeen.process`), in the order of discovery."""

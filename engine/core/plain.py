@@ -12,6 +12,7 @@ import enum
 import functools
 import json
 import operator
+import struct
 import types
 import typing
 from collections.abc import Callable, Sequence
@@ -26,6 +27,50 @@ LARGEST: Final = 1 << 128
 
 class PlainFault(ValueError):
     """A plain value that does not fit its type."""
+
+
+_OF_PYTHON: Final = (
+    *("dictionary update", "too many values", "not enough values", "could not convert", "invalid literal"),
+    *("embedded null", "zip() argument"),
+)
+"""How texts of `ValueError` begin that Python writes, for programmers."""
+
+
+def words_of(error: Exception) -> str:
+    """Return why something that came from outside could not be read, in words for people.
+
+    Python's own texts say which operation failed, and not what is wrong with the value.
+    """
+    match error:
+        case json.JSONDecodeError():
+            return f"not JSON at line {error.lineno}, column {error.colno}"
+        case UnicodeDecodeError():
+            return f"not UTF-8 at byte {error.start}"
+        case UnicodeError():
+            return "a text with half of a character"
+        case RecursionError():
+            return "values within values without end"
+        case struct.error():
+            return "bytes are missing"
+        case KeyError():
+            return f"{str(error.args[0])[:80]!r} is missing" if error.args else "something is missing"
+        case TypeError() | AttributeError() | LookupError() | OverflowError() | ArithmeticError():
+            return "a value of another kind"
+    text = str(error) or "it cannot be read"
+    if text.startswith("Exceeds the limit"):
+        return "a number of too many digits"
+    return "a value of another kind" if text.startswith(_OF_PYTHON) else text
+
+
+_NAMES: Final[dict[Any, str]] = {
+    str: "a text",
+    int: "a whole number",
+    float: "a number",
+    bool: "true or false",
+    list: "a list",
+    dict: "an object",
+}
+"""What the types of JSON are called for people."""
 
 
 def to_plain(value: Any) -> Any:
@@ -68,10 +113,8 @@ def from_plain(wanted: Any, value: Any) -> Any:
     except PlainFault:
         raise
     except Exception as error:  # of any class: anybody may have written it
-        # The texts of `ValueError` are written for people; the others are of Python, and tell them nothing.
-        why = str(error) if isinstance(error, ValueError) else "a value of another kind"
-        kind = str(getattr(wanted, "__name__", wanted)).lstrip("_")
-        raise PlainFault(f"does not fit {kind}: {why}") from error
+        kind = "" if typing.get_origin(wanted) else f" {getattr(wanted, '__name__', wanted).lstrip('_')}"
+        raise PlainFault(f"does not fit{kind}: {words_of(error)}") from error
 
 
 def from_json(wanted: Any, text: bytes | str) -> Any:
@@ -83,7 +126,7 @@ def from_json(wanted: Any, text: bytes | str) -> Any:
     try:
         value = json.loads(text)
     except Exception as error:  # likewise; a damaged database has cells of any type
-        raise PlainFault(f"not JSON: {error!r}") from error
+        raise PlainFault(words_of(error)) from error
     return from_plain(wanted, value)
 
 
@@ -143,7 +186,7 @@ def _optional_builder(choices: tuple[Any, ...]) -> Builder:
 
 def _simple_builder(wanted: type) -> Builder:
     if issubclass(wanted, enum.Enum):
-        return wanted
+        return functools.partial(_member, wanted)
     if issubclass(wanted, tuple):
         return lambda value: wanted(*_build_each(_tuple_hints(wanted), value, wanted.__name__))
     if wanted is bytes:
@@ -152,15 +195,22 @@ def _simple_builder(wanted: type) -> Builder:
     return known.get(wanted) or functools.partial(_checked, wanted)
 
 
+def _member(wanted: type[enum.Enum], value: Any) -> enum.Enum:
+    try:
+        return wanted(value)
+    except ValueError:
+        raise PlainFault(f"{value!r} is none of {', '.join(str(one.value) for one in wanted)}") from None
+
+
 def _checked(wanted: type, value: Any) -> Any:
     if type(value) is not wanted:
-        raise PlainFault(f"{value!r} is not {wanted.__name__}")
+        raise PlainFault(f"{value!r} is not {_NAMES.get(wanted, wanted.__name__)}")
     return value
 
 
 def _build_str(value: Any) -> str:
     if type(value) is not str:
-        raise PlainFault(f"{value!r} is not str")
+        raise PlainFault(f"{value!r} is not {_NAMES[str]}")
     if not value.isascii():
         value.encode()  # half a surrogate pair could not be written anywhere later on: a ValueError
     return value
@@ -168,7 +218,7 @@ def _build_str(value: Any) -> str:
 
 def _build_int(value: Any) -> int:
     if type(value) is not int:
-        raise PlainFault(f"{value!r} is not int")
+        raise PlainFault(f"{value!r} is not {_NAMES[int]}")
     if not -LARGEST <= value <= LARGEST:
         raise PlainFault(f"a number of {value.bit_length()} bits")
     return value
@@ -176,7 +226,7 @@ def _build_int(value: Any) -> int:
 
 def _build_float(value: Any) -> float:
     if type(value) not in (int, float):
-        raise PlainFault(f"{value!r} is not float")
+        raise PlainFault(f"{value!r} is not {_NAMES[float]}")
     if not -LARGEST <= value <= LARGEST:  # NaN is not, either
         raise PlainFault(f"{value!r} is not a number that is used"[:80])
     return float(value)

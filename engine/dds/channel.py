@@ -8,6 +8,7 @@ For this, each channel publishes the participants that it has matched.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import dataclasses
 import threading
@@ -20,6 +21,7 @@ from engine.dataset.groups import KEEP_ALL, DurabilityKind
 from engine.dataset.sample import DATA
 from engine.dds import abi, cdr
 from engine.dds.capture_reader import CaptureReader
+from engine.dds.errors import DdsTimeout
 from engine.dds.own_types import Message, SenderState
 from engine.dds.participant import NodeParticipant
 from engine.dds.qos import EndpointQos
@@ -87,6 +89,14 @@ class Announced(NamedTuple):
     priorities: Mapping[str, int] = MappingProxyType({})
 
 
+class _Shown(NamedTuple):
+    """The last state of a topic that was sent, and the id of the secret that proves it."""
+
+    sender: bytes
+    payload: bytes
+    proved_with: bytes
+
+
 class ReceivedMessage(NamedTuple):
     """A state or message of another sender. `participant` is the GUID of the participant it came from."""
 
@@ -149,7 +159,7 @@ class Channel:
         self._readers: dict[str, CaptureReader] = {}
         self._writers: dict[str, RawWriter] = {}
         self._attaching: list[str] = []
-        self._states: set[str] = set()
+        self._states: dict[str, _Shown | None] = {}
         self._in_order: dict[str, threading.Lock] = {}
         for topic in topics:
             self._open(topic)
@@ -172,7 +182,7 @@ class Channel:
         self._topics.append(entity)
         self._in_order[topic.name] = threading.Lock()
         if topic.is_state:
-            self._states.add(topic.name)
+            self._states[topic.name] = None
         qos = EndpointQos(
             blocking_ns=_BLOCK_NS,
             durability=DurabilityKind.TRANSIENT_LOCAL if topic.is_state else DurabilityKind.VOLATILE,
@@ -202,10 +212,32 @@ class Channel:
             DdsTimeout: a peer was behind for three seconds; nothing was sent.
             DdsError: the channel is closed.
         """
-        writer, sender = self._writers[topic], sender_id.encode()
         with self._in_order[topic]:  # serials of proofs grow in the order of writing
-            proof = self._participant.proofs.prove(topic, writer.guid, sender, payload)
-            writer.write(cdr.pack_named(sender, proof + payload), stamp_ns())
+            self._write(topic, sender_id.encode(), payload)
+
+    def _write(self, topic: str, sender: bytes, payload: bytes) -> None:
+        """Send, with the lock of the topic."""
+        writer, proofs = self._writers[topic], self._participant.proofs
+        proved_with = proofs.proves_with()
+        proof = proofs.prove(topic, writer.guid, sender, payload)
+        writer.write(cdr.pack_named(sender, proof + payload), stamp_ns())
+        if topic in self._states:
+            self._states[topic] = _Shown(sender, payload, proved_with)
+
+    def _prove_anew(self) -> None:
+        """Send states again that an earlier secret proves: who starts later may not know that one."""
+        proves_with = self._participant.proofs.proves_with()
+        for topic, shown in self._states.items():
+            if shown is None or shown.proved_with == proves_with:
+                continue
+            # If a peer is behind, or another thread waits for one, it is done at one of the next calls.
+            if self._in_order[topic].acquire(blocking=False):
+                try:
+                    newest = self._states[topic] or shown
+                    with contextlib.suppress(DdsTimeout):
+                        self._write(topic, newest.sender, newest.payload)
+                finally:
+                    self._in_order[topic].release()
 
     def take(self) -> list[ReceivedMessage]:
         """Take the samples of other participants, in order for each sender and topic.
@@ -213,6 +245,7 @@ class Channel:
         Those without the proof that is needed are left out, and counted by the participant's `proofs`.
         """
         self._look_at_matches()
+        self._prove_anew()
         taken: list[ReceivedMessage] = []
         own = self._participant.guid
         for name, reader in self._readers.items():

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from cyclonedds.idl import IdlUnion
 
+from engine.core.plain import words_of
 from engine.dataset.content import Undecodable, ValueKind
 from engine.dataset.sample import DATA
 from engine.dds.errors import DdsError
@@ -50,7 +51,7 @@ def class_of(description: TypeDescription) -> Any:
     except DdsError as error:
         raise Undecodable(str(error)) from error
     except Exception as error:  # the wheel raises errors of many classes for a type that it does not know
-        raise Undecodable(f"cannot interpret type {description.name}: {error!r}") from error
+        raise Undecodable(f"cannot interpret type {description.name}: {words_of(error)}") from error
     return class_
 
 
@@ -65,7 +66,7 @@ def decode(description: TypeDescription, status: int, payload: bytes) -> dict[st
         is_whole = bool(status & DATA)
         value = _plain(class_.deserialize(payload) if is_whole else class_.__idl__.deserialize_key(payload))
     except Exception as error:  # likewise
-        raise Undecodable(f"not a value of type {description.name}: {error!r}") from error
+        raise Undecodable(f"not a value of type {description.name}: {words_of(error)}") from error
     assert isinstance(value, dict)
     if is_whole:
         return value

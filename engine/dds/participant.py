@@ -23,7 +23,7 @@ from engine.dds.errors import (
 )
 from engine.dds.proofs import DomainSecret, Proofs
 from engine.dds.qos import EndpointQos, group_qos, new_qos
-from engine.dds.uri import asks_for_security
+from engine.dds.uri import asks_for_security, unreadable_file
 
 _RANDOM_BITS: Final = 0xFFFF
 """Random bits of a GUID that is made from the time; they cover 65 us."""
@@ -125,6 +125,8 @@ class _Domains:
                 return
             if entity < 0 and asks_for_security(uri):
                 raise SecurityNotAvailable(domain_id, "the package cyclonedds is built without DDS Security")
+            if entity < 0 and (file := unreadable_file(uri)):
+                raise DdsError(entity, f"create domain {domain_id}: CYCLONEDDS_URI names {file}")
             check(entity, f"create domain {domain_id}{_SETTINGS}")
             self._known[domain_id] = [entity, 1]
 

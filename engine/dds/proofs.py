@@ -16,6 +16,7 @@ import dataclasses
 import enum
 import hashlib
 import hmac
+import math
 import os
 import stat
 import struct
@@ -25,6 +26,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, NamedTuple, Self, TypeVar
 
+ELEMENT: Final = "//OpenSplice/Domain/DomainSecret"
+"""Element of a configuration with the path of the file."""
 VARIABLE: Final = "OSPLTOOL_DOMAIN_SECRET"
 """Environment variable with the path of the file, for processes whose configuration does not name it."""
 MIN_CHARS: Final = 32
@@ -53,7 +56,16 @@ assert len(PLACE) == SIZE
 
 
 class SecretFault(ValueError):
-    """The file of the secret cannot be used; the text says why."""
+    """The file of the secret cannot be used; the text says why.
+
+    Args:
+        text: why.
+        is_local: another user, or another machine, may be able to use the file of this name.
+    """
+
+    def __init__(self, text: str, *, is_local: bool = False) -> None:
+        super().__init__(text)
+        self.is_local = is_local
 
 
 class _Key(NamedTuple):
@@ -75,22 +87,31 @@ def _keys_in(content: bytes, path: str) -> tuple[_Key, ...]:
     return tuple(_Key(hashlib.blake2b(key, digest_size=8).digest(), key) for key in keys)
 
 
-def _open(path: str) -> tuple[os.stat_result, bytes]:
+def fingerprints(path: str) -> tuple[str, ...]:
+    """Return what tells the secrets of a file apart and reveals nothing of them, that which proves first.
+
+    It does not matter here who else may read the file. Raises SecretFault.
+    """
+    return tuple(key.id.hex() for key in _keys_in(_open(path, is_private=False)[1], path))
+
+
+def _open(path: str, *, is_private: bool = True) -> tuple[os.stat_result, bytes]:
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError as error:
-        raise SecretFault(f"{path} cannot be read: {error.strerror}") from error
+        raise SecretFault(f"{path} cannot be read: {error.strerror}", is_local=True) from error
     except ValueError as error:  # a path with a zero byte
         raise SecretFault(f"{path!r}: {error}") from error
     try:
         found = os.fstat(descriptor)
         if not stat.S_ISREG(found.st_mode):
             raise SecretFault(f"{path} is not a file")
-        if found.st_uid != os.geteuid():
-            raise SecretFault(f"{path} belongs to user {found.st_uid}, not to {os.geteuid()}")
-        if found.st_mode & 0o077:
+        if is_private and found.st_mode & 0o077:
             mode = stat.S_IMODE(found.st_mode)
             raise SecretFault(f"{path} has mode {mode:04o}, and others may use it: chmod 600 {path}")
+        if is_private and found.st_uid != os.geteuid():
+            text = f"{path} belongs to user {found.st_uid}, not to {os.geteuid()}"
+            raise SecretFault(text, is_local=True)
         return found, os.read(descriptor, MAX_FILE_BYTES)
     finally:
         os.close(descriptor)
@@ -122,11 +143,6 @@ class DomainSecret:
         """Return the secret of `VARIABLE`; None if that is not set. Raises SecretFault."""
         path = environ.get(VARIABLE, "")
         return cls(path) if path else None
-
-    @property
-    def fingerprint(self) -> str:
-        """What tells secrets apart and says nothing of them: that of the first."""
-        return self._keys[0].id.hex()
 
     def current(self) -> tuple[_Key, ...]:
         """Return the keys; the first one proves."""
@@ -237,6 +253,15 @@ class Proofs:
             return None
         return bytes(content)  # the only copy: batches are large
 
+    def proves_with(self) -> bytes:
+        """Return the id of the secret that proves now; empty without one."""
+        return self.secret.current()[0].id if self.secret is not None else b""
+
+    def forget(self, participant: bytes) -> None:
+        """Forget what was refused of a participant that has left."""
+        with self._lock:
+            self.refused.pop(participant, None)
+
     def refused_since(self, since_s: float) -> dict[bytes, dict[ProofFault, int]]:
         """Return what was refused of participants of which some was after a moment on the monotonic clock."""
         with self._lock:
@@ -245,6 +270,23 @@ class Proofs:
                 for guid, refused in self.refused.items()
                 if refused.last_s >= since_s
             }
+
+    def difference(self) -> str:
+        """Say what this process and those whose messages it refused have in place of the same secret.
+
+        Empty if it has refused nothing.
+        """
+        reasons = {reason for each in self.refused_since(-math.inf).values() for reason in each}
+        if not reasons:
+            return ""
+        if self.secret is None:
+            return f"it has no secret of the domain ({VARIABLE}, or {ELEMENT} of a configuration)"
+        path = self.secret.path
+        if reasons == {ProofFault.OTHER}:
+            return f"their first secret is not in {path}, which it has"
+        if reasons == {ProofFault.MISSING}:
+            return f"they have no secret ({ELEMENT}), and it has that of {path}"
+        return f"they do not prove that they know the secret in {path}"
 
     # Messages of a type of OpenSplice have their proof in them.
 

@@ -62,14 +62,23 @@ class StateWriter:
         self._proofs = participant.proofs
         signal.attach(self._writer.entity, abi.PUBLICATION_MATCHED)
         self._services: frozenset[bytes] = frozenset()
+        self._shown: tuple[bytes, int] | None = None
+        self._proved_with = b""
 
     def write(self, state: bytes, time_ns: int) -> None:
         """Publish the state; errors as for `RawWriter.write`."""
+        self._shown, self._proved_with = (state, time_ns), self._proofs.proves_with()
         proof = self._proofs.prove(STATES, self._writer.guid, self._reader, state)
         self._writer.write(cdr.pack_named(self._reader, proof + state), time_ns)
 
     def services(self) -> frozenset[bytes]:
-        """Return the GUIDs of the participants that receive the state now."""
+        """Return the GUIDs of the participants that receive the state now.
+
+        After a change of the secret the state is sent again: a service that starts later may not know the
+        former one.
+        """
+        if self._shown is not None and self._proved_with != self._proofs.proves_with():
+            self.write(*self._shown)
         status = ctypes.c_uint32()
         abi.take_status(self._writer.entity, ctypes.byref(status), abi.PUBLICATION_MATCHED)
         if status.value:

@@ -138,6 +138,18 @@ def settings_text(uri: str) -> str:
     return _COMMENT.sub("", "".join(texts))
 
 
+def unreadable_file(uri: str) -> str:
+    """Return the first file that a CYCLONEDDS_URI names and that cannot be read, with the reason; else ""."""
+    for part in _PART.findall(uri):
+        text = part.strip()
+        if text and not text.startswith("<"):
+            try:
+                Path(text.removeprefix("file://")).open("rb").close()
+            except OSError as error:
+                return f"{text}: {error.strerror}"
+    return ""
+
+
 def asks_for_security(uri: str) -> bool:
     """Tell whether the settings have DDS Security."""
     return _SECURITY.search(settings_text(uri)) is not None

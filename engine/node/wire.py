@@ -273,14 +273,25 @@ class DdsWire:
         return self._neighbourhood.asked(group)
 
     def unproved(self) -> tuple[UnprovedView, ...]:
-        """Return the participants of which messages were refused lately, at most `MAX_UNPROVED_SHOWN`."""
+        """Return the participants of which messages were refused lately, at most `MAX_UNPROVED_SHOWN`.
+
+        Those that have left are not among them: the log names them, and nothing is left to be done.
+        """
         refused = self._participant.proofs.refused_since(time.monotonic() - UNPROVED_S)
         return tuple(
             UnprovedView(
-                guid.hex(), self._neighbourhood.name_of(guid), {str(why): n for why, n in counts.items()}
+                guid.hex(),
+                self._neighbourhood.name_of(guid),
+                {str(why): n for why, n in counts.items()},
+                self._neighbourhood.node_of(guid) or "",
             )
             for guid, counts in itertools.islice(refused.items(), MAX_UNPROVED_SHOWN)
         )
+
+    def secret(self) -> tuple[str, str]:
+        """Return the path of the domain's secret, empty for none, and why it cannot be read again."""
+        secret = self._participant.proofs.secret
+        return (secret.path, secret.problem) if secret is not None else ("", "")
 
     def _show(self, reader: ReaderKey, began_ns: int, result: Delivered | None, problem: str = "") -> None:
         """Record a delivery for consoles; the final record replaces the running one."""
@@ -469,6 +480,7 @@ class ConsolePublisher:
             self._wire.unkept(lambda writer: self._runtime.shared.is_meant(writer.groups)),
             self._wire.asked,
             self._wire.unproved(),
+            self._wire.secret(),
         )
         self._wire.publish(MONITOR_TOPIC, monitor.encode(shown))
         self._past.masters(shown)

@@ -99,7 +99,7 @@ def decode(data: bytes) -> Envelope:
         document = json.loads(data)
         version, kind, to = document["version"], document["kind"], document["to"]
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise PeerFault(f"not a protocol message: {error!r}") from error
+        raise PeerFault(f"not a protocol message: {plain.words_of(error)}") from error
     if not isinstance(kind, str):
         raise PeerFault("its kind is not a text")
     if version != VERSION or kind not in _KINDS:

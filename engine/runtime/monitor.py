@@ -344,9 +344,11 @@ class UnprovedView:
     participant: str
     """Its GUID, 32 hexadecimal digits."""
     name: str
-    """Its entity name; empty if it is not known."""
+    """The name of a node; of others, name, process and host. Empty if it is not known."""
     counts: dict[str, int]
     """Refused messages, by reason (`engine.dds.proofs.ProofFault`)."""
+    node: str = ""
+    """Id of the node that it announced itself as; empty for a client or another participant."""
 
 
 @lazy_dataclass(frozen=True, slots=True)
@@ -406,7 +408,11 @@ class NodeSnapshot:
     """
 
     unproved: tuple[UnprovedView, ...] = ()
-    """Participants whose protocol messages were refused for their proofs; at most 20."""
+    """Participants that are there and whose messages were refused for their proofs lately; at most 20."""
+    secret: str = ""
+    """Path of the file with the secret of the domain; empty without one."""
+    secret_problem: str = ""
+    """Reason why that file could not be read again; what was in it before still counts."""
 
     def __post_init__(self) -> None:
         """Refuse what is no address: watches ask for the route to each, and must not look up names."""
@@ -542,5 +548,5 @@ def decode(data: bytes) -> Message:
     except MonitorFault:
         raise
     except Exception as error:  # of any class: anybody may have sent it
-        raise MonitorFault(f"not a monitor message: {error!r}") from error
+        raise MonitorFault(f"not a monitor message: {plain.words_of(error)}") from error
     return message

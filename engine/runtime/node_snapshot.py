@@ -75,11 +75,12 @@ def snapshot(
     unkept: tuple[UnkeptView, ...] = (),
     asked: Callable[[Group], int] = lambda _: 1,
     unproved: tuple[UnprovedView, ...] = (),
+    secret: tuple[str, str] = ("", ""),
 ) -> NodeSnapshot:
     """Return the present snapshot; `disk_bytes` is the size of the store, 0 if unknown.
 
     `wall_ns` is the wall clock, in nanoseconds since 1970, and `asked` the deepest HISTORY of the readers of
-    a group (`GroupView.asked`).
+    a group (`GroupView.asked`). `secret` is the file of the domain's secret, and what is wrong with it.
     """
     settings = runtime.settings
     groups = [view for data in runtime.spaces.values() for view in _groups(runtime, data, identity, asked)]
@@ -112,6 +113,8 @@ def snapshot(
         deviations=_deviations(runtime),
         unkept=unkept,
         unproved=unproved,
+        secret=secret[0],
+        secret_problem=secret[1],
         capture=identity.capture,
         addresses=identity.addresses,
         counters={

@@ -70,7 +70,7 @@ class Launch:
         try:
             launch: Launch = plain.from_plain(cls, json.loads(text))
         except (plain.PlainFault, ValueError, RecursionError) as error:
-            raise LaunchError(f"not a launch: {error}") from error
+            raise LaunchError(f"not a launch: {plain.words_of(error)}") from error
         return launch
 
 

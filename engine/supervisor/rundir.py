@@ -43,6 +43,10 @@ class RunDirectoryError(OSError):
     """The run directory cannot be used; the message has reason and path."""
 
 
+LAST_NS: Final = (1 << 63) - 1
+"""Latest time in a report, in the year 2262."""
+
+
 @lazy_dataclass(frozen=True, slots=True)
 class RunRecord:
     """A supervisor's report about its node and itself; times are nanoseconds since 1970 UTC."""
@@ -85,6 +89,12 @@ class RunRecord:
     """Time of that failure; 0 for none."""
     working_directory: str = ""
     """Directory in which the node was started, which relative paths in its configuration refer to."""
+
+    def __post_init__(self) -> None:
+        """Refuse what is no time, as in a damaged file: it could not be shown."""
+        for time_ns in (self.started_ns, self.changed_ns, self.failed_ns):
+            if not 0 <= time_ns <= LAST_NS:
+                raise ValueError(f"{time_ns} is no time")
 
 
 def node_key(configuration: str, domain_name: str, store: str) -> str:

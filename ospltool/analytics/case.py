@@ -130,7 +130,7 @@ def open_case(path: pathlib.Path) -> Case:
     try:
         described = json.loads(meta.read_text(encoding="utf-8"))
         version, data = described["format_version"], described["data"]
-        detail = Detail(data["detail"])
+        detail: Detail = plain.from_plain(Detail, data["detail"])
     except FileNotFoundError:
         raise CaseError(
             f"{path}: no case, it has no {META_FILE}; make one with `ospltool trace load`"
@@ -138,7 +138,7 @@ def open_case(path: pathlib.Path) -> Case:
     except OSError as cause:
         raise CaseError(f"{meta}: {cause.strerror}") from None
     except (ValueError, KeyError, TypeError, RecursionError) as cause:
-        raise CaseError(f"{meta}: {cause}") from None
+        raise CaseError(f"{meta}: {plain.words_of(cause)}") from None
     if not isinstance(version, int) or not OLDEST_VERSION <= version <= FORMAT_VERSION:
         raise CaseError(
             f"{meta}: format version {version}, this release reads {OLDEST_VERSION} to {FORMAT_VERSION}; "
@@ -244,7 +244,7 @@ def files_of(case: Case) -> dict[str, Any]:
         files: dict[str, Any] = json.loads(meta.read_text(encoding="utf-8"))["data"].get("files", {})
         plain.from_plain(dict[str, _LoadedFile], files)
     except Exception as cause:  # of any class
-        raise CaseError(f"{meta}: {cause}") from None
+        raise CaseError(f"{meta}: {plain.words_of(cause)}") from None
     return files
 
 

@@ -290,13 +290,15 @@ def _cat_live(
             reader.close()
     for problem in reader.unreadable:
         printer.complain(problem)
+    if reader.failure:
+        raise CommandError(f"domain {place.domain_id}: {reader.failure}", Exit.FAULT)
     if printer.is_full:
         return
     for name, nodes in reader.parts.items():
         what = f"only parts of name-space '{name}' can be reached ({', '.join(nodes)})"
         streams.say(f"ospltool: topic '{printer.topic}': {what}; `ospltool history state` shows which groups")
     if not reader.nodes and not (follows and reader.has_samples):
-        why = reader.refused or _seen(reader)
+        why = reader.refusal or _seen(reader)
         raise CommandError(f"domain {place.domain_id}: no node heard; {why}", Exit.UNREACHABLE)
     if follows:
         return

@@ -68,7 +68,11 @@ def doctor(
         streams.put(envelope.document("doctor", as_data(diagnosis)))
     else:
         streams.put(as_text(diagnosis))
-    raise typer.Exit(Exit.GOOD if diagnosis.is_good else Exit.FINDINGS)
+    if picture.refusal:
+        streams.say(
+            f"ospltool: the messages of nodes are refused, so nothing is known of them: {picture.refusal}"
+        )
+    raise typer.Exit(Exit.GOOD if diagnosis.is_good and not picture.refusal else Exit.FINDINGS)
 
 
 def _listen(

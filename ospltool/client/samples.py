@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
+from engine.core.plain import words_of
 from engine.dataset.content import Expression, ExpressionFault
 from engine.dataset.instance import EntryKind, Origin
 from engine.dataset.instance_states import InstanceState, ViewState
@@ -172,7 +173,7 @@ class SampleDecoder(Generic[Data]):
             try:
                 data = self._decode(sample.payload)
             except Exception as error:  # cyclonedds may raise anything for bytes of another type
-                problem = f"not a sample of '{self._description.name}': {error!r}"
+                problem = f"not a sample of '{self._description.name}': {words_of(error)}"
         status = _STATUS_OF[entry.kind] if sample is None else sample.status
         return ReceivedSample(
             data=data,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import re
 import time
@@ -66,7 +67,7 @@ def listen(
             notes.take(discovery.take())
             notes.hear(channel.take())
         channel.close()
-    return notes.picture()
+        return dataclasses.replace(notes.picture(), refusal=participant.proofs.difference())
 
 
 class ObservedSystem:

@@ -91,6 +91,8 @@ class DomainPicture:
     """Skipped endpoints of OpenSplice's and ROS 2's own topics."""
     left_out: int = 0
     """Skipped endpoints beyond the bound."""
+    refusal: str = ""
+    """Why messages of nodes were refused, what this process lacks included; empty if none was."""
     faults: int = 0
     """Messages of nodes that could not be decoded."""
 

@@ -267,7 +267,7 @@ def _listed(case: Path) -> dict[str, Any]:
     except FileNotFoundError:
         return {}
     except Exception as cause:  # of any class: a case may come from anybody
-        raise CaseError(f"{path}: {cause}") from None
+        raise CaseError(f"{path}: {plain.words_of(cause)}") from None
     return listed
 
 
@@ -347,4 +347,4 @@ def _table(rows: list[dict[str, Any]]) -> Any:
     try:
         return pa.Table.from_pylist(rows, schema=schema(Table.STORED))
     except Exception as cause:  # of any class: a case may come from anybody
-        raise CaseError(f"{DIRECTORY}/{LIST_FILE}: {cause}") from None
+        raise CaseError(f"{DIRECTORY}/{LIST_FILE}: {plain.words_of(cause)}") from None

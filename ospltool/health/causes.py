@@ -59,7 +59,7 @@ class CausalRule:
 
     With "unheard", the root is about a node that was never heard, and brings any. With "subject",
     the node is one that the root is about: a node that does not fit touches all its fellows, which may have
-    troubles of their own.
+    troubles of their own. With "named", the root names the node that the other is about.
     """
 
     root: frozenset[str]
@@ -88,6 +88,7 @@ _RULES: Final = (
     _rule("DUL-TWO-MASTERS DUL-NO-MASTER", "conflict set copies disk-copies", "name_space"),
     _rule("conflict", "set", "name_space"),
     _rule("align", "complete"),
+    _rule("proofs", "node copies disk-copies mesh", "named"),
 )
 """Roots and their consequences, strongest first; DUL-... is a code, others are causes of the registry."""
 
@@ -252,6 +253,8 @@ def _shares(what: str, root: RootCause, other: RootCause) -> bool:
         return not set(root.root.subjects or root.root.nodes).isdisjoint(other.nodes)
     if what == "node":
         return not set(root.nodes).isdisjoint(other.nodes)
+    if what == "named":
+        return any(other.root.who in sign.names for sign in root.signs)
     if what == "unheard":
         return not root.root.nodes
     return not set(root.name_spaces).isdisjoint(other.name_spaces)

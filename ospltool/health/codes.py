@@ -117,6 +117,8 @@ class Sign:
     """Gravity, comparable only with that of the same sign at another moment."""
     subjects: tuple[str, ...] = ()
     """Ids of the nodes that it is about; empty for all of `nodes`."""
+    names: tuple[str, ...] = ()
+    """Names of nodes that are not heard because of what it says, if they are not."""
     began_before: bool = False
     """Whether nobody tells the beginning: it began at `since_ns` or before."""
     told_ns: int = 0

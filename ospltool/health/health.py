@@ -28,6 +28,7 @@ from ospltool.health.signs.domain import of_domain
 from ospltool.health.signs.losses import OWN_LINK
 from ospltool.health.signs.masters import of_masters
 from ospltool.health.signs.nodes import of_nodes
+from ospltool.health.signs.proofs import of_proofs
 from ospltool.health.signs.services import of_services
 from ospltool.health.signs.sets import of_data, of_sets
 from ospltool.health.signs.unheard import NodeLoss, conclusions, losses_of
@@ -475,6 +476,7 @@ def _signs(
         *of_sets(scene, copies),
         of_data(scene),
         of_services(scene),
+        of_proofs(scene),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import math
 import os
@@ -10,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, TypeVar
 
+from engine.core.plain import words_of
 from engine.dds.channel import CONSOLE_TOPICS, PARTITION, PAST_TOPICS, Channel, ReceivedMessage
 from engine.dds.discovery import Discovery, ParticipantGone, ParticipantSeen
 from engine.dds.errors import DdsError
@@ -22,8 +24,8 @@ from engine.dds.interfaces import (
     peers_of,
     without_route,
 )
-from engine.dds.participant import NODE_ID_BYTES, NodeParticipant, Tag, TagRole
-from engine.dds.proofs import VARIABLE, DomainSecret, ProofFault
+from engine.dds.participant import NODE_ID_BYTES, NodeParticipant, TagRole
+from engine.dds.proofs import DomainSecret, ProofFault
 from engine.dds.subscription_endpoints import PARTITION as PERSISTENCE_PARTITION
 from engine.dds.uri import cyclone_uri
 from engine.dds.waiting import Signal
@@ -34,7 +36,15 @@ from engine.runtime import monitor
 from engine.runtime.monitor import NodeEvent, NodePast, NodeSnapshot
 from engine.tracing.levels import Level
 from ospltool.live.arrival_times import ArrivalTimes
-from ospltool.live.feed import FeedNotice, HeardReplica, Inbox, NoticeKind, ReceivedSnapshot, Update, no_route
+from ospltool.live.feed import (
+    FeedNotice,
+    HeardReplica,
+    Inbox,
+    NoticeKind,
+    ReceivedSnapshot,
+    Update,
+    no_route,
+)
 from ospltool.live.record_file import SenderKind, Shown
 
 MAX_KNOWN: Final = 1_000
@@ -45,6 +55,10 @@ MAX_LEFT: Final = 10_000
 """Participants that left whose announcement is remembered: what they have sent may come later."""
 MAX_UNDISCOVERED: Final = 1_000
 """Messages that wait for the discovery of their participant; more are left out."""
+MAX_NAMED: Final = 3
+"""Participants that a sentence names."""
+MAX_REFUSED: Final = 100
+"""Participants that a notice names."""
 MAX_FAULT: Final = 300
 """Characters of a fault that are told: it may quote what was received."""
 
@@ -112,8 +126,8 @@ class _Link:
             self.participant.close()
             raise
         self._replicas: Channel | None = None
-        self._tags: dict[bytes, Tag | None] = {}
-        self._left: dict[bytes, Tag | None] = {}
+        self._seen: dict[bytes, ParticipantSeen] = {}
+        self._left: dict[bytes, ParticipantSeen] = {}
         self._undiscovered: list[ReceivedMessage] = []
 
     def take(self) -> tuple[list[ReceivedMessage], list[ParticipantGone]]:
@@ -121,9 +135,11 @@ class _Link:
         changes = self.discovery.take()
         for change in changes:
             if isinstance(change, ParticipantSeen):
-                self._tags[change.guid] = change.tag
-            elif isinstance(change, ParticipantGone) and change.guid in self._tags:
-                self._left[change.guid] = self._tags.pop(change.guid)
+                self._seen[change.guid] = change
+            elif isinstance(change, ParticipantGone):
+                self.participant.proofs.forget(change.guid)
+                if (seen := self._seen.pop(change.guid, None)) is not None:
+                    self._left[change.guid] = seen
                 if len(self._left) > MAX_LEFT:
                     del self._left[next(iter(self._left))]
         if self._replicas is None and any(map(_is_service, changes)):
@@ -137,7 +153,7 @@ class _Link:
         if self._replicas is not None:
             received += self._replicas.take()
         # A message may overtake the discovery of its participant: until then nobody knows whose it is.
-        known = self._tags.keys() | self._left.keys() if self._undiscovered or received else ()
+        known = self._seen.keys() | self._left.keys() if self._undiscovered or received else ()
         unknown = [one for one in received if one.participant not in known]
         received = [one for one in received if one.participant in known] if unknown else received
         self._undiscovered = unknown[-MAX_UNDISCOVERED:]
@@ -145,8 +161,17 @@ class _Link:
 
     def may_speak_for(self, participant: bytes, role: TagRole, sender: str) -> bool:
         """Tell whether a participant announced itself as this node or persistence service."""
-        tag = self._tags.get(participant) or self._left.get(participant)
+        seen = self._announced(participant)
+        tag = seen.tag if seen else None
         return tag is not None and tag.role is role and tag.node_id.hex() == sender
+
+    def name_of(self, participant: bytes) -> str:
+        """Return the entity name of a participant, which is that of its node; its GUID without one."""
+        seen = self._announced(participant)
+        return (seen.name if seen else "") or participant.hex()
+
+    def _announced(self, participant: bytes) -> ParticipantSeen | None:
+        return self._seen.get(participant) or self._left.get(participant)
 
     def close(self) -> None:
         self.participant.close()
@@ -298,7 +323,7 @@ class LiveFeed:
         try:
             return list(self._known.new(self._decode(link, received)))
         except Exception as fault:  # of any class: who sends it may be anybody, and must not end the watch
-            text = f"{received.topic}, sender {received.sender_id}: {str(fault) or repr(fault)}"[:MAX_FAULT]
+            text = f"{received.topic}, sender {received.sender_id}: {words_of(fault)}"[:MAX_FAULT]
             return [FeedNotice(NoticeKind.FAULT, self._clock(), text)]
 
     def _decode(self, link: _Link, received: ReceivedMessage) -> _Decoded:
@@ -343,20 +368,19 @@ class LiveFeed:
 
     def _unproved(self, link: _Link) -> Iterator[FeedNotice]:
         """Count the messages that do not prove their sender; yield a notice if there are new ones."""
-        proofs, refused = link.participant.proofs, dict[ProofFault, int]()
-        for counts in proofs.refused_since(-math.inf).values():
-            for reason, count in counts.items():
-                refused[reason] = refused.get(reason, 0) + count
-        total = sum(refused.values())
-        if total == self._refused:
+        refused = link.participant.proofs.refused_since(-math.inf)
+        counts = collections.Counter[ProofFault]()
+        for each in refused.values():
+            counts.update(each)
+        before, self._refused = self._refused, counts.total()
+        if self._refused <= before:
             return
-        self._inbox.dropped += max(0, total - self._refused)
-        self._refused = total
-        text = f"messages are refused: {', '.join(f'{count:,} {why}' for why, count in refused.items())}"
-        if ProofFault.UNASKED in refused:
-            text += f"; {VARIABLE} must name the file of the nodes' secret"
-            self.where = f"{self._place}: {text}"
-        yield FeedNotice(NoticeKind.UNPROVED, self._clock(), text)
+        names = tuple(sorted({*map(link.name_of, refused)}))
+        shown = f"{', '.join(names[:MAX_NAMED])}{' and others' if len(names) > MAX_NAMED else ''}"
+        what = ", ".join(f"{count:,} {why}" for why, count in counts.items())
+        text = f"this watch refuses messages of {shown} ({what}): {link.participant.proofs.difference()}"
+        self.where = f"{self._place}: {text}"
+        yield FeedNotice(NoticeKind.UNPROVED, self._clock(), text, names=names[:MAX_REFUSED])
 
     def _lost(self, gone: Sequence[ParticipantGone]) -> list[FeedNotice]:
         """Return notices for the nodes and instances that only the departed participants showed."""

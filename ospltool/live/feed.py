@@ -78,7 +78,7 @@ class FeedNotice:
     service. `in_order` (NODE_LOST) means that the node had announced its end. LINK_LOST: no interface of the
     feed carries anything, or no route leads to any other host, as its text says. ROUTE_LOST: its text has the
     addresses, with spaces between, to which no route leads. WATCH_FAILED: what reads has failed by a fault of
-    its own, and hears nothing until WATCH_BACK.
+    its own, and hears nothing until WATCH_BACK. UNPROVED: `names` are those of the nodes that are refused.
     """
 
     kind: NoticeKind
@@ -86,6 +86,7 @@ class FeedNotice:
     text: str
     node: str = ""
     in_order: bool = False
+    names: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -66,7 +66,7 @@ def patched(old: Any, patch: Any) -> Any:
     except PatchFault:
         raise
     except Exception as error:  # of any class: a recording may contain anything
-        raise PatchFault(f"a patch that does not fit: {error!r}") from error
+        raise PatchFault(f"a patch that does not fit: {plain.words_of(error)}") from error
 
 
 def _patched(old: Any, patch: Any) -> Any:
@@ -123,7 +123,8 @@ def changed(value: Any, patch: dict[str, Any]) -> Any:
     except (PatchFault, plain.PlainFault):
         raise
     except Exception as error:  # likewise
-        raise PatchFault(f"a patch that does not fit {type(value).__name__}: {error!r}") from error
+        kind = type(value).__name__
+        raise PatchFault(f"a patch that does not fit {kind}: {plain.words_of(error)}") from error
 
 
 @functools.cache

@@ -157,11 +157,10 @@ def decode_line(line: bytes, where: str) -> RecordingLine:
             raise ValueError(f"format {document['format_version']!r} is not {monitor.FORMAT_VERSION}")
         heard_ns = document["heard_ns"]
         if type(heard_ns) is not int:
-            raise TypeError(f"heard_ns {heard_ns!r} is not an integer")
+            raise ValueError(f"heard_ns {heard_ns!r} is not a whole number")
         return RecordingLine(heard_ns, _item(document["kind"], document["data"]))
     except Exception as error:  # of any class: a file may contain anything
-        reason = f"{error.args[0]!r} is missing" if isinstance(error, KeyError) else error
-        raise RecordingFault(f"{where}: not a line of a recording: {reason}") from error
+        raise RecordingFault(f"{where}: not a line of a recording: {plain.words_of(error)}") from error
 
 
 def _document(line: bytes) -> Any:

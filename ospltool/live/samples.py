@@ -79,7 +79,8 @@ class TopicReader:
         secret: the secret of the domain; by default that of OSPLTOOL_DOMAIN_SECRET, if it is set.
 
     Attributes:
-        refused: which messages of nodes are refused for their proofs, and what to do; empty for none.
+        refusal: why messages of nodes are refused; empty if none was.
+        failure: why nothing is heard of nodes any more, a fault of this program; empty for none.
         is_kept: whether a node shows a group of the topic, perhaps empty, in one of the partitions.
         listened_s: seconds for which it has listened.
 
@@ -129,8 +130,8 @@ class TopicReader:
         """Why it is not known whether a node keeps the topic, by the node's id."""
         self._fellows: dict[str, str] = {}
         self._heard_s = math.inf
-        self.refused = ""
         self.is_kept = False
+        self.refusal = self.failure = ""
         self.listened_s = 0.0
 
     @property
@@ -232,7 +233,9 @@ class TopicReader:
         update = self._feed.poll()
         for notice in update.notices:
             if notice.kind is NoticeKind.UNPROVED:
-                self.refused = notice.text
+                self.refusal = notice.text
+            elif notice.kind in (NoticeKind.WATCH_FAILED, NoticeKind.WATCH_BACK):
+                self.failure = notice.text if notice.kind is NoticeKind.WATCH_FAILED else ""
         for heard in update.snapshots:
             self._heard_s = min(self._heard_s, time.monotonic())
             shown = heard.snapshot

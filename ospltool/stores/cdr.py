@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 from typing import Final
 
+from engine.core.plain import words_of
 from ospltool.stores.types import (
     CHAR,
     Array,
@@ -155,7 +156,7 @@ class ValueWriter:
         except (struct.error, TypeError, KeyError, AttributeError, ValueError) as error:
             if isinstance(error, Undecodable):
                 raise
-            raise Undecodable(f"{value!r} is no value of its type: {error}") from error
+            raise Undecodable(f"{value!r} is no value of its type: {words_of(error)}") from error
 
     def _value(self, type_: Type, value: Value) -> None:
         if isinstance(type_, Primitive):

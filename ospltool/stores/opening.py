@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
+from engine.core.plain import words_of
 from engine.store.store_directory import DATABASE
 from ospltool.stores.model import (
     COMPLETE_SUFFIX,
@@ -60,7 +61,7 @@ def open_reader(path: Path) -> StoreReader:
             f"{path}: reading it needs {error.name}: pip install 'ospltool[sql]'"
         ) from error
     except Exception as error:  # of any class: a store may come from anybody
-        raise StoreUnreadable(f"{path}: {error!r}") from error
+        raise StoreUnreadable(f"{path}: {words_of(error)}") from error
 
 
 def _open(path: Path) -> StoreReader:

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
+from engine.core.plain import words_of
 from engine.dataset.sample import Sample
 from engine.store.interface import DamageLog
 from ospltool.stores import opensplice_values as values
@@ -86,7 +87,7 @@ class KvStore:
             self.facts = self._describe(path, StoreFormat.KV if is_kv else StoreFormat.KVMT)
         except (sqlite3.Error, ValueError) as error:
             self._file.close()
-            raise StoreUnreadable(f"{path}: {error}") from error
+            raise StoreUnreadable(f"{path}: {words_of(error)}") from error
 
     def _describe(self, path: Path, format_: StoreFormat) -> StoreFacts:
         tables = self._tables

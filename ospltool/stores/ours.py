@@ -54,13 +54,13 @@ class OurStore:
         except StoreError as error:
             raise StoreUnreadable(str(error)) from error
         except (sqlite3.Error, ValueError) as error:  # ValueError: a name in its tables is no text
-            raise StoreUnreadable(f"{path}: {error}") from error
+            raise StoreUnreadable(f"{path}: {plain.words_of(error)}") from error
         try:
             detail, unread = _detail(path)
             sets = tuple(_set_facts(self._view, info, detail) for info in self._view.sets())
         except (sqlite3.Error, ValueError) as error:
             self._view.close()
-            raise StoreUnreadable(f"{path}: {error}") from error
+            raise StoreUnreadable(f"{path}: {plain.words_of(error)}") from error
         self.facts = StoreFacts(
             str(path),
             StoreFormat.OURS,
@@ -114,7 +114,7 @@ def _detail(path: Path) -> tuple[dict[str, str], tuple[str, ...]]:
     try:
         summary = store_summary(path)
     except (StoreError, sqlite3.Error, ValueError) as error:
-        return {}, (f"node, marks and fellows cannot be read: {error}",)
+        return {}, (f"node, marks and fellows cannot be read: {plain.words_of(error)}",)
     detail = {
         "node": summary.node_id,
         "incarnation": str(summary.incarnation),
@@ -171,7 +171,7 @@ class PersistenceStore:
             self._read_groups(findings)
         except (sqlite3.Error, TypeError, ValueError) as error:
             self._file.close()
-            raise StoreUnreadable(f"{path}: {error}") from error
+            raise StoreUnreadable(f"{path}: {plain.words_of(error)}") from error
         groups = tuple(self._groups.values())
         one = SetFacts(THE_SET, "", SetKind.CURRENT, None, None, groups)
         detail = (("service", str(name)), *((("copied", "yes"),) if self._file.is_copy else ()))
@@ -185,7 +185,7 @@ class PersistenceStore:
             try:
                 self._groups[id_] = group_facts(plain.from_json(GroupDescription, text))
             except (plain.PlainFault, ValueError, TypeError) as error:
-                findings.append(f"the description of a group is damaged: {error}"[:200])
+                findings.append(f"the description of a group is damaged: {plain.words_of(error)}"[:200])
 
     def read(self, number: int, damage: DamageLog) -> Iterator[tuple[GroupFacts, Iterator[Sample]]]:
         """Yield the last values, group by group."""
@@ -206,7 +206,7 @@ class PersistenceStore:
                 else:
                     yield sample
         except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
-            damage.add(f"group {group.name}", f"a part of it cannot be read: {error}")
+            damage.add(f"group {group.name}", f"a part of it cannot be read: {plain.words_of(error)}")
 
     def _look_for_others(self, damage: DamageLog) -> None:
         """Count values whose group is not described."""

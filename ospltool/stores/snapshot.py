@@ -378,7 +378,7 @@ class SnapshotStore:
                 size,
             )
         except Exception as error:  # of any class: a snapshot may come from anybody
-            raise StoreUnreadable(f"{path}: {error}") from error
+            raise StoreUnreadable(f"{path}: {plain.words_of(error)}") from error
 
     def is_sealed(self) -> bool:
         """Tell whether the samples are unchanged; False for older snapshots, which have no checksum."""
@@ -470,7 +470,7 @@ class _Rows:
                         else:
                             yield found
             except (pa.ArrowException, OSError, ValueError) as error:
-                damage.add(f"rows in part {part + 1}", f"cannot be read: {error}")
+                damage.add(f"rows in part {part + 1}", f"cannot be read: {plain.words_of(error)}")
 
     def next_group(self) -> int | None:
         return None if self._next is None else self._next[0]

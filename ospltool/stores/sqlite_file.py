@@ -8,6 +8,7 @@ import sqlite3
 import tempfile
 from pathlib import Path
 
+from engine.core.plain import words_of
 from engine.store.store_directory import file_uri
 from ospltool.stores.model import StoreUnreadable
 
@@ -38,7 +39,7 @@ class SqliteFile:
             self.connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
         except (sqlite3.Error, OSError, ValueError) as error:  # ValueError: a name in it is no text
             self._scratch.close()
-            raise StoreUnreadable(f"{path}: {error}") from error
+            raise StoreUnreadable(f"{path}: {words_of(error)}") from error
         self._scratch.callback(self.connection.close)
 
     def _copied(self, log: Path) -> Path:

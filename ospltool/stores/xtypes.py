@@ -9,6 +9,7 @@ from cyclonedds.idl import annotations as annotate
 from cyclonedds.idl import make_idl_enum, make_idl_struct, make_idl_union
 from cyclonedds.idl import types as idl
 
+from engine.core.plain import words_of
 from engine.dataset.groups import TypeDescription
 from ospltool.stores import types
 from ospltool.stores.types import (
@@ -54,7 +55,7 @@ def describe(structure: Structure, keys: tuple[KeyPath, ...]) -> TypeDescription
     except Undecodable:
         raise
     except Exception as error:  # likewise
-        raise Undecodable(f"type {structure.name} cannot be described: {error!r}") from error
+        raise Undecodable(f"type {structure.name} cannot be described: {words_of(error)}") from error
     information, mapping = class_.__idl__._xt_bytedata
     return TypeDescription(structure.name, information, mapping, bool(keys))
 

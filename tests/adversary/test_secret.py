@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import sys
 import time
@@ -13,6 +14,8 @@ from typing import Any
 import pytest
 
 from engine.dds.proofs import LOOK_S, VARIABLE
+from ospltool.client import DurabilityClient
+from ospltool.client.asking import ask
 from tests.adversary.strangers import Attacker
 from tests.integration.configurations import Settings
 from tests.integration.lab import Lab
@@ -22,6 +25,7 @@ pytestmark = pytest.mark.dds
 
 FORGED = int(os.environ.get("OSPLTOOL_FORGED", "800"))
 """Forged messages, of all kinds; `make forge` sends 100,000."""
+ELEMENT = "//OpenSplice/Domain/DomainSecret"
 FIRST = "the first secret of the domain 1234"
 SECOND = "the second secret of the domain 5678"
 
@@ -40,7 +44,8 @@ def command(lab: Lab, *arguments: str, secret: str = "") -> tuple[int, dict[str,
 
 def run(lab: Lab, *arguments: str, secret: str = "") -> tuple[int, str, str]:
     """A command in the domain: its exit code, its output as JSON, and what it says beside that."""
-    options = ["--domain", str(lab.domain), *([] if "--once" in arguments else ["--json"])]
+    where = [] if any(each.endswith(".toml") for each in arguments) else ["--domain", str(lab.domain)]
+    options = [*where, *([] if "--once" in arguments else ["--json"])]
     done = subprocess.run(
         [sys.executable, "-m", "ospltool.cli.app", *arguments, *options],
         env={**lab.environ, "PYTHONPATH": str(ROOT), **({VARIABLE: secret} if secret else {})},
@@ -72,31 +77,109 @@ def test_nodes_with_the_secret_are_alone_with_each_other(secured: tuple[Lab, Pat
     lab.start_complete(*names, settings=Settings(discovery_s=0.5, clients=True, secret=secret))
     lab.write({"count": 10, "time": 1_000}, readers=2)
     lab.seen.wait_for("both store it", lambda: all(lab.seen.stored(name) == 10 for name in names))
-    # Who has no secret is a stranger, and both sides say so.
+    # Who has no secret is a stranger, and both sides say so: one fact, with what is missing and where.
     lab.configure("n3", Settings(discovery_s=0.5))
     lab.start("n3")
-    lab.seen.wait_for("n1 names n3", lambda: "n3" in refused_by(lab, "n1"))
+    lab.seen.wait_for("they name n3", lambda: all("n3" in refused_by(lab, name) for name in names))
     shown = lab.seen.node("n1")
     assert shown is not None
     assert [one.name for one in shown.fellows] == ["n2"]
-    code, told = command(lab, "health", secret=secret)
-    assert code == 1
-    assert "n3" in unproved(told)["n1"]
+    (seen,) = serious(command(lab, "health", secret=secret))
+    assert (seen["code"], seen["who"]) == ("DUL-UNPROVED", "n3")
+    assert seen["what"].startswith("n1 and n2 refuse messages of n3 (")
+    assert f"{ELEMENT} is missing" in seen["why"]
+    assert secret in seen["next"]
+    fleet = lab.directory / "fleet.toml"
+    nodes = "".join(
+        f'[[node]]\nname = "{each}"\nfile = "{lab.home(each) / "ospl.xml"}"\n' for each in (*names, "n3")
+    )
+    fleet.write_text(nodes, encoding="utf-8")
+    found = serious(command(lab, "health", str(fleet)))
+    assert [(one["code"], one["who"]) for one in found] == [("DUL-UNPROVED", "n3")], "its absence has a cause"
     lab.seen.wait_for("n3 names them", lambda: len(lab.trace("n3", "proof.refused")) >= 2)
     assert {one["name"] for one in lab.trace("n3", "proof.refused")} >= set(names)
-    code, told = command(lab, "health")
-    assert "n1" in unproved(told)["n3"]
-    assert VARIABLE in unproved(told)["watcher"]
+    (seen,) = serious(command(lab, "health"))
+    assert (seen["code"], seen["who"]) == ("DUL-UNPROVED", "n3")
+    assert "n3 refuses messages of n1 and n2 (" in seen["what"]
+    assert f"{ELEMENT} is missing in {lab.home('n3') / 'ospl.xml'}" in seen["why"]
     lab.stop("n3")
-    assert VARIABLE in unproved(command(lab, "health")[1])["watcher"]
-    # The secret is replaced without a stop: both count, then the new one proves.
+    (seen,) = serious(command(lab, "health"))
+    assert (seen["code"], seen["who"]) == ("DUL-UNPROVED", "watcher")
+    assert seen["what"].startswith("this watch refuses messages of n1, n2 (")
+    assert VARIABLE in seen["why"]
+    check_clients(lab, secret)
+    assert lab.stop(*names) == [0, 0]
+
+
+def test_clients_and_commands_need_the_secret(secured: tuple[Lab, Path]) -> None:
+    lab, path = secured
+    secret, names = str(path), ("n1", "n2")
+    lab.start_complete(*names, settings=Settings(discovery_s=0.5, clients=True, secret=secret))
+    # Other commands say what they lack, too.
+    for arguments in (("doctor", "--for", "3s"), ("cat", "Reading", "--timeout", "4s")):
+        code, errors = said(lab, *arguments)
+        assert code > 0
+        assert f"it has no secret of the domain ({VARIABLE}" in errors
+    # A client without it has no answer, and is named as long as it is there; one with it has an answer.
+    mine = f", process {os.getpid()} on {socket.gethostname()}"
+    for known, answered in ((None, 0), (secret, 2)):
+        with DurabilityClient(lab.domain, uri=lab.uri, secret=known) as client:
+            client.session.wait_for_services(time.monotonic() + 20)
+            states = ask(client.session, "Reading", ("stock",), time.monotonic() + (20 if answered else 2))
+            assert len(states) == answered
+            if known is None:
+                lab.seen.wait_for("n1 names it", lambda: any(mine in one for one in refused_by(lab, "n1")))
+        lab.seen.wait_for("they forget it", lambda: not any(refused_by(lab, name) for name in names))
+    # A file that cannot be used changes nothing, and health says so.
+    path.chmod(0o644)
+    kept = lab.directory / "kept"
+    secret_file(kept, FIRST)
+    lab.seen.wait_for("n1 shows it", lambda: bool((seen := lab.seen.node("n1")) and seen.secret_problem))
+    found = {one["who"]: one for one in serious(command(lab, "health", secret=str(kept)))}
+    assert {one["code"] for one in found.values()} == {"DUL-SECRET-KEPT"}
+    assert found.keys() == set(names)
+    assert "mode 0644" in found["n1"]["what"]
+    path.chmod(0o600)
+
+
+def test_the_secret_is_replaced_without_a_stop(secured: tuple[Lab, Path]) -> None:
+    lab, path = secured
+    secret, names = str(path), ("n1", "n2")
+    lab.start_complete(*names, settings=Settings(discovery_s=0.5, clients=True, secret=secret))
     for secrets in ((FIRST, SECOND), (SECOND, FIRST), (SECOND,)):
         secret_file(path, *secrets)
         time.sleep(2 * LOOK_S)
+    # Who starts now knows the new one only: nothing that the others show is proved by the former one.
+    assert not serious(command(lab, "health", secret=secret))
+    lab.stop("n2")
+    lab.start("n2")
+    lab.seen.wait_for("it is complete again", lambda: lab.seen.are_complete("n2"))
     lab.write({"first": 10, "count": 10, "time": 2_000}, readers=2)
-    lab.seen.wait_for("it goes on", lambda: all(lab.seen.stored(name) == 20 for name in names))
-    check_clients(lab, secret)
+    lab.seen.wait_for("it goes on", lambda: all(lab.seen.stored(name) == 10 for name in names))
+    assert not any(refused_by(lab, name) for name in names)
+    assert not any(lab.trace(name, "proof.refused") for name in names)
     assert lab.stop(*names) == [0, 0]
+
+
+def said(lab: Lab, *arguments: str) -> tuple[int, str]:
+    """The exit code of a command that does not know the secret, and what it says on standard error."""
+    done = subprocess.run(
+        [sys.executable, "-m", "ospltool.cli.app", *arguments, "--domain", str(lab.domain)],
+        env={**lab.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    return done.returncode, done.stderr
+
+
+def serious(answer: tuple[int, dict[str, Any]]) -> list[dict[str, Any]]:
+    """The incidents that `health` tells and that count for its exit code."""
+    code, told = answer
+    found = [one for one in told["data"][0]["incidents"] if one["severity"] != "notice"]
+    assert (code > 0) == bool(found), found
+    return found
 
 
 def check_clients(lab: Lab, secret: str) -> None:
@@ -115,7 +198,7 @@ def check_clients(lab: Lab, secret: str) -> None:
     lab.configure("n3", Settings(discovery_s=0.5, clients=True))  # it has none itself
     lab.start("n3")
     lab.write({"first": 20, "count": 10, "time": 3_000}, readers=3)
-    lab.seen.wait_for("both store it", lambda: all(lab.seen.stored(name) == 30 for name in ("n1", "n2")))
+    lab.seen.wait_for("both store it", lambda: all(lab.seen.stored(name) == 20 for name in ("n1", "n2")))
     for verb in (("wait", "Reading"), ("state",), ("delete", "Reading", "stock")):
         code, out, errors = run(lab, "history", *verb)
         assert code == 1, (verb, errors)
@@ -124,22 +207,21 @@ def check_clients(lab: Lab, secret: str) -> None:
         assert "n1, n2 refuse it" in errors
     assert told["node"] == "n3"
     assert told["deleted"] is False
-    assert all(lab.seen.stored(name) == 30 for name in ("n1", "n2"))
+    assert all(lab.seen.stored(name) == 20 for name in ("n1", "n2"))
     lab.stop("n3")
     code, out, errors = run(lab, "history", "delete", "Reading", "stock", secret=secret)
     assert (code, errors) == (0, "")
     lab.seen.wait_for("it is deleted", lambda: not any(map(lab.seen.stored, ("n1", "n2"))))
 
 
-def unproved(told: dict[str, Any]) -> dict[str, str]:
-    """What `health` says of messages without proofs, by whom it concerns."""
-    incidents = told["data"][0]["incidents"]
-    return {one["who"]: one["what"] for one in incidents if one["code"] == "DUL-UNPROVED"}
-
-
 def refused_by(lab: Lab, name: str) -> set[str]:
     shown = lab.seen.node(name)
     return {one.name for one in shown.unproved} if shown else set()
+
+
+def count_refused(lab: Lab, name: str) -> int:
+    shown = lab.seen.node(name)
+    return sum(sum(one.counts.values()) for one in shown.unproved) if shown else 0
 
 
 def test_no_forged_message_has_an_effect(secured: tuple[Lab, Path]) -> None:
@@ -165,6 +247,11 @@ def check_forged(lab: Lab, path: Path, count: int) -> None:
         attacker = Attacker(lab, role=role)
         sent = attacker.attack("forgeries", count=count // 2, timeout_s=60 + count / 50, **options)
         assert sent == count // 2
+        # Half of a half: a state may be replaced before it is sent.
+        lab.seen.wait_for(
+            "they are counted", lambda: all(count_refused(lab, name) > count / 8 for name in names)
+        )
+        print(f"{role}: {[count_refused(lab, name) for name in names]} refused of {sent:,}")
         attacker.end()
     lab.write({"first": 10, "count": 10, "time": 2_000}, readers=2)
     lab.seen.wait_for("they go on", lambda: all(lab.seen.stored(name) == 20 for name in names))
@@ -172,9 +259,6 @@ def check_forged(lab: Lab, path: Path, count: int) -> None:
         shown = lab.seen.node(name)
         assert shown is not None
         assert [one.name for one in shown.fellows] == [other for other in names if other != name]
-        refused = sum(sum(one.counts.values()) for one in shown.unproved)
-        assert refused > count / 4, "a state may be replaced before it is sent"
-        print(f"{name} refused {refused:,} of {count:,}")
         assert not lab.trace(name, "delete.received", "fellow.lost", "fellow.reconnected")
         assert shown.counters["malformed"] == 0
         assert "Traceback" not in lab.output(name)

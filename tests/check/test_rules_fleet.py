@@ -78,3 +78,39 @@ def test_many_nodes_are_counted_in_a_message(
 
 def test_a_single_node_is_not_compared_with_itself(checked_fleet: Callable[..., Report], clean: str) -> None:
     assert checked_fleet(clean).diagnostics == ()
+
+
+SECRETS = ("a" * 64, "b" * 64, "c" * 64)
+FILES: dict[str, tuple[tuple[int, str], tuple[int, str], list[tuple[str, Severity]]]] = {
+    "equal": ((0o600, SECRETS[0]), (0o600, SECRETS[0]), []),
+    "equal, but one may be read by others": (
+        (0o600, SECRETS[0]),
+        (0o644, SECRETS[0]),
+        [("DUR613", Severity.ERROR)],
+    ),
+    "other": ((0o600, SECRETS[0]), (0o600, SECRETS[1]), [("DUR749", Severity.ERROR)]),
+    "while it is replaced": ((0o600, "\n".join(SECRETS[:2])), (0o600, "\n".join(SECRETS[1::-1])), []),
+    "replaced too early": (
+        (0o600, SECRETS[0]),
+        (0o600, "\n".join(SECRETS[1::-1])),
+        [("DUR749", Severity.ERROR)],
+    ),
+    "too short": ((0o600, SECRETS[0]), (0o600, "short"), [("DUR613", Severity.ERROR)]),
+    "not here": ((0o600, SECRETS[0]), (0, ""), [("DUR613", Severity.WARNING)]),
+}
+
+
+@pytest.mark.parametrize("case", FILES)
+def test_secrets_are_compared_by_their_contents(
+    case: str, checked_fleet: Callable[..., Report], varied: Callable[..., str], tmp_path: Path
+) -> None:
+    *files, expected = FILES[case]
+    texts = []
+    for name, (mode, content) in zip(("one", "two"), files, strict=True):
+        path = tmp_path / name
+        if mode:
+            path.write_text(content, encoding="ascii")
+            path.chmod(mode)
+        texts.append(varied(("<Daemon>", f"<DomainSecret>{path}</DomainSecret><Daemon>")))
+    found = checked_fleet(*texts, codes=["DUR613", "DUR749"]).diagnostics
+    assert [(each.code, each.severity) for each in found] == expected

@@ -317,6 +317,30 @@ def test_a_node_in_front_ends_in_order_with_a_signal(machine: Machine, number: s
     assert status.condition is Condition.STOPPED
 
 
+@pytest.mark.parametrize("in_front", [True, False])
+def test_settings_of_cyclone_that_are_not_there_are_named_once(machine: Machine, in_front: bool) -> None:
+    missing = machine.root / "missing.xml"
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "ospltool.cli.app",
+            "start",
+            *(["-f"] if in_front else []),
+            str(machine.write()),
+        ],
+        env={**os.environ, "PYTHONPATH": str(ROOT), "CYCLONEDDS_URI": f"file://{missing}"},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
+    assert done.returncode == 2
+    named = f"CYCLONEDDS_URI names file://{missing}: No such file or directory"
+    assert done.stderr.count(named) == 1
+    assert done.stderr.count("cannot create domain") == 1
+
+
 def test_a_configuration_that_only_the_node_refuses_has_code_2(machine: Machine) -> None:
     path = machine.write()
     path.write_text(path.read_text().replace("trace.log", "real.xml/trace.log"))

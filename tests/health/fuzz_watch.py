@@ -27,6 +27,7 @@ from ospltool.health import export, prometheus
 from ospltool.health.health import Health
 from ospltool.live.feed import FeedNotice, HeardReplica, NoticeKind, ReceivedSnapshot, Update
 from ospltool.live.model import SystemModel
+from ospltool.output import envelope
 from ospltool.output.text import visible
 from tests import fake
 from tests.fuzzing import COSTLY, Target, damaged_values
@@ -136,8 +137,11 @@ def watch(data: bytes) -> None:
 
 
 def _tell(health: Health, now_ns: int) -> None:
-    """All that `health`, `metrics`, `record --once`, `top --json` and the console tell, but findings."""
-    export.as_json(health, now_ns)
+    """All that `health`, `metrics`, `record --once`, `top --json` and the console tell, but findings.
+
+    The JSON is on one line: to indent it takes as long as all the rest.
+    """
+    envelope.line("system", export.system(health, now_ns))
     assert all(line.isprintable() for line in export.as_csv(health.model, now_ns).splitlines())
     for one in health.every:
         [visible(line).encode() for line in incident_lines(one, now_ns)]

@@ -61,7 +61,7 @@ FAULTS = {
     "a persistence service that fails": "SERVICE-FAILED",
     "a persistence service that is behind": "SERVICE-BEHIND NO-PROVIDER",
     "a watcher that cannot keep up": "MESSAGES-LOST",
-    "a sender that does not know the secret": "UNPROVED",
+    "a sender that does not know the secret": "UNPROVED SECRET-KEPT",
 }
 """The classes of faults, and the codes that tell them, without DUL."""
 

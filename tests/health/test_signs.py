@@ -17,6 +17,7 @@ from engine.runtime.monitor import (
     NodeSnapshot,
     StoreStatus,
     UnkeptView,
+    UnprovedView,
 )
 from ospltool.health.codes import HealthSeverity
 from ospltool.health.health import Health
@@ -550,3 +551,108 @@ def test_samples_that_the_same_limits_reject_on_all_nodes_are_one_incident() -> 
     (found,) = (one for one in incidents(model, now_ns) if one.code.id == "DUL-REJECTED")
     assert found.who == "n1"
     assert found.what.startswith("n1, n2 and n3 rejected samples by the same limits: n1 rejected samples of")
+
+
+MISSING, OTHER, UNASKED = (
+    "without a proof",
+    "with another secret",
+    "with a proof, while there is no secret here",
+)
+ELEMENT = "//OpenSplice/Domain/DomainSecret"
+GIVEN = "`OSPLTOOL_DOMAIN_SECRET=FILE`, or the configuration of a node"
+CLIENT = "client store, process 7 on h"
+
+
+def refusing(number: int, **why: str) -> NodeSnapshot:
+    """A node that refuses these, each for a reason: nodes by name, and `client`."""
+    unproved = tuple(
+        UnprovedView("0f" * 16, CLIENT, {reason: 4})
+        if name == "client"
+        else UnprovedView(name * 16, name, {reason: 4}, node_id(int(name[1:])))
+        for name, reason in why.items()
+    )
+    has_secret = UNASKED not in why.values()
+    return node(number, unproved=unproved, secret=f"/s{number}" if has_secret else "")
+
+
+REFUSALS: dict[str, tuple[list[NodeSnapshot], str, str, str, str]] = {
+    "a node without the secret": (
+        [refusing(1, n4=MISSING), refusing(2, n4=MISSING)],
+        "n4",
+        "n1 and n2 refuse messages of n4 (8 without a proof)",
+        f"n4 has no secret: {ELEMENT} is missing in its configuration; or somebody imitates it",
+        f"Set {ELEMENT} of n4 to a file with the first secret in /s1 of n1, and restart n4.",
+    ),
+    "a node with another one": (
+        [refusing(1, n4=OTHER)],
+        "n4",
+        "n1 refuses messages of n4 (4 with another secret)",
+        f"the first secret in the file of n4 ({ELEMENT}) is not in /s1 of n1",
+        "Put the secrets of /s1 of n1 into the file of n4; it reads it within a second.",
+    ),
+    "what lacks the secret of all others": (
+        [refusing(1, n2=OTHER, n3=OTHER)],
+        "n1",
+        "n1 refuses messages of n2 and n3 (8 with another secret)",
+        f"/s1 of n1 ({ELEMENT}) lacks the first secret of the others",
+        "Put the secret of the others into /s1; n1 reads it within a second.",
+    ),
+    "seen from the node without it": (
+        [refusing(4, n1=UNASKED, n2=UNASKED)],
+        "n4",
+        f"n4 refuses messages of n1 and n2 (8 {UNASKED})",
+        f"n4 has no secret, and others have one: {ELEMENT} is missing in file:///etc/ospl/n4.xml",
+        f"Set {ELEMENT} in file:///etc/ospl/n4.xml to a file with the secret of the others, and restart n4.",
+    ),
+    "a client": (
+        [refusing(1, client=MISSING), refusing(2, client=MISSING), refusing(3, client=MISSING)],
+        CLIENT,
+        f"n1, n2 and n3 refuse messages of {CLIENT} (12 without a proof)",
+        f"{CLIENT} has no secret of the domain, and the nodes have one",
+        f"Give it the first secret in /s1 of n1: {GIVEN}. If nobody knows it, find out who runs it.",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REFUSALS)
+def test_messages_without_a_proof_are_one_finding_with_what_differs(case: str) -> None:
+    shown, who, what, why, advice = REFUSALS[case]
+    model = SystemModel()
+    model.apply(Update(snapshots=tuple(ReceivedSnapshot(each, START_NS) for each in shown)), START_NS)
+    (found,) = [one for one in incidents(model, START_NS + S) if one.code.id != "DUL-PARTIAL-MESH"]
+    assert (found.code.id, found.who, found.what) == ("DUL-UNPROVED", who, what)
+    assert (found.why, found.next) == (why, advice)
+
+
+def test_a_node_that_is_refused_is_absent_for_a_reason_that_is_known() -> None:
+    model = SystemModel()
+    fellows = {1: (fake.fellow(2),), 2: (fake.fellow(1),)}
+    heard = [dataclasses.replace(refusing(n, n4=MISSING), fellows=fellows[n]) for n in (1, 2)]
+    model.apply(
+        Update(snapshots=tuple(ReceivedSnapshot(each, START_NS) for each in heard)), START_NS - 30 * S
+    )
+    (found,) = incidents(model, START_NS + S, Expectation(("n1", "n2", "n4")))
+    assert (found.code.id, found.who, found.severity) == ("DUL-UNPROVED", "n4", HealthSeverity.ERROR)
+    assert found.signs[1:] == ("n4 is expected and was not heard since this watch began",)
+
+
+@pytest.mark.parametrize("expected", [("n1", "n2", "n4"), ("n3", "n4")])
+def test_a_watch_that_refuses_nodes_says_why_it_does_not_hear_them(expected: tuple[str, ...]) -> None:
+    model = SystemModel()
+    text = f"this watch refuses messages of n3, n4 (9 {UNASKED}): it has no secret of the domain"
+    notice = FeedNotice(NoticeKind.UNPROVED, START_NS, text, names=("n3", "n4"))
+    heard = [node(n, fellows=(fake.fellow(3 - n),)) for n in (1, 2)] if "n1" in expected else []
+    model.apply(
+        Update(snapshots=tuple(ReceivedSnapshot(each, START_NS) for each in heard)), START_NS - 30 * S
+    )
+    model.apply(Update(notices=(notice,)), START_NS)
+    (found,) = incidents(model, START_NS + S, Expectation(expected))
+    assert found.code.id == ("DUL-UNPROVED" if heard else "DUL-DOMAIN-LOST")
+    assert "it has no secret of the domain" in found.why
+    assert "OSPLTOOL_DOMAIN_SECRET=FILE" in found.next
+
+
+def test_a_secret_that_cannot_be_read_again_is_shown() -> None:
+    what = "n1 keeps the secret that it had: /s has mode 0644"
+    shown = [node(1, secret="/s", secret_problem="/s has mode 0644")]
+    check_signs(shown, [("DUL-SECRET-KEPT", "n1", what)])

@@ -10,6 +10,7 @@ import struct
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
+from engine.core.plain import words_of
 from engine.dataset.sample import DATA, DISPOSE
 from engine.persistence.core.last_values import PARTS
 from engine.persistence.core.provider_selection import MAX_PATH
@@ -70,7 +71,7 @@ def decode(kind: str, body: bytes) -> Message:
     except MessageFault:
         raise
     except (ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError) as error:
-        raise MessageFault(f"damaged {kind}: {error!r}"[:200]) from error
+        raise MessageFault(f"damaged {kind}: {words_of(error)}"[:200]) from error
     if blobs.at != len(body):
         raise MessageFault(f"damaged {kind}: {len(body) - blobs.at} bytes too many")
     return message

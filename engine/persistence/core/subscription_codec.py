@@ -67,7 +67,7 @@ def decode(kind: str, body: bytes) -> tuple[bytes, PeerMessage]:
             return group, FetchedSamples(samples)
         message: PeerMessage = plain.from_plain(_PEER_MESSAGES[kind], head["message"])
     except (plain.PlainFault, ValueError, KeyError, TypeError) as error:
-        raise MessageFault(f"damaged {kind[:40]}: {error!r}"[:200]) from error
+        raise MessageFault(f"damaged {kind[:40]}: {plain.words_of(error)}"[:200]) from error
     if isinstance(message, Fetch):
         _check_numbers(message.numbers)
     elif isinstance(message, SubscriptionUpdate):
@@ -122,7 +122,7 @@ def decode_answer(body: bytes) -> SubscriberAnswer:
     try:
         answer: SubscriberAnswer = plain.from_plain(SubscriberAnswer, {**head, "samples": []})
     except (plain.PlainFault, TypeError) as error:
-        raise MessageFault(f"not an answer: {error}"[:200]) from error
+        raise MessageFault(f"not an answer: {plain.words_of(error)}"[:200]) from error
     return SubscriberAnswer(answer.stored, answer.request, samples, answer.is_last, answer.missed)
 
 
@@ -152,7 +152,7 @@ def _unpacked(body: bytes) -> tuple[dict[str, Any], tuple[OriginalSample, ...]]:
         head: dict[str, Any] = json.loads(body[_HEAD.size : at])
         writers: list[str] = head.pop("writers")
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise MessageFault(f"no head: {error!r}"[:200]) from error
+        raise MessageFault(f"no head: {plain.words_of(error)}"[:200]) from error
     _check(isinstance(writers, list), "list of writers")
     for name in writers:
         _check_name(name)

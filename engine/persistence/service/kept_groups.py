@@ -159,7 +159,7 @@ class KnownGroups:
                 if each.group.type_id != each.type.type_id:
                     raise MessageFault("a group whose type is another")
         except (plain.PlainFault, BrokenType, ValueError) as error:
-            raise MessageFault(f"damaged groups: {error}"[:200]) from error
+            raise MessageFault(f"damaged groups: {plain.words_of(error)}"[:200]) from error
         return list(found)
 
     def restore(self, store: sqlite3.Connection) -> None:

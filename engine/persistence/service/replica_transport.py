@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from engine.core.lazy_dataclass import lazy_dataclass
+from engine.core.plain import words_of
 from engine.dds.activity import BEAT_S, ThreadActivities
 from engine.dds.bulk import BulkReceiver, BulkSender, ReceivedBatch
 from engine.dds.errors import DdsTimeout
@@ -66,7 +67,7 @@ class Hello:
             fields = json.loads(body)
             texts = [fields["service"], fields["name"], fields["id"]]
         except (ValueError, KeyError, TypeError, RecursionError) as error:
-            raise MessageFault(f"not a hello: {error!r}"[:200]) from error
+            raise MessageFault(f"not a hello: {words_of(error)}"[:200]) from error
         for text in texts:
             if not isinstance(text, str) or not text.isprintable() or not 0 < len(text) <= _MAX_NAME_CHARS:
                 raise MessageFault("a name that is not valid")

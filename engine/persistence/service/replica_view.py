@@ -186,5 +186,5 @@ def decode(payload: bytes) -> ReplicaView:
             raise ViewFault("of an unknown version")
         view: ReplicaView = plain.from_plain(ReplicaView, document["data"])
     except Exception as error:  # of any class: anybody may have sent it
-        raise ViewFault(f"not a view of a replica: {error!r}"[:200]) from error
+        raise ViewFault(f"not a view of a replica: {plain.words_of(error)}"[:200]) from error
     return view

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Final
 
 from engine.config import XmlElement
-from engine.dds.proofs import DomainSecret, SecretFault
+from engine.dds.proofs import SecretFault, fingerprints
 from ospltool.check.deployment import host_of, listed
 from ospltool.check.findings import Finding
 from ospltool.check.registry import OPENSPLICE, OSPLTOOL, RuleInput, rule
@@ -327,7 +328,8 @@ def secret_differs(fleet: FleetView) -> Iterator[Finding]:
     Example:
         n1: <DomainSecret>/etc/opt/secret</DomainSecret>; n2: without it
     Use instead:
-        The same secret on all nodes. Files that can be read here are compared by their first secret.
+        The same secret on all nodes. Files that can be read here are compared by their contents: the first
+        secret of each must be in the others. Of other files it is only known that there is a secret.
     OpenSplice: Does not know the element.
     Reference: //OpenSplice/Domain/DomainSecret
     """
@@ -335,26 +337,38 @@ def secret_differs(fleet: FleetView) -> Iterator[Finding]:
     for node in fleet.nodes:
         domains.setdefault(node.intended_domain, []).append(node)
     for nodes in domains.values():
-        first, *rest = _groups(nodes, _secret) or [[]]
+        first, *rest = _groups(nodes, _secrets) or [[]]
         for group in rest:
+            if _communicate(_secrets(group[0]), _secrets(first[0])):
+                continue
             kinds = [_kind(one[0]) for one in (group, first)]
             message = f"{_names(group)}: {kinds[0]}; {_names(first)}: {kinds[1]}"
             element = group[0].domain_setting("DomainSecret")
             yield group[0].found(_place(group[0], element), message, subject="Domain/DomainSecret")
 
 
-def _secret(node: NodeView) -> str:
-    """What tells the secrets of nodes apart; empty without one. Files that cannot be read here are alike."""
+_UNREAD: Final = ("unread",)
+"""In place of the secrets of a file that cannot be read here."""
+
+
+def _secrets(node: NodeView) -> tuple[str, ...]:
+    """What tells the secrets of nodes apart, that which proves first; none without a secret."""
     path = node.configuration.domain.secret
     if not path:
-        return ""
+        return ()
     try:
-        return DomainSecret(path).fingerprint
+        return fingerprints(path)
     except SecretFault:
-        return "unread"
+        return _UNREAD
+
+
+def _communicate(one: tuple[str, ...], other: tuple[str, ...]) -> bool:
+    """Whether nodes with these secrets may accept the messages of each other."""
+    if not one or not other:
+        return one == other
+    return _UNREAD in (one, other) or (one[0] in other and other[0] in one)
 
 
 def _kind(node: NodeView) -> str:
-    return (
-        f"secret of {node.configuration.domain.secret}" if node.configuration.domain.secret else "no secret"
-    )
+    path = node.configuration.domain.secret
+    return f"secret of {path}" if path else "no secret (//OpenSplice/Domain/DomainSecret is not set)"

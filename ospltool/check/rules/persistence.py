@@ -282,17 +282,19 @@ def _obstacle(path: str) -> str:
     return ""
 
 
-@rule("DUR613", "unusable-secret", Severity.WARNING, targets=OSPLTOOL)
+@rule("DUR613", "unusable-secret", Severity.ERROR, targets=OSPLTOOL)
 def unusable_secret(node: NodeView) -> Iterator[Finding]:
     """The file of the domain's secret cannot be used on this machine.
 
-    Why: The node does not start: without the secret it would take in messages of everybody.
+    Why: The node does not start: without the secret it would accept messages of everybody. If it runs, it
+        keeps the secret that it read before, and nodes with a newer one refuse it.
 
     Example:
         <DomainSecret>/etc/opt/secret</DomainSecret>, with mode 0644
     Use instead:
         A file of the user that runs the node, with mode 0600, with one secret of at least 32 characters in
-        each line: `openssl rand -hex 32`. On another machine than the node's, the finding means nothing.
+        each line: `openssl rand -hex 32`. It is a warning if the file is not there or belongs to another
+        user: then check on the machine of the node, as the user that runs it.
     OpenSplice: Does not know the element, and refuses the file.
     Reference: //OpenSplice/Domain/DomainSecret
     """
@@ -301,7 +303,8 @@ def unusable_secret(node: NodeView) -> Iterator[Finding]:
         try:
             DomainSecret(element.text)
         except SecretFault as fault:
-            yield node.found(element.value, str(fault), subject=element.path)
+            severity = Severity.WARNING if fault.is_local else None
+            yield node.found(element.value, str(fault), subject=element.path, severity=severity)
 
 
 @rule("DUR611", "leveldb-store", Severity.WARNING, targets=OPENSPLICE)

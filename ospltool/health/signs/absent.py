@@ -10,6 +10,7 @@ from ospltool.health.scene import Scene
 from ospltool.health.signs.domain import stopped_processes
 from ospltool.health.signs.losses import OWN_LINK, broken_link, look_at_host
 from ospltool.health.signs.partings import IN_ORDER, Parting, partings
+from ospltool.health.signs.proofs import refused_by_watch
 from ospltool.health.signs.unheard import OUT_OF_REACH, RESTARTS, STARTED, STUCK
 from ospltool.live.nodes import natural
 from ospltool.live.remarks import clock
@@ -41,9 +42,12 @@ def of_absent(scene: Scene) -> Iterator[Sign]:
         ends = [report.ended_ns if report else 0 for report in absent.values()]
         since_ns = min(max(ends), model.began_ns) if all(ends) else model.began_ns
         link = broken_link(scene, scene.now_ns)
+        refused = refused_by_watch(scene)
+        why = link or (scene.model.unproved.text if refused and scene.model.unproved else "")
         yield Sign(
-            "DUL-DOMAIN-LOST", "domain", what, since_ns, why=link,
-            next=OWN_LINK if link else stopped_processes(scene, absent), began_before=not all(ends),
+            "DUL-DOMAIN-LOST", "domain", what, since_ns, why=why,
+            next=OWN_LINK if link else refused or stopped_processes(scene, absent),
+            began_before=not all(ends),
         )  # fmt: skip
 
 
@@ -90,6 +94,8 @@ def _absence(
         )
     elif report is None and (link := broken_link(scene, scene.now_ns)):
         why, advice = link, OWN_LINK
+    elif refused := refused_by_watch(scene, name):
+        why, advice = "this watch refuses its messages", refused
     is_later = code == "DUL-NODE-GONE" and known_ns == last_ns > began_ns
     is_out_of_reach = bool(hearing) and code == "DUL-NODE-ABSENT"
     severity = HealthSeverity.WARNING if is_out_of_reach else None  # as of one that this watch has heard

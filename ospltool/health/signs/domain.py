@@ -33,9 +33,6 @@ def of_domain(scene: Scene) -> Iterator[Sign]:
             why="" if are_dead else link, guess=cause_of_domain_loss(scene),
             next=OWN_LINK if link else stopped_processes(scene, [one.snapshot.name for one in lost]),
         )  # fmt: skip
-    if model.unproved and scene.now_ns - model.unproved.time_ns < LEFT_OUT_NS:
-        text = model.unproved.text
-        yield Sign("DUL-UNPROVED", "watcher", f"this watch: {text}", why=text)
     if model.left_out_ns and scene.now_ns - model.left_out_ns < LEFT_OUT_NS:
         what = f"{plural(model.messages_left_out, 'message')} not shown: no room, or unreadable"
         yield Sign("DUL-MESSAGES-LOST", "watcher", what)

@@ -31,7 +31,7 @@ def of_snapshot(snapshot: NodeSnapshot) -> Iterator[Sign]:
     yield from of_store(snapshot)
     yield from of_capture(snapshot)
     yield from of_readers(snapshot)
-    yield from _unproved(snapshot)
+    yield from _secret(snapshot)
 
 
 def of_store(snapshot: NodeSnapshot) -> Iterator[Sign]:
@@ -76,22 +76,11 @@ def of_capture(snapshot: NodeSnapshot) -> Iterator[Sign]:
     yield from _cut(snapshot)
 
 
-def _unproved(snapshot: NodeSnapshot) -> Iterator[Sign]:
-    """Yield a sign of messages that do not prove their sender."""
-    if snapshot.unproved:
-        whose = [
-            f"{one.name or one.participant} ({', '.join(f'{n:,} {why}' for why, n in one.counts.items())})"
-            for one in snapshot.unproved
-        ]
-        what = f"{snapshot.name} refuses messages of {_few(whose)}"
-        yield Sign("DUL-UNPROVED", snapshot.name, what, 0, (snapshot.id,), why=_why_unproved(snapshot))
-
-
-def _why_unproved(snapshot: NodeSnapshot) -> str:
-    """Say what is certain: a message does not tell whether its sender lacks the secret or invents things."""
-    if any("no secret here" in why for one in snapshot.unproved for why in one.counts):
-        return f"{snapshot.name} has no secret of the domain, and others have one"
-    return ""
+def _secret(snapshot: NodeSnapshot) -> Iterator[Sign]:
+    """Yield a sign of a file of the domain's secret that has changed and cannot be used."""
+    if snapshot.secret_problem:
+        what = f"{snapshot.name} keeps the secret that it had: {snapshot.secret_problem}"
+        yield Sign("DUL-SECRET-KEPT", snapshot.name, what, 0, (snapshot.id,), why=snapshot.secret_problem)
 
 
 def _rejected(snapshot: NodeSnapshot) -> Iterator[Sign]:
