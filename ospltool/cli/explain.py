@@ -21,9 +21,7 @@ _WIDTH: Final = 100
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command("explain", short_help="Explain a file or pasted text, a rule, a health code or a setting.")(
-        explain
-    )
+    app.command("explain", short_help="Explain a file or text, a rule, a health code or a setting.")(explain)
 
 
 def explain(

@@ -176,7 +176,8 @@ def _what_became_of(facts: TraceFacts, address: str, when: int, *, is_new: bool)
     if around:
         return "It went on running at that time: the connection between the two was lost.", True
     ended = max((span.end_ns for span in spans if span.end_ns <= when), default=None)
-    assert ended is not None, "a run that began before has ended before, or contains the moment"
+    if ended is None:  # it had no state yet
+        return "It had only just begun.", False
     heard = coverage.heard(facts).get(address, [])
     later = coverage.last_between(heard, ended + coverage.CUT_NS, when)
     if later is not None:

@@ -136,7 +136,13 @@ def from_to(start_ns: int | None, end_ns: int | None = None) -> str:
 
 
 def clock_since(start_ns: int | None, time_ns: int, digits: int = 3) -> str:
-    """Format a time of day, in UTC, with its date if that is not the day of `start_ns`."""
+    """Format a time of day, in UTC, with its date if that is not the day of `start_ns`.
+
+    Args:
+        start_ns: the time that stands before it; None for none.
+        time_ns: the time.
+        digits: decimals of a second.
+    """
     dated = iso(time_ns, digits)
     same_day = start_ns is not None and iso(start_ns, 0)[:10] == dated[:10]
     return clock(time_ns, digits) if same_day or time_ns < 0 else dated
