@@ -161,7 +161,7 @@ def _follows(effect: Anomaly, cause: Anomaly) -> bool:
 
 
 def _are_together(one: Anomaly, other: Anomaly) -> bool:
-    """Return whether a node made two reports at the same times, as far as their first lines show."""
+    """Return whether a node made two reports at the same times, according to their first lines."""
     if one.nodes != other.nodes or one.count != other.count:
         return False
     places = zip(one.evidence, other.evidence, strict=True)
