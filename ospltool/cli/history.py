@@ -211,10 +211,10 @@ def _expect_groups(
 
 
 def _nothing(topic: str, partitions: tuple[str, ...]) -> str:
-    """Describe that no service keeps such a group."""
+    """Describe that no service keeps such a group; one that did not answer may."""
     what = "any group" if topic == "*" else f"a group of topic '{topic}'"
     where = f" in partition {', '.join(partitions)}" if partitions else ""
-    return f"no service keeps {what}{where}"
+    return f"no service that answered keeps {what}{where}"
 
 
 def _types(client: DurabilityClient, topic: str, deadline_s: float) -> list[TypeDescription]:

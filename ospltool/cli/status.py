@@ -35,8 +35,9 @@ def status(
     If the store of a node refuses data, the output has the cause and the number of samples that are only in
     memory; the node still runs, so the exit code stays 0. The output also names the last failure of a node
     that has recovered, name-spaces of which a node has only a part, and groups of which it keeps nothing
-    because its content filter does not fit. A node of a fleet file that was never started on this machine
-    has a line, too; it does not change the exit code while others run, because it may have another host.
+    because its content filter does not fit. A node of a fleet file that this user did not start on this
+    machine has a line, too; it does not change the exit code while others run, because it may have another
+    host.
 
     Exit codes: 0 all nodes run and respond, 1 a node does not, or no node is known, 2 wrong usage.
     """

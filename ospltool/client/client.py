@@ -156,11 +156,14 @@ class DurabilityClient:
 
         Raises:
             NoService: there is no service in time.
+            DurabilityTimeout: none of them has answered in time, so nothing is known.
         """
         deadline_s = time.monotonic() + timeout_s
         self.session.wait_for_services(deadline_s)
         half_s = (time.monotonic() + deadline_s) / 2
         states = [*ask(self.session, topic, partitions, half_s).values()]
+        if not states:
+            raise errors.DurabilityTimeout("no service has answered in time; it may stand still")
         if any(not added(state) for state in states):
             states += self._resolved(topic, tuple(partitions) or ("",), deadline_s)
         found = {
