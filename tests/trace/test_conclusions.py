@@ -225,8 +225,11 @@ def test_a_lost_fellow_ran_on_only_if_its_trace_goes_on(
     run_of_n1(traces, 0, ends_s)
     if begins_s is not None:
         run_of_n1(traces, begins_s, 60)
-    traces.node("n2", "n2").begin(0).line(lost_s, text, "d_status").line(90, "end")
+    ending = "Removing confirmed fellow n1. Reason: it is terminating."
+    trace = traces.node("n2", "n2").begin(0).line(lost_s, text, "d_status").line(lost_s + 3, ending)
+    trace.line(90, "end")
     (loss,) = found(traces, "fellow-lost")
+    assert [place.text for place in loss.evidence] == [text]
     assert told in loss.explanation
     assert (loss.facts["separated"], "connection" in loss.explanation) == (separated, separated)
 

@@ -86,7 +86,7 @@ def fellow_lost(facts: TraceFacts) -> Iterator[Anomaly]:
             if still_ns is not None:
                 told, apart = f"{node} itself stood still for {duration(still_ns)} and heard nobody.", False
             verdicts.setdefault((apart, _DIED in told), f"At {clock(when, 3)}: {told}" if verdicts else told)
-            places += incident
+            places += [place for place in incident if _ENDS not in place.text]  # a later stop is no loss
         if not places:
             continue
         name = facts.names.node(fellow)
