@@ -1,7 +1,11 @@
-"""`ospltool explain`: explain a rule of `check`, a health code or a setting."""
+"""`ospltool explain`: explain a file or pasted text, a rule of `check`, a health code or a setting."""
 
 from __future__ import annotations
 
+import dataclasses
+import os
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
@@ -17,23 +21,32 @@ _WIDTH: Final = 100
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command("explain", short_help="Explain a rule, a health code or a setting.")(explain)
+    app.command("explain", short_help="Explain a file or text, a rule, a health code or a setting.")(explain)
 
 
 def explain(
     subject: Annotated[
         str | None,
         typer.Argument(
-            help="A code (DUR201, DUL-NODE-GONE), a rule's name, or a setting such as "
-            "//OpenSplice/DurabilityService/NameSpaces/Policy[@masterPriority] (default: list all rules)."
+            metavar="[FILE|-|NAME]",
+            help="A log, trace, configuration or other text; - for standard input; a code (DUR201, "
+            "DUL-NODE-GONE), a rule's name, or a setting such as "
+            "//OpenSplice/DurabilityService/NameSpaces/Policy[@masterPriority] (default: list all rules).",
         ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the explanation as JSON.")] = False,
 ) -> None:
-    """Explain what a rule finds and why, what a health code means, or what OpenSplice does with a setting.
+    """Explain a file: what it is, what went wrong first, why, what to do, and what else to look at.
 
-    Exit codes: 0 success, 2 no such code, rule or setting.
+    FILE is an ospl-info.log, an ospl-error.log, a durability trace, a configuration of OpenSplice or Cyclone
+    DDS, or lines copied from a terminal. With a name, explain what a rule finds and why, what a health code
+    means, or what OpenSplice does with a setting.
+
+    Exit codes: 0 success, 2 no such file, code, rule or setting, or a file of an unknown kind.
     """
+    if subject is not None and _is_text(subject):
+        _explain_cause(subject, as_json=as_json)
+        return
     from ospltool.check import explain as answers
     from ospltool.check.registry import Rule
 
@@ -43,7 +56,7 @@ def explain(
     try:
         found = answers.find(subject) if subject else None
     except answers.UnknownSubject as error:
-        raise CommandError(str(error), Exit.USAGE) from None
+        raise CommandError(f"{error}; there is no such file either", Exit.USAGE) from None
     if as_json:
         streams.put(answers.as_json(found))
     elif found is None:
@@ -54,14 +67,42 @@ def explain(
         streams.put(answers.setting_text(found))
 
 
+def _is_text(subject: str) -> bool:
+    """Return whether a subject is a file, standard input, or text such as that of CYCLONEDDS_URI."""
+    return subject == "-" or subject.lstrip().startswith(("<", "file://")) or Path(subject).exists()
+
+
+def _explain_cause(subject: str, *, as_json: bool) -> None:
+    """Explain a file, standard input, or a text.
+
+    Raises:
+        CommandError: it cannot be read, or is of an unknown kind.
+    """
+    from ospltool.forensics import cause
+    from ospltool.trace.reading.sources import SourceError
+
+    try:
+        if subject == "-":
+            data = sys.stdin.buffer.read(cause.MOST_BYTES)
+            found = cause.explain_text(data, os.environ, "standard input")
+        elif Path(subject).exists():
+            found = cause.explain_file(Path(subject), os.environ)
+        else:
+            found = cause.explain_text(subject.encode("utf-8", "surrogateescape"), os.environ)
+    except (SourceError, cause.UnknownFileError) as error:
+        raise CommandError(str(error), Exit.USAGE) from None
+    if as_json:
+        streams.put(envelope.document("cause", dataclasses.asdict(found)))
+    else:
+        streams.put("".join(f"{line}\n" for line in cause.as_text(found, _WIDTH)))
+
+
 def _explain_code(wanted: str, *, as_json: bool) -> None:
     """Explain a health code.
 
     Raises:
         CommandError: there is no such code.
     """
-    import dataclasses
-
     from engine.config.values import did_you_mean
     from ospltool.health.codes import codes
 

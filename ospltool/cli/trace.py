@@ -109,7 +109,9 @@ def view(
     skew: Skew = None,
     level: Annotated[
         str | None,
-        typer.Option("-l", "--level", help="Show only records of this level or above, such as WARNING."),
+        typer.Option(
+            "-l", "--level", help="Show only records of this level or above, such as WARNING or ERROR."
+        ),
     ] = None,
     thread: Annotated[
         list[str] | None,
@@ -205,10 +207,12 @@ def view(
     from ospltool.trace.reading.reader import require_records
     from ospltool.trace.reading.record import LEVELS
     from ospltool.trace.views.records import ViewMode, ViewOptions, show
-    from ospltool.trace.views.selection import RecordFilter
+    from ospltool.trace.views.selection import REPORT_LEVELS, RecordFilter
 
-    if level is not None and level.upper() not in LEVELS:
-        raise CommandError(f"{level!r} is not a level: write {', '.join(LEVELS)}", Exit.USAGE)
+    least = None if level is None else REPORT_LEVELS.get(level.upper(), level.upper())
+    if least is not None and least not in LEVELS:
+        known = ", ".join(dict.fromkeys((*LEVELS, *REPORT_LEVELS)))
+        raise CommandError(f"{level!r} is not a level: write {known}", Exit.USAGE)
     if colour not in {"auto", "always", "never"}:
         raise CommandError(f"--color {colour!r}: choose auto, always or never", Exit.USAGE)
     modes = [
@@ -232,7 +236,7 @@ def view(
     with errors():
         options = ViewOptions(
             filter=RecordFilter(
-                level=level.upper() if level else None,
+                level=least,
                 threads=tuple(thread or ()),
                 states=tuple(one.upper() for one in state or ()),
                 namespaces=tuple(namespace or ()),

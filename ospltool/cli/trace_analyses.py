@@ -173,9 +173,11 @@ def timeline(
 ) -> None:
     """Show the time of the phases of each run with their longest waits, of alignments and of merges.
 
-    Exit codes: 0 success, 1 a damaged file was read in part, 2 wrong usage or unreadable input.
+    Exit codes: 0 success, 1 no trace among the files, or a damaged file was read in part, 2 wrong usage or
+    unreadable input.
     """
     from ospltool.output import envelope, progress, streams
+    from ospltool.output.text import visible
 
     with evidence_of(names, engine, master) as evidence:
         from ospltool.forensics import right_clocks
@@ -191,6 +193,13 @@ def timeline(
     else:
         streams.put("".join(f"{line}\n" for line in times.as_text(answer)))
     _say_unknown(doubts)
+    if not answer.runs:
+        say_damages()
+        raise CommandError(
+            f"{visible(' '.join(names or ()))}: no timed record of a durability trace; logs of reports show "
+            "neither phases nor alignments",
+            Exit.FINDINGS,
+        )
     end()
 
 

@@ -11,7 +11,7 @@ from ospltool.output.text import visible
 from ospltool.trace.meaning.fact_kinds import SetSize
 from ospltool.trace.rules import grouped
 from ospltool.trace.views.conversation import Conversation
-from ospltool.trace.views.times import clock
+from ospltool.trace.views.times import clock, iso
 
 WIDTH: Final = 960
 LEFT: Final = 110
@@ -102,6 +102,11 @@ class Scale:
         inside = min(max(time_ns, self.start_ns), self.end_ns) - self.start_ns
         return LEFT + (WIDTH - LEFT - RIGHT) * inside / length
 
+    def _tick(self, time_ns: int) -> str:
+        """Return the text at a tick: the time of day, or with its date if the axis has several days."""
+        is_one_day = iso(self.start_ns, 0)[:10] == iso(self.end_ns, 0)[:10]
+        return clock(time_ns, 1) if is_one_day else iso(time_ns, 0)[:16]
+
     def axis(self, top: int, bottom: int) -> Iterator[str]:
         """Yield vertical lines, with clock times below them."""
         for number in range(TICKS + 1):
@@ -109,7 +114,7 @@ class Scale:
             x = self.at(time)
             anchor = "start" if number == 0 else "end" if number == TICKS else "middle"
             yield f'<line class="tick" x1="{x:.1f}" y1="{top}" x2="{x:.1f}" y2="{bottom}"/>'
-            yield note(x, bottom + 14, clock(time, 1), anchor)
+            yield note(x, bottom + 14, self._tick(time), anchor)
 
 
 def picture(height: int, label: str, parts: Iterable[str]) -> str:
@@ -182,7 +187,7 @@ def curves(group: str, sizes: Sequence[SetSize]) -> str:
         dashes = f' stroke-dasharray="{dash}"' if dash else ""
         parts.append(f'<path d="{path}" fill="none" stroke="{colour}" stroke-width="2"{dashes}/>')
         for one in points if len(points) <= MOST_DOTS else ():
-            told = f"{node}: {one.samples} ({one.how}) at {clock(one.time_ns, 3)}"
+            told = f"{node}: {one.samples} ({one.how}) at {iso(one.time_ns, 3)}"
             parts.append(
                 f'<circle cx="{scale.at(one.time_ns):.1f}" cy="{height(one.samples):.1f}" r="2.5" '
                 f'fill="{colour}"><title>{text_of(told)}</title></circle>'

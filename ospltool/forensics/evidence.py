@@ -130,7 +130,7 @@ def window_of(evidence: Evidence, since: str | None, until: str | None, nodes: S
     reference = evidence.first_ns() if since or until else None
     return Window(
         parse_time(since, reference) if since else None,
-        parse_time(until, reference) if until else None,
+        parse_time(until, reference, is_later=True) if until else None,
         tuple(nodes),
     )
 

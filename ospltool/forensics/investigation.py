@@ -24,7 +24,7 @@ from ospltool.trace.meaning.trace_facts import TraceFacts
 from ospltool.trace.reading import damage
 from ospltool.trace.reading.record import no_collection
 from ospltool.trace.rules import Anomaly, anomalies
-from ospltool.trace.views.times import clock, iso
+from ospltool.trace.views.times import clock_since, iso
 
 if TYPE_CHECKING:
     from ospltool.diagnostics.model import Diagnostic
@@ -147,9 +147,9 @@ def _unknown(facts: TraceFacts, shown: Sequence[SetSize]) -> Iterable[str]:
         within = [time for time in times if time <= over]
         if within:
             yield (
-                f"whether the trace of {node} is whole: between {iso(within[0], 3)} and "
-                f"{clock(within[-1], 3)} others tell of {plural(len(within), 'message')} that it does not "
-                "mention; nothing is concluded from what it does not say then"
+                f"whether the trace of {node} is whole: from {iso(within[0], 3)} to "
+                f"{clock_since(within[0], within[-1])} others tell of {plural(len(within), 'message')} that "
+                "it does not mention; nothing is concluded from what it does not say then"
             )
     for run, at_ns in coverage.hidden_starts(facts):
         yield (
@@ -159,7 +159,7 @@ def _unknown(facts: TraceFacts, shown: Sequence[SetSize]) -> Iterable[str]:
     for node, end_ns, heard_ns in coverage.later_than_trace(facts):
         yield (
             f"what {node} did after {iso(end_ns, 3)}, where its trace was cut: others received something "
-            f"from it until {clock(heard_ns, 3)}"
+            f"from it until {clock_since(end_ns, heard_ns)}"
         )
     if not shown:
         yield "the traces contain no alignment: sizes of sets are unknown"

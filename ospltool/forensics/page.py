@@ -22,7 +22,7 @@ from ospltool.trace.meaning.trace_facts import TraceFacts
 from ospltool.trace.rules import Anomaly, grouped
 from ospltool.trace.views.conversation import Conversation
 from ospltool.trace.views.timeline import START_STATES
-from ospltool.trace.views.times import SECOND_NS, clock, duration, from_to, iso
+from ospltool.trace.views.times import SECOND_NS, clock_since, duration, from_to, iso
 
 MOST_CURVES: Final = 12
 MOST_EXCHANGES: Final = 6
@@ -134,8 +134,8 @@ def _conclusions(conclusions: Sequence[Conclusion]) -> str:
 
 def _evidence(places: Iterable[RecordPlace]) -> str:
     items = "".join(
-        f"<li>{'' if each.time_ns is None else clock(each.time_ns, 3)} {text_of(each.node)} "
-        f"{text_of(each.text)}<br>{text_of(each.file)}:{each.offset}</li>"
+        f"<li>{'' if each.time_ns is None else iso(each.time_ns, 3)} {text_of(each.node)} "
+        f"{text_of(each.text)}<br>{text_of(each.file)}, byte {each.offset}</li>"
         for each in places
     )
     return f'<ul class="evidence">{items}</ul>' if items else ""
@@ -152,7 +152,7 @@ def _stories(stories: Sequence[Story]) -> str:
             (
                 one.start_ns or 0,
                 [
-                    _cell("-" if one.start_ns is None else clock(one.start_ns, 3), "when"),
+                    _cell("-" if one.start_ns is None else clock_since(story.start_ns, one.start_ns), "when"),
                     _cell(f"{one.rule} {code_of(one)}"),
                     _finding(one),
                 ],
@@ -162,7 +162,11 @@ def _stories(stories: Sequence[Story]) -> str:
         entries += [
             (
                 one.start_ns or 0,
-                [_cell(clock(one.start_ns or 0, 3), "when"), _cell(one.kind, "bad"), _cell(one.text)],
+                [
+                    _cell(clock_since(story.start_ns, one.start_ns or 0), "when"),
+                    _cell(one.kind, "bad"),
+                    _cell(one.text),
+                ],
             )
             for one in story.conclusions
             if one.kind in {SetFate.THROWN_AWAY, SetFate.SHRANK}
@@ -196,14 +200,14 @@ def _rows(one: Investigation) -> Iterator[drawing.TimelineRow]:
         spans = tuple(
             drawing.TimelineBar(
                 span.start_ns, span.end_ns, _state_kind(span.state),
-                f"{node}, run {span.run[1]}: {span.state} from {clock(span.start_ns, 3)} for "
+                f"{node}, run {span.run[1]}: {span.state} from {iso(span.start_ns, 3)} for "
                 f"{duration(span.end_ns - span.start_ns)}",
             )
             for span in facts.states
             if span.run[0] == node
         )  # fmt: skip
         marks = tuple(
-            (place.time_ns or 0, f"{node} lost {facts.names.node(fellow)} at {clock(place.time_ns or 0, 3)}")
+            (place.time_ns or 0, f"{node} lost {facts.names.node(fellow)} at {iso(place.time_ns or 0, 3)}")
             for run, _, fellow, place in facts.losses
             if run[0] == node
         )
@@ -236,7 +240,7 @@ def _masters(facts: TraceFacts) -> Iterator[drawing.TimelineRow]:
                 continue
             if spans and spans[-1].end_ns == start:  # it confirmed itself again
                 start = spans.pop().start_ns
-            label = f"{node} is master of {namespace} from {clock(start, 3)} to {clock(end, 3)}"
+            label = f"{node} is master of {namespace} from {iso(start, 3)} to {clock_since(start, end)}"
             spans.append(drawing.TimelineBar(start, end, "master", label))
         if spans:
             yield drawing.TimelineRow(f"{node} master", tuple(spans))

@@ -17,7 +17,7 @@ from ospltool.trace.meaning.coverage import heard
 from ospltool.trace.meaning.fact_kinds import BUILT_IN, Run, SetSize, SizeOrigin, StoredReplaced
 from ospltool.trace.meaning.trace_facts import TraceFacts
 from ospltool.trace.rules import Anomaly, grouped
-from ospltool.trace.views.times import SECOND_NS, clock, duration
+from ospltool.trace.views.times import SECOND_NS, clock_since, duration
 
 BY_TIME: Final = operator.attrgetter("time_ns", "node", "group")
 """The order of sizes."""
@@ -297,7 +297,7 @@ def _thrown_away(facts: TraceFacts, one: Applied, before: Sequence[SetSize], apa
     elif known is None:
         own = "of unknown size"
     else:
-        own = f"last seen with {plural(known.samples, 'sample')} at {clock(known.time_ns, 3)}"
+        own = f"last seen with {plural(known.samples, 'sample')} at {clock_since(one.time_ns, known.time_ns)}"
     at_least = max(0, known.samples - known.disposes - taken) if known is not None else 0
     gone = f"at least {plural(at_least, 'sample')}" if at_least else "the number of samples is unknown"
     if apart.until_ns is not None and not at_least:
@@ -308,7 +308,7 @@ def _thrown_away(facts: TraceFacts, one: Applied, before: Sequence[SetSize], apa
     noticed = duration(one.time_ns - since)
     what = f"the samples of {one.group} from while it was cut off (noticed {noticed} before)"
     if apart.until_ns is not None:
-        between = f"from {clock(since, 3)} to {clock(apart.until_ns, 3)}"
+        between = f"from {clock_since(one.time_ns, since)} to {clock_since(one.time_ns, apart.until_ns)}"
         what = f"whatever it had captured of {one.group} between two runs of {giver}, {between}"
     return Conclusion(
         SetFate.THROWN_AWAY,
@@ -377,7 +377,11 @@ def _shrank(facts: TraceFacts, some: Sequence[Applied], before: Sequence[SetSize
 def _replaced(facts: TraceFacts, some: Sequence[Applied]) -> Conclusion:
     policies = ", ".join(sorted({one.policy for one in some}))
     names = _aligners(facts, some)
-    times = "once" if len(some) == 1 else f"{plural(len(some), 'time')} until {clock(some[-1].time_ns, 3)}"
+    times = (
+        "once"
+        if len(some) == 1
+        else f"{plural(len(some), 'time')} until {clock_since(some[0].time_ns, some[-1].time_ns)}"
+    )
     return _of_merges(
         facts,
         SetFate.REPLACED,

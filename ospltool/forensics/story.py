@@ -17,6 +17,9 @@ BEFORE_NS: Final = 15 * SECOND_NS
 AFTER_NS: Final = 60 * SECOND_NS
 """Longest time from the end of a cause to the beginning of its effect."""
 
+TOGETHER_NS: Final = SECOND_NS
+"""Time within which reports of one event are made."""
+
 MOST_JOINED: Final = 2_000
 """Findings that are grouped by cause; the rest is one story of its own."""
 
@@ -32,7 +35,7 @@ CAUSES: Final[dict[str, tuple[str, ...]]] = {
     "request-unanswered": ("master-livelock", "fellow-lost", "thread-silent"),
     "thread-silent": ("fellow-lost",),
     "state-backwards": ("fellow-lost",),
-    "reported": ("fellow-lost", "set-diverged", "master-livelock"),
+    "reported": ("reported", "fellow-lost", "set-diverged", "master-livelock"),
 }
 """Possible causes of each rule's findings, the likeliest first."""
 
@@ -145,12 +148,24 @@ def _follows(effect: Anomaly, cause: Anomaly) -> bool:
     """Return whether a finding can be the effect of another: by kind, place and time."""
     if cause.rule not in CAUSES.get(effect.rule, ()) or effect.start_ns is None or cause.start_ns is None:
         return False
+    if cause.rule == effect.rule == "reported":
+        return _are_together(effect, cause)
+    if effect.rule == "reported" and effect.start_ns < cause.start_ns:
+        return False  # a service reports at once, so what was reported before is no effect
     if cause.rule == effect.rule:  # two sides of one event
         near = abs(effect.start_ns - cause.start_ns) <= BEFORE_NS
         return near and bool(_about(effect) & _about(cause))
     if not set(effect.nodes) & _about(cause):
         return False
     return cause.start_ns - BEFORE_NS <= effect.start_ns <= (cause.end_ns or cause.start_ns) + AFTER_NS
+
+
+def _are_together(one: Anomaly, other: Anomaly) -> bool:
+    """Return whether a node made two reports at the same times, according to their first lines."""
+    if one.nodes != other.nodes or one.count != other.count:
+        return False
+    places = zip(one.evidence, other.evidence, strict=True)
+    return all(abs((a.time_ns or 0) - (b.time_ns or 0)) <= TOGETHER_NS for a, b in places)
 
 
 def _about(one: Anomaly) -> set[str]:

@@ -11,7 +11,7 @@ from ospltool.forensics.story import Story
 from ospltool.trace.meaning.lines import RecordPlace
 from ospltool.trace.reading.record import one_line, valid_text
 from ospltool.trace.rules import Anomaly
-from ospltool.trace.views.times import clock, from_to
+from ospltool.trace.views.times import clock_since, from_to
 
 SHOWN_CONCLUSIONS: Final = 8
 SHOWN_FINDINGS: Final = 12
@@ -56,7 +56,7 @@ def _story(number: int, count: int, story: Story) -> Iterator[str]:
     ]
     told.sort(key=lambda each: each[0])
     for time, text in told[:SHOWN_FINDINGS]:
-        yield f"    {clock(time, 3)}  {one_line(text)}"
+        yield f"    {clock_since(story.start_ns, time)}  {one_line(text)}"
     if len(told) > SHOWN_FINDINGS:
         yield f"    and {len(told) - SHOWN_FINDINGS} more"
     yield ""
@@ -109,9 +109,9 @@ def _finding_lines(findings: Sequence[Anomaly]) -> Iterator[str]:
         yield f"{from_to(one.start_ns)}  {one.rule}: {one_line(one.title)}"
         yield f"    {one_line(one.explanation)}"
         for place in one.evidence:
-            time = "" if place.time_ns is None else f"{clock(place.time_ns)} "
+            time = "" if place.time_ns is None else f"{clock_since(one.start_ns, place.time_ns, 6)} "
             yield f"    > {time}{one_line(place.node)}  {one_line(place.text)}"
-            yield f"      {one_line(valid_text(place.file))}:{place.offset}"
+            yield f"      {one_line(valid_text(place.file))}, byte {place.offset}"
         if one.count > len(one.evidence):
             yield f"    > and {one.count - len(one.evidence)} more lines"
         yield ""

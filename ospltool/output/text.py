@@ -60,6 +60,16 @@ def plural(number: int, noun: str, several: str = "") -> str:
     return f"{number:,} {noun if number == 1 else several or f'{noun}s'}"
 
 
+def shortened(text: str, longest: int) -> str:
+    """Return text on one line with at most that many characters, cut between words, with `…` at its end."""
+    words = " ".join(text.split())
+    if len(words) <= longest:
+        return words
+    cut = words[: longest - 1]
+    kept = cut if words[longest - 1] == " " else cut.rpartition(" ")[0]
+    return f"{(kept or cut).rstrip()}…"
+
+
 def durability_service(depth: int, limits: Sequence[int], cleanup_delay_ns: int) -> str:
     """Return the QoS line of an application in Python that sets DURABILITY_SERVICE.
 

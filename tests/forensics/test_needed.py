@@ -27,6 +27,7 @@ from ospltool.trace.case.reading_back import WantedRecords, _overlap, facts_of, 
 from ospltool.trace.case.step_columns import StepColumns
 from ospltool.trace.meaning.lines import NumberedLines
 from ospltool.trace.meaning.trace_facts import TraceFacts
+from ospltool.trace.reading.reader import merged
 from ospltool.trace.reading.record import TraceRecord
 from ospltool.trace.reading.sources import find_sources
 from ospltool.trace.views.conversation import conversation
@@ -69,7 +70,9 @@ def _line(dice: random.Random, at_ns: int, node: str, state: str) -> str:
     local = datetime.datetime.fromtimestamp(second + (dice.random() < 0.01), datetime.UTC)
     texts = TELLING if dice.random() < 0.3 else QUIET
     text = dice.choice(texts).format(node=node, other="1002" if node == "1001" else "1001")
-    who = "PersistentStore (KV)" if dice.random() < 0.05 else f"{state} ({dice.choice(THREADS)})"
+    who = f"{state} ({dice.choice(THREADS)})"
+    if dice.random() < 0.05:
+        who, text = "PersistentStore (KV)", dice.choice((text, "Persistent store directory '/s' opened."))
     return f"{local:%Y-%m-%dT%H:%M:%S+0000} {second}.{rest:09d} {who} -> {text}\n"
 
 
@@ -123,11 +126,14 @@ def evidence(
         "=" * 92 + "\nReport      : WARNING\nDate        : 2026-11-21T01:03:21+0000\nDescription : one\n"
         "Node        : n\nProcess     : p <1>\nThread      : t 1\nInternals   : V6/x/y.c/1/0/1.5\n"
     )
-    names = [f"{path.parent.name}={path}" for path in sorted((tmp_path / "logs").glob("*/*.log"))]
-    load(find_sources(names).sources, tmp_path / "case", processes=1)
+    load(find_sources(_logs(tmp_path)).sources, tmp_path / "case", processes=1)
     case = open_case(tmp_path / "case")
     with contextlib.closing(DuckEngine(case)) as opened:
         yield CaseEvidence(case, opened)
+
+
+def _logs(directory: pathlib.Path) -> list[str]:
+    return [f"{path.parent.name}={path}" for path in sorted((directory / "logs").glob("*/*.log"))]
 
 
 def told(facts: TraceFacts, *, with_waits: bool) -> dict[str, Any]:
@@ -180,8 +186,12 @@ def test_marks_are_used_where_they_suffice(
     case = open_case(tmp_path / "case")
     with contextlib.closing(DuckEngine(case)) as opened:
         is_marked = not _overlap(opened) and marked.suits(opened)
+        sources = find_sources(_logs(tmp_path)).sources
         for skews in SKEWS:
             every = [_key(record) for record in records_of(case, opened, WantedRecords(skews=skews))]
+            assert every == [_key(record) for record in merged(sources, skews)], (
+                "another run than the reader's"
+            )
             batches = facts_of(case, opened, WantedRecords(skews=skews), with_waits=False)
             of_facts = [key for batch in batches for key in _keys(*batch)]
             of_group = [

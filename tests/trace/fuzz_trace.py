@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import itertools
 import json
@@ -13,7 +14,7 @@ from typing import Final
 import engine
 from engine.tracing.catalogue import catalogue
 from ospltool.analytics.contract import Detail
-from ospltool.forensics import text
+from ospltool.forensics import cause, text
 from ospltool.forensics.investigation import Investigation, verdict
 from ospltool.forensics.page import About, page
 from ospltool.forensics.story import stories
@@ -22,7 +23,7 @@ from ospltool.trace.meaning.trace_facts import TraceFacts
 from ospltool.trace.reading import compiled, damage
 from ospltool.trace.reading.ranges import ranges
 from ospltool.trace.reading.reader import merged
-from ospltool.trace.reading.sources import find_sources
+from ospltool.trace.reading.sources import SourceError, find_sources
 from ospltool.trace.rules import anomalies
 from ospltool.trace.views import conversation, render, timeline
 from tests.fuzzing import CHEAP, Target
@@ -91,6 +92,13 @@ def _scan(data: bytes) -> None:
         both_ways.compare(data, untimed=len(data) % 2 > 0)
 
 
+def _explain(data: bytes) -> None:
+    """Explains it as a pasted text."""
+    with contextlib.suppress(cause.UnknownFileError, SourceError):
+        for line in cause.as_text(cause.explain_text(data, {}), 100):
+            assert line.isprintable(), f"{line!r} has control characters"
+
+
 def _judge(facts: TraceFacts) -> None:
     """Draws the verdict, tells the stories and writes the report."""
     found = tuple(anomalies(facts))
@@ -121,6 +129,7 @@ def targets() -> Sequence[Target]:
         Target("trace-zst", [_zstd(one) for one in samples[:5]], _read_all("durability.log.zst")),
         Target("trace-scan", [one[-800:] for one in samples], _scan, goal=CHEAP),
         Target("trace-events", _events(), _read_all("durability.log")),
+        Target("explain", [*samples[:5], *map(str.encode, ("<General>", "URI=file://x"))], _explain),
         Target(
             "trace-reports",
             [

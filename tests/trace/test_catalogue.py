@@ -246,3 +246,20 @@ def test_it_is_divided_as_the_regular_expression_does(template: Template, data: 
     text = "".join(part.literal + (data.draw(values) if part.field else "") for part in parts)
     found = compile_pieces(parts).fullmatch(text)
     assert divided(parts, text) == (found.regs if found else None)
+
+
+@pytest.mark.parametrize(
+    ("text", "fields"),
+    [
+        ("Checking for completeness of local groups.", {}),
+        ("Checking for completeness of local groups with fellows [12,13].", {"fellows": "12,13"}),
+        (
+            "Chain received: merge action 0x7f01, conflict 12, nameSpace ns, fellows [12]",
+            {"action": "0x7f01", "conflict": "12", "namespace": "ns", "fellows": "12"},
+        ),
+    ],
+)
+def test_messages_of_older_releases_have_templates(text: str, fields: dict[str, str]) -> None:
+    found = matcher().match(text)
+    assert found is not None
+    assert found.fields == fields

@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import pathlib
+
+import pytest
+
+from ospltool.cli.app import main
+from ospltool.forensics.story import stories
 from tests.trace.making import START_S, Traces
 from tests.trace.test_anomalies import diverged, emptied, follows
 from tests.trace.words import CONFLICT, FELLOW, LINK, POLICY, REQUEST, SELF, SPACE, found
@@ -150,3 +156,164 @@ def test_an_empty_set_in_place_of_another_is_a_loss_too(traces: Traces) -> None:
     assert loss.facts["is_total"] is False
     trace.line(3, REQUEST).line(3.1, LINK).line(3.2, POLICY.format("REPLACE"))
     assert found(traces, "set-emptied") == []
+
+
+# ------------------------------------------------------------------ lost fellows, reports and times
+
+RESTARTED = "Removing confirmed fellow n1. Reason: it was restarted."
+OVERDUE = "Removing confirmed fellow n1. Reason: its heartbeat is overdue."
+MISSED = "Missed heartbeat for node 1002. (DCPSPublication is complete)"
+LEASE = (
+    "Splice-daemon failed to renew its lease within the configured lease expiry-time (10.000000000). "
+    "The lease renewal took {} s."
+)
+
+
+def run_of_n1(traces: Traces, from_s: float, until_s: float) -> None:
+    """A run of a node of ospltool, which keeps its address, without a stop."""
+    traces.node("n1", "n1").begin(from_s).line(until_s, "x")
+
+
+def reports(traces: Traces, *entries: tuple[float, str, str], node: str = "a") -> None:
+    """Write a log of reports: seconds, type and text of each."""
+    traces.directory.joinpath(node).mkdir(parents=True, exist_ok=True)
+    rule = "=" * 88
+    traces.directory.joinpath(node, "ospl-info.log").write_text(
+        "".join(
+            f"{rule}\nReport      : {kind}\nDate        : x\nDescription : {text}\nNode        : h\n"
+            f"Process     : p <1>\nThread      : t 1\n"
+            f"Internals   : 6.9/x/y/v_spliced/s.c/1/0/{START_S + at_s:.9f}/0\n"
+            for at_s, kind, text in entries
+        )
+    )
+
+
+@pytest.mark.parametrize(
+    ("ends_s", "begins_s", "lost_s", "text", "told", "separated"),
+    [
+        (
+            10.0,
+            10.3,
+            10.8,
+            RESTARTED,
+            "ends 800.0 ms before, without a stop: it died or was killed, and",
+            False,
+        ),
+        (
+            10.0,
+            12.0,
+            14.0,
+            OVERDUE,
+            "ends 4.00 s before, without a stop: it was started again 2.00 s before",
+            False,
+        ),
+        (10.0, None, 10.4, OVERDUE, "without a stop: it died or was killed, or its trace was cut", False),
+        (10.0, 40.0, 14.0, OVERDUE, "without a stop: it died or was killed, or its trace was cut", False),
+        (30.0, None, 14.0, OVERDUE, "the connection between the two was lost", True),
+        (30.0, None, 29.5, OVERDUE, "the connection between the two was lost", True),
+    ],
+)
+def test_a_lost_fellow_ran_on_only_if_its_trace_goes_on(
+    ends_s: float,
+    begins_s: float | None,
+    lost_s: float,
+    text: str,
+    told: str,
+    separated: bool,
+    traces: Traces,
+) -> None:
+    run_of_n1(traces, 0, ends_s)
+    if begins_s is not None:
+        run_of_n1(traces, begins_s, 60)
+    ending = "Removing confirmed fellow n1. Reason: it is terminating."
+    trace = traces.node("n2", "n2").begin(0).line(lost_s, text, "d_status").line(lost_s + 3, ending)
+    trace.line(90, "end")
+    (loss,) = found(traces, "fellow-lost")
+    assert [place.text for place in loss.evidence] == [text]
+    assert told in loss.explanation
+    assert (loss.facts["separated"], "connection" in loss.explanation) == (separated, separated)
+
+
+@pytest.mark.parametrize("level", ["INFO", "WARNING"])
+def test_a_missed_heartbeat_counts_at_any_level(level: str, traces: Traces) -> None:
+    reports(traces, (10, level, MISSED))
+    (loss,) = found(traces)
+    assert (loss.rule, loss.title, loss.facts["fellow"]) == (
+        "fellow-lost", "a reports 1 missed heartbeat of 1002", "1002",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(("stops", "number"), [(True, 0), (False, 1)])
+def test_a_missed_heartbeat_is_looked_up_in_the_trace_of_the_fellow(
+    stops: bool, number: int, traces: Traces
+) -> None:
+    trace = traces.node("b", "1002").begin(0).line(5, "x")
+    if stops:
+        trace.line(6, "----ENTERING STATE----", "ospl_durability", "TERMINATING")
+    reports(traces, (12, "INFO", MISSED))
+    losses = found(traces, "fellow-lost")
+    assert len(losses) == number
+    assert all("it died or was killed" in one.explanation for one in losses)
+
+
+def test_a_node_that_stood_still_itself_blames_nobody(traces: Traces) -> None:
+    reports(traces, (99, "ERROR", LEASE.format("22327.5")), (100, "INFO", MISSED))
+    (loss,) = found(traces, "fellow-lost")
+    assert "a itself stood still for 6 h 12 min" in loss.explanation
+    (story, own) = sorted(stories(found(traces)), key=lambda one: one.start_ns or 0)
+    assert "follow" not in story.title + own.title
+
+
+def test_reports_that_always_come_together_are_one_story(traces: Traces) -> None:
+    entries = [
+        (at + number / 100, "ERROR", text)
+        for at in (10, 400, 90_000)
+        for number, text in enumerate(("c_metaBind failed", "Deserialize failed", "Topic failed"))
+    ]
+    reports(traces, *entries, (401, "ERROR", "another"))
+    told = stories(found(traces))
+    assert [len(one.findings) for one in told] == [3, 1]
+
+
+def test_a_shown_text_is_cut_between_words(traces: Traces) -> None:
+    reports(traces, (1, "ERROR", "longword " * 40))
+    (one,) = found(traces, "reported")
+    assert one.title.endswith("longword…")
+    assert one.title.startswith("a ERROR 1 time: longword longword")
+
+
+def test_what_a_timeline_does_not_know_is_no_failure(
+    samples: pathlib.Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["trace", "timeline", str(samples / "late-joiner" / "n2" / "durability.log")]) == 0
+    out = capfd.readouterr().out
+    assert "0 of" not in out
+    assert "649285054 from n2  partA.T1: 1 alignment, 1 unknown (no trace of one of the two)" in out
+    assert main(["trace", "timeline", str(samples / "late-joiner" / "n2" / "ospl-info.log")]) == 1
+    assert "no timed record of a durability trace" in capfd.readouterr().err
+
+
+def test_a_level_of_reports_is_a_level(traces: Traces, capfd: pytest.CaptureFixture[str]) -> None:
+    reports(traces, (1, "INFO", "one"), (2, "ERROR", "two"), (3, "FATAL", "three"))
+    log = str(traces.directory / "a" / "ospl-info.log")
+    for level in ("ERROR", "error", "SEVERE"):
+        assert main(["trace", log, "--level", level, "-o", "template={text}"]) == 0
+        assert capfd.readouterr().out == "two\nthree\n"
+
+
+def test_a_time_without_records_is_named(traces: Traces, capfd: pytest.CaptureFixture[str]) -> None:
+    reports(traces, (0, "INFO", "one"), (40_000, "INFO", "two"))
+    log = str(traces.directory / "a" / "ospl-info.log")
+    assert main(["trace", log, "--around", "11:30:00±3s"]) == 0
+    assert (
+        "no such record from 2026-11-21T11:29:57.000Z to 2026-11-21T11:30:03.000Z" in capfd.readouterr().err
+    )
+    assert main(["trace", log, "--around", "12:10:00±1h", "-o", "template={text}"]) == 0
+    assert capfd.readouterr().out == "two\n"
+
+
+def test_a_place_of_evidence_is_no_line_number(traces: Traces, capfd: pytest.CaptureFixture[str]) -> None:
+    reports(traces, (1, "INFO", "one"), (2, "ERROR", "two"))
+    log = traces.directory / "a" / "ospl-info.log"
+    assert main(["trace", "anomalies", str(log)]) == 1
+    assert f"{log}, byte {log.read_bytes().index(b'=' * 88, 100)}\n" in capfd.readouterr().out

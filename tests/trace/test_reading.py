@@ -375,3 +375,25 @@ def test_what_was_made_without_collection_is_not_traversed_at_once() -> None:
         gc.callbacks.remove(note)
     assert traversed
     assert max(traversed) < len(kept) / 10, len(more)
+
+
+OPENED = "1510766331.822931533 PersistentStore (XML) -> Persistent store directory '/s' openened.\n"
+ONE_RUN = (
+    "1510766331.823106032 INIT (groupLocalListener) -> x\n"
+    "1510766331.834855694 INIT (mainThread) -> ----LEAVING STATE----\n"
+    "1510766331.834950581 DISCOVER_FELLOWS_GROUPS (mainThread) -> ----ENTERING STATE----\n"
+    "1510766331.834884992 INIT (statusThread) -> a late line\n"
+    "1510766331.835146043 DISCOVER_FELLOWS_GROUPS (statusThread) -> x\n"
+    "1510766331.835247000 INIT (statusThread) -> another late line\n"
+    "1510766331.835451771 DISCOVER_FELLOWS_GROUPS (mainThread) -> My address is: '1932982532'\n"
+    "1510766339.147944784 COMPLETE (mainThread) -> ----ENTERING STATE----\n"
+)
+
+
+def test_late_lines_begin_no_run_and_the_store_begins_its_own(tmp_path: pathlib.Path) -> None:
+    """As releases before 6.9 write them: no report of the configuration, and the store comes first."""
+    path = tmp_path / "durability.log"
+    one = OPENED + ONE_RUN
+    path.write_text(one + one.replace("15107663", "15107664") + one.replace("15107663", "15107665"))
+    runs = [record.run for record in read_records(sniff(path, "n1"))]
+    assert runs == [1] * 9 + [2] * 9 + [3] * 9

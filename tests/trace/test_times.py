@@ -9,7 +9,9 @@ from hypothesis import strategies as st
 from ospltool.trace.views.times import (
     TimeError,
     clock,
+    clock_since,
     duration,
+    from_to,
     iso,
     parse_around,
     parse_duration,
@@ -76,6 +78,41 @@ def test_a_time_of_day_needs_a_day() -> None:
 @pytest.mark.parametrize("text", ["01:08:34±2s", "01:08:34+-2s"])
 def test_around_reaches_both_ways(text: str) -> None:
     assert parse_around(text, REFERENCE) == (1795223312_000000000, 1795223316_000000000)
+
+
+@pytest.mark.parametrize(
+    ("text", "first"),
+    [
+        ("01:09:00±1s", "2026-11-21T01:08:59Z"),
+        ("01:08:30±2s", "2026-11-21T01:08:28Z"),
+        ("00:05:10±3s", "2026-11-22T00:05:07Z"),
+        ("+1s±0.5s", "2026-11-21T01:08:30.794122015Z"),
+    ],
+)
+def test_a_time_of_day_before_the_first_record_is_of_the_next_day(text: str, first: str) -> None:
+    assert parse_around(text, REFERENCE)[0] == parse_time(first)
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "text"),
+    [
+        ("2026-11-21T01:00:00", "2026-11-21T02:00:00", "2026-11-21T01:00:00.000Z to 02:00:00.000"),
+        (
+            "2026-11-21T23:00:00",
+            "2026-11-22T01:00:00",
+            "2026-11-21T23:00:00.000Z to 2026-11-22T01:00:00.000Z",
+        ),
+        (
+            "2025-08-21T01:00:00",
+            "2026-11-21T01:05:00",
+            "2025-08-21T01:00:00.000Z to 2026-11-21T01:05:00.000Z",
+        ),
+        ("2026-11-21T01:00:00", "2026-11-21T01:00:00", "2026-11-21T01:00:00.000Z"),
+    ],
+)
+def test_a_span_of_several_days_has_both_dates(start: str, end: str, text: str) -> None:
+    assert from_to(parse_time(start), parse_time(end)) == text
+    assert clock_since(None, parse_time(end)).startswith("202")
 
 
 @given(st.integers(0, 4_000_000_000_000_000_000))

@@ -32,10 +32,9 @@ from ospltool.trace.meaning.detail_columns import (
     coded,
     is_own,
 )
-from ospltool.trace.meaning.trace_facts import STRAGGLER_NS
 from ospltool.trace.reading.headers import LONGEST, RELATIVE_LIMIT_S, SECOND_NS, disagrees
-from ospltool.trace.reading.reader import LONGEST_RECORD, TraceParser
-from ospltool.trace.reading.record import RecordKind, TimeBase, TraceRecord, valid_text
+from ospltool.trace.reading.reader import INITIAL, LONGEST_RECORD, RUN_HEAD, STORE_HEAD, TraceParser
+from ospltool.trace.reading.record import STRAGGLER_NS, RecordKind, TimeBase, TraceRecord, valid_text
 from ospltool.trace.reading.sources import TraceFile
 from ospltool.trace.reading.splitter import (
     NO_TIME,
@@ -49,10 +48,8 @@ from ospltool.trace.reading.splitter import (
 
 _NAMES: Final = [name for name, _, _ in RECORD_COLUMNS]
 _CLOCKS: Final = list(TimeBase)
-
-INITIAL: Final = "INIT"
-RUN_HEAD: Final = "Configuration:"
-"""The beginning of a text of state INIT that only the beginning of a run has."""
+_HEADS: Final = {INITIAL: RUN_HEAD, "": STORE_HEAD}
+"""The beginnings of texts that only the beginning of a run has, by state; without one, those of the store."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -211,12 +208,13 @@ def _edges(data: bytes, found: Split, firsts: Positions) -> Any:
     """Return the marks of the records of a piece; `firsts` are the first records of its files."""
     states = [state for state, _ in found.contexts]
     threads = [thread for _, thread in found.contexts]
-    is_initial = np.array([state == INITIAL for state in states], np.bool_)
     heads = np.zeros(found.start.size, np.bool_)
-    initial = np.flatnonzero(is_initial[found.context])
-    if initial.size:
-        begins = bytes_at(np.frombuffer(data, np.uint8), found.body[initial], len(RUN_HEAD))
-        heads[initial] = (begins == np.frombuffer(RUN_HEAD.encode(), np.uint8)).all(axis=1)
+    for state, head in _HEADS.items():
+        is_state = np.array([one == state for one in states], np.bool_)
+        rows = np.flatnonzero(is_state[found.context])
+        if rows.size:
+            begins = bytes_at(np.frombuffer(data, np.uint8), found.body[rows], len(head))
+            heads[rows] = (begins == np.frombuffer(head.encode(), np.uint8)).all(axis=1)
     columns: tuple[Any, ...] = (
         found.time_ns,
         found.time_ns != NO_TIME,
@@ -233,7 +231,10 @@ def _edges(data: bytes, found: Split, firsts: Positions) -> Any:
 def _edges_of(rows: list[TraceRecord]) -> list[bool | None]:
     """Return the marks of records of any kind."""
     traced = [record.kind is RecordKind.TRACE for record in rows]
-    heads = [record.state == INITIAL and record.text.startswith(RUN_HEAD) for record in rows]
+    heads = [
+        is_trace and record.text.startswith(_HEADS.get(record.state, "\0"))
+        for is_trace, record in zip(traced, rows, strict=True)
+    ]
     times = [record.time_ns for record in rows]
     marked = edges(
         np.array([time or 0 for time in times], np.int64),

@@ -9,22 +9,47 @@ from __future__ import annotations
 
 from typing import Final
 
-from ospltool.analytics.engines import Engine, literals
+from ospltool.analytics.engines import Engine, literal, literals
 from ospltool.trace.meaning.catalogue import catalogue
-from ospltool.trace.meaning.trace_facts import EVENTS, MAIN_THREADS, REPORTED, STRAGGLER_NS
+from ospltool.trace.meaning.trace_facts import EVENTS, MAIN_THREADS, REPORTED
+from ospltool.trace.reading.reader import INITIAL, RUN_HEAD, STORE_HEAD
+from ospltool.trace.reading.record import STRAGGLER_NS
 
 SO_FAR: Final = "rows between unbounded preceding and current row"
-BEGINS_RUN: Final = "substr(text, 1, 14) = 'Configuration:'"
-"""Condition for the text of state INIT that only the beginning of a run has."""
+IS_HEAD: Final = f"""case
+    when state = '{INITIAL}' and substr(text, 1, {len(RUN_HEAD)}) = {literal(RUN_HEAD)} then 1
+    when kind = 'trace' and state = '' and substr(text, 1, {len(STORE_HEAD)}) = {literal(STORE_HEAD)} then 2
+    else 0 end as is_head"""
+"""Column of a record: 1 for a text in INIT, 2 for one of the store, that only the beginning of a run has."""
 
-PHASE: Final = "case when state = '' then 0 when state = 'INIT' then 2 else 1 end as phase"
-"""Column of a record: 0 without a state, 2 for INIT, 1 for others."""
+PHASE: Final = f"""case
+    when is_head = 2 or state = '{INITIAL}' then 2 when state = '' then 0 else 1 end as phase"""
+"""Column of a record with `is_head`: 0 without a state, 2 for INIT, 1 for others."""
 
-_RUN_IN: Final = """cast(sum(case
-    when phase = 2 and (before_phase is null or before_phase <> 2 or is_head = 1) then 1 else 0
-    end) over ({in_file} {so_far}) as bigint) as run"""
+_RUNS: Final = """phased as (
+  select *, lag(phase) over ({of_file}, case when phase > 0 then 1 else 0 end {by_place}) as before_phase
+  from {records}
+),
+turned as (
+  select *,
+    case when phase > 0 and (before_phase is null or before_phase <> phase) then 1 else 0 end as is_turn
+  from phased
+),
+timed_turns as (
+  select *, lag({time}) over ({of_file}, is_turn {by_place}) as turned_ns
+  from turned
+),
+counted as (
+  select *, cast(sum(case
+    when phase = 2 and is_head = 1 then 1
+    when phase = 2 and is_turn = 1
+      and (before_phase is null or not coalesce(abs({time} - turned_ns) < {straggler_ns}, false)) then 1
+    else 0 end) over ({of_file} {by_place} {so_far}) as bigint) as run
+  from timed_turns
+)"""
 
-_OF_FILE: Final = "partition by {0}node, {0}file order by {0}off asc nulls first"
+_OF_FILE: Final = "partition by node, file order by off asc nulls first"
+_OF_TURNS: Final = ("partition by turn_node, turn_file", "order by turn_off asc nulls first")
 _TELLING: Final = """template in ({templates}) or level in ({levels}) or edge or stamp is not null
     or kind in ('report', 'damaged'){threads}"""
 _QUIET: Final = """kind = 'trace' and time_ns is not null and not edge and stamp is null
@@ -32,29 +57,24 @@ _QUIET: Final = """kind = 'trace' and time_ns is not null and not edge and stamp
 """Of telling records, those that are told for their template alone."""
 _MARKED: Final = """
 with turns as (
-  select node as turn_node, file as turn_file, off as turn_off, {time} as turn_ns,
-    {phase},
-    case when state = 'INIT' and {begins_run} then 1 else 0 end as is_head
+  select node as turn_node, file as turn_file, off as turn_off, {time} as turn_ns, state, {is_head}
   from records
   where edge or kind <> 'trace' or time_ns is null
 ),
-phased as (
-  select *, max(turn_ns) over ({in_file} {so_far}) as place_ns,
-    lag(phase) over (partition by turn_node, turn_file, case when phase > 0 then 1 else 0 end
-      order by turn_off asc nulls first) as before_phase
+stated as (
+  select *, max(turn_ns) over ({of_file} {by_place} {so_far}) as place_ns, {phase}
   from turns
 ),
-counted as (
-  select *, {run}
-  from phased
-),
+{runs},
 told as (
   select *, {time} as own_ns, coalesce({quiet}, false) as is_quiet
   from records
   where {telling}
 )
 select {names}, coalesce(run, {same}) as run, is_quiet, coalesce(place_ns, own_ns, 0) as at_ns
-from told left join counted on node = turn_node and file = turn_file and off = turn_off
+from told
+  left join (select turn_node, turn_file, turn_off, place_ns, run from counted) as numbered
+    on node = turn_node and file = turn_file and off = turn_off
 order by at_ns asc nulls first, node asc nulls first, file asc nulls first, off asc nulls first
 """
 _UNSUITABLE: Final = """
@@ -83,7 +103,7 @@ def suits(engine: Engine) -> bool:
 
     They do not if a clock went back far, or if some records of a file have no time.
     """
-    late = _UNSUITABLE.format(in_file=_OF_FILE.format(""), so_far=SO_FAR, straggler_ns=STRAGGLER_NS)
+    late = _UNSUITABLE.format(in_file=_OF_FILE, so_far=SO_FAR, straggler_ns=STRAGGLER_NS)
     return all(next(iter(engine.query(query).rows))[0] == 0 for query in (late, _MIXED))
 
 
@@ -118,24 +138,39 @@ def query(names: str, time: str, telling: str, quiet: str = "true") -> str:
         telling: SQL condition on records; it holds for all marked ones.
         quiet: SQL that tells which of them are quiet.
     """
-    in_file = _OF_FILE.format("turn_")
+    of_file, by_place = _OF_TURNS
     return _MARKED.format(
         names=names,
         time=time,
         telling=telling,
         quiet=quiet,
+        is_head=IS_HEAD,
         phase=PHASE,
-        run=run_in(in_file),
-        in_file=in_file,
+        runs=runs_of("stated", of_file, by_place, "turn_ns"),
+        of_file=of_file,
+        by_place=by_place,
         so_far=SO_FAR,
-        begins_run=BEGINS_RUN,
         same=SAME,
     )
 
 
-def run_in(in_file: str) -> str:
-    """Return SQL for the run of records with `phase`, `before_phase` and `is_head`; `in_file` is a window."""
-    return _RUN_IN.format(in_file=in_file, so_far=SO_FAR)
+def runs_of(records: str, of_file: str, by_place: str, time: str) -> str:
+    """Return SQL that ends with the table `counted`: records with their `run`, as the reader counts runs.
+
+    Args:
+        records: table of records with `is_head` and `phase`.
+        of_file: window of the records of a file.
+        by_place: order of the records in the file.
+        time: column of the time.
+    """
+    return _RUNS.format(
+        records=records,
+        of_file=of_file,
+        by_place=by_place,
+        time=time,
+        so_far=SO_FAR,
+        straggler_ns=STRAGGLER_NS,
+    )
 
 
 SAME: Final = -1

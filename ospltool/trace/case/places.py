@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from ospltool.trace.case.marked import SAME
-from ospltool.trace.meaning.trace_facts import STRAGGLER_NS
+from ospltool.trace.reading.record import STRAGGLER_NS
 
 
 class Places:

@@ -23,12 +23,12 @@ from ospltool.analytics.case import Case
 from ospltool.analytics.contract import Detail
 from ospltool.analytics.engines import Engine, literal, literals
 from ospltool.trace.case import marked
-from ospltool.trace.case.marked import BEGINS_RUN, PHASE, SO_FAR, run_in
+from ospltool.trace.case.marked import IS_HEAD, PHASE, SO_FAR, runs_of
 from ospltool.trace.meaning.catalogue import UNKNOWN_LEVEL, Product, Template, catalogue
 from ospltool.trace.meaning.matcher import matcher
-from ospltool.trace.meaning.trace_facts import EVENTS, JUMP_BACK_NS, MAIN_THREADS, REPORTED, STRAGGLER_NS
+from ospltool.trace.meaning.trace_facts import EVENTS, JUMP_BACK_NS, MAIN_THREADS, REPORTED
 from ospltool.trace.reading.reader import corrected
-from ospltool.trace.reading.record import NO_FIELDS, RecordKind, TimeBase, TraceRecord
+from ospltool.trace.reading.record import NO_FIELDS, STRAGGLER_NS, RecordKind, TimeBase, TraceRecord
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -52,24 +52,22 @@ _VALUES: Final = (*_COLUMNS[:-1], "fields")
 Columns = tuple[Sequence[Any], ...]
 """The values of each column, of some rows."""
 
-_IN_FILE: Final = "partition by node, file order by off asc nulls first"
+_OF_FILE: Final = "partition by node, file"
+_BY_PLACE: Final = "order by off asc nulls first"
 _IN_ORDER: Final = (
     "order by coalesce(place_ns, 0) asc nulls first, node asc nulls first, file asc nulls first, "
     "off asc nulls first"
 )
 _ALL: Final = """
 with spoken as (
-  select *,
-    max({time}) over ({in_file} {so_far}) as place_ns,
-    lag(state) over (partition by node, file, case when state <> '' then 1 else 0 end
-      order by off asc nulls first) as before_state
+  select *, max({time}) over ({of_file} {by_place} {so_far}) as place_ns, {is_head}
   from records
 ),
-counted as (
-  select *, cast(sum(case when state = 'INIT' and (before_state is null or before_state <> 'INIT' or
-    {begins_run}) then 1 else 0 end) over ({in_file} {so_far}) as bigint) as run
+stated as (
+  select *, {phase}
   from spoken
-)
+),
+{runs}
 select {names}, run
 from counted{where}
 {in_order}
@@ -257,10 +255,13 @@ def _all(wanted: WantedRecords, where: str) -> str:
         time=_time(wanted.skews),
         names=_NAMES,
         where=where,
-        in_file=_IN_FILE,
+        of_file=_OF_FILE,
+        by_place=_BY_PLACE,
         so_far=SO_FAR,
         in_order=_IN_ORDER,
-        begins_run=BEGINS_RUN,
+        is_head=IS_HEAD,
+        phase=PHASE,
+        runs=runs_of("stated", _OF_FILE, _BY_PLACE, "time_ns"),
     )
 
 
@@ -324,7 +325,7 @@ class _Matcher:
         return record._replace(template=match.template, fields=match.fields, level=level)
 
 
-_IN_SOURCE: Final = "partition by source order by off asc nulls first"
+_IN_SOURCE: Final = f"partition by source {_BY_PLACE}"
 _IN_PLACES: Final = (
     "order by coalesce(place_ns, 0) asc nulls first, source asc nulls first, off asc nulls first"
 )
@@ -338,16 +339,15 @@ with contexts as (
   from (select distinct node, file, state, thread from records) as places
 ),
 heads as (
-  select node as head_node, file as head_file, off as head_off
-  from records
-  where state = 'INIT' and {begins_run}
+  select head_node, head_file, head_off, is_head as head
+  from (select node as head_node, file as head_file, off as head_off, {is_head} from records) as headed
+  where is_head > 0
 ),
 spoken as (
   select off, time_ns, event, node, file, source, node_number, state_number, thread_number,
     {time} as at_ns,
     case when kind = 'trace' and time_ns is not null then 1 else 0 end as is_timed,
-    {phase},
-    case when head_off is null then 0 else 1 end as is_head,
+    its_state as state, coalesce(head, 0) as is_head,
     case when template in ({templates}) or level in ({levels}) or stamp is not null
       or kind in ('report', 'damaged'){threads} then 1 else 0 end as is_telling
   from records
@@ -355,18 +355,13 @@ spoken as (
     left join heads on node = head_node and file = head_file and off = head_off
 ),
 placed as (
-  select *, max(at_ns) over ({in_file} {so_far}) as place_ns,
-    lag(phase) over (partition by source, case when phase > 0 then 1 else 0 end
-      order by off asc nulls first) as before_phase
+  select *, max(at_ns) over ({in_file} {so_far}) as place_ns, {phase}
   from spoken
 ),
-counted as (
-  select *, {run}
-  from placed
-),
+{runs},
 seen as (
   select source, off, node_number, state_number, thread_number, at_ns, place_ns, run, is_timed, is_telling,
-    case when phase > 0 then 1 else 0 end as is_stated
+    case when state <> '' then 1 else 0 end as is_stated
   from counted{where}
 ),
 followed as (
@@ -450,14 +445,14 @@ def needed(time: str, where: str, is_overlapping: bool, *, with_waits: bool) -> 
         threads=threads,
         jump_ns=JUMP_BACK_NS,
         straggler_ns=STRAGGLER_NS,
+        is_head=IS_HEAD,
         phase=PHASE,
-        run=run_in(_IN_SOURCE),
+        runs=runs_of("placed", "partition by source", _BY_PLACE, "at_ns"),
         lane=f"{lane} {order}",
         stated_lane=f"{lane}, is_stated {order}",
         in_file=_IN_SOURCE,
         in_order=_IN_PLACES,
         so_far=SO_FAR,
-        begins_run=BEGINS_RUN,
     )
 
 

@@ -35,7 +35,7 @@ TAUGHT_BY: Final = frozenset(
 )
 """Events from which names are learned; reports are another source."""
 
-_IDENTIFIED: Final = re.compile(r"The durability service can be identified by ID: (\S+)")
+_IDENTIFIED: Final = re.compile(r"The durability service can b[ey] identified by ID: (\S+)")
 
 
 @dataclasses.dataclass(slots=True)

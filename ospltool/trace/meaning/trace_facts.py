@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final, TypeVar
 
@@ -29,6 +30,7 @@ from ospltool.trace.meaning.names import TAUGHT_BY, Names
 from ospltool.trace.reading.headers import disagrees
 from ospltool.trace.reading.record import (
     NEEDED,
+    STRAGGLER_NS,
     RecordKind,
     TimeBase,
     TraceRecord,
@@ -44,10 +46,12 @@ MOST_FACTS: Final = 500_000
 Fact = TypeVar("Fact")
 
 MAIN_THREADS: Final = frozenset({"ospl_durability", "mainThread", "conflictResolver"})
-STRAGGLER_NS: Final = SECOND_NS // 100
 _LEAST_WAIT_NS: Final = SECOND_NS // 10
 _MOST_WAITS: Final = 10_000
 JUMP_BACK_NS: Final = SECOND_NS
+MISSED: Final = re.compile(r"Missed heartbeat for node (\w+)|.*?Missed heartbeat", re.DOTALL)
+"""A report that the domain service missed the heartbeat of another node."""
+
 REPORTED: Final = frozenset({"WARNING", "SEVERE", "ERROR", "CRITICAL", "FATAL"})
 
 
@@ -177,7 +181,8 @@ class TraceFacts:
         event = template.event if template is not None else ""
         if event in TAUGHT_BY or kind is RecordKind.REPORT:
             self.names.learn(record)
-        if level in REPORTED:
+        # Releases report the loss of a node at different levels, so its content decides.
+        if level in REPORTED or (kind is RecordKind.REPORT and MISSED.match(record.text)):
             self._keep("reported", self.reported, (_reported(record), place(record)))
         if kind is RecordKind.UNPARSED:
             self.unparsed_bytes += record.length

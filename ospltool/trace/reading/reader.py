@@ -20,6 +20,7 @@ from ospltool.trace.reading.headers import LONGEST, RecordHeader, headers, is_ti
 from ospltool.trace.reading.record import (
     LEVELS,
     NO_FIELDS,
+    STRAGGLER_NS,
     RecordKind,
     TimeBase,
     TraceRecord,
@@ -39,28 +40,61 @@ LONGEST_RECORD: Final = 4 << 20
 """Size at which a record is cut; its rest is unparsed."""
 
 _LINE_ENDS: Final = b"\r\n"
-_FIRST_STATE: Final = "INIT"
-_FIRST_MESSAGE: Final = "Configuration:"
+INITIAL: Final = "INIT"
+"""The state in which a run begins."""
+
+RUN_HEAD: Final = "Configuration:"
+"""The beginning of a text of state INIT that only the beginning of a run has."""
+
+STORE_HEAD: Final = "Persistent store directory "
+"""The beginning of the text with which the printer of the store begins a run; it is opened in state INIT."""
 
 
 class _RunCounter:
     """Counts the runs of a service in one file, to which each run appends its trace.
 
-    A run begins with the first record in state INIT after another state, or with the report of the
-    configuration if the previous run ended in INIT. Records before the first start belong to run 0.
+    A run begins with the first record in state INIT after another state, with the first line of the store's
+    printer, which shows no state, or with the report of the configuration if the previous run ended in INIT.
+    Records before the first start belong to run 0. The queries of `ospltool.trace.case` count the same way.
     """
 
     def __init__(self) -> None:
         self.run = 0
-        self._state = ""
+        self._is_initial: bool | None = None
+        """Whether the last record with a state was in INIT; None before the first."""
 
-    def seen(self, state: str, text: str) -> int:
-        """Return the run of a record; `state` is empty for records without one."""
-        if state == _FIRST_STATE and (self._state != _FIRST_STATE or text.startswith(_FIRST_MESSAGE)):
+        self._turned_ns: int | None = None
+        """Time of the record with which that began or ended."""
+
+    def seen(self, state: str, text: str, time_ns: int | None) -> int:
+        """Return the run of a record.
+
+        Args:
+            state: state of the service; empty for records without one.
+            text: message.
+            time_ns: time of the record; None without one.
+        """
+        is_initial = state == INITIAL if state else text.startswith(STORE_HEAD)
+        if not state and not is_initial:
+            return self.run
+        is_turn = is_initial is not self._is_initial
+        if is_initial and (
+            (state and text.startswith(RUN_HEAD))
+            or (is_turn and (self._is_initial is None or not self._is_late(time_ns)))
+        ):
             self.run += 1
-        if state:
-            self._state = state
+        if is_turn:
+            self._is_initial, self._turned_ns = is_initial, time_ns
         return self.run
+
+    def _is_late(self, time_ns: int | None) -> bool:
+        """Return whether a record in INIT was written as INIT ended, by a thread that was a little late."""
+        # A service that was started again is never that fast, and a clock that was set jumps farther.
+        return (
+            time_ns is not None
+            and self._turned_ns is not None
+            and abs(time_ns - self._turned_ns) < STRAGGLER_NS
+        )
 
 
 def _has_header(source: TraceFile) -> bool:
@@ -240,7 +274,7 @@ class TraceParser:
             header.thread,
             text,
             raw,
-            self._runs.seen(header.state, text),
+            self._runs.seen(header.state, text, header.time_ns),
             template,
             found.fields if found else NO_FIELDS,
             template.level if template else UNKNOWN_LEVEL,
@@ -337,7 +371,7 @@ def _event(
         thread,
         "\n".join((text, *map(str, lines))),
         line,
-        runs.seen(state, text),
+        runs.seen(state, text, time_ns),
         known(event),
         {str(name): str(value) for name, value in fields.items()},
         level if level in LEVELS else UNKNOWN_LEVEL,

@@ -18,6 +18,9 @@ from ospltool.trace.meaning.catalogue import UNKNOWN_LEVEL, Template
 from ospltool.trace.views.times import SECOND_NS
 
 LEVELS: Final = ("FINEST", "FINER", "FINE", "CONFIG", "INFO", "WARNING", "SEVERE")
+STRAGGLER_NS: Final = SECOND_NS // 100
+"""Time for which a thread may still write a line with the former state after the state has changed."""
+
 NO_FIELDS: Final[Mapping[str, str]] = {}
 _NAMED: Final = {9: "\\t", 10: "\\n", 13: "\\r"}
 

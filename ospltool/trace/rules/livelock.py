@@ -21,7 +21,7 @@ from ospltool.trace.meaning.names import NOBODY
 from ospltool.trace.meaning.trace_facts import TraceFacts
 from ospltool.trace.reading.record import number
 from ospltool.trace.rules import Anomaly, burst, finding, grouped, rule, span, stopping_ns
-from ospltool.trace.views.times import SECOND_NS, clock
+from ospltool.trace.views.times import SECOND_NS, clock_since
 
 ROUNDS: Final = 4
 """Disputed rounds in a row that make a live-lock."""
@@ -170,7 +170,11 @@ def _finding(
         "Nodes follow different masters, and stay with their choices: "
         f"{who}. Each sees a master conflict in the other's choice, elects again with the same result, and "
         f"merges: {plural(sum(merges.values()), 'merge')} ({merge_text}). {_cause(facts, choices)}"
-        + ("" if settled is None else f" From {clock(settled, 3)} on all that live follow one master."),
+        + (
+            ""
+            if settled is None
+            else f" From {clock_since(some[0].created.time_ns, settled)} on all that live follow one master."
+        ),
         (one.created for one in some),
         namespace=namespace,
         rounds=rounds,

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Iterator
 from typing import Final
 
-from ospltool.output.text import plural
+from ospltool.output.text import plural, shortened
 from ospltool.trace.meaning import coverage
 from ospltool.trace.meaning.alignments import AlignmentStep
 from ospltool.trace.meaning.catalogue import catalogue
 from ospltool.trace.meaning.fact_kinds import Run, StateSpan
 from ospltool.trace.meaning.lines import RecordPlace
-from ospltool.trace.meaning.trace_facts import TraceFacts
+from ospltool.trace.meaning.trace_facts import MISSED, TraceFacts
 from ospltool.trace.reading.record import RecordKind, number
 from ospltool.trace.rules import Anomaly, finding, grouped, over_ns, rule, stopping_ns
 from ospltool.trace.views.overview import normalised
-from ospltool.trace.views.times import SECOND_NS, duration
+from ospltool.trace.views.times import SECOND_NS, clock, duration
 
+_LONGEST_TITLE: Final = 160
 SILENT_NS: Final = 10 * SECOND_NS
 NEAR_NS: Final = 15 * SECOND_NS
 """Time within which the end of a fellow is noticed."""
@@ -57,47 +59,76 @@ def fellow_lost(facts: TraceFacts) -> Iterator[Anomaly]:
     Refuted by: the fellow, or the node that says so, stopped in order before. A fellow whose trace is not
         here and that did not say that it ends was lost for an unknown reason.
     """
-    for (run, fellow), some in grouped(facts.losses, lambda one: (one[0], one[2])):
-        node, name, stops = run[0], facts.names.node(fellow), stopping_ns(facts, run)
+    losses = [(run[0], fellow, place) for run, _, fellow, place in facts.losses]
+    missed = [
+        (report.node, found[1] or "", place)
+        for report, place in facts.reported
+        if report.kind is RecordKind.REPORT and (found := MISSED.match(report.text)) is not None
+    ]
+    reports = {place for *_, place in missed}
+    by_time = sorted([*losses, *missed], key=lambda one: one[2].time_ns or 0)
+    for (node, fellow), some in grouped(by_time, lambda one: one[:2]):
         places: list[RecordPlace] = []
+        verdicts: dict[tuple[bool, bool], str] = {}
         for incident in _incidents([place for *_, place in some]):
             when = incident[0].time_ns or 0
+            run = max(
+                (run for run, at in facts.first_ns.items() if run[0] == node and at <= when), default=None
+            )
+            stops = None if run is None else stopping_ns(facts, run)
             if (stops is not None and stops <= when) or _ENDS in incident[0].text:
                 continue  # one of the two stops in order
-            told, apart = _what_became_of(facts, fellow, when, is_new=_RESTARTED in incident[0].text)
+            is_new = any(_RESTARTED in place.text for place in incident)
+            told, apart = _what_became_of(facts, fellow, when, is_new=is_new)
             if told is None:
                 continue
-            if not places:
-                verdict, separated = told, apart
-            places += incident
+            still_ns = _stood_still(facts, node, incident) if reports.issuperset(incident) else None
+            if still_ns is not None:
+                told, apart = f"{node} itself stood still for {duration(still_ns)} and heard nobody.", False
+            verdicts.setdefault((apart, _DIED in told), f"At {clock(when, 3)}: {told}" if verdicts else told)
+            places += [place for place in incident if _ENDS not in place.text]  # a later stop is no loss
         if not places:
             continue
+        name = facts.names.node(fellow)
+        who = f" {name}" if name == fellow else f" {name} (id {fellow})"
+        who = who if fellow else ""
+        if reports.issuperset(places):
+            title = f"{node} reports {plural(len(places), 'missed heartbeat')}{' of' if who else ''}{who}"
+            follows = "The lease of its domain service was not renewed in time."
+        else:
+            title = f"{node} lost{who}"
+            follows = (
+                "Requests that it had to answer go to another aligner, and masters are elected again where "
+                "it was master."
+            )
         yield finding(
             "fellow-lost",
-            f"{node} lost {name} (id {fellow})",
-            f"{verdict} Requests that it had to answer go to another aligner, and masters are elected again "
-            "where it "
-            "was master.",
+            title,
+            f"{' '.join(verdicts.values())} {follows}",
             places,
             fellow=name,
             address=fellow,
-            separated=separated,
-            died=_DIED in verdict,
+            separated=any(apart for apart, _ in verdicts),
+            died=any(died for _, died in verdicts),
         )
-    missed = [
-        place
-        for report, place in facts.reported
-        if report.kind is RecordKind.REPORT and "Missed heartbeat" in report.text
-    ]
-    for node, places in grouped(missed, lambda one: one.node):
-        yield finding(
-            "fellow-lost",
-            f"{node} reports {plural(len(places), 'missed heartbeat')}",
-            "The domain service of another node did not renew its lease in time: it died, was starved of "
-            "processor "
-            "time, or the network lost its heartbeats.",
-            places,
-        )
+
+
+_LEASE_TOOK: Final = re.compile(r"The lease renewal took ([0-9]{1,9}(?:\.[0-9]+)?) s")
+"""What a service says whose process did not run in time to renew its lease, such as after a hibernation."""
+
+
+def _stood_still(facts: TraceFacts, node: str, incident: list[RecordPlace]) -> int | None:
+    """Return how many ns a node did not run around a loss, as its services report; None if they do not."""
+    return max(
+        (
+            round(float(found[1]) * SECOND_NS)
+            for report, place in facts.reported
+            if report.node == node
+            and (found := _LEASE_TOOK.search(report.text)) is not None
+            and any(abs((place.time_ns or 0) - (one.time_ns or 0)) <= NEAR_NS for one in incident)
+        ),
+        default=None,
+    )
 
 
 def _incidents(places: list[RecordPlace]) -> Iterator[list[RecordPlace]]:
@@ -121,22 +152,32 @@ def _what_became_of(facts: TraceFacts, address: str, when: int, *, is_new: bool)
         when: time of the loss, in ns.
         is_new: the fellow was lost because its next run had begun.
     """
-    runs = facts.names.runs_of.get(address, [])
-    if is_new:  # the previous run was lost
-        runs = sorted(run for run in runs if facts.first_ns[run] < when)[:-1]
+    known = facts.names.runs_of.get(address, [])
+    runs = sorted(run for run in known if facts.first_ns[run] <= when)
+    if known and not runs:
+        return "Its trace begins later.", False
+    restarted_ns = None
+    if len(runs) > 1 and (is_new or when - facts.first_ns[runs[-1]] < NEAR_NS):
+        restarted_ns = facts.first_ns[runs.pop()]  # the run before it was lost
     spans = [span for span in facts.states if span.run in runs]
     if not spans:
         return "There is no trace of it, so whether it stopped, died or was cut off is unknown.", False
     if any(_stopped_before(facts, run, when) for run in runs):
         return None, False
-    around = [span for span in spans if span.start_ns <= when <= span.end_ns + SECOND_NS]
+    if restarted_ns is not None:
+        last_ns = min(max(facts.last_ns[run] for run in runs), restarted_ns)
+        again = f"it was started again {duration(when - restarted_ns)} before"
+        why = f"{_DIED}, and {again}" if is_new else again
+        return f"Its trace ends {duration(when - last_ns)} before, without a stop: {why}.", False
+    # It ran on only if its trace goes on: what began before the loss may have ended with it.
+    around = [span for span in spans if span.start_ns <= when <= facts.last_ns[span.run]]
     if around and not coverage.is_whole(facts, around[0].run[0], around[0].start_ns, around[0].end_ns):
         return "Its trace lacks lines of that time, so what became of it is unknown.", False
     if around:
         return "It went on running at that time: the connection between the two was lost.", True
     ended = max((span.end_ns for span in spans if span.end_ns <= when), default=None)
-    if ended is None:
-        return "Its trace begins later.", False
+    if ended is None:  # it had no state yet
+        return "It had only just begun.", False
     heard = coverage.heard(facts).get(address, [])
     later = coverage.last_between(heard, ended + coverage.CUT_NS, when)
     if later is not None:
@@ -304,7 +345,7 @@ def reported(facts: TraceFacts) -> Iterator[Anomaly]:
     some = [
         (report, place)
         for report, place in facts.reported
-        if report.event not in _NORMAL and "Missed heartbeat" not in report.text
+        if report.event not in _NORMAL and MISSED.match(report.text) is None
     ]
     for (node, level, template, text), group in grouped(
         some,
@@ -320,7 +361,7 @@ def reported(facts: TraceFacts) -> Iterator[Anomaly]:
         shown = " ".join(report.text.split())
         yield finding(
             "reported",
-            f"{node} {level} {plural(len(group), 'time')}: {shown[:160]}",
+            f"{node} {level} {plural(len(group), 'time')}: {shortened(shown, _LONGEST_TITLE)}",
             (found.meaning if found else "")
             or ("Reported in the log of the service." if text else "No explanation is known."),
             (place for _, place in group),

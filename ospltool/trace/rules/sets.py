@@ -17,7 +17,7 @@ from ospltool.trace.meaning.names import NOBODY
 from ospltool.trace.meaning.trace_facts import TraceFacts
 from ospltool.trace.reading.record import number
 from ospltool.trace.rules import Anomaly, end_ns, finding, grouped, rule
-from ospltool.trace.views.times import SECOND_NS, clock, duration
+from ospltool.trace.views.times import SECOND_NS, clock_since, duration
 
 FOLLOWS_WITHIN_NS: Final = 10 * SECOND_NS
 """Time until which sizes belong to the set before it was emptied."""
@@ -176,7 +176,11 @@ def _diverged(facts: TraceFacts, namespace: str, run: Run, spell: _Spell) -> Ano
     before = [one for one in own if (one.place.time_ns or 0) <= spell.start_ns]
     stayed = f"stayed in merge state {before[-1].state}" if before else "told of no merge state"
     states = first.state if len(spell.reigns) == 1 else f"{first.state} to {spell.reigns[-1].state}"
-    ended = "" if taken is None else f"; it took state {taken.state} at {clock(spell.end_ns, 3)}"
+    ended = (
+        ""
+        if taken is None
+        else f"; it took state {taken.state} at {clock_since(spell.start_ns, spell.end_ns)}"
+    )
     length = spell.end_ns - spell.start_ns
     return finding(
         "set-diverged",

@@ -100,7 +100,7 @@ def by_template(records: Iterable[TraceRecord], *, unknown_only: bool = False) -
             first[key].level,
             key[0],
             pattern_text(template.pattern) if (template := first[key].template) else key[1],
-            f"{first[key].file}:{first[key].offset}",
+            f"{first[key].file}, byte {first[key].offset}",
         )
         for key, count in counts.most_common()
     ]

@@ -29,7 +29,7 @@ from ospltool.trace.views.selection import (
     last_record,
     select,
 )
-from ospltool.trace.views.times import clock, duration, parse_around, parse_duration, parse_time
+from ospltool.trace.views.times import clock_since, duration, iso, parse_around, parse_duration, parse_time
 
 FOLLOWED_LINES: Final = 10
 BUFFERED: Final = 1 << 16
@@ -115,7 +115,8 @@ def show(found: SourceSet, options: ViewOptions, environ: dict[str, str]) -> Non
     skews = skews_of(sources, options.skews)
     wanted = resolved(sources, options)
     tally = RecordTally()
-    shown = _shown(sources, wanted, options, skews, tally)
+    chosen = _shown(sources, wanted, options, skews, tally)
+    shown = chosen if wanted.since_ns is wanted.until_ns is None else _never_silent(chosen, wanted, sources)
     match options.mode:
         case ViewMode.COUNT:
             _put_count(sum(one.wanted for one in shown), options)
@@ -130,6 +131,22 @@ def show(found: SourceSet, options: ViewOptions, environ: dict[str, str]) -> Non
         _follow(sources, wanted, options, skews, environ)
 
 
+def _never_silent(
+    chosen: Iterable[SelectedRecord], wanted: RecordFilter, sources: Sequence[TraceFile]
+) -> Iterator[SelectedRecord]:
+    """Pass records on; if there are none, say which time was meant and where the records begin."""
+    nothing = True
+    for one in chosen:
+        nothing = False
+        yield one
+    if nothing:
+        first_ns = first_time(sources)
+        begin = "-" if wanted.since_ns is None else iso(wanted.since_ns, 3)
+        end = "-" if wanted.until_ns is None else iso(wanted.until_ns, 3)
+        known = "no record has a time" if first_ns is None else f"the first is of {iso(first_ns, 3)}"
+        streams.say(f"no such record from {begin} to {end}; {known}")
+
+
 def resolved(sources: Sequence[TraceFile], options: ViewOptions) -> RecordFilter:
     """Return the conditions with names of nodes as addresses, and times as numbers."""
     wanted = options.filter
@@ -140,7 +157,7 @@ def resolved(sources: Sequence[TraceFile], options: ViewOptions) -> RecordFilter
     if options.since or options.until or options.around:
         reference = first_time(sources)
         since = parse_time(options.since, reference) if options.since else None
-        until = parse_time(options.until, reference) if options.until else None
+        until = parse_time(options.until, reference, is_later=True) if options.until else None
         if options.around:
             first, last_time = parse_around(options.around, reference)
             since = first if since is None else max(first, since)
@@ -353,7 +370,8 @@ def _put_histogram(records: Iterable[TraceRecord], options: ViewOptions) -> None
         return
     most = max((span.total for span in spans), default=0)
     for span in spans:
-        streams.put(f"{clock(span.start_ns, 3):<13}{span.total:>9}  {overview.bar(span, most, BAR_WIDTH)}\n")
+        begun = clock_since(spans[0].start_ns, span.start_ns)
+        streams.put(f"{begun:<13}{span.total:>9}  {overview.bar(span, most, BAR_WIDTH)}\n")
 
 
 def _put_kinds(records: Iterable[TraceRecord], options: ViewOptions) -> None:

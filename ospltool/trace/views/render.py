@@ -72,7 +72,7 @@ def full(record: TraceRecord, look: RenderOptions = RenderOptions()) -> str:
         record.template_id or "-",
         record.event or "-",
         f"run {record.run}",
-        f"{one_line(valid_text(record.file))}:{record.offset}+{record.length}",
+        f"{one_line(valid_text(record.file))}, byte {record.offset}+{record.length}",
     ]
     if record.out_of_order:
         facts.append("out of order")

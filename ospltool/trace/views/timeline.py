@@ -8,7 +8,7 @@ import dataclasses
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from ospltool.output.text import plural
+from ospltool.output.text import plural, shortened
 from ospltool.trace.meaning.alignments import AlignmentEnd, TracedAlignment
 from ospltool.trace.meaning.fact_kinds import Run, StateSpan, Wait
 from ospltool.trace.meaning.lines import RecordPlace
@@ -16,7 +16,7 @@ from ospltool.trace.meaning.names import NOBODY
 from ospltool.trace.meaning.trace_facts import TraceFacts
 from ospltool.trace.reading.record import one_line
 from ospltool.trace.rules import grouped
-from ospltool.trace.views.times import clock, duration
+from ospltool.trace.views.times import clock_since, duration, iso
 
 START_STATES: Final = (
     "INIT",
@@ -59,6 +59,10 @@ class Alignments:
     """Number of alignments."""
     complete: int
     """Number of complete ones."""
+    absorbed: int
+    """Number of those that were answered together with an earlier request."""
+    unknown: int
+    """Number of those whose end is unknown, since the trace of one of the two nodes is not here."""
     samples: int
     """Number of samples announced to the alignee."""
     longest_ns: int
@@ -180,16 +184,31 @@ def _alignments(facts: TraceFacts) -> Iterator[Alignments]:
             group,
             len(some),
             len(times),
+            sum(one.end is AlignmentEnd.ABSORBED for one in some),
+            sum(one.end is AlignmentEnd.OPEN and not _is_traced(facts, one) for one in some),
             sum(one.samples or 0 for one in some),
             max(times, default=0),
             sum(times),
         )
 
 
+def _is_traced(facts: TraceFacts, one: TracedAlignment) -> bool:
+    """Return whether the traces of both nodes cover the beginning of an alignment."""
+    start_ns = _start(one)
+    return all(
+        any(
+            facts.first_ns[run] <= start_ns <= facts.last_ns[run]
+            for run in facts.names.runs_of.get(address, ())
+        )
+        for address in (one.alignee, one.aligner)
+        if address != NOBODY
+    )
+
+
 def as_text(times: TraceTimeline) -> Iterator[str]:
     """Yield the timeline as lines of text."""
     for run in times.runs:
-        begun = clock(run.start_ns, 3)
+        begun = iso(run.start_ns, 3)
         end = (
             "never operational"
             if run.operational_ns is None
@@ -199,7 +218,7 @@ def as_text(times: TraceTimeline) -> Iterator[str]:
         longest = max((phase.length_ns for phase in run.phases), default=0)
         for phase in run.phases:
             bar = "#" * (-(-phase.length_ns * BAR_WIDTH // longest) if longest else 0)
-            begun, took = clock(phase.span.start_ns, 3), duration(phase.length_ns)
+            begun, took = clock_since(run.start_ns, phase.span.start_ns), duration(phase.length_ns)
             yield f"  {begun}  {phase.span.state:<27}{took:>13}  {bar}".rstrip()
             if phase.span.state in START_STATES:
                 for wait in phase.waits:
@@ -212,12 +231,21 @@ def as_text(times: TraceTimeline) -> Iterator[str]:
     if times.alignments:
         yield "Alignments (by alignee, aligner, group)"
         for row in times.alignments:
-            yield (
-                f"  {one_line(row.alignee)} from {one_line(row.aligner)}  {one_line(row.group)}: "
-                f"{row.complete} of {row.count} complete, "
-                f"{plural(row.samples, 'sample')}, longest {duration(row.longest_ns)}, "
-                f"{duration(row.total_ns)} in all"
-            )
+            who = f"  {one_line(row.alignee)} from {one_line(row.aligner)}  {one_line(row.group)}"
+            yield f"{who}: {_ended(row)}"
+
+
+def _ended(row: Alignments) -> str:
+    others = []
+    if row.absorbed:
+        others.append(f"{row.absorbed} answered together with an earlier request")
+    if row.unknown:
+        others.append(f"{row.unknown} unknown (no trace of one of the two)")
+    if row.unknown == row.count:
+        return f"{plural(row.count, 'alignment')}, {others[0]}"
+    known = f"{row.complete} of {row.count} complete, {plural(row.samples, 'sample')}"
+    times = f"longest {duration(row.longest_ns)}, {duration(row.total_ns)} in all" if row.complete else ""
+    return ", ".join(filter(None, (known, times, *others)))
 
 
 def _said(wait: Wait) -> str:
@@ -225,7 +253,7 @@ def _said(wait: Wait) -> str:
 
 
 def _short(place: RecordPlace) -> str:
-    return one_line(place.text[:100])
+    return one_line(shortened(place.text, 100))
 
 
 def as_value(times: TraceTimeline) -> dict[str, object]:

@@ -50,13 +50,14 @@ def parse_duration(text: str) -> int:
     return -total if found["sign"] == "-" else total
 
 
-def parse_time(text: str, reference_ns: int | None = None) -> int:
+def parse_time(text: str, reference_ns: int | None = None, *, is_later: bool = False) -> int:
     """Parse a time; return nanoseconds since 1970 UTC.
 
     Args:
         text: ISO (`2026-11-21T01:08:34.5`, UTC unless it has an offset), seconds since 1970, a time of day
             (`01:08:34`, on the day of the reference), or a duration from the reference (`+10s`).
         reference_ns: usually the time of the first record.
+        is_later: a time of day before the reference is one of the next day, where records can be.
 
     Raises:
         TimeError: the text has none of these forms, or needs a reference and there is none.
@@ -77,7 +78,8 @@ def parse_time(text: str, reference_ns: int | None = None) -> int:
         return reference_ns + parse_duration(text)
     seconds = int(clock[1]) * 3600 + int(clock[2]) * 60 + int(clock[3] or 0)
     day = reference_ns // (86_400 * SECOND_NS) * 86_400
-    return (day + seconds) * SECOND_NS + int((clock[4] or "").ljust(9, "0"))
+    time_ns = (day + seconds) * SECOND_NS + int((clock[4] or "").ljust(9, "0"))
+    return time_ns + _UNITS_NS["d"] if is_later and time_ns < reference_ns else time_ns
 
 
 def _iso(text: str, found: re.Match[str]) -> int:
@@ -98,8 +100,12 @@ def parse_around(text: str, reference_ns: int | None = None) -> tuple[int, int]:
     time, separator, width = text.replace("+-", "±").partition("±")
     if not separator:
         raise TimeError(f"{text!r}: write TIME±DURATION, for instance 01:08:34±2s")
-    middle, half = parse_time(time, reference_ns), parse_duration(width)
-    return middle - abs(half), middle + abs(half)
+    half = abs(parse_duration(width))
+    # The first record may be a little later than the middle.
+    middle = parse_time(time, None if reference_ns is None else reference_ns - half, is_later=True)
+    if time.strip().startswith("+"):
+        middle += half
+    return middle - half, middle + half
 
 
 def iso(time_ns: int, digits: int = 9) -> str:
@@ -119,11 +125,27 @@ def clock(time_ns: int, digits: int = 6) -> str:
 
 
 def from_to(start_ns: int | None, end_ns: int | None = None) -> str:
-    """Format a span of time in milliseconds; equal times as one, `-` if the start is unknown."""
+    """Format a span of time in milliseconds; equal times as one, `-` if the start is unknown.
+
+    The end has a date if it is on another day.
+    """
     if start_ns is None:
         return "-"
-    until = "" if end_ns in {None, start_ns} else f" to {clock(end_ns or 0, 3)}"
+    until = "" if end_ns is None or end_ns == start_ns else f" to {clock_since(start_ns, end_ns)}"
     return f"{iso(start_ns, 3)}{until}"
+
+
+def clock_since(start_ns: int | None, time_ns: int, digits: int = 3) -> str:
+    """Format a time of day, in UTC, with its date if that is not the day of `start_ns`.
+
+    Args:
+        start_ns: the time that stands before it; None for none.
+        time_ns: the time.
+        digits: decimals of a second.
+    """
+    dated = iso(time_ns, digits)
+    same_day = start_ns is not None and iso(start_ns, 0)[:10] == dated[:10]
+    return clock(time_ns, digits) if same_day or time_ns < 0 else dated
 
 
 def duration(length_ns: int) -> str:

@@ -1,0 +1,715 @@
+"""What a file or a pasted text is, what went wrong in it first, why, what to do, and what else to look at.
+
+It recognises logs of reports, durability traces, configurations, settings of Cyclone DDS and lines of a
+terminal, and asks the rules that exist for each: those of `check` and of `trace anomalies`, the templates of
+messages, and the meanings of reports. Where these know no cause, it says so and shows the first line that
+reports an error.
+"""
+
+from __future__ import annotations
+
+import bisect
+import collections
+import dataclasses
+import itertools
+import re
+import sys
+import tempfile
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from ospltool.diagnostics.model import Severity, Target
+from ospltool.forensics.attachments import AttachmentKind, what_is
+from ospltool.forensics.evidence import RawEvidence, Window
+from ospltool.forensics.investigation import investigate
+from ospltool.output.text import plural, shortened
+from ospltool.trace.meaning.catalogue import Product, pieces
+from ospltool.trace.meaning.line_explanation import explain as explain_line
+from ospltool.trace.meaning.lines import RecordPlace
+from ospltool.trace.meaning.reports import meaning_of
+from ospltool.trace.meaning.trace_facts import MAIN_THREADS, TraceFacts
+from ospltool.trace.reading.headers import headers
+from ospltool.trace.reading.reader import read_records
+from ospltool.trace.reading.record import RecordKind, TraceRecord, one_line, valid_text
+from ospltool.trace.reading.report_logs import read_report
+from ospltool.trace.reading.sources import (
+    SNIFFED_BYTES,
+    SourceError,
+    TraceFile,
+    TraceFormat,
+    find_sources,
+    open_stream,
+    sniff,
+)
+from ospltool.trace.views.overview import normalised
+from ospltool.trace.views.selection import REPORT_LEVELS
+from ospltool.trace.views.timeline import START_STATES
+from ospltool.trace.views.times import SECOND_NS, clock_since, duration, iso
+
+if TYPE_CHECKING:
+    from ospltool.diagnostics.model import Diagnostic, Report, RuleText
+
+MOST_BYTES: Final = 64 << 20
+"""Most bytes of a text that is read as a whole."""
+
+MOST_REPORTS: Final = 100_000
+"""Most reports of a log that are looked at."""
+
+_LONGEST: Final = 220
+_MOST_OTHERS: Final = 3
+_LONG_NS: Final = 30 * SECOND_NS
+"""Time in one state after which a start takes longer than usual."""
+
+_FEW_LINES: Final = 20
+"""Lines that are better explained one by one than as a trace without a fault."""
+
+_TOGETHER_NS: Final = 2 * SECOND_NS
+"""Time within which a process makes the reports of one event."""
+
+_SERVICES: Final = {Target.OPENSPLICE: "OpenSplice", Target.OSPLTOOL: "an ospltool node"}
+CYCLONE_PARTS: Final = frozenset(
+    {
+        *("Compatibility", "Discovery", "General", "Internal", "Partitioning", "Security", "SharedMemory"),
+        *("Sizing", "SSL", "TCP", "Threads", "Tracing"),
+    }
+)
+"""Sections of settings that Cyclone DDS takes without the elements around them."""
+
+_ROOTS: Final = frozenset({"opensplice", "cyclonedds", "domain", "dds", *map(str.lower, CYCLONE_PARTS)})
+
+_XML: Final = re.compile(r"\s*(?:export\s+)?(?:[A-Z_]*URI\s*=\s*)?(['\"]?)\s*(?=<[A-Za-z?!])")
+_FILE_URI: Final = re.compile(r"\s*(?:export\s+)?(?:[A-Z_]*URI\s*=\s*)?['\"]?(file://[^\s,'\"]+)")
+_ROOT: Final = re.compile(r"<(?![?!])(?:\w+:)?(\w+)")
+_REPORT: Final = re.compile(r"^={60,}\s*$|^Report      : \w+\s*$", re.MULTILINE)
+_TERMINAL: Final = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+_CODE: Final = re.compile(r"\b(DUR\d{3}|DUL-[A-Z]+(?:-[A-Z]+)*)\b")
+_COMPLAINT: Final = re.compile(
+    r"(?<![-\w.])(?:errors?(?!\.log)|fail(?:ed|ure|s)?|fatal|severe|critical|exception|cannot|"
+    r"could not|unable|denied|refused|abort(?:ed)?)\b",
+    re.IGNORECASE,
+)
+_DATE: Final = re.compile(rb"^Date        : *(.*)$", re.MULTILINE)
+_VERSION: Final = re.compile(r"(?:^|[/: ])V?(\d\.\d{1,2}\.\w[\w.]*)/")
+
+
+class UnknownFileError(Exception):
+    """The text is of no known kind; the message says what was looked for."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class CauseReport:
+    """The answer to a file or text.
+
+    Attributes:
+        what: what it is.
+        first: what went wrong first, with its place; or that nothing did.
+        why: the cause, or that it is unknown.
+        remedy: what to do; empty if there is nothing to do.
+        others: what else is wrong.
+        further: what else to look at.
+        is_bad: whether anything is wrong.
+    """
+
+    what: str
+    first: str
+    why: str = ""
+    remedy: str = ""
+    others: tuple[str, ...] = ()
+    further: tuple[str, ...] = ()
+    is_bad: bool = True
+
+
+def explain_file(path: Path, environ: Mapping[str, str]) -> CauseReport:
+    """Explain a file.
+
+    Args:
+        path: the file.
+        environ: for variables in configurations.
+
+    Raises:
+        SourceError: it cannot be read.
+        UnknownFileError: it is of no known kind.
+    """
+    what = what_is(path)
+    shown = _shown(str(path))
+    if what is AttachmentKind.STORE:
+        further = (f"ospltool store info {shown}", f"ospltool store verify {shown}")
+        return CauseReport(f"{shown} is a persistent store", "not looked for", further=further, is_bad=False)
+    if what is AttachmentKind.RECORDING:
+        further = (f"ospltool health {shown}", f"ospltool top --replay {shown}")
+        return CauseReport(f"{shown} is a recording", "not looked for", further=further, is_bad=False)
+    if path.suffix == ".toml":
+        return _of_fleet(path, environ)
+    if path.is_dir():
+        raise UnknownFileError(
+            f"{shown} is a directory: name a file, or run `ospltool trace anomalies {shown}`"
+        )
+    source = sniff(path)
+    if source.format in {TraceFormat.TRACE, TraceFormat.EVENTS}:
+        return _of_trace(path, find_sources([str(path)]).sources[0], str(path))
+    if source.format is TraceFormat.REPORTS:
+        return _of_reports(
+            str(path), list(itertools.islice(read_records(source), MOST_REPORTS)), _lines_of(path)
+        )
+    try:
+        with open_stream(path) as stream:
+            data = stream.read(MOST_BYTES)
+    except OSError as cause:
+        raise SourceError(f"{path}: {cause.strerror or cause}") from None
+    return explain_text(data, environ, str(path))
+
+
+def explain_text(data: bytes, environ: Mapping[str, str], name: str = "the text") -> CauseReport:
+    """Explain a text.
+
+    Args:
+        data: its bytes.
+        environ: for variables in configurations.
+        name: what to call it.
+
+    Raises:
+        SourceError: it names a file that cannot be read.
+        UnknownFileError: it is of no known kind.
+    """
+    shown = _shown(name)
+    if data.startswith((b"\xff\xfe", b"\xfe\xff")):  # as a shell of Windows writes it
+        data = data.decode("utf-16", "replace").encode()
+    text = data.decode("utf-8-sig", "replace")
+    if not text.strip():
+        raise UnknownFileError(f"{shown} is empty")
+    if "\0" in text[:1000]:
+        raise UnknownFileError(f"{shown} is no text")
+    uri = _FILE_URI.match(text)
+    if uri is not None and len(text.split()) < 4:
+        return explain_file(Path(uri[1].removeprefix("file://")), environ)
+    xml = _XML.match(text)
+    if xml is not None:
+        body = text[xml.end() :].rstrip()
+        return _of_xml(body.removesuffix(xml[1]) if xml[1] else body, environ, name)
+    trace = next(headers(data[:SNIFFED_BYTES]), None)
+    if trace is not None and data[: trace.start].count(b"\n") < _FEW_LINES and not _inside(data, trace.start):
+        found = _of_pasted_trace(data[trace.start :], name)
+        if found.is_bad or text.count("\n") > _FEW_LINES:
+            return found
+    reports = _REPORT.search(text)
+    if reports is not None:
+        return _of_reports(name, list(_reports_in(text, reports.start(), name)), _Lines(data))
+    return _of_lines(_TERMINAL.sub("", text), shown)
+
+
+def _inside(data: bytes, at: int) -> bool:
+    """Return whether something other than blanks is before a position in its line."""
+    return bool(data[data.rfind(b"\n", 0, at) + 1 : at].strip())
+
+
+def _of_pasted_trace(data: bytes, name: str) -> CauseReport:
+    with tempfile.TemporaryDirectory(prefix="ospltool-explain-") as scratch:
+        path = Path(scratch) / "pasted.log"
+        path.write_bytes(data)
+        return _of_trace(path, find_sources([str(path)]).sources[0], name)
+
+
+def as_text(one: CauseReport, width: int) -> Iterator[str]:
+    """Yield an answer as lines of at most that width."""
+    import textwrap
+
+    rows = [("What", one.what), ("First", one.first), ("Why", one.why), ("Do", one.remedy)]
+    rows += [("Also" if number == 0 else "", each) for number, each in enumerate(one.others)]
+    rows += [("Look at" if number == 0 else "", each) for number, each in enumerate(one.further)]
+    for title, body in rows:
+        if body:
+            head = f"{title}:" if title else ""
+            yield from textwrap.wrap(
+                one_line(body), width, initial_indent=f"{head:<9}", subsequent_indent=" " * 9,
+                break_long_words=False, break_on_hyphens=False,
+            )  # fmt: skip
+
+
+def _shown(name: str) -> str:
+    return one_line(valid_text(name))
+
+
+# ------------------------------------------------------------------ places
+
+
+class _Lines:
+    """The lines of a text, by the offset of a byte."""
+
+    def __init__(self, data: bytes) -> None:
+        self._starts = [found.end() for found in re.finditer(rb"\n", data)]
+
+    def number(self, offset: int) -> int:
+        """Return the number of the line with a byte, from 1."""
+        return bisect.bisect_right(self._starts, offset) + 1
+
+
+def _lines_of(path: Path) -> _Lines:
+    try:
+        with open_stream(path) as stream:
+            return _Lines(stream.read(MOST_BYTES))
+    except OSError as cause:
+        raise SourceError(f"{path}: {cause.strerror or cause}") from None
+
+
+def _line_of(record: TraceRecord, lines: _Lines, text: str = "") -> int:
+    """Return the number of the line of a record that contains a text, or of its first line with one."""
+    at = record.raw.find(text.encode("utf-8", "surrogateescape")) if text else -1
+    if at < 0:
+        at = max(0, record.raw.find(b"\n") + 1 if record.raw.startswith(b"====") else 0)
+    return lines.number(record.offset + at)
+
+
+# ------------------------------------------------------------------ logs of reports
+
+
+def _reports_in(text: str, start: int, name: str) -> Iterator[TraceRecord]:
+    """Yield the reports in a text that begins with something else."""
+    source = TraceFile(Path(name), "", TraceFormat.REPORTS, name=name)
+    cuts = [start, *(found.start() for found in re.finditer(r"^={60,}\s*$", text[start + 1 :], re.MULTILINE))]
+    places = [start, *(start + 1 + each for each in cuts[1:]), len(text)]
+    for begin, end in itertools.pairwise(dict.fromkeys(places)):
+        raw = text[begin:end].encode()
+        yield read_report(raw, source, len(text[:begin].encode()))
+
+
+def _of_reports(name: str, records: Sequence[TraceRecord], lines: _Lines) -> CauseReport:
+    shown = _shown(name)
+    reports = [one for one in records if one.kind is RecordKind.REPORT]
+    if not reports:
+        raise UnknownFileError(f"{shown} has no report of OpenSplice")
+    what = f"{shown} is a log of {_release(reports)}: {_span_of(reports)}"
+    problems = _problems(reports)
+    further = [
+        "ospl-info.log and ospl-error.log of the same directory, and those of the other nodes",
+        *([f"ospltool trace {shown} --level WARNING"] if Path(name).exists() else []),
+    ]
+    if not problems:
+        return CauseReport(
+            what, "nothing: it reports no error and no warning", further=tuple(further[:1]), is_bad=False
+        )
+    first = next((one for one in problems if not _is_harmless(one)), problems[0])
+    event = [one for one in problems if _is_one_event(first, one)]
+    known = [(one, found) for one in event if (found := meaning_of(one.text)) is not None]
+    cause = min(known, key=lambda each: each[1].meaning.number, default=None)
+    title = _title(first)
+    text = (
+        f"{_when(first)}line {_line_of(first, lines, title)}, {_level(first)}: {shortened(title, _LONGEST)}"
+    )
+    who = ", ".join(filter(None, (_process(first), first.fields.get("host", ""))))
+    text += f" ({who})" if who else ""
+    kinds = collections.Counter(_kind(one) for one in problems)
+    again = kinds[_kind(first)]
+    if again > 1:
+        last = next(one for one in reversed(problems) if _kind(one) == _kind(first))
+        text += f"; {again} times in all{_until(last)}"
+    others = _other_reports(problems, {_kind(one) for one in event}, kinds, lines)
+    if len(records) == MOST_REPORTS:
+        others = (*others, f"only the first {MOST_REPORTS:,} reports were read")
+    if cause is None:
+        why = "unknown: no rule knows this report."
+        return CauseReport(what, text, why, "", others, tuple(further))
+    record, found = cause
+    why = found.why
+    if record is not first:
+        why += f" (line {_line_of(record, lines, found.line)}: {shortened(found.line, _LONGEST)})"
+    return CauseReport(what, text, why, found.remedy, others, tuple(further))
+
+
+def _problems(reports: Sequence[TraceRecord]) -> list[TraceRecord]:
+    """Return the reports of the worst kind that there is: errors, warnings, or notes with a meaning."""
+    for level in ("SEVERE", "WARNING"):
+        found = [one for one in reports if REPORT_LEVELS.get(one.level) == level]
+        if found:
+            notes = [one for one in reports if _is_telling(one)] if level == "WARNING" else []
+            return sorted([*found, *notes], key=lambda one: one.offset)
+    return [one for one in reports if _is_telling(one)]
+
+
+def _is_telling(record: TraceRecord) -> bool:
+    """Return whether a report of a low level tells of a fault all the same, as releases differ."""
+    found = meaning_of(record.text) if REPORT_LEVELS.get(record.level) == "INFO" else None
+    return found is not None and not found.meaning.is_harmless
+
+
+def _is_harmless(record: TraceRecord) -> bool:
+    found = meaning_of(record.text)
+    return found is not None and found.meaning.is_harmless
+
+
+def _is_one_event(first: TraceRecord, other: TraceRecord) -> bool:
+    if first is other:
+        return True
+    if first.time_ns is None or other.time_ns is None:
+        return False
+    return abs(other.time_ns - first.time_ns) <= _TOGETHER_NS and _process(first) == _process(other)
+
+
+def _title(record: TraceRecord) -> str:
+    """Return the line of a report that says what happened: of a stack the deepest that is understood."""
+    found = meaning_of(record.text)
+    if found is not None:
+        return found.line
+    lines = [line for line in record.text.split("\n") if line.strip()]
+    is_stack = record.raw.find(b"\n-----") >= 0
+    return (lines[-1] if is_stack else lines[0]) if lines else ""
+
+
+def _kind(record: TraceRecord) -> str:
+    """Return what is equal for reports of the same fault."""
+    found = meaning_of(record.text)
+    return normalised(_title(record) if found is None else found.why)
+
+
+def _other_reports(
+    problems: Sequence[TraceRecord], told: set[str], kinds: Mapping[str, int], lines: _Lines
+) -> tuple[str, ...]:
+    """Describe the other kinds of reports, in the order of their first lines."""
+    firsts: dict[str, TraceRecord] = {}
+    lasts: dict[str, TraceRecord] = {}
+    for one in problems:
+        kind = _kind(one)
+        if kind not in told:
+            firsts.setdefault(kind, one)
+            lasts[kind] = one
+    shown = []
+    for kind, one in itertools.islice(firsts.items(), _MOST_OTHERS):
+        title, count = _title(one), kinds[kind]
+        times = f", {count} times{_until(lasts[kind])}" if count > 1 else ""
+        line = _line_of(one, lines, title)
+        found = meaning_of(one.text)
+        why = f": {found.why}" if found is not None else ""
+        shown.append(f"line {line}{times}, {_level(one)}: {shortened(title, _LONGEST // 2)}{why}")
+    if len(firsts) > _MOST_OTHERS:
+        shown.append(f"{plural(len(firsts) - _MOST_OTHERS, 'more kind')} of reports")
+    return tuple(shown)
+
+
+def _until(last: TraceRecord) -> str:
+    return "" if last.time_ns is None else f", the last at {iso(last.time_ns, 0)}"
+
+
+def _when(record: TraceRecord) -> str:
+    if record.time_ns is not None:
+        return f"{iso(record.time_ns, 3)}, "
+    found = _DATE.search(record.raw)  # the oldest releases report no other
+    return f"{found[1].decode('utf-8', 'replace').strip()}, " if found else ""
+
+
+def _level(record: TraceRecord) -> str:
+    return record.level if record.level in REPORT_LEVELS else "report"
+
+
+def _process(record: TraceRecord) -> str:
+    process, pid = record.fields.get("process", ""), record.fields.get("pid", "")
+    return f"{process} <{pid}>" if pid else process
+
+
+def _release(reports: Sequence[TraceRecord]) -> str:
+    """Return the product, with the releases that the reports name."""
+    found: dict[str, None] = {}
+    for one in reports:
+        internals = one.raw if b"Context" in one.raw else one.raw.rpartition(b"Internals   :")[2]
+        release = _VERSION.search(internals.decode("utf-8", "replace"))
+        if release is not None:
+            found.setdefault(release[1])
+        if len(found) > 2:
+            return "OpenSplice of several releases"
+    product = "ospltool" if any(one.startswith("0.") for one in found) else "OpenSplice"
+    return " ".join(filter(None, (product, " and ".join(found))))
+
+
+def _span_of(records: Sequence[TraceRecord]) -> str:
+    times = [one.time_ns for one in records if one.time_ns is not None]
+    span = plural(len(records), "report")
+    if not times:
+        return span
+    start, end = min(times), max(times)
+    return f"{span} from {iso(start, 0)}" + (f" to {clock_since(start, end, 0)}" if end > start else "")
+
+
+# ------------------------------------------------------------------ traces
+
+
+def _of_trace(path: Path, source: TraceFile, name: str) -> CauseReport:
+    """Explain a trace; `name` is what to call it."""
+    shown = _shown(name)
+    found = investigate(RawEvidence([str(path)], sys.stderr), Window(), {}, with_stores=False)
+    facts, lines = found.facts, _lines_of(path)
+    product = (
+        "ospltool" if source.origin is Product.ENGINE or source.format is TraceFormat.EVENTS else "OpenSplice"
+    )
+    what = f"{shown} is a durability trace of {product}"
+    further = [
+        f"ospltool trace anomalies {shown} (with the traces of all nodes, it knows more causes)",
+        f"ospltool trace timeline {shown}",
+    ]
+    if name != str(path):
+        further = ["the whole traces of all nodes, with `ospltool trace anomalies`"]
+    if not facts.first_ns:
+        what += " without timestamps"
+        further = further[:1] if name != str(path) else [f"ospltool trace {shown} --level WARNING"]
+    else:
+        start, end = min(facts.first_ns.values()), max(facts.last_ns.values())
+        what += f": {plural(len(facts.first_ns), 'run')} from {iso(start, 0)} to {clock_since(start, end, 0)}"
+    others = [found.verdict.headline] if any(not one.is_harmless for one in found.verdict.conclusions) else []
+    stuck = _never_operational(facts)
+    if not found.findings and stuck is None:
+        first = "nothing: no rule of `trace anomalies` finds anything in it"
+        return CauseReport(
+            what, first + _state_of(facts), "", "", tuple(others), tuple(further), bool(others)
+        )
+    if not found.findings:
+        assert stuck is not None
+        first, why = stuck
+        return CauseReport(what, f"{first}", why, "", tuple(others), tuple(further))
+    one = found.findings[0]
+    where = "".join(f", line {lines.number(place.offset)}" for place in one.evidence[:1])
+    when = "" if one.start_ns is None else f"{iso(one.start_ns, 3)}"
+    title = f"{when}{where}: {one.title} ({one.rule})".removeprefix(", ")
+    titles = list(dict.fromkeys(each.title for each in found.findings[1:]))
+    others += [] if stuck is None else [stuck[0]]
+    others += titles[:_MOST_OTHERS]
+    if len(titles) > _MOST_OTHERS:
+        others.append(plural(len(titles) - _MOST_OTHERS, "more finding"))
+    return CauseReport(what, title, one.explanation, "", tuple(others), tuple(further))
+
+
+def _state_of(facts: TraceFacts) -> str:
+    """Describe the last state."""
+    last = max(facts.states, key=lambda span: span.start_ns, default=None)
+    if last is None:
+        return ""
+    is_early = last.state in START_STATES
+    return f"; it ends in state {last.state}{', before the service was operational' if is_early else ''}"
+
+
+def _never_operational(facts: TraceFacts) -> tuple[str, str] | None:
+    """Describe the last run if it did not become operational for long; None if it did, stopped or was cut."""
+    run = max(facts.first_ns, key=lambda one: facts.first_ns[one], default=None)
+    if run is None or run in facts.stopping:
+        return None
+    own = [span for span in facts.states if span.run == run]
+    if not own or any(span.state not in START_STATES for span in own):
+        return None
+    last, where = own[-1], _last_line(facts, run)
+    lasted_ns = facts.last_ns[run] - last.start_ns
+    if lasted_ns < _LONG_NS:
+        return None  # the trace may just be a part of another, or end early
+    first = (
+        f"it did not become operational: it is in state {last.state} since {iso(last.start_ns, 3)}, for "
+        f"{duration(lasted_ns)}"
+    )
+    why = "unknown."
+    if where is not None:
+        meaning = next(filter(None, (one.template.meaning for one in explain_line(where.text))), "")
+        why += f" Its main thread last wrote: {shortened(where.text, _LONGEST)}"
+        why += f" ({meaning})" if meaning else ""
+    return first, why
+
+
+def _last_line(facts: TraceFacts, run: tuple[str, int]) -> RecordPlace | None:
+    own = [
+        one.last for (each, thread), one in facts.activity.items() if each == run and thread in MAIN_THREADS
+    ]
+    return max(own, key=lambda one: one.time_ns or 0, default=None)
+
+
+# ------------------------------------------------------------------ configurations
+
+
+def _of_xml(text: str, environ: Mapping[str, str], name: str) -> CauseReport:
+    from ospltool.check.commands import choice
+    from ospltool.check.inputs import DeploymentInput, NodeInput
+    from ospltool.check.runner import examine, run
+
+    shown = _shown(name)
+    root = _ROOT.search(text)
+    tag = root[1] if root else ""
+    if tag in CYCLONE_PARTS:  # Cyclone DDS takes a part of its settings without what is around it
+        text = f"<CycloneDDS><Domain>{text}</Domain></CycloneDDS>"
+    elif tag == "Domain":
+        text = f"<CycloneDDS>{text}</CycloneDDS>"
+    examined = examine(DeploymentInput((NodeInput(name, environ),)), {name: text.encode()})
+    report = run([examined], choice([], [], [], [], "info"))
+    views = examined.unreadable
+    if examined.fleet.nodes:
+        what = f"{shown} is a configuration of OpenSplice"
+    elif any(one.cyclone is not None for one in views):
+        what = f"{shown} has settings of Cyclone DDS"
+    elif any(one.profiles is not None for one in views):
+        what = f"{shown} has QoS profiles"
+    elif any(one.is_known for one in views):
+        what = f"{shown} is a configuration of persistence services"
+    elif tag.lower() in _ROOTS:
+        what = f"{shown} is a configuration that cannot be read"
+    else:
+        root_name = f"the root <{one_line(tag)}>" if tag else "no root"
+        raise UnknownFileError(f"{shown} is XML with {root_name}: no configuration that ospltool knows")
+    return _of_findings(what, report, name if Path(name).exists() else "FILE")
+
+
+def _of_fleet(path: Path, environ: Mapping[str, str]) -> CauseReport:
+    from ospltool.check.commands import check, choice, deployments
+
+    everything = choice([], [], [], [], "info")
+    report = check(deployments([str(path)], [], [], environ, together=False), everything)
+    return _of_findings(f"{_shown(str(path))} is a fleet file", report, str(path))
+
+
+def _of_findings(what: str, report: Report, place: str) -> CauseReport:
+    """Explain what the check found; `place` is what it can be run on."""
+    further = [f"ospltool check {_shown(place)}"]
+    # A file of OpenSplice may be for OpenSplice alone, so what concerns only an ospltool node comes last.
+    found = sorted(
+        report.diagnostics,
+        key=lambda each: (-each.severity, each.targets == {Target.OSPLTOOL}, each.place.order),
+    )
+    if not found:
+        return CauseReport(what, "nothing: the check finds nothing", further=tuple(further), is_bad=False)
+    first = found[0]
+    further.append(f"ospltool explain {first.code}")
+    names = {each.place.path for each in found}
+    remark = "nothing is wrong; " if first.severity is Severity.INFO else ""
+    others = [f"{_found_at(each, names)}: {each.message}" for each in found[1 : 1 + _MOST_OTHERS]]
+    if len(found) > 1 + _MOST_OTHERS:
+        others.append(plural(len(found) - 1 - _MOST_OTHERS, "more finding"))
+    return CauseReport(
+        what,
+        f"{remark}{_found_at(first, names)}: {first.message}",
+        _why_found(first, report.rules),
+        _remedy_of(first),
+        tuple(others),
+        tuple(further),
+        is_bad=first.severity > Severity.INFO,
+    )
+
+
+def _found_at(one: Diagnostic, names: Collection[str]) -> str:
+    """Return the place of a finding; `names` are the files that have any."""
+    file = f"{one.place.path}, " if len(names) > 1 else ""
+    return f"{file}line {one.place.line}, {one.severity.label} {one.code}"
+
+
+def _why_found(one: Diagnostic, rules: Iterable[RuleText]) -> str:
+    """Return what a rule finds, and who does not start because of it."""
+    why = next((rule.summary for rule in rules if rule.code == one.code), "")
+    names = [_SERVICES[target] for target in sorted(one.blocks)]
+    refuse = "refuses" if len(names) == 1 else "refuse"
+    blocked = f"{' and '.join(names)} {refuse} to start with it."
+    return f"{why} {blocked[:1].upper()}{blocked[1:]}" if names else why
+
+
+def _remedy_of(one: Diagnostic) -> str:
+    remedy = one.help or (one.fix.title if one.fix is not None else "")
+    return f"{remedy[:1].upper()}{remedy[1:]}"
+
+
+# ------------------------------------------------------------------ lines of a terminal
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _KnownLine:
+    """A line of which something is known."""
+
+    number: int
+    text: str
+    why: str
+    remedy: str
+    is_bad: bool
+    """Whether it tells of a fault."""
+    follows: bool = False
+    """Whether another line says the cause."""
+
+
+def _of_lines(text: str, shown: str) -> CauseReport:
+    lines = text.splitlines()
+    known = [
+        found for number, line in enumerate(lines, 1) if (found := _known_line(number, line)) is not None
+    ]
+    bad = [one for one in known if one.is_bad]
+    complaints = [(number, line) for number, line in enumerate(lines, 1) if _COMPLAINT.search(line)]
+    what = f"{shown} has {plural(len(lines), 'line')} of text"
+    if known:
+        what += f", {len(known)} of which ospltool knows"
+    if bad:
+        first = bad[0]
+        cause = first
+        if first.follows:  # what it follows from is near
+            near = [one for one in bad if abs(one.number - first.number) <= _NEAR_LINES]
+            cause = min(near, key=lambda one: (one.follows, one.number))
+        why = cause.why if cause is first else f"{cause.why} (line {cause.number}: {cause.text})"
+        others = [
+            f"line {one.number}: {one.text}: {one.why}"
+            for one in _distinct(bad, {first.text, cause.text})[:_MOST_OTHERS]
+        ]
+        return CauseReport(
+            what, f"line {first.number}: {first.text}", why, cause.remedy, tuple(others), _WHOLE_FILES
+        )
+    if complaints:
+        number, line = complaints[0]
+        first_line = f"line {number} is the first that reads like an error: {shortened(line, _LONGEST)}"
+        return CauseReport(what, first_line, "unknown: no rule knows this line.", "", (), _WHOLE_FILES)
+    if known:
+        first = known[0]
+        return CauseReport(
+            what, f"nothing: no line reports an error. Line {first.number}: {first.text}", first.why, "", (),
+            _WHOLE_FILES, is_bad=False,
+        )  # fmt: skip
+    raise UnknownFileError(
+        f"{shown}: no line of it is known: no report, record of a trace, finding or message of OpenSplice, "
+        "Cyclone DDS or ospltool"
+    )
+
+
+_NEAR_LINES: Final = 20
+_WHOLE_FILES: Final = (
+    "the whole files behind these lines: ospl-info.log, ospl-error.log, durability trace, configuration",
+)
+
+
+def _known_line(number: int, line: str) -> _KnownLine | None:
+    shown = shortened(line, _LONGEST)
+    found = meaning_of(line)
+    if found is not None:
+        one = found.meaning
+        return _KnownLine(number, shown, found.why, found.remedy, not one.is_harmless, one.follows)
+    code = _CODE.search(line)
+    meaning = "" if code is None else _meaning_of_code(code[1])
+    if code is not None and meaning:
+        return _KnownLine(number, shown, meaning, f"Run `ospltool explain {code[1]}`.", is_bad=True)
+    raw = line.encode("utf-8", "surrogateescape")
+    header = next(headers(raw, untimed=True), None)
+    message = line if header is None else raw[header.end :].decode("utf-8", "surrogateescape")
+    for template in (one.template for one in explain_line(message)):
+        fixed = sum(len(piece.literal) for piece in pieces(template.pattern))
+        # Without a header, prose that happens to fit a pattern with free text is no message of the service.
+        if header is not None or (len(message) >= _SURE and 2 * fixed >= len(message)):
+            why = (
+                template.meaning or f"A {template.level} message of {template.origin}; its cause is unknown."
+            )
+            is_bad = bool({"WARNING", "SEVERE"} & set(template.levels))
+            return _KnownLine(number, shown, why, "", is_bad)
+    return None
+
+
+_SURE: Final = 30
+"""Length from which a message without a header is no accident."""
+
+
+def _meaning_of_code(code: str) -> str:
+    """Return what a code of `check` or `health` means; empty if there is none."""
+    if code.startswith("DUL-"):
+        return "A finding of `ospltool health`."
+    from ospltool.check.registry import all_rules
+
+    rule = all_rules().get(code)
+    return rule.summary if rule is not None else ""
+
+
+def _distinct(known: Sequence[_KnownLine], told: set[str]) -> list[_KnownLine]:
+    found: dict[str, _KnownLine] = {}
+    for one in known:
+        if one.text not in told:
+            found.setdefault(one.why, one)
+    return list(found.values())

@@ -1,0 +1,296 @@
+"""`ospltool explain FILE`: what a text is, what went wrong first, why, and what to do."""
+
+from __future__ import annotations
+
+import io
+import json
+import pathlib
+
+import pytest
+
+from ospltool.cli.app import main
+from ospltool.trace.meaning.reports import meaning_of, report_meanings
+
+RULE = "=" * 88 + "\n"
+LINE = "-" * 88 + "\n"
+
+
+def report(text: str, kind: str = "ERROR", at: str = "1700000000.000000001", process: str = "app <1>") -> str:
+    """A report of 6.9, of an application."""
+    return (
+        f"{RULE}Report      : {kind}\nDate        : 2023-11-14T22:13:20+0000\nDescription : {text}\n"
+        f"Node        : host\nProcess     : {process}\nThread      : main 7f\n"
+        f"Internals   : 6.9.210323OSS///some::function/s_file.c/7/0/{at}/0\n"
+    )
+
+
+def stack(*sections: str) -> str:
+    """A stack of an API call of 6.9; the cause is the last section."""
+    head = (
+        f"{RULE}Context     : dds_topic_create\nDate        : 2023-11-14T22:13:20+0000\nNode        : host\n"
+        "Process     : app <1>\nThread      : 1\nInternals   : dds_topic.c/181/6.9.181127OSS/a/b/0\n"
+    )
+    parts = (f"{LINE}Report      : {one}\nInternals   : f/f.c/1/3/1700000000.000000001\n" for one in sections)
+    return head + "".join(parts)
+
+
+OLD = (
+    f"{RULE}Report      : ERROR\nDate        : Sun Dec 11 06:04:57 2011\nDescription : c_open failed\n"
+    "Node        : host\nProcess     : /opt/java <2335>\nThread      : main thread 7b\n"
+    "Internals   : V5.3.0p3/u_kernelOpen/u_kernel.c/735/0/118363685\n"
+)
+COMMERCIAL = (
+    f"{RULE}Report      : ERROR\nDate        : 2024-07-05T12:45:47+0500\n"
+    "Description : Failed to checkout license feature 'OPENSPLICE_SPLICED'\n"
+    "              No license for product (-1) '/opt/license'\n"
+    "Node        : host\nProcess     : java.exe <2>\nThread      : spliced 6436\n"
+    "Internals   : P838/6.10.4p2/0f/1b/Licensing/ospl_license.c/187/0/1720165547.559523500/-1\n"
+)
+LEASE = (
+    "Splice-daemon failed to renew its lease within the configured lease expiry-time (10.000000000). "
+    "The lease renewal took 7639.742325646 s."
+)
+CONFIGURATION = """<OpenSplice>
+  <Domain><Name>d</Name><Id>3</Id><Service name="durability"><Command>durability</Command></Service></Domain>
+  <DurabilityService name="durability"><NameSpaces><NameSpace name="a"><Partition>p</Partition></NameSpace>
+    <Policy nameSpace="b" durability="Durable" aligner="true" alignee="Initial"/></NameSpaces>
+  </DurabilityService>
+</OpenSplice>
+"""
+TRACE = "1510766331.{} {} ({}) -> {}\n"
+
+CASES: dict[str, tuple[str, dict[str, str]]] = {
+    "a library": (
+        report("LoadLibrary error: 127") + report("Problem opening 'cmsoap'"),
+        {
+            "What": "log of OpenSplice 6.9.210323OSS: 2 reports",
+            "First": "line 4, ERROR: LoadLibrary error: 127",
+            "Why": "error 127",
+            "Do": "<Service>",
+        },
+    ),
+    "a stack": (
+        stack(
+            "Create kernel entity failed. For Topic: <T>",
+            "Create Topic <T> failed: Unmatching QoS Policy: 'Durability'.",
+        ),
+        {
+            "First": "line 12, ERROR: Create Topic <T> failed",
+            "Why": "Topic T exists in the domain with another Durability",
+        },
+    ),
+    "another type": (
+        stack(
+            "Create kernel entity failed. For Topic: <T>",
+            'Precondition not met: Create Topic "T" failed: type <a::B> differs existing type <a::C>.',
+        ),
+        {"Why": "exists in the domain with type a::C, and this process creates it with type a::B"},
+    ),
+    "an effect before its cause": (
+        report("Unable to connect to domain id = 0.") + report("Failed to checkout license feature 'X'"),
+        {
+            "First": "Unable to connect",
+            "Why": "no valid licence for X; the report names the places where it looked. (line 12",
+        },
+    ),
+    "another process says nothing of this one": (
+        report("Unable to connect to domain id = 0.")
+        + report("Could not find any key file: x", process="b <2>"),
+        {
+            "Why": "The application could not join the domain",
+            "Also": "line 12, ERROR: Could not find any key file",
+        },
+    ),
+    "no valid licence": (
+        COMMERCIAL,
+        {"What": "OpenSplice 6.10.4p2", "Why": "no valid licence for OPENSPLICE_SPLICED"},
+    ),
+    "an old release without times": (
+        OLD,
+        {
+            "What": "OpenSplice 5.3.0p3: 1 report",
+            "First": "Sun Dec 11 06:04:57 2011, line 4",
+            "Why": "did not find the domain",
+        },
+    ),
+    "a hibernation, again and again": (
+        report(LEASE)
+        + report("note", "INFO")
+        + report(LEASE.replace("7639", "12"), at="1700009000.000000001"),
+        {
+            "First": "2 times in all, the last at 2023-11-15T00:43:20Z",
+            "Why": "did not run for 7639.7 s, longer than its lease of 10 s",
+        },
+    ),
+    "what no rule knows": (
+        report("one thing", "INFO") + report("Quux was frobbed"),
+        {
+            "First": "line 12, ERROR: Quux was frobbed (app <1>, host)",
+            "Why": "unknown: no rule knows this report.",
+        },
+    ),
+    "a missed heartbeat, which is no error in 6.9": (
+        report("Missed heartbeat for node 198994775. (DCPSPublication is complete)", "INFO"),
+        {"First": "line 4, INFO: Missed heartbeat", "Why": "node with id 198994775 was not heard in time"},
+    ),
+    "a warning that harms nothing is not the first": (
+        report("Locale with LC_NUMERIC ',' detected", "WARNING")
+        + report("writer 1:2 considering reader 3:4 non-responsive", "WARNING", "1700000900.000000001"),
+        {"First": "line 12, WARNING: writer 1:2 considering reader", "Also": "line 4, WARNING: Locale"},
+    ),
+    "a quiet log": (report("++ The service 'durability' is now operational.", "INFO"), {"First": "nothing"}),
+    "a log copied from a terminal": (
+        "$ tail ospl-error.log\n" + report("Topic 'a.idl' is not created. Name has invalid syntax."),
+        {
+            "What": "log of OpenSplice 6.9.210323OSS: 1 report",
+            "First": "line 5",
+            "Why": "a.idl is no name of a topic",
+        },
+    ),
+    "a configuration": (
+        CONFIGURATION,
+        {
+            "What": "configuration of OpenSplice",
+            "First": "line 3, error DUR2",
+            "Why": "OpenSplice",
+            "Look at": "ospltool explain DUR",
+        },
+    ),
+    "settings of Cyclone DDS": (
+        "export CYCLONEDDS_URI='<General>\n<MaxMesageSize>9000B</MaxMesageSize></General>'",
+        {"What": "settings of Cyclone DDS", "First": "line 2, error DUR750", "Do": "MaxMessageSize"},
+    ),
+    "a part of settings": (
+        "<Tracing><Verbosity>lots</Verbosity></Tracing>",
+        {"What": "settings of Cyclone DDS", "First": "error DUR751"},
+    ),
+    "a trace that does not get operational": (
+        TRACE.format("823106032", "INIT", "mainThread", "x")
+        + TRACE.format("834950581", "DISCOVER_FELLOWS_GROUPS", "mainThread", "----ENTERING STATE----")
+        + TRACE.format(
+            "934950581",
+            "DISCOVER_FELLOWS_GROUPS",
+            "mainThread",
+            "Waiting for local groups to get complete...",
+        )
+        + TRACE.format("934950581", "DISCOVER_FELLOWS_GROUPS", "statusThread", "x").replace("6331.", "6399."),
+        {
+            "What": "durability trace of OpenSplice: 1 run",
+            "First": "did not become operational: it is in state DISCOVER_FELLOWS_GROUPS since 2017-11-15",
+            "Why": "Its main thread last wrote: Waiting for local groups",
+        },
+    ),
+    "a part of a trace": (
+        "".join(
+            TRACE.format(f"8231060{n:02}", "DISCOVER_FELLOWS_GROUPS", "mainThread", "x") for n in range(30)
+        ),
+        {"First": "nothing: no rule of `trace anomalies` finds anything in it; it ends in state DISC"},
+    ),
+    "a trace with a fault": (
+        TRACE.format("823106032", "COMPLETE", "a", "x")
+        + TRACE.format("923106032", "COMPLETE", "a", "Injecting data from disk for group p.T failed (0)."),
+        {"First": "line 2: ", "Why": ""},
+    ),
+    "lines of Cyclone DDS": (
+        "1700000000.1 [0] python3: eth7: does not match an available interface.\nfailed to create domain\n",
+        {"What": "2 lines of text, 2 of which", "First": "line 1:", "Why": "network interface eth7"},
+    ),
+    "an effect before its cause in a terminal": (
+        "rmw_create_node: failed to create domain\nlo: does not match an available interface\n",
+        {"First": "line 1: rmw_create_node", "Why": "network interface lo, which this machine does not have"},
+    ),
+    "output of the check": (
+        "x.xml:1:88: error[DUR750] <General> has no element 'Q'\n",
+        {"Do": "ospltool explain DUR750"},
+    ),
+    "an unknown complaint": (
+        "all fine\nfrob: cannot quux\n",
+        {"First": "line 2 is the first that reads like an error: frob: cannot quux", "Why": "unknown"},
+    ),
+}
+
+UNKNOWN: dict[str, tuple[bytes, str]] = {
+    "prose": (
+        b"The service may crash as died leases and running out of shared memory show.\n",
+        "no line of it",
+    ),
+    "nothing": (b" \n", "is empty"),
+    "bytes": (bytes(range(256)) * 4, "is no text"),
+    "other XML": (b"<project><a/></project>", "root <project>: no configuration"),
+    "an empty directory of one's own": (b"", "is empty"),
+}
+
+
+def parts_of(out: str) -> dict[str, str]:
+    """The parts of an answer by their titles, each on one line."""
+    found: dict[str, str] = {}
+    title = ""
+    for line in out.splitlines():
+        if line[:9].strip():
+            title = line[:9].strip().rstrip(":")
+        found[title] = " ".join(filter(None, (found.get(title, ""), line[9:].strip())))
+    return found
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_text_is_explained(
+    name: str, tmp_path: pathlib.Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text, expected = CASES[name]
+    path = tmp_path / "given"
+    path.write_text(text)
+    assert main(["explain", str(path)]) == 0
+    out = capfd.readouterr().out
+    found = parts_of(out)
+    assert {title: part for title, part in expected.items() if part not in found.get(title, "")} == {}, out
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
+    assert main(["explain", "-", "--json"]) == 0
+    answer = json.loads(capfd.readouterr().out)["data"]
+    assert expected.get("Why", "") in answer["why"]
+
+
+@pytest.mark.parametrize("name", UNKNOWN)
+def test_what_is_unknown_is_said(
+    name: str, tmp_path: pathlib.Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    data, expected = UNKNOWN[name]
+    path = tmp_path / "given"
+    path.write_bytes(data)
+    assert main(["explain", str(path)]) == 2
+    assert expected in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-8-sig", "latin-1"])
+def test_a_log_is_read_as_other_tools_wrote_it(
+    encoding: str, tmp_path: pathlib.Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    text = "Internals   : the end of another report\n" + report("LoadLibrary error: 126")
+    path = tmp_path / "given"
+    path.write_bytes(text.replace("\n", "\r\n").encode(encoding))
+    assert main(["explain", str(path)]) == 0
+    assert parts_of(capfd.readouterr().out)["First"].endswith("ERROR: LoadLibrary error: 126 (app <1>, host)")
+
+
+@pytest.mark.parametrize("subject", ["no/such.log", "mastrPriority"])
+def test_a_name_is_that_of_a_file_or_of_what_can_be_explained(
+    subject: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["explain", subject]) == 2
+    assert "there is no such file either" in capfd.readouterr().err
+
+
+def test_control_characters_never_reach_the_terminal(
+    tmp_path: pathlib.Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "a\x1b[2Jb"
+    path.write_text(report("Topic '\x1b]0;x\x07' is not created. Name has invalid syntax."))
+    assert main(["explain", str(path)]) == 0
+    assert "\x1b" not in capfd.readouterr().out
+
+
+def test_causes_come_before_what_follows_from_them() -> None:
+    kinds = [(one.is_harmless, one.follows) for one in report_meanings()]
+    assert all(one.why.endswith(".") and one.remedy.endswith(".") for one in report_meanings())
+    following = [number for number, (harmless, follows) in enumerate(kinds) if follows and not harmless]
+    assert kinds[min(following) : max(following) + 1] == [(False, True)] * len(following)
+    assert meaning_of("a report of nothing") is None
