@@ -40,11 +40,15 @@ class NodeInput:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class DeploymentInput:
-    """Configurations that are checked together; `problems` are those of the fleet file itself."""
+    """Configurations that are checked together; `problems` are those of the fleet file itself.
+
+    `is_declared` says that each node has the environment that it starts with.
+    """
 
     nodes: tuple[NodeInput, ...]
     path: str = ""
     is_fleet: bool = False
+    is_declared: bool = False
     problems: tuple[Problem, ...] = ()
 
 
@@ -126,7 +130,7 @@ def fleet_input(path: str, environ: Mapping[str, str]) -> DeploymentInput:
         fleet = load_fleet(shown_path(path) if "://" not in path else path)
     except ConfigError as error:
         return DeploymentInput((), error.path, is_fleet=True, problems=error.problems)
-    return DeploymentInput(tuple(_nodes(fleet, environ)), fleet.path, is_fleet=True)
+    return DeploymentInput(tuple(_nodes(fleet, environ)), fleet.path, is_fleet=True, is_declared=True)
 
 
 def _nodes(fleet: Fleet, environ: Mapping[str, str]) -> Iterable[NodeInput]:
@@ -166,7 +170,8 @@ def named_nodes(
     unknown = sorted(set(own) - set(inputs))
     if unknown:
         raise UsageFault(f"--env names {', '.join(map(repr, unknown))}, but no --node does")
-    return (DeploymentInput(tuple(inputs.values()), is_fleet=True) if inputs else None), common
+    named = DeploymentInput(tuple(inputs.values()), is_fleet=True, is_declared=True) if inputs else None
+    return named, common
 
 
 def _divided(text: str, option: str, shape: str) -> tuple[str, str]:

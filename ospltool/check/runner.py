@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
 
 from engine.config import ConfigError, Document, ProblemKind, SourceFile, interpret, parse, persistence
 from engine.config.loader import Interpreted
 from engine.config.reader import MAX_BYTES, MAX_LINES, path_of_uri, read_bytes
 from ospltool.check import cyclone, profiles
+from ospltool.check.edits import edited
 from ospltool.check.findings import Finding
 from ospltool.check.inputs import DeploymentInput, NodeInput
+from ospltool.check.proofs import Proofs
 from ospltool.check.registry import Rule, RuleInput, all_rules
 from ospltool.check.suppressions import Suppressor
 from ospltool.check.views import FileView, FleetView, NodeView
@@ -30,6 +33,9 @@ class Choice:
     least: Severity = Severity.INFO
 
 
+NO_INPUT: Final = DeploymentInput(())
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Examined:
     """A deployment after reading: the readable nodes, and the unreadable files.
@@ -42,6 +48,7 @@ class Examined:
     unreadable: tuple[FileView, ...]
     paths: tuple[str, ...]
     skipped: tuple[str, ...]
+    given: DeploymentInput = NO_INPUT
 
 
 def examine(deployment: DeploymentInput, contents: Mapping[str, bytes] | None = None) -> Examined:
@@ -70,7 +77,12 @@ def examine(deployment: DeploymentInput, contents: Mapping[str, bytes] | None = 
             paths.append(outcome.path)
     fleet = FleetView(tuple(nodes), deployment.path)
     return Examined(
-        fleet, deployment.is_fleet, tuple(unreadable), tuple(dict.fromkeys(paths)), tuple(skipped)
+        fleet,
+        deployment.is_fleet,
+        tuple(unreadable),
+        tuple(dict.fromkeys(paths)),
+        tuple(skipped),
+        deployment,
     )
 
 
@@ -146,14 +158,22 @@ def source_of(uri: str) -> SourceFile | None:
     return SourceFile(path, data, "utf-8")
 
 
-def run(deployments: Iterable[Examined], choice: Choice) -> Report:
-    """Run all chosen rules over all deployments, one after the other, without keeping them."""
+def run(deployments: Iterable[Examined], choice: Choice, proofs: Proofs | None = None) -> Report:
+    """Run all chosen rules over all deployments, one after the other, without keeping them.
+
+    Args:
+        deployments: what was read.
+        choice: the rules.
+        proofs: gets the environments of all files; None for proofs that nobody needs afterwards.
+    """
+    proofs = proofs or Proofs()
     rules = {code: each for code, each in all_rules().items() if _is_chosen(each, choice)}
     found: list[Diagnostic] = []
     files: list[str] = []
     skipped: list[str] = []
     suppressed = 0
     for deployment in deployments:
+        proofs.note(deployment.given.nodes, declared=deployment.given.is_declared)
         kept, taken_away = _kept(deployment, rules)
         found += (_diagnostic(each, finding, choice) for each, finding in kept)
         suppressed += taken_away
@@ -161,7 +181,7 @@ def run(deployments: Iterable[Examined], choice: Choice) -> Report:
         skipped += deployment.skipped
         for node in deployment.fleet.nodes:
             node.release()
-    every = _merged(found)
+    every = [_proved(each, proofs) for each in _merged(found)]
     shown = tuple(each for each in every if each.severity >= choice.least)
     broken = {each.code for each in shown}
     return Report(
@@ -172,6 +192,15 @@ def run(deployments: Iterable[Examined], choice: Choice) -> Report:
         not_selected=len(every) - len(shown),
         skipped=tuple(skipped),
     )
+
+
+def _proved(found: Diagnostic, proofs: Proofs) -> Diagnostic:
+    """Mark the fix of a finding as safe if it provably changes no effective setting of any node."""
+    source = found.place.source
+    if found.fix is None or source is None or any(each.path != source.path for each in found.fix.edits):
+        return found
+    is_safe = proofs.holds(source.path, source.data, edited(source.data, found.fix.edits))
+    return dataclasses.replace(found, fix=dataclasses.replace(found.fix, is_safe=is_safe))
 
 
 def _kept(deployment: Examined, rules: dict[str, Rule]) -> tuple[list[tuple[Rule, Finding]], int]:

@@ -116,7 +116,7 @@ def check(
         bool,
         typer.Option("--matrix", help="Show a table of name-spaces and nodes, with the expected masters."),
     ] = False,
-    fix: Annotated[bool, typer.Option("--fix", help="Apply fixes that do not change the meaning.")] = False,
+    fix: Annotated[bool, typer.Option("--fix", help="Apply fixes that change no effective setting.")] = False,
     unsafe_fixes: Annotated[
         bool, typer.Option("--unsafe-fixes", help="Apply all fixes, even if they change the meaning.")
     ] = False,

@@ -90,12 +90,12 @@ class Edit:
 class Fix:
     """A repair that a program can carry out.
 
-    A safe fix leaves the meaning of the configuration as it is; any other needs a person who wants it.
+    A safe fix is proved to leave all effective settings as they are; any other needs a person who wants it.
     """
 
     title: str
-    is_safe: bool
     edits: tuple[Edit, ...]
+    is_safe: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -240,7 +240,7 @@ def bare_variable(node: NodeView) -> Iterator[Finding]:
                 start = value.span.start + len(value.raw[: found.start()].encode(node.source.encoding))
                 span = ByteRange(start, start + len(found.group().encode(node.source.encoding)))
                 new = f"${{{found[1]}}}"
-                fix = edits.replace_span(node, span, new, f"Replace by '{new}'", is_safe=False)
+                fix = edits.replace_span(node, span, new, f"Replace by '{new}'")
             message = f"{quoted(found.group())} is taken as it stands; only ${{{found[1]}}} is a variable"
             yield node.found(span, message, subject=path, fix=fix)
 

@@ -39,7 +39,7 @@ def deprecated_setting(node: NodeView) -> Iterator[Finding]:
             item = known.get(f"{element.path}@{attribute.name}")
             if item and item.hidden and attribute.name not in _NOTATION and element.path:
                 ignored = " and never read" if attribute.name == "mergePolicy" else ""
-                fix = edits.remove_attribute(node, attribute, is_safe=True) if ignored else None
+                fix = edits.remove_attribute(node, attribute) if ignored else None
                 message = f"{attribute.name} is deprecated{ignored}"
                 yield node.found(attribute, message, subject=item.path, fix=fix)
 
@@ -84,7 +84,7 @@ def alignment_partition_ignored(node: NodeView) -> Iterator[Finding]:
     Reference: //OpenSplice/DurabilityService/Network/Alignment/Partition
     """
     for element in node.service.find_all("Network/Alignment/Partition") if node.service else ():
-        fix = edits.remove_element(node, element, is_safe=False)
+        fix = edits.remove_element(node, element)
         yield node.found(element, "OpenSplice never reads Alignment/Partition", fix=fix)
 
 
@@ -105,7 +105,7 @@ def client_names_ignored(node: NodeView) -> Iterator[Finding]:
     for name in ("Publisher", "Subscriber"):
         element = node.setting(f"ClientDurability/EntityNames/{name}")
         if element:
-            fix = edits.remove_element(node, element, is_safe=False)
+            fix = edits.remove_element(node, element)
             yield node.found(
                 element, f"OpenSplice ignores the configured {name} of client durability", fix=fix
             )
@@ -127,7 +127,7 @@ def priority_kind_ignored(node: NodeView) -> Iterator[Finding]:
     for element in node.service.walk() if node.service else ():
         attribute = element.attribute("priority_kind")
         if attribute and element.name == "Priority":
-            fix = edits.remove_attribute(node, attribute, is_safe=True)
+            fix = edits.remove_attribute(node, attribute)
             message = "the durability service ignores priority_kind"
             yield node.found(attribute, message, subject=f"{element.path}@priority_kind", fix=fix)
 
