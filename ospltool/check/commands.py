@@ -198,6 +198,8 @@ def overview(inputs: Sequence[DeploymentInput], *, matrix: bool, as_json: bool) 
     from ospltool.check import overviews
 
     nodes = [node for each in examined for node in each.fleet.nodes]
+    if not nodes:
+        raise UsageFault("there is no configuration of a node")
     if matrix:
         fleet = FleetView(tuple(nodes))
         return overviews.matrix_json(fleet) if as_json else overviews.matrix_text(fleet)

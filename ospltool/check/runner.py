@@ -3,16 +3,31 @@
 from __future__ import annotations
 
 import dataclasses
+import os
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
-from engine.config import ConfigError, Document, ProblemKind, SourceFile, interpret, parse, persistence
+from engine.config import (
+    ByteRange,
+    ConfigError,
+    Document,
+    ProblemKind,
+    SourceFile,
+    interpret,
+    parse,
+    persistence,
+)
 from engine.config.loader import Interpreted
+from engine.config.problems import Problem
 from engine.config.reader import MAX_BYTES, MAX_LINES, path_of_uri, read_bytes
+from engine.config.schema import ROOT
+from engine.config.syntax import root_name
+from engine.config.values import did_you_mean
 from ospltool.check import cyclone, profiles
 from ospltool.check.edits import edited
 from ospltool.check.findings import Finding
-from ospltool.check.inputs import DeploymentInput, NodeInput
+from ospltool.check.inputs import WITHIN_OTHERS, DeploymentInput, NodeInput
 from ospltool.check.proofs import Proofs
 from ospltool.check.registry import Rule, RuleInput, all_rules
 from ospltool.check.suppressions import Suppressor
@@ -129,21 +144,38 @@ def _read(given: NodeInput, texts: _Texts) -> NodeView | FileView:
         interpreted = texts.interpreted(given, document)
         return NodeView(given.name, document, interpreted, given.environ, given.domain)
     except ConfigError as error:
-        return FileView(error.path, source_of(given.uri), error.problems, given.name)
+        source = source_of(given.uri)
+        inside = WITHIN_OTHERS.search(source.data) if source and given.is_found else None
+        if source and inside and not source.path.endswith(".xml"):
+            return FileView(source.path, source, (_not_checked(source, inside),), given.name)
+        return FileView(error.path, source, error.problems, given.name)
 
 
-_ROOT_TAGS = tuple("<OpenSplice".encode(encoding) for encoding in ("utf-8", "utf-16-le", "utf-16-be"))
+def _not_checked(source: SourceFile, inside: re.Match[bytes]) -> Problem:
+    """Return what is to be said of XML inside another file."""
+    message = f"this file is no XML, and has <{inside[1].decode()}> inside, which is not checked"
+    hint = "render the template, or put the XML into a file of its own, and check that"
+    span = ByteRange(inside.start(1), inside.end(1))
+    return Problem(
+        ProblemKind.NOTHING_FOUND, message, source.path, *source.position(span.start), span, hint=hint
+    )
+
+
+_ROOTS = (ROOT, cyclone.ROOT, persistence.ROOT, persistence.SERVICE)
 
 
 def _is_meant(file: FileView, uri: str) -> bool:
-    """Tell whether a bad file may be a configuration: it is unreadable, or it names OpenSplice."""
+    """Tell whether a bad file may be a configuration: it is unreadable, has such a root element, or none."""
     if any(problem.kind is ProblemKind.UNREADABLE for problem in file.problems):
         return True
     try:
-        data = read_bytes(path_of_uri(uri))
+        data = read_bytes(path_of_uri(uri)).replace(b"\0", b"")  # UTF-16 becomes readable enough
     except ConfigError:
         return True
-    return any(tag in data for tag in _ROOT_TAGS)
+    root = root_name(data.decode("utf-8", "replace"))
+    is_broken = any(problem.kind is not ProblemKind.ROOT for problem in file.problems)
+    is_similar = not root or bool(did_you_mean(root, _ROOTS))
+    return WITHIN_OTHERS.search(data) is not None or (is_broken and is_similar)
 
 
 def source_of(uri: str) -> SourceFile | None:
@@ -174,6 +206,7 @@ def run(deployments: Iterable[Examined], choice: Choice, proofs: Proofs | None =
     suppressed = 0
     for deployment in deployments:
         proofs.note(deployment.given.nodes, declared=deployment.given.is_declared)
+        deployment = _with_nothing_found(deployment, files, skipped)
         kept, taken_away = _kept(deployment, rules)
         found += (_diagnostic(each, finding, choice) for each, finding in kept)
         suppressed += taken_away
@@ -192,6 +225,24 @@ def run(deployments: Iterable[Examined], choice: Choice, proofs: Proofs | None =
         not_selected=len(every) - len(shown),
         skipped=tuple(skipped),
     )
+
+
+def _with_nothing_found(deployment: Examined, files: list[str], skipped: list[str]) -> Examined:
+    """Make a directory in which no file was recognised a file that cannot be read."""
+    directory = deployment.given.directory
+    if not directory or any(_is_below(each, directory) for each in files):
+        return deployment
+    others = sum(_is_below(each, directory) for each in skipped)
+    message = "there is no configuration in this directory"
+    if others:
+        message += f"; it has {others} XML {'files' if others > 1 else 'file'} of other kinds"
+    hint = "name a directory or a file with settings of OpenSplice, Cyclone DDS or persistence services"
+    problem = Problem(ProblemKind.NOTHING_FOUND, message, directory, 1, 1, hint=hint)
+    return dataclasses.replace(deployment, unreadable=(FileView(directory, None, (problem,)),))
+
+
+def _is_below(path: str, directory: str) -> bool:
+    return os.path.realpath(path).startswith(os.path.realpath(directory).rstrip("/") + "/")
 
 
 def _proved(found: Diagnostic, proofs: Proofs) -> Diagnostic:
