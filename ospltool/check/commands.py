@@ -102,10 +102,13 @@ def _codes(selectors: Sequence[str], option: str) -> set[str]:
     return found
 
 
-def check(inputs: Sequence[DeploymentInput], wanted: Choice) -> Report:
-    """Read and check; findings below the severity to show are part of the report."""
+def check(inputs: Sequence[DeploymentInput], wanted: Choice, *, tries: bool = False) -> Report:
+    """Read and check; findings below the severity to show are part of the report.
+
+    With `tries`, the installed Cyclone DDS says what it thinks of the settings.
+    """
     everything = dataclasses.replace(wanted, least=Severity.INFO)
-    return run((examine(each) for each in inputs), everything)
+    return run((examine(each, tries=tries) for each in inputs), everything)
 
 
 def shown(report: Report, wanted: Choice) -> Report:

@@ -66,10 +66,15 @@ class Examined:
     given: DeploymentInput = NO_INPUT
 
 
-def examine(deployment: DeploymentInput, contents: Mapping[str, bytes] | None = None) -> Examined:
+def examine(
+    deployment: DeploymentInput, contents: Mapping[str, bytes] | None = None, *, tries: bool = False
+) -> Examined:
     """Read and interpret all files of a deployment; bad files raise no error.
 
-    `contents` replaces the content of files, by path.
+    Args:
+        deployment: the files.
+        contents: replaces the content of files, by path.
+        tries: hand all settings to the installed Cyclone DDS as well.
     """
     nodes: list[NodeView] = []
     unreadable: list[FileView] = []
@@ -81,8 +86,12 @@ def examine(deployment: DeploymentInput, contents: Mapping[str, bytes] | None = 
     if deployment.problems:
         unreadable.append(FileView(deployment.path, source_of(deployment.path), deployment.problems))
     for each in deployment.nodes:
-        outcome = _read(each, texts)
+        outcome = _tried(_read(each, texts)) if tries else _read(each, texts)
         if isinstance(outcome, NodeView):
+            if outcome.trial:
+                unreadable.append(
+                    FileView(outcome.path, outcome.source, (), outcome.name, faults=outcome.trial)
+                )
             nodes.append(outcome)
             paths.append(outcome.path)
         elif each.is_found and not outcome.is_known and not _is_meant(outcome, each.uri):
@@ -149,6 +158,24 @@ def _read(given: NodeInput, texts: _Texts) -> NodeView | FileView:
         if source and inside and not source.path.endswith(".xml"):
             return FileView(source.path, source, (_not_checked(source, inside),), given.name)
         return FileView(error.path, source, error.problems, given.name)
+
+
+def _tried(view: NodeView | FileView) -> NodeView | FileView:
+    """Add what the installed Cyclone DDS says of the settings of a file."""
+    from ospltool.check import cyclone_trial  # only a trial pays for this import
+
+    if isinstance(view, FileView):
+        if view.cyclone is None:
+            return view
+        return dataclasses.replace(view, faults=(*view.faults, *cyclone_trial.faults(view.cyclone)))
+    if not view.interpreted.problems:
+        from engine.capture.configured_uri import uri_of
+
+        configuration = view.configuration
+        settings = uri_of(configuration, {})
+        found = cyclone_trial.node_faults(view.document, settings, configuration.domain.id)
+        view.trial = tuple(found)
+    return view
 
 
 def _not_checked(source: SourceFile, inside: re.Match[bytes]) -> Problem:

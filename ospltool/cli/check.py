@@ -123,6 +123,9 @@ def check(
     diff: Annotated[
         bool, typer.Option("--diff", help="Show the fixes as a diff, and change no file.")
     ] = False,
+    tries: Annotated[
+        bool, typer.Option("--try", help="Hand the settings to the installed Cyclone DDS as well.")
+    ] = False,
     statistics: Annotated[bool, typer.Option("--statistics", help="Count findings by rule.")] = False,
 ) -> None:
     """Check one file, many files, or a whole deployment, and say what OpenSplice would do with them.
@@ -146,6 +149,8 @@ def check(
         )
     except UsageFault as error:
         raise CommandError(str(error), Exit.USAGE) from None
+    if tries and (effective or matrix or fix or unsafe_fixes or diff):
+        raise CommandError("--try only checks; leave out --fix, --diff, --effective and --matrix", Exit.USAGE)
     to = _Output(output_file, force)
     if effective or matrix:
         try:
@@ -157,7 +162,7 @@ def check(
     if fix or unsafe_fixes or diff:
         _fix(deployments, choice, kind, to, fail_on, statistics, unsafe=unsafe_fixes, only_show=diff)
         return
-    report = commands.check(deployments, choice)
+    report = commands.check(deployments, choice, tries=tries)
     _finish(report, choice, kind, to, fail_on, statistics)
 
 

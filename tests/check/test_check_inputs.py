@@ -67,7 +67,11 @@ def test_a_missing_file_and_a_foreign_scheme_are_findings(report: Callable[..., 
 
 
 def test_every_rule_about_unreadable_files_is_covered(rule_codes: Callable[[RuleInput], list[str]]) -> None:
-    assert set(rule_codes(RuleInput.FILE)) == {code for code, _ in BAD_FILES.values()} | {"DUR001", "DUR007", "DUR008"}
+    assert set(rule_codes(RuleInput.FILE)) == {code for code, _ in BAD_FILES.values()} | {
+        "DUR001",
+        "DUR007",
+        "DUR008",
+    }
 
 
 def test_a_uri_and_a_path_give_the_same(report: Callable[..., Report], tmp_path: Path, clean: str) -> None:
