@@ -6,7 +6,7 @@ import dataclasses
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from ospltool.check.inputs import DeploymentInput, UsageFault, gather, named_nodes
+from ospltool.check.inputs import DeploymentInput, NodeInput, UsageFault, gather, named_nodes
 from ospltool.check.registry import RuleInput, all_rules, find_rules
 from ospltool.check.runner import Choice, examine, run
 from ospltool.check.views import FleetView
@@ -16,6 +16,8 @@ from ospltool.output.text import table
 
 MAX_LISTED = 5
 """Most files in one sentence of the summary; the number of the others is said."""
+
+VARIABLE = "CYCLONEDDS_URI"
 
 _SERVICES = {Target.OPENSPLICE: "OpenSplice", Target.OSPLTOOL: "an ospltool node"}
 
@@ -111,6 +113,25 @@ def check(inputs: Sequence[DeploymentInput], wanted: Choice, *, tries: bool = Fa
     return run((examine(each, tries=tries) for each in inputs), everything)
 
 
+def check_settings(uri: str, environ: Mapping[str, str]) -> Report:
+    """Check the settings that a CYCLONEDDS_URI names, also by the installed Cyclone DDS.
+
+    XML in it has the path CYCLONEDDS_URI. Findings below an error are left out.
+
+    Args:
+        uri: files and XML, separated by commas.
+        environ: the variables for `${VAR}`.
+    """
+    from engine.dds.uri import parts_of
+
+    found = []
+    for text in parts_of(uri):
+        path = VARIABLE if text.startswith("<") else text
+        deployment = DeploymentInput((NodeInput(path, environ),))
+        found.append(examine(deployment, {VARIABLE: text.encode()}, tries=True))
+    return run(found, Choice(least=Severity.ERROR))
+
+
 def shown(report: Report, wanted: Choice) -> Report:
     """Remove findings below the chosen severity from a report, and count them."""
     visible = tuple(each for each in report.diagnostics if each.severity >= wanted.least)
@@ -155,6 +176,8 @@ def summary(report: Report, wanted: Choice) -> list[str]:
         blocked = report.blocked_files(service)
         if blocked:
             lines.append(f"{_SERVICES[service]} refuses to start with {_listed(blocked)}")
+    if report.alone > 1:
+        lines.append("each file was checked by itself; --together compares them as nodes of one deployment")
     if report.skipped:
         lines.append(f"{_plural(len(report.skipped), 'file')} left out, no OpenSplice configuration")
     return lines

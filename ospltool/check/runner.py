@@ -230,7 +230,7 @@ def run(deployments: Iterable[Examined], choice: Choice, proofs: Proofs | None =
     found: list[Diagnostic] = []
     files: list[str] = []
     skipped: list[str] = []
-    suppressed = 0
+    suppressed = alone = 0
     for deployment in deployments:
         proofs.note(deployment.given.nodes, declared=deployment.given.is_declared)
         deployment = _with_nothing_found(deployment, files, skipped)
@@ -239,6 +239,7 @@ def run(deployments: Iterable[Examined], choice: Choice, proofs: Proofs | None =
         suppressed += taken_away
         files += deployment.paths
         skipped += deployment.skipped
+        alone += len(deployment.fleet.durable()) if not deployment.is_fleet else 0
         for node in deployment.fleet.nodes:
             node.release()
     every = [_proved(each, proofs) for each in _merged(found)]
@@ -251,6 +252,7 @@ def run(deployments: Iterable[Examined], choice: Choice, proofs: Proofs | None =
         suppressed=suppressed,
         not_selected=len(every) - len(shown),
         skipped=tuple(skipped),
+        alone=alone,
     )
 
 

@@ -315,3 +315,23 @@ def _place(found: WithoutEffect) -> XmlElement | Attribute | ByteRange:
     """The name of an element with others in it, the value of a simple one, a whole attribute."""
     thing = found.thing
     return thing.name_span if isinstance(thing, XmlElement) and thing.value is None else thing
+
+
+@rule("DUR133", "unused-network", Severity.WARNING, targets=OSPLTOOL)
+def unused_network(node: NodeView) -> Iterator[Finding]:
+    """A networking service or a bridge is enabled that an ospltool node does not use.
+
+    Why: A node speaks DDSI2 with one configuration. It does not meet nodes and applications that are reached
+        by another network, and no error says so.
+
+    Example:
+        <Service name="net"><Command>networking</Command></Service> and <NetworkService name="net">
+    Use instead:
+        <Service name="ddsi2"><Command>ddsi2</Command></Service> and <DDSI2Service name="ddsi2">
+    OpenSplice: Runs each service that the domain lists.
+    Reference: //OpenSplice/NetworkService
+    """
+    for each in node.interpreted.in_vain:
+        if "/" not in each.path and "@" not in each.path:
+            message = f"{_called(each)} has no effect on a node: {each.entry.reason}"
+            yield node.found(_place(each), message, subject=each.path)
