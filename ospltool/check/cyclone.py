@@ -270,8 +270,25 @@ def _resolved(written: str, known: tuple[str, ...]) -> tuple[str, bool]:
 
 def _unknown(thing: XmlElement | Attribute, message: str, known: tuple[str, ...]) -> ForeignFault:
     begun = [name for name in known if name.lower().startswith(thing.name.lower())]
-    advice = f"this may be {' or '.join(begun[:MAX_NAMED])}" if len(begun) > 1 else hint(thing.name, known)
+    places = _places(thing)
+    if len(begun) > 1:
+        advice = f"this may be {' or '.join(begun[:MAX_NAMED])}"
+    elif places:  # a setting in the wrong place keeps its name; the nearest spelling is another setting
+        advice = f"it belongs in {' or '.join(places[:MAX_NAMED])}"
+    else:
+        advice = hint(thing.name, known)
     return _fault(CycloneFaultKind.UNKNOWN, thing.name_span, message, advice)
+
+
+def _places(thing: XmlElement | Attribute) -> list[str]:
+    """Return the elements that have a setting of a name and are not old."""
+    mark = "/" if isinstance(thing, XmlElement) else "@"
+    split = ((item, *item.path.rpartition(mark)) for item in table().items.values() if not item.instead)
+    return [
+        parent or _DOMAIN
+        for item, parent, _, name in split
+        if name.lower() == thing.name.lower() and item.versions in ("", "11")
+    ]
 
 
 def _judged(span: ByteRange, shown: str, item: CycloneItem, spelling: bool) -> Iterator[ForeignFault]:

@@ -162,6 +162,22 @@ def test_what_rules_call_refused_is_refused_by_cyclone(number: int) -> None:
     assert not accepted
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "advice"),
+    [
+        ("<Tag>", "<MaxMessageSize>14 kB</MaxMessageSize><Tag>", "it belongs in General"),
+        ("<Internal>", "<Internal><LeaseDurations/>", "did you mean LeaseDuration?"),
+        ("<Internal>", "<Peers/><Internal>", "it belongs in Discovery"),
+        ('name="lo"', 'name="lo" maxretries="1"', "it belongs in Internal/MultipleReceiveThreads"),
+    ],
+)  # fmt: skip
+def test_an_unknown_setting_is_named_with_its_place_before_one_like_it(
+    old: str, new: str, advice: str
+) -> None:
+    found = [each for each in checked(SETTINGS.replace(old, new, 1)) if each.code == "DUR750"]
+    assert [each.help for each in found] == [advice]
+
+
 def test_clean_files_have_no_finding_and_cyclone_accepts_them() -> None:
     assert checked(SETTINGS) == ()
     assert checked(PROFILES) == ()
