@@ -54,7 +54,13 @@ def faults(document: Document) -> Iterator[ForeignFault]:
 
 
 def node_faults(document: Document, settings: str, domain_id: int) -> Iterator[ForeignFault]:
-    """Try the settings that a node derives from the file of OpenSplice, and yield what Cyclone DDS says."""
+    """Try the settings that a node derives from a file of OpenSplice, and yield what Cyclone DDS says.
+
+    Args:
+        document: the file.
+        settings: what the node derives, like the value of CYCLONEDDS_URI.
+        domain_id: the domain of the node.
+    """
     yield from _said(document, try_settings(settings, domain_id))
 
 

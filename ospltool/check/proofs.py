@@ -57,7 +57,13 @@ class Proofs:
         self._noted += ((each, declared) for each in nodes)
 
     def holds(self, path: str, before: bytes, after: bytes) -> bool:
-        """Tell whether a file means the same before and after an edit, in every environment of its nodes."""
+        """Tell whether a file means the same before and after an edit, in every environment of its nodes.
+
+        Args:
+            path: the file, whatever its nodes call it.
+            before: its content before the edit.
+            after: its content after it.
+        """
         self._group_by_file()
         key = os.path.realpath(path)  # nodes may name one file in several ways
         distinct = set(self._variables(key, before + after))

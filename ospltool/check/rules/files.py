@@ -41,7 +41,7 @@ _OTHER_READERS = {
 
 
 def _readers(file: FileView) -> frozenset[Target]:
-    """Return the services that read a file, as far as a broken one shows that; else all."""
+    """Return the services that read a file, by its root element; all if that says nothing."""
     text = file.source.data.replace(b"\0", b"").decode("utf-8", "replace") if file.source else ""
     root = root_name(text)
     if root == persistence.ROOT and f"<{persistence.SERVICE}" in text:
