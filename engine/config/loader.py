@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
+from typing import Final
 
 from engine.config.builder import SettingsBuilder
-from engine.config.fates import Fate, WithoutEffect, marked, without_effect
+from engine.config.fates import Fate, SettingFate, WithoutEffect, marked, without_effect
 from engine.config.name_space_reader import NameSpaceReader
 from engine.config.problems import ConfigError, Problem, ProblemKind, quoted
 from engine.config.reader import read_document
@@ -111,6 +112,7 @@ def interpret(document: Document, *, role: str | None = None, service: str = "du
     problems += insecure
     builder.scheduling_in_vain(configuration)
     in_vain = name_spaces.without_effect + builder.without_effect
+    in_vain += _unused_networks(document, ddsi)
     ignored += in_vain
     unknown = strangers(document, found)
     without = [
@@ -159,15 +161,44 @@ def _service_section(document: Document, service: str, problems: list[Problem]) 
 def _ddsi_section(document: Document) -> XmlElement | None:
     """Find the first DDSI2 or DDSI2E service that no Domain/Service disables."""
     services = document.root.named("DDSI2Service") + document.root.named("DDSI2EService")
-    disabled = {
-        name.text
-        for entry in document.root.find_all("Domain/Service")
-        if (name := entry.attribute("name"))
-        and (enabled := entry.attribute("enabled"))
-        and enabled.text.strip().lower() == "false"
-    }
-    usable = [node for node in services if not ((n := node.attribute("name")) and n.text in disabled)]
+    enabled = _enabled_services(document)
+    usable = [node for node in services if enabled.get(_name_of(node), True)]
     return usable[0] if usable else None
+
+
+_NETWORKS: Final = {
+    "DDSI2Service": "a node uses the first DDSI2 service only",
+    "DDSI2EService": "a node uses the first DDSI2 service only",
+    "NetworkService": "a node speaks DDSI2 only, and does not reach who uses this network",
+    "SNetworkService": "a node speaks DDSI2 only, and does not reach who uses this network",
+    "NetworkingBridgeService": "ospltool has no bridge between networks",
+}
+"""Services by which OpenSplice reaches other machines, and why a node does not follow them."""
+
+
+def _unused_networks(document: Document, used: XmlElement | None) -> list[WithoutEffect]:
+    """Return the enabled networking services that a node does not use."""
+    enabled = _enabled_services(document)
+    return [
+        WithoutEffect(SettingFate(node.path, Fate.NOT_NEEDED, reason=_NETWORKS[node.name]), node, ())
+        for node in document.root.children
+        if node.name in _NETWORKS and node is not used and enabled.get(_name_of(node), False)
+    ]
+
+
+def _enabled_services(document: Document) -> dict[str, bool]:
+    """Return the services that the domain lists, and whether it enables them."""
+    found: dict[str, bool] = {}
+    for entry in document.root.find_all("Domain/Service"):
+        enabled = entry.attribute("enabled")
+        is_enabled = enabled is None or enabled.text.strip().lower() != "false"
+        found[_name_of(entry)] = found.get(_name_of(entry), True) and is_enabled
+    return found
+
+
+def _name_of(service: XmlElement) -> str:
+    name = service.attribute("name")
+    return name.text if name else ""
 
 
 def _matters(found: Problem, document: Document, section: XmlElement | None) -> bool:

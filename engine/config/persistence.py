@@ -1,7 +1,8 @@
 """The configuration of a persistence service in XML, with the place of every value.
 
-ospltool interprets only synchronization, the QoS that it needs to converge, and durable subscriptions; other
-tags of a persistence service have no effect.
+ospltool interprets the topics of groups, synchronization, the QoS that it needs to converge, durable
+subscriptions, the domain and the directory. Tags that would make it keep less are refused, as it would keep
+more than it is told to; other tags have no effect.
 """
 
 from __future__ import annotations
@@ -39,16 +40,38 @@ _DATA_TAGS: Final = (
 _SUBSCRIPTION_TAGS: Final = ("role_name", "topic_name", "quorum")
 _ORDER: Final = "destination_order"
 _READ: Final = {
-    SERVICE: (("name",), ("synchronization", "persistence_group", "durable_subscriptions", "participant")),
-    "participant": (("name",), ("persistence_group", "durable_subscriptions")),
-    "persistence_group": (("name", "filter"), ("datawriter_qos", "datareader_qos")),
+    SERVICE: (
+        ("name",),
+        (
+            "synchronization",
+            "persistence_group",
+            "durable_subscriptions",
+            "participant",
+            "filesystem",
+            "persistent_storage",
+            "annotation",
+        ),
+    ),
+    "participant": (("name",), ("persistence_group", "durable_subscriptions", "domain_id")),
+    "persistent_storage": ((), ("filesystem",)),
+    "filesystem": ((), ("directory",)),
+    "persistence_group": (
+        ("name", "filter"),
+        ("filter", "deny_filter", "content_filter", "datawriter_qos", "datareader_qos"),
+    ),
     "datawriter_qos": ((), ("history", _ORDER)),
     "datareader_qos": ((), (_ORDER,)),
     "history": ((), ("kind", "depth")),
     _ORDER: ((), ("kind",)),
 }
 """Interpreted attributes and elements, by their element; others have no effect."""
+_NARROWING: Final = ("deny_filter", "content_filter")
+"""Tags by which a group keeps less; to ignore them would keep what should not be kept."""
+_PREFIX: Final = "DDS_"
+"""The names of kinds may begin with it."""
+MAX_DOMAIN: Final = 230
 _KEEP_LAST: Final = "KEEP_LAST_HISTORY_QOS"
+_KEEP_ALL: Final = "KEEP_ALL_HISTORY_QOS"
 _BY_SOURCE: Final = "BY_SOURCE_TIMESTAMP_DESTINATIONORDER_QOS"
 
 
@@ -103,6 +126,10 @@ class PersistenceService:
     groups: tuple[GroupSettings, ...]
     subscriptions: tuple[DurableSubscriptionSettings, ...]
     node: XmlElement
+    domain_id: int | None = None
+    """Domain of its participants; None if the file names none."""
+    directory: str = ""
+    """Directory of its files; empty if the file names none."""
 
     def refusals(self) -> list[Problem]:
         """Return the reasons why a process with this configuration must not start."""
@@ -116,15 +143,27 @@ class PersistenceService:
                 )
                 where = group.node.find("datawriter_qos/history") or group.node
                 found.append(_at(where, message, "KEEP_LAST_HISTORY_QOS with depth 1"))
+            found += self._narrowed(group)
         if not self.groups:
             message = (
                 f"persistence_service {quoted(self.name)} has no persistence_group: it would keep nothing"
             )
             found.append(_at(self.node, message, '<persistence_group name="all" filter="*"/>'))
-        if not self.name or not expressions.is_literal(self.name):
+        if self.node.attribute("name") and not (self.name and expressions.is_literal(self.name)):
             message = f"{quoted(self.name)} is not a valid name of a persistence_service"
             found.append(_at(self.node, message, ""))
         return found
+
+    def _narrowed(self, group: GroupSettings) -> Iterator[Problem]:
+        """Yield the parts of a group that would have to keep less."""
+        for name in _NARROWING:
+            for node in group.node.named(name):
+                message = f"<{name}> is not supported: the service would keep what it should not"
+                yield _at(node, message, "name the topics to keep in <filter>")
+        if "[" in group.filter:
+            where = next(iter(group.node.named("filter")), group.node)
+            message = f"the filter {quoted(group.filter)} has a set of characters"
+            yield _at(where, message, "only * and ? stand for others; write a filter for each name")
 
     def without_effect(self) -> list[Problem]:
         """Return the parts of the file without effect, each with its place."""
@@ -164,9 +203,9 @@ def load(uri: str, environ: Mapping[str, str], name: str = "") -> PersistenceSer
     if len(services) != 1:
         names = ", ".join(quoted(each.name) for each in interpreted.services)
         what = f"no persistence_service {quoted(name)}" if name else "several persistence_service elements"
-        raise ConfigError(
-            [_problem(document, ProblemKind.SERVICE, document.root.name_span, f"{what}; there are {names}")]
-        )
+        hint = "" if name else "name one of them with --service"
+        message = f"{what}; there are {names}"
+        raise ConfigError([_problem(document, ProblemKind.SERVICE, document.root.name_span, message, hint)])
     return services[0]
 
 
@@ -232,7 +271,15 @@ class _Reader:
         if not nodes:
             message = f"there is no {SERVICE} element"
             self.problems.append(_problem(self._document, ProblemKind.ROOT, root.name_span, message))
-        return tuple(self._service(node) for node in nodes)
+        found = tuple(self._service(node) for node in nodes)
+        first: dict[str, XmlElement] = {}
+        for each in found:
+            again = first.setdefault(each.name, each.node)
+            if again is not each.node:
+                message = f"persistence_service {quoted(each.name)} is defined twice"
+                hint = f"the first is in line {again.line}"
+                self._found(ProblemKind.DUPLICATE_NAME, each.node, message, hint)
+        return found
 
     def _service(self, node: XmlElement) -> PersistenceService:
         name = node.attribute("name")
@@ -245,7 +292,35 @@ class _Reader:
             tuple(self._groups(node)),
             tuple(self._subscriptions(node)),
             node,
+            self._domain(node),
+            self._directory(node),
         )
+
+    def _domain(self, service: XmlElement) -> int | None:
+        """Read the domain of the participants, which must be one."""
+        found: dict[int, XmlElement] = {}
+        for participant in service.named("participant"):
+            given = self._value(participant, "domain_id")
+            if given is None:
+                continue
+            node, text = given
+            if not (text.isascii() and text.isdecimal() and int(text[:9]) <= MAX_DOMAIN):
+                self._found(
+                    ProblemKind.OUT_OF_RANGE, node, f"{quoted(text)} is not a domain, 0 to {MAX_DOMAIN}"
+                )
+            elif found.setdefault(int(text), node) is node and len(found) > 1:
+                message = "the participants are in several domains; a persistence service is in one"
+                self._found(
+                    ProblemKind.BAD_VALUE, node, message, "make a persistence_service for each domain"
+                )
+        return next(iter(found), None)
+
+    def _directory(self, service: XmlElement) -> str:
+        """Read the directory of the files; its tag may be in persistent_storage."""
+        parents = [service, *service.named("persistent_storage")]
+        nodes = [node for parent in parents for node in parent.named("filesystem")]
+        given = [self._value(node, "directory") for node in nodes]
+        return next((each[1] for each in given if each), "")
 
     def _only(self, parent: XmlElement, name: str) -> XmlElement | None:
         """Return the child of that name, of which only one is allowed."""
@@ -325,9 +400,10 @@ class _Reader:
         if given is None:
             return False
         node, text = given
-        if text.lower() not in ("true", "false", "1", "0"):
+        named = text.removeprefix(_PREFIX).removeprefix("BOOLEAN_").lower()
+        if named not in ("true", "false", "1", "0"):
             self._found(ProblemKind.BAD_VALUE, node, f"{quoted(text)} is neither true nor false")
-        return text.lower() in ("true", "1")
+        return named in ("true", "1")
 
     def _count(self, section: XmlElement | None, name: str) -> int:
         return self._number(section, name, 1, MAX_COUNT)
@@ -348,15 +424,28 @@ class _Reader:
 
     def _groups(self, service: XmlElement) -> Iterator[GroupSettings]:
         for node in _in_participants(service, "persistence_group"):
-            name, filter_ = node.attribute("name"), node.attribute("filter")
+            name = node.attribute("name")
             yield GroupSettings(
                 name=name.text if name else "",
-                filter=filter_.text if filter_ else "*",
+                filter=self._filter(node),
                 history_depth=self._history(node),
                 writer_by_source=self._is_by_source(node, "datawriter_qos"),
                 reader_by_source=self._is_by_source(node, "datareader_qos"),
                 node=node,
             )
+
+    def _filter(self, group: XmlElement) -> str:
+        """Read the topics of a group, from its elements or its attribute; all without either."""
+        attribute, nodes = group.attribute("filter"), group.named("filter")
+        if attribute and nodes:
+            message = "the filter is given twice, as an attribute and as an element"
+            self._found(ProblemKind.REPEATED_ELEMENT, nodes[0], message)
+        for node in nodes:
+            if not node.text.strip():
+                self._found(ProblemKind.EMPTY_VALUE, node, "<filter> has no value")
+        if nodes:
+            return ",".join(node.text for node in nodes)
+        return attribute.text if attribute else "*"
 
     def _subscriptions(self, service: XmlElement) -> Iterator[DurableSubscriptionSettings]:
         first: dict[tuple[str, str], XmlElement] = {}
@@ -399,10 +488,13 @@ class _Reader:
         if history is None:
             return 1
         kind = self._value(history, "kind")
-        if kind is not None and kind[1] != _KEEP_LAST:
+        if kind is not None and (named := kind[1].removeprefix(_PREFIX)) != _KEEP_LAST:
+            if named != _KEEP_ALL:
+                message = f"{quoted(kind[1])} is neither {_KEEP_LAST} nor {_KEEP_ALL}"
+                self._found(ProblemKind.BAD_VALUE, kind[0], message)
             return None
         return self._number(history, "depth", 1, MAX_COUNT)
 
     def _is_by_source(self, group: XmlElement, which: str) -> bool:
         node = group.find(f"{which}/destination_order/kind")
-        return node is not None and node.text.strip() == _BY_SOURCE
+        return node is not None and node.text.strip().removeprefix(_PREFIX) == _BY_SOURCE

@@ -34,6 +34,7 @@ class ProblemKind(enum.StrEnum):
     """Kind of a problem that the loader finds."""
 
     UNREADABLE = "unreadable"
+    NOTHING_FOUND = "nothing-found"
     TOO_LARGE = "too-large"
     ENCODING = "encoding"
     SYNTAX = "syntax"

@@ -215,19 +215,26 @@ class _Builder:
 
     def _syntax_error(self, error: expat.ExpatError) -> ConfigError:
         offset = max(self.parser.ErrorByteIndex, 0)
-        message = expat.ErrorString(error.code) or "not well-formed"
         if error.code == expat.errors.codes[expat.errors.XML_ERROR_TAG_MISMATCH] and self.open:
             top = self.open[-1]
             line = self.source.position(top.tag_span.start).line
             message = (
                 f"this end tag does not close <{quoted(top.name)[1:-1]}>, which was opened in line {line}"
             )
-        elif self.open and error.code == expat.errors.codes[expat.errors.XML_ERROR_NO_ELEMENTS]:
+            return _at(self.source, offset, ProblemKind.SYNTAX, message)
+        if self.open and error.code == expat.errors.codes[expat.errors.XML_ERROR_NO_ELEMENTS]:
             top = self.open[-1]
             line = self.source.position(top.tag_span.start).line
             message = f"the file ends, but <{quoted(top.name)[1:-1]}> of line {line} is not closed"
-            offset = len(self.source.data)
-        return _at(self.source, offset, ProblemKind.SYNTAX, message)
+            return _at(self.source, len(self.source.data), ProblemKind.SYNTAX, message)
+        from engine.config import syntax  # only broken files pay for this import
+
+        data, encoding = self.source.data, self.source.encoding
+        before = len(data[:offset].decode(encoding, "ignore"))
+        text, root = data.decode(encoding), self.root.name if self.root else ""
+        fault = syntax.explained(text, before, error.code, root)
+        offset = len(text[: fault.offset].encode(encoding))
+        return _at(self.source, offset, ProblemKind.SYNTAX, fault.message, fault.hint)
 
     def _count(self, offset: int, more: int) -> None:
         self.nodes += more

@@ -5,6 +5,7 @@ It reports everything that the OpenSplice validator refuses, all at once, with p
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
@@ -89,7 +90,8 @@ def _attribute_problems(document: Document, known: Schema, node: XmlElement) -> 
         item = allowed.get(attribute.name)
         if item is None:
             message = f"<{node.name}> has no attribute {quoted(attribute.name)}"
-            hint = did_you_mean(attribute.name, list(allowed)) or _known_attributes(node, list(allowed))
+            hint = _hint(known, node.path, attribute.name, list(allowed), is_attribute=True)
+            hint = hint or _known_attributes(node, list(allowed))
             subject = f"{node.path}@{attribute.name}"
             yield problem(
                 document, ProblemKind.UNKNOWN_ATTRIBUTE, message, attribute.name_span, subject, hint
@@ -99,7 +101,7 @@ def _attribute_problems(document: Document, known: Schema, node: XmlElement) -> 
     for item in known.required(node.path):
         if item.is_attribute and node.attribute(item.name) is None:
             message = f"<{node.name}> lacks the required attribute '{item.name}'"
-            hint = _written_instead(item, node, allowed) or f'for example {item.name}="{item.default}"'
+            hint = _written_instead(item, node, allowed) or _example(item)
             yield problem(document, ProblemKind.MISSING_ATTRIBUTE, message, node.name_span, item.path, hint)
 
 
@@ -109,6 +111,13 @@ def _written_instead(item: Item, node: XmlElement, allowed: Mapping[str, Item]) 
         if attribute.name not in allowed and did_you_mean(attribute.name, [item.name]):
             return f"there is {quoted(attribute.name)}; did you mean {item.name}?"
     return ""
+
+
+def _example(item: Item) -> str:
+    """Show how a required attribute is written; the default of a flag would pass for advice."""
+    if item.type is Type.BOOLEAN:
+        return f'{item.name}="true" or {item.name}="false"'
+    return f'for example {item.name}="{item.default}"'
 
 
 def _known_attributes(node: XmlElement, allowed: list[str]) -> str:
@@ -195,24 +204,45 @@ def _element_hint(known: Schema, child: XmlElement) -> str:
     """Suggest what the author of an unknown element may have meant."""
     parent = child.path.rpartition("/")[0]
     allowed = list(known.children(parent))
-    for beside in (f"{parent}/{name}".lstrip("/") for name in allowed):
-        if child.name in known.children(beside):
-            return f"it belongs in {documented(beside)}"
-    similar = did_you_mean(child.name, allowed)
-    if similar:
-        return similar
     if child.name in known.attributes(parent):
         return f"{child.name} is an attribute here"
-    service = child.path.partition("/")[0]
-    places = [
-        path
-        for path in known.paths()
-        if path.endswith(f"/{child.name}") and path.partition("/")[0] == service and "@" not in path
-    ]
-    return f"it belongs in {documented(places[0].rpartition('/')[0])}" if places else ""
+    return _hint(known, parent, child.name, allowed, is_attribute=False)
+
+
+def _hint(known: Schema, parent: str, name: str, allowed: list[str], *, is_attribute: bool) -> str:
+    """Suggest what an unknown name stands for: another case, the same name elsewhere, a similar name.
+
+    A setting in the wrong place keeps its name, so the nearest spelling comes last: it is another setting.
+    """
+    if name.lower() not in map(str.lower, allowed):
+        places = _places(known, parent, name, is_attribute=is_attribute)
+        if places:
+            shown = [documented(each) for each in places[:MAX_PLACES]]
+            more = f", or {len(places) - MAX_PLACES} more" if len(places) > MAX_PLACES else ""
+            return f"it belongs in {' or '.join(shown)}{more}"
+    return did_you_mean(name, allowed)
+
+
+def _places(known: Schema, parent: str, name: str, *, is_attribute: bool) -> list[str]:
+    """Return the elements of the same service that have an element or attribute of a name, nearest first."""
+    service = parent.split("/")[0]
+    items = [known[path] for path in known.paths() if service in ("", path.split("/")[0])]
+    found = [each.parent for each in items if each.name == name and each.is_attribute == is_attribute]
+    above = parent.split("/")
+
+    def distance(path: str) -> int:
+        parts = path.split("/")
+        common = sum(
+            1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], zip(parts, above, strict=False))
+        )
+        return len(parts) + len(above) - 2 * common
+
+    return sorted(found, key=distance)
 
 
 STRANGE = frozenset({ProblemKind.UNKNOWN_ELEMENT, ProblemKind.UNKNOWN_ATTRIBUTE, ProblemKind.STRAY_TEXT})
+MAX_PLACES: Final = 3
+"""Most places that a hint names for a setting that is elsewhere."""
 _READ = ("Domain", "DDSI2Service", "DDSI2EService")
 """The sections beside DurabilityService that a node reads."""
 

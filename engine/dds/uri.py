@@ -122,15 +122,19 @@ def _receive_buffer(most_bytes: int) -> str:
     return f'<SocketReceiveBufferSize max="{most_bytes}B"/>'
 
 
+def parts_of(uri: str) -> list[str]:
+    """Return the parts of a CYCLONEDDS_URI in order: XML, which begins with `<`, and names of files."""
+    return [text for part in _PART.findall(uri) if (text := part.strip())]
+
+
 def settings_text(uri: str) -> str:
     """Return the XML of a CYCLONEDDS_URI, a list of files and XML fragments, without comments.
 
     It skips unreadable files: Cyclone DDS refuses them with its own message.
     """
     texts = []
-    for part in _PART.findall(uri):
-        text = part.strip()
-        if text and not text.startswith("<"):
+    for text in parts_of(uri):
+        if not text.startswith("<"):
             with contextlib.suppress(OSError), Path(text.removeprefix("file://")).open("rb") as file:
                 texts.append(file.read(_MAX_FILE_BYTES).decode("utf-8", "replace"))
         else:

@@ -6,7 +6,7 @@ import dataclasses
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from ospltool.check.inputs import DeploymentInput, UsageFault, gather, named_nodes
+from ospltool.check.inputs import DeploymentInput, NodeInput, UsageFault, gather, named_nodes
 from ospltool.check.registry import RuleInput, all_rules, find_rules
 from ospltool.check.runner import Choice, examine, run
 from ospltool.check.views import FleetView
@@ -16,6 +16,8 @@ from ospltool.output.text import plural, table
 
 MAX_LISTED = 5
 """Most files in one sentence of the summary; the number of the others is said."""
+
+VARIABLE = "CYCLONEDDS_URI"
 
 _SERVICES = {Target.OPENSPLICE: "OpenSplice", Target.OSPLTOOL: "an ospltool node"}
 
@@ -102,10 +104,32 @@ def _codes(selectors: Sequence[str], option: str) -> set[str]:
     return found
 
 
-def check(inputs: Sequence[DeploymentInput], wanted: Choice) -> Report:
-    """Read and check; findings below the severity to show are part of the report."""
+def check(inputs: Sequence[DeploymentInput], wanted: Choice, *, tries: bool = False) -> Report:
+    """Read and check; findings below the severity to show are part of the report.
+
+    With `tries`, the installed Cyclone DDS says what it thinks of the settings.
+    """
     everything = dataclasses.replace(wanted, least=Severity.INFO)
-    return run((examine(each) for each in inputs), everything)
+    return run((examine(each, tries=tries) for each in inputs), everything)
+
+
+def check_settings(uri: str, environ: Mapping[str, str]) -> Report:
+    """Check the settings that a CYCLONEDDS_URI names, also by the installed Cyclone DDS.
+
+    XML in it has the path CYCLONEDDS_URI. Findings below an error are left out.
+
+    Args:
+        uri: files and XML, separated by commas.
+        environ: the variables for `${VAR}`.
+    """
+    from engine.dds.uri import parts_of
+
+    found = []
+    for text in parts_of(uri):
+        path = VARIABLE if text.startswith("<") else text
+        deployment = DeploymentInput((NodeInput(path, environ),))
+        found.append(examine(deployment, {VARIABLE: text.encode()}, tries=True))
+    return run(found, Choice(least=Severity.ERROR))
 
 
 def shown(report: Report, wanted: Choice) -> Report:
@@ -152,6 +176,8 @@ def summary(report: Report, wanted: Choice) -> list[str]:
         blocked = report.blocked_files(service)
         if blocked:
             lines.append(f"{_SERVICES[service]} refuses to start with {_listed(blocked)}")
+    if report.alone > 1:
+        lines.append("each file was checked by itself; --together compares them as nodes of one deployment")
     if report.skipped:
         lines.append(f"{plural(len(report.skipped), 'file')} left out, no OpenSplice configuration")
     return lines
@@ -194,6 +220,8 @@ def overview(inputs: Sequence[DeploymentInput], *, matrix: bool, as_json: bool) 
     from ospltool.check import overviews
 
     nodes = [node for each in examined for node in each.fleet.nodes]
+    if not nodes:
+        raise UsageFault("there is no configuration of a node")
     if matrix:
         fleet = FleetView(tuple(nodes))
         return overviews.matrix_json(fleet) if as_json else overviews.matrix_text(fleet)

@@ -17,7 +17,7 @@ import functools
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from importlib import resources
-from typing import Final
+from typing import Final, TypeAlias
 
 from engine.config import Attribute, ByteRange, Document, Value, XmlElement
 from engine.config.problems import quoted
@@ -27,6 +27,8 @@ from ospltool.check.findings import MAX_NAMED, ForeignFault, hint
 ROOT: Final = "CycloneDDS"
 _DOMAIN: Final = "Domain"
 _OLD_SECTIONS: Final = ("DDSI2E", "DDSI2")
+_ALIASES: Final = {"Unsupported": "Internal"}
+"""Old names of sections, which have the settings of the new ones."""
 _UNITS: Final[dict[str, dict[str, float]]] = {
     "duration": {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1, "min": 60, "hr": 3600, "day": 86400},
     "memory": {
@@ -55,6 +57,8 @@ class CycloneFaultKind(enum.Enum):
     SPELLING = "spelling"
     UNIT = "unit"
     REPEATED = "repeated"
+    TRIED = "tried"
+    REMARKED = "remarked"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -134,18 +138,40 @@ def domains(document: Document) -> list[XmlElement]:
     return [child for child in document.root.children if _resolved(child.name, (_DOMAIN,))[0]]
 
 
-def settings(document: Document, path: str) -> Iterator[XmlElement]:
-    """Return the elements at a path below Domain, however their names are written."""
-    for domain in domains(document):
-        found = [domain]
-        at = ""
-        for name in path.split("/"):
-            known = tuple(table().children(at))
-            found = [
-                each for node in found for each in node.children if _resolved(each.name, known)[0] == name
-            ]
-            at = f"{at}/{name}".lstrip("/")
-        yield from found
+Given: TypeAlias = "XmlElement | Attribute"
+
+
+def settings(document: Document, *paths: str) -> list[Given]:
+    """Return the elements and attributes at paths below Domain in document order, however they are written.
+
+    Names may be shortened, old or in other case, and sections outside of a Domain, or in an old one.
+    """
+    wanted = set(paths) | {item.path for item in table().items.values() if item.instead in paths}
+    found = [thing for path, thing in _written(document.root, None) if path in wanted]
+    return sorted(found, key=lambda each: each.span)
+
+
+def text_of(given: Given) -> str:
+    """Return the value of an element or attribute, without blanks around it; empty if it has none."""
+    value = given.value
+    return value.text.strip() if value is not None and not value.is_broken else ""
+
+
+def _written(node: XmlElement, path: str | None) -> Iterator[tuple[str, Given]]:
+    """Yield the settings below an element with their paths in the table; the root has None."""
+    if path is not None:
+        known = tuple(table().attributes(path))
+        named = ((each, _resolved(each.name, known)[0]) for each in node.attributes)
+        yield from ((f"{path}@{name}", each) for each, name in named if name)
+    sections = tuple(table().children(path or ""))
+    for child in node.children:
+        name, _ = _resolved(child.name, (_DOMAIN, *sections, *_OLD_SECTIONS) if path is None else sections)
+        if path is None and name in (_DOMAIN, *_OLD_SECTIONS):
+            yield from _written(child, "")
+        elif name:
+            below = f"{path or ''}/{_ALIASES.get(name, name)}".lstrip("/")
+            yield below, child
+            yield from _written(child, below)
 
 
 def faults(document: Document) -> Iterator[ForeignFault]:
@@ -166,7 +192,9 @@ def faults(document: Document) -> Iterator[ForeignFault]:
             message = f"<{child.name}> outside of <Domain> is deprecated"
             yield _fault(CycloneFaultKind.DEPRECATED, child.name_span, message, "put it into <Domain>")
             if name in sections:
-                yield from _element(child, sections[name], {})
+                yield from _element(child, _of_alias(sections[name]), {})
+            elif name in _OLD_SECTIONS:
+                yield from _element(child, table().items[""], {})
 
 
 def subject(path: str) -> str:
@@ -197,7 +225,11 @@ def _element(node: XmlElement, item: CycloneItem, seen: dict[str, XmlElement]) -
         yield from _judged(child.name_span, f"<{quoted(child.name)[1:-1]}>", known[name], spelling)
         if known[name].versions in ("", "11"):
             is_new = known[name].occurrence == "many"
-            yield from _element(child, known[name], {} if is_new else seen)
+            yield from _element(child, _of_alias(known[name]), {} if is_new else seen)
+
+
+def _of_alias(item: CycloneItem) -> CycloneItem:
+    return table().items[_ALIASES.get(item.path, item.path)]
 
 
 def _attributes(node: XmlElement, item: CycloneItem, seen: dict[str, XmlElement]) -> Iterator[ForeignFault]:
@@ -238,8 +270,25 @@ def _resolved(written: str, known: tuple[str, ...]) -> tuple[str, bool]:
 
 def _unknown(thing: XmlElement | Attribute, message: str, known: tuple[str, ...]) -> ForeignFault:
     begun = [name for name in known if name.lower().startswith(thing.name.lower())]
-    advice = f"this may be {' or '.join(begun[:MAX_NAMED])}" if len(begun) > 1 else hint(thing.name, known)
+    places = _places(thing)
+    if len(begun) > 1:
+        advice = f"this may be {' or '.join(begun[:MAX_NAMED])}"
+    elif places:  # a setting in the wrong place keeps its name; the nearest spelling is another setting
+        advice = f"it belongs in {' or '.join(places[:MAX_NAMED])}"
+    else:
+        advice = hint(thing.name, known)
     return _fault(CycloneFaultKind.UNKNOWN, thing.name_span, message, advice)
+
+
+def _places(thing: XmlElement | Attribute) -> list[str]:
+    """Return the elements that have a setting of a name and are not old."""
+    mark = "/" if isinstance(thing, XmlElement) else "@"
+    split = ((item, *item.path.rpartition(mark)) for item in table().items.values() if not item.instead)
+    return [
+        parent or _DOMAIN
+        for item, parent, _, name in split
+        if name.lower() == thing.name.lower() and item.versions in ("", "11")
+    ]
 
 
 def _judged(span: ByteRange, shown: str, item: CycloneItem, spelling: bool) -> Iterator[ForeignFault]:
@@ -353,9 +402,9 @@ def _number(value: Value, text: str, item: CycloneItem) -> Iterator[ForeignFault
         )
 
 
-def size_of(node: XmlElement) -> int | None:
+def size_of(given: Given) -> int | None:
     """Return the bytes in a text such as 64 kB; None if it is none."""
-    found = _NUMBER.fullmatch(node.text.strip()[:_LONGEST_NUMBER])
+    found = _NUMBER.fullmatch(text_of(given)[:_LONGEST_NUMBER])
     factor = _UNITS["memory"].get(found[2] or "B") if found else None
     return int(float(found[1]) * factor) if found and factor else None
 

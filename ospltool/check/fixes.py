@@ -10,7 +10,9 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from engine.config import ConfigError, parse
+from ospltool.check.edits import edited
 from ospltool.check.inputs import DeploymentInput
+from ospltool.check.proofs import Proofs
 from ospltool.check.runner import Choice, Examined, examine, run
 from ospltool.diagnostics.model import Diagnostic, Edit, Report
 from ospltool.output.text import visible
@@ -44,18 +46,21 @@ class Outcome:
 def fix(deployments: Iterable[DeploymentInput], choice: Choice, *, unsafe: bool) -> Outcome:
     """Compute all fixes of the chosen rules, without writing files.
 
-    A fix that would break its file is skipped, and without `unsafe` one that may change the meaning.
+    A fix that would break its file is skipped, and without `unsafe` one that is not proved to change nothing,
+    alone or together with the others.
     """
     inputs = list(deployments)
     contents: dict[str, bytes] = {}
     originals: dict[str, bytes] = {}
     fixed = 0
-    report = _report(inputs, choice, contents)
+    report, proofs = _report(inputs, choice, contents)
     for _ in range(MAX_PASSES):
         applied = 0
         for path, edits in _plan(report.diagnostics, unsafe=unsafe).items():
             before = _bytes_of(report.diagnostics, path)
             after, count = _apply(before, edits)
+            if not unsafe and not proofs.holds(path, before, after):
+                after, count = _apply(before, edits[:1])
             if after != before and _is_readable(after, path):
                 originals.setdefault(path, before)
                 contents[path] = after
@@ -63,14 +68,17 @@ def fix(deployments: Iterable[DeploymentInput], choice: Choice, *, unsafe: bool)
         if not applied:
             break
         fixed += applied
-        report = _report(inputs, choice, contents)
+        report, proofs = _report(inputs, choice, contents)
     changes = tuple(FileChange(path, originals[path], contents[path]) for path in sorted(contents))
     return Outcome(changes, fixed, report)
 
 
-def _report(inputs: list[DeploymentInput], choice: Choice, contents: Mapping[str, bytes]) -> Report:
+def _report(
+    inputs: list[DeploymentInput], choice: Choice, contents: Mapping[str, bytes]
+) -> tuple[Report, Proofs]:
+    proofs = Proofs()
     examined: Iterable[Examined] = (examine(each, contents) for each in inputs)
-    return run(examined, choice)
+    return run(examined, choice, proofs), proofs
 
 
 def _plan(diagnostics: Iterable[Diagnostic], *, unsafe: bool) -> dict[str, list[list[Edit]]]:
@@ -101,9 +109,7 @@ def _apply(data: bytes, fixes: list[list[Edit]]) -> tuple[bytes, int]:
         if not any(_touch(edit, other) for edit in edits for other in taken):
             taken += edits
             count += 1
-    for edit in sorted(taken, key=lambda each: each.span, reverse=True):
-        data = data[: edit.span.start] + edit.replacement + data[edit.span.end :]
-    return data, count
+    return edited(data, taken), count
 
 
 def _touch(left: Edit, right: Edit) -> bool:

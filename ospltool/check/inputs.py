@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import PurePath
+from typing import Final
 
 from engine.config import ConfigError
 from engine.config.fleet import Fleet, load_fleet
 from engine.config.problems import Problem
-from engine.config.reader import path_of_uri
+from engine.config.reader import path_of_uri, read_bytes
 
 MAX_FILES = 10_000
 """Most files of one run; more is refused with a message."""
 
 FLEET_FILE = "fleet.toml"
+
+WITHIN_OTHERS: Final = re.compile(rb"<(OpenSplice|CycloneDDS|persistence_service)\b")
+"""A start tag that makes a file of another kind worth a word: a template, or YAML with XML inside."""
+
+_OTHER_SUFFIXES: Final = (".yaml", ".yml", ".tpl", ".tmpl", ".template", ".j2", ".jinja", ".in", ".erb")
 
 
 class UsageFault(Exception):
@@ -40,11 +48,17 @@ class NodeInput:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class DeploymentInput:
-    """Configurations that are checked together; `problems` are those of the fleet file itself."""
+    """Configurations that are checked together; `problems` are those of the fleet file itself.
+
+    `is_declared` says that each node has the environment that it starts with. `directory` is one that was
+    searched, of which the deployment then has no nodes: they precede it.
+    """
 
     nodes: tuple[NodeInput, ...]
     path: str = ""
     is_fleet: bool = False
+    is_declared: bool = False
+    directory: str = ""
     problems: tuple[Problem, ...] = ()
 
 
@@ -71,8 +85,10 @@ def gather(
     """
     files: list[NodeInput] = []
     deployments: list[DeploymentInput] = []
+    searched: list[DeploymentInput] = []
     for given in paths:
         if "://" not in given and os.path.isdir(given):  # noqa: PTH112 - a URI is no Path
+            searched.append(DeploymentInput((), directory=given))
             for path in _found_in(given):
                 if os.path.basename(path) == FLEET_FILE:  # noqa: PTH119 - as above
                     deployments.append(fleet_input(path, environ))
@@ -91,7 +107,7 @@ def gather(
         deployments.append(DeploymentInput(_named(rest), is_fleet=True))
     else:
         deployments.extend(DeploymentInput((each,)) for each in rest)
-    return deployments
+    return deployments + searched
 
 
 def _named(files: Sequence[NodeInput]) -> tuple[NodeInput, ...]:
@@ -112,12 +128,20 @@ def _identity(uri: str) -> str:
 
 
 def _found_in(directory: str) -> Iterable[str]:
-    """Return XML files and fleet files below a directory, in a stable order, without hidden directories."""
+    """Return XML files and fleet files below a directory, in a stable order, without hidden directories.
+
+    Files of other kinds are among them if they have XML of a configuration inside.
+    """
     for place, directories, names in os.walk(directory):
         directories[:] = sorted(each for each in directories if not each.startswith("."))
         for name in sorted(names):
+            path = f"{place.rstrip('/')}/{name}"
             if name.endswith(".xml") or name == FLEET_FILE:
-                yield f"{place.rstrip('/')}/{name}"
+                yield path
+            elif name.endswith(_OTHER_SUFFIXES):
+                with contextlib.suppress(ConfigError):
+                    if WITHIN_OTHERS.search(read_bytes(path)):
+                        yield path
 
 
 def fleet_input(path: str, environ: Mapping[str, str]) -> DeploymentInput:
@@ -126,7 +150,7 @@ def fleet_input(path: str, environ: Mapping[str, str]) -> DeploymentInput:
         fleet = load_fleet(shown_path(path) if "://" not in path else path)
     except ConfigError as error:
         return DeploymentInput((), error.path, is_fleet=True, problems=error.problems)
-    return DeploymentInput(tuple(_nodes(fleet, environ)), fleet.path, is_fleet=True)
+    return DeploymentInput(tuple(_nodes(fleet, environ)), fleet.path, is_fleet=True, is_declared=True)
 
 
 def _nodes(fleet: Fleet, environ: Mapping[str, str]) -> Iterable[NodeInput]:
@@ -166,7 +190,8 @@ def named_nodes(
     unknown = sorted(set(own) - set(inputs))
     if unknown:
         raise UsageFault(f"--env names {', '.join(map(repr, unknown))}, but no --node does")
-    return (DeploymentInput(tuple(inputs.values()), is_fleet=True) if inputs else None), common
+    named = DeploymentInput(tuple(inputs.values()), is_fleet=True, is_declared=True) if inputs else None
+    return named, common
 
 
 def _divided(text: str, option: str, shape: str) -> tuple[str, str]:

@@ -3,14 +3,32 @@
 from __future__ import annotations
 
 import dataclasses
+import os
+import re
 from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
 
-from engine.config import ConfigError, Document, ProblemKind, SourceFile, interpret, parse, persistence
+from engine.config import (
+    ByteRange,
+    ConfigError,
+    Document,
+    ProblemKind,
+    SourceFile,
+    interpret,
+    parse,
+    persistence,
+)
 from engine.config.loader import Interpreted
+from engine.config.problems import Problem
 from engine.config.reader import MAX_BYTES, MAX_LINES, path_of_uri, read_bytes
+from engine.config.schema import ROOT
+from engine.config.syntax import root_name
+from engine.config.values import did_you_mean
 from ospltool.check import cyclone, profiles
+from ospltool.check.edits import edited
 from ospltool.check.findings import Finding
-from ospltool.check.inputs import DeploymentInput, NodeInput
+from ospltool.check.inputs import WITHIN_OTHERS, DeploymentInput, NodeInput
+from ospltool.check.proofs import Proofs
 from ospltool.check.registry import Rule, RuleInput, all_rules
 from ospltool.check.suppressions import Suppressor
 from ospltool.check.views import FileView, FleetView, NodeView
@@ -30,6 +48,9 @@ class Choice:
     least: Severity = Severity.INFO
 
 
+NO_INPUT: Final = DeploymentInput(())
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Examined:
     """A deployment after reading: the readable nodes, and the unreadable files.
@@ -42,12 +63,18 @@ class Examined:
     unreadable: tuple[FileView, ...]
     paths: tuple[str, ...]
     skipped: tuple[str, ...]
+    given: DeploymentInput = NO_INPUT
 
 
-def examine(deployment: DeploymentInput, contents: Mapping[str, bytes] | None = None) -> Examined:
+def examine(
+    deployment: DeploymentInput, contents: Mapping[str, bytes] | None = None, *, tries: bool = False
+) -> Examined:
     """Read and interpret all files of a deployment; bad files raise no error.
 
-    `contents` replaces the content of files, by path.
+    Args:
+        deployment: the files.
+        contents: replaces the content of files, by path.
+        tries: hand all settings to the installed Cyclone DDS as well.
     """
     nodes: list[NodeView] = []
     unreadable: list[FileView] = []
@@ -59,8 +86,12 @@ def examine(deployment: DeploymentInput, contents: Mapping[str, bytes] | None = 
     if deployment.problems:
         unreadable.append(FileView(deployment.path, source_of(deployment.path), deployment.problems))
     for each in deployment.nodes:
-        outcome = _read(each, texts)
+        outcome = _tried(_read(each, texts)) if tries else _read(each, texts)
         if isinstance(outcome, NodeView):
+            if outcome.trial:
+                unreadable.append(
+                    FileView(outcome.path, outcome.source, (), outcome.name, faults=outcome.trial)
+                )
             nodes.append(outcome)
             paths.append(outcome.path)
         elif each.is_found and not outcome.is_known and not _is_meant(outcome, each.uri):
@@ -70,7 +101,12 @@ def examine(deployment: DeploymentInput, contents: Mapping[str, bytes] | None = 
             paths.append(outcome.path)
     fleet = FleetView(tuple(nodes), deployment.path)
     return Examined(
-        fleet, deployment.is_fleet, tuple(unreadable), tuple(dict.fromkeys(paths)), tuple(skipped)
+        fleet,
+        deployment.is_fleet,
+        tuple(unreadable),
+        tuple(dict.fromkeys(paths)),
+        tuple(skipped),
+        deployment,
     )
 
 
@@ -117,21 +153,56 @@ def _read(given: NodeInput, texts: _Texts) -> NodeView | FileView:
         interpreted = texts.interpreted(given, document)
         return NodeView(given.name, document, interpreted, given.environ, given.domain)
     except ConfigError as error:
-        return FileView(error.path, source_of(given.uri), error.problems, given.name)
+        source = source_of(given.uri)
+        inside = WITHIN_OTHERS.search(source.data) if source and given.is_found else None
+        if source and inside and not source.path.endswith(".xml"):
+            return FileView(source.path, source, (_not_checked(source, inside),), given.name)
+        return FileView(error.path, source, error.problems, given.name)
 
 
-_ROOT_TAGS = tuple("<OpenSplice".encode(encoding) for encoding in ("utf-8", "utf-16-le", "utf-16-be"))
+def _tried(view: NodeView | FileView) -> NodeView | FileView:
+    """Add what the installed Cyclone DDS says of the settings of a file."""
+    from ospltool.check import cyclone_trial  # only a trial pays for this import
+
+    if isinstance(view, FileView):
+        if view.cyclone is None:
+            return view
+        return dataclasses.replace(view, faults=(*view.faults, *cyclone_trial.faults(view.cyclone)))
+    if not view.interpreted.problems:
+        from engine.capture.configured_uri import uri_of
+
+        configuration = view.configuration
+        settings = uri_of(configuration, {})
+        found = cyclone_trial.node_faults(view.document, settings, configuration.domain.id)
+        view.trial = tuple(found)
+    return view
+
+
+def _not_checked(source: SourceFile, inside: re.Match[bytes]) -> Problem:
+    """Return what is to be said of XML inside another file."""
+    message = f"this file is no XML, and has <{inside[1].decode()}> inside, which is not checked"
+    hint = "render the template, or put the XML into a file of its own, and check that"
+    span = ByteRange(inside.start(1), inside.end(1))
+    return Problem(
+        ProblemKind.NOTHING_FOUND, message, source.path, *source.position(span.start), span, hint=hint
+    )
+
+
+_ROOTS = (ROOT, cyclone.ROOT, persistence.ROOT, persistence.SERVICE)
 
 
 def _is_meant(file: FileView, uri: str) -> bool:
-    """Tell whether a bad file may be a configuration: it is unreadable, or it names OpenSplice."""
+    """Tell whether a bad file may be a configuration: it is unreadable, has such a root element, or none."""
     if any(problem.kind is ProblemKind.UNREADABLE for problem in file.problems):
         return True
     try:
-        data = read_bytes(path_of_uri(uri))
+        data = read_bytes(path_of_uri(uri)).replace(b"\0", b"")  # UTF-16 becomes readable enough
     except ConfigError:
         return True
-    return any(tag in data for tag in _ROOT_TAGS)
+    root = root_name(data.decode("utf-8", "replace"))
+    is_broken = any(problem.kind is not ProblemKind.ROOT for problem in file.problems)
+    is_similar = not root or bool(did_you_mean(root, _ROOTS))
+    return WITHIN_OTHERS.search(data) is not None or (is_broken and is_similar)
 
 
 def source_of(uri: str) -> SourceFile | None:
@@ -146,22 +217,32 @@ def source_of(uri: str) -> SourceFile | None:
     return SourceFile(path, data, "utf-8")
 
 
-def run(deployments: Iterable[Examined], choice: Choice) -> Report:
-    """Run all chosen rules over all deployments, one after the other, without keeping them."""
+def run(deployments: Iterable[Examined], choice: Choice, proofs: Proofs | None = None) -> Report:
+    """Run all chosen rules over all deployments, one after the other, without keeping them.
+
+    Args:
+        deployments: what was read.
+        choice: the rules.
+        proofs: gets the environments of all files; None for proofs that nobody needs afterwards.
+    """
+    proofs = proofs or Proofs()
     rules = {code: each for code, each in all_rules().items() if _is_chosen(each, choice)}
     found: list[Diagnostic] = []
     files: list[str] = []
     skipped: list[str] = []
-    suppressed = 0
+    suppressed = alone = 0
     for deployment in deployments:
+        proofs.note(deployment.given.nodes, declared=deployment.given.is_declared)
+        deployment = _with_nothing_found(deployment, files, skipped)
         kept, taken_away = _kept(deployment, rules)
         found += (_diagnostic(each, finding, choice) for each, finding in kept)
         suppressed += taken_away
         files += deployment.paths
         skipped += deployment.skipped
+        alone += len(deployment.fleet.durable()) if not deployment.is_fleet else 0
         for node in deployment.fleet.nodes:
             node.release()
-    every = _merged(found)
+    every = [_proved(each, proofs) for each in _merged(found)]
     shown = tuple(each for each in every if each.severity >= choice.least)
     broken = {each.code for each in shown}
     return Report(
@@ -171,7 +252,35 @@ def run(deployments: Iterable[Examined], choice: Choice) -> Report:
         suppressed=suppressed,
         not_selected=len(every) - len(shown),
         skipped=tuple(skipped),
+        alone=alone,
     )
+
+
+def _with_nothing_found(deployment: Examined, files: list[str], skipped: list[str]) -> Examined:
+    """Make a directory in which no file was recognised a file that cannot be read."""
+    directory = deployment.given.directory
+    if not directory or any(_is_below(each, directory) for each in files):
+        return deployment
+    others = sum(_is_below(each, directory) for each in skipped)
+    message = "there is no configuration in this directory"
+    if others:
+        message += f"; it has {others} XML {'files' if others > 1 else 'file'} of other kinds"
+    hint = "name a directory or a file with settings of OpenSplice, Cyclone DDS or persistence services"
+    problem = Problem(ProblemKind.NOTHING_FOUND, message, directory, 1, 1, hint=hint)
+    return dataclasses.replace(deployment, unreadable=(FileView(directory, None, (problem,)),))
+
+
+def _is_below(path: str, directory: str) -> bool:
+    return os.path.realpath(path).startswith(os.path.realpath(directory).rstrip("/") + "/")
+
+
+def _proved(found: Diagnostic, proofs: Proofs) -> Diagnostic:
+    """Mark the fix of a finding as safe if it provably changes no effective setting of any node."""
+    source = found.place.source
+    if found.fix is None or source is None or any(each.path != source.path for each in found.fix.edits):
+        return found
+    is_safe = proofs.holds(source.path, source.data, edited(source.data, found.fix.edits))
+    return dataclasses.replace(found, fix=dataclasses.replace(found.fix, is_safe=is_safe))
 
 
 def _kept(deployment: Examined, rules: dict[str, Rule]) -> tuple[list[tuple[Rule, Finding]], int]:

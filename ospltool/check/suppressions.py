@@ -152,7 +152,7 @@ def unused_suppression(node: NodeView, suppression: Suppression, unused: list[Ru
         codes = ", ".join(each.code for each in unused)
         fix = None
         if len(unused) == len(suppression.rules):
-            fix = edits.remove_range(node, suppression.comment.span, "Remove the comment", is_safe=True)
+            fix = edits.remove_range(node, suppression.comment.span, "Remove the comment")
         yield node.found(suppression.comment.span, f"nothing is suppressed here for {codes}", fix=fix)
 
 

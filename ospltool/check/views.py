@@ -92,6 +92,8 @@ class NodeView:
         self.interpreted = interpreted
         self.environ = environ
         self.intended_domain = intended_domain
+        self.trial: tuple[ForeignFault, ...] = ()
+        """What the installed Cyclone DDS says of the settings that it derives; empty without a trial."""
 
     @property
     def path(self) -> str:

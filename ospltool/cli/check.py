@@ -118,12 +118,15 @@ def check(
         bool,
         typer.Option("--matrix", help="Show a table of name-spaces and nodes, with the expected masters."),
     ] = False,
-    fix: Annotated[bool, typer.Option("--fix", help="Apply fixes that do not change the meaning.")] = False,
+    fix: Annotated[bool, typer.Option("--fix", help="Apply fixes that change no effective setting.")] = False,
     unsafe_fixes: Annotated[
         bool, typer.Option("--unsafe-fixes", help="Apply all fixes, even if they change the meaning.")
     ] = False,
     diff: Annotated[
         bool, typer.Option("--diff", help="Show the fixes as a diff, and change no file.")
+    ] = False,
+    tries: Annotated[
+        bool, typer.Option("--try", help="Hand the settings to the installed Cyclone DDS as well.")
     ] = False,
     statistics: Annotated[bool, typer.Option("--statistics", help="Count findings by rule.")] = False,
 ) -> None:
@@ -148,6 +151,8 @@ def check(
         )
     except UsageFault as error:
         raise CommandError(str(error), Exit.USAGE) from None
+    if tries and (effective or matrix or fix or unsafe_fixes or diff):
+        raise CommandError("--try only checks; leave out --fix, --diff, --effective and --matrix", Exit.USAGE)
     to = _Output(output_file, force)
     if effective or matrix:
         try:
@@ -159,7 +164,7 @@ def check(
     if fix or unsafe_fixes or diff:
         _fix(deployments, choice, kind, to, fail_on, statistics, unsafe=unsafe_fixes, only_show=diff)
         return
-    report = commands.check(deployments, choice)
+    report = commands.check(deployments, choice, tries=tries)
     _finish(report, choice, kind, to, fail_on, statistics)
 
 

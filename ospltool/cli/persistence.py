@@ -51,9 +51,13 @@ def run(
     service: Annotated[str, typer.Option(help="Use this persistence_service of the file.")] = "",
     store: Annotated[
         pathlib.Path | None,
-        typer.Option(help="Keep the store in this directory (default: persistence/NAME)."),
+        typer.Option(
+            help="Keep the store in this directory (default: NAME in that of the file, or in persistence)."
+        ),
     ] = None,
-    domain: Annotated[int, typer.Option(min=0, max=230, help="DDS domain.")] = 0,
+    domain: Annotated[
+        int | None, typer.Option(min=0, max=230, help="DDS domain (default: that of the file, or 0).")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the final state as JSON.")] = False,
 ) -> None:
     """Run one replica of a persistence service until it gets SIGTERM, SIGINT or SIGHUP.
@@ -78,10 +82,12 @@ def run(
         raise CommandError(
             f"{chosen!r} is not a valid name: up to 60 letters, digits, '_', '-' and '.'", Exit.USAGE
         )
-    running = _start(settings, chosen, store or pathlib.Path("persistence") / chosen, domain)
+    directory = store or pathlib.Path(settings.directory or "persistence") / chosen
+    joined = domain if domain is not None else settings.domain_id or 0
+    running = _start(settings, chosen, directory, joined)
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, lambda received, _: running.request_stop(signal.Signals(received).name))
-    streams.say(f"ospltool: {chosen} of {settings.name!r} runs in domain {domain}")
+    streams.say(f"ospltool: {chosen} of {settings.name!r} runs in domain {joined}")
     is_stored = _serve(running)
     if as_json:
         from ospltool.output import envelope

@@ -90,12 +90,12 @@ class Edit:
 class Fix:
     """A repair that a program can carry out.
 
-    A safe fix leaves the meaning of the configuration as it is; any other needs a person who wants it.
+    A safe fix is proved to leave all effective settings as they are; any other needs a person who wants it.
     """
 
     title: str
-    is_safe: bool
     edits: tuple[Edit, ...]
+    is_safe: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -145,7 +145,8 @@ class Report:
 
     `rules` has the texts of all rules that were found to be broken; `files` are all that were looked at, in
     order; `suppressed` and `not_selected` count findings that are not among the diagnostics; `skipped` are
-    files of directories that are no configurations.
+    files of directories that are no configurations; `alone` counts configurations of nodes that were compared
+    with no other one.
     """
 
     diagnostics: tuple[Diagnostic, ...]
@@ -154,6 +155,7 @@ class Report:
     suppressed: int = 0
     not_selected: int = 0
     skipped: tuple[str, ...] = ()
+    alone: int = 0
 
     def count(self, severity: Severity) -> int:
         """Count the findings with exactly this severity."""

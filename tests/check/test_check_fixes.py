@@ -158,3 +158,114 @@ def test_a_file_that_cannot_be_replaced_says_so(tmp_path: Path) -> None:
 
 def test_spans_are_half_open() -> None:
     assert ByteRange(1, 2) < ByteRange(1, 3) < ByteRange(2, 2)
+
+
+PRIORITY = 'aligner="true" alignee="Initial" masterPriority="100"'
+NO_ALIGNER = 'aligner="false" alignee="Initial"'
+PERHAPS = 'aligner="${A:-false}" alignee="Initial"'
+SCHEDULING = (
+    '<Watchdog><Scheduling><Priority priority_kind="Absolute">1</Priority>'
+    "<Class>Default</Class></Scheduling></Watchdog>"
+)
+CHANNEL = (
+    '<NetworkService name="n"><Channels><Channel name="c" reliable="true">'
+    "<PortNr>3340</PortNr></Channel></Channels></NetworkService>"
+)
+MERGE = '<Merge type="Merge" scope="*"/>'
+
+
+def declared(*environs: dict[str, str]) -> list[DeploymentInput]:
+    nodes = tuple(NodeInput("f.xml", each, f"n{at}") for at, each in enumerate(environs))
+    return [DeploymentInput(nodes, is_fleet=True, is_declared=True)]
+
+
+def alone(*environs: dict[str, str]) -> list[DeploymentInput]:
+    return [DeploymentInput((NodeInput("f.xml", each),)) for each in environs]
+
+
+@pytest.mark.parametrize(
+    ("old", "bad", "inputs", "good"),
+    [
+        # The expansion of one node says nothing of another node, or of one that is not known.
+        (PRIORITY, f'{PERHAPS} masterPriority="1"', alone({}), None),
+        (PRIORITY, f'{PERHAPS} masterPriority="1"', declared({}, {"A": "true"}),
+         None),
+        (PRIORITY, f'{PERHAPS} masterPriority="1"', declared({}, {"A": "FALSE"}),
+         PERHAPS),
+        (PRIORITY, f'{NO_ALIGNER} masterPriority="1"', alone({}),
+         NO_ALIGNER),
+        (PRIORITY, f'{NO_ALIGNER} masterPriority="${{P:-1}}"', alone({}), None),
+        (PRIORITY, f'{NO_ALIGNER} masterPriority="${{P:-1}}"', declared({}, {"P": "999"}),
+         None),
+        # Other variables of the file do not matter.
+        ("<Id>3</Id>", "<Id>${D:-3}</Id>", alone({}), "<Id>${D:-3}</Id>"),
+        # A node of ospltool does what OpenSplice does not.
+        ("<StoreMode>KV</StoreMode>", "<StoreOptimizeInterval>3</StoreOptimizeInterval>", alone({}), None),
+        ("</Persistent>", "<StoreOptimizeInterval>9</StoreOptimizeInterval></Persistent>", alone({}), None),
+        ("<Network>", f"{SCHEDULING}<Network>", alone({}), None),
+        # OpenSplice takes the last Merge that matches, a node the first one.
+        (MERGE, f'{MERGE}<Merge type="Merge" scope="B"/>', alone({}), MERGE),
+        (MERGE, f'{MERGE}<Merge type="Ignore" scope="B*"/><Merge type="Merge" scope="B"/>', alone({}), None),
+        (MERGE, f'{MERGE}<Merge type="Merge" scope="${{R:-B}}"/>', alone({}), None),
+        (MERGE, f'{MERGE}<Merge type="Merge" scope="${{R:-B}}"/>', declared({}, {"R": "C"}), MERGE),
+        # A node with a misspelt setting does not start, so that to spell it well changes something.
+        ("<StoreMode>KV</StoreMode>", "<storeMode>KV</storeMode>", alone({}), None),
+        ("<Partition>ship*</Partition>", "<Partition>a</Partition><PartitionTopic>a.*</PartitionTopic>",
+         alone({}), "<Partition>a</Partition>"),
+        ("<Partition>ship*</Partition>", "<Partition>a</Partition><Partition>${P:-a}</Partition>",
+         declared({}, {"P": "b"}), None),
+    ],
+)  # fmt: skip
+def test_a_fix_is_made_if_it_changes_nothing_in_every_environment(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    varied: Callable[..., str],
+    old: str,
+    bad: str,
+    inputs: list[DeploymentInput],
+    good: str | None,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    # An attribute that nobody reads is fixed in any case, so that one fix does not hold up another.
+    usual = ('<NameSpace name="ships">', '<NameSpace name="ships" mergePolicy="merge">')
+    before, clean = varied((old, bad), usual), varied((old, good or bad))
+    (tmp_path / "f.xml").write_text(before)
+    outcome = fixes.fix(inputs, Choice(), unsafe=False)
+    (change,) = outcome.changes
+    assert change.after.decode() == clean
+    assert not any(each.fix and each.fix.is_safe for each in outcome.report.diagnostics)
+
+
+def test_the_environments_of_one_file_are_those_of_all_its_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, varied: Callable[..., str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "f.xml").write_text(varied((PRIORITY, f'{PERHAPS} masterPriority="1"')))
+    (tmp_path / "g.xml").symlink_to("f.xml")
+    nodes = (NodeInput("f.xml", {}, "n1"), NodeInput(f"file://{tmp_path}/g.xml", {"A": "true"}, "n2"))
+    deployment = DeploymentInput(nodes, is_fleet=True, is_declared=True)
+    assert fixes.fix([deployment], Choice(), unsafe=False).changes == ()
+
+
+@pytest.mark.parametrize(
+    ("old", "bad", "help_"),
+    [
+        # The size of messages is not the largest sample, which it resembles.
+        ("<Discovery>", "<Internal><MaxMessageSize>1400 B</MaxMessageSize></Internal><Discovery>",
+         "it belongs in //OpenSplice/DDSI2Service/General"),
+        ('<Policy nameSpace="ships"', '<Policy scope="x" nameSpace="ships"',
+         "it belongs in //OpenSplice/DurabilityService/NameSpaces/Policy/Merge"),
+        ("</DurabilityService>", f"</DurabilityService>{CHANNEL}", 'enabled="true" or enabled="false"'),
+    ],
+)  # fmt: skip
+def test_no_fix_guesses_what_was_meant(
+    varied: Callable[..., str],
+    fixed: Callable[..., tuple[fixes.Outcome, str]],
+    old: str,
+    bad: str,
+    help_: str,
+) -> None:
+    text = varied((old, bad))
+    outcome, after = fixed(text, unsafe=True)
+    assert after == text
+    assert help_ in [each.help for each in outcome.report.diagnostics]

@@ -49,7 +49,7 @@ def sample() -> Report:
         help="write something else",
         blocks=frozenset({Target.OPENSPLICE}),
         targets=frozenset({Target.OPENSPLICE}),
-        fix=Fix("Replace by 'x'", False, (Edit("dir/a file.xml", span_of("früher"), b"x"),)),
+        fix=Fix("Replace by 'x'", (Edit("dir/a file.xml", span_of("früher"), b"x"),)),
     )
     second = Diagnostic(
         "DUR998",

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from engine.config import ConfigError, parse
 from ospltool.check.inputs import UsageFault, gather, named_nodes
 from ospltool.check.registry import RuleInput
 from ospltool.check.runner import Choice, examine, run
@@ -66,7 +67,11 @@ def test_a_missing_file_and_a_foreign_scheme_are_findings(report: Callable[..., 
 
 
 def test_every_rule_about_unreadable_files_is_covered(rule_codes: Callable[[RuleInput], list[str]]) -> None:
-    assert set(rule_codes(RuleInput.FILE)) == {code for code, _ in BAD_FILES.values()} | {"DUR001", "DUR007"}
+    assert set(rule_codes(RuleInput.FILE)) == {code for code, _ in BAD_FILES.values()} | {
+        "DUR001",
+        "DUR007",
+        "DUR008",
+    }
 
 
 def test_a_uri_and_a_path_give_the_same(report: Callable[..., Report], tmp_path: Path, clean: str) -> None:
@@ -249,3 +254,97 @@ def test_a_number_that_a_variable_leaves_empty_is_no_finding_of_its_own(
     text = clean.replace(">4.0</ExpiryTime>", ">${SITE}</ExpiryTime>").replace(">3.0<", ">${SITE}<")
     assert text.count("${SITE}") == 3
     assert [one.code for one in checked(text, codes=["DUR011", "DUR102"]).diagnostics] == ["DUR011"]
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "words"),
+    [
+        ("<a>\n <b c=1>\n</b></a>", "2:7", "the value of 'c' has no quotes"),
+        ("<a>\n <b c=“1”>\n</b></a>", "2:7", "the value of 'c' stands in typographic quotes"),
+        ('<a>\n <b c="1>\n</b></a>', "2:7", "the value of 'c' has no closing quote"),
+        ('<a>\n <b c="1 d="2">\n</b></a>', "2:7", "the value of 'c' has no closing quote"),
+        ("<a>\n <b c='1' d='2>\n </b></a>", "2:13", "the value of 'd' has no closing quote"),
+        ('<a>\n <b c="1"d="2"/></a>', "2:10", "a blank is missing after the value of 'c'"),
+        ("<a>\n <b c/></a>", "2:5", "the attribute 'c' has no value"),
+        ('<a>\n <b c="1" c="2"/></a>', "2:11", "the attribute 'c' is given twice"),
+        ("<a>\n <b\n</a>", "2:2", "the tag <b> is not closed with >"),
+        ("<a>\n</a>\n\n<b/>", "4:1", "<b> is a second root element after the end of <a>"),
+        ("<a>\n</a>\ntext", "3:1", "there is text after the end of <a>"),
+        ("\n# é\n<a>\n</a>", "2:1", "there is text before the root element"),
+        ('<!-- a -->\n<?xml version="1.0"?>\n<a/>', "2:1", "<?xml …?> is not the first thing in the file"),
+        ("<a>\né x & y</a>", "2:5", "this & begins no entity"),
+        ("<a>\n&foo;</a>", "2:1", "there is no entity '&foo;'"),
+        ("<a>\n1 < 2</a>", "2:3", "this < begins no tag"),
+        ("<a>\n<!-- 1 -- 2 --></a>", "2:8", "a comment must not contain --"),
+        ("<a>\n<!-- 1 </a>", "2:1", "this comment is not closed with -->"),
+        ("<a>\n<b>\n</a>", "3:3", "this end tag does not close <b>, which was opened in line 2"),
+        ("<a>\n<b>\n", "3:1", "the file ends, but <b> of line 2 is not closed"),
+        ("<a>\n\x01</a>", "2:1", r"the character \x01 is not allowed in XML"),
+        (" \n", "1:1", "the file is empty"),
+    ],
+)
+def test_a_file_that_is_no_xml_says_where_and_why(text: str, place: str, words: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        parse(text.encode(), "f.xml", {})
+    (problem,) = caught.value.problems
+    assert (f"{problem.line}:{problem.column}", problem.message) == (place, words)
+
+
+@pytest.mark.parametrize(
+    ("text", "blocked"),
+    [
+        ("<OpenSplice>", frozenset(Target)),
+        ("<CycloneDDS><Domain>", {Target.OSPLTOOL}),
+        ("# settings\n<CycloneDDS/>", {Target.OSPLTOOL}),
+        ("<dds><qos_library>", set()),
+        ('<dds><persistence_service name="a>', {Target.OSPLTOOL}),
+        ("<MetaData/>", frozenset(Target)),
+    ],
+)
+def test_a_broken_file_keeps_those_from_starting_that_read_it(
+    report: Callable[..., Report], tmp_path: Path, text: str, blocked: set[Target]
+) -> None:
+    (tmp_path / "f.xml").write_text(text)
+    (found,) = report("f.xml").diagnostics
+    assert found.blocks == blocked
+
+
+def test_nothing_vanishes_from_a_directory(report: Callable[..., Report], tmp_path: Path, clean: str) -> None:
+    (tmp_path / "d").mkdir()
+    broken = {
+        "cut": "<CycloneDDS><Domain>",
+        "empty": "",
+        "helm": "{{- if .Values.dds }}\n<CycloneDDS/>\n{{- end }}",
+        "misspelt": "<OpenSplcie><Domain>",
+        "service": "<dds><persistence_service>",
+        "utf-16": "<CycloneDDS/>",
+    }
+    for name, text in broken.items():
+        (tmp_path / "d" / f"{name}.xml").write_text(text, "utf-16" if name == "utf-16" else "utf-8")
+    (tmp_path / "d" / "map.yaml").write_text("data:\n  c.xml: |\n    <CycloneDDS/>\n")
+    (tmp_path / "d" / "values.yaml").write_text("domain: 7\n")
+    (tmp_path / "d" / "n.xml.in").write_text(clean)
+    (tmp_path / "d" / "pom.xml").write_text("<project><")
+    found = report("d")
+    assert found.files == tuple(sorted((*(f"d/{name}.xml" for name in broken), "d/map.yaml", "d/n.xml.in")))
+    assert found.skipped == ("d/pom.xml",)
+    assert sorted(codes(found)) == ["DUR003", *["DUR004"] * 5, "DUR008"]
+
+
+@pytest.mark.parametrize(
+    ("names", "words"),
+    [
+        ((), "in this directory"),
+        (("pom.xml", "a/b.xml"), "in this directory; it has 2 XML files of other kinds"),
+    ],
+)
+def test_a_directory_without_a_configuration_is_an_error(
+    report: Callable[..., Report], tmp_path: Path, clean: str, names: tuple[str, ...], words: str
+) -> None:
+    (tmp_path / "d" / "a").mkdir(parents=True)
+    (tmp_path / "n.xml").write_text(clean)
+    for name in names:
+        (tmp_path / "d" / name).write_text("<project/>")
+    (found,) = report("n.xml", "d").diagnostics
+    assert (found.code, found.place.path, found.blocks) == ("DUR008", "d", frozenset())
+    assert found.message == f"there is no configuration {words}"

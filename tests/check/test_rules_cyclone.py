@@ -95,7 +95,13 @@ CASES = [
     ("DUR758", "</Domain>", '</Domain>«<Domain Id="7">»</Domain>', "</Domain>"),
     ("DUR759", 'name="lo"', 'name="«none7»"', 'address="127.0.0.1"'),
     ("DUR760", ">spdp<", ">«false»<", ">true<"),
+    ("DUR760", 'name="lo"/>', 'name="lo" multicast="«false»"/>', 'name="lo"/>'),
+    ("DUR760", 'name="lo"/>', 'name="lo" allow_multicast="«false»"/>',
+     'name="lo" allow_multicast="false"/><NetworkInterface autodetermine="true"/>'),
     ("DUR761", "8 kB", "«16 kB»", "14 kB"),
+    ("DUR762", "<Internal>", '<Internal><SocketRec min="«1 GB»"/>', '<Internal><SocketRec min="8 kB"/>'),
+    ("DUR763", "<Internal>", "<Tracing><Out>«/none/7»</Out></Tracing><Internal>",
+     "<Tracing><Out>/tmp/7</Out></Tracing><Internal>"),
     ("DUR770", "<history>", "<«histroy»/><history>", "<history>"),
     ("DUR770", "<history>", "<«partition»/><history>", "<history>"),
     ("DUR770", "<qos_library ", '<qos_library «color»="red" ', "<qos_library "),
@@ -156,6 +162,22 @@ def test_what_rules_call_refused_is_refused_by_cyclone(number: int) -> None:
     assert not accepted
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "advice"),
+    [
+        ("<Tag>", "<MaxMessageSize>14 kB</MaxMessageSize><Tag>", "it belongs in General"),
+        ("<Internal>", "<Internal><LeaseDurations/>", "did you mean LeaseDuration?"),
+        ("<Internal>", "<Peers/><Internal>", "it belongs in Discovery"),
+        ('name="lo"', 'name="lo" maxretries="1"', "it belongs in Internal/MultipleReceiveThreads"),
+    ],
+)  # fmt: skip
+def test_an_unknown_setting_is_named_with_its_place_before_one_like_it(
+    old: str, new: str, advice: str
+) -> None:
+    found = [each for each in checked(SETTINGS.replace(old, new, 1)) if each.code == "DUR750"]
+    assert [each.help for each in found] == [advice]
+
+
 def test_clean_files_have_no_finding_and_cyclone_accepts_them() -> None:
     assert checked(SETTINGS) == ()
     assert checked(PROFILES) == ()
@@ -165,7 +187,8 @@ def test_clean_files_have_no_finding_and_cyclone_accepts_them() -> None:
 
 def test_every_rule_has_its_cases() -> None:
     inputs = (RuleInput.CYCLONE, RuleInput.PROFILES)
-    assert {case[0] for case in CASES} == {code for code, each in all_rules().items() if each.takes in inputs}
+    every = {code for code, each in all_rules().items() if each.takes in inputs}
+    assert {case[0] for case in CASES} == every - {"DUR764", "DUR765"}  # these are what Cyclone DDS says
 
 
 def put(item: CycloneItem, value: str) -> str:
@@ -187,6 +210,72 @@ def put(item: CycloneItem, value: str) -> str:
         inner = f"<{name}{own}>{inner}</{name}>"
     domain = given if not element else ""
     return f"<CycloneDDS><Domain{domain}>{inner}</Domain><{MARK}/></CycloneDDS>"
+
+
+INTERFACE = "<General><Interfaces><NetworkInterface name='lo'/></Interfaces></General>"
+LOG = "<Verbosity>fine</Verbosity>"
+NETWORK = (
+    "<Partitioning><NetworkPartitions><NetworkPartition Name='a' {}/></NetworkPartitions></Partitioning>"
+)
+BUFFER = "<SocketReceiveBufferSize min='«1 GB»'/>"
+SPELLINGS = [
+    ("DUR762", f"<Internal>{BUFFER}</Internal>"),
+    ("DUR762", f"<Unsupported>{BUFFER}</Unsupported>"),
+    ("DUR762", f"</Domain><DDSI2E><Internal>{BUFFER}</Internal></DDSI2E><Domain>"),
+    ("DUR762", "</Domain><Internal><SocketReceiveBufferSize MIN='«1 GB»'/></Internal><Domain>"),
+    ("DUR762", "<Internal><MinimumSocketR>«1 GB»</MinimumSocketR></Internal>"),
+    ("DUR762", "<Internal><SocketSendBufferSize min='«1 GB»'/></Internal>"),
+    ("DUR762", "<Internal><MinimumSocketSendBufferSize>«1 GB»</MinimumSocketSendBufferSize></Internal>"),
+    ("DUR759", NETWORK.format("Address='«203.0.113.7»'")),
+    ("DUR759", NETWORK.format("Address='239.255.0.5' Interface='«none7»'")),
+    ("DUR759", "<General><NetworkInterfaceAddress>«none7»</NetworkInterfaceAddress></General>"),
+    ("DUR759", "<General><MulticastRecv>«203.0.113.7»</MulticastRecv></General>"),
+    ("DUR763", f"<Tracing>{LOG}<OutputFile>«/none/7»</OutputFile></Tracing>"),
+    ("", "<Discovery><SPDPMulticastAddress>«203.0.113.7»</SPDPMulticastAddress></Discovery>"),
+    ("", "<General><Transport>«raweth»</Transport></General>"),
+    ("", "<Discovery><Tagg>x</Tagg></Discovery>\n<General>\n<«Foo»/></General>"),
+]
+"""Settings that Cyclone DDS refuses on this machine, with the rule that says so without it."""
+
+
+@pytest.mark.parametrize(("code", "marked"), SPELLINGS)
+def test_what_cyclone_refuses_here_is_found_and_placed_however_it_is_written(code: str, marked: str) -> None:
+    inner = marked if "NetworkInterfaceAddress" in marked else INTERFACE + marked
+    text = f'<CycloneDDS><Domain Id="93">{inner}</Domain></CycloneDDS>'
+    wanted = marked.partition("«")[2].partition("»")[0]
+    plain = text.replace("«", "").replace("»", "").encode()
+    found = run(
+        [examine(DeploymentInput((NodeInput("c.xml", {}),)), {"c.xml": plain}, tries=True)], Choice()
+    ).diagnostics
+    for each in [code, "DUR764"]:
+        places = [one.place for one in found if one.code == each]
+        shown = [one.source.text(one.span) for one in places if one.source and one.span]
+        assert wanted in shown or not each, found
+    assert not {"DUR750", "DUR751"} & {each.code for each in found} or "Foo" in marked
+
+
+def test_a_trial_harms_no_log_and_tells_what_is_only_remarked(tmp_path: Path) -> None:
+    log = tmp_path / "x.log"
+    log.write_text("of an application")
+    files = f"<OutputFile>{log}</OutputFile><PacketCaptureFile>/none/7</PacketCaptureFile>"
+    tracing = f"<Tracing>{LOG}{files}</Tracing>"
+    text = f'<CycloneDDS><Domain Id="93">{INTERFACE}{tracing}</Domain></CycloneDDS>'.encode()
+    given = DeploymentInput((NodeInput("c.xml", {}),))
+    found = run([examine(given, {"c.xml": text}, tries=True)], Choice()).diagnostics
+    assert [each.message for each in found if each.code == "DUR765"] == [
+        "Cyclone DDS says: packet capture disabled: file /none/7 could not be opened for writing"
+    ]
+    assert "DUR764" not in {each.code for each in found}
+    assert log.read_text() == "of an application"
+
+
+def test_the_settings_that_a_node_derives_are_tried(clean: str) -> None:
+    text = clean.replace(">127.0.0.1<", ">203.0.113.7<").encode()
+    given = DeploymentInput((NodeInput("n.xml", {}),))
+    found = run([examine(given, {"n.xml": text}, tries=True)], Choice()).diagnostics
+    (said,) = [each for each in found if each.code == "DUR764"]
+    assert said.message == "Cyclone DDS says: 203.0.113.7: does not match an available interface"
+    assert said.place.line == 16
 
 
 TRIED = (

@@ -389,6 +389,19 @@ def _port_in_use(machine: Machine, store: pathlib.Path) -> str:
     return "Cyclone DDS answers"
 
 
+def test_settings_that_cyclone_refuses_are_shown_with_their_places(machine: Machine) -> None:
+    path = machine.root / "cyclonedds.xml"
+    interface = "<General><Interfaces><NetworkInterface name='lo'/></Interfaces></General>"
+    buffer = "<Internal><SocketReceiveBufferSize min='1 GB'/></Internal>"
+    path.write_text(f"<CycloneDDS>\n<Domain>{interface}\n{buffer}</Domain>\n</CycloneDDS>\n")
+    nonsense = "<CycloneDDS><Domain><Nonsense/></Domain></CycloneDDS>"
+    machine.set_environment("CYCLONEDDS_URI", f"file://{path},{nonsense}")
+    code, _, err = machine.run("start", machine.write("restart"))
+    assert code == 2
+    assert f"  {path}:3:41: error[DUR764] Cyclone DDS says: failed to increase socket receive buffer" in err
+    assert "  CYCLONEDDS_URI:1:22: error[DUR750] <Domain> has no element 'Nonsense'" in err
+
+
 @pytest.mark.parametrize(
     "prevent",
     [

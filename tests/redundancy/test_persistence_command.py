@@ -12,7 +12,7 @@ SAMPLE = Path(__file__).parents[2] / "samples" / "redundant-persistence" / "serv
 
 WRONG = [
     ("<enable>true", "<enable>perhaps", "9:17: 'perhaps' is neither true nor false"),
-    ("<dds>", "<dds", "6:"),
+    ("<dds>", "<dds", "5:1: the tag <dds> is not closed"),
     ("<depth>1", "<depth>7", "31:10: persistence_group 'all' keeps 7 samples of each instance"),
     ("KEEP_LAST_", "KEEP_ALL_", "31:10: persistence_group 'all' keeps all samples of each instance"),
     ("persistence_group", "group", "has no persistence_group: it would keep nothing"),
@@ -41,10 +41,10 @@ def test_what_has_no_effect_is_said_before_anything_starts(
 ) -> None:
     path = tmp_path / "f.xml"
     path.write_text(
-        SAMPLE.read_text("utf-8").replace("<synchronization>", "<filesystem/>\n<synchronization>")
+        SAMPLE.read_text("utf-8").replace("<synchronization>", "<administration/>\n<synchronization>")
     )
     assert main(["persistence", "run", str(path), "--name", "no/name"]) == 2
-    warning = f"{path}:7:6: <filesystem> has no effect on a persistence service of ospltool"
+    warning = f"{path}:7:6: <administration> has no effect on a persistence service of ospltool"
     assert f"ospltool: warning: {warning}\n" in capsys.readouterr().err
 
 

@@ -22,6 +22,7 @@ DEPTH = "<depth>1</depth>"
 READER = """<datareader_qos>
         <destination_order><kind>BY_SOURCE_TIMESTAMP_DESTINATIONORDER_QOS</kind></destination_order>"""
 GROUP = '<persistence_group name="all" filter="*">'
+PARTICIPANT = "<participant><domain_id>{}</domain_id></participant>"
 SYNCHRONIZED = "<synchronize_durable_subscription>true"
 SECOND = "<element><role_name>logger</role_name><topic_name>Observation</topic_name></element>"
 TWO = '<dds><persistence_service name="b"/><persistence_service name="c"/></dds>'
@@ -59,11 +60,17 @@ CASES = [
     (OLD, "<synchronize_data>false</synchronize_data>" + OLD, []),
     (OLD, "<sync/>" + OLD, [("DUR810", "sync")]),
     (' name="redundant"', "", [("DUR810", "persistence_service")]),
-    (DEPTH, "<depth>5</depth>", [("DUR813", GROUP)]),
+    (DEPTH, "<depth>5</depth>", [("DUR813", GROUP), ("DUR818", "history")]),
+    ("KEEP_LAST_HISTORY_QOS", "DDS_KEEP_LAST_HISTORY_QOS", []),
+    (
+        "KEEP_LAST_HISTORY_QOS",
+        "KEEP_FIRST",
+        [("DUR813", GROUP), ("DUR818", "history"), ("DUR810", "KEEP_FIRST")],
+    ),
     (
         "KEEP_LAST_HISTORY_QOS",
         "KEEP_ALL_HISTORY_QOS",
-        [("DUR813", GROUP)],
+        [("DUR813", GROUP), ("DUR818", "history")],
     ),
     (READER, "<datareader_qos>", [("DUR813", GROUP)]),
     ("<quorum>1", "<quorum>0", [("DUR810", "0")]),
@@ -76,7 +83,35 @@ CASES = [
     ("<durable_subscriptions>", "<participant/><durable_subscriptions>", []),
     ('filter="*"', 'filter="Track,Obs?"', [("DUR815", "<element>")]),
     ('filter="*"', 'filter="Track, Obs*"', []),
-    ("<synchronization>", "<filesystem><x/></filesystem><synchronization>", [("DUR817", "filesystem")]),
+    ("<synchronization>", "<filesystem><x/></filesystem><synchronization>", [("DUR817", "x")]),
+    ("<synchronization>", "<administration/><synchronization>", [("DUR817", "administration")]),
+    ("<synchronization>", "<annotation><documentation>a</documentation></annotation><synchronization>", []),
+    (GROUP, '<persistence_group name="all"><filter>Obs*</filter><filter>Track</filter>', []),
+    (GROUP, '<persistence_group name="all"><filter>A*</filter>', [("DUR815", "<element>")]),
+    (GROUP, f"{GROUP}<filter>Obs*</filter>", [("DUR810", "Obs*")]),
+    (
+        GROUP,
+        '<persistence_group name="all"><filter> </filter>',
+        [("DUR815", "<element>"), ("DUR810", "filter")],
+    ),
+    (GROUP, f"{GROUP}<deny_filter>A*</deny_filter>", [("DUR818", "deny_filter")]),
+    (GROUP, f"{GROUP}<content_filter/>", [("DUR818", "content_filter")]),
+    ('filter="*"', 'filter="[NO]*,Observation"', [("DUR818", "persistence_group")]),
+    (
+        "<synchronization>",
+        "<participant><domain_id>231</domain_id></participant><synchronization>",
+        [("DUR810", "231")],
+    ),
+    (
+        "<synchronization>",
+        f"{PARTICIPANT.format(1)}{PARTICIPANT.format(2)}<synchronization>",
+        [("DUR810", "2")],
+    ),
+    (
+        "</persistence_service>",
+        '</persistence_service><persistence_service name="redundant"/>',
+        [("DUR810", "persistence_service"), ("DUR818", "persistence_service")],
+    ),
     (' filter="*"', ' filter="*" single_publisher="true"', [("DUR817", "single_publisher")]),
     (READER, READER + "<latency_budget/>", [("DUR817", "latency_budget")]),
     (SYNCHRONIZED, SYNCHRONIZED.replace("true", "false"), [("DUR816", "false")]),
@@ -115,6 +150,34 @@ def test_what_is_inside_a_participant_counts_as_well(tmp_path: Path) -> None:
     path.write_text(text.replace("</persistence_service>", "</participant></persistence_service>"))
     service = load(str(path), {})
     assert (len(service.groups), len(service.subscriptions)) == (1, 1)
+
+
+RTI = """<dds>
+  <persistence_service name="Srv1">
+    <filesystem><directory>/var/lib/p</directory></filesystem>
+    <participant name="defaultParticipant">
+      <domain_id>94</domain_id>
+      <persistence_group name="PerTopicGroup"><filter>A*</filter></persistence_group>
+    </participant>
+  </persistence_service>
+  <persistence_service name="Srv2">
+    <persistent_storage><filesystem><directory>q</directory></filesystem></persistent_storage>
+    <participant><persistence_group name="g" filter="B*"/></participant>
+  </persistence_service>
+</dds>
+"""
+
+
+def test_a_file_may_have_the_shape_of_rti(tmp_path: Path) -> None:
+    path = tmp_path / "f.xml"
+    path.write_text(RTI)
+    one, two = (load(str(path), {}, name) for name in ("Srv1", "Srv2"))
+    for service, filter_, domain, directory in ((one, "A*", 94, "/var/lib/p"), (two, "B*", None, "q")):
+        assert [group.filter for group in service.groups] == [filter_]
+        assert (service.domain_id, service.directory) == (domain, directory)
+        assert (service.refusals(), service.without_effect()) == ([], [])
+    with pytest.raises(ConfigError, match=r"there are 'Srv1', 'Srv2' .*--service"):
+        load(str(path), {})
 
 
 def test_without_tags_nothing_is_synchronized(tmp_path: Path) -> None:

@@ -183,7 +183,7 @@ def misspelt_built_in_partition(node: NodeView) -> Iterator[Finding]:
             partition = child.text.rpartition(".")[0] if child.name == "PartitionTopic" else child.text
             if child.value and partition != BUILT_IN_PARTITION and _resembles(partition):
                 new = child.text.replace(partition, BUILT_IN_PARTITION)
-                fix = edits.replace_value(node, child.value, new, is_safe=False)
+                fix = edits.replace_value(node, child.value, new)
                 message = f"{partition!r} is not the partition of the built-in topics, '{BUILT_IN_PARTITION}'"
                 yield node.found(child.value, message, subject=child.path, fix=fix)
 

@@ -5,16 +5,19 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from engine.config import ByteRange, ProblemKind, Value
+from engine.config import ByteRange, ProblemKind, Value, persistence
 from engine.config.problems import printable, quoted
-from ospltool.check import edits
+from engine.config.syntax import root_name
+from ospltool.check import cyclone, edits
 from ospltool.check.findings import Finding
 from ospltool.check.registry import EVERYWHERE, NOWHERE, OPENSPLICE, OSPLTOOL, RuleInput, rule
 from ospltool.check.views import FileView, NodeView
-from ospltool.diagnostics.model import Severity
+from ospltool.diagnostics.model import Severity, Target
 
 MAX_RELATED = 5
-_OF_ANY_FILE = frozenset({ProblemKind.UNREADABLE, ProblemKind.TOO_LARGE, ProblemKind.ENCODING})
+_OF_ANY_FILE = frozenset(
+    {ProblemKind.UNREADABLE, ProblemKind.NOTHING_FOUND, ProblemKind.TOO_LARGE, ProblemKind.ENCODING}
+)
 
 
 def _of_kind(file: FileView, kind: ProblemKind) -> Iterator[Finding]:
@@ -22,9 +25,28 @@ def _of_kind(file: FileView, kind: ProblemKind) -> Iterator[Finding]:
     if kind not in _OF_ANY_FILE and _is_fleet(file):
         return
     nodes = (file.node_name,) if file.node_name else ()
+    blocks = NOWHERE if kind is ProblemKind.NOTHING_FOUND else _readers(file)
     for problem in file.problems:
         if problem.kind is kind:
-            yield Finding(problem.message, file.place(problem), advice=problem.hint, nodes=nodes)
+            yield Finding(
+                problem.message, file.place(problem), advice=problem.hint, nodes=nodes, blocks=blocks
+            )
+
+
+_OTHER_READERS = {
+    cyclone.ROOT: OSPLTOOL,
+    persistence.SERVICE: OSPLTOOL,
+    persistence.ROOT: NOWHERE,  # applications read QoS profiles
+}
+
+
+def _readers(file: FileView) -> frozenset[Target]:
+    """Return the services that read a file, by its root element; all if that says nothing."""
+    text = file.source.data.replace(b"\0", b"").decode("utf-8", "replace") if file.source else ""
+    root = root_name(text)
+    if root == persistence.ROOT and f"<{persistence.SERVICE}" in text:
+        root = persistence.SERVICE
+    return _OTHER_READERS.get(root, EVERYWHERE)
 
 
 def _is_fleet(file: FileView) -> bool:
@@ -156,6 +178,23 @@ def wrong_fleet_file(file: FileView) -> Iterator[Finding]:
                 yield Finding(problem.message, file.place(problem), advice=problem.hint)
 
 
+@rule("DUR008", "nothing-to-check", Severity.ERROR, takes=RuleInput.FILE)
+def nothing_to_check(file: FileView) -> Iterator[Finding]:
+    """A directory has no configuration, or one inside a file that is no XML.
+
+    Why: A check of nothing finds nothing. It would pass for ever in a build whose files have moved.
+        Templates have to be rendered, and XML in YAML has to become a file, before they can be checked.
+
+    Example:
+        ospltool check charts/
+    Use instead:
+        helm template charts/ > rendered.yaml, then the XML in it as a file
+    OpenSplice: Takes one file, and no directory.
+    Reference: bounds and habits of this tool
+    """
+    return _of_kind(file, ProblemKind.NOTHING_FOUND)
+
+
 @rule("DUR010", "broken-expansion", Severity.ERROR, blocks=EVERYWHERE)
 def broken_expansion(node: NodeView) -> Iterator[Finding]:
     """A variable cannot be expanded: it is written wrongly, or `:?` says that it must be set.
@@ -240,7 +279,7 @@ def bare_variable(node: NodeView) -> Iterator[Finding]:
                 start = value.span.start + len(value.raw[: found.start()].encode(node.source.encoding))
                 span = ByteRange(start, start + len(found.group().encode(node.source.encoding)))
                 new = f"${{{found[1]}}}"
-                fix = edits.replace_span(node, span, new, f"Replace by '{new}'", is_safe=False)
+                fix = edits.replace_span(node, span, new, f"Replace by '{new}'")
             message = f"{quoted(found.group())} is taken as it stands; only ${{{found[1]}}} is a variable"
             yield node.found(span, message, subject=path, fix=fix)
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import functools
+import ipaddress
+import socket
 from collections.abc import Iterator
+from pathlib import Path
 
-from engine.config import XmlElement
+from engine.config import Document, XmlElement
 from ospltool.check import cyclone, profiles
 from ospltool.check.cyclone import CycloneFaultKind
 from ospltool.check.deployment import has_address
@@ -18,9 +21,9 @@ from ospltool.diagnostics.model import Place, Severity
 _cyclone_rule = functools.partial(rule, takes=RuleInput.CYCLONE, targets=OSPLTOOL)
 
 
-def _found(file: FileView, node: XmlElement, path: str, message: str) -> Finding:
+def _found(file: FileView, given: cyclone.Given, path: str, message: str) -> Finding:
     assert file.cyclone is not None
-    span = node.value.span if node.value else node.tag_span
+    span = given.value.span if given.value else given.name_span
     return Finding(message, Place.of(file.cyclone.source, span), subject=cyclone.subject(path))
 
 
@@ -189,12 +192,12 @@ def cyclone_several_domains(file: FileView) -> Iterator[Finding]:
         earlier.setdefault(id_, domain)
 
 
-@_cyclone_rule("DUR759", "cyclone-interface-not-here", Severity.INFO)
+@_cyclone_rule("DUR759", "cyclone-interface-not-here", Severity.WARNING)
 def cyclone_interface_not_here(file: FileView) -> Iterator[Finding]:
-    """NetworkInterface names an interface or an address that this machine does not have.
+    """A setting names an interface or an address that this machine does not have.
 
-    Why: On this machine no participant can be created with the file, unless presence_required is false.
-        Where the file is for another machine, this is as it should be.
+    Why: On this machine no participant can be created with the file, unless presence_required is false and
+        there is another interface. Where the file is for another machine, this is as it should be.
 
     Example:
         <Interfaces><NetworkInterface name="eth7"/></Interfaces>
@@ -203,17 +206,47 @@ def cyclone_interface_not_here(file: FileView) -> Iterator[Finding]:
     OpenSplice: Does not read this file.
     Reference: //CycloneDDS/Domain/General/Interfaces/NetworkInterface
     """
-    path = "General/Interfaces/NetworkInterface"
     if file.cyclone is None:
         return
-    for node in cyclone.settings(file.cyclone, path):
-        given = {each.name.lower(): each for each in node.attributes if not each.value.is_broken}
+    for path, given, name in _interfaces(file.cyclone):
+        if not has_address(name):
+            message = f"this machine has no interface and no address {name!r}"
+            yield _found(file, given, path, message)
+
+
+_LISTS = {
+    "General/NetworkInterfaceAddress": ("auto",),
+    "General/MulticastRecvNetworkInterfaceAddresses": ("all", "any", "preferred", "none"),
+    "Partitioning/NetworkPartitions/NetworkPartition@Interface": (),
+    "Partitioning/NetworkPartitions/NetworkPartition@Address": ("localhost",),
+}
+"""Other settings that name interfaces or addresses, with the words that are none."""
+
+
+def _interfaces(document: Document) -> Iterator[tuple[str, cyclone.Given, str]]:
+    """Yield the interfaces and addresses of this machine that must be there, with the paths of settings."""
+    path = "General/Interfaces/NetworkInterface"
+    every = [each for each in cyclone.settings(document, path) if isinstance(each, XmlElement)]
+    for node in every:
+        given = {each.name.lower(): each for each in node.attributes}
+        needed = given.get("presence_required")
+        if needed and needed.text.strip().lower() == "false" and len(every) > 1:
+            continue
         for key in ("name", "address"):
-            each = given.get(key)
-            if each is not None and each.text.strip() and not has_address(each.text.strip()):
-                place = Place.of(file.cyclone.source, each.value.span)
-                message = f"this machine has no interface and no address {each.text.strip()!r}"
-                yield Finding(message, place, subject=cyclone.subject(f"{path}@{key}"))
+            if key in given and cyclone.text_of(given[key]):
+                yield f"{path}@{key}", given[key], cyclone.text_of(given[key])
+    for path, words in _LISTS.items():
+        for each in cyclone.settings(document, path):
+            for name in map(str.strip, cyclone.text_of(each).split(",")):
+                if name and name.lower() not in words and not _is_multicast(name):
+                    yield path, each, name
+
+
+def _is_multicast(name: str) -> bool:
+    try:
+        return ipaddress.ip_address(name).is_multicast
+    except ValueError:
+        return False
 
 
 @_cyclone_rule("DUR760", "cyclone-nobody-to-ask", Severity.WARNING)
@@ -235,8 +268,113 @@ def cyclone_nobody_to_ask(file: FileView) -> Iterator[Finding]:
         return
     path = "General/AllowMulticast"
     for node in cyclone.settings(file.cyclone, path):
-        if node.text.strip().lower() == "false":
+        if cyclone.text_of(node).lower() == "false":
             yield _found(file, node, path, "multicast is off, and Discovery/Peers names nobody")
+            return
+    interfaces = cyclone.settings(file.cyclone, "General/Interfaces/NetworkInterface")
+    names = ("multicast", "allow_multicast")
+    paths = [f"General/Interfaces/NetworkInterface@{name}" for name in names]
+    off = [
+        each for each in cyclone.settings(file.cyclone, *paths) if cyclone.text_of(each).lower() == "false"
+    ]
+    if off and all(any(each in node.attributes for each in off) for node in interfaces
+                   if isinstance(node, XmlElement)):  # fmt: skip
+        message = "multicast is off on every interface, and Discovery/Peers names nobody"
+        yield _found(file, off[0], paths[0], message)
+
+
+@_cyclone_rule("DUR762", "cyclone-buffer-not-granted", Severity.WARNING)
+def cyclone_buffer_not_granted(file: FileView) -> Iterator[Finding]:
+    """The least size of a socket buffer is more than the kernel of this machine grants.
+
+    Why: On this machine no participant can be created with the file. The kernel grants twice the limit of
+        net.core.rmem_max for receiving, and of net.core.wmem_max for sending.
+
+    Example:
+        <SocketReceiveBufferSize min="64MB"/>
+    Use instead:
+        <SocketReceiveBufferSize max="64MB"/>, which is cut to what the kernel grants, or a higher limit
+    OpenSplice: Does not read this file.
+    Reference: //CycloneDDS/Domain/Internal/SocketReceiveBufferSize[@min]
+    """
+    if file.cyclone is None:
+        return
+    for option, path, limit in (
+        (socket.SO_RCVBUF, "Internal/SocketReceiveBufferSize@min", "net.core.rmem_max"),
+        (socket.SO_SNDBUF, "Internal/SocketSendBufferSize@min", "net.core.wmem_max"),
+    ):
+        for given in cyclone.settings(file.cyclone, path):
+            wanted = cyclone.size_of(given) or 0
+            granted = _granted(option, wanted)
+            if granted < wanted:
+                message = (
+                    f"the kernel of this machine grants {granted} of {wanted} bytes at most; see {limit}"
+                )
+                yield _found(file, given, path, message)
+
+
+def _granted(option: int, wanted: int) -> int:
+    """Return the size of the buffer that a socket gets which asks for one."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, option, min(wanted, (1 << 31) - 1))
+        return probe.getsockopt(socket.SOL_SOCKET, option)
+
+
+@_cyclone_rule("DUR763", "cyclone-log-has-no-directory", Severity.WARNING)
+def cyclone_log_has_no_directory(file: FileView) -> Iterator[Finding]:
+    """The log of Cyclone DDS is in a directory that this machine does not have.
+
+    Why: On this machine no participant can be created with the file, if Cyclone DDS traces anything. A file
+        for captured packets is left out instead.
+
+    Example:
+        <Tracing><Verbosity>fine</Verbosity><OutputFile>/var/log/nowhere/cdds.log</OutputFile></Tracing>
+    Use instead:
+        A directory that is there, in which the process may write
+    OpenSplice: Does not read this file.
+    Reference: //CycloneDDS/Domain/Tracing/OutputFile
+    """
+    if file.cyclone is None:
+        return
+    for path in ("Tracing/OutputFile", "Tracing/PacketCaptureFile"):
+        for given in cyclone.settings(file.cyclone, path):
+            text = cyclone.text_of(given)
+            directory = Path(text).parent
+            if text.lower() not in ("", "stdout", "stderr") and not directory.is_dir():
+                message = f"this machine has no directory {str(directory)!r}"
+                yield _found(file, given, path, message)
+
+
+@_cyclone_rule("DUR764", "cyclone-refuses", Severity.ERROR, blocks=OSPLTOOL)
+def cyclone_refuses(file: FileView) -> Iterator[Finding]:
+    """The installed Cyclone DDS refuses the settings (`check --try`).
+
+    Why: On this machine, as it is now, no participant can be created with the file.
+
+    Example:
+        <ExternalNetworkAddress>192.0.2</ExternalNetworkAddress>
+    Use instead:
+        What the message of Cyclone DDS asks for
+    OpenSplice: Does not read this file.
+    Reference: Cyclone DDS, configuration guide
+    """
+    return file.findings(CycloneFaultKind.TRIED)
+
+
+@_cyclone_rule("DUR765", "cyclone-remarks", Severity.WARNING)
+def cyclone_remarks(file: FileView) -> Iterator[Finding]:
+    """The installed Cyclone DDS takes the settings, and remarks something (`check --try`).
+
+    Why: A part of the settings has another effect than it says, or none.
+
+    Example:
+        <Tracing><PacketCaptureFile>/nowhere/packets</PacketCaptureFile></Tracing>
+    Use instead:
+        What the message of Cyclone DDS asks for
+    OpenSplice: Does not read this file.
+    Reference: Cyclone DDS, configuration guide
+    """
+    return file.findings(CycloneFaultKind.REMARKED)
 
 
 @_cyclone_rule("DUR761", "cyclone-fragment-above-message", Severity.INFO)
@@ -264,7 +402,8 @@ def cyclone_fragment_above_message(file: FileView) -> Iterator[Finding]:
     for node, size in fragment:
         if len(message) == len(fragment) == 1 and size > message[0][1]:
             text = (
-                f"fragments of {node.text.strip()} are larger than messages of {message[0][0].text.strip()}"
+                f"fragments of {cyclone.text_of(node)} are larger than messages of "
+                f"{cyclone.text_of(message[0][0])}"
             )
             yield _found(file, node, "General/FragmentSize", text)
 

@@ -39,7 +39,7 @@ def deprecated_setting(node: NodeView) -> Iterator[Finding]:
             item = known.get(f"{element.path}@{attribute.name}")
             if item and item.hidden and attribute.name not in _NOTATION and element.path:
                 ignored = " and never read" if attribute.name == "mergePolicy" else ""
-                fix = edits.remove_attribute(node, attribute, is_safe=True) if ignored else None
+                fix = edits.remove_attribute(node, attribute) if ignored else None
                 message = f"{attribute.name} is deprecated{ignored}"
                 yield node.found(attribute, message, subject=item.path, fix=fix)
 
@@ -84,7 +84,7 @@ def alignment_partition_ignored(node: NodeView) -> Iterator[Finding]:
     Reference: //OpenSplice/DurabilityService/Network/Alignment/Partition
     """
     for element in node.service.find_all("Network/Alignment/Partition") if node.service else ():
-        fix = edits.remove_element(node, element, is_safe=False)
+        fix = edits.remove_element(node, element)
         yield node.found(element, "OpenSplice never reads Alignment/Partition", fix=fix)
 
 
@@ -105,7 +105,7 @@ def client_names_ignored(node: NodeView) -> Iterator[Finding]:
     for name in ("Publisher", "Subscriber"):
         element = node.setting(f"ClientDurability/EntityNames/{name}")
         if element:
-            fix = edits.remove_element(node, element, is_safe=False)
+            fix = edits.remove_element(node, element)
             yield node.found(
                 element, f"OpenSplice ignores the configured {name} of client durability", fix=fix
             )
@@ -127,7 +127,7 @@ def priority_kind_ignored(node: NodeView) -> Iterator[Finding]:
     for element in node.service.walk() if node.service else ():
         attribute = element.attribute("priority_kind")
         if attribute and element.name == "Priority":
-            fix = edits.remove_attribute(node, attribute, is_safe=True)
+            fix = edits.remove_attribute(node, attribute)
             message = "the durability service ignores priority_kind"
             yield node.found(attribute, message, subject=f"{element.path}@priority_kind", fix=fix)
 
@@ -315,3 +315,23 @@ def _place(found: WithoutEffect) -> XmlElement | Attribute | ByteRange:
     """The name of an element with others in it, the value of a simple one, a whole attribute."""
     thing = found.thing
     return thing.name_span if isinstance(thing, XmlElement) and thing.value is None else thing
+
+
+@rule("DUR133", "unused-network", Severity.WARNING, targets=OSPLTOOL)
+def unused_network(node: NodeView) -> Iterator[Finding]:
+    """A networking service or a bridge is enabled that an ospltool node does not use.
+
+    Why: A node speaks DDSI2 with one configuration. It does not meet nodes and applications that are reached
+        by another network, and no error says so.
+
+    Example:
+        <Service name="net"><Command>networking</Command></Service> and <NetworkService name="net">
+    Use instead:
+        <Service name="ddsi2"><Command>ddsi2</Command></Service> and <DDSI2Service name="ddsi2">
+    OpenSplice: Runs each service that the domain lists.
+    Reference: //OpenSplice/NetworkService
+    """
+    for each in node.interpreted.in_vain:
+        if "/" not in each.path and "@" not in each.path:
+            message = f"{_called(each)} has no effect on a node: {each.entry.reason}"
+            yield node.found(_place(each), message, subject=each.path)

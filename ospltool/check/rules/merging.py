@@ -104,9 +104,9 @@ def unreachable_merge(node: NodeView) -> Iterator[Finding]:
             for earlier, other in rules[:at]:
                 if covers(earlier.scope, later.scope):
                     message = f"scope '{later.scope}' is always taken by the earlier scope '{earlier.scope}'"
-                    same = earlier.type is later.type
-                    help_ = "" if same else f"OpenSplice takes the last match, {later.type}"
-                    fix = edits.remove_element(node, place, is_safe=same)
+                    is_same = earlier.type is later.type
+                    help_ = "" if is_same else f"OpenSplice takes the last match, {later.type}"
+                    fix = edits.remove_element(node, place)
                     related = (node.place(other, "this one wins"),)
                     yield node.found(place, message, advice=help_, related=related, fix=fix)
                     break

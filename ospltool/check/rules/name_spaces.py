@@ -112,7 +112,7 @@ def blank_topic(node: NodeView) -> Iterator[Finding]:
         help_ = (
             "" if is_first else "OpenSplice silently drops it, because it is not the first of its name-space"
         )
-        fix = edits.replace_value(node, value, value.raw + "*", is_safe=False) if value else None
+        fix = edits.replace_value(node, value, value.raw + "*") if value else None
         yield node.from_problem(problem, advice=help_, blocks=OPENSPLICE if is_first else NOWHERE, fix=fix)
 
 
@@ -225,7 +225,7 @@ def redundant_expression(node: NodeView) -> Iterator[Finding]:
             for place, (other, wider) in enumerate(parsed):
                 if place != at and _covers(wider, element) and not (at < place and _covers(element, wider)):
                     message = f"{child.text!r} is contained in {other.text!r}"
-                    fix = edits.remove_element(node, child, is_safe=element == wider)
+                    fix = edits.remove_element(node, child)
                     related = (node.place(other, "contains it"),)
                     yield node.found(child, message, related=related, fix=fix)
                     break

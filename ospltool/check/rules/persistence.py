@@ -194,11 +194,11 @@ def optimize_interval_rounded(node: NodeView) -> Iterator[Finding]:
     if settings is None or element is None or not settings.optimize_interval:
         return
     if settings.mode is StoreMode.KV:
-        fix = edits.remove_element(node, element, is_safe=True)
+        fix = edits.remove_element(node, element)
         yield node.found(element, "the KV store does not look at StoreOptimizeInterval", fix=fix)
     elif settings.optimize_interval < 10:
         message = f"OpenSplice takes 10 instead of {settings.optimize_interval}"
-        rounded = edits.replace_value(node, element.value, "10", is_safe=True) if element.value else None
+        rounded = edits.replace_value(node, element.value, "10") if element.value else None
         yield node.found(element, message, fix=rounded)
 
 

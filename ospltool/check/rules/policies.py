@@ -133,7 +133,7 @@ def priority_without_aligner(node: NodeView) -> Iterator[Finding]:
             message = (
                 f"masterPriority {policy.master_priority} has no effect on a node that is not an aligner"
             )
-            fix = edits.remove_attribute(node, attribute, is_safe=True)
+            fix = edits.remove_attribute(node, attribute)
             yield node.found(attribute, message, subject=f"{element.path}@masterPriority", fix=fix)
 
 

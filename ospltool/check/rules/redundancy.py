@@ -37,7 +37,14 @@ def _is_deprecated(problem: Problem) -> bool:
     return problem.kind is ProblemKind.BAD_VALUE and problem.message.startswith("synchronize_data")
 
 
-@rule("DUR810", "bad-persistence-service", Severity.ERROR, takes=RuleInput.PERSISTENCE, targets=OSPLTOOL)
+@rule(
+    "DUR810",
+    "bad-persistence-service",
+    Severity.ERROR,
+    takes=RuleInput.PERSISTENCE,
+    targets=OSPLTOOL,
+    blocks=OSPLTOOL,
+)
 def bad_persistence_service(file: FileView) -> Iterator[Finding]:
     """A setting of a persistence service is unknown, repeated, empty, or outside its range.
 
@@ -56,7 +63,14 @@ def bad_persistence_service(file: FileView) -> Iterator[Finding]:
             yield _of(file, problem)
 
 
-@rule("DUR811", "provider-bound-below-count", Severity.ERROR, takes=RuleInput.PERSISTENCE, targets=OSPLTOOL)
+@rule(
+    "DUR811",
+    "provider-bound-below-count",
+    Severity.ERROR,
+    takes=RuleInput.PERSISTENCE,
+    targets=OSPLTOOL,
+    blocks=OSPLTOOL,
+)
 def provider_bound_below_count(file: FileView) -> Iterator[Finding]:
     """The bound on waiting for stable providers is less than the periods that stability takes.
 
@@ -74,7 +88,14 @@ def provider_bound_below_count(file: FileView) -> Iterator[Finding]:
     yield from (_of(file, problem) for problem in _problems(file) if _is_order(problem))
 
 
-@rule("DUR812", "deprecated-synchronize-data", Severity.ERROR, takes=RuleInput.PERSISTENCE, targets=OSPLTOOL)
+@rule(
+    "DUR812",
+    "deprecated-synchronize-data",
+    Severity.ERROR,
+    takes=RuleInput.PERSISTENCE,
+    targets=OSPLTOOL,
+    blocks=OSPLTOOL,
+)
 def deprecated_synchronize_data(file: FileView) -> Iterator[Finding]:
     """The old synchronization protocol is switched on, which is refused.
 
@@ -218,12 +239,38 @@ def no_effect_on_a_service(file: FileView) -> Iterator[Finding]:
     Why: The tag looks as if it did something. The service reports the same when it starts.
 
     Example:
-        <persistence_service name="p"><filesystem>...</filesystem></persistence_service>
+        <persistence_service name="p"><administration>...</administration></persistence_service>
     Use instead:
-        Remove the tag; `ospltool persistence run --store DIRECTORY` says where the data goes.
+        No such tag
     OpenSplice: Has no persistence service of this kind.
     Reference: persistence service, Synchronization Configuration
     """
     for service in file.persistence.services if file.persistence is not None else ():
         for problem in service.without_effect():
+            yield _of(file, problem)
+
+
+@rule(
+    "DUR818",
+    "persistence-service-refused",
+    Severity.ERROR,
+    takes=RuleInput.PERSISTENCE,
+    targets=OSPLTOOL,
+    blocks=OSPLTOOL,
+)
+def persistence_service_refused(file: FileView) -> Iterator[Finding]:
+    """A persistence service asks for something that ospltool does not do, and refuses to start.
+
+    Why: It keeps the last sample of each instance of the topics of its groups. A group that should keep more,
+        or only a part of it, would not get what it asks for.
+
+    Example:
+        <persistence_group name="g"><filter>A*</filter><deny_filter>AB*</deny_filter></persistence_group>
+    Use instead:
+        <persistence_group name="g"><filter>AA*,AC*</filter></persistence_group>
+    OpenSplice: Has no persistence service of this kind.
+    Reference: persistence service, Synchronization Configuration
+    """
+    for service in file.persistence.services if file.persistence is not None else ():
+        for problem in service.refusals():
             yield _of(file, problem)

@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterator
 
 from engine.config import Problem, ProblemKind
-from engine.config.schema import schema
 from ospltool.check import edits
 from ospltool.check.findings import Finding
 from ospltool.check.registry import EVERYWHERE, NOWHERE, OPENSPLICE, OSPLTOOL, rule
@@ -29,10 +28,10 @@ REMOVED = {
 """Elements that OpenSplice once had, or that one part of it reads and another refuses."""
 
 
-def _suggestion(problem: Problem) -> tuple[str, bool]:
-    """The name that was meant, and whether only upper and lower case differ."""
+def _suggestion(problem: Problem) -> str:
+    """The name that was meant; empty if none is known."""
     found = _MEANT.search(problem.hint)
-    return (found[1], "Upper and lower" in problem.hint) if found else ("", False)
+    return found[1] if found else ""
 
 
 @rule("DUR020", "unknown-element", Severity.ERROR, blocks=OPENSPLICE)
@@ -54,8 +53,8 @@ def unknown_element(node: NodeView) -> Iterator[Finding]:
         if problem.subject in REMOVED:
             continue
         element = node.node_at(problem)
-        name, only_case = _suggestion(problem)
-        fix = edits.rename_element(node, element, name, is_safe=only_case) if element and name else None
+        name = _suggestion(problem)
+        fix = edits.rename_element(node, element, name) if element and name else None
         yield node.from_problem(problem, fix=fix)
 
 
@@ -74,12 +73,12 @@ def unknown_attribute(node: NodeView) -> Iterator[Finding]:
     """
     for problem in node.problems(ProblemKind.UNKNOWN_ATTRIBUTE):
         attribute = node.attribute_at(problem)
-        name, only_case = _suggestion(problem)
+        name = _suggestion(problem)
         owner = next((each for each in node.elements if attribute in each.attributes), None)
         is_free = owner is not None and owner.attribute(name) is None
         fix = None
         if attribute and name and is_free:
-            fix = edits.rename_attribute(node, attribute, name, is_safe=only_case)
+            fix = edits.rename_attribute(node, attribute, name)
         yield node.from_problem(problem, fix=fix)
 
 
@@ -115,15 +114,8 @@ def missing_attribute(node: NodeView) -> Iterator[Finding]:
     Reference: //OpenSplice
     """
     for problem in node.problems(ProblemKind.MISSING_ATTRIBUTE):
-        element = node.node_at(problem)
-        item = next((each for each in schema().attributes(element.path).values()
-                     if problem.message.endswith(f"'{each.name}'")), None) if element else None  # fmt: skip
-        fix = (
-            edits.insert_attribute(node, element, item.name, item.default, is_safe=False)
-            if element and item
-            else None
-        )
-        yield node.from_problem(problem, fix=fix)
+        # No fix inserts the default of the schema: nobody said that it is meant. It switches channels off.
+        yield node.from_problem(problem)
 
 
 @rule("DUR024", "repeated-element", Severity.ERROR, blocks=OPENSPLICE)
@@ -179,7 +171,7 @@ def removed_setting(node: NodeView) -> Iterator[Finding]:
         why = REMOVED.get(problem.subject)
         element = node.node_at(problem)
         if why and element:
-            fix = edits.remove_element(node, element, is_safe=False)
+            fix = edits.remove_element(node, element)
             yield node.from_problem(problem, message=f"<{element.name}>: {why}", fix=fix)
 
 

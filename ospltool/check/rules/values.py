@@ -63,7 +63,7 @@ def bad_boolean(node: NodeView) -> Iterator[Finding]:
     for problem, item, value in _bad(node, Type.BOOLEAN):
         word = value.text.strip().lower()
         meant = "true" if word in _TRUE or word.startswith("true") else "false" if word in _FALSE else ""
-        fix = edits.replace_value(node, value, meant, is_safe=False) if meant else None
+        fix = edits.replace_value(node, value, meant) if meant else None
         advice = _service_reads_boolean(item, value.text)
         yield node.from_problem(problem, advice=advice, blocks=_refusing(value), fix=fix)
 
@@ -120,7 +120,7 @@ def unknown_label(node: NodeView) -> Iterator[Finding]:
 
 def _label_fix(node: NodeView, problem: Problem, value: Value) -> Fix | None:
     found = _MEANT.search(problem.hint)
-    return edits.replace_value(node, value, found[1], is_safe=False) if found else None
+    return edits.replace_value(node, value, found[1]) if found else None
 
 
 @rule("DUR104", "out-of-range", Severity.ERROR, blocks=OPENSPLICE)
@@ -148,7 +148,7 @@ def out_of_range(node: NodeView) -> Iterator[Finding]:
         note = f"with its validator off, OpenSplice takes {nearest}"
         if item.path == "DurabilityService/Network/InitialDiscoveryPeriod":
             note = "with its validator off, OpenSplice takes up to 60.0 here"
-        fix = edits.replace_value(node, value, nearest, is_safe=False)
+        fix = edits.replace_value(node, value, nearest)
         yield node.from_problem(problem, advice=note, fix=fix)
 
 
@@ -210,7 +210,7 @@ def octal_number(node: NodeView) -> Iterator[Finding]:
             item = schema().get(path)
             if item and item.type is Type.INT and not set(text) & {"8", "9"} and int(text, 8) != int(text):
                 message = f"{text} is {int(text, 8)} as an octal number, and {int(text)} as a decimal one"
-                fix = edits.replace_value(node, value, str(int(text)), is_safe=False)
+                fix = edits.replace_value(node, value, str(int(text)))
                 yield node.found(value, message, subject=path, fix=fix)
 
 

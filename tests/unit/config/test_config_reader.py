@@ -123,13 +123,13 @@ def test_a_broken_expansion_is_a_problem_and_the_rest_is_read() -> None:
 @pytest.mark.parametrize(
     ("data", "kind", "line", "column", "words"),
     [
-        ("", ProblemKind.SYNTAX, 1, 1, "no element"),
+        ("", ProblemKind.SYNTAX, 1, 1, "the file is empty"),
         ("<a>\n<b></a>", ProblemKind.SYNTAX, 2, 6, "does not close <b>, which was opened in line 2"),
         ("<a>\n<b>\n", ProblemKind.SYNTAX, 3, 1, "<b> of line 2 is not closed"),
-        ('<a x="1" x="2"/>', ProblemKind.SYNTAX, 1, 10, "duplicate attribute"),
-        ("<a/><b/>", ProblemKind.SYNTAX, 1, 5, "junk"),
-        ("<a>&foo;</a>", ProblemKind.SYNTAX, 1, 4, "undefined entity"),
-        ("<a b=1/>", ProblemKind.SYNTAX, 1, 6, "not well-formed"),
+        ('<a x="1" x="2"/>', ProblemKind.SYNTAX, 1, 10, "given twice"),
+        ("<a/><b/>", ProblemKind.SYNTAX, 1, 5, "second root element"),
+        ("<a>&foo;</a>", ProblemKind.SYNTAX, 1, 4, "there is no entity"),
+        ("<a b=1/>", ProblemKind.SYNTAX, 1, 6, "has no quotes"),
         ("<!DOCTYPE a []><a/>", ProblemKind.DTD, 1, 1, "document types"),
         ('\n<!DOCTYPE a SYSTEM "http://x/y.dtd"><a/>', ProblemKind.DTD, 2, 1, "document types"),
         (b"<a>\n\x00</a>", ProblemKind.ENCODING, 2, 1, "NUL"),
