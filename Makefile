@@ -23,7 +23,7 @@ endif
 # Tests and benchmarks start hundreds of processes; without their byte code each compiles all modules, for 1 s.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test again check types rules versions compilers older foreign faults sim chaos soak fuzz forge bench docs pictures screenshots clean
+.PHONY: demo test again check types rules compilers older foreign faults sim chaos soak fuzz forge bench docs pictures screenshots clean
 .DEFAULT_GOAL := help
 
 help: ## Show this list
@@ -63,9 +63,6 @@ test: check ## Everything that must be green: 13 to 25 minutes on two processors
 
 again: # what failed beside the others, once more and alone: a fault of a busy machine, or of the code?
 	$(BIN)/python -m pytest --last-failed --last-failed-no-failures none --maxfail 3 --verbose
-
-versions: $(VENV)/.dev ## Nodes of the previous release and of this one in one domain, there and back
-	OSPLTOOL_VERSIONS=1 $(BIN)/python -m pytest tests/integration/test_versions.py tests/stores/test_previous_release.py
 
 compilers: $(VENV)/.dev ## The compiled library: built without a C compiler here, and run on other processors (needs the package index)
 	OSPLTOOL_COMPILERS=1 $(BIN)/python -m pytest tests/unit/native

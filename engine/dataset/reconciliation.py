@@ -2,7 +2,7 @@
 
 Each sample of a set has a 64-bit *identity*: its digest and its group, hashed with a salt that is new for
 every comparison, so that prepared samples cannot collide. What only one of two sets has is found from
-symbols (`engine.dataset.rateless`), range by range (`engine.dataset.ranges`), or from all identities.
+symbols (`engine.dataset.rateless`), or from all identities.
 
 The caller verifies a result by the roots (count and digest) of the sets, because identities may collide and
 symbols may come from a damaged peer.

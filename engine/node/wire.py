@@ -332,7 +332,7 @@ class DdsWire:
                 sender.finish(BATCH_TIMEOUT_S)
             finally:
                 sender.close()
-        except (DdsError, ValueError):  # of these, a sample too large for a receiver of an earlier version
+        except (DdsError, ValueError):  # of these, a batch too large for the wire
             samples = sent = 0  # the alignee gets nothing more and asks again
         self._post(lambda: self.on_stream_sent(name_space, fellows, samples, sent))
 

@@ -251,7 +251,7 @@ class DurabilityClient:
                     if values.get("deleted"):
                         reached_ns, slow = values.get("until_ns"), asking.printable(values.get("slow", ""))
                         if not isinstance(reached_ns, int) or not 0 <= reached_ns <= wanted_ns:
-                            return Deletion(wanted_ns)  # a node of an earlier release tells nothing
+                            return Deletion(wanted_ns)  # it says nothing that can be
                         return Deletion(reached_ns, slow)
                 reasons |= {str(reason) for one in confirmed.values() if (reason := added(one).get("reason"))}
             pause(self.session, deadline_s)
@@ -409,5 +409,5 @@ class DurabilityClient:
 
 
 def _places(told: object) -> set[int]:
-    """Return whole numbers from a service; another product, or an older release, sends none."""
+    """Return whole numbers from a service; another product sends none."""
     return {one for one in told if isinstance(one, int)} if isinstance(told, list) else set()

@@ -155,15 +155,6 @@ def test_a_number_that_is_larger_than_anything_is_refused(number: int) -> None:
         view.decode(whole.encode())
 
 
-def test_services_of_release_0_1_are_shown() -> None:
-    """They call a replica an instance."""
-    shown = fake.replica("a")
-    payload = view.encode(shown)
-    former = payload.replace(b'"kind":"replica"', b'"kind":"instance"')
-    assert former != payload
-    assert view.decode(former) == shown
-
-
 def test_a_path_that_is_no_text_does_not_keep_a_node_from_showing_itself() -> None:
     broken = os.fsdecode(b"/etc/\xff.xml")
     event = monitor.NodeEvent("1", broken, 1, 2, "INIT", "main", "INFO", "an.event", broken)
