@@ -64,7 +64,7 @@ test: check ## Everything that must be green: 13 to 25 minutes on two processors
 again: # what failed beside the others, once more and alone: a fault of a busy machine, or of the code?
 	$(BIN)/python -m pytest --last-failed --last-failed-no-failures none --maxfail 3 --verbose
 
-compilers: $(VENV)/.dev ## The compiled library: built without a C compiler here, and run on other processors (needs the package index)
+compilers: $(VENV)/.dev ## The compiled library: built with the compiler of the package index, and run on other processors (needs the package index)
 	OSPLTOOL_COMPILERS=1 $(BIN)/python -m pytest tests/unit/native
 
 OLDER = $(VENV)/older

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from engine.core.name_spaces import Group
 from engine.dataset import rateless
 from engine.dataset.dataset import weight_of
-from engine.dataset.rateless import Difference, Stepwise, Words, compiled, mix
+from engine.dataset.rateless import Difference, Stepwise, Words, compiled
 from engine.dataset.sample import Sample
 from engine.dataset.sample_rows import SampleRows
 
@@ -44,11 +44,8 @@ def identities(groups: Iterable[tuple[Group, SampleRows]], salt: bytes) -> Stepw
 def _hashed(digests: bytes, keys: Words) -> Words:
     """Return the identities of samples with these digests, of one group."""
     halves = np.frombuffer(digests, dtype="<u8").reshape(-1, 2)
-    library = compiled()
-    if library is None:
-        return mix(mix(halves[:, 0] ^ keys[0]) + mix(halves[:, 1] ^ keys[1]) * keys[2])
     made = np.empty(len(halves), dtype=np.uint64)
-    library.rateless_identities(halves.ctypes.data, keys.ctypes.data, len(halves), made.ctypes.data)
+    compiled().rateless_identities(halves.ctypes.data, keys.ctypes.data, len(halves), made.ctypes.data)
     return made
 
 

@@ -12,9 +12,8 @@ from typing import Final
 from cyclonedds.idl import make_idl_struct
 from cyclonedds.idl.types import uint8
 
-from engine import native
 from engine.dataset.groups import UNTYPED_MEMBER, TypeDescription
-from engine.dds import abi, native_topics, package_topics
+from engine.dds import abi, native_topics
 from engine.dds.participant import NodeParticipant
 from engine.dds.typeinfo import check_description
 
@@ -106,5 +105,5 @@ def open_topic(participant: NodeParticipant, topic_name: str, description: TypeD
         DdsError: Cyclone DDS refuses the type, for example a recursive one.
     """
     check_description(description)
-    make = package_topics.create if native.absence() else native_topics.create
-    return Topic(participant, make(participant.entity, topic_name, description), topic_name, description)
+    entity = native_topics.create(participant.entity, topic_name, description)
+    return Topic(participant, entity, topic_name, description)

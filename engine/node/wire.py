@@ -12,7 +12,6 @@ import threading
 import time
 from typing import TYPE_CHECKING, Final, Protocol
 
-from engine import native
 from engine.capture.delivery import Directed
 from engine.capture.tap_registry import TapRegistry
 from engine.dds.activity import BEAT_S, ThreadActivities, Workers, moved
@@ -459,12 +458,6 @@ class ConsolePublisher:
         self._wire.publish(EVENTS_TOPIC, monitor.encode(event))
 
 
-def capture_of_process() -> monitor.CaptureView:
-    """What takes samples in, in this process."""
-    reason = native.absence()
-    return monitor.CaptureView("python" if reason else "compiled", reason)
-
-
 def identity_of(
     configuration: Configuration,
     store_kind: str,
@@ -493,6 +486,5 @@ def identity_of(
         store_path=persistent.store_directory if persistent else "",
         store_findings=found.findings,
         has_disk=store_kind != "memory",
-        capture=capture_of_process(),
         addresses=addresses,
     )

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Final
 import pytest
 from cyclonedds.internal import DDS
 
-from engine import native
 from engine.dds.abi import CHOICE
 from engine.supervisor.policy import EXIT_CONFIGURATION
 from tests.integration.configurations import Settings
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
 
 pytestmark = [
     pytest.mark.dds,
-    pytest.mark.skipif(bool(native.absence()), reason="there is no compiled library"),
 ]
 
 COUNT: Final = 500
@@ -70,18 +68,8 @@ def test_a_node_on_another_library_refuses_security_too(lab: Lab, other: str) ->
         ("/tmp", "is not a file"),
         ("./libddsc.so", "; write the whole path, which begins with /"),
         ("{cut}", "is ended by signal 7 (SIGBUS)"),
-        ("{whole}", "needs the compiled library of ospltool: OSPLTOOL_NATIVE=no"),
-        ("", "OSPLTOOL_NATIVE must be no, required or empty, not 'maybe'"),
     ],
-    ids=[
-        "missing",
-        "of something else",
-        "directory",
-        "relative",
-        "cut off",
-        "without the compiled library",
-        "no word",
-    ],
+    ids=["missing", "of something else", "directory", "relative", "cut off"],
 )
 def test_what_cannot_be_used_ends_a_node_once_as_a_configuration(
     lab: Lab, other: str, named: str, why: str
@@ -89,10 +77,9 @@ def test_what_cannot_be_used_ends_a_node_once_as_a_configuration(
     """With the exit code after which the supervisor does not start it again, and with one sentence."""
     cut = lab.directory / "cut.so"
     cut.write_bytes(Path(other).read_bytes()[:3_000_000])
-    path = named.format(cut=cut, whole=other)
-    choice = {"{whole}": "no", "": "maybe"}.get(named, "")
+    path = named.format(cut=cut)
     lab.configure("n1", Settings())
-    lab.start("n1", environ={CHOICE: path, native.CHOICE: choice})
+    lab.start("n1", environ={CHOICE: path})
     assert lab.process("n1").wait(60) == EXIT_CONFIGURATION
     (said,) = (line for line in lab.output("n1").splitlines() if line.startswith("ospltool: "))
     assert path in said

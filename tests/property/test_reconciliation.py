@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 import struct
 import zlib
@@ -13,7 +14,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.exchange import Side, align
-from engine import native
 from engine.core.events import ExpectSet
 from engine.core.name_spaces import Group
 from engine.dataset import rateless, reconciliation
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 SALT = b"s" * 16
+MAX_WORD = (1 << 64) - 1
 WORDS = st.sets(st.integers(0, 2**64 - 1) | st.integers(0, 40), max_size=60)
 KINDS = (DATA, DATA, DATA, DISPOSE, UNREGISTER, DATA | DISPOSE)
 
@@ -95,31 +96,28 @@ def test_what_the_other_lacks_by_its_word_may_be_wrong(
     assert set(exact.only_theirs.tolist()) == theirs - ours
 
 
-@given(WORDS, WORDS, st.lists(st.integers(0, 90), min_size=1, max_size=4), st.booleans())
-def test_numpy_makes_the_same_symbols_and_solves_them_alike(
-    ours: set[int], theirs: set[int], ends: list[int], is_damaged: bool
-) -> None:
-    if rateless.compiled() is None:
-        pytest.skip(f"there is no library: {native.absence()}")
+def mixed(word: int) -> int:
+    word = (word ^ word >> 30) * 0xBF58476D1CE4E5B9 & MAX_WORD
+    word = (word ^ word >> 27) * 0x94D049BB133111EB & MAX_WORD
+    return word ^ word >> 31
 
-    def made() -> tuple[list[Symbols], tuple[tuple[int, ...], ...] | None]:
-        """Pieces of one set, and what the last piece's worth of symbols tells of two."""
-        encoder = rateless.Encoder(words(ours))
-        pieces = [finished(encoder.until(end)) for end in sorted(ends)]
-        left = symbols(ours, max(ends)) - symbols(theirs, max(ends))
-        if is_damaged and len(left):
-            left.sums[len(left) // 2] ^= np.uint64(1 << 40)
-        found = finished(rateless.solve(left))
-        both = None if found is None else (tuple(sorted(found.only_ours)), tuple(sorted(found.only_theirs)))
-        return pieces, both
 
-    compiled = made()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(rateless, "compiled", lambda: None)
-        plain = made()
-    for one, other in zip(compiled[0], plain[0], strict=True):
-        check_same(one, other)
-    assert compiled[1] == plain[1]
+@given(WORDS, st.integers(0, 90))
+def test_symbols_are_those_that_every_node_makes(ours: set[int], end: int) -> None:
+    """Their definition, which nodes must share: the C code is held against it."""
+    expected = [[0, 0, 0] for _ in range(end)]
+    for identity in ours:
+        state, at = identity, 0
+        while at < end:
+            for place, value in enumerate((1, identity, mixed(identity ^ 0xD6E8FEB86659FD93) >> 32)):
+                expected[at][place] += value
+            state = mixed(state + 0x9E3779B97F4A7C15 & MAX_WORD)
+            skip = math.ceil((at + 1.5) * (1 / math.sqrt(((state >> 32) + 1) / (1 << 32)) - 1))
+            at += max(skip, 1)
+    made = symbols(ours, end)
+    for one, (count, total, check) in enumerate(expected):
+        found = made.counts[one], made.sums[one], made.checks[one]
+        assert found == (count, total & MAX_WORD, check % (1 << 32))
 
 
 @given(WORDS, st.integers(0, 50), st.integers(0, 100_000))
