@@ -42,8 +42,9 @@ class Topic:
 
     @classmethod
     def of_class(cls, participant: NodeParticipant, topic_name: str, class_: type) -> Topic:
-        """Open the topic `topic_name`, whose type is a class that was made from our IDL."""
-        ours = _our_descriptions().get(name_of_class(class_))
+        """Open the topic `topic_name`, whose type is a class that was made from IDL."""
+        name = class_.__idl__.idl_transformed_typename  # type: ignore[attr-defined]  # every IDL class has it
+        ours = our_descriptions().get(name) if class_.__module__.startswith("engine.") else None
         return open_topic(participant, topic_name, ours or description_of(class_))
 
     def close(self) -> None:
@@ -52,19 +53,14 @@ class Topic:
         self._participant.disown(self.entity)
 
 
-def name_of_class(class_: type) -> str:
-    """Return the name of a class with that of its module."""
-    return f"{class_.__module__}.{class_.__qualname__}"
-
-
 @functools.cache
-def _our_descriptions() -> dict[str, TypeDescription]:
-    """Return the types of our own topics by the names of their classes."""
+def our_descriptions() -> dict[str, TypeDescription]:
+    """Return the types of our own topics by their names in DDS."""
     found = {}
     for line in DESCRIPTIONS.read_text(encoding="ascii").splitlines():
-        class_, name, keyed, information, mapping = line.split("\t")
+        name, keyed, information, mapping = line.split("\t")
         parts = base64.b85decode(information), base64.b85decode(mapping)
-        found[class_] = TypeDescription(name, *parts, keyed == "1")
+        found[name] = TypeDescription(name, *parts, keyed == "1")
     return found
 
 
