@@ -337,7 +337,6 @@ serdata_ref = _function("ddsi_serdata_ref", _pointer, _pointer)
 serdata_unref = _function("ddsi_serdata_unref", None, _pointer)
 sertype_of = _function("dds_get_entity_sertype", _code, _entity, ctypes.POINTER(_pointer))
 sertype_unref = _function("ddsi_sertype_unref", None, _pointer)
-sertype_version = _function("ddsi_sertype_v0", None, _pointer)
 _serdata_from = _function("ddsi_serdata_from_sample", _pointer, _pointer, ctypes.c_int, _pointer)
 
 release = _function("dds_free", None, _pointer)

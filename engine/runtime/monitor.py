@@ -164,7 +164,7 @@ class NameSpaceView:
     alignments: tuple[AlignmentView, ...] = ()
     """Alignments under way to this node."""
     master_since_ns: int = 0
-    """Since when the node has followed this epoch; 0 for no master, or an older release."""
+    """Since when the node has followed this epoch; 0 for no master."""
     from_parts: bool = False
     """The set is what Lazy nodes had kept, because no whole one was there."""
     is_learned: bool = False
@@ -378,7 +378,7 @@ class NodeSnapshot:
     addresses: tuple[str, ...] = ()
     """IPv4 addresses of its interfaces, which tell its host apart where hosts share a name.
 
-    Loopback only if there is no other; empty if it has none, or from an older release.
+    Loopback only if there is no other; empty if it has none.
     """
 
     unproved: tuple[UnprovedView, ...] = ()
