@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import random
 from collections.abc import Callable
 
@@ -12,23 +11,18 @@ from engine.dataset import packed
 from engine.dataset.blocks import pack_samples
 from engine.dataset.packed import Packed
 from engine.dataset.sample import DATA, Sample, make_sample
+from tests.property.samples import hash_keys_with
 
 HASHES: dict[str, Callable[[bytes], int]] = {
     "of Python": hash,
     "that often collides": lambda key: sum(key) % 11,
     "that is mostly the tag of a free slot": lambda key: (sum(key) % 3) << 32,
 }
-"""`packed` calls one, and the library a callback of the same."""
-_Callback = ctypes.CFUNCTYPE(ctypes.c_ssize_t, ctypes.POINTER(ctypes.c_ubyte), ctypes.c_ssize_t)
 
 
 @pytest.mark.parametrize("name", HASHES)
 def test_it_answers_as_a_dictionary(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    chosen = HASHES[name]
-    callback = _Callback(lambda at, size: chosen(bytes(at[:size])))
-    address = ctypes.cast(callback, ctypes.c_void_p).value
-    monkeypatch.setattr(packed, "_hash", chosen)
-    monkeypatch.setattr(packed, "_hash_of_bytes", lambda: address)
+    hash_keys_with(monkeypatch, HASHES[name])
     chance, content, model = random.Random(20), Packed(), dict[bytes, Sample]()
     outcomes = {True: 0, False: 0}
     everything = [bytes([number % 7]) * (number % 5) + number.to_bytes(2) for number in range(2_000)]
@@ -58,10 +52,7 @@ def test_it_answers_as_a_dictionary(name: str, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_more_equal_tags_than_the_library_names(monkeypatch: pytest.MonkeyPatch) -> None:
-    callback = _Callback(lambda at, size: 5)
-    address = ctypes.cast(callback, ctypes.c_void_p).value
-    monkeypatch.setattr(packed, "_hash", lambda key: 5)
-    monkeypatch.setattr(packed, "_hash_of_bytes", lambda: address)
+    hash_keys_with(monkeypatch, lambda key: 5)
     monkeypatch.setattr(packed, "_SUSPECTS", 10)
     content = Packed()
     for begin in (0, 20):
