@@ -23,11 +23,11 @@ endif
 # Tests and benchmarks start hundreds of processes; without their byte code each compiles all modules, for 1 s.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test again check types rules compilers older foreign faults sim chaos soak fuzz forge bench docs pictures screenshots clean
+.PHONY: demo test test-all again check suite style types rules compilers older foreign faults sim chaos soak fuzz forge bench docs pictures screenshots clean
 .DEFAULT_GOAL := help
 
 help: ## Show this list
-	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
 $(VENV)/.made:
 	@test -n "$(PYTHON)" || { echo "make: no python3.11, 3.12 or 3.13 found; install one or set PYTHON=" >&2; exit 1; }
@@ -47,22 +47,38 @@ demo: $(VENV)/.demo ## Three nodes, one command: durable data on real Cyclone DD
 	$(BIN)/ospltool demo
 
 check: $(VENV)/.dev ## Style, types, the layers of the house and its small rules
+	@$(MAKE) --no-print-directory --jobs 2 style types rules
+
+style:
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
-	@$(MAKE) --no-print-directory --jobs 2 types rules
 
-types: # beside the rules: mypy uses one processor
+types:
 	$(BIN)/mypy
 
 rules:
 	$(BIN)/python -m pytest -q -n 2 tests/hygiene
 
-test: check ## Everything that must be green: 13 to 25 minutes on two processors
-	$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder --ignore tests/hygiene || { [ $$? -eq 1 ] && $(MAKE) again; }
+# Tests that start processes wait more than they compute: four workers, and the rules, keep two processors busy.
+BEFORE_A_COMMIT = -m 'not slow' --hypothesis-profile quick
 
-again: # what failed beside the others, once more and alone: a fault of a busy machine, or of the code?
-	$(BIN)/python -m pytest --last-failed --last-failed-no-failures none --maxfail 3 --verbose
+test: $(VENV)/.dev ## What to run before each commit: the rules, and the tests that are not slow
+	@$(MAKE) --no-print-directory --jobs 3 --keep-going style types suite CHOICE="$(BEFORE_A_COMMIT)"
+
+test-all: $(VENV)/.dev ## What to run before a release and each night: the rules and all tests
+	@$(MAKE) --no-print-directory --jobs 3 --keep-going style types suite
+
+suite:
+	$(BIN)/python -m pytest -n 4 --dist worksteal $(CHOICE) || { [ $$? -eq 1 ] && $(AGAIN); }
+
+again: # what failed beside the others, once more and alone
+	$(AGAIN)
+
+define AGAIN # not by $(MAKE): a line that names it is run even by `make -n`
+{ $(BIN)/python -m pytest --last-failed --last-failed-no-failures none --maxfail 3 --verbose -rpfE; code=$$?; \
+  echo "Each test that is PASSED here failed beside others: a defect, of the test or of the code."; exit $$code; }
+endef
 
 compilers: $(VENV)/.dev ## The compiled library: built with the compiler of the package index, and run on other processors (needs the package index)
 	OSPLTOOL_COMPILERS=1 $(BIN)/python -m pytest tests/unit/native

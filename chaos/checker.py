@@ -56,10 +56,15 @@ class Held(NamedTuple):
 
 @dataclasses.dataclass
 class Confirmed:
-    """A write that was confirmed, by which nodes, and when (wall clock, ns)."""
+    """A write that was confirmed by these nodes.
+
+    The last of them acknowledged it between `since_ns`, when its batch began, and `wall_ns`, when a busy
+    writer noticed (wall clocks).
+    """
 
     write: Write
     nodes: tuple[str, ...]
+    since_ns: int
     wall_ns: int
 
 
@@ -88,10 +93,11 @@ def read_records(paths: Iterable[Path]) -> Records:
                 records.attempted[topic, writer, write.time_ns] = write
                 waiting.setdefault((topic, writer), []).append(write)
             else:
-                first_ns, last_ns, wall_ns, nodes = rest
+                first_ns, last_ns, since_ns, wall_ns, nodes = rest
                 for write in waiting.pop((topic, writer), ()):
                     if int(first_ns) <= write.time_ns <= int(last_ns):
-                        records.confirmed.append(Confirmed(write, tuple(nodes.split(",")), int(wall_ns)))
+                        by = tuple(nodes.split(","))
+                        records.confirmed.append(Confirmed(write, by, int(since_ns), int(wall_ns)))
     return records
 
 

@@ -5,8 +5,8 @@ them. A writer keeps a record, a file that only grows. Its lines, separated by b
 
 - `a TOPIC WRITER OP TIME STATION VALUE SIZE`: the writer (its GUID) is about to write (OP `w`) or dispose
   (`d`) with this source time;
-- `c TOPIC WRITER FIRST LAST WALL NODES`: what has these source times was confirmed at this wall clock by
-  these nodes (joined by commas, or a star).
+- `c TOPIC WRITER FIRST LAST SINCE WALL NODES`: what has these source times was written from the one wall
+  clock on and confirmed until the other by these nodes (joined by commas, or a star).
 
 A topic whose name ends in `All` is KEEP_ALL; the others are KEEP_LAST 1.
 """
@@ -43,7 +43,7 @@ class TopicWriter:
         self.topic, self._promise, self._record = topic, promise, record
         self._shift_ns = int(options.get("shift_s", 0) * 1e9)
         self._size = options.get("size", 60)
-        self._first_ns = self._last_ns = 0
+        self._first_ns = self._last_ns = self._since_ns = 0
         self._values = 0
 
     @property
@@ -57,6 +57,7 @@ class TopicWriter:
 
         promise = self._promise
         if not self._first_ns:
+            self._since_ns = time.time_ns()
             promise.begin()
         lines, samples = [], []
         for station in stations:
@@ -78,7 +79,7 @@ class TopicWriter:
         """Wait until the batch is confirmed; returns whether it is."""
         nodes = self._promise.confirm() if self._first_ns else []
         if nodes:
-            times = f"{self._first_ns} {self._last_ns} {time.time_ns()}"
+            times = f"{self._first_ns} {self._last_ns} {self._since_ns} {time.time_ns()}"
             self._note(f"c {self.topic} {self._promise.guid} {times} {','.join(nodes)}\n")
         self._first_ns = 0
         return bool(nodes)

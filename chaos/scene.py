@@ -43,6 +43,18 @@ class Disturbance:
     began_ns: int
     ended_ns: int
 
+    def may_have_prevented(self, name: str, confirmed: Confirmed) -> bool:
+        """Whether the node acknowledged a write, perhaps, and then had not the time to store it.
+
+        A node that is killed right after it acknowledged is matched until its lease ends, so that a busy
+        writer still confirms in its name.
+        """
+        return (
+            self.node == name
+            and self.began_ns - STORED_NS <= confirmed.wall_ns
+            and confirmed.since_ns <= self.ended_ns
+        )
+
 
 class Scene:
     """Nodes and writers of one round, with the account of disturbed nodes and destroyed copies.
@@ -234,10 +246,7 @@ class Scene:
             confirmed.nodes == ("*",)
             or confirmed.write in self._stored
             or any(
-                not any(
-                    each.node == name and each.began_ns - STORED_NS <= confirmed.wall_ns <= each.ended_ns
-                    for each in self._disturbances
-                )
+                not any(each.may_have_prevented(name, confirmed) for each in self._disturbances)
                 for name in confirmed.nodes
             )
         )

@@ -1,7 +1,7 @@
 """For all tests: DDS stays on the loopback interface, whatever a configuration under test says.
 
-Properties are tried with new examples each time. Many more of them:
-pytest tests/property --hypothesis-profile deep
+Properties are tried with new examples each time: fewer before each commit (`--hypothesis-profile quick`), and
+many more with pytest tests/property --hypothesis-profile deep
 No example has a time limit, and none is made too slowly: machines are busy with other tests.
 """
 
@@ -14,7 +14,7 @@ import hypothesis
 import pytest
 
 from tests.integration import forks
-from tests.order import in_order
+from tests.selection import mark_slow
 from tests.trace.making import Traces
 
 _SETTINGS = Path(__file__).parent.parent / "samples" / "three-nodes" / "cyclonedds.xml"
@@ -22,15 +22,17 @@ _SETTINGS = Path(__file__).parent.parent / "samples" / "three-nodes" / "cycloned
 os.environ.setdefault("CYCLONEDDS_URI", f"file://{_SETTINGS}")
 _QUIET = (hypothesis.HealthCheck.too_slow, hypothesis.HealthCheck.data_too_large)
 hypothesis.settings.register_profile("ours", max_examples=50, deadline=None, suppress_health_check=_QUIET)
+hypothesis.settings.register_profile("quick", max_examples=15, deadline=None, suppress_health_check=_QUIET)
 hypothesis.settings.register_profile("deep", max_examples=5_000, deadline=None, suppress_health_check=_QUIET)
 hypothesis.settings.load_profile("ours")
 
 forks.allow()
 
 
+@pytest.hookimpl(tryfirst=True)  # before `-m` chooses by markers
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the files that take long first."""
-    items[:] = in_order(items)
+    """Mark the tests that are not run before each commit."""
+    mark_slow(items)
 
 
 @pytest.fixture

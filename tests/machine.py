@@ -47,6 +47,15 @@ def child_s(arguments: Sequence[str]) -> float:
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
+def peak_bytes(pid: int | str = "self") -> int:
+    """The most memory that a process has had since it began its program.
+
+    `ru_maxrss` would not do: it begins with the peak of what the process was forked from, and never falls.
+    """
+    status = Path(f"/proc/{pid}/status").read_text(encoding="utf-8")
+    return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM")) * 1024
+
+
 def typer_s() -> float:
     """The processor time of an interpreter that only imports Typer: a reference for commands."""
     return child_s(["-c", "import typer"])

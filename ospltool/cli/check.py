@@ -64,6 +64,7 @@ def register(app: typer.Typer) -> None:
 
 
 def check(
+    context: typer.Context,
     paths: Annotated[
         list[str] | None,
         typer.Argument(
@@ -135,7 +136,7 @@ def check(
     from ospltool.check import commands
     from ospltool.check.inputs import UsageFault
 
-    _avoid_collections()
+    _avoid_collections(context)
     kind = str(OutputFormat.JSON if as_json else output)
     try:
         deployments = commands.deployments(
@@ -161,11 +162,12 @@ def check(
     _finish(report, choice, kind, to, fail_on, statistics)
 
 
-def _avoid_collections() -> None:
-    """Turn off the garbage collector: in a short process that keeps its objects it only costs time."""
+def _avoid_collections(context: typer.Context) -> None:
+    """Turn off the garbage collector for a command: it keeps its objects, and collections only cost time."""
     import gc
 
     gc.disable()
+    context.call_on_close(gc.enable)
 
 
 def _fix(

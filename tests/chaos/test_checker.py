@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from chaos import checker
-from chaos.checker import Held, Write
+from chaos.checker import Confirmed, Held, Write
 from chaos.rounds import late_set
+from chaos.scene import Disturbance
 from engine.dataset.sample import DATA, DISPOSE, Sample, make_sample
 from engine.store.sqlite import SqliteStore
 from tests.unit.store.making import description
@@ -31,7 +32,7 @@ def record(path: Path, *writes: Write, confirmed: tuple[int, int] | None = None,
         for w in writes
     ]
     if confirmed:
-        lines.append(f"c {writes[0].topic} {WRITER} {confirmed[0]} {confirmed[1]} 999 {nodes}\n")
+        lines.append(f"c {writes[0].topic} {WRITER} {confirmed[0]} {confirmed[1]} 900 999 {nodes}\n")
     path.write_text("".join(lines), encoding="utf-8")
     return path
 
@@ -142,3 +143,25 @@ def test_the_checker_reads_what_the_store_wrote(tmp_path: Path, *, living: bool)
 def test_a_payload_that_is_no_entry_is_told(cut: int) -> None:
     with pytest.raises(ValueError, match=r".+"):
         checker.decode(DATA, payload(write(1))[:cut])
+
+
+SECOND_NS = 1_000_000_000
+
+
+@pytest.mark.parametrize(
+    ("since_s", "wall_s", "is_doubtful"),
+    [
+        (1, 4, False),
+        (90, 94, False),
+        (94, 96, True),
+        (99, 99.9, True),
+        (99, 102, True),
+        (100.5, 101, False),
+    ],
+    ids=["long before", "just long enough", "not long enough", "right before", "noted after it", "after it"],
+)
+def test_what_a_killed_node_may_not_have_stored(since_s: float, wall_s: float, is_doubtful: bool) -> None:
+    killed = Disturbance("n0", 100 * SECOND_NS, 100 * SECOND_NS)
+    confirmed = Confirmed(write(1), ("n0",), int(since_s * SECOND_NS), int(wall_s * SECOND_NS))
+    assert killed.may_have_prevented("n0", confirmed) is is_doubtful
+    assert not killed.may_have_prevented("n1", confirmed)

@@ -1,4 +1,4 @@
-"""Real nodes under faults: three short rounds; `make chaos` runs more, and longer ones."""
+"""Real nodes under faults: short rounds; `make chaos` runs more, and longer ones."""
 
 from __future__ import annotations
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import subprocess
 import sys
@@ -85,6 +86,7 @@ def files(tmp_path: Path, clean: str, varied: Callable[..., str]) -> Path:
 def test_exit_codes(ran: Callable[..., Ran], files: Path, arguments: list[str], code: int) -> None:
     assert files.exists()
     assert ran("check", *arguments).code == code
+    assert gc.isenabled(), "what this process does next leaves garbage, too"
 
 
 TARGETS = ("opensplice", "ospltool")

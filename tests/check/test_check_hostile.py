@@ -53,7 +53,7 @@ ENEMIES: dict[str, Callable[[], bytes]] = {
 MEASURE = """
 import json, sys, time
 from engine.config import ConfigError, load
-from tests.machine import count_s
+from tests.machine import count_s, peak_bytes
 best = count = 1e9
 for _ in range(5):
     count = min(count, count_s())
@@ -64,9 +64,7 @@ for _ in range(5):
     except ConfigError as error:
         problems = [(p.line, p.column, p.message) for p in error.problems]
     best = min(best, time.process_time() - began)
-with open("/proc/self/status") as status:  # ru_maxrss would include what this process was forked from
-    peak_kb = next(int(line.split()[1]) for line in status if line.startswith("VmHWM"))
-print(json.dumps([best, count, peak_kb * 1024, problems]))
+print(json.dumps([best, count, peak_bytes(), problems]))
 """
 
 

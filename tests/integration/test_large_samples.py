@@ -1,12 +1,12 @@
 from __future__ import annotations
 
 import dataclasses
-import pathlib
 
 import pytest
 
 from tests.integration.configurations import Settings
 from tests.integration.lab import Lab
+from tests.machine import peak_bytes
 
 pytestmark = pytest.mark.dds
 
@@ -38,13 +38,6 @@ def limited_to(size: str) -> Settings:
     """A node that keeps samples of up to this size."""
     internal = f"<Internal><MaxSampleSize>{size}</MaxSampleSize></Internal>"
     return dataclasses.replace(Settings(), network=f'<DDSI2Service name="ddsi2">{internal}</DDSI2Service>')
-
-
-def peak_bytes(pid: int) -> int:
-    """The most memory that a process has had."""
-    text = pathlib.Path(f"/proc/{pid}/status").read_text(encoding="utf-8")
-    (line,) = (line for line in text.splitlines() if line.startswith("VmHWM"))
-    return int(line.split()[1]) * 1024
 
 
 def test_300_mb_are_kept_where_the_setting_allows_it(lab: Lab) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 from engine.dds.uri import cyclone_uri
 from tests.integration.programs import Program
+from tests.machine import peak_bytes
 
 PATIENCE_S = 90.0
 """A machine that is busy with other tests takes this long now and then."""
@@ -81,22 +82,15 @@ class Arena:
 
 
 class PeakMemory:
-    """The peak of this process's resident memory from here on.
-
-    `ru_maxrss` would not do: it begins with the peak of what the process was forked from, and never falls.
-    """
+    """The peak of this process's resident memory from here on."""
 
     def __init__(self) -> None:
         Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # the peak begins anew: proc(5)
-        self._before_kib = self._peak_kib()
-
-    def _peak_kib(self) -> int:
-        status = Path("/proc/self/status").read_text(encoding="ascii")
-        return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM"))
+        self._before = peak_bytes()
 
     def grown_kib(self) -> int:
         """By how many KiB the peak is above where it began."""
-        return self._peak_kib() - self._before_kib
+        return (peak_bytes() - self._before) // 1024
 
 
 def wait_until(
