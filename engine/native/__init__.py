@@ -1,6 +1,6 @@
 """The compiled library, which was made from the C files here when the project was installed (hatch_build.py).
 
-There is no second way to do its work: whoever needs a function of it and cannot have the library gets
+There is no second way to do its work: code that needs a function of it and cannot have the library gets
 `NoLibrary`, which says how to build it.
 """
 
