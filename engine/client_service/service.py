@@ -7,6 +7,7 @@ this product may request updates (see `engine.client_service.followers`).
 from __future__ import annotations
 
 import functools
+import math
 from typing import TYPE_CHECKING, Any, Final
 
 from engine.client_service.answers import Answers, ClientView
@@ -27,7 +28,13 @@ from engine.dataset.sample import DATA
 from engine.dds.cdr import Malformed
 from engine.dds.client_protocol import endpoints, extensions, naming
 from engine.dds.client_protocol.encoding import decode_history_request, decode_state_request, encode_state
-from engine.dds.client_protocol.messages import ErrorCode, HistoryRequest, StateAnswer, StateRequest
+from engine.dds.client_protocol.messages import (
+    ErrorCode,
+    GroupState,
+    HistoryRequest,
+    StateAnswer,
+    StateRequest,
+)
 from engine.dds.writer_names import WRITER_GONE
 
 if TYPE_CHECKING:
@@ -54,6 +61,9 @@ DELETION_S: Final = 1.0
 MAX_BACKLOG: Final = 200_000
 """Samples that may wait for the disk; while more wait, clients cannot hand over samples."""
 MAX_GROUPS_TOLD: Final = 2_000
+REFUSAL_S: Final = 0.3
+"""Seconds from a request that is refused for its proof until clients hear that this node refuses: by then
+its client's reader has been discovered. All refusals of that time are one message, of whichever clients."""
 
 
 class ClientService:
@@ -126,6 +136,7 @@ class ClientService:
             participant, topics[endpoints.STATE], announced, activities, is_proved=True
         )
         self._proofs = participant.proofs
+        self._refusal_due_s = math.inf
         self._readers = {
             name: endpoints.open_reader(
                 participant, topics[name], (partition,), signal, name=announced.reader
@@ -170,7 +181,10 @@ class ClientService:
 
     def _is_proved(self, topic: str, record: CapturedSample, added: Mapping[str, bytes]) -> bool:
         proof = added.get(extensions.PROOF, b"")
-        return self._proofs.is_proved(topic, record.writer, record.payload, proof)
+        is_proved = self._proofs.is_proved(topic, record.writer, record.payload, proof)
+        if not is_proved:
+            self._refusal_due_s = min(self._refusal_due_s, self._clock.monotonic() + REFUSAL_S)
+        return is_proved
 
     def captured(
         self,
@@ -185,11 +199,12 @@ class ClientService:
         """Answer what can be answered; return the time of the next call at the latest."""
         now = self._clock.monotonic()
         self._tell_changes()
+        self._tell_refusal(now)
         self._held = [held for held in self._held if not self._answer(held, now)]
         self._questions = [one for one in self._questions if not self._answer_question(one, now)]
         self._deletions = [one for one in self._deletions if not self._answer_deletion(one, now)]
         dues = [held.deadline_s for held in self._held]
-        dues += self._followers.work(now)
+        dues += [*self._followers.work(now), self._refusal_due_s]
         self._lines.close_idle(self._followers.partitions)
         if self._questions or self._deletions:
             dues.append(now + RECHECK_S)
@@ -507,9 +522,18 @@ class ClientService:
                 changed.append(state)
         groups = self._view.group_states(changed, None)
         if groups:
-            added = extensions.with_proof({}, self._proofs)
-            state_message = StateAnswer(self._server, (), tuple(groups[:MAX_GROUPS_TOLD]), added)
-            self._states.send((self._partition,), None, [encode_state(state_message)], _nothing)
+            self._tell_all(groups[:MAX_GROUPS_TOLD])
+
+    def _tell_refusal(self, now: float) -> None:
+        """Tell all clients nothing, with our proof: one that cannot verify it learns why nobody answers."""
+        if now >= self._refusal_due_s:
+            self._refusal_due_s = math.inf
+            self._tell_all(())
+
+    def _tell_all(self, groups: Sequence[GroupState]) -> None:
+        added = extensions.with_proof({}, self._proofs)
+        message = StateAnswer(self._server, (), tuple(groups), added)
+        self._states.send((self._partition,), None, [encode_state(message)], _nothing)
 
 
 def _nothing(_: str) -> None:

@@ -149,7 +149,13 @@ class Context:
         self.absent: set[str] = set()
         """Fellows of the last run that the store has marked as away since this one."""
         self.outlived: Outdated | None = None
-        """What showed that this node runs on an older state of its store; a new run must begin."""
+        """What showed that fellows remember a later run of this node; a new one must begin."""
+        self.outlived_by = ""
+        """Id of the fellow that showed it."""
+        self.outlived_due_s: float | None = None
+        """When that begins, unless a fellow tells more by then; None if nothing is known, or it has begun."""
+        self.doubles: set[int] = set()
+        """Random numbers of the runs of other processes that were heard with this node's id."""
         self.outdated: set[str] = set()
         """Fellows that run on an older state of their store, have been told so, and have begun no new run."""
         self.out_of_range: dict[str, tuple[str, str]] = {}

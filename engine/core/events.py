@@ -238,10 +238,13 @@ class StoreOutdated:
     Attributes:
         incarnation: number that the new run must exceed.
         commits: transactions that the store must exceed.
+        is_restored: the store was put back from a copy; otherwise fellows took a process on a copy of this
+            store for a run of this node.
     """
 
     incarnation: int
     commits: int
+    is_restored: bool = True
 
 
 @lazy_dataclass(frozen=True, slots=True)

@@ -211,6 +211,7 @@ class FellowTable:
         self._attached: dict[str, int | None] = {}
         self._lost: dict[str, _Lost] = {}
         self._silenced: dict[str, Fellow] = {}
+        self._refused: dict[str, tuple[int, int]] = {}
         self._heard: tuple[str, ...] = ()
         self._pending: tuple[Fellow, ...] = ()
         self._pending_at = -1
@@ -312,6 +313,24 @@ class FellowTable:
             fellow.deliveries = message
         return fellow, new
 
+    def refuse(self, node: str, run: tuple[int, int]) -> Fellow | None:
+        """Note that a run is on an older store: its other messages do not count either.
+
+        If one of them came before, its sender has taken the place of the run that may still be there: it is
+        removed without a trace, and returned.
+        """
+        self._refused.pop(node, None)
+        self._refused[node] = run
+        if len(self._refused) > MAX_REMEMBERED:
+            del self._refused[next(iter(self._refused))]
+        fellow = self._fellows.get(node)
+        if fellow is None or fellow.run != run or fellow.status is not None:
+            return None
+        del self._fellows[node]
+        self._sorted = None
+        self.version += 1
+        return fellow
+
     def outdated(self, message: Status | NameSpaces | Deliveries, sender: str) -> RunSeen | None:
         """Return the run that shows that the sender's store is older than remembered; None for no such run.
 
@@ -320,7 +339,8 @@ class FellowTable:
         known = self.runs.get(sender)
         if known is None or not message.life or message.life == known.life:
             return None
-        is_older = message.incarnation <= known.incarnation
+        run = message.incarnation, message.life
+        is_older = message.incarnation <= known.incarnation or self._refused.get(sender) == run
         if isinstance(message, Status) and message.began_at:  # the start of a run is a transaction of its own
             is_older = is_older or message.began_at <= known.commits
         return known if is_older else None

@@ -40,6 +40,9 @@ from engine.core.name_spaces import MAX_PRIORITY, DefinitionConflict, NameSpace,
 from engine.core.settings import RunSeen
 from engine.core.states import ServiceState
 
+PATIENCE_PERIODS: Final = 2.0
+"""Heartbeat periods in which a process of this node's id that was discovered is heard, and a fellow whose
+endpoints are matched tells what it remembers of this node."""
 AWAY_S: Final = 600.0
 """Seconds between two notes in the store on how long fellows have been away."""
 
@@ -155,7 +158,7 @@ def receive(context: Context, message: Status | NameSpaces | Deliveries, sender:
         return
     later = context.fellows.outdated(message, sender)
     if later is not None:
-        _tell_outdated(context, message, sender, later)
+        _tell_outdated(context, message, sender, later, now)
         return
     known = context.fellows.get(sender)
     if known and known.incarnation < message.incarnation:
@@ -174,7 +177,7 @@ def receive(context: Context, message: Status | NameSpaces | Deliveries, sender:
     if isinstance(message, Status):
         _receive_status(context, fellow, message, now)
     elif isinstance(message, NameSpaces):
-        _find_own_epochs(context, message, fellow.node)
+        _find_own_epochs(context, message, fellow.node, now)
         _compare(context, fellow, fellow.name_spaces or message)
     elif context.readers.take_claims(fellow.deliveries or message, sender):
         context.readers_changed = True
@@ -243,13 +246,18 @@ def _highest_counter(context: Context, name_space: str) -> int:
 
 
 def _tell_outdated(
-    context: Context, message: Status | NameSpaces | Deliveries, sender: str, later: RunSeen
+    context: Context, message: Status | NameSpaces | Deliveries, sender: str, later: RunSeen, now: float
 ) -> None:
     """Tell a fellow that its store is older than this node remembers; it is not heard until a new run."""
-    if not isinstance(message, Status) or message.state in LEAVING:
+    if not isinstance(message, Status):
+        return
+    early = context.fellows.refuse(sender, (message.incarnation, message.life))
+    if early is not None:
+        _give_up(context, early, now, "its store is older than is remembered")
+    if message.state in LEAVING:
         return
     incarnation = max(message.incarnation, later.incarnation)
-    context.send(Outdated(incarnation, later.life, later.commits), sender)
+    context.send(Outdated(incarnation, later.life, later.commits, later.incarnation), sender)
     if sender not in context.outdated:
         context.outdated.add(sender)
         context.note(
@@ -262,36 +270,59 @@ def _tell_outdated(
         )
 
 
-def found_outdated(context: Context, message: Outdated, sender: str) -> None:
+def found_outdated(context: Context, message: Outdated, sender: str, now: float, wait_s: float = 0.0) -> None:
     """Begin a new run above all that a fellow remembers of this node, whose store was put back from a copy.
 
-    The message may be meant for a former run of this node, or name a number that no store can have.
+    The message may be meant for a former run of this node, or name a number that no store can have. If
+    another process with this node's id is there, one of the two runs on a copy of the other's store: then
+    their heartbeats must decide first which of them ends (`engine.runtime.telling.SharedIdentity`).
+
+    Args:
+        context: of the core.
+        message: what the fellow remembers.
+        sender: its id.
+        now: seconds of the monotonic clock.
+        wait_s: seconds in which a fellow that remembers more may tell it.
     """
     settings = context.settings
-    if (
-        context.outlived is not None
-        or message.life == settings.life
-        or message.incarnation < settings.incarnation
-    ):
+    is_over = context.outlived is not None and context.outlived_due_s is None
+    if is_over or message.life == settings.life or message.incarnation < settings.incarnation:
         return
     highest = min(MAX_INCARNATION, settings.incarnation + INCARNATION_STEP)
     if message.incarnation > highest or not 0 <= message.commits <= MAX_SERIAL:
         reason = f"incarnation {message.incarnation} of this node, above {highest}"
         context.note("fellow.out-of-range", fellow=context.name_of(sender), cause=reason)
         return
-    context.outlived = message
-    context.note(
-        "lifecycle.outdated",
-        fellow=context.name_of(sender),
-        incarnation=settings.incarnation,
-        known=message.incarnation,
-    )
+    if settings.node in context.fellows.discovered and message.life not in context.doubles:
+        wait_s = PATIENCE_PERIODS * settings.heartbeat_period_s
+    before, due_s = context.outlived, context.outlived_due_s
+    context.outlived_due_s = now + wait_s if due_s is None else min(due_s, now + wait_s)
+    if before is None or (before.incarnation, before.commits) < (message.incarnation, message.commits):
+        context.outlived, context.outlived_by = message, sender
+    begin_new_run(context, now)
+
+
+def begin_new_run(context: Context, now: float) -> None:
+    """Begin the new run that `found_outdated` wants, if it is time for it."""
+    message, due_s = context.outlived, context.outlived_due_s
+    if message is None or due_s is None or now < due_s:
+        return
+    context.outlived_due_s = None
+    settings, fellow, known = context.settings, context.name_of(context.outlived_by), message.known
+    known, is_restored = known or message.incarnation, message.life not in context.doubles
+    if is_restored:
+        context.note("lifecycle.outdated", fellow=fellow, incarnation=settings.incarnation, known=known)
+    else:
+        context.note("identity.outlived", fellow=fellow, known=known)
     commits = max(message.commits, settings.began_at) + COMMITS_STEP
-    context.emit(StoreOutdated(message.incarnation, commits))
+    context.emit(StoreOutdated(message.incarnation, commits, is_restored))
 
 
-def _find_own_epochs(context: Context, message: NameSpaces, sender: str) -> None:
-    """Recognise that this node's store was put back, by epochs that it began and has forgotten."""
+def _find_own_epochs(context: Context, message: NameSpaces, sender: str, now: float) -> None:
+    """Recognise that this node's store was put back, by epochs that it began and has forgotten.
+
+    The run of an epoch need not be the last one. A fellow that remembers that tells it at the next heartbeat.
+    """
     settings = context.settings
     if not settings.life:
         return
@@ -303,7 +334,24 @@ def _find_own_epochs(context: Context, message: NameSpaces, sender: str) -> None
     ]
     if runs:
         number = max(run & (1 << LIFE_BITS) - 1 for run in runs)
-        found_outdated(context, Outdated(number, 0, 0), sender)
+        fellow = context.fellows.get(sender)
+        is_attached = fellow is not None and fellow.attached
+        wait_s = PATIENCE_PERIODS * settings.heartbeat_period_s
+        found_outdated(
+            context,
+            Outdated(number, 0, 0),
+            sender,
+            now,
+            wait_s if is_attached else 2 * settings.heartbeat_expiry_s,
+        )
+
+
+def attached(context: Context, node: str, now: float) -> None:
+    """Note that a fellow's endpoints and this node's are matched: it can tell what it remembers now."""
+    context.fellows.attach(node)
+    if context.outlived_due_s is not None and context.outlived_by == node:
+        wait_s = PATIENCE_PERIODS * context.settings.heartbeat_period_s
+        context.outlived_due_s = min(context.outlived_due_s, now + wait_s)
 
 
 def _was_forgotten(context: Context, fellow: Fellow, now: float) -> bool:
@@ -405,7 +453,12 @@ def _give_up(context: Context, fellow: Fellow, now: float, reason: str) -> None:
 
 
 def approve(context: Context, now: float) -> None:
-    """Approve the fellows that are attached, known and compatible, and that hear this node."""
+    """Approve the fellows that are attached, known and compatible, and that hear this node.
+
+    None while a new run is about to begin: the present one may be on an older store.
+    """
+    if context.outlived_due_s is not None:
+        return
     is_news = False
     for fellow in context.fellows.pending():
         if not (fellow.attached and fellow.answered and fellow.hears_us):

@@ -379,11 +379,13 @@ class Outdated:
         incarnation: number of a run; the next one must be higher.
         life: random number of the run that the sender remembers.
         commits: transactions of the store in that run.
+        known: number of that run, which may be lower than `incarnation`; 0 if it is not told.
     """
 
     incarnation: int
     life: int
     commits: int
+    known: int = 0
 
 
 class AutodisposeWriter(NamedTuple):

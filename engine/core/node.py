@@ -192,6 +192,7 @@ class DurabilityNode:
         earliest = self._greets_from if context.greeting_due else self._next_status
         for due in (
             self._discovery_check,
+            context.outlived_due_s,
             context.readers.tells_from_s if context.readers_changed else None,
             context.readers.next_retry(),
             context.requests.next_due(self._is_ready),
@@ -220,6 +221,7 @@ class DurabilityNode:
             self._context.status_due = self._context.writers_due = True
             self._judge_lost_writers(now)
         membership.note_away(self._context, now)
+        membership.begin_new_run(self._context, now)
         for fellow in self._context.fellows.silent(now):
             membership.lose(self._context, fellow, now, "its heartbeat is overdue")
         self._context.fellows.claim_attachments(now)
@@ -268,7 +270,7 @@ class DurabilityNode:
             case Purge():
                 context.emit(InstancesPurged(message.group, message.instances))
             case Outdated():
-                membership.found_outdated(context, message, sender)
+                membership.found_outdated(context, message, sender, now)
             case WriterView():
                 state = context.states.get(message.name_space)
                 new = state.autodispose.heard(message, sender, now) if state is not None else []
@@ -286,9 +288,14 @@ class DurabilityNode:
         self._heard_s = now
         return True
 
+    def double_heard(self, life: int) -> None:
+        """Note that another process with this node's id, which must end, was heard; `life` is of its run."""
+        if life and len(self._context.doubles) < MAX_STRANGERS:
+            self._context.doubles.add(life)
+
     def fellow_attached(self, node: str, now: float) -> None:
         """Note that a fellow's endpoints and this node's are matched both ways (wait-for-attachment)."""
-        self._context.fellows.attach(node)
+        membership.attached(self._context, node, now)
         self._context.greeting_due = True
         self._heard_s = now
 

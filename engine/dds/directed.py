@@ -242,7 +242,7 @@ class DirectedSession:
             found = self._await_readers(topic, partition, min(deadline, started + MATCH_TIMEOUT_S))
             if mode is DeliveryPurpose.WHOLE and found:
                 found = self._settled_readers(topic, partition, found)
-            offer = offering.offer(qos, partition, found)
+            offer = offering.offer(qos, partition, [reader.endpoint_qos for reader in found])
             willing, versions, refused = offering.sort_out(offer, description, found)
             if not found or self._abandoned.is_set():
                 problem = self._nobody(topic, partition)

@@ -29,14 +29,13 @@ _AT_ONCE: Final = 64
 """Samples that are looked at, and written with one call, at a time."""
 
 
-def offer(qos: GroupQos, partition: str, readers: list[EndpointSeen]) -> EndpointQos:
-    """Return the QoS of the delivering writer.
+def offer(qos: GroupQos, partition: str, asked: Sequence[EndpointQos]) -> EndpointQos:
+    """Return the QoS of the writer that delivers a group to readers that ask for this.
 
     It offers the policies of the group's QoS unchanged. Deadline, liveliness and presentation, which are not
     in it, promise something about the original writer's future; they mean nothing for history, so the
     delivering writer offers the values that the target's readers request.
     """
-    asked = [reader.endpoint_qos for reader in readers]
     default = EndpointQos()
     return EndpointQos(
         reliable=True,

@@ -102,6 +102,10 @@ class Keeping:
         """Return the GUIDs of the participants with readers of a kind."""
         return self._runtime.serving.participants(reader)
 
+    def is_present(self, reader: ReaderKey) -> bool:
+        """Tell whether there are readers of a kind."""
+        return self._runtime.serving.is_present(reader)
+
     # Delivery.
 
     def deliver(

@@ -527,7 +527,10 @@ class RunningNode:
             self.request_stop(f"network interface {interface} came up")
         if self._runtime.is_outdated and not self._is_moving:
             self._is_moving = True
-            self.request_stop("the store was put back from a copy")
+            is_restored = self._runtime.shared.is_restored
+            self.request_stop(
+                "the store was put back from a copy" if is_restored else "a copy of its store ran"
+            )
         state = self._runtime.state.value
         if state != self._shown_state:
             self._shown_state = state

@@ -84,7 +84,7 @@ class CarriedSets:
                 role=runtime.settings.role,
                 part=state.may_lack,
                 whole=state.whole,
-                restored=runtime.is_outdated,
+                restored=runtime.shared.is_restored,
                 purges=state.purges,
             )
         return carried

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import collections
 import contextlib
+import dataclasses
 import itertools
 import os
 import queue
@@ -74,6 +74,42 @@ class DeliveredCallback(Protocol):
         """See `engine.runtime.serving.Serving.delivered`."""
 
 
+class ShownDeliveries:
+    """The last deliveries, for consoles.
+
+    Args:
+        is_present: tells whether there are readers of a kind.
+    """
+
+    def __init__(self, is_present: Callable[[ReaderKey], bool]) -> None:
+        self._is_present = is_present
+        self._shown: list[tuple[ReaderKey, DeliveryView]] = []
+
+    def put(self, reader: ReaderKey, view: DeliveryView) -> None:
+        """Add a delivery, or replace what was known of it; the oldest makes room.
+
+        One whose readers lack their history does not, as long as there is another: they must not seem to
+        have been served because others came after them.
+        """
+        for place, (_, known) in enumerate(self._shown):
+            if known.started_ns == view.started_ns:
+                self._shown[place] = reader, view
+                return
+        if len(self._shown) >= DELIVERIES_SHOWN:
+            spare = (
+                i for i, (one, old) in enumerate(self._shown) if not old.problem or not self._is_present(one)
+            )
+            del self._shown[next(spare, 0)]
+        self._shown.append((reader, view))
+
+    def views(self) -> tuple[DeliveryView, ...]:
+        """Return the deliveries, oldest first, each with whether its readers are gone."""
+        return tuple(
+            view if self._is_present(reader) else dataclasses.replace(view, is_gone=True)
+            for reader, view in self._shown
+        )
+
+
 class DdsWire:
     """`engine.runtime.ports.Wire` on Cyclone DDS.
 
@@ -131,7 +167,7 @@ class DdsWire:
         self.on_stream_sent: Callable[[str, tuple[str, ...], int, int], None]
         self.on_delivered: DeliveredCallback
         self.on_rejected: Callable[[Group, int], None]
-        self._deliveries: collections.deque[DeliveryView] = collections.deque(maxlen=DELIVERIES_SHOWN)
+        self._deliveries = ShownDeliveries(self.keeping.is_present)
         self._sender.start()
 
     @property
@@ -221,7 +257,7 @@ class DdsWire:
 
     def deliveries(self) -> tuple[DeliveryView, ...]:
         """Return the last deliveries, oldest first."""
-        return tuple(self._deliveries)
+        return self._deliveries.views()
 
     def unkept(self, is_meant: Callable[[Unkept], bool]) -> tuple[UnkeptView, ...]:
         """Return the durable writers that are not kept but `is_meant` to be, at most `MAX_UNKEPT_SHOWN`."""
@@ -256,11 +292,7 @@ class DdsWire:
             finished_ns=began_ns + result.elapsed_ns if result else 0,
             problem=(result.problem or "; ".join(result.refused)) if result else problem,
         )
-        running = [i for i, view in enumerate(self._deliveries) if view.started_ns == began_ns]
-        if running:
-            self._deliveries[running[0]] = shown
-        else:
-            self._deliveries.append(shown)
+        self._deliveries.put(reader, shown)
 
     # Threads.
 

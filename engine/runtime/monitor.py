@@ -227,6 +227,13 @@ class GroupView:
     """service_cleanup_delay; -1 for infinite."""
     asked: int = 1
     """Deepest HISTORY of the durable readers that are present; 0 for KEEP_ALL."""
+    # The defaults of these three refuse no reader that an older node may serve after all.
+    by_source_timestamp: bool = True
+    """DESTINATION_ORDER of its delivery: BY_SOURCE_TIMESTAMP, or else BY_RECEPTION_TIMESTAMP."""
+    exclusive: bool = False
+    """OWNERSHIP of its delivery: EXCLUSIVE, or else SHARED."""
+    representations: tuple[int, ...] = (0, 2)
+    """DATA_REPRESENTATION of its delivery (0 XCDR1, 2 XCDR2)."""
 
     @property
     def kept_depth(self) -> int:
@@ -259,6 +266,8 @@ class DeliveryView:
     """When it ended; 0 while it runs."""
     problem: str = ""
     """Why it failed, or which readers do not match; empty if all went well."""
+    is_gone: bool = False
+    """Whether the readers have left since."""
 
 
 @lazy_dataclass(frozen=True, slots=True)

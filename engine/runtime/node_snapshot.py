@@ -277,6 +277,9 @@ def _groups(
                 limits=description.qos.limits,
                 cleanup_delay_ns=description.qos.cleanup_delay_ns,
                 asked=asked(group),
+                by_source_timestamp=description.qos.by_source_timestamp,
+                exclusive=description.qos.exclusive,
+                representations=description.qos.representations,
             )
         )
     return views

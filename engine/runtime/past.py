@@ -10,12 +10,13 @@ import collections
 import contextlib
 import dataclasses
 import json
+import operator
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeVar
 
 from engine.core import plain
 from engine.files import open_private, replacing
@@ -28,7 +29,10 @@ FILE: Final = "store.past"
 MAX_CALM: Final = 200
 """Events of INFO that are kept."""
 MAX_GRAVE: Final = 100
-"""Events of WARNING and above that are kept: a flood of INFO does not push them out."""
+"""Events of WARNING and above that are kept: a flood of INFO does not push them out.
+
+Nor does a flood of one kind push out others, so that a stranger who provokes warnings cannot hide any.
+"""
 MAX_MASTERSHIPS: Final = 50
 MAX_RUNS: Final = 20
 MAX_TEXT: Final = 400
@@ -64,6 +68,36 @@ _VERSION: Final = 1
 Entry = NodeEvent | Masterhood | Run
 _KINDS: Final[dict[str, type[Entry]]] = {"event": NodeEvent, "master": Masterhood, "run": Run}
 _NAMES: Final = {kind: name for name, kind in _KINDS.items()}
+_EVENT: Final = operator.attrgetter("event")
+T = TypeVar("T")
+
+
+def without_surplus(items: Sequence[T], most: int, sort_of: Callable[[T], object]) -> list[T]:
+    """Return the newest items up to a number; those of which there are most give way, the oldest first.
+
+    Args:
+        items: the oldest first.
+        most: the number that may stay.
+        sort_of: returns what tells the items apart: who sent them, or what they are about.
+    """
+    if len(items) <= most:
+        return list(items)
+    counts = collections.Counter(map(sort_of, items))
+    room, sorts, each = most, len(counts), 0
+    for count in sorted(counts.values()):
+        each = room // sorts
+        if count > each:
+            break
+        room, sorts = room - count, sorts - 1
+    rest, kept, seen = room - each * sorts, list[T](), collections.Counter[object]()
+    for item in reversed(items):
+        sort = sort_of(item)
+        is_one_more = seen[sort] == each and rest > 0
+        if seen[sort] < each or counts[sort] <= each or is_one_more:
+            rest -= is_one_more and counts[sort] > each
+            seen[sort] += 1
+            kept.append(item)
+    return kept[::-1]
 
 
 class Past:
@@ -79,8 +113,8 @@ class Past:
     def __init__(self, path: Path | None, clock: Callable[[], int], *, pid: int, version: str) -> None:
         self._clock = clock
         self._lock = threading.Lock()
-        self._calm: collections.deque[NodeEvent] = collections.deque(maxlen=MAX_CALM)
-        self._grave: collections.deque[NodeEvent] = collections.deque(maxlen=MAX_GRAVE)
+        self._calm: list[NodeEvent] = []
+        self._grave: list[NodeEvent] = []
         self._masterships: collections.deque[Masterhood] = collections.deque(maxlen=MAX_MASTERSHIPS)
         self._runs: collections.deque[Run] = collections.deque(maxlen=MAX_RUNS)
         self._run = Run(clock(), pid, version)
@@ -186,7 +220,10 @@ class Past:
         self._write(entry)
 
     def _keep(self, event: NodeEvent) -> None:
-        (self._calm if event.level == Level.INFO.name else self._grave).append(event)
+        if event.level == Level.INFO.name:
+            self._calm = without_surplus([*self._calm, event], MAX_CALM, _EVENT)
+        else:
+            self._grave = without_surplus([*self._grave, event], MAX_GRAVE, _EVENT)
 
     def _write(self, entry: Entry) -> None:
         if self._writer:

@@ -373,16 +373,16 @@ class Runtime:
     def _outlive(self, event: events.StoreOutdated) -> None:
         """Let the store count on above what the fellow remembers; the process then begins a new run.
 
-        In that, its sets rank behind those of the fellows, and join them.
+        If the store was put back from a copy, its sets rank behind those of the fellows then, and join them.
         """
-        self.shared.is_outdated = True
-        for name in self.spaces:
+        self.shared.is_outdated, self.shared.is_restored = True, event.is_restored
+        for name in self.spaces if event.is_restored else ():
             self.store_queue.mark(name, {RESTORED: "yes"})
         self.store_queue.outlive(next(iter(self.spaces), ""), event.incarnation, event.commits)
 
     @property
     def is_outdated(self) -> bool:
-        """Whether this run must end, and a new one begin, because the store was put back from a copy."""
+        """Whether this run must end, and a new one begin, as fellows remember a later run of this node."""
         return self.shared.is_outdated
 
     def _remember_fellows(self, fellows: tuple[RememberedFellow, ...]) -> None:

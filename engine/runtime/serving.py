@@ -258,6 +258,11 @@ class Serving:
         if is_further and _lacks(place, reader, end):
             self._shared.core.reader_joined(reader, now)
 
+    def is_present(self, reader: ReaderKey) -> bool:
+        """Tell whether there are readers of a kind."""
+        place = self._places.get(reader.place)
+        return place is not None and bool(place.ends.get(reader))
+
     def participants(self, reader: ReaderKey) -> tuple[str, ...]:
         """Return the GUIDs of the participants with readers of a kind, the first to be discovered first."""
         place = self._places.get(reader.place)

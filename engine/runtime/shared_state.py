@@ -120,7 +120,7 @@ class SharedState:
         """Sets by name-space."""
         self.counters: dict[str, int] = dict.fromkeys(COUNTERS, 0)
         """Totals since the start, by name."""
-        self.is_outdated = False
+        self.is_outdated = self.is_restored = False
         """A fellow remembers a later state of this node's store; a new run must begin."""
         self.is_behind = False
         """Captured samples wait to be applied."""
@@ -475,7 +475,7 @@ class SharedState:
             PART: "yes" if state.may_lack else "",
             WHOLE: json.dumps(plain.to_plain(state.whole)) if state.may_lack else "",
             ROLE: self.settings.role,
-            RESTORED: "yes" if self.is_outdated else "",
+            RESTORED: "yes" if self.is_restored else "",
             PURGES: str(state.purges),
         }
 

@@ -192,6 +192,7 @@ class SharedIdentity:
         own = (self._shared.core.state is ServiceState.COMPLETE, settings.incarnation, settings.life)
         theirs = (message.state is ServiceState.COMPLETE, message.incarnation, message.life)
         if not message.life or own >= theirs:
+            self._shared.core.double_heard(message.life)
             return ""
         return (
             f"node {message.name} on {message.host} is running with the id of this node, so this store is a "

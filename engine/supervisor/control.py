@@ -10,15 +10,19 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Final
 
 from engine.core import plain
 from engine.core.lazy_dataclass import lazy_dataclass
 from engine.supervisor.launch import Launch, module_command, module_environ
+from engine.supervisor.node_status import OPERATIONAL_STATE
 from engine.supervisor.policy import FINAL, NodePhase
 from engine.supervisor.process_identity import ProcessIdentity
 from engine.supervisor.rundir import NodeDirectory, RunRecord
 
+SETTLE_S: Final = 3.0
+"""Time for which a node that has just begun to run is looked at, since it may end at once."""
 STOP_MARGIN_S: Final = 5.0
 """Time beyond the ServiceTerminatePeriod in which a stopped node's supervisor must end."""
 
@@ -52,7 +56,8 @@ class Start:
 def start(launch: Launch, environ: Mapping[str, str], timeout_s: float) -> Start:
     """Start a supervisor in its own session; wait for up to `timeout_s` until its node runs or has failed.
 
-    After that time the start continues in the background.
+    After that time the start continues in the background. A node that runs may find out from the first
+    heartbeats of others that it cannot stay, so it is looked at for `SETTLE_S` more, or until it is complete.
     """
     process = subprocess.Popen(
         module_command("engine.supervisor"),
@@ -75,11 +80,24 @@ def start(launch: Launch, environ: Mapping[str, str], timeout_s: float) -> Start
                 if "refused" in message:
                     return Start(None, str(message["refused"]))
                 record = plain.from_plain(RunRecord, message)
-                if record is not None and record.phase in FINAL | {NodePhase.RUNNING}:
+                if record is not None and record.phase in FINAL:
                     return Start(record)
+                if record is not None and record.phase is NodePhase.RUNNING:
+                    return Start(_settled(NodeDirectory(Path(launch.directory)), record))
         except TimeoutError:
             return Start(record)
     return Start(record, "" if record is not None else "the supervisor ended without a message")
+
+
+def _settled(directory: NodeDirectory, record: RunRecord) -> RunRecord:
+    """Return the last record of a node that runs, once it stays."""
+    deadline = time.monotonic() + SETTLE_S
+    while record.phase is NodePhase.RUNNING and time.monotonic() < deadline:
+        if directory.state().get("state") == OPERATIONAL_STATE:
+            break
+        time.sleep(SETTLE_S / 20)
+        record = directory.record() or record
+    return record
 
 
 def _messages(descriptor: int, deadline: float) -> Iterator[dict[str, Any]]:

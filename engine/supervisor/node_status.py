@@ -10,7 +10,7 @@ from engine.core.lazy_dataclass import lazy_dataclass
 from engine.supervisor.policy import FINAL, INITIAL_STATE, NodePhase
 from engine.supervisor.rundir import NodeDirectory, RunRecord
 
-_OPERATIONAL_STATE: Final = "COMPLETE"
+OPERATIONAL_STATE: Final = "COMPLETE"
 
 
 class Condition(enum.StrEnum):
@@ -181,7 +181,7 @@ def _condition(record: RunRecord, state: str, *, is_supervised: bool) -> Conditi
         return Condition.STOPPED if record.phase is NodePhase.ENDED else Condition.DIED
     if record.is_unresponsive:
         return Condition.UNRESPONSIVE
-    if record.phase is NodePhase.RUNNING and state == _OPERATIONAL_STATE:
+    if record.phase is NodePhase.RUNNING and state == OPERATIONAL_STATE:
         return Condition.OPERATIONAL
     return {
         NodePhase.STOPPING: Condition.STOPPING,

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from engine.dataset.captured import CapturedSample
     from engine.dataset.content import Expression, Kinds, Path
     from engine.dataset.sample import Sample
+    from ospltool.live.samples import TopicReader
     from ospltool.stores.model import GroupFacts, StoreReader
 
 _MAX_PROBLEMS = 10
@@ -64,10 +65,11 @@ def cat(
     """Print the samples of a topic as JSON lines.
 
     Without --stored and --live, it prints what the running nodes deliver to a late-joining reader, and exits
-    when they have delivered everything. --live also prints what is written from then on. --stored reads the
-    complete sets in stores. Only stores record who wrote a sample; for a sample from a node, `delivered_by`
-    is the node's writer. A warning on standard error says if only the parts that Lazy nodes keep can be
-    reached, or if the node of a store is running and may hold samples that it has not stored yet.
+    when they have delivered everything, or have all shown that they keep nothing of the topic. --live also
+    prints what is written from then on. --stored reads the complete sets in stores. Only stores record who
+    wrote a sample; for a sample from a node, `delivered_by` is the node's writer. A warning on standard error
+    says if only the parts that Lazy nodes keep can be reached, or if the node of a store is running and may
+    hold samples that it has not stored yet.
     --where takes comparisons, BETWEEN, LIKE, AND, OR, NOT and parentheses; a dispose has only key fields.
 
     Exit codes: 0 success, 1 no samples of the topic, incomplete history or unreadable samples, 2 wrong usage
@@ -226,7 +228,7 @@ def _cat_stores(printer: _Printer, stores: list[_Store], partitions: tuple[str, 
             printer.complain(f"{store.path}: damaged: {problem}")
     if not groups:
         where = ", ".join(store.path for store in stores)
-        printer.complain(f"topic '{printer.topic}': no group in {where}")
+        printer.complain(f"topic '{printer.topic}': no group in the complete sets of {where}")
 
 
 def _put_group(
@@ -293,19 +295,26 @@ def _cat_live(
     for name, nodes in reader.parts.items():
         what = f"only parts of name-space '{name}' can be reached ({', '.join(nodes)})"
         streams.say(f"ospltool: topic '{printer.topic}': {what}; `ospltool history state` shows which groups")
-    if not reader.has_heard_nodes and not (follows and reader.has_samples):
-        raise CommandError(f"domain {place.domain_id}: no node heard", Exit.UNREACHABLE)
+    if not reader.nodes and not (follows and reader.has_samples):
+        why = reader.refused or _seen(reader)
+        raise CommandError(f"domain {place.domain_id}: no node heard; {why}", Exit.UNREACHABLE)
     if follows:
         return
-    if not reader.types:
-        printer.complain(f"topic '{printer.topic}': no writer, reader or node has it")
-    elif not reader.is_kept and not reader.has_samples:
+    if not reader.is_kept and not reader.has_samples:
         where = ", ".join(partitions) or "any partition"
-        printer.complain(f"topic '{printer.topic}': no node keeps it in {where}")
+        verb = "keeps" if len(reader.nodes) == 1 else "keep"
+        what = f"{', '.join(reader.nodes)} {verb} nothing of it in {where}"
+        if reader.unsure:
+            what = f"no kept data of it seen in {where}, but {' and '.join(reader.unsure)}"
+        printer.complain(f"topic '{printer.topic}': {what}; {_seen(reader)}")
     elif not reader.is_delivered:
         printer.complain(f"topic '{printer.topic}': its history was not complete within {timeout_s:g} s")
     elif reader.parts and not reader.has_samples:
         printer.complain(f"topic '{printer.topic}': the parts that can be reached hold no samples")
+
+
+def _seen(reader: TopicReader) -> str:
+    return f"within {reader.listened_s:.1f} s, {reader.seen or 'no writer or reader'} of the topic was seen"
 
 
 def _put_all(printer: _Printer, reader: Any, timeout_s: float, *, follows: bool) -> None:

@@ -41,7 +41,10 @@ def doctor(
         ),
     ] = "100ms",  # type: ignore[assignment]  # the parser makes seconds of it
     shows_all: Annotated[
-        bool, typer.Option("--all", help="Include OpenSplice's own topics (DCPS..., CM..., d_...).")
+        bool,
+        typer.Option(
+            "--all", help="Include topics of OpenSplice (DCPS..., CM..., d_...) and ROS 2 themselves."
+        ),
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Show the diagnosis as JSON.")] = False,
 ) -> None:

@@ -16,7 +16,7 @@ from ospltool.output import envelope, streams
 from ospltool.output.text import visible
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from engine.dataset.groups import TypeDescription
     from ospltool.client import DurabilityClient
@@ -61,25 +61,30 @@ def wait(
     reader: it fetches the groups asked about. The command receives no data. Without --partition, it waits for
     all partitions. The history excludes samples that content filters of the nodes withhold.
 
-    Exit codes: 0 complete, 1 timeout, unknown topic, or no service keeps it in these partitions, 2 wrong
-    usage or configuration, 3 no node that serves clients reachable.
+    Exit codes: 0 complete, 1 timeout, unknown topic, no service keeps it in these partitions, or a node
+    refuses to answer, as its secret of the domain differs, 2 wrong usage or configuration, 3 no node that
+    serves clients reachable, or all refuse.
     """
     wanted = tuple(partitions or ("*",))
     deadline_s = began_s = time.monotonic()
     deadline_s += timeout
     with _client(uri, domain) as client:
         client.wait_for_service(timeout)
+        client.durability_state(topic, wanted, timeout_s=max(0.5, timeout / 2))  # somebody must be willing
         types = _types(client, topic, deadline_s)
         for description in types:
             _wait(client, topic, description, wanted, deadline_s)
         _expect_groups(client, topic, wanted, deadline_s)
+        refused = client.refusing
     elapsed_s = time.monotonic() - began_s
     if as_json:
         value = {"topic": topic, "partitions": wanted, "complete": True, "waited_ns": round(elapsed_s * 1e9)}
+        value["refused"] = refused
         streams.put(envelope.document("history-wait", value))
     else:
         where = ", ".join(wanted)
         streams.put(visible(f"the history of topic {topic} in {where} is complete") + "\n")
+    _tell_refused(refused)
 
 
 def delete(
@@ -100,8 +105,9 @@ def delete(
 
     Readers keep what they have. Nodes discard samples up to that source time that arrive later.
 
-    Exit codes: 0 deleted, 1 no service keeps such a group, or no node could confirm in time, 2 wrong usage
-    or configuration, 3 no node that serves clients reachable.
+    Exit codes: 0 deleted, 1 no service keeps such a group, no node could confirm in time, or a node refuses,
+    as its secret of the domain differs, 2 wrong usage or configuration, 3 no node that serves clients
+    reachable, or all refuse.
     """
     until_ns = time.time_ns() if until is None else until
     deadline_s = time.monotonic() + timeout
@@ -109,10 +115,17 @@ def delete(
         _expect_groups(client, topic, (partition,), deadline_s)
         done = client.delete_historical_data(partition, topic, until_ns=until_ns, timeout_s=timeout)
     if as_json:
-        value = {"topic": topic, "partition": partition, "until_ns": done.until_ns, "deleted": True}
+        value = {
+            "topic": topic,
+            "partition": partition,
+            "until_ns": done.until_ns,
+            "deleted": not done.refused,
+        }
+        value |= {"node": done.node, "refused": done.refused}
         streams.put(envelope.document("history-delete", value))
     else:
-        streams.put(visible(f"the historical data of {partition}.{topic} is deleted") + "\n")
+        where = f" on {done.node} and its fellows only" if done.refused else ""
+        streams.put(visible(f"the historical data of {partition}.{topic} is deleted{where}") + "\n")
     if done.slow:
         moment = datetime.datetime.fromtimestamp(done.until_ns // 10**9, datetime.UTC)
         when = f"{moment:%Y-%m-%d %H:%M:%S} UTC"
@@ -122,6 +135,7 @@ def delete(
                 f"or another one is ahead; put it right, start its node again, and delete again"
             )
         )
+    _tell_refused(done.refused)
 
 
 def state(
@@ -142,11 +156,13 @@ def state(
     filter does not fit. If a content filter withholds samples, the state describes the rest and says
     `filtered`.
 
-    Exit codes: 0 all complete, 1 some incomplete or no such group, 2 wrong usage or configuration,
-    3 no node that serves clients reachable.
+    Exit codes: 0 all complete, 1 some incomplete, no such group, or a node refuses to answer, as its secret
+    of the domain differs, 2 wrong usage or configuration, 3 no node that serves clients reachable, or all
+    refuse.
     """
     with _client(uri, domain) as client:
         found = client.durability_state(topic, tuple(partitions or ("*",)), timeout_s=timeout)
+        refused = client.refusing
     if as_json:
         values = [
             {
@@ -159,7 +175,7 @@ def state(
             }
             for each in found
         ]
-        streams.put(envelope.document("history-state", {"groups": values}))
+        streams.put(envelope.document("history-state", {"groups": values, "refused": refused}))
     elif found:
         rows = [
             (each.partition, each.topic, each.service_name or each.service, _state(each)) for each in found
@@ -167,8 +183,17 @@ def state(
         streams.put_table(("PARTITION", "TOPIC", "NODE", "STATE"), rows)
     if not found:
         streams.say(f"ospltool: {_nothing(topic, tuple(partitions or ()))}")
+    _tell_refused(refused)
     if not found or any(each.completeness.name != "COMPLETE" for each in found):
         raise typer.Exit(Exit.FINDINGS)
+
+
+def _tell_refused(refused: Mapping[str, str]) -> None:
+    """Say which nodes refuse this client, and why; then what was done is not done everywhere."""
+    from ospltool.client.asking import refused_text
+
+    if refused:
+        raise CommandError(visible(refused_text(refused)), Exit.FINDINGS)
 
 
 def _state(found: GroupCompleteness) -> str:
@@ -181,7 +206,7 @@ def _client(uri: str | None, domain: int | None) -> Iterator[DurabilityClient]:
     place = place_of(uri, domain)
     with talking(place):
         from engine.dds.client_protocol.endpoints import PARTITION
-        from ospltool.client import DurabilityClient, DurabilityError, NoService
+        from ospltool.client import DurabilityClient, DurabilityError, NoService, SecretMismatch
 
         names = place.configuration.client_durability if place.configuration else None
         partition = names.partition if names else PARTITION
@@ -194,6 +219,10 @@ def _client(uri: str | None, domain: int | None) -> Iterator[DurabilityClient]:
                 secret=secret.path if secret else None,
             ) as client:
                 yield client
+        except SecretMismatch as error:
+            raise CommandError(
+                f"domain {place.domain_id}: {visible(str(error))}", Exit.UNREACHABLE
+            ) from error
         except NoService as error:
             hint = 'nodes need <ClientDurability enabled="true"/>'
             raise CommandError(f"domain {place.domain_id}: {error}; {hint}", Exit.UNREACHABLE) from error
@@ -211,10 +240,10 @@ def _expect_groups(
 
 
 def _nothing(topic: str, partitions: tuple[str, ...]) -> str:
-    """Describe that no service keeps such a group."""
+    """Describe that no service keeps such a group; one that did not answer may."""
     what = "any group" if topic == "*" else f"a group of topic '{topic}'"
     where = f" in partition {', '.join(partitions)}" if partitions else ""
-    return f"no service keeps {what}{where}"
+    return f"no service that answered keeps {what}{where}"
 
 
 def _types(client: DurabilityClient, topic: str, deadline_s: float) -> list[TypeDescription]:

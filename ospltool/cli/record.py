@@ -129,7 +129,8 @@ def _once(feed: Feed, seconds: float, expected: Expectation) -> None:
     streams.put(as_json(system.health, feed.now_ns()))
     domains.require_listening(system)
     if system.model.is_empty:
-        streams.say(f"ospltool: no node heard in {feed.title} within {seconds:g} s")
+        why = f": {refused.text}" if (refused := system.model.unproved) else ""
+        streams.say(f"ospltool: no node heard in {feed.title} within {seconds:g} s{why}")
         raise typer.Exit(Exit.UNREACHABLE)
 
 
@@ -172,6 +173,9 @@ def _tell(recorder: Recorder, *, as_json: bool) -> None:
     streams.say(f"ospltool: {tally.lines:,} lines, {tally.bytes:,} bytes, {tally.files} files")
     if tally.lost:
         streams.say(f"ospltool: {tally.lost:,} lines could not be written")
+    if tally.messages_left_out:
+        left_out = f"{tally.messages_left_out:,} messages were left out"
+        streams.say(f"ospltool: {left_out}: refused, not readable, or too many")
     if tally.failures:
         streams.say(
             f"ospltool: this watch failed {tally.failures:,} times; what happened meanwhile is missing"

@@ -48,10 +48,10 @@ def start(
 ) -> None:
     """Start a node: a durability service with the supervisor that watches it.
 
-    The command returns when the node runs, that is, when it has read its configuration and joined its domain;
-    `status` shows when it is operational. In the background, the node survives this terminal until `stop`.
-    Relative paths in the configuration are relative to the current directory. A fleet file starts all its
-    nodes.
+    The command returns when the node runs, that is, when it has read its configuration and joined its
+    domain, and is complete or still runs three seconds later; `status` shows when it is operational. In the
+    background, the node survives this terminal until `stop`. Relative paths in the configuration are relative
+    to the current directory. A fleet file starts all its nodes.
 
     Exit codes: 0 the node runs, 1 it does not run yet (already running, out of resources, no answer in time),
     2 it cannot run so (wrong configuration, a store in use or without permission, a port in use).

@@ -123,9 +123,10 @@ def never_started(given: str, environ: Mapping[str, str], found: Sequence[NodeSt
 
 
 def put_never_started(names: Sequence[str], given: str) -> None:
-    """Write a sentence for each node of a fleet file of which this machine has no status."""
+    """Write a sentence for each node of a fleet file of which this user has no status on this machine."""
     for name in names:
-        said = f'ospltool system with domain name "{name}" was never started on this machine'
+        # Another user may have started it, or the records went with a restart of the machine.
+        said = f'ospltool system with domain name "{name}" is not among the nodes that this user started here'
         streams.put(
             visible(f"{said}; if it has another host, ask there, or run `ospltool health {given}`") + "\n"
         )

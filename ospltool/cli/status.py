@@ -35,8 +35,9 @@ def status(
     If the store of a node refuses data, the output has the cause and the number of samples that are only in
     memory; the node still runs, so the exit code stays 0. The output also names the last failure of a node
     that has recovered, name-spaces of which a node has only a part, and groups of which it keeps nothing
-    because its content filter does not fit. A node of a fleet file that was never started on this machine
-    has a line, too; it does not change the exit code while others run, because it may have another host.
+    because its content filter does not fit. A node of a fleet file that this user did not start on this
+    machine has a line, too; it does not change the exit code while others run, because it may have another
+    host.
 
     Exit codes: 0 all nodes run and respond, 1 a node does not, or no node is known, 2 wrong usage.
     """
@@ -61,9 +62,16 @@ def status(
 def _advise(found: Sequence[NodeStatus], uri: str | None) -> None:
     """Say how nodes that do not run are started again, if there are any."""
     from engine.supervisor.node_status import Condition
+    from engine.supervisor.policy import EXIT_CONFIGURATION
     from ospltool.cli.targets import is_fleet
+    from ospltool.output.text import visible
 
     ended = [one for one in found if one.condition in (Condition.STOPPED, Condition.DIED)]
+    refused = [one.record.domain_name for one in ended if one.record.exit_code == EXIT_CONFIGURATION]
+    if refused:
+        names = visible(", ".join(refused))
+        streams.say(f"ospltool: {names} cannot run as it is: do first what its reason says, then start it")
+    ended = [one for one in ended if one.record.exit_code != EXIT_CONFIGURATION]
     if ended:
         file, them = ("FILE", "them") if len(ended) > 1 else (ended[0].record.configuration, "it")
         if uri and is_fleet(uri):

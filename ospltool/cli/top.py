@@ -299,7 +299,8 @@ def put_json(open_source: Callable[[], Source], *, screen: str | None, at: str |
     if screen == "persistence" and not system.model.persistence:
         streams.say(f"ospltool: {why_none(feed.mode)}")
     if system.model.is_empty:
-        streams.say(f"ospltool: no node and no persistence service heard in {feed.title}")
+        why = f": {refused.text}" if (refused := system.model.unproved) else ""
+        streams.say(f"ospltool: no node and no persistence service heard in {feed.title}{why}")
         raise typer.Exit(Exit.UNREACHABLE)
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from engine.dds.client_protocol import extensions
 from engine.dds.client_protocol.messages import RequestId, StateRequest, Time
 from engine.dds.errors import DdsTimeout
-from ospltool.client.errors import Closed
+from ospltool.client.errors import Closed, SecretMismatch, printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -39,11 +39,6 @@ def added(state: StateAnswer) -> dict[str, Any]:
 def name_of(state: StateAnswer) -> str:
     """Return the name of the node, or its id if it tells none."""
     return printable(added(state).get("name", state.server.hex()))
-
-
-def printable(text: object) -> str:
-    """Return a node's text without control characters, for messages."""
-    return "".join(char if char.isprintable() else "?" for char in str(text))
 
 
 def ask(
@@ -87,7 +82,7 @@ def ask(
             return True
         if servers:
             return len(answers) >= len(servers)
-        return session.state_services() <= answers.keys()
+        return session.state_services() <= answers.keys() | session.refusing().keys()
 
     try:
         session.wait_until(is_done, deadline_s)
@@ -96,6 +91,42 @@ def ask(
     finally:
         with session.lock:
             session.forget(number)
+
+
+def refusals(session: Session) -> dict[str, str]:
+    """Return why services that are there refuse this client for the secret of the domain, by name."""
+    with session.lock:
+        return dict(sorted(session.refusing().values()))
+
+
+def require_willing(session: Session) -> None:
+    """Require that a service does not refuse this client; call it if none has answered.
+
+    Raises:
+        SecretMismatch: all that are there do.
+    """
+    if (fault := mismatch(session)) is not None:
+        raise fault
+
+
+def mismatch(session: Session) -> SecretMismatch | None:
+    """Return the error of a client that all services that are there refuse; None if one does not."""
+    with session.lock:
+        refusing = session.refusing()
+        if not refusing or not session.state_services() <= refusing.keys():
+            return None
+    told = refused_text(dict(sorted(refusing.values())))
+    return SecretMismatch(f"no durability service answers this client: {told}")
+
+
+def refused_text(refused: Mapping[str, str]) -> str:
+    """Return in words which services refuse, and why; each reason once."""
+    named: dict[str, list[str]] = {}
+    for name, why in refused.items():
+        named.setdefault(why, []).append(name)
+    return "; ".join(
+        f"{', '.join(names)} refuse{'s' if len(names) == 1 else ''} it: {why}" for why, names in named.items()
+    )
 
 
 def state_request(

@@ -15,13 +15,13 @@ from engine.dds.client_protocol import endpoints
 from engine.dds.client_protocol.messages import Completeness
 from engine.dds.participant import Tag, TagRole
 from ospltool.client import asking, errors
-from ospltool.client.asking import added, ask, pause
+from ospltool.client.asking import added, ask, name_of, pause
 from ospltool.client.session import Session
 from ospltool.client.subscribing import SubscriptionChange
 from ospltool.client.surveys import CountedQuestion, NamedQuestion, StoredAt, Survey, Written
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from engine.dds.client_protocol.messages import StateAnswer
     from ospltool.client.surveys import Question
@@ -81,10 +81,15 @@ class Deletion:
     Attributes:
         until_ns: source time up to which it reaches.
         slow: node whose clock bounds it, because it is behind the time that was given; empty if none does.
+        node: node that has it on its disk, and tells its fellows.
+        refused: nodes that refuse this client for the secret of the domain, each with the reason: they do not
+            communicate with that node either, so nothing is deleted there.
     """
 
     until_ns: int
     slow: str = ""
+    node: str = ""
+    refused: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -137,6 +142,11 @@ class DurabilityClient:
         domain_id = where if isinstance(where, int) else where.domain_id
         self.session = Session(domain_id, partition, uri, secret)
 
+    @property
+    def refusing(self) -> dict[str, str]:
+        """Nodes that are there and refuse this client for the secret of the domain, each with the reason."""
+        return asking.refusals(self.session)
+
     def wait_for_service(self, timeout_s: float) -> None:
         """Wait until a durability service that serves clients is found.
 
@@ -156,11 +166,16 @@ class DurabilityClient:
 
         Raises:
             NoService: there is no service in time.
+            DurabilityTimeout: none of them has answered in time, so nothing is known.
+            SecretMismatch: all services refuse this client.
         """
         deadline_s = time.monotonic() + timeout_s
         self.session.wait_for_services(deadline_s)
         half_s = (time.monotonic() + deadline_s) / 2
         states = [*ask(self.session, topic, partitions, half_s).values()]
+        if not states:
+            asking.require_willing(self.session)
+            raise errors.DurabilityTimeout("no service has answered in time; it may stand still")
         if any(not added(state) for state in states):
             states += self._resolved(topic, tuple(partitions) or ("",), deadline_s)
         found = {
@@ -199,7 +214,8 @@ class DurabilityClient:
         """Delete the historical data of all groups that match, on every node (guide 5.5.18).
 
         It returns once one node has the deletion on its disk, if it has one. That node tells the others,
-        which delete moments later, or when they meet it again.
+        which delete moments later, or when they meet it again. Look at `Deletion.refused`: nodes whose secret
+        of the domain differs from that of this client delete nothing.
 
         Readers keep the samples that they have received. Samples with a source time after `until_ns` stay;
         older ones that arrive later are not stored.
@@ -215,6 +231,7 @@ class DurabilityClient:
 
         Raises:
             NoService: there is no service in time.
+            SecretMismatch: all services refuse this client. Nothing has been deleted.
             UnsupportedService: only services of another product were found; OpenSplice deletes nothing for
                 clients. Nothing has been deleted.
             DurabilityTimeout: no node has confirmed in time, for example because its disk refuses; data may
@@ -229,6 +246,8 @@ class DurabilityClient:
         while time.monotonic() < deadline_s:
             answer_s = min(deadline_s, time.monotonic() + asking.GRACE_S)
             known = ask(self.session, topic_expression, (partition_expression,), answer_s)
+            if not known:
+                asking.require_willing(self.session)
             if (
                 known
                 and not any(map(added, known.values()))
@@ -247,12 +266,13 @@ class DurabilityClient:
                     servers=(node,),
                     values={"delete": order},
                 )
-                for values in map(added, confirmed.values()):
+                for state in confirmed.values():
+                    values, refused = added(state), asking.refusals(self.session)
                     if values.get("deleted"):
-                        reached_ns, slow = values.get("until_ns"), asking.printable(values.get("slow", ""))
+                        reached_ns, slow = values.get("until_ns"), errors.printable(values.get("slow", ""))
                         if not isinstance(reached_ns, int) or not 0 <= reached_ns <= wanted_ns:
-                            return Deletion(wanted_ns)  # it says nothing that can be
-                        return Deletion(reached_ns, slow)
+                            reached_ns, slow = wanted_ns, ""  # it says nothing that can be
+                        return Deletion(reached_ns, slow, name_of(state), refused)
                 reasons |= {str(reason) for one in confirmed.values() if (reason := added(one).get("reason"))}
             pause(self.session, deadline_s)
         why = f": {'; '.join(sorted(reasons))}" if reasons else ""
@@ -345,6 +365,7 @@ class DurabilityClient:
 
         Raises:
             NoService: there is no service in time.
+            SecretMismatch: all services refuse this client.
             GroupNotFound: there are services, but none must store them.
             NotStored: not in time; `missing` names samples, nodes and reasons.
             OutdatedService: a node that must store them has a version that cannot answer for samples.
@@ -389,6 +410,8 @@ class DurabilityClient:
             missing = found.missing(nodes)
             if not missing:
                 return found.stored()
+            if not answers:
+                asking.require_willing(self.session)
             if time.monotonic() >= deadline_s:
                 break
             pause(self.session, deadline_s)

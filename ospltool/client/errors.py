@@ -35,6 +35,13 @@ class NoService(DurabilityTimeout):
     """
 
 
+class SecretMismatch(NoService):
+    """All durability services that were found refuse this client; the text says which, and why.
+
+    Either side lacks the secret of the domain, or has another one (`docs/security.md`).
+    """
+
+
 class Reason(enum.StrEnum):
     """Reason for which samples are not stored."""
 
@@ -100,6 +107,11 @@ class MissingSamples:
         first = f", the first of {self.samples[0]}" if self.samples else ""
         detail = f" ({self.detail})" if self.detail else ""
         return f"{where}{what}{self.reason}{first}{detail}"
+
+
+def printable(text: object) -> str:
+    """Return a node's text without control characters, for messages."""
+    return "".join(char if char.isprintable() else "?" for char in str(text))
 
 
 def counted(count: int, noun: str) -> str:

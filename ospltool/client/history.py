@@ -21,6 +21,7 @@ from engine.dds.client_protocol.messages import (
 )
 from engine.dds.errors import DdsError
 from ospltool.client import errors
+from ospltool.client.asking import mismatch
 from ospltool.client.fetching import HOLD_S, HistoryFetch, Send
 from ospltool.client.session import PREFIX_BYTES
 
@@ -137,6 +138,8 @@ class HistoryRequests:
         what = f"the complete history of topic '{self._topic}' in partition {missing}"
         if not self._session.services():
             return errors.NoService(f"{what}: no durability service that serves clients was found")
+        if (refused := mismatch(self._session)) is not None:
+            return refused
         if fetch.parts_only:
             names = ", ".join(f"'{name}'" for name in sorted(fetch.parts_only))
             reason = f"only parts of name-space {names} can be reached, which may lack some of it"

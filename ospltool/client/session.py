@@ -21,12 +21,12 @@ from engine.dds.client_protocol.encoding import decode_state, encode_history_req
 from engine.dds.client_protocol.messages import RequestId, StateAnswer
 from engine.dds.discovery import Discovery, EndpointGone, EndpointSeen, ParticipantSeen
 from engine.dds.participant import NodeParticipant, TagRole
-from engine.dds.proofs import DomainSecret
+from engine.dds.proofs import VARIABLE, DomainSecret, ProofFault
 from engine.dds.selfcheck import check_layouts
 from engine.dds.uri import cyclone_uri
 from engine.dds.waiting import Signal
 from engine.dds.writer import stamp_ns
-from ospltool.client.errors import Closed, NoService
+from ospltool.client.errors import Closed, NoService, printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,6 +39,13 @@ PREFIX_BYTES: Final = 12
 _LONGEST_WAIT_S: Final = 1.0
 _MAX_STATES: Final = 1_000
 _MAX_DELIVERERS: Final = 10_000
+_MAX_NAMES: Final = 10_000
+_WHY_REFUSED: Final = {
+    ProofFault.UNASKED: f"nodes there have a secret of the domain, whose file {VARIABLE} must name",
+    ProofFault.OTHER: "the secret of the domain there is another one than that of this client",
+    ProofFault.MISSING: "this client has a secret of the domain, and there is none there",
+}
+"""Why a service refuses a client that refuses what the service sends."""
 
 
 class SessionPart(abc.ABC):
@@ -86,6 +93,8 @@ class Session:
         self._topic_of: dict[bytes, str] = {}
         self._groups: dict[bytes, tuple[str, tuple[str, ...]]] = {}
         self._types: dict[bytes, tuple[str, TypeRef]] = {}
+        self._names: dict[bytes, str] = {}
+        self._heard_s: dict[bytes, float] = {}
         self.malformed = 0
         self._members: list[SessionPart] = []
         self._answers: dict[int, list[tuple[bytes, StateAnswer]]] = {}
@@ -153,6 +162,20 @@ class Session:
     def state_services(self) -> frozenset[bytes]:
         """Return GUID prefixes of the services that read state requests now."""
         return _prefixes(self._state_requests.matched_readers().values())
+
+    def refusing(self) -> dict[bytes, tuple[str, str]]:
+        """Return (name, reason) of the services that are there and refuse this client, by GUID prefix.
+
+        A service whose messages prove nothing here does not take our requests for proved either.
+        """
+        there, found, proofs = self.state_services(), {}, self.participant.proofs
+        for guid, counts in proofs.refused_since(0.0).items():
+            service = guid[:PREFIX_BYTES]
+            if service in there and guid in proofs.refused_since(self._heard_s.get(service, 0.0)):
+                why = next((text for fault, text in _WHY_REFUSED.items() if fault in counts), "")
+                name = self._names.get(service) or service.hex()
+                found[service] = name, why or "what it sends proves nothing"
+        return found
 
     def groups(self, topic: str, partition: str) -> list[tuple[str, str]]:
         """Return topics and partitions of discovered durable writers and readers that match expressions."""
@@ -269,6 +292,9 @@ class Session:
             proof = state.extensions.get(extensions.PROOF, b"")
             if not self.participant.proofs.is_proved(endpoints.STATE, record.writer, record.payload, proof):
                 continue
+            self._heard_s[record.writer[:PREFIX_BYTES]] = time.monotonic()
+            if len(self._heard_s) > _MAX_NAMES:
+                del self._heard_s[next(iter(self._heard_s))]
             for request in state.requests:
                 if request.client == self.id and request.number in self._answers:
                     answers = self._answers[request.number]
@@ -292,6 +318,10 @@ class Session:
                 self._groups.pop(change.guid, None)
                 self._types.pop(change.guid, None)
             tag = change.tag if isinstance(change, ParticipantSeen) else None
+            if isinstance(change, ParticipantSeen) and tag is not None and tag.role is TagRole.NODE:
+                self._names[change.guid[:PREFIX_BYTES]] = printable(change.name)
+                if len(self._names) > _MAX_NAMES:
+                    del self._names[next(iter(self._names))]
             if tag is not None and tag.role is TagRole.DELIVERER:
                 self.deliverers[change.guid[:PREFIX_BYTES]] = None
                 if len(self.deliverers) > _MAX_DELIVERERS:  # the oldest are long gone

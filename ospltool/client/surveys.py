@@ -21,8 +21,15 @@ from engine.dds.client_protocol.naming import (
     pack_names,
     unpack_verdicts,
 )
-from ospltool.client.asking import added, name_of, printable
-from ospltool.client.errors import MissingSamples, OutdatedService, PreconditionNotMet, Reason, counted
+from ospltool.client.asking import added, name_of
+from ospltool.client.errors import (
+    MissingSamples,
+    OutdatedService,
+    PreconditionNotMet,
+    Reason,
+    counted,
+    printable,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -15,7 +15,7 @@ from engine.dds.proofs import DomainSecret
 from engine.dds.waiting import Signal
 from engine.runtime import monitor
 from engine.runtime.monitor import NodeSnapshot
-from ospltool.doctor.picture import DomainPicture, Endpoint
+from ospltool.doctor.picture import DomainPicture, Endpoint, is_ros_type
 
 MAX_ENDPOINTS: Final = 100_000
 MAX_NODES: Final = 1_000
@@ -26,6 +26,8 @@ _ANNOUNCEMENT: Final = "d_nameSpaces"
 BUILT_IN_PARTITION: Final = "__BUILT-IN PARTITION__"
 """Where OpenSplice's services have topics of their own."""
 _BUILT_IN: Final = re.compile("DCPS|CM(Participant|Publisher|Subscriber|DataReader|DataWriter)|d_")
+_BUILT_IN_ROS: Final = re.compile("ros_discovery_info$|r[qr]/|rt/(rosout|parameter_events)$")
+"""Requests and replies, logs and changes of parameters: no state that a late joiner lacks."""
 
 
 def listen(
@@ -45,7 +47,7 @@ def listen(
         seconds: how long to listen.
         partition: the durability partition of the nodes.
         secret: the secret of the domain; by default that of OSPLTOOL_DOMAIN_SECRET, if it is set.
-        shows_all: built-in topics of OpenSplice, too, which no application writes or reads.
+        shows_all: own topics of OpenSplice and ROS 2, too, which hold no data of an application.
 
     Raises:
         DdsError: the domain cannot be opened with these settings.
@@ -72,7 +74,7 @@ class ObservedSystem:
 
     Args:
         partition: the durability partition.
-        shows_all: built-in topics of OpenSplice, too.
+        shows_all: own topics of OpenSplice and ROS 2, too.
     """
 
     def __init__(self, partition: str = PARTITION, *, shows_all: bool = False) -> None:
@@ -155,8 +157,9 @@ class ObservedSystem:
 
 
 def _is_built_in(endpoint: EndpointSeen) -> bool:
-    """Tell whether an endpoint belongs to OpenSplice's own topics (DCPS..., CM..., d_...)."""
-    return BUILT_IN_PARTITION in endpoint.partitions or _BUILT_IN.match(endpoint.topic) is not None
+    """Tell whether an endpoint belongs to the own topics of OpenSplice (DCPS..., CM..., d_...) or ROS 2."""
+    names = _BUILT_IN_ROS if is_ros_type(endpoint.type_name) else _BUILT_IN
+    return BUILT_IN_PARTITION in endpoint.partitions or names.match(endpoint.topic) is not None
 
 
 def _endpoint(endpoint: EndpointSeen, owner: ParticipantSeen) -> Endpoint:

@@ -13,6 +13,11 @@ from engine.dds.qos import EndpointQos
 from engine.runtime.monitor import NodeSnapshot
 
 
+def is_ros_type(type_name: str) -> bool:
+    """Tell whether a type has a name that only the generator of ROS 2 gives."""
+    return "::dds_::" in type_name and type_name.endswith("_")
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Endpoint:
     """A reader or writer of an application."""
@@ -49,6 +54,11 @@ class Endpoint:
         return kept_depth(self.qos.service_history_depth, self.qos.service_max_samples_per_instance)
 
     @property
+    def is_ros(self) -> bool:
+        """Whether ROS 2 made it, whose QoS profiles have no TRANSIENT and no DESTINATION_ORDER."""
+        return is_ros_type(self.type_name)
+
+    @property
     def is_periodic(self) -> bool:
         """Whether it offers or requests periodic updates of each instance (DEADLINE)."""
         return self.qos.deadline_ns != INFINITE_NS
@@ -78,7 +88,7 @@ class DomainPicture:
     protocol_endpoints: int = 0
     """Skipped endpoints of the durability protocol."""
     built_in_endpoints: int = 0
-    """Skipped endpoints of OpenSplice's own topics."""
+    """Skipped endpoints of OpenSplice's and ROS 2's own topics."""
     left_out: int = 0
     """Skipped endpoints beyond the bound."""
     faults: int = 0
@@ -117,6 +127,7 @@ class DoctorCause(enum.StrEnum):
     INCOMPATIBLE_QOS = "incompatible-qos"
     DIFFERENT_TYPES = "different-types"
     WRITERS_DISAGREE = "writers-disagree"
+    PARTITION = "partition"
     NOBODY_KEEPS = "nobody-keeps"
     NOT_KEPT = "not-kept"
     MEMORY_ONLY = "memory-only"
@@ -136,7 +147,7 @@ class DoctorFinding:
     Attributes:
         cause: kind of the finding.
         weight: severity.
-        topic: topic name; empty for findings about nodes.
+        topics: topic names; none for findings about nodes.
         message: the fact, and what follows from it.
         advice: remedy.
         endpoints: the endpoints concerned, writers first.
@@ -145,7 +156,7 @@ class DoctorFinding:
 
     cause: DoctorCause
     weight: Weight
-    topic: str
+    topics: tuple[str, ...]
     message: str
     advice: str
     endpoints: tuple[Endpoint, ...] = ()

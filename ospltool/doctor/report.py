@@ -23,7 +23,7 @@ class Diagnosis:
 
     Attributes:
         picture: the domain.
-        findings: by topic, nodes first; the gravest first.
+        findings: by topic, nodes first; the gravest first. Equal ones of several topics are one finding.
         left_out: number of findings beyond a thousand; they are the least grave ones.
     """
 
@@ -57,12 +57,30 @@ def diagnose(picture: DomainPicture, clock_bound_ns: int = CLOCK_BOUND_NS) -> Di
         clock_bound_ns: tolerated difference of clocks.
     """
     found = list(rules.node_findings(picture, clock_bound_ns))
-    for topic in picture.topics():
-        found += rules.topic_findings(topic)
+    found += rules.topic_findings(picture)
+    found = _merged(found)
     found.sort(key=lambda each: _ORDER[each.weight])
     kept = found[:MAX_FINDINGS]
-    kept.sort(key=lambda each: (each.topic, _ORDER[each.weight], each.cause))
+    kept.sort(key=lambda each: (each.topics, _ORDER[each.weight], each.cause))
     return Diagnosis(picture, tuple(kept), len(found) - len(kept))
+
+
+def _merged(findings: Sequence[DoctorFinding]) -> list[DoctorFinding]:
+    """Make one finding of those that say the same of several topics."""
+    alike: dict[tuple[object, ...], list[DoctorFinding]] = {}
+    for each in findings:
+        key = each.cause, each.weight, each.message, each.advice, each.nodes, bool(each.topics)
+        alike.setdefault(key, []).append(each)
+    return [
+        dataclasses.replace(
+            some[0],
+            topics=tuple(dict.fromkeys(topic for each in some for topic in each.topics)),
+            endpoints=tuple(
+                sorted((end for each in some for end in each.endpoints), key=lambda end: not end.is_writer)
+            ),
+        )
+        for some in alike.values()
+    ]
 
 
 MAX_SHOWN: Final = 5
@@ -75,13 +93,20 @@ def as_text(diagnosis: Diagnosis) -> str:
 
 
 def _lines(diagnosis: Diagnosis) -> Iterator[str]:
-    topic = None
+    topics = None
     for finding in diagnosis.findings:
-        if finding.topic != topic:
-            topic = finding.topic
-            yield f"topic {topic}" if topic else "nodes"
+        if finding.topics != topics:
+            topics = finding.topics
+            yield _heading(topics)
         yield from _finding(finding)
     yield from _sum(diagnosis)
+
+
+def _heading(topics: Sequence[str]) -> str:
+    if not topics:
+        return "nodes"
+    more = f" and {len(topics) - MAX_SHOWN:,} more" if len(topics) > MAX_SHOWN else ""
+    return f"{'topic' if len(topics) == 1 else 'topics'} {', '.join(topics[:MAX_SHOWN])}{more}"
 
 
 def _finding(finding: DoctorFinding) -> Iterator[str]:
@@ -89,7 +114,8 @@ def _finding(finding: DoctorFinding) -> Iterator[str]:
     for is_writer in (True, False):
         members = [each for each in finding.endpoints if each.is_writer is is_writer]
         for each in members[:MAX_SHOWN]:
-            yield f"      {_endpoint(each)}"
+            of_topic = f" of topic {each.topic}" if len(finding.topics) > 1 else ""
+            yield f"      {_endpoint(each)}{of_topic}"
         if len(members) > MAX_SHOWN:
             yield f"      and {len(members) - MAX_SHOWN} more {members[0].kind}s"
     yield f"    advice: {finding.advice}"
@@ -126,7 +152,8 @@ def _sum(diagnosis: Diagnosis) -> Iterator[str]:
         others = _count(picture.foreign_services, "durability service")
         yield f"{others} of another make, whose data is unknown"
     if picture.built_in_endpoints:
-        yield f"{_count(picture.built_in_endpoints, 'endpoint')} of OpenSplice's own topics, shown with --all"
+        endpoints = _count(picture.built_in_endpoints, "endpoint")
+        yield f"{endpoints} of OpenSplice's or ROS 2's own topics, shown with --all"
     if diagnosis.left_out:
         yield f"{_count(diagnosis.left_out, 'finding')} more, not shown"
     if picture.left_out:
@@ -163,7 +190,7 @@ def _finding_data(finding: DoctorFinding) -> dict[str, object]:
     return {
         "cause": finding.cause,
         "weight": finding.weight,
-        "topic": finding.topic or None,
+        "topics": finding.topics,
         "message": finding.message,
         "advice": finding.advice,
         "nodes": finding.nodes,
@@ -176,6 +203,7 @@ def _endpoints_data(endpoints: Sequence[Endpoint], *, writers: bool) -> list[dic
     return [
         {
             "guid": each.guid,
+            "topic": each.topic,
             "process": each.process,
             "host": each.host,
             "type": each.type_name,

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
+import re
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from typing import TypeVar
+from typing import Final, TypeVar
 
+from engine.config.values import did_you_mean
 from engine.core import expressions
 from engine.core.name_spaces import Element, Group
-from engine.dataset.groups import KEEP_ALL, DurabilityKind
+from engine.dataset.groups import KEEP_ALL, DurabilityKind, GroupQos
 from engine.dds.abi import INFINITE_NS
+from engine.dds.offering import offer
 from engine.dds.qos import incompatibilities
-from engine.runtime.monitor import NameSpaceView, NodeSnapshot, is_nowhere
+from engine.runtime.monitor import GroupView, NameSpaceView, NodeSnapshot, is_nowhere
 from ospltool.doctor.picture import DoctorCause, DoctorFinding, DomainPicture, Endpoint, TopicView, Weight
 from ospltool.doctor.set_rules import history_cut, kept_in_memory, limited
-from ospltool.doctor.type_rules import different_types
+from ospltool.doctor.type_rules import different_types, may_match
 from ospltool.output.text import plural
 
 _TRANSIENT = DurabilityKind.TRANSIENT
@@ -25,13 +29,32 @@ Endpoints = dict[str, Endpoint]
 """By GUID."""
 
 
-def topic_findings(topic: TopicView) -> Iterator[DoctorFinding]:
-    """Find what keeps the endpoints of a topic from becoming consistent."""
+def topic_findings(picture: DomainPicture) -> Iterator[DoctorFinding]:
+    """Find what keeps the endpoints of each topic from becoming consistent."""
+    groups: dict[str, list[GroupView]] = {}
+    for node in picture.nodes:
+        for group in node.groups:
+            groups.setdefault(group.topic, []).append(group)
+    heard = {node.id for node in picture.nodes}
+    fellows = (fellow for node in picture.nodes for fellow in node.fellows if fellow.communication != "lost")
+    knows_all = (
+        not picture.foreign_services
+        and not any(node.groups_left_out for node in picture.nodes)
+        and all(fellow.id in heard for fellow in fellows)
+    )
+    for topic in picture.topics():
+        kept = _kept(topic, groups.get(topic.name, ()))
+        yield from _of_topic(topic, kept)
+        if knows_all:
+            yield from _elsewhere(topic, kept)
+
+
+def _of_topic(topic: TopicView, kept: Sequence[Endpoint]) -> Iterator[DoctorFinding]:
     yield from _reliability(topic)
     yield from _durability(topic)
     yield from _destination_order(topic)
-    yield from different_types(topic)
-    yield from _pairs(topic)
+    yield from different_types(topic, sorted({each.type_name for each in kept}))
+    yield from _pairs(topic, kept)
     yield from _writers_disagree(topic)
     yield from _dies_with_writer(topic)
 
@@ -66,14 +89,15 @@ def _of_policy(
     wrong: Iterable[Endpoint],
     cause: DoctorCause,
     say: Callable[[Endpoint], str],
-    advice: str,
+    advice: Callable[[Endpoint], str],
 ) -> Iterator[DoctorFinding]:
     """Make one finding for all endpoints with the same fault."""
     is_periodic = _periodic(topic)
-    for (text, periodic), members in _grouped(wrong, lambda each: (say(each), is_periodic(each))).items():
+    kinds = _grouped(wrong, lambda each: (say(each), is_periodic(each), advice(each)))
+    for (text, periodic, remedy), members in kinds.items():
         weight = Weight.INFO if periodic else Weight.WARNING
         message = text + _PERIODIC if periodic else text
-        yield DoctorFinding(cause, weight, topic.name, message, advice, members)
+        yield DoctorFinding(cause, weight, (topic.name,), message, remedy, members)
 
 
 def _reliability(topic: TopicView) -> Iterator[DoctorFinding]:
@@ -83,15 +107,16 @@ def _reliability(topic: TopicView) -> Iterator[DoctorFinding]:
         return "requests BEST_EFFORT: a sample that is lost on the way is never asked for again"
 
     wrong = [each for each in topic.writers + topic.readers if not each.qos.reliable]
-    return _of_policy(
-        topic, wrong, DoctorCause.RELIABILITY, say, "RELIABILITY RELIABLE on writers and readers"
-    )
+    advice = "RELIABILITY RELIABLE on writers and readers"
+    return _of_policy(topic, wrong, DoctorCause.RELIABILITY, say, lambda _: advice)
 
 
 def _durability(topic: TopicView) -> Iterator[DoctorFinding]:
     def say(endpoint: Endpoint) -> str:
         name = endpoint.qos.durability.name
         if not endpoint.is_writer:
+            if endpoint.qos.durability is DurabilityKind.TRANSIENT_LOCAL:
+                return f"requests {name}: joining late, it gets nothing of writers that are gone"
             return f"requests {name}: joining late, it does not get what was written before"
         if endpoint.qos.durability is DurabilityKind.TRANSIENT_LOCAL:
             return f"offers {name}: who joins after this writer is gone never gets what it wrote"
@@ -99,50 +124,80 @@ def _durability(topic: TopicView) -> Iterator[DoctorFinding]:
 
     endpoints = topic.writers + tuple(each for each in topic.readers if not each.is_library)
     wrong = [each for each in endpoints if each.qos.durability < _TRANSIENT]
-    advice = "DURABILITY TRANSIENT or PERSISTENT on writers and readers, and a durability service"
+
+    def advice(endpoint: Endpoint) -> str:
+        if endpoint.is_ros:
+            return (
+                "TRANSIENT_LOCAL in the QoSProfile of both sides, and a publisher that stays: ROS 2 has no "
+                "higher durability, so nodes keep nothing of it"
+            )
+        return "DURABILITY TRANSIENT or PERSISTENT on writers and readers, and a durability service"
+
     return _of_policy(topic, wrong, DoctorCause.DURABILITY, say, advice)
 
 
 def _destination_order(topic: TopicView) -> Iterator[DoctorFinding]:
     """Periodic updates do not heal a wrong order: of two writers' last samples one must win everywhere."""
-    readers = [each for each in topic.readers if not each.is_library and not each.qos.by_source_timestamp]
-    writers = [each for each in topic.writers if not each.qos.by_source_timestamp]
-    advice = "DESTINATION_ORDER BY_SOURCE_TIMESTAMP on writers and readers, and synchronized clocks"
-    if writers:
-        message = (
-            "offers BY_RECEPTION_TIMESTAMP: no reader can ask it for BY_SOURCE_TIMESTAMP, and a durability "
-            "service orders its samples by their arrival"
-        )
+    wrong = [
+        each
+        for each in topic.writers + topic.readers
+        if not each.is_library and not each.qos.by_source_timestamp
+    ]
+    for (is_writer, is_ros), members in _grouped(wrong, lambda each: (each.is_writer, each.is_ros)).items():
         yield DoctorFinding(
-            DoctorCause.DESTINATION_ORDER, Weight.WARNING, topic.name, message, advice, tuple(writers)
-        )
-    if readers:
-        message = (
-            "requests BY_RECEPTION_TIMESTAMP: what arrives last is taken for the latest, also a sample that "
-            "was delayed, sent again or delivered by a durability service"
-        )
-        yield DoctorFinding(
-            DoctorCause.DESTINATION_ORDER, Weight.WARNING, topic.name, message, advice, tuple(readers)
+            DoctorCause.DESTINATION_ORDER,
+            Weight.WARNING,
+            (topic.name,),
+            _OFFERS_RECEPTION if is_writer else _REQUESTS_RECEPTION,
+            _ROS_ORDER_ADVICE if is_ros else _ORDER_ADVICE,
+            members,
         )
 
 
-def _pairs(topic: TopicView) -> Iterator[DoctorFinding]:
-    """Writers and readers that would match but for their QoS or type; alike ones are compared once."""
+_OFFERS_RECEPTION = (
+    "offers BY_RECEPTION_TIMESTAMP: no reader can ask it for BY_SOURCE_TIMESTAMP, and a durability "
+    "service orders its samples by their arrival"
+)
+_REQUESTS_RECEPTION = (
+    "requests BY_RECEPTION_TIMESTAMP: what arrives last is taken for the latest, also a sample that was "
+    "delayed, sent again or delivered by a durability service"
+)
+_ORDER_ADVICE = "DESTINATION_ORDER BY_SOURCE_TIMESTAMP on writers and readers, and synchronized clocks"
+_ROS_ORDER_ADVICE = (
+    "one publisher for each topic, or compare the time stamps of messages: ROS 2 cannot set DESTINATION_ORDER"
+)
 
-    def traits(endpoint: Endpoint) -> Hashable:
-        return endpoint.qos, endpoint.type_name
 
-    found: dict[tuple[DoctorCause, str], dict[str, Endpoint]] = {}
-    for writers in _grouped(topic.writers, traits).values():
-        for readers in _grouped(topic.readers, traits).values():
-            refusals = tuple(_refusals(writers[0], readers[0]))
-            if refusals:
-                met_writers, met_readers = _meeting(writers, readers)
-                for refusal in refusals if met_writers else ():
-                    found.setdefault(refusal, {}).update(met_writers | met_readers)
-    for (cause, text), sides in found.items():
-        both = sorted(sides.values(), key=lambda each: (not each.is_writer, each.guid))
-        yield DoctorFinding(cause, Weight.ERROR, topic.name, text, _PAIR_ADVICE[cause], tuple(both))
+def _pairs(topic: TopicView, kept: Sequence[Endpoint]) -> Iterator[DoctorFinding]:
+    """Find readers whose QoS refuses writers, or refuses what nodes keep of writers that may be gone.
+
+    A delivery promises what a reader asks for of DEADLINE, LIVELINESS and PRESENTATION, so it reaches readers
+    that the writer itself does not.
+    """
+    durable = [each for each in topic.readers if each.qos.durability >= _TRANSIENT and not each.is_library]
+    refused = _refusing(kept, durable)
+    unserved = {guid for _, ends in refused.values() for guid in ends}
+    of_type = _grouped(kept, lambda each: each.type_name)
+    alike = _grouped(durable, lambda each: each.type_name)
+    given = (_meeting(groups, alike.get(name, ()))[1] for name, groups in of_type.items())
+    served = {guid for each in given for guid in each} - unserved
+    pairs = _refusing(topic.writers, topic.readers)
+    for (cause, policy), (writers, readers) in pairs.items():
+        for is_served, members in _grouped(readers.values(), lambda each: each.guid in served).items():
+            met, _ = _meeting(writers.values(), members)
+            text = f"do not match ({policy}), so no data flows from one to the other"
+            if is_served:
+                text += "; who joins late gets what nodes keep, and nothing that is written later"
+            ends = (*sorted(met.values(), key=lambda each: each.guid), *members)
+            yield DoctorFinding(cause, Weight.ERROR, (topic.name,), text, _PAIR_ADVICE[cause], ends)
+    for (cause, policy), (groups, readers) in refused.items():
+        known = pairs.get((cause, policy), ({}, {}))[1]
+        if ends := tuple(each for guid, each in readers.items() if guid not in known):
+            where = _shown(
+                dict.fromkeys(each.partitions[0] if each.partitions else "" for each in groups.values())
+            )
+            text = f"refuses what nodes keep in {where} ({policy}), so it gets none of that"
+            yield DoctorFinding(cause, Weight.ERROR, (topic.name,), text, _KEPT_ADVICE, ends)
 
 
 _PAIR_ADVICE = {
@@ -150,15 +205,125 @@ _PAIR_ADVICE = {
     "(VOLATILE < TRANSIENT_LOCAL < TRANSIENT < PERSISTENT)",
     DoctorCause.INCOMPATIBLE_QOS: "offer at least what is requested",
 }
+_KEPT_ADVICE = "request at most what is kept, or offer more with the topic and all of its writers"
+
+_Refusal = tuple[DoctorCause, str]
 
 
-def _refusals(writer: Endpoint, reader: Endpoint) -> Iterator[tuple[DoctorCause, str]]:
-    if writer.type_name != reader.type_name:
-        return  # `different_types` says so
-    for policy in incompatibilities(writer.qos, reader.qos):
-        is_durability = policy.startswith("DURABILITY:")
-        cause = DoctorCause.INCOMPATIBLE_DURABILITY if is_durability else DoctorCause.INCOMPATIBLE_QOS
-        yield cause, f"do not match ({policy}), so no data flows"
+def _refusing(
+    writers: Iterable[Endpoint], readers: Iterable[Endpoint]
+) -> dict[_Refusal, tuple[Endpoints, Endpoints]]:
+    """Return who would match but for a policy, by policy with both values; alike ones are compared once."""
+
+    def traits(endpoint: Endpoint) -> Hashable:
+        # The name and the partitions are in the QoS, too, and would make all endpoints differ.
+        qos = dataclasses.replace(endpoint.qos, name="", partitions=())
+        return qos, endpoint.type_name, bool(endpoint.type_id)
+
+    found: dict[_Refusal, tuple[Endpoints, Endpoints]] = {}
+    many = _grouped(readers, traits)
+    for some in _grouped(writers, traits).values():
+        for others in many.values():
+            policies = incompatibilities(some[0].qos, others[0].qos) if may_match(some[0], others[0]) else ()
+            met_writers, met_readers = _meeting(some, others) if policies else ({}, {})
+            for policy in policies if met_writers else ():
+                is_durability = policy.startswith("DURABILITY:")
+                cause = DoctorCause.INCOMPATIBLE_DURABILITY if is_durability else DoctorCause.INCOMPATIBLE_QOS
+                both = found.setdefault((cause, policy), ({}, {}))
+                both[0].update(met_writers)
+                both[1].update(met_readers)
+    return found
+
+
+def _kept(topic: TopicView, groups: Iterable[GroupView]) -> list[Endpoint]:
+    """Return what nodes keep of a topic as the writers that would deliver it."""
+    # What one asks for that asks for the most of all: a delivery offers it to each alone.
+    asked = [each.qos for each in topic.readers if each.qos.durability >= _TRANSIENT]
+    asked = [offer(GroupQos(_TRANSIENT), "", asked)]
+    found = {}
+    for group in groups:
+        qos = GroupQos(
+            DurabilityKind[group.durability],
+            by_source_timestamp=group.by_source_timestamp,
+            exclusive=group.exclusive,
+            representations=group.representations,
+        )
+        offered = offer(qos, group.partition, asked)
+        key = f"{group.partition} {group.type_name} {offered}"  # nodes keep the same, mostly
+        found[key] = Endpoint(
+            guid=key,
+            is_writer=True,
+            topic=topic.name,
+            type_name=group.type_name,
+            partitions=(group.partition,),
+            qos=offered,
+            process="",
+            host="",
+            type_id="",
+        )
+    return list(found.values())
+
+
+def _elsewhere(topic: TopicView, kept: Sequence[Endpoint]) -> Iterator[DoctorFinding]:
+    """Find readers where the topic has no data, and writers where it has no reader: other partitions have.
+
+    That may be meant. It is a warning if the names are so alike that one may be a mistake, or if one side
+    names no partition.
+    """
+    sources = (*topic.writers, *kept)
+    met_sources, met_readers = _meeting(sources, topic.readers)
+    for ends, met, others in (
+        (topic.readers, met_readers, sources),
+        (topic.writers, met_sources, met_readers.values()),  # the other readers are reported themselves
+    ):
+        names = sorted({name for each in others for name in each.partitions or ("",)})
+        lost = [each for each in ends if each.guid not in met] if names else []
+        yield from _lost(topic, lost, names)
+
+
+def _lost(topic: TopicView, lost: Sequence[Endpoint], names: Sequence[str]) -> Iterator[DoctorFinding]:
+    """Tell of endpoints of one kind that meet no other, which are in partitions with these names."""
+    hints = {
+        wanted: _mistake(wanted, names[:_MOST_COMPARED])
+        for wanted in itertools.islice({each.partitions: None for each in lost}, _MOST_COMPARED)
+    }
+    for hint, members in _grouped(lost, lambda each: hints.get(each.partitions, "")).items():
+        wanted = _shown(dict.fromkeys(name for each in members for name in each.partitions or ("",)))
+        if not members[0].is_writer:
+            text = f"reads in {wanted}, where nothing of this topic is written or kept now; the topic is in"
+        elif hint:
+            text = f"writes in {wanted}, where no reader of this topic is; readers are in"
+        else:
+            continue  # data may be written before anybody reads it
+        yield DoctorFinding(
+            DoctorCause.PARTITION,
+            Weight.WARNING if hint else Weight.INFO,
+            (topic.name,),
+            f"{text} {_shown(names)}",
+            hint or "where that data is meant, the same partition on both sides",
+            members,
+        )
+
+
+def _mistake(wanted: Sequence[str], names: Sequence[str]) -> str:
+    """Return how partitions may be meant to meet; empty if they are not alike."""
+    for one in wanted or ("",):
+        for name in names:
+            if not one or not name:
+                return "name the same partition on both sides: one side is in the default partition"
+            is_wild = not expressions.is_literal(one) and not expressions.is_literal(name)
+            if is_wild and expressions.intersection(one, name) is not None:
+                return f"name a partition instead of {one} or {name}: two expressions do not match each other"
+        # Names that differ in their numbers are members of a series.
+        others = [name for name in names if _DIGITS.sub("0", name) != _DIGITS.sub("0", one)]
+        if hint := did_you_mean(one, others):
+            return hint
+    return ""
+
+
+_DIGITS: Final = re.compile(r"\d+")
+_MOST_COMPARED: Final = 100
+"""Limit for the names that are compared with each other, which takes 20 us for each pair."""
 
 
 _THE_FIRST = "what a service keeps and gives to late joiners depends on which of them it saw first"
@@ -178,7 +343,7 @@ def _writers_disagree(topic: TopicView) -> Iterator[DoctorFinding]:
             yield DoctorFinding(
                 DoctorCause.WRITERS_DISAGREE,
                 Weight.WARNING,
-                topic.name,
+                (topic.name,),
                 f"differ in {policy} ({', '.join(sorted(values))}): {effect}",
                 "the QoS of the topic for all of its writers",
                 tuple(durable),
@@ -222,7 +387,9 @@ def _dies_with_writer(topic: TopicView) -> Iterator[DoctorFinding]:
             f"purged service_cleanup_delay ({delay}) later"
         )
         advice = "autodispose_unregistered_instances FALSE where data must outlive its writer"
-        yield DoctorFinding(DoctorCause.DIES_WITH_WRITER, Weight.INFO, topic.name, message, advice, writers)
+        yield DoctorFinding(
+            DoctorCause.DIES_WITH_WRITER, Weight.INFO, (topic.name,), message, advice, writers
+        )
 
 
 def _meeting(writers: Iterable[Endpoint], readers: Iterable[Endpoint]) -> tuple[Endpoints, Endpoints]:
@@ -301,12 +468,19 @@ def _nobody_keeps(picture: DomainPicture) -> Iterator[DoctorFinding]:
                 if partition in missed or not _is_kept(picture.nodes, Group(partition, topic.name)):
                     missed.setdefault(partition, {})[writer.guid] = writer
         if missed:
-            reason = " in a name-space" if picture.nodes else ": none was heard"
-            message = f"offers durable data in {_shown(missed)}, but no durability service keeps it{reason}"
+            reason = (
+                "that was heard keeps it in a name-space" if picture.nodes else "keeps it: none was heard"
+            )
+            message = f"offers durable data in {_shown(missed)}, but no durability service {reason}"
             advice = "a name-space that contains it, with a policy that keeps it, on at least one node"
             writers = {guid: each for those in missed.values() for guid, each in those.items()}
             yield DoctorFinding(
-                DoctorCause.NOBODY_KEEPS, Weight.WARNING, topic.name, message, advice, tuple(writers.values())
+                DoctorCause.NOBODY_KEEPS,
+                Weight.WARNING,
+                (topic.name,),
+                message,
+                advice,
+                tuple(writers.values()),
             )
 
 
@@ -343,7 +517,7 @@ def _not_kept(picture: DomainPicture) -> Iterator[DoctorFinding]:
         yield DoctorFinding(
             DoctorCause.NOT_KEPT,
             Weight.WARNING,
-            topic,
+            (topic,),
             f"{what}: {text}",
             "see docs/durability-qos.md#writers-that-are-not-kept",
             ends,
@@ -357,7 +531,7 @@ def _not_kept(picture: DomainPicture) -> Iterator[DoctorFinding]:
             yield DoctorFinding(
                 DoctorCause.NOT_KEPT,
                 Weight.WARNING,
-                topic,
+                (topic,) if topic else (),
                 f"{node.name} did not capture {plural(count, 'sample')} above its limit, and has them only "
                 "if a fellow with a higher limit sends them",
                 "raise DDSI2Service/Internal/MaxSampleSize on all nodes",
@@ -376,7 +550,7 @@ def _incompatible(nodes: Sequence[NodeSnapshot]) -> Iterator[DoctorFinding]:
                 yield DoctorFinding(
                     DoctorCause.NODES_INCOMPATIBLE,
                     Weight.ERROR,
-                    "",
+                    (),
                     f"{node.name} and {fellow.name} do not communicate: {fellow.problem}",
                     "the same name-spaces on both, or disjoint ones",
                     nodes=(node.name, fellow.name),
@@ -402,7 +576,7 @@ def _not_merged(nodes: Sequence[NodeSnapshot]) -> Iterator[DoctorFinding]:
             yield DoctorFinding(
                 DoctorCause.NOT_MERGED,
                 Weight.WARNING,
-                "",
+                (),
                 f"name-space '{name}': after a disconnection {left_name} does {here} and {right_name} "
                 f"does {there}{more}: the sets stay different",
                 '<Merge type="Merge" scope="*"/> in the policy of the name-space',
@@ -418,14 +592,17 @@ def _deviations(picture: DomainPicture) -> Iterator[DoctorFinding]:
             readers = tuple(
                 each
                 for each in picture.endpoints
-                if not each.is_writer and each.topic == view.topic and each.guid[:24] in owners
+                if not each.is_writer
+                and each.qos.durability >= _TRANSIENT
+                and (each.topic, ",".join(each.partitions), each.guid[:24] in owners)
+                == (view.topic, view.partition, True)
             )
             is_repetition = view.counts.keys() == {"repeated"}
             first = "create the readers of a process together" if is_repetition else "start the reader again"
             yield DoctorFinding(
                 DoctorCause.READER_DEVIATES,
                 Weight.WARNING if view.counts.keys() - {"shown_later", "repeated"} else Weight.INFO,
-                view.topic,
+                (view.topic,),
                 f"deviates from the set of {node.name} ({view.text})",
                 f"{first}, or read with the client library; see docs/readers.md",
                 readers,
@@ -472,7 +649,7 @@ def _clocks(picture: DomainPicture, bound_ns: int) -> Iterator[DoctorFinding]:
         yield DoctorFinding(
             DoctorCause.CLOCKS,
             Weight.WARNING if topics else Weight.INFO,
-            "",
+            (),
             message,
             "synchronize the clocks (NTP, PTP): the update with the later timestamp wins",
             nodes=(behind.name, ahead.name),

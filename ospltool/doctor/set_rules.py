@@ -34,7 +34,7 @@ def kept_in_memory(nodes: Sequence[NodeSnapshot]) -> Iterator[DoctorFinding]:
         yield DoctorFinding(
             DoctorCause.MEMORY_ONLY,
             Weight.INFO,
-            "",
+            (),
             f"{', '.join(who)} {'keeps' if len(who) == 1 else 'keep'} PERSISTENT data in memory only, "
             f"because {why}: {word} {listed}{more}",
             f"{advice}, if it must survive a restart of all nodes",
@@ -85,7 +85,7 @@ def history_cut(topic: TopicView, nodes: Sequence[NodeSnapshot]) -> Iterator[Doc
     yield DoctorFinding(
         DoctorCause.HISTORY_CUT,
         Weight.WARNING if any(_names_a_number(each) for each in cut.values()) else Weight.INFO,
-        topic.name,
+        (topic.name,),
         f"HISTORY is {' and '.join(names)}, but what is kept for late joiners is "
         f"{depth_name(_shallowest(kept))} of each instance: DURABILITY_SERVICE decides that",
         f"where late joiners need more, on the topic and all of its writers: {_line(topic, groups, asked)}",
@@ -157,7 +157,7 @@ def limited(nodes: Sequence[NodeSnapshot]) -> Iterator[DoctorFinding]:
         yield DoctorFinding(
             DoctorCause.LIMITED,
             Weight.INFO if set(causes) == {"max_samples_per_instance"} else Weight.WARNING,
-            topic,
+            (topic,),
             f"{', '.join(views)} kept out or pushed out {counts} of DURABILITY_SERVICE: late "
             "joiners do not get them",
             f"higher limits, or none, on the topic and all of its writers: {line}",

@@ -2,36 +2,59 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from ospltool.doctor.picture import DoctorCause, DoctorFinding, Endpoint, TopicView, Weight
 
 _MAX_SHOWN: Final = 5
+_ADVICE: Final = "one version of the type, or appendable or mutable versions with the same key"
 
 
-def different_types(topic: TopicView) -> Iterator[DoctorFinding]:
-    """Find types that share the name of a topic, and versions of a type that share its name.
+def may_match(one: Endpoint, other: Endpoint) -> bool:
+    """Tell whether the types of two endpoints may match.
 
-    Only Cyclone DDS in the process of an endpoint knows whether two versions are compatible.
+    Cyclone DDS compares the structures if both sides announce them, whatever the names are, and the names
+    otherwise. Only Cyclone DDS in the process of an endpoint knows whether two structures are compatible.
+    """
+    return one.type_name == other.type_name or bool(one.type_id and other.type_id)
+
+
+def different_types(topic: TopicView, kept: Sequence[str]) -> Iterator[DoctorFinding]:
+    """Find types that share the name of a topic.
+
+    Args:
+        topic: the topic.
+        kept: names of the types of which nodes keep data of this topic.
     """
     endpoints = topic.writers + topic.readers
     names = sorted({each.type_name for each in endpoints})
-    if len(names) > 1:
-        more = [f"{len(names) - _MAX_SHOWN} more"] if len(names) > _MAX_SHOWN else []
-        shown = " and ".join([*names[:_MAX_SHOWN], *more])
-        text = f"have different types, {shown}, so no data flows from one to another"
-        yield _finding(Weight.ERROR, topic, text, "one type for each topic name", endpoints)
-    for name in names:
-        told = tuple(each for each in endpoints if each.type_name == name and each.type_id)
-        count = len({each.type_id for each in told})
-        if count > 1:
-            text = f"have {count} different types named {name}: data flows only between compatible ones"
-            advice = "one version of the type, or appendable or mutable versions with the same key"
-            yield _finding(Weight.WARNING, topic, text, advice, told)
+    if len(names) > 1 and not all(each.type_id for each in endpoints):
+        yield _finding(
+            Weight.ERROR,
+            topic,
+            f"have different types, {_listed(names)}, and not all announce their structure: no data flows "
+            "between different names where one side does not",
+            "one type for each topic name",
+            endpoints,
+        )
+    told = tuple(each for each in endpoints if each.type_id)
+    if (count := len({each.type_id for each in told})) > 1:
+        named = _listed(sorted({each.type_name for each in told}))
+        text = f"have {count} different types named {named}: data flows only between compatible ones"
+        yield _finding(Weight.WARNING, topic, text, _ADVICE, told)
+    strange = tuple(each for each in topic.readers if kept and each.type_name not in kept)
+    if strange and not topic.writers:
+        text = f"have another type than nodes keep, {_listed(kept)}: they get that only if it is compatible"
+        yield _finding(Weight.WARNING, topic, text, _ADVICE, strange)
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = [f"{len(names) - _MAX_SHOWN} more"] if len(names) > _MAX_SHOWN else []
+    return " and ".join([*names[:_MAX_SHOWN], *more])
 
 
 def _finding(
     weight: Weight, topic: TopicView, text: str, advice: str, endpoints: tuple[Endpoint, ...]
 ) -> DoctorFinding:
-    return DoctorFinding(DoctorCause.DIFFERENT_TYPES, weight, topic.name, text, advice, endpoints)
+    return DoctorFinding(DoctorCause.DIFFERENT_TYPES, weight, (topic.name,), text, advice, endpoints)

@@ -341,7 +341,9 @@ class Scene:
         self.facts, self.kept = facts.of, facts.kept
         there = [node for node in ordered if not node.gone_ns]
         self.nodes = [
-            node for node in ordered if not node.gone_ns or not any(replaces(one, node) for one in there)
+            node
+            for node in ordered
+            if not node.gone_ns or not any(replaces(one, node, there) for one in there)
         ]
         self._presence = {node.id: self._observed(node) for node in ordered}
         self._presence |= self._doubtful()

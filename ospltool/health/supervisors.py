@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from engine.supervisor.node_status import Condition, NodeStatus, status_of
-from engine.supervisor.policy import NodePhase
+from engine.supervisor.policy import EXIT_CONFIGURATION, NodePhase
 from engine.supervisor.rundir import RunDirectory, RunDirectoryError, location
 from ospltool.health.codes import continue_them
 from ospltool.live.remarks import clock
@@ -34,6 +34,9 @@ _NEXT: Final = {
 }
 """Advice for conditions of which the supervisor, or its absence, tells what happens next."""
 
+CANNOT_RUN: Final = (
+    "Do first what the reason says (`ospltool status` on its host); started as it is, the node ends again."
+)
 ORPHAN: Final = (
     "It ends by itself, as its supervisor does not run; then start it again with `ospltool start`."
 )
@@ -137,6 +140,8 @@ def _next(status: NodeStatus) -> str:
     stopped = _stopped(status)
     if stopped:
         return continue_them(" and ".join(stopped), stopped.values())
+    if status.condition is Condition.DIED and record.exit_code == EXIT_CONFIGURATION:
+        return CANNOT_RUN
     if status.waits_for_room:
         return f"Make room on the disk of {record.store}. The node goes on by itself."
     return _NEXT.get(status.condition, "")

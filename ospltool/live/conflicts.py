@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 from collections.abc import Mapping
 from typing import Final
@@ -11,7 +12,7 @@ from engine.tracing.catalogue import catalogue
 from ospltool.live.nodes import Node
 
 MAX_CONFLICTS: Final = 500
-"""Conflicts kept; the oldest ended ones are forgotten first, then the oldest open ones."""
+"""Conflicts kept. Of the node that reports most, ended ones are forgotten first, then open ones."""
 
 SHORT_ID: Final = 8
 """Hexadecimal digits of an id that stand for a fellow whose name is not known yet."""
@@ -182,8 +183,11 @@ class ConflictLog:
         )
         self._conflicts.append(conflict)
         if len(self._conflicts) > MAX_CONFLICTS:
-            ended = next((i for i, old in enumerate(self._conflicts) if old.ended_ns), 0)
-            self._settled.discard(self._conflicts.pop(ended).key)
+            ((most, _),) = collections.Counter(one.node for one in self._conflicts).most_common(1)
+            theirs = [
+                (not one.ended_ns, place) for place, one in enumerate(self._conflicts) if one.node == most
+            ]
+            self._settled.discard(self._conflicts.pop(min(theirs)[1]).key)
             self.left_out += 1
 
     def _change(

@@ -40,9 +40,11 @@ from ospltool.live.record_file import SenderKind, Shown
 MAX_KNOWN: Final = 1_000
 """Events of INFO and above remembered for one sender, more than its past can hold."""
 MAX_SENDERS: Final = 2_000
-MAX_TAGS: Final = 10_000
-"""Participants whose announcement is remembered."""
 """Senders that are remembered; a stranger may invent any number."""
+MAX_LEFT: Final = 10_000
+"""Participants that left whose announcement is remembered: what they have sent may come later."""
+MAX_UNDISCOVERED: Final = 1_000
+"""Messages that wait for the discovery of their participant; more are left out."""
 MAX_FAULT: Final = 300
 """Characters of a fault that are told: it may quote what was received."""
 
@@ -111,16 +113,19 @@ class _Link:
             raise
         self._replicas: Channel | None = None
         self._tags: dict[bytes, Tag | None] = {}
+        self._left: dict[bytes, Tag | None] = {}
+        self._undiscovered: list[ReceivedMessage] = []
 
     def take(self) -> tuple[list[ReceivedMessage], list[ParticipantGone]]:
         """Take the received messages and the participants that left."""
         changes = self.discovery.take()
         for change in changes:
             if isinstance(change, ParticipantSeen):
-                self._tags.pop(change.guid, None)
-                self._tags[change.guid] = change.tag  # it stays: what one that left has sent may come later
-                if len(self._tags) > MAX_TAGS:
-                    del self._tags[next(iter(self._tags))]
+                self._tags[change.guid] = change.tag
+            elif isinstance(change, ParticipantGone) and change.guid in self._tags:
+                self._left[change.guid] = self._tags.pop(change.guid)
+                if len(self._left) > MAX_LEFT:
+                    del self._left[next(iter(self._left))]
         if self._replicas is None and any(map(_is_service, changes)):
             self._replicas = Channel(
                 self.participant,
@@ -128,17 +133,20 @@ class _Link:
                 topics=(*WATCH_TOPICS, *SERVICE_PAST_TOPICS),
                 signal=self.signal,
             )
-        received = self.channel.take()
+        received = self._undiscovered + self.channel.take()
         if self._replicas is not None:
             received += self._replicas.take()
+        # A message may overtake the discovery of its participant: until then nobody knows whose it is.
+        known = self._tags.keys() | self._left.keys() if self._undiscovered or received else ()
+        unknown = [one for one in received if one.participant not in known]
+        received = [one for one in received if one.participant in known] if unknown else received
+        self._undiscovered = unknown[-MAX_UNDISCOVERED:]
         return received, [change for change in changes if isinstance(change, ParticipantGone)]
 
-    def may_speak_for(self, participant: bytes, node: str) -> bool:
-        """Tell whether a participant announced itself as a node; a message may overtake its discovery."""
-        tag = self._tags.get(participant)
-        return participant not in self._tags or (
-            tag is not None and tag.role is TagRole.NODE and tag.node_id.hex() == node
-        )
+    def may_speak_for(self, participant: bytes, role: TagRole, sender: str) -> bool:
+        """Tell whether a participant announced itself as this node or persistence service."""
+        tag = self._tags.get(participant) or self._left.get(participant)
+        return tag is not None and tag.role is role and tag.node_id.hex() == sender
 
     def close(self) -> None:
         self.participant.close()
@@ -296,16 +304,17 @@ class LiveFeed:
     def _decode(self, link: _Link, received: ReceivedMessage) -> _Decoded:
         now_ns = self._clock()
         if received.topic == view.TOPIC:
-            return self._replica(received, now_ns)
+            return self._replica(link, received, now_ns)
         message = monitor.decode(received.payload)
         sender = message.node if isinstance(message, NodeEvent) else message.id
-        of_service = received.topic == view.PAST_TOPIC and isinstance(message, NodePast)
-        if isinstance(message, NodePast) and of_service:
-            sender = message.name
-        if sender != received.sender_id:
+        is_service = received.topic == view.PAST_TOPIC and isinstance(message, NodePast)
+        called = message.name if isinstance(message, NodePast) and is_service else sender
+        role = TagRole.PERSISTENCE if is_service else TagRole.NODE
+        if called != received.sender_id or not link.may_speak_for(received.participant, role, sender):
             return _impostor(received, sender, now_ns)
-        if not of_service and not link.may_speak_for(received.participant, sender):
-            return _impostor(received, sender, now_ns)
+        for event in message.events if isinstance(message, NodePast) else ():
+            if event.node != sender:  # nobody remembers what others told
+                return _impostor(received, event.node, now_ns)
         if not isinstance(message, NodeSnapshot):
             return message
         self._is_there((SenderKind.NODE, message.id), message.name, received.participant, now_ns)
@@ -314,9 +323,10 @@ class LiveFeed:
             self._addresses[key] = message.addresses
         return ReceivedSnapshot(message, self._arrivals.heard_ns(message, now_ns))
 
-    def _replica(self, received: ReceivedMessage, now_ns: int) -> HeardReplica | FeedNotice:
+    def _replica(self, link: _Link, received: ReceivedMessage, now_ns: int) -> HeardReplica | FeedNotice:
         shown = view.decode(received.payload)
-        if shown.name != received.sender_id:
+        may_speak = link.may_speak_for(received.participant, TagRole.PERSISTENCE, shown.id)
+        if shown.name != received.sender_id or not may_speak:
             return _impostor(received, shown.name, now_ns)
         self._is_there((SenderKind.REPLICA, shown.id), shown.name, received.participant, now_ns)
         return HeardReplica(shown, now_ns)

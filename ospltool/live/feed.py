@@ -9,21 +9,26 @@ from __future__ import annotations
 import collections
 import dataclasses
 import enum
+import operator
 from collections.abc import Sequence
 from typing import Final, Protocol, TypeVar, runtime_checkable
 
 from engine.persistence.service.replica_view import ReplicaView
 from engine.runtime.monitor import NodeEvent, NodePast, NodeSnapshot
+from engine.runtime.past import without_surplus
 from ospltool.live.supervision import LocalView
 
 MAX_PENDING_EVENTS: Final = 5_000
-"""Events kept between two polls; the oldest are dropped and counted."""
+"""Events kept between two polls; the oldest of those that send most are dropped and counted."""
 
 MAX_PENDING_NODES: Final = 1_000
 """Nodes with a waiting snapshot, and likewise replicas of persistence services; snapshots of others are
 dropped and counted."""
 
 MAX_PENDING_NOTICES: Final = 200
+MAX_PENDING_FAULTS: Final = 20
+"""Notices of messages that are refused or cannot be read, which a stranger provokes: they have a bound of
+their own, so that none pushes out what happened to nodes."""
 
 _MOST_NAMED: Final = 3
 """Addresses that a message names; the others are counted."""
@@ -32,6 +37,7 @@ ENDING: Final = ("TERMINATING", "TERMINATED")
 """States of a node that shuts down in an orderly way."""
 
 T = TypeVar("T")
+_SENDER: Final = operator.attrgetter("node")
 
 
 class NoticeKind(enum.StrEnum):
@@ -207,8 +213,9 @@ class Inbox:
         self._snapshots: dict[str, ReceivedSnapshot] = {}
         self._replicas: dict[str, HeardReplica] = {}
         self._pasts: dict[str, NodePast] = {}
-        self._events: collections.deque[NodeEvent] = collections.deque()
+        self._events: list[NodeEvent] = []
         self._notices: collections.deque[FeedNotice] = collections.deque()
+        self._faults: collections.deque[FeedNotice] = collections.deque(maxlen=MAX_PENDING_FAULTS)
         self._caption: str | None = None
         self._max_events = max_events
         self._max_nodes = max_nodes
@@ -222,10 +229,17 @@ class Inbox:
             self._replace(self._replicas, item.view.id, item)
         elif isinstance(item, NodePast):
             self._replace(self._pasts, item.id, item)
-        elif isinstance(item, FeedNotice):
-            self._append(self._notices, item, MAX_PENDING_NOTICES)
+        elif isinstance(item, NodeEvent):
+            self._events.append(item)
+            if len(self._events) > 2 * self._max_events:  # not for each one: it costs a look at all
+                self._drop_surplus()
+        elif item.kind in (NoticeKind.FAULT, NoticeKind.UNPROVED):
+            self._faults.append(item)
         else:
-            self._append(self._events, item, self._max_events)
+            self._notices.append(item)
+            if len(self._notices) > MAX_PENDING_NOTICES:
+                self._notices.popleft()
+                self.dropped += 1
 
     def say(self, caption: str) -> None:
         """Set the sentence for the reader; an empty one removes it."""
@@ -233,10 +247,11 @@ class Inbox:
 
     def drain(self, *, restart: bool = False) -> Update:
         """Return everything that waits, and forget it; `restart` makes the reader forget earlier updates."""
+        self._drop_surplus()
         update = Update(
             snapshots=tuple(self._snapshots.values()),
             events=tuple(self._events),
-            notices=tuple(self._notices),
+            notices=(*self._notices, *self._faults),
             caption=self._caption,
             dropped=self.dropped,
             restart=restart,
@@ -248,17 +263,17 @@ class Inbox:
         self._replicas.clear()
         self._events.clear()
         self._notices.clear()
+        self._faults.clear()
         self._caption = None
         return update
+
+    def _drop_surplus(self) -> None:
+        few = without_surplus(self._events, self._max_events, _SENDER)
+        self.dropped += len(self._events) - len(few)
+        self._events = few
 
     def _replace(self, newest: dict[str, T], key: str, item: T) -> None:
         if key in newest or len(newest) < self._max_nodes:
             newest[key] = item
         else:
-            self.dropped += 1
-
-    def _append(self, queue: collections.deque[T], item: T, bound: int) -> None:
-        queue.append(item)
-        if len(queue) > bound:
-            queue.popleft()
             self.dropped += 1

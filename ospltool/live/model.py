@@ -6,10 +6,11 @@ import bisect
 import dataclasses
 import operator
 from collections import deque
-from collections.abc import Collection, Iterator, Mapping
-from typing import Final
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import Final, TypeVar
 
 from engine.runtime.monitor import NameSpaceView, NodeEvent, NodePast, NodeSnapshot, Run
+from engine.runtime.past import without_surplus
 from ospltool.live.conflicts import ConflictLog
 from ospltool.live.feed import ENDING, FeedNotice, NoticeKind, ReceivedSnapshot, Update
 from ospltool.live.groups import GroupIndex, Losses
@@ -37,6 +38,8 @@ _LOST: Final = "capture.lost"
 
 
 _TIME: Final = operator.attrgetter("time_ns")
+_Item = TypeVar("_Item")
+_SENDER: Final = operator.attrgetter("node")
 _HEARD: Final = operator.attrgetter("heard_ns")
 
 
@@ -171,16 +174,16 @@ class SystemModel:
         if update.snapshots or update.replicas or update.events:
             self.ended_ns = 0  # a recording that is still written goes on after its end
         for past in update.pasts:  # how the former run of a node ended matters for the first of the next
-            self._note_runs(past)
+            self._attempt(self._note_runs, past)
         self._last_words = [one for one in update.events if one.state in ENDING or one.event == _ORPHANED]
         for index, heard in enumerate(update.snapshots, 1):
-            self._apply_snapshot(heard)
+            self._attempt(self._apply_snapshot, heard)
             if index % STEP == 0 and not update.restart:
                 yield
         for replica in update.replicas:
-            self.persistence.apply(replica)
+            self._attempt(self.persistence.apply, replica)
         for past in update.pasts:
-            self._apply_past(past)
+            self._attempt(self._apply_past, past)
         for notice in update.notices:
             self._apply_notice(notice, now_ns)
         if update.events:
@@ -197,6 +200,13 @@ class SystemModel:
             self.sets.forget()
             self._heartbeats.clear()
             self._tellers.clear()
+
+    def _attempt(self, take_in: Callable[[_Item], object], item: _Item) -> None:
+        """Take in what one sender says; if that fails, it costs nothing of what others say."""
+        try:
+            take_in(item)
+        except Exception:  # of any class: it may be of anybody
+            self.faults += 1
 
     def note_fault(self, now_ns: int) -> None:
         """Count an update that could not be taken in, or only in part."""
@@ -365,15 +375,15 @@ class SystemModel:
         self.losses.apply(snapshot, heard.heard_ns, self.groups, heard_since, is_first=before is None)
         self.conflicts.settle(snapshot)
         self._note_run(before, heard)
-        if before is None:
-            for node in list(self.nodes.values()):
+        if before is None or before.fellows.communications is not fellows.communications:
+            for node in [one for one in self.nodes.values() if one.gone_ns]:
                 self._forget_replaced(node)
 
     def _forget_replaced(self, node: Node) -> None:
         """Forget a node that has left if its name runs under a new identity, as after losing its store."""
         old = node.snapshot
-        present = (one for one in self.nodes.values() if not one.gone_ns)
-        if not node.gone_ns or not any(replaces(one, node) for one in present):
+        present = [one for one in self.nodes.values() if not one.gone_ns]
+        if not node.gone_ns or not any(replaces(one, node, present) for one in present):
             return
         del self.nodes[node.id]
         self._names_told[node.id] = old.name
@@ -445,9 +455,9 @@ class SystemModel:
         self.events_seen += len(events)
         for event in sorted(events, key=lambda event: event.time_ns):
             node = self.nodes.get(event.node)
-            self.conflicts.apply(event)
+            self._attempt(self.conflicts.apply, event)
             if node is None or event.time_ns >= node.snapshot.started_ns:  # not of a former run
-                self.told.apply(event)
+                self._attempt(self.told.apply, event)
             if event.event == _LOST:
                 self.losses.tell(event.node, event.time_ns)
             if event.event == _ORPHANED:
@@ -460,7 +470,7 @@ class SystemModel:
             start -= 1
         self.events[start:] = sorted((*self.events[start:], *events), key=lambda event: event.time_ns)
         if len(self.events) > MAX_EVENTS + EVENTS_SLACK:
-            del self.events[:-MAX_EVENTS]
+            self.events = without_surplus(self.events, MAX_EVENTS, _SENDER)
 
     def _note_orphan(self, event: NodeEvent) -> None:
         """Notice that the supervisor of a node is gone: the end that the node announces then is unplanned."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 from engine.runtime.monitor import FellowView, NameSpaceView, NodeSnapshot
@@ -71,6 +71,11 @@ class Fellows:
         else:
             self.places = {fellow: place for place, fellow in enumerate(self._ids)}
         self.ways = frozenset(self.communications)
+
+    def has_met(self, fellow: str) -> bool:
+        """Return whether the node communicates with a fellow (id), or knows why it does not."""
+        place = self.places.get(fellow)
+        return place is not None and self.communications[place] not in ("waiting", "lost")
 
     def heartbeat_ns(self, fellow: str) -> int:
         """Return when the last heartbeat of a fellow (id) came, by the node's clock; 0 if none did."""
@@ -210,11 +215,15 @@ def natural(name: str) -> tuple[tuple[int, str], ...]:
     )
 
 
-def replaces(present: Node, gone: Node) -> bool:
+def replaces(present: Node, gone: Node, there: Collection[Node]) -> bool:
     """Return whether a node is the one that has left, under a new identity, as after losing its store.
 
-    A node that was heard beside it is another one, of the same name.
+    A node that was heard beside it is another one, of the same name. One that says so of itself alone may be
+    anybody: of the other nodes that are there, one must communicate with it.
     """
     old, new = gone.snapshot, present.snapshot
     is_namesake = (new.name, new.domain_id) == (old.name, old.domain_id)
-    return is_namesake and present.id != gone.id and present.came_ns > gone.heard_ns
+    if not is_namesake or present.id == gone.id or present.came_ns <= gone.heard_ns:
+        return False
+    others = [one for one in there if one.id != present.id]
+    return not others or any(one.fellows.has_met(present.id) for one in others)

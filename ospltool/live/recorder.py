@@ -63,7 +63,8 @@ class RecordingLimits:
 class RecordingTally:
     """Counts of what was written, and of what was not: `thinned` snapshots came too soon after another.
 
-    `failures` counts how often the feed failed, so that for a while nothing was heard.
+    `failures` counts how often the feed failed, so that for a while nothing was heard. `messages_left_out`
+    counts what the feed received and did not pass on: refused, not readable, or too much.
     """
 
     lines: int = 0
@@ -72,6 +73,7 @@ class RecordingTally:
     thinned: int = 0
     lost: int = 0
     failures: int = 0
+    messages_left_out: int = 0
 
 
 class Recorder:
@@ -129,6 +131,7 @@ class Recorder:
 
     def write(self, update: Update, now_ns: int) -> None:
         """Append an update. A failed write does not end the recording: `problem` describes it."""
+        self.tally.messages_left_out = max(self.tally.messages_left_out, update.dropped)
         self.tally.failures += sum(one.kind is NoticeKind.WATCH_FAILED for one in update.notices)
         if now_ns < self._broken_until_ns:
             shown = len(update.snapshots) + len(update.replicas)

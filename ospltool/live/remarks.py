@@ -14,8 +14,10 @@ from engine.runtime.past import IN_ORDER
 from engine.tracing.catalogue import catalogue
 from ospltool.live.nodes import Node
 
-MAX_REMARKS: Final = 5_000
-"""Remarks kept of all nodes; the oldest are forgotten."""
+MAX_REMARKS: Final = 500
+"""Remarks kept of one node; the oldest are forgotten. No node pushes out what others told."""
+MAX_TELLERS: Final = 2_000
+"""Nodes of which remarks are kept; those that told first stay."""
 
 LEAST_STALL_NS: Final = 3_000_000_000
 """A shorter stall is not remarked: the node has not even missed a heartbeat."""
@@ -123,7 +125,7 @@ class Remarks:
     """The remarks of all nodes that hold."""
 
     def __init__(self) -> None:
-        self._remarks: dict[tuple[str, RemarkSubject, str], Remark] = {}
+        self._remarks: dict[str, dict[tuple[RemarkSubject, str], Remark]] = {}
 
     def of(self, node: str, now_ns: int, ahead_ns: int = 0) -> Iterator[Remark]:
         """Yield the remarks of one node that hold now, oldest first.
@@ -133,10 +135,9 @@ class Remarks:
             now_ns: the moment, by the feed's clock.
             ahead_ns: by how much the node's clock is ahead of that.
         """
-        theirs = (one for one in self._remarks.values() if one.node == node)
-        return (
-            one for one in theirs if one.holds(now_ns + ahead_ns * (one.topic is not RemarkSubject.RESTARTED))
-        )
+        for one in self._remarks.get(node, {}).values():
+            if one.holds(now_ns + ahead_ns * (one.topic is not RemarkSubject.RESTARTED)):
+                yield one
 
     def apply(self, event: NodeEvent) -> None:
         """Take in one event; most change nothing."""
@@ -147,9 +148,9 @@ class Remarks:
         fields = found[1] if found else {}
         subject = event.text if topic is RemarkSubject.IGNORED else fields.get(_SUBJECTS.get(topic, ""), "")
         if event.event in _CLOSING:
-            over = (event.node, topic, subject)
-            for key in [one for one in self._remarks if one == over or (one[:2] == over[:2] and not subject)]:
-                del self._remarks[key]
+            theirs = self._remarks.get(event.node, {})
+            for key in [one for one in theirs if one[0] is topic and subject in ("", one[1])]:
+                del theirs[key]
             return
         lasted_ns = _seconds_ns(fields.get("elapsed_ns", "")) if topic is RemarkSubject.STALLED else 0
         if topic is RemarkSubject.STALLED and lasted_ns < LEAST_STALL_NS:
@@ -167,9 +168,10 @@ class Remarks:
 
     def resume(self, looked_ns: int, now_ns: int) -> None:
         """Take in that nobody looked from a moment until now: restarts since then are news now."""
-        for key, one in self._remarks.items():
-            if one.topic is RemarkSubject.RESTARTED and one.time_ns > looked_ns:
-                self._remarks[key] = dataclasses.replace(one, time_ns=now_ns)
+        for theirs in self._remarks.values():
+            for key, one in theirs.items():
+                if one.topic is RemarkSubject.RESTARTED and one.time_ns > looked_ns:
+                    theirs[key] = dataclasses.replace(one, time_ns=now_ns)
 
     def restarted(self, before: Node, time_ns: int, *, is_alone: bool) -> None:
         """Note that a node runs in a new process although the former one did not end in order.
@@ -204,28 +206,26 @@ class Remarks:
             node: its id.
             runs: its processes, as it remembers them.
         """
-        key = node, RemarkSubject.RESTARTED, ""
-        told = self._remarks.get(key)
+        theirs, key = self._remarks.get(node, {}), (RemarkSubject.RESTARTED, "")
+        told = theirs.get(key)
         if told is not None and told.began_ns and ended_in_order(runs, told.began_ns):
-            del self._remarks[key]
+            del theirs[key]
 
     def settle(self, snapshot: NodeSnapshot) -> None:
         """Forget what an earlier run of the node told."""
-        over = [
-            key
-            for key, one in self._remarks.items()
-            if one.node == snapshot.id and one.time_ns < snapshot.started_ns
-        ]
-        for key in over:
-            del self._remarks[key]
+        theirs = self._remarks.get(snapshot.id, {})
+        for key in [key for key, one in theirs.items() if one.time_ns < snapshot.started_ns]:
+            del theirs[key]
 
     def _note(self, remark: Remark) -> None:
-        key = (remark.node, remark.topic, remark.subject)
-        if key in self._remarks and remark.topic not in _LASTS_NS:
+        if remark.node not in self._remarks and len(self._remarks) >= MAX_TELLERS:
+            return
+        theirs, key = self._remarks.setdefault(remark.node, {}), (remark.topic, remark.subject)
+        if key in theirs and remark.topic not in _LASTS_NS:
             return  # keep the first: it tells since when
-        self._remarks[key] = remark
-        if len(self._remarks) > MAX_REMARKS:
-            del self._remarks[next(iter(self._remarks))]
+        theirs[key] = remark
+        if len(theirs) > MAX_REMARKS:
+            del theirs[next(iter(theirs))]
 
 
 def ended_in_order(runs: Iterable[Run], time_ns: int) -> bool:

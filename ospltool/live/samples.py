@@ -6,7 +6,9 @@ from discovery.
 
 from __future__ import annotations
 
+import collections
 import dataclasses
+import math
 import os
 import time
 from collections.abc import Iterator
@@ -14,6 +16,7 @@ from typing import Final
 
 from engine.core.expressions import name_within
 from engine.core.name_spaces import Element, Group, Interest, NameSpace
+from engine.core.states import ServiceState
 from engine.dataset.captured import CapturedSample
 from engine.dataset.groups import DurabilityKind, TypeDescription, meets
 from engine.dataset.sample import DATA, DISPOSE, UNREGISTER
@@ -22,10 +25,12 @@ from engine.dds.discovery import Discovery, EndpointGone, EndpointSeen, Particip
 from engine.dds.participant import NODE_ID_BYTES, NodeParticipant, TagRole
 from engine.dds.proofs import DomainSecret
 from engine.dds.topics import open_topic, untyped
-from engine.dds.typeinfo import Resolution, TypeRef, is_keyless, resolve_type
+from engine.dds.typeinfo import ATTEMPT_S, ATTEMPTS, Resolution, TypeRef, is_keyless, resolve_type
 from engine.dds.waiting import Signal
 from engine.runtime.monitor import NameSpaceView
 from ospltool.live.dds import LiveFeed
+from ospltool.live.feed import NoticeKind
+from ospltool.output.text import plural
 
 MAX_REMEMBERED: Final = 1_000_000
 """Samples remembered, so that none is shown twice."""
@@ -40,6 +45,11 @@ _LEAST: Final = DurabilityKind.TRANSIENT
 _STEP_S: Final = 0.25
 _SETTLE_S: Final = 0.3
 """Time to go on after the last delivery has ended: a live writer may have begun to send."""
+_ABSENT_S: Final = 3.0
+"""Time after the first node was heard from which on what no node shows counts as not kept.
+
+Nodes show themselves each second, and a writer that was just seen has its group by then.
+"""
 _SAMPLE: Final = DATA | DISPOSE | UNREGISTER
 
 
@@ -69,8 +79,9 @@ class TopicReader:
         secret: the secret of the domain; by default that of OSPLTOOL_DOMAIN_SECRET, if it is set.
 
     Attributes:
-        has_heard_nodes: whether a snapshot of a node came.
-        is_kept: whether a node has a group of the topic, perhaps empty, in one of the partitions.
+        refused: which messages of nodes are refused for their proofs, and what to do; empty for none.
+        is_kept: whether a node shows a group of the topic, perhaps empty, in one of the partitions.
+        listened_s: seconds for which it has listened.
 
     Raises:
         DdsError: the domain cannot be opened with these settings.
@@ -99,23 +110,53 @@ class TopicReader:
             self._participant.close()
             raise
         self._deliverers: set[bytes] = set()
+        self._ours = {self._participant.guid}
+        """Participants whose endpoints are no application's."""
         self._writers: dict[bytes, EndpointSeen] = {}
+        self._present: dict[bytes, EndpointSeen] = {}
+        """The topic's endpoints that have not left, at most `MAX_REMEMBERED`."""
         self._places = [self._partitions]
         """Partitions of the readers: those that are asked for, and one for each expression of writers."""
         self._asked: dict[tuple[TypeRef | str, bool], None] = {}
         self._readers: dict[tuple[TypeRef | str, bool, tuple[str, ...]], CaptureReader | None] = {}
         self._known: dict[str, TypeDescription] = {}
         self._looked_up: set[TypeRef] = set()
+        self._resolutions: dict[TypeRef, Resolution] = {}
         self._seen: dict[tuple[object, ...], None] = {}
         self._delivered: dict[tuple[str, ...], str] = {}
         self._sets: dict[str, tuple[str, tuple[NameSpaceView, ...]]] = {}
-        self.has_heard_nodes = False
+        self._unsure: dict[str, str] = {}
+        """Why it is not known whether a node keeps the topic, by the node's id."""
+        self._fellows: dict[str, str] = {}
+        self._heard_s = math.inf
+        self.refused = ""
         self.is_kept = False
+        self.listened_s = 0.0
 
     @property
     def types(self) -> list[TypeDescription]:
         """The topic's types found so far."""
         return list({self._type_of(reader): None for reader in self._opened()})
+
+    @property
+    def nodes(self) -> list[str]:
+        """The names of the nodes of which a snapshot came."""
+        return sorted(name for name, _ in self._sets.values())
+
+    @property
+    def unsure(self) -> list[str]:
+        """Why it is not known, although no node shows the topic, that no node keeps it."""
+        silent = [f"{name} was not heard" for id_, name in self._fellows.items() if id_ not in self._sets]
+        return sorted([*self._unsure.values(), *silent])
+
+    @property
+    def seen(self) -> str:
+        """The writers and readers of applications that the topic has, in words; empty for none."""
+        counts: collections.Counter[str] = collections.Counter()
+        for one in self._present.values():
+            if one.participant not in self._ours:
+                counts[f"{one.durability.name} {'writer' if one.is_writer else 'reader'}"] += 1
+        return ", ".join(plural(count, what) for what, count in sorted(counts.items()))
 
     @property
     def is_delivered(self) -> bool:
@@ -150,46 +191,66 @@ class TopicReader:
             timeout_s: most seconds to read.
             follows: go on with samples written after the history was delivered.
         """
-        deadline_s, ends_s = time.monotonic() + timeout_s, float("inf")
+        began_s = time.monotonic()
+        deadline_s, ends_s = began_s + timeout_s, math.inf
         while (now := time.monotonic()) < min(deadline_s, ends_s):
             self._signal.wait(min(_STEP_S, deadline_s - now))
-            self._look()
+            self._look(deadline_s)
             yield from self._taken()
+            self.listened_s = time.monotonic() - began_s
+            if not follows and not self.is_kept and not self.unsure and now - self._heard_s > _ABSENT_S:
+                break
             if follows or not self.is_delivered:
-                ends_s = float("inf")
-            elif ends_s == float("inf"):
+                ends_s = math.inf
+            elif ends_s == math.inf:
                 ends_s = time.monotonic() + _SETTLE_S
         yield from self._taken()
 
-    def _look(self) -> None:
-        """Take in the news from discovery and from the nodes."""
+    def _look(self, deadline_s: float) -> None:
+        """Take in the news from discovery and from the nodes; look types up until a monotonic time."""
         for change in self._discovery.take():
-            if isinstance(change, ParticipantSeen) and change.tag is not None:
-                if change.tag.role is TagRole.DELIVERER:
+            if isinstance(change, ParticipantSeen):
+                if change.is_ours:
+                    self._ours.add(change.guid)
+                if change.tag is not None and change.tag.role is TagRole.DELIVERER:
                     self._deliverers.add(change.guid[:PREFIX_BYTES])
             elif isinstance(change, EndpointSeen) and change.topic == self._topic:
+                if len(self._present) < MAX_REMEMBERED:
+                    self._present[change.guid] = change
                 if change.is_writer:
                     self._writers[change.guid] = change
                 reference = self._reference(change)
                 if reference is not None:
-                    self._open(reference, is_durable=True)
+                    self._open(reference, deadline_s, is_durable=True)
                     if change.is_writer and not (change.reliable and change.durability >= _LEAST):
-                        self._open(reference, is_durable=False)
-            elif isinstance(change, EndpointGone) and len(self._writers) > MAX_REMEMBERED:
-                self._writers.pop(change.guid, None)
+                        self._open(reference, deadline_s, is_durable=False)
+            elif isinstance(change, EndpointGone):
+                self._present.pop(change.guid, None)
+                if len(self._writers) > MAX_REMEMBERED:
+                    self._writers.pop(change.guid, None)
         own = self._participant.guid.hex()
-        for heard in self._feed.poll().snapshots:
-            self.has_heard_nodes = True
+        update = self._feed.poll()
+        for notice in update.notices:
+            if notice.kind is NoticeKind.UNPROVED:
+                self.refused = notice.text
+        for heard in update.snapshots:
+            self._heard_s = min(self._heard_s, time.monotonic())
             shown = heard.snapshot
+            self._fellows |= {one.id: one.name for one in shown.fellows if one.communication != "lost"}
             self._sets[shown.id] = shown.name, tuple(filter(self._is_read, shown.name_spaces))
             wanted = [
                 group.partition
                 for group in shown.groups
                 if self._interest.wants(Group(group.partition, group.topic))
             ]
-            self.is_kept |= shown.groups_left_out > 0 or bool(wanted)
+            self.is_kept |= bool(wanted)
+            self._unsure.pop(shown.id, None)
+            if shown.groups_left_out:
+                self._unsure[shown.id] = f"{shown.name} does not show all of its groups"
+            elif shown.state != ServiceState.COMPLETE:
+                self._unsure[shown.id] = f"{shown.name} is not complete"
             for partition in wanted:
-                self._meet(partition)
+                self._meet(partition, deadline_s)
             for delivery in heard.snapshot.deliveries:
                 if own in delivery.participant.split(",") and delivery.topic == self._topic:
                     self._delivered[heard.snapshot.id, delivery.partition] = delivery.state
@@ -210,7 +271,7 @@ class TopicReader:
         """Return whether the topic, in the partitions that are read, may belong to a name-space."""
         return self._interest.touches(NameSpace(view.name, tuple(map(Element.parse, view.elements))))
 
-    def _meet(self, partition: str) -> None:
+    def _meet(self, partition: str, deadline_s: float) -> None:
         """Read what is kept of writers in an expression, too: two expressions do not match."""
         place = (name_within(partition),)
         if any(meets(one, partition) for one in self._partitions) or place in self._places:
@@ -218,18 +279,20 @@ class TopicReader:
         if len(self._places) < MAX_PLACES:
             self._places.append(place)
             for reference, is_durable in self._asked:
-                self._open_in(place, reference, is_durable=is_durable)
+                self._open_in(place, reference, deadline_s, is_durable=is_durable)
 
-    def _open(self, reference: TypeRef | str, *, is_durable: bool) -> None:
+    def _open(self, reference: TypeRef | str, deadline_s: float, *, is_durable: bool) -> None:
         """Open readers of a type, or of the name of one that is not announced.
 
         They are durable for history, or volatile to match lesser writers.
         """
         self._asked[reference, is_durable] = None
         for place in self._places:
-            self._open_in(place, reference, is_durable=is_durable)
+            self._open_in(place, reference, deadline_s, is_durable=is_durable)
 
-    def _open_in(self, place: tuple[str, ...], reference: TypeRef | str, *, is_durable: bool) -> None:
+    def _open_in(
+        self, place: tuple[str, ...], reference: TypeRef | str, deadline_s: float, *, is_durable: bool
+    ) -> None:
         key = reference, is_durable, place
         if key in self._readers or len(self._readers) >= MAX_READERS:
             return
@@ -237,9 +300,11 @@ class TopicReader:
         if isinstance(reference, str):
             resolution = Resolution(untyped(reference))
         else:
-            resolution = resolve_type(self._participant, reference)
+            resolution = self._resolved(reference, deadline_s)
         if resolution.type is None:
-            self.unreadable.append(f"topic '{self._topic}': {resolution.reason}")
+            problem = f"topic '{self._topic}': {resolution.reason}"
+            if problem not in self.unreadable:
+                self.unreadable.append(problem)
             return
         topic = open_topic(self._participant, self._topic, resolution.type)
         self._readers[key] = CaptureReader(
@@ -250,6 +315,16 @@ class TopicReader:
             reliable=is_durable,
             signal=self._signal,
         )
+
+    def _resolved(self, reference: TypeRef, deadline_s: float) -> Resolution:
+        """Look a type up once; all its readers have the answer, or the lack of one, in common."""
+        if reference not in self._resolutions:
+            left_s = max(_STEP_S, deadline_s - time.monotonic())
+            attempts = min(ATTEMPTS, math.ceil(left_s / ATTEMPT_S))
+            self._resolutions[reference] = resolve_type(
+                self._participant, reference, attempts=attempts, attempt_timeout_s=min(ATTEMPT_S, left_s)
+            )
+        return self._resolutions[reference]
 
     def _taken(self) -> Iterator[LiveSample]:
         for reader in self._opened():

@@ -9,8 +9,10 @@ the number of steps when all are done. What a stranger wrote stays until its pro
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import os
+import random
 import struct
 import sys
 import time
@@ -35,12 +37,14 @@ from engine.dds.client_protocol.messages import RequestId, StateRequest
 from engine.dds.errors import DdsTimeout
 from engine.dds.participant import NodeParticipant, TagRole
 from engine.dds.writer import stamp_ns
-from engine.node.wire import EVENTS_TOPIC, MONITOR_TOPIC, receiver_partition
+from engine.node.wire import EVENTS_TOPIC, MONITOR_TOPIC, PAST_TOPIC, receiver_partition
 from engine.runtime import codec, monitor, stream
+from engine.runtime.monitor import NodeEvent, NodePast
 from engine.runtime.placing import GIVE
 from engine.store.interface import DamageLog, SetState
 from engine.store.read_only import StoreView
 from tests import fake
+from tests.fuzzing import damaged_values
 from tests.integration.lab import Lab
 from tests.integration.programs import Program
 
@@ -93,6 +97,7 @@ def false_addresses(stranger: Stranger) -> Iterator[object]:
 
 
 NEVER_NS: Final = (1 << 63) - 1
+FAR_NS: Final = 1 << 62
 FAR: Final = 10**30
 """A number that JSON carries and no column of a store."""
 _WRITER: Final = "77" * 16
@@ -242,6 +247,44 @@ def false_views(stranger: Stranger, nodes: list[str]) -> Iterator[object]:
         yield node
 
 
+_SHOWN: Final = (MONITOR_TOPIC, EVENTS_TOPIC, PAST_TOPIC)
+_COPIED: Final = (*_SHOWN, codec.STATUS_TOPIC, codec.NAME_SPACES_TOPIC, codec.MESSAGE_TOPIC)
+
+
+def copies(stranger: Stranger, victim: str, count: int, seed: int) -> Iterator[object]:
+    """As an invented node: all that a node sends in my own name, and what consoles get with odd values."""
+    states = {*_COPIED} - {EVENTS_TOPIC, codec.MESSAGE_TOPIC}
+    channel = Channel(stranger.participant, topics=[ChannelTopic(name, name in states) for name in _COPIED])
+    chance, newest, sent = random.Random(seed), dict[str, bytes](), 0
+    while sent < count:
+        channel.signal.wait(1 / 30)
+        for one in channel.take():
+            if one.sender_id == victim:
+                newest[one.topic] = one.payload.replace(victim.encode(), ID.encode())
+                if one.topic not in _SHOWN:
+                    channel.publish(one.topic, ID, newest[one.topic])
+        for name in newest.keys() & {*_SHOWN}:
+            with contextlib.suppress(DdsTimeout):  # it is behind for three seconds: the next one
+                channel.publish(name, ID, damaged_values(newest[name], chance.randrange(1 << 30)))
+            sent += 1
+            yield name
+
+
+def hiding(stranger: Stranger, nodes: list[str], event: str, count: int) -> Iterator[object]:
+    """As one who hides what nodes have told: I remember it of them otherwise, and they know worse of me."""
+    told = NodeEvent("", "", 1, 1, "TERMINATED", "d", "WARNING", event, "long ago")
+    for number, node in enumerate(nodes):
+        events = (dataclasses.replace(told, node=node), dataclasses.replace(told, node=node, time_ns=FAR_NS))
+        stranger.write(PAST_TOPIC, monitor.encode(NodePast(ID, "x", events, (), ())), state=True)
+        yield node
+        shown = dataclasses.replace(fake.snapshot(7), id=ID, name=f"n{number + 1}", started_ns=time.time_ns())
+        stranger.write(MONITOR_TOPIC, monitor.encode(shown), state=True)
+        yield node
+    for number in range(count):
+        stranger.write(codec.MESSAGE_TOPIC, b"no message %d" % number, readers=len(nodes), state=False)
+        yield number
+
+
 def deletions(stranger: Stranger, nodes: int) -> Iterator[object]:
     """As somebody who is no fellow: delete everything, also what is written in the future."""
     for until_ns in (NEVER_NS, time.time_ns()):
@@ -257,6 +300,8 @@ ATTACKS: Final[dict[str, Attack]] = {
     "false addresses": false_addresses,
     "odd requests": odd_requests,
     "deletions": deletions,
+    "copies": copies,
+    "hiding": hiding,
 }
 
 

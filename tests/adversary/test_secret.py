@@ -13,8 +13,6 @@ from typing import Any
 import pytest
 
 from engine.dds.proofs import LOOK_S, VARIABLE
-from ospltool.client import DurabilityClient
-from ospltool.client.asking import ask
 from tests.adversary.strangers import Attacker
 from tests.integration.configurations import Settings
 from tests.integration.lab import Lab
@@ -36,8 +34,15 @@ def secret_file(path: Path, *secrets: str) -> str:
 
 def command(lab: Lab, *arguments: str, secret: str = "") -> tuple[int, dict[str, Any]]:
     """A command that watches the domain: its exit code and what it tells."""
+    code, out, _ = run(lab, *arguments, secret=secret)
+    return code, json.loads(out)
+
+
+def run(lab: Lab, *arguments: str, secret: str = "") -> tuple[int, str, str]:
+    """A command in the domain: its exit code, its output as JSON, and what it says beside that."""
+    options = ["--domain", str(lab.domain), *([] if "--once" in arguments else ["--json"])]
     done = subprocess.run(
-        [sys.executable, "-m", "ospltool.cli.app", *arguments, "--domain", str(lab.domain), "--json"],
+        [sys.executable, "-m", "ospltool.cli.app", *arguments, *options],
         env={**lab.environ, "PYTHONPATH": str(ROOT), **({VARIABLE: secret} if secret else {})},
         capture_output=True,
         text=True,
@@ -45,7 +50,7 @@ def command(lab: Lab, *arguments: str, secret: str = "") -> tuple[int, dict[str,
         check=False,
     )
     assert "Traceback" not in done.stderr, done.stderr
-    return done.returncode, json.loads(done.stdout)
+    return done.returncode, done.stdout, done.stderr
 
 
 @pytest.fixture
@@ -90,13 +95,40 @@ def test_nodes_with_the_secret_are_alone_with_each_other(secured: tuple[Lab, Pat
         time.sleep(2 * LOOK_S)
     lab.write({"first": 10, "count": 10, "time": 2_000}, readers=2)
     lab.seen.wait_for("it goes on", lambda: all(lab.seen.stored(name) == 20 for name in names))
-    # A client without it has no answer; one with it has.
-    for known, answered in ((None, 0), (secret, 2)):
-        with DurabilityClient(lab.domain, uri=lab.uri, secret=known) as client:
-            client.session.wait_for_services(time.monotonic() + 20)
-            states = ask(client.session, "Reading", ("stock",), time.monotonic() + (20 if answered else 2))
-            assert len(states) == answered
+    check_clients(lab, secret)
     assert lab.stop(*names) == [0, 0]
+
+
+def check_clients(lab: Lab, secret: str) -> None:
+    """Who asks without the secret of all or some nodes is told who refuses, and why, with an exit code."""
+    other = secret_file(Path(secret).with_name("other"), FIRST)
+    for known, reason in (("", VARIABLE), (other, "another one")):
+        for verb in (("wait", "Reading"), ("delete", "Reading", "stock"), ("state",)):
+            code, _, errors = run(lab, "history", *verb, secret=known)
+            assert code == 3, (verb, errors)
+            assert "n1, n2 refuse it" in errors
+            assert reason in errors
+    for others in (("record", "--once"), ("top",)):
+        code, _, errors = run(lab, *others)
+        assert code == 3
+        assert VARIABLE in errors, others
+    lab.configure("n3", Settings(discovery_s=0.5, clients=True))  # it has none itself
+    lab.start("n3")
+    lab.write({"first": 20, "count": 10, "time": 3_000}, readers=3)
+    lab.seen.wait_for("both store it", lambda: all(lab.seen.stored(name) == 30 for name in ("n1", "n2")))
+    for verb in (("wait", "Reading"), ("state",), ("delete", "Reading", "stock")):
+        code, out, errors = run(lab, "history", *verb)
+        assert code == 1, (verb, errors)
+        told = json.loads(out)["data"]
+        assert {*told["refused"]} == {"n1", "n2"}
+        assert "n1, n2 refuse it" in errors
+    assert told["node"] == "n3"
+    assert told["deleted"] is False
+    assert all(lab.seen.stored(name) == 30 for name in ("n1", "n2"))
+    lab.stop("n3")
+    code, out, errors = run(lab, "history", "delete", "Reading", "stock", secret=secret)
+    assert (code, errors) == (0, "")
+    lab.seen.wait_for("it is deleted", lambda: not any(map(lab.seen.stored, ("n1", "n2"))))
 
 
 def unproved(told: dict[str, Any]) -> dict[str, str]:

@@ -12,6 +12,7 @@ import pytest
 
 from ospltool.live.recording_files import RecordingFiles
 from tests.adversary.strangers import NO_ADDRESSES, Attacker
+from tests.integration.clinic import Clinic, watched
 from tests.integration.configurations import Settings
 from tests.integration.hanging import hooked
 from tests.integration.lab import Lab
@@ -21,6 +22,8 @@ pytestmark = pytest.mark.dds
 
 _ALONE: Final = Settings(discovery_s=0.2)
 RECORDED_S: Final = 4
+COPIED: Final = 200
+"""Messages of a node that a stranger repeats in its own name, damaged."""
 _NOTES_NAMES: Final = """
 import ipaddress, os, pathlib, sys
 def look(event, arguments):
@@ -114,8 +117,36 @@ def check_attacked(lab: Lab, watches: Watches) -> None:
     assert f'ospltool_watch_failed{{domain="{lab.domain}"}} 0.0' in out
     code, _, errors = watches.end("record")
     assert (code, "Traceback" in errors) == (0, False)
+    assert f"{len(NO_ADDRESSES)} messages were left out" in errors
     assert watches.recorded_s() > RECORDED_S / 2
     assert not watches.names.exists(), watches.names.read_text(encoding="utf-8")
+
+
+def test_no_stranger_takes_away_what_is_told_of_nodes(lab: Lab, tmp_path: Path) -> None:
+    names = ("n1", "n2")
+    lab.start_complete(*names, settings=Settings(discovery_s=0.5))
+    nodes = [shown.id for name in names if (shown := lab.seen.node(name))]
+    attacker = Attacker(lab)
+    assert attacker.attack("deletions", nodes=2) == 2  # this is refused, and told for ten minutes
+    expected = {("DUL-DELETION-REFUSED", name) for name in names}
+    with watched(Clinic(lab, names, bare=True)) as clinic:
+
+        def is_told() -> bool:
+            return expected <= {(one.code, one.who) for one in clinic.open}
+
+        clinic.wait("it is told", is_told, 30.0)
+        attacker.attack("hiding", nodes=nodes, event="delete.refused", count=300)
+        attacker.attack("copies", victim=nodes[0], count=COPIED, seed=1, timeout_s=120)
+        watches = Watches(lab, tmp_path / "fresh", "")
+        watches.start("health", "--json")
+        (shown,) = json.loads(watches.end("health")[1])["data"]
+        assert expected <= {(one["code"], one["who"]) for one in shown["incidents"]}, (
+            "a new watch knows it, too"
+        )
+        clinic.wait("it is still told", is_told, 10.0)
+        attacker.end()
+        clinic.wait("it is still told", is_told, 10.0)
+    lab.check()
 
 
 def check_failed(watches: Watches) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import signal
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -109,9 +111,11 @@ def test_a_condition_that_does_not_fit_is_refused_with_its_column(
 def test_cat_of_what_is_not_there_says_so(lab: ClientLab, run: Run) -> None:
     code, samples, err = run("cat", f"No{EVIL}", "--domain", lab.domain, "--timeout", "1500ms")
     assert (code, samples) == (1, [])
-    assert "no writer, reader or node has it" in err
+    assert re.search(
+        r"n1 keeps nothing of it in any partition; within \d\.\d s, no writer or reader of the", err
+    )
     code, _, err = run("cat", "No", "--store", lab.home("n1") / "store")
-    assert (code, "no group in" in err) == (1, True)
+    assert (code, "no group in the complete sets of " in err) == (1, True)
     assert run("cat", "Reading", "--store", lab.directory / "none")[0] == 2
     assert (
         run("cat", "Reading", "--domain", lab.domain, "--partition", "else*", "--timeout", "1500ms")[1] == []
@@ -123,9 +127,29 @@ def test_cat_of_a_partition_that_nobody_keeps_or_where_no_node_is_says_so(lab: C
         "cat", "Reading", "--domain", lab.domain, "--partition", "nope", "--timeout", "9s"
     )
     assert (code, samples) == (1, [])
-    assert "no node keeps it in nope" in err
+    assert "n1 keeps nothing of it in nope; within " in err
+    assert float(err.rpartition("within ")[2].partition(" s")[0]) < 8.0, "what is established is told at once"
     other = (lab.domain + 1) % 230
     assert run("cat", "Reading", "--domain", other, "--live", "--timeout", "1s")[:2] == (3, [])
+
+
+@pytest.mark.parametrize(
+    ("options", "seen"),
+    [
+        ({"durability": 1}, "1 TRANSIENT_LOCAL writer"),
+        ({"keyed": True, "mute": True}, "1 TRANSIENT writer"),
+    ],
+)
+def test_cat_of_what_it_cannot_read_calls_nothing_absent_that_is_there(
+    lab: ClientLab, run: Run, options: dict[str, Any], seen: str
+) -> None:
+    topic = f"Bare{len(options)}"
+    lab.program("untyped", topic=topic, count=1, **options).answer("guid")
+    code, samples, err = run("cat", topic, "--domain", lab.domain, "--timeout", "9s")
+    assert (code, samples) == (1, [])
+    assert "n1 keeps nothing of it in any partition; within " in err
+    assert f" s, {seen} of the topic was seen" in err
+    assert all(re.search("look up the type|no type information", line) for line in err.splitlines()[:-1])
 
 
 def test_cat_follows_what_is_written_until_it_has_enough(lab: ClientLab, run: Run) -> None:
@@ -150,7 +174,7 @@ def test_history_is_waited_for_shown_and_deleted(lab: ClientLab, run: Run) -> No
     for verb in (("wait", "Reading", "--partition", "stocks"), ("delete", "Reading", "else*")):
         code, _, err = run("history", *verb, "--domain", lab.domain, "--timeout", "3s")
         assert code == 1
-        assert "no service keeps a group of topic 'Reading' in partition" in err
+        assert "no service that answered keeps a group of topic 'Reading' in partition" in err
     assert run("history", "delete", "Nothing", "stock", *place)[0] == 1
     code, (answer,), err = run("history", "wait", "Reading", "--partition", "st*", *place)
     assert (code, answer["complete"], err) == (0, True, "")
@@ -167,7 +191,13 @@ def test_history_is_waited_for_shown_and_deleted(lab: ClientLab, run: Run) -> No
         ("--partition", "no*"): "any group",
     }.items():
         code, _, err = run("history", "state", *options, *place)
-        assert (code, f"no service keeps {words}" in err) == (1, True)
+        assert (code, f"no service that answered keeps {words}" in err) == (1, True)
+    os.kill(lab.pid("n1"), signal.SIGSTOP)
+    try:
+        code, _, err = run("history", "state", "--domain", lab.domain, "--timeout", "2s")
+    finally:
+        os.kill(lab.pid("n1"), signal.SIGCONT)
+    assert (code, err) == (1, "ospltool: no service has answered in time; it may stand still\n")
     code, _, err = run("history", "wait", "Nothing", "--domain", lab.domain, "--timeout", "1s")
     assert (code, "no writer, reader or node with it was heard in time" in err) == (1, True)
 

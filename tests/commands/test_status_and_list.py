@@ -90,8 +90,8 @@ def test_a_node_of_the_fleet_that_was_never_started_here_has_a_line(shell: Shell
     other = shell.write("m").name if has_file else "on-its-host.xml"
     fleet.write_text(f'[[node]]\nname = "n"\nfile = "{path.name}"\n[[node]]\nname = "m"\nfile = "{other}"\n')
     line = (
-        'ospltool system with domain name "m" was never started on this machine; if it has another host, '
-        f"ask there, or run `ospltool health {fleet}`"
+        'ospltool system with domain name "m" is not among the nodes that this user started here; '
+        f"if it has another host, ask there, or run `ospltool health {fleet}`"
     )
     assert line in shell.run("status", fleet)[1]
     assert shell.run("start", path)[0] == 0

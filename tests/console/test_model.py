@@ -62,6 +62,9 @@ def test_a_node_with_a_new_identity_replaces_the_one_that_left(is_heard_first: b
     lost = FeedNotice(NoticeKind.NODE_LOST, at(3), "", node_id(2), in_order=True)
     steps: list[tuple[float, NodeSnapshot | FeedNotice]] = [(3, lost), (4, new)]
     model = after((0, fake.snapshot(1, space)), (0, old), *(steps[::-1] if is_heard_first else steps))
+    assert node_id(2) in model.nodes, "that a node says this name of itself is not enough"
+    met = fake.snapshot(1, space, fellows=(fake.fellow(9),))
+    model.apply(Update(snapshots=(ReceivedSnapshot(met, at(5)),)), at(5))
     model.apply(Update(snapshots=(ReceivedSnapshot(old, at(5)),)), at(5))  # as the keys of recordings do
     assert [node.id for node in model.ordered_nodes()] == [node_id(1), node_id(9)]
     assert model.name_space_names() == ["Orders"]

@@ -23,6 +23,7 @@ def main(options: dict[str, Any]) -> None:
     from cyclonedds.pub import DataWriter, Publisher
     from cyclonedds.sub import DataReader, Subscriber
     from cyclonedds.topic import Topic
+    from cyclonedds.util import duration
 
     from tests.integration.application_types import TYPES
 
@@ -40,6 +41,10 @@ def main(options: dict[str, Any]) -> None:
             policies.append(_history(one["history"]))
         if "service" in one:
             policies.append(Policy.DurabilityService(0, _history(one["service"]), -1, -1, -1))
+        if "deadline_s" in one:
+            policies.append(Policy.Deadline(duration(seconds=one["deadline_s"])))
+        if one.get("exclusive"):
+            policies.append(Policy.Ownership.Exclusive)
         if one.get("by_source", True):
             policies.append(Policy.DestinationOrder.BySourceTimestamp)
         partition = Qos(Policy.Partition([one.get("partition", "stock")]))

@@ -57,7 +57,7 @@ def end(
         topic="Ship",
         type_name=type_name,
         partitions=(partition,) if partition else (),
-        qos=dataclasses.replace(GOOD, **qos),
+        qos=dataclasses.replace(GOOD, partitions=(partition,), **qos),  # as announced
         process=f"pid 1 host {host}",
         host=host,
         type_id=type_id,
@@ -154,10 +154,28 @@ CASES = [
     (["error different-types"], [end("writer"), end("writer", type_name="U"), end("reader"), end("reader")]),
     (["warning different-types"], [end("writer", type_id="1"), end("writer", type_id="2")]),
     (["warning different-types"], [end("writer", type_id="1"), end("reader", type_id="2")]),
+    ([], [end("writer", type_id="1"), end("reader", type_name="U", type_id="1")]),
+    (["warning different-types"], [end("writer", type_id="1"), end("reader", type_name="U", type_id="2")]),
+    (["error different-types"], [end("writer", type_id="1"), end("reader", type_name="U")]),
     ([], [end("writer", type_id="1"), end("reader")]),
     ([], [end("writer"), end("reader", partition="s*")]),
     (["error incompatible-qos"], [end("writer"), end("reader", partition="s*", deadline_ns=5)]),
-    ([], [end("writer"), end("reader", partition="boats", durability=PERSISTENT)]),
+    (["info partition"], [end("writer"), end("reader", partition="boats", durability=PERSISTENT)]),
+    (["warning partition"], [end("writer"), end("reader", partition="ship")]),
+    (["warning partition"], [end("writer"), end("reader", partition="Ships")]),
+    (["warning partition"], [end("writer"), end("reader", partition="")]),
+    (
+        ["warning partition", "warning nobody-keeps"],
+        [end("writer"), end("writer", partition="ship"), end("reader")],
+    ),
+    (
+        ["info partition", "warning nobody-keeps"],
+        [end("writer", partition="ship2"), end("reader", partition="ship1")],
+    ),
+    (
+        ["warning partition", "warning nobody-keeps"],
+        [end("writer", partition="sh*s"), end("reader", partition="s*")],
+    ),
     (["warning writers-disagree"], [end("writer"), end("writer", durability=PERSISTENT)]),
     (["warning writers-disagree"], [end("writer"), end("writer", service_history_depth=9)]),
     (["info dies-with-writer"], [end("writer", autodispose=True)]),
@@ -168,7 +186,7 @@ CASES = [
     (["warning history-cut"], [end("writer", service_history_depth=3), end("reader", history_depth=5)]),
     ([], [end("writer", history_depth=5, service_history_depth=5), end("reader", history_depth=5)]),
     ([], [end("writer", history_depth=0, service_history_depth=0), end("reader", history_depth=0)]),
-    ([], [end("writer"), end("reader", history_depth=5, partition="boats")]),
+    (["info partition"], [end("writer"), end("reader", history_depth=5, partition="boats")]),
     ([], [end("writer"), end("library", history_depth=5)]),
 ]
 
@@ -176,6 +194,79 @@ CASES = [
 @pytest.mark.parametrize(("expected", "endpoints"), CASES)
 def test_each_policy_that_breaks_consistency_is_found(expected: list[str], endpoints: list[Endpoint]) -> None:
     check_finds(DomainPicture(tuple(endpoints), nodes=(node("n1"),), participants=2), *expected)
+
+
+KEPT = GroupView("ships", "ships", "Ship", "T", "TRANSIENT", 1, 1, 1, "", 0, 0, 0)
+REFUSES = "refuses what nodes keep in partition 'ships' ("
+
+
+@pytest.mark.parametrize(
+    ("kept", "endpoints", "expected", "said"),
+    [
+        ({}, [end("reader")], [], ""),
+        ({}, [end("reader", deadline_ns=5, presentation=1, liveliness=2)], [], ""),
+        ({}, [end("reader", durability=PERSISTENT)], ["error incompatible-durability"], REFUSES),
+        ({}, [end("reader", exclusive=True)], ["error incompatible-qos"], REFUSES),
+        ({"by_source_timestamp": False}, [end("reader")], ["error incompatible-qos"], REFUSES),
+        ({"representations": (2,)}, [end("reader")], ["error incompatible-qos"], REFUSES),
+        ({}, [end("reader", partition="ship")], ["warning partition"], "the topic is in partition 'ships'"),
+        ({}, [end("reader", type_name="U")], ["warning different-types"], "another type than nodes keep, T"),
+        ({}, [end("library", durability=PERSISTENT)], [], ""),
+        (
+            {},
+            [end("writer"), end("reader", deadline_ns=5)],
+            ["error incompatible-qos"],
+            "late gets what nodes",
+        ),
+        (
+            {},
+            [end("writer"), end("reader", durability=PERSISTENT)],
+            ["error incompatible-durability"],
+            "so no data flows from one to the other",
+        ),
+    ],
+)
+def test_what_nodes_keep_of_writers_that_are_gone_is_compared_with_what_readers_ask_for(
+    kept: dict[str, Any], endpoints: list[Endpoint], expected: list[str], said: str
+) -> None:
+    nodes = tuple(
+        dataclasses.replace(node(name), groups=(dataclasses.replace(KEPT, **kept),)) for name in ("n1", "n2")
+    )
+    found = check_finds(DomainPicture(tuple(endpoints), nodes=nodes, participants=2), *expected)
+    for finding in found.findings:
+        assert said in finding.message
+        assert finding.message.endswith(("later", "other", "that", "'ships'", "compatible")), "all of it"
+
+
+@pytest.mark.parametrize(
+    "blind",
+    [
+        {"foreign_services": 1},
+        {"nodes": (dataclasses.replace(node("n1"), groups_left_out=1),)},
+        {"nodes": (node("n1", ("n2", 0)),)},  # a fellow that was not heard
+    ],
+)
+def test_nothing_is_called_absent_where_what_is_kept_is_unknown(blind: dict[str, Any]) -> None:
+    ends = end("writer"), end("reader", partition="ship")
+    check_finds(DomainPicture(ends, participants=2, **blind))
+
+
+def test_what_is_the_same_for_many_topics_of_ros_is_said_once_and_can_be_followed() -> None:
+    qos: dict[str, Any] = {"by_source_timestamp": False, "type_name": "std_msgs::msg::dds_::String_"}
+    ends = [
+        dataclasses.replace(end(kind, durability=durability, **qos), topic=f"rt/t{number:02}")
+        for number in range(47)
+        for kind, durability in (("writer", LOCAL if number else VOLATILE), ("reader", VOLATILE))
+    ]
+    found = check_finds(
+        DomainPicture(tuple(ends), participants=2),
+        *["warning destination-order"] * 2,
+        *["warning durability"] * 3,
+    )
+    assert {len(each.topics) for each in found.findings} == {1, 46, 47}
+    assert "topics rt/t00, rt/t01, rt/t02, rt/t03, rt/t04 and 42 more\n" in as_text(found)
+    assert all("ROS 2" in each.advice for each in found.findings)
+    assert (found.inconsistent(writers=True), found.inconsistent(writers=False)) == (47, 47)
 
 
 def test_both_sides_of_an_incompatible_offer_are_named() -> None:
@@ -294,9 +385,9 @@ def test_nodes_that_refused_large_samples_are_named() -> None:
     refused = dataclasses.replace(refused, groups=(group,))
     found = diagnose(DomainPicture((), nodes=(kept, refused), participants=2))
     told = {
-        one.topic: one.message.partition(" above ")[0] for one in found.findings if one.cause == "not-kept"
+        one.topics: one.message.partition(" above ")[0] for one in found.findings if one.cause == "not-kept"
     }
-    assert told == {"Ship": "n2 did not capture 1,199 samples", "": "n2 did not capture 1 sample"}
+    assert told == {("Ship",): "n2 did not capture 1,199 samples", (): "n2 did not capture 1 sample"}
 
 
 def test_persistent_data_in_memory_only_is_information_for_each_reason() -> None:
@@ -386,7 +477,8 @@ def test_readers_that_deviate_from_the_set_are_named(counts: dict[str, int], exp
     view = DeviationView(reader.guid[:24] + "000001c1", "Ship", "ships", counts)
     nodes = (dataclasses.replace(node("n1", spaces=(space(),)), deviations=(view,)),)
     other = dataclasses.replace(other, guid="f" * 32)
-    found = check_finds(DomainPicture((reader, other), nodes=nodes, participants=3), expected)
+    beside = dataclasses.replace(reader, partitions=("ships", "x"), guid=reader.guid[:24] + "f" * 8)
+    found = check_finds(DomainPicture((reader, other, beside), nodes=nodes, participants=3), expected)
     (finding,) = found.findings
     assert finding.endpoints == (reader,)
     assert "set of n1" in finding.message
@@ -427,7 +519,7 @@ def test_many_endpoints_in_partitions_of_their_own_are_no_pairs() -> None:
     ends = [end("writer", partition=f"p{number}") for number in range(count)]
     ends += [end("reader", partition=f"p{number}", durability=PERSISTENT) for number in range(count)]
     picture = DomainPicture(
-        (*ends, end("reader", partition="q*")), nodes=(node("n1", spaces=(space(elements=("*.*",)),)),)
+        (*ends, end("reader", partition="p4*")), nodes=(node("n1", spaces=(space(elements=("*.*",)),)),)
     )
     found = check_finds(picture, "error incompatible-durability")
     assert len(found.findings[0].endpoints) == 2 * count

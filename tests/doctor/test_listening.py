@@ -14,13 +14,13 @@ _numbers = itertools.count(1)
 OWNER = ParticipantSeen(b"p" * 16, None, (), "host", 1, "application", False)
 
 
-def endpoint(topic: str, partition: str = "ships") -> EndpointSeen:
+def endpoint(topic: str, partition: str = "ships", type_name: str = "T") -> EndpointSeen:
     guid = next(_numbers).to_bytes(16)
-    return EndpointSeen(guid, OWNER.guid, True, topic, "T", None, EndpointQos(partitions=(partition,)))
+    return EndpointSeen(guid, OWNER.guid, True, topic, type_name, None, EndpointQos(partitions=(partition,)))
 
 
 @pytest.mark.parametrize("shows_all", [True, False])
-def test_built_in_topics_of_opensplice_are_looked_at_only_when_asked_for(shows_all: bool) -> None:
+def test_own_topics_of_opensplice_and_ros_are_looked_at_only_when_asked_for(shows_all: bool) -> None:
     notes = ObservedSystem(shows_all=shows_all)
     built_in = [
         endpoint("DCPSParticipant"),
@@ -28,8 +28,12 @@ def test_built_in_topics_of_opensplice_are_looked_at_only_when_asked_for(shows_a
         endpoint("CMDataWriter"),
         endpoint("d_status", "elsewhere"),
         endpoint("Ship", "__BUILT-IN PARTITION__"),
+        endpoint("ros_discovery_info", type_name="rmw_dds_common::msg::dds_::ParticipantEntitiesInfo_"),
+        endpoint("rq/n/get_parametersRequest", type_name="rcl_interfaces::srv::dds_::GetParameters_Request_"),
+        endpoint("rt/rosout", type_name="rcl_interfaces::msg::dds_::Log_"),
     ]
-    applications = [endpoint("Ship"), endpoint("CMD"), endpoint("DCP")]
+    applications = [endpoint("Ship"), endpoint("CMD"), endpoint("DCP"), endpoint("rq/x")]
+    applications += [endpoint("rt/map", type_name="nav_msgs::msg::dds_::OccupancyGrid_")]
     notes.take([OWNER, *built_in, *applications])
     picture = notes.picture()
     assert len(picture.endpoints) == len(applications) + shows_all * len(built_in)

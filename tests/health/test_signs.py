@@ -195,6 +195,12 @@ CASES: dict[str, tuple[NodeSnapshot, str, str, str]] = {
         "n1",
         "n1 waits for a reader of Trade: full",
     ),
+    "reader refuses what is kept, long ago": (
+        node(deliveries=(DeliveryView("p", "Trade", "Orders", "done", 0, 1, START_NS - 900 * S, "QoS"),)),
+        "DUL-READER-NOT-SERVED",
+        "n1",
+        "n1 could not serve a reader of Trade: QoS",
+    ),
     "a back-up": (
         space(1, backup="merge policy Replace: 2 samples, set 4", backup_ns=START_NS - 2 * S),
         "DUL-SET-REPLACED",
@@ -208,6 +214,12 @@ CASES: dict[str, tuple[NodeSnapshot, str, str, str]] = {
         "a reader of Trade deviates from the set of n1: 1,200 other",
     ),
 }
+
+
+@pytest.mark.parametrize("state", ["failed", "running", "done"])
+def test_a_reader_that_is_gone_is_no_reader_that_is_not_served(state: str) -> None:
+    gone = DeliveryView("p", "Trade", "Orders", state, 0, START_NS, START_NS, "QoS", is_gone=True)
+    check_signs([node(deliveries=(gone,))], [])
 
 
 @pytest.mark.parametrize("name", CASES)

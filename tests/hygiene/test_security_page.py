@@ -12,6 +12,11 @@ TRIED: Final = {
     "a participant of the domain, without a secret being set": (
         "adversary/test_impostors.py::test_nobody_gives_samples_in_the_name_of_a_node",
         "integration/test_hostile.py::test_nonsense_on_the_protocol_topics_is_counted_and_reported_and_the_nodes_go_on",
+        "adversary/test_watches.py::test_no_stranger_takes_away_what_is_told_of_nodes",
+    ),
+    "the same, which announces itself under the id of a node": (
+        "integration/test_shared_identity.py::test_of_two_nodes_on_copies_of_one_store_the_later_one_ends",
+        "integration/test_shared_identity.py::test_a_copy_of_a_living_store_ends_and_the_node_that_it_is_of_is_not_blamed",
     ),
     "a participant that does not know the secret": (
         "adversary/test_secret.py::test_no_forged_message_has_an_effect",

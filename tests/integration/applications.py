@@ -56,6 +56,8 @@ def qos_of(options: dict[str, Any]) -> Any:
         policies.append(Policy.OwnershipStrength(options["strength"]))
     if "latency_budget_ns" in options:
         policies.append(Policy.LatencyBudget(options["latency_budget_ns"]))
+    if "deadline_ns" in options:
+        policies.append(Policy.Deadline(options["deadline_ns"]))
     if "lifespan_ns" in options:
         policies.append(Policy.Lifespan(options["lifespan_ns"]))
     return Qos(*policies)

@@ -82,7 +82,7 @@ def test_real_endpoints_are_judged_and_both_sides_named(bare: Lab) -> None:
     document = json.loads(data)
     assert (code, document["kind"], document["format_version"]) == (1, "doctor", 1)
     findings = document["data"]["findings"]
-    found = {(each["topic"], each["weight"], each["cause"]) for each in findings}
+    found = {(*each["topics"], each["weight"], each["cause"]) for each in findings}
     assert found == {
         ("Refused", "error", "incompatible-durability"),
         ("Refused", "warning", "nobody-keeps"),
@@ -153,6 +153,53 @@ def test_a_history_that_the_service_cuts_is_told_until_the_line_is_written(lab: 
     assert (len(finding["writers"]), len(finding["readers"])) == (0, 2)
 
 
+def incidents(lab: Lab) -> list[tuple[str, str]]:
+    """The codes and reasons of the open incidents."""
+    (domain,) = json.loads(lab.ospltool("n1", "health", "--json")[1])["data"]
+    return [(one["code"], one["why"]) for one in domain["incidents"]]
+
+
+def test_readers_that_get_nothing_of_a_writer_that_is_gone_are_told_while_they_are_there(lab: Lab) -> None:
+    lab.start_complete("n1", settings=Settings(spaces=(Space(),)))
+    lab.write({"count": 3, "time": 1_000}, durability=2)
+    refused = reader("Reading", durability="Persistent")
+    wrong = [reader("Reading", exclusive=True), reader("Reading", partition="stok")]
+    with application(lab, refused), application(lab, reader("Reading", deadline_s=1), *wrong):
+        lab.wait_delivered(2)
+        code, data, _ = doctor(lab, "--json", "--for", "2s")
+        told = incidents(lab)
+    findings = json.loads(data)["data"]["findings"]
+    told_of = {(each["cause"], each["weight"], len(each["readers"])) for each in findings}
+    assert (code, told_of - {("reader-deviates", "info", 2)}) == (
+        1,
+        {
+            ("incompatible-durability", "error", 1),
+            ("incompatible-qos", "error", 1),
+            ("partition", "warning", 1),
+        },
+    ), "the reader with a DEADLINE is served"
+    assert {code for code, _ in told} == {"DUL-READER-NOT-SERVED"}
+    assert any("DURABILITY: offered TRANSIENT, requested PERSISTENT" in why for _, why in told)
+
+    def are_gone() -> bool:
+        shown = lab.seen.node("n1")
+        return shown is not None and all(one.is_gone for one in shown.deliveries)
+
+    lab.seen.wait_for("they are gone", are_gone)
+    assert incidents(lab) == []
+
+    with application(lab, writer("Reading")):
+        late = lab.reader(deadline_ns=1_000_000_000, durability=2)
+        late.wait(3)
+        _, data, _ = doctor(lab, "--json", "--for", "2s")
+    (finding,) = (one for one in json.loads(data)["data"]["findings"] if one["weight"] == "error")
+    assert (len(finding["writers"]), len(finding["readers"])) == (1, 1)
+    assert "DEADLINE: offered infinite" in finding["message"]
+    assert finding["message"].endswith(
+        "who joins late gets what nodes keep, and nothing that is written later"
+    )
+
+
 BUILT_IN = ("CMParticipant", "d_status", "CMDataReader", "Anything")
 
 
@@ -166,10 +213,10 @@ def test_topics_of_opensplice_itself_are_left_out_unless_asked_for(bare: Lab) ->
         _, text, _ = doctor(bare, "--for", "2s")
         _, everything, _ = doctor(bare, "--all", "--json", "--for", "2s")
     found, whole = json.loads(data)["data"], json.loads(everything)["data"]
-    assert {each["topic"] for each in found["findings"]} == {"CMD"}
+    assert {topic for each in found["findings"] for topic in each["topics"]} == {"CMD"}
     assert (found["writers"]["seen"], found["built_in_endpoints"]) == (1, 4)
-    assert "4 endpoints of OpenSplice's own topics, shown with --all" in text
-    assert {each["topic"] for each in whole["findings"]} == {*BUILT_IN, "CMD"}
+    assert "4 endpoints of OpenSplice's or ROS 2's own topics, shown with --all" in text
+    assert {topic for each in whole["findings"] for topic in each["topics"]} == {*BUILT_IN, "CMD"}
     assert (whole["writers"]["seen"], whole["built_in_endpoints"]) == (5, 0)
 
 

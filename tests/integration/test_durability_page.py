@@ -183,7 +183,7 @@ class Told:
             return any(topic in json.dumps(event) for event in self.trace.get(word, ()))
         if word in self.snapshot.counters:
             return bool(self.snapshot.counters[word])
-        causes = {one["cause"] for one in self.doctor if topic in (one["topic"] or one["message"])}
+        causes = {one["cause"] for one in self.doctor if topic in (one["topics"] or one["message"])}
         return (topic, word) in self.unkept or word in causes
 
     def codes(self, topic: str) -> set[str]:

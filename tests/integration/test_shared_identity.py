@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 
 import pytest
@@ -64,3 +65,34 @@ def test_two_nodes_of_one_name_are_told_and_so_is_the_loss_of_either(lab: Lab) -
         clinic.check("DUL-NAME-SHARED", "n3")
         lab.stop("copy")
         clinic.check_well()
+
+
+def test_a_copy_of_a_living_store_ends_and_the_node_that_it_is_of_is_not_blamed(lab: Lab) -> None:
+    lab.start_three()
+    written = 0
+    lab.configure("copy", Settings().with_priority(10))
+    with watched(Clinic(lab, (*NAMES, "n3"), copies=3)) as clinic:
+        for is_older in (False, True):
+            lab.write({"first": written, "count": SAMPLES, "time": 1_000 + written}, readers=3)
+            written += SAMPLES
+            lab.seen.wait_for("all store it", lambda: lab.seen.stored("n1") == written)  # noqa: B023  # called before the next round
+            shutil.rmtree(lab.home("copy") / "store", ignore_errors=True)
+            shutil.copytree(lab.home("n1") / "store", lab.home("copy") / "store")
+            if is_older:
+                lab.write({"first": written, "count": SAMPLES, "time": 1_000 + written}, readers=3)
+                written += SAMPLES
+                lab.seen.wait_for("all store it", lambda: lab.seen.stored("n1") == written)  # noqa: B023  # called before the next round
+            code, _ = lab.ospltool("copy", "start")
+            assert code == EXIT_CONFIGURATION
+            assert "is running with the id of this node" in lab.status("copy")["reason"]
+            (told,) = json.loads(lab.ospltool("copy", "health", "--json")[1])["data"]
+            for incident in told["incidents"]:
+                assert incident["code"] != "DUL-STORE-RESTORED", incident
+                assert "Start it again" not in incident["next"], incident
+            lab.ospltool("copy", "stop")
+        lab.seen.wait_for("all are complete", lambda: lab.seen.are_complete(*NAMES, "n3"))
+        assert not clinic.times("DUL-STORE-RESTORED")
+    assert not lab.trace("n1", "lifecycle.outdated")
+    lab.write({"first": written, "count": SAMPLES, "time": 1_000 + written}, readers=3)
+    for name in (*NAMES, "n3"):
+        lab.seen.wait_for("all have it", lambda: lab.seen.stored(name) == written + SAMPLES)  # noqa: B023  # called before the next round

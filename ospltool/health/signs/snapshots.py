@@ -153,13 +153,12 @@ def _few(topics: Sequence[str]) -> str:
 def of_readers(snapshot: NodeSnapshot) -> Iterator[Sign]:
     """Yield signs of readers that were not served, or whose data differs from the set."""
     name, me = snapshot.name, (snapshot.id,)
-    for delivery in snapshot.deliveries:
-        if delivery.state == "running" and delivery.problem:
-            what = f"{name} waits for a reader of {delivery.topic}: {delivery.problem}"
-            yield Sign("DUL-READER-NOT-SERVED", name, what, delivery.started_ns, me, why=delivery.problem)
-    for delivery in _failed(snapshot):
-        what = f"{name} could not serve a reader of {delivery.topic}: {delivery.problem}"
-        yield Sign("DUL-READER-NOT-SERVED", name, what, delivery.finished_ns, me, why=delivery.problem)
+    for delivery in _troubled(snapshot):
+        verb, began_ns = "could not serve", delivery.finished_ns
+        if delivery.state == "running":
+            verb, began_ns = "waits for", delivery.started_ns
+        what = f"{name} {verb} a reader of {delivery.topic}: {delivery.problem}"
+        yield Sign("DUL-READER-NOT-SERVED", name, what, began_ns, me, why=delivery.problem)
     for deviation in snapshot.deviations:
         if deviation.counts.keys() == {"repeated"}:
             continue  # it has the set, and some samples twice: for `doctor`
@@ -167,9 +166,16 @@ def of_readers(snapshot: NodeSnapshot) -> Iterator[Sign]:
         yield Sign("DUL-READER-DEVIATES", name, what, 0, me)
 
 
-def _failed(snapshot: NodeSnapshot) -> Iterator[DeliveryView]:
-    """Yield recently failed deliveries that were not tried again, one for each reader."""
-    newest = {(one.participant, one.topic, one.partition): one for one in snapshot.deliveries}
+def _troubled(snapshot: NodeSnapshot) -> Iterator[DeliveryView]:
+    """Yield the last delivery to each reader that is there, if it has a problem.
+
+    A reader whose QoS refuses what is kept stays without it as long as it is there; a delivery that failed
+    may have been repeated by another node.
+    """
+    newest = {
+        (one.participant, one.topic, one.partition): one for one in snapshot.deliveries if not one.is_gone
+    }
     for one in newest.values():
-        if one.state == "failed" and snapshot.time_ns - one.finished_ns < REMEMBER_FAILED_NS:
+        is_old = one.state == "failed" and snapshot.time_ns - one.finished_ns >= REMEMBER_FAILED_NS
+        if one.problem and not is_old:
             yield one
