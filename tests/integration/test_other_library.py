@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 import pytest
 from cyclonedds.internal import DDS
 
+from engine import native
 from engine.dds.abi import CHOICE
 from engine.supervisor.policy import EXIT_CONFIGURATION
 from tests.integration.configurations import Settings
@@ -47,6 +48,9 @@ def test_a_node_on_another_library_keeps_aligns_and_hands_over(lab: Lab, other: 
     said = lab.information("n1")
     assert "The durability service uses the library of Cyclone DDS" in said
     assert other in said
+    assert lab.trace("n1", "lifecycle.capture") == [
+        {"event": "lifecycle.capture", "path": str(native.LIBRARY)}
+    ]
     assert lab.stop("n1") == [0]
     assert lab.on_disk("n1") == lab.on_disk("n2")
 
