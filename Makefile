@@ -23,7 +23,7 @@ endif
 # Tests and benchmarks start hundreds of processes; without their byte code each compiles all modules, for 1 s.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-all again check suite style types rules versions compilers older foreign faults sim chaos soak fuzz forge bench docs pictures screenshots clean
+.PHONY: demo test test-all again check suite style types rules compilers older foreign faults sim chaos soak fuzz forge bench docs pictures screenshots clean
 .DEFAULT_GOAL := help
 
 help: ## Show this list
@@ -80,10 +80,7 @@ define AGAIN # not by $(MAKE): a line that names it is run even by `make -n`
   echo "Each test that is PASSED here failed beside others: a defect, of the test or of the code."; exit $$code; }
 endef
 
-versions: $(VENV)/.dev ## Nodes of the previous release and of this one in one domain, there and back
-	OSPLTOOL_VERSIONS=1 $(BIN)/python -m pytest tests/integration/test_versions.py tests/stores/test_previous_release.py
-
-compilers: $(VENV)/.dev ## The compiled library: built without a C compiler here, and run on other processors (needs the package index)
+compilers: $(VENV)/.dev ## The compiled library: built with the compiler of the package index, and run on other processors (needs the package index)
 	OSPLTOOL_COMPILERS=1 $(BIN)/python -m pytest tests/unit/native
 
 OLDER = $(VENV)/older

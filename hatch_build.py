@@ -1,11 +1,9 @@
 """Compile the C files of `engine/native` when the project is installed or built: the hook of hatchling.
 
 The first C compiler that works is taken: $CC, cc, gcc, clang. Where the system has none, `ziglang` from the
-package index brings one. Where that cannot be had either, the project is installed without the library, and
-nodes do this work in Python, more slowly.
+package index brings one. Without the library the project cannot be installed.
 
-OSPLTOOL_NATIVE=no leaves the library out. With OSPLTOOL_NATIVE=required a build without it fails, and
-warnings of the compiler are errors.
+With OSPLTOOL_NATIVE=strict warnings of the compiler are errors.
 """
 
 from __future__ import annotations
@@ -35,7 +33,6 @@ EXACT: Final = ("-ffp-contract=off", "-fno-math-errno")
 """Nodes on different processors must compute the same symbols of a set."""
 _FLAGS: Final = ("-O2", "-Wall", "-Wextra", "-std=c11", "-fPIC", "-shared", "-pthread", *EXACT)
 _COMPILE_S: Final = 300.0
-_ASK_S: Final = 120.0
 
 
 class Compiled(NamedTuple):
@@ -128,75 +125,37 @@ def system_works(root: pathlib.Path) -> bool:
         return made.path is not None
 
 
-def is_offered(requirement: str) -> bool:
-    """Whether the package index has a package for this machine; True where nobody can be asked.
-
-    A build requirement that cannot be installed would end the installation of the project.
-    """
-    wanted = ["install", "--dry-run", "--quiet", "--no-deps", "--only-binary", ":all:", requirement]
-    pip = [sys.executable, "-m", "pip"]
-    if _ends_well(*pip, "--version"):
-        return _ends_well(*pip, *wanted, "--ignore-installed")
-    uv = shutil.which("uv")
-    return uv is None or _ends_well(uv, "pip", *wanted, "--reinstall", "--python", sys.executable)
-
-
-def _ends_well(*command: str) -> bool:
-    """Whether a command ends in time with exit code 0."""
-    # pip sets PYTHONPATH for this process, with which pip itself is not found.
-    environ = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    try:
-        done = subprocess.run(command, env=environ, capture_output=True, timeout=_ASK_S, check=False)
-    except (OSError, subprocess.TimeoutExpired):
-        return False
-    return done.returncode == 0
-
-
 class NativeHook(BuildHookInterface):  # type: ignore[type-arg]  # hatchling's argument is its builder's, unused
     """Puts the library into the wheel, or beside its module in an editable installation."""
 
     PLUGIN_NAME = "custom"
 
-    @property
-    def _choice(self) -> str:
-        choice = os.environ.get(CHOICE, "")
-        if choice not in ("", "no", "required"):
-            raise ValueError(f"{CHOICE} must be no, required or empty, not {choice!r}")
-        return choice if sys.platform == "linux" else "no"
-
     def dependencies(self) -> list[str]:
         """What has to be installed to compile: nothing where the system has a compiler."""
-        if self._choice == "no" or system_works(pathlib.Path(self.root)) or packaged_compiler():
-            return []
-        return [ZIGLANG] if self._choice == "required" or is_offered(ZIGLANG) else []
+        return [] if system_works(pathlib.Path(self.root)) or packaged_compiler() else [ZIGLANG]
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Compile, and tell hatchling what to pack.
 
         Raises:
-            RuntimeError: the library is required, and cannot be compiled.
+            RuntimeError: the library cannot be compiled.
         """
         root = pathlib.Path(self.root)
         library = root / LIBRARY
         if version != "editable":
             self._folder = tempfile.TemporaryDirectory(prefix="ospltool-")
             library = pathlib.Path(self._folder.name, library.name)
-        compilers = [] if self._choice == "no" else [*system_compilers(), *packaged_compiler()]
-        made = compile_library(root, library, compilers, strict=self._choice == "required")
-        if made.path is not None:
-            self.app.display_info(f"{LIBRARY} was compiled with {shlex.join(made.compiler)}")
-            if version != "editable":
-                build_data["force_include"][str(made.path)] = LIBRARY
-                build_data["pure_python"] = False
-                platform = sysconfig.get_platform().replace("-", "_").replace(".", "_")
-                build_data["tag"] = f"py3-none-{platform}"
-            return
-        library.unlink(missing_ok=True)
-        why = "; ".join(made.reasons) or "there is no C compiler"
-        if self._choice == "required":
-            raise RuntimeError(f"{SOURCES} cannot be compiled: {why}")
-        if self._choice != "no":
-            self.app.display_warning(f"{SOURCES} is not compiled, nodes will work more slowly: {why}")
+        compilers = [*system_compilers(), *packaged_compiler()]
+        made = compile_library(root, library, compilers, strict=os.environ.get(CHOICE) == "strict")
+        if made.path is None:
+            why = "; ".join(made.reasons) or "there is no C compiler"
+            raise RuntimeError(f"{SOURCES} cannot be compiled: {why}; install a C compiler, such as gcc")
+        self.app.display_info(f"{LIBRARY} was compiled with {shlex.join(made.compiler)}")
+        if version != "editable":
+            build_data["force_include"][str(made.path)] = LIBRARY
+            build_data["pure_python"] = False
+            platform = sysconfig.get_platform().replace("-", "_").replace(".", "_")
+            build_data["tag"] = f"py3-none-{platform}"
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
         """Remove what only the build needed."""

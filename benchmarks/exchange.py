@@ -7,7 +7,7 @@ import types
 from typing import TYPE_CHECKING, Any, cast
 
 from engine.core.events import AligneeRequest, ExpectSet, SendSet
-from engine.core.messages import CAPABILITIES, NO_EPOCH
+from engine.core.messages import NO_EPOCH
 from engine.dataset.dataset import DataSet
 from engine.runtime.transfers import Transfers
 
@@ -30,15 +30,8 @@ class _Anything:
 class Side:
     """The alignment of one node: what it sends waits in `sent`."""
 
-    def __init__(
-        self,
-        node: str,
-        held: DataSet,
-        describe: dict[Group, GroupDescription],
-        capabilities: tuple[str, ...] = CAPABILITIES,
-    ) -> None:
+    def __init__(self, node: str, held: DataSet, describe: dict[Group, GroupDescription]) -> None:
         self.node = node
-        self.capabilities = capabilities
         self.sent: collections.deque[bytes] = collections.deque()
         self.result: DataSet | None = None
         self.failed = False
@@ -118,7 +111,7 @@ class Side:
 
 
 def _as_fellow(side: Side) -> types.SimpleNamespace:
-    return types.SimpleNamespace(node=side.node, can=side.capabilities.__contains__, roll_up=lambda _: None)
+    return types.SimpleNamespace(node=side.node, roll_up=lambda _: None)
 
 
 def align(

@@ -1,8 +1,7 @@
 """What it costs to find and send the difference of two sets: bytes on the wire, messages, processor time.
 
 Both sides in one process, with nothing between them but the bytes; every difference is an instance that was
-written again on one side, which makes two differences of the sets, or a new one. Then what it takes without
-symbols, where those come to no result: range by range, held against the list of all identities.
+written again on one side, which makes two differences of the sets, or a new one.
 """
 
 from __future__ import annotations
@@ -10,12 +9,9 @@ from __future__ import annotations
 import time
 from typing import Final
 
-import numpy as np
-
 from benchmarks.exchange import Side, align
 from benchmarks.rows import Bar, Is, Row
 from engine.core.name_spaces import Group
-from engine.dataset import ranges
 from engine.dataset.dataset import DataSet
 from engine.dataset.groups import DurabilityKind, GroupDescription, GroupQos, TypeDescription
 from engine.dataset.sample import DATA, Sample, make_sample
@@ -44,7 +40,7 @@ def run(repeat: int) -> list[Row]:
             rows += _rows(label, [*new, *old[differing:]], old, new, repeat, the_bar)
         new = _samples(COUNT, COUNT + NEW, 2, size)
         rows += _rows(f"{NEW:,} new beside {COUNT:,} of {size} B", [*old, *new], old, new, repeat, bar)
-    return [*rows, *_without_symbols()]
+    return rows
 
 
 def _rows(
@@ -61,40 +57,6 @@ def _rows(
     rows.append(Row(AREA, f"{label}, messages", "", messages))
     rows.append(Row(AREA, f"{label}, processor time of both", "s", seconds))
     return rows
-
-
-def _without_symbols() -> list[Row]:
-    """Bytes in both directions for differences that are found range by range."""
-    listed = Row(AREA, "the list of all identities, bytes", "B", (8.0 * COUNT,))
-    rows = [listed]
-    draw = np.random.default_rng(1)
-    for differing in DIFFERENCES[1:]:
-        common = draw.integers(0, 2**64 - 1, COUNT - differing, dtype=np.uint64)
-        ours, theirs = (
-            np.concatenate((common, draw.integers(0, 2**64 - 1, differing, dtype=np.uint64)))
-            for _ in range(2)
-        )
-        label = f"{differing:,} of {COUNT:,} range by range"
-        began = time.process_time()
-        sent, rounds = _search(ranges.Search(ours, 2 * differing), ranges.IdentityIndex(theirs))
-        seconds = time.process_time() - began
-        rows += [
-            Row(AREA, f"{label}, bytes", "B", (sent,)).against(listed),
-            Row(AREA, f"{label}, questions", "", (rounds,)),
-            Row(AREA, f"{label}, processor time of both", "s", (seconds,)),
-        ]
-    return rows
-
-
-def _search(search: ranges.Search, held: ranges.IdentityIndex) -> tuple[float, float]:
-    sent = rounds = 0
-    while search.asked is not None:
-        fingerprints, identities = held.answer(search.asked)
-        sent += 4 * (len(search.asked.split) + len(search.asked.listed))
-        sent += 8 * (len(fingerprints) + len(identities))
-        search.take(fingerprints, identities)
-        rounds += 1
-    return float(sent), float(rounds)
 
 
 def _samples(begin: int, end: int, time_ns: int, size: int) -> list[Sample]:

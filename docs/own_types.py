@@ -8,29 +8,29 @@ from __future__ import annotations
 import base64
 from typing import Final
 
+from docs import client_durability
 from engine.dds import own_types
-from engine.dds.client_protocol import wiretypes
-from engine.dds.topics import DESCRIPTIONS, description_of, name_of_class
+from engine.dds.topics import DESCRIPTIONS, description_of
 
 CLASSES: Final = (
     own_types.SenderState,
     own_types.Message,
     own_types.Batch,
     own_types.SelfCheck,
-    wiretypes.DurabilityStateRequest,
-    wiretypes.DurabilityState,
-    wiretypes.HistoricalDataRequest,
-    wiretypes.HistoricalData,
+    client_durability.DurabilityStateRequest,
+    client_durability.DurabilityState,
+    client_durability.HistoricalDataRequest,
+    client_durability.HistoricalData,
 )
 
 
 def text() -> str:
-    """Return the text of the file: a line for each class, with its name and the parts of its description."""
+    """Return the text of the file: a line for each type, with its name and the parts of its description."""
     lines = []
     for class_ in CLASSES:
         made = description_of(class_)
         parts = [base64.b85encode(part).decode() for part in (made.information, made.mapping)]
-        lines.append("\t".join([name_of_class(class_), made.name, str(int(made.keyed)), *parts]))
+        lines.append("\t".join([made.name, str(int(made.keyed)), *parts]))
     return "".join(f"{line}\n" for line in lines)
 
 

@@ -400,7 +400,7 @@ class ClientService:
     def _asked(self, client: bytes, request: StateRequest, question: StorageQuestion | None) -> None:
         """Take in a client's question about its stored samples."""
         if question is None:
-            reason = "the client asks in the words of an earlier version, which this node does not answer"
+            reason = "the client is of another version than this node, which does not answer it"
             self._send_state(client, request, required=True, stored=False, reason=reason)
         elif len(self._questions) < MAX_HELD:
             hold_s = min(MAX_HOLD_S, max(0.0, request.timeout.ns / 1e9))

@@ -22,7 +22,7 @@ from engine.dataset.dataset import weight_of
 from engine.dataset.groups import DurabilityKind
 from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, Sample, make_sample
 from engine.dds.cdr import Malformed
-from engine.dds.client_protocol.naming import NAMES, SampleName, SampleVerdict, unpack_names
+from engine.dds.client_protocol.naming import ANSWERS, NAMES, SampleName, SampleVerdict, unpack_names
 from engine.runtime.housekeeping import INFINITE
 
 if TYPE_CHECKING:
@@ -76,14 +76,14 @@ class StorageQuestion:
 
     @classmethod
     def parse(cls, values: Any, extensions: Mapping[str, bytes]) -> StorageQuestion | None:
-        """Read the question from a state request's additions; None for a client of the previous protocol.
+        """Read the question from a state request's additions; None for a client of another version.
 
         Raises:
             Malformed: the additions are damaged.
         """
         if not isinstance(values, dict):
             raise Malformed("our addition asks for nothing")
-        if "version" not in values:
+        if values.get("version") != ANSWERS:
             return None
         if NAMES in extensions:
             return cls(unpack_names(extensions[NAMES]))

@@ -11,9 +11,7 @@ from engine.core.events import AligneeRequest, Event, Note
 from engine.core.fellows import Fellow, FellowTable
 from engine.core.lazy_dataclass import lazy_dataclass
 from engine.core.messages import (
-    JOINS,
     NO_EPOCH,
-    PARTS,
     Epoch,
     Message,
     NameSpaceReport,
@@ -273,7 +271,7 @@ class Context:
     def servers_of(self, state: NameSpaceState) -> list[Server]:
         """Return the nodes with the complete set of a name-space, this one included."""
         servers: list[Server] = []
-        if state.complete and not (state.is_lazy and self._is_unknown_part(state)):
+        if state.complete:
             is_master = state.is_master(self.node)
             priority = state.policy.master_priority
             servers.append(Server(self.node, self.settings.hosts, is_master, priority, state.is_lazy))
@@ -295,18 +293,11 @@ class Context:
             if any(server.node != self.node for server in self.servers_of(state)):
                 self.readers.settle(state.name, now + SETTLED_S)
 
-    def _is_unknown_part(self, state: NameSpaceState) -> bool:
-        """Whether a complete fellow of an earlier release would serve the readers of a part, too."""
-        return any(
-            not fellow.can(PARTS) and (report := fellow.report(state.name)) is not None and report.complete
-            for fellow in self.fellows.approved()
-        )
-
     def line_of(self, state: NameSpaceState, node: str) -> tuple[Epoch, ...]:
         """Return the line of a fellow's set, or that of the whole domain if the fellow tells none."""
         fellow = self.fellows.get(node)
         report = fellow.report(state.name) if fellow else None
-        return report.line if fellow and report and fellow.can(JOINS) else (NO_EPOCH,)
+        return report.line if report else (NO_EPOCH,)
 
     def aligner_report(self, state: NameSpaceState) -> NameSpaceReport | None:
         """Return the report of the node to ask for the set; None if it cannot be asked."""

@@ -117,10 +117,6 @@ class Fellow:
         self.status = status
         self.name, self.role, self.expiry_s = status.name, status.role, status.expiry_s
 
-    def can(self, capability: str) -> bool:
-        """Whether it has one of `engine.core.messages.CAPABILITIES`."""
-        return self.status is not None and capability in self.status.capabilities
-
     @property
     def run(self) -> tuple[int, int]:
         """Return number and random number of its run."""

@@ -173,7 +173,6 @@ def receive(context: Context, message: Status | NameSpaces | Deliveries, sender:
     if new:
         context.greeting_due = True
         context.note("fellow.discovered", fellow=fellow.node, state="known" if fellow.status else "unknown")
-        context.note("fellow.capabilities-sent", fellow=fellow.name)
         fellow.forgotten = _was_forgotten(context, fellow, now)
     if isinstance(message, Status):
         _receive_status(context, fellow, message, now)

@@ -21,7 +21,7 @@ from engine.core.events import DeleteSet, LineageAdopted, ReplaceShown
 from engine.core.expressions import matches
 from engine.core.fellows import Fellow
 from engine.core.joining import policy_for
-from engine.core.messages import JOINS, Epoch, NameSpaceReport, RollUp
+from engine.core.messages import Epoch, NameSpaceReport, RollUp
 from engine.core.name_space_state import NameSpaceState
 from engine.core.name_spaces import MergeType
 from engine.core.states import Phase, Trigger
@@ -60,8 +60,6 @@ def _as_master(context: Context, state: NameSpaceState, now: float) -> None:
         return
     lineages = tuple(sorted({report.lineage for _, report in foreign}))
     policy = policy_for(context, state, context.settings.role)
-    if policy is not MergeType.IGNORE and all(report.is_repair for _, report in foreign):
-        policy = MergeType.MERGE  # nodes of the first release that missed samples
     mergeable = [one for one in foreign if one[1].aligner and not _was_away_too_long(context, one[0])]
     sources = _sources(state, mergeable) if policy is MergeType.MERGE else []
     for fellow, _ in foreign:
@@ -371,8 +369,7 @@ def surplus_found(context: Context, state: NameSpaceState) -> tuple[str, ...]:
     return tuple(
         fellow.node
         for fellow in context.fellows.approved()
-        if fellow.can(JOINS)
-        and (report := fellow.report(state.name)) is not None
+        if (report := fellow.report(state.name)) is not None
         and (report.complete or report.part)
         and report.lineage == state.lineage
         and not report.apart

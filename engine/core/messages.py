@@ -21,24 +21,6 @@ from engine.core.lazy_dataclass import lazy_dataclass
 from engine.core.name_spaces import Durability, Element, Group, MergeRule
 from engine.core.states import Phase, ServiceState
 
-RANGES = "range-fingerprints"
-"""The sender answers `engine.runtime.reconciling.messages.Narrow`."""
-JOINS = "lineage-join"
-"""The sender joins sets of one lineage, says what has settled, and takes gifts (docs/protocol.md)."""
-PARTS = "parts"
-"""The sender answers requests for some of its groups (`SampleRequest.elements`)."""
-LACKING = "told-lacking"
-"""The sender understands `engine.runtime.reconciling.messages.Sketch.lacking`."""
-PIECES = "pieces"
-"""The sender takes a large sample of a stream in several batches (`engine.runtime.stream`)."""
-WRITER_ENDS = "writer-ends"
-"""The sender understands `WriterView` and `WritersEnded`."""
-CAPABILITIES = (
-    *("batched-alignment", "digest-roll-up", "delivery-announcement"),
-    *(RANGES, JOINS, PARTS, LACKING, PIECES, WRITER_ENDS),
-)
-"""Capabilities of this version, sent in every status; receivers ignore unknown names (5.5.20)."""
-
 
 class Epoch(NamedTuple):
     """A term of one master, or the lineage of a set: a counter, and the node and its run that began it.
@@ -112,7 +94,7 @@ class Settled:
 class RollUp:
     """A name-space's set in one line; equal count and digest mean equal sets.
 
-    `settled` can be compared while others write; it is None from nodes of the first release.
+    `settled` can be compared while others write; it is None while the sender is behind with what has arrived.
     """
 
     name_space: str
@@ -167,8 +149,6 @@ class Status:
     """Ids of absent fellows for which the sender keeps tombstones."""
     roll_ups: tuple[RollUp, ...] = ()
     """One line on each set."""
-    capabilities: tuple[str, ...] = CAPABILITIES
-    """What the sender can do; see `CAPABILITIES`."""
     reported: int = 0
     """Serial of the newest `NameSpaces`, to which the roll-ups belong."""
     further_hosts: tuple[str, ...] = ()
@@ -237,8 +217,6 @@ class NameSpaceReport:
     """Lineages that the sender decided about; their holders apply their merge policy."""
     because_of: str = ""
     """Role whose set changed this one in `lineage`; empty for the sender's own."""
-    is_repair: bool = False
-    """`lineage` began because sets differed without a disconnection; only the first release sends it."""
     merges: tuple[MergeRule, ...] = ()
     """Merge policies of the sender, to find pairs that contradict each other between roles."""
     has_writers: bool = False

@@ -27,7 +27,6 @@ from engine.core.events import (
 )
 from engine.core.fellows import Fellow
 from engine.core.messages import (
-    WRITER_ENDS,
     AutodisposeWriter,
     DeleteData,
     Deliveries,
@@ -380,19 +379,15 @@ class DurabilityNode:
     def _tell_of_writers(self, now: float) -> None:
         """Tell of autodispose writers that fellows may not know, and which this node misses."""
         context = self._context
-        fellows = context.fellows.approved()
-        if all(fellow.can(WRITER_ENDS) for fellow in fellows):
-            approved = [fellow.node for fellow in fellows]
-            for state in context.states.values():
-                view = state.autodispose.view(state.name, approved, now)
-                if view is not None:
-                    context.send(view)
+        approved = [fellow.node for fellow in context.fellows.approved()]
+        for state in context.states.values():
+            view = state.autodispose.view(state.name, approved, now)
+            if view is not None:
+                context.send(view)
 
     def _judge_lost_writers(self, now: float) -> None:
         """As master, decide which autodispose writers have ended."""
         context = self._context
-        if not all(fellow.can(WRITER_ENDS) for fellow in context.fellows.approved()):
-            return  # such a node cannot tell what it misses, so the others do not decide
         for state in context.states.values():
             if not (state.complete and state.is_master(context.node)):
                 continue

@@ -60,7 +60,7 @@ class PendingWriter:
 
 
 MAX_SAMPLE_BYTES: Final = 127 << 20
-"""Largest payload that a node keeps if not configured: nodes of earlier versions can receive it, too."""
+"""Largest payload that a node keeps if not configured."""
 LARGEST_SAMPLE_BYTES: Final = 999_000_000
 """Most that can be configured: SQLite limits a row to 1,000,000,000 bytes."""
 

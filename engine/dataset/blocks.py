@@ -10,14 +10,13 @@ from __future__ import annotations
 import array
 import ctypes
 import functools
-import hashlib
 import itertools
 import struct
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from engine import native
-from engine.dataset.sample import DATA, DIGEST_BYTES, DISPOSE, HEADER, UNREGISTER, Sample, sum_of_digests
+from engine.dataset.sample import DATA, DIGEST_BYTES, DISPOSE, UNREGISTER, Sample, sum_of_digests
 
 MAX_SAMPLES: Final = 4096
 """Samples at most in a block made here."""
@@ -37,10 +36,8 @@ _SEQUENCES, _STATUSES, _KEY_LENGTHS, _PAYLOAD_LENGTHS = 1, 2, 4, 8
 _STATUS: Final = DATA | DISPOSE | UNREGISTER
 
 
-_MIN_COMPILED: Final = 8
-"""Samples below which a call of the compiled library does not pay."""
 _LARGE_BYTES: Final = 1 << 16
-"""Payloads of a block from which on its digests are computed without the interpreter lock, however few."""
+"""Payloads of a block from which on its digests are computed without the interpreter lock."""
 
 
 class BlockLayout(ctypes.Structure):
@@ -55,10 +52,8 @@ class BlockLayout(ctypes.Structure):
 
 
 @functools.cache
-def compiled(*, is_long: bool = False) -> ctypes.CDLL | None:
-    """Return the compiled library, which gives up the interpreter lock if that is long; None without it."""
-    if native.absence():
-        return None
+def compiled(*, is_long: bool = False) -> ctypes.CDLL:
+    """Return the compiled library, which gives up the interpreter lock if that is long."""
     library = native.unlocked() if is_long else native.library()
     library.digests_of_block.restype = ctypes.c_int
     library.digests_of_block.argtypes = [ctypes.c_char_p, ctypes.c_void_p, ctypes.c_uint64, ctypes.c_char_p]
@@ -235,26 +230,11 @@ class Block:
         for status in set(self.statuses()):
             if not status or status & ~_STATUS:
                 raise BlockFault(f"a sample has the invalid status {status}")
-        is_long = self.payload_bytes >= _LARGE_BYTES
-        library = compiled(is_long=is_long) if is_long or self.count >= _MIN_COMPILED else None
-        if library is not None:
-            return self._compiled_digests(library)
-        hashed, pack, size = hashlib.blake2b, HEADER.pack, DIGEST_BYTES
-        times, sequences, statuses = self.times_ns(), self.sequences(), self.statuses()
-        if self.count == 1:
-            return self._computed_alone()
-        texts = self._writer_of(), self.keys(), self.payloads()
-        return b"".join(
-            [
-                hashed(
-                    pack(time_ns, sequence, status, len(key), len(payload)) + writer + key + payload,
-                    digest_size=size,
-                ).digest()
-                for time_ns, sequence, status, writer, key, payload in zip(
-                    times, sequences, statuses, *texts, strict=True
-                )
-            ]
-        )
+        made = bytes(DIGEST_BYTES * self.count)  # nobody else has it yet
+        library = compiled(is_long=self.payload_bytes >= _LARGE_BYTES)
+        if not library.digests_of_block(self.data, ctypes.byref(self.layout()), len(self.writers), made):
+            raise BlockFault("a sample has no writer")
+        return made
 
     def layout(self) -> BlockLayout:
         """Return where the columns are, for the compiled library; valid as long as the block."""
@@ -264,22 +244,6 @@ class Block:
             *(self._sequences_at, self._statuses_at, keys.begin, payloads.begin, keys.size, payloads.size),
             *(keys.ends_at(), payloads.ends_at()),
         )
-
-    def _compiled_digests(self, library: ctypes.CDLL) -> bytes:
-        made = bytes(DIGEST_BYTES * self.count)  # nobody else has it yet
-        if not library.digests_of_block(self.data, ctypes.byref(self.layout()), len(self.writers), made):
-            raise BlockFault("a sample has no writer")
-        return made
-
-    def _computed_alone(self) -> bytes:
-        """Compute the digest of the only sample, which may be large, without a copy of its payload."""
-        payload = self.payload_view()
-        header = HEADER.pack(
-            self.time_ns(0), self.sequences()[0], self.statuses()[0], len(self.key(0)), len(payload)
-        )
-        digest = hashlib.blake2b(b"".join((header, self.writer(0), self.key(0))), digest_size=DIGEST_BYTES)
-        digest.update(payload)
-        return digest.digest()
 
     # Columns.
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from engine import native
@@ -33,11 +33,9 @@ _TAG: Final = (1 << 32) - 1
 _FIRST_SIZE: Final = 1 << 10
 _FULL: Final = 0.6
 """Part of the table in use above which look-ups are slow."""
-_REHASHED: Final = 1 << 16
-"""Entries that move to a new table in one go, to bound the memory needed."""
 
 _SUSPECTS: Final = 4_096
-"""Entries with equal tags that the compiled library may name; of different keys there are hardly any."""
+"""Entries with equal tags for which there is room at first; of different keys there are hardly any."""
 
 
 class _Table(ctypes.Structure):
@@ -57,24 +55,18 @@ class _Keys(ctypes.Structure):
 
 @functools.cache
 def _hash_of_bytes() -> int | None:
-    """Return the address of the function behind `hash` of bytes; None if this Python does not show it."""
-    try:
-        function = ctypes.pythonapi._Py_HashBytes
-    except AttributeError:
-        return None
+    """Return the address of the function behind `hash` of bytes."""
+    function = ctypes.pythonapi._Py_HashBytes
     function.restype = ctypes.c_ssize_t
     function.argtypes = [ctypes.c_char_p, ctypes.c_ssize_t]
     for text in (b"", b"a", b"0123456", b"a longer text", bytes(range(256))):
-        if function(text, len(text)) != hash(text):
-            return None
+        assert function(text, len(text)) == hash(text), "this Python hashes bytes otherwise"
     return ctypes.cast(function, ctypes.c_void_p).value
 
 
 @functools.cache
-def compiled() -> ctypes.PyDLL | None:
-    """Return the compiled library; None without it."""
-    if native.absence() or _hash_of_bytes() is None:
-        return None
+def compiled() -> ctypes.PyDLL:
+    """Return the compiled library."""
     library = native.library()
     library.packed_enter.restype = ctypes.c_int64
     library.packed_enter.argtypes = [
@@ -162,62 +154,28 @@ class Packed(Segments):
         if len(self._segments) >= MAX_BLOCKS:
             return False
         self._make_room(block.count)
-        enter = self._enter if compiled() is None else self._enter_compiled
-        if not enter(block, self._next_row()):
+        if not self._enter(block, self._next_row()):
             return False
         self._append(block)
         self._used += block.count
         return True
 
-    def _enter_compiled(self, block: Block, first_row: int) -> bool:
-        library = compiled()
-        assert library is not None
+    def _enter(self, block: Block, first_row: int) -> bool:
+        enter = compiled().packed_enter
         table = _Table(self._tags.ctypes.data, self._rows.ctypes.data, self._mask)
         texts = block.key_texts
         keys = _Keys(block.data, block.count, texts.begin, texts.size, texts.ends_at())
-        suspects = np.empty((_SUSPECTS, 2), dtype=np.int32)
         call = ctypes.byref(table), ctypes.byref(keys), _hash_of_bytes(), first_row
-        found: int = library.packed_enter(*call, 0, suspects.ctypes.data, _SUSPECTS)
-        if found == _SUSPECTS:
-            return self._enter(block, first_row)
-        if found > 0 and all(self._key(row) != block.key(at) for at, row in suspects[:found].tolist()):
-            found = library.packed_enter(*call, 1, None, 0)
-        return not found
-
-    def _enter(self, block: Block, first_row: int) -> bool:
-        keys = block.keys()
-        if len(set(keys)) < block.count:
-            return False
-        tags = (np.fromiter(map(_hash, keys), np.int64, block.count) & _TAG).astype(np.uint32)
-        tags[tags == _FREE] = 1
-        slots = tags.astype(np.int64) & self._mask
-        if self._walk(tags, slots, keys):
-            return False
-        self._place(tags, slots, np.arange(block.count, dtype=np.int32) + first_row)
-        return True
-
-    def _walk(self, tags: npt.NDArray[np.uint32], slots: _Slots, keys: Sequence[bytes] = ()) -> bool:
-        """Move each slot on to the next free one; True if one of the keys was found on the way."""
-        going = np.flatnonzero(self._tags[slots])
-        while len(going):
-            here = slots[going]
-            if keys:
-                for at in going[self._tags[here] == tags[going]].tolist():
-                    row = int(self._rows[slots[at]])
-                    if row >= 0 and self._key(row) == keys[at]:
-                        return True
-            slots[going] = here = (here + 1) & self._mask
-            going = going[self._tags[here] != _FREE]
-        return False
-
-    def _place(self, tags: npt.NDArray[np.uint32], slots: _Slots, rows: npt.NDArray[np.int32]) -> None:
-        """Write entries into free slots, and those that collide into the next free ones."""
-        while len(rows):
-            self._rows[slots] = rows  # of several, the last one gets it
-            self._tags[slots] = tags
-            lost = np.flatnonzero(self._rows[slots] != rows)
-            tags, rows, slots = tags[lost], rows[lost], slots[lost]
-            self._walk(tags, slots)
+        room = _SUSPECTS
+        while True:
+            suspects = np.empty((room, 2), dtype=np.int32)
+            found: int = enter(*call, 0, suspects.ctypes.data, room)
+            # The library compares keys within the block only: their rows are not addresses that it knows.
+            if found < 0 or any(self._key(row) == block.key(at) for at, row in suspects[:found].tolist()):
+                return False
+            if found < room:
+                return not found or not enter(*call, 1, None, 0)
+            room *= 4  # nothing has been entered, and there may be more of them
 
     def _make_room(self, count: int) -> None:
         size = self._mask + 1
@@ -228,20 +186,9 @@ class Packed(Segments):
         old_rows, old_tags = self._rows, self._tags
         self._make_table(size)
         self._used = self.count
-        if (library := compiled()) is not None:
-            table = _Table(self._tags.ctypes.data, self._rows.ctypes.data, self._mask)
-            library.packed_move(
-                ctypes.byref(table), old_tags.ctypes.data, old_rows.ctypes.data, len(old_rows)
-            )
-            return
-        for begin in range(0, len(old_rows), _REHASHED):
-            rows = old_rows[begin : begin + _REHASHED]
-            tags = old_tags[begin : begin + _REHASHED]
-            here = (tags != _FREE) & (rows != _GONE)
-            tags = tags[here]
-            slots = tags.astype(np.int64) & self._mask
-            self._walk(tags, slots)
-            self._place(tags, slots, rows[here])
+        table = _Table(self._tags.ctypes.data, self._rows.ctypes.data, self._mask)
+        moved = old_tags.ctypes.data, old_rows.ctypes.data, len(old_rows)
+        compiled().packed_move(ctypes.byref(table), *moved)
 
     def parts(self) -> list[Part]:
         """Return the present blocks."""

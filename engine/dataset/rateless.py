@@ -8,15 +8,14 @@ subtracted, are those of their difference; about 1.35 symbols for each of its sa
 So one side sends symbols until the other side knows the difference, without any parameter.
 
 Work that grows with the sets is a generator that yields after each `STEP` samples; `finished` carries one out
-at once. The compiled library does the arithmetic (`engine/native/rateless.c`), or without it numpy, with the
-same result.
+at once. The compiled library does the arithmetic (`engine/native/rateless.c`).
 """
 
 from __future__ import annotations
 
 import ctypes
 import functools
-from collections.abc import Generator, Iterator
+from collections.abc import Generator
 from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
 from engine import native
@@ -43,14 +42,10 @@ WIDE_SYMBOL_BYTES: Final = 16
 """Bytes of a symbol with a count of 4, where 2 are not enough."""
 
 _ALPHA: Final = 0.5
-_STEP: Final = 0x9E3779B97F4A7C15
-_CHECK: Final = 0xD6E8FEB86659FD93
 _LOW: Final = 0xFFFFFFFF
 _SMALL: Final = 1 << 15
 _MOST_SAMPLES: Final = 1 << 48
 """More than any set has; expected counts of that many samples fit into 64 bits."""
-_MAX_INDEX: Final = 1 << 40
-"""Larger than the number of any symbol; positions stay exact in floating point."""
 
 
 def finished(steps: Stepwise[Result]) -> Result:
@@ -61,13 +56,6 @@ def finished(steps: Stepwise[Result]) -> Result:
         except StopIteration as end:
             result: Result = end.value
             return result
-
-
-def mix(words: Words) -> Words:
-    """Map 64-bit words one to one, so that every output bit depends on every input bit."""
-    words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return words ^ (words >> np.uint64(31))
 
 
 @lazy_dataclass(frozen=True, slots=True)
@@ -161,10 +149,8 @@ class _CompiledSymbols(ctypes.Structure):
 
 
 @functools.cache
-def compiled() -> ctypes.PyDLL | None:
-    """Return the compiled library; None without it."""
-    if native.absence():
-        return None
+def compiled() -> ctypes.PyDLL:
+    """Return the compiled library."""
     library = native.library()
     pointer, count = ctypes.c_void_p, ctypes.c_size_t
     library.rateless_identities.restype = None
@@ -212,52 +198,8 @@ def _empty(first: int, length: int) -> Symbols:
 
 def _add(made: Symbols, identities: Words, states: Words, at: Counts) -> None:
     """Add identities to symbols; `states` and `at` are where each of them goes on next time."""
-    library = compiled()
-    if library is not None:
-        arrays = (array.ctypes.data for array in (identities, states, at))
-        library.rateless_add(ctypes.byref(_as_compiled(made)), *arrays, len(identities))
-        return
-    here = np.flatnonzero(at < made.first + len(made))
-    signs = np.ones(len(here), dtype=np.int64)
-    for places, state, following in _put(made, identities[here], signs, states[here], at[here]):
-        states[here[places]], at[here[places]] = state, following
-
-
-def _put(
-    made: Symbols, identities: Words, signs: Counts, state: Words, at: Counts
-) -> Iterator[tuple[npt.NDArray[np.intp], Words, Counts]]:
-    """Put identities into the symbols that they fall into, beginning with those at `at`.
-
-    Yields the places, the state and the next symbol of those that fall into no further one.
-    """
-    end = made.first + len(made)
-    words = identities * signs.astype(np.uint64)
-    checks = _checksums(identities) * signs.astype(np.uint64)
-    places = np.arange(len(identities))
-    while len(at):
-        where = at - made.first
-        np.add.at(made.counts, where, signs)
-        np.add.at(made.sums, where, words)
-        np.add.at(made.checks, where, checks)
-        state, at = _following(state, at)
-        going = at < end
-        if not going.all():
-            yield places[~going], state[~going], at[~going]
-            places, state, at = places[going], state[going], at[going]
-            signs, words, checks = signs[going], words[going], checks[going]
-    np.bitwise_and(made.checks, _LOW, out=made.checks)
-
-
-def _following(state: Words, at: Counts) -> tuple[Words, Counts]:
-    """Return the next symbol of each identity, so that density falls as 1 / (1 + i / 2)."""
-    state = mix(state + np.uint64(_STEP))
-    uniform = ((state >> np.uint64(32)).astype(np.float64) + 1.0) / 4294967296.0
-    skip = np.ceil((at + 1.5) * (1.0 / np.sqrt(uniform) - 1.0))
-    return state, np.minimum(at + np.maximum(skip, 1.0), _MAX_INDEX).astype(np.int64)
-
-
-def _checksums(identities: Words) -> Words:
-    return mix(identities ^ np.uint64(_CHECK)) >> np.uint64(32)
+    arrays = (array.ctypes.data for array in (identities, states, at))
+    compiled().rateless_add(ctypes.byref(_as_compiled(made)), *arrays, len(identities))
 
 
 @lazy_dataclass(frozen=True, slots=True)
@@ -286,34 +228,16 @@ def solve(difference: Symbols) -> Stepwise[Difference | None]:
 
 
 def _take_out(left: Symbols) -> Stepwise[tuple[Words, Counts]]:
-    """Take identities that are alone in a symbol out of all symbols; return them and their signs."""
-    library = compiled()
-    if library is not None:
-        return (yield from _take_out_compiled(library, left))
-    counts, sums, checks = left.counts, left.sums, left.checks
-    single = np.nonzero(np.abs(counts) == 1)[0]
-    signs = counts[single]
-    words = sums[single] * signs.astype(np.uint64)
-    right = (_checksums(words) * signs.astype(np.uint64)) & _LOW == checks[single]
-    words, index = np.unique(words[right], return_index=True)
-    signs = signs[right][index]
-    for begin in range(0, len(words), STEP):
-        part = slice(begin, begin + STEP)
-        some = words[part]
-        for _ in _put(left, some, -signs[part], some, np.zeros(len(some), dtype=np.int64)):
-            pass
-        yield
-    return words, signs
+    """Take identities that are alone in a symbol out of all symbols; return them and their signs.
 
-
-def _take_out_compiled(library: ctypes.PyDLL, left: Symbols) -> Stepwise[tuple[Words, Counts]]:
-    """Take out what is found on one way through the symbols, as much as they can carry at most."""
+    One way through the symbols takes out as much as they can carry at most.
+    """
     words, signs = np.empty(len(left), dtype=np.uint64), np.empty(len(left), dtype=np.int64)
     here, at, found = _as_compiled(left), ctypes.c_int64(0), 0
     while at.value < here.end and found < len(left):
         places = (words[found:].ctypes.data, signs[found:].ctypes.data)
         most = min(STEP, len(left) - found)
-        found += library.rateless_take_out(ctypes.byref(here), ctypes.byref(at), most, *places)
+        found += compiled().rateless_take_out(ctypes.byref(here), ctypes.byref(at), most, *places)
         yield
     return words[:found], signs[:found]
 

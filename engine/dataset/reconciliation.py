@@ -2,7 +2,7 @@
 
 Each sample of a set has a 64-bit *identity*: its digest and its group, hashed with a salt that is new for
 every comparison, so that prepared samples cannot collide. What only one of two sets has is found from
-symbols (`engine.dataset.rateless`), range by range (`engine.dataset.ranges`), or from all identities.
+symbols (`engine.dataset.rateless`), or from all identities.
 
 The caller verifies a result by the roots (count and digest) of the sets, because identities may collide and
 symbols may come from a damaged peer.
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from engine.core.name_spaces import Group
 from engine.dataset import rateless
 from engine.dataset.dataset import weight_of
-from engine.dataset.rateless import Difference, Stepwise, Words, compiled, mix
+from engine.dataset.rateless import Difference, Stepwise, Words, compiled
 from engine.dataset.sample import Sample
 from engine.dataset.sample_rows import SampleRows
 
@@ -44,11 +44,8 @@ def identities(groups: Iterable[tuple[Group, SampleRows]], salt: bytes) -> Stepw
 def _hashed(digests: bytes, keys: Words) -> Words:
     """Return the identities of samples with these digests, of one group."""
     halves = np.frombuffer(digests, dtype="<u8").reshape(-1, 2)
-    library = compiled()
-    if library is None:
-        return mix(mix(halves[:, 0] ^ keys[0]) + mix(halves[:, 1] ^ keys[1]) * keys[2])
     made = np.empty(len(halves), dtype=np.uint64)
-    library.rateless_identities(halves.ctypes.data, keys.ctypes.data, len(halves), made.ctypes.data)
+    compiled().rateless_identities(halves.ctypes.data, keys.ctypes.data, len(halves), made.ctypes.data)
     return made
 
 

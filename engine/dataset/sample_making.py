@@ -22,26 +22,21 @@ TOGETHER: Final = 4
 
 
 @functools.cache
-def _compiled() -> ctypes.CDLL | None:
-    """The compiled library, whose function gives up the interpreter lock; None without it."""
-    return None if native.absence() else native.unlocked()
+def _compiled() -> ctypes.CDLL:
+    """The compiled library, whose function gives up the interpreter lock."""
+    return native.unlocked()
 
 
 def _digests(heads: Sequence[bytes], payloads: Sequence[bytes]) -> list[bytes]:
     """Return the digests of texts whose heads are header, writer and key; in C four at once."""
-    library, count = _compiled(), len(heads)
-    if library is None:
-        made = [hashlib.blake2b(head, digest_size=DIGEST_BYTES) for head in heads]
-        for digest, payload in zip(made, payloads, strict=True):
-            digest.update(payload)
-        return [digest.digest() for digest in made]
+    count = len(heads)
     digests = ctypes.create_string_buffer(DIGEST_BYTES * count)
     texts = [
         part
         for column in (heads, payloads)
         for part in ((ctypes.c_char_p * count)(*column), struct.pack(f"={count}Q", *map(len, column)))
     ]
-    library.digests_of_samples(ctypes.c_uint64(count), *texts, digests)
+    _compiled().digests_of_samples(ctypes.c_uint64(count), *texts, digests)
     joined = digests.raw
     return [joined[at : at + DIGEST_BYTES] for at in range(0, len(joined), DIGEST_BYTES)]
 

@@ -1,7 +1,6 @@
 """Samples of many blocks, in an order of their own, decoded many at once.
 
-The compiled library makes objects of them, or copies them into one new block; without it they are decoded one
-by one, which takes several times as long.
+The compiled library makes objects of them, or copies them into one new block.
 """
 
 from __future__ import annotations
@@ -55,10 +54,8 @@ def _functions() -> ctypes.Array[ctypes.c_void_p]:
 
 
 @functools.cache
-def compiled() -> ctypes.PyDLL | None:
-    """Return the compiled library; None without it."""
-    if native.absence():
-        return None
+def compiled() -> ctypes.PyDLL:
+    """Return the compiled library."""
     library = native.library()
     several, limit = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint64), ctypes.c_uint64
     library.weave_plan.restype = None
@@ -114,57 +111,44 @@ class BlockSources:
 
     def samples(self, rows: array.array[int], objects: list[Sample]) -> list[Sample]:
         """Return samples as objects; rows below zero name one of `objects`."""
-        library = compiled()
-        if library is None or len(rows) < _MIN_COMPILED:
+        if len(rows) < _MIN_COMPILED:
             return [self.sample(row) if row >= 0 else objects[~row] for row in rows]
-        made: list[Sample] = library.weave_samples(
+        made: list[Sample] = compiled().weave_samples(
             _functions(), Sample, self._writers, objects, self._table[0], *rows.buffer_info()
         )
         return made
 
     def payload_bytes(self, rows: array.array[int]) -> int:
         """Return the bytes of the payloads of samples."""
-        if compiled() is None:
-            return sum([len(self.sample(row).payload) for row in rows])
         at, count = rows.buffer_info()
         size: int = self._plan(at, count, _UNLIMITED)[0].payload_bytes
         return size
 
     def _plan(self, at: int, count: int, limit_bytes: int) -> tuple[_Plan, array.array[int]]:
         """Plan a block of the rows at an address; also return which writers it has."""
-        library, plan, numbers = compiled(), _Plan(), array.array("i", [-1]) * len(self._known)
-        assert library is not None
+        plan, numbers = _Plan(), array.array("i", [-1]) * len(self._known)
         found = numbers.buffer_info()[0]
-        library.weave_plan(self._table[0], at, count, limit_bytes, found, ctypes.byref(plan))
+        compiled().weave_plan(self._table[0], at, count, limit_bytes, found, ctypes.byref(plan))
         return plan, numbers
 
     def woven(self, rows: array.array[int], limit_bytes: int) -> Iterator[Block]:
         """Yield samples in blocks of at most `limit_bytes`, unless one sample is larger."""
-        library = compiled()
-        if library is None:
-            for piece in pieces(self.samples(rows, []), limit_bytes):
-                yield pack_samples(piece)
-            return
         known = b"".join(self._writers), len(self._writers)
         at, left = rows.buffer_info()
         while left:
             plan, numbers = self._plan(at, min(left, MAX_SAMPLES), limit_bytes)
             data, digests = bytes(plan.size), bytes(DIGEST_BYTES * plan.count)  # nobody else has them yet
             found = numbers.buffer_info()[0]
-            library.weave(self._table[0], at, ctypes.byref(plan), found, *known, data, digests)
+            compiled().weave(self._table[0], at, ctypes.byref(plan), found, *known, data, digests)
             yield Block(data, digests, (plan.oldest_ns, plan.newest_ns))
             at += plan.count * rows.itemsize
             left -= plan.count
 
     def places(self, rows: array.array[int], newer: Newer) -> tuple[array.array[int], bytes]:
         """Return source times and digests of samples; rows below zero name one of `newer`."""
-        library = compiled()
-        if library is None:
-            samples = self.samples(rows, newer.objects)
-            return times_of(samples), b"".join([sample.digest for sample in samples])
         times, digests = array.array("q", bytes(8 * len(rows))), bytes(DIGEST_BYTES * len(rows))
         known, made = newer.times_ns.buffer_info()[0], times.buffer_info()[0]
-        library.weave_places(self._table[0], *rows.buffer_info(), known, newer.digests, made, digests)
+        compiled().weave_places(self._table[0], *rows.buffer_info(), known, newer.digests, made, digests)
         return times, digests
 
 

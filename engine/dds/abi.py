@@ -18,7 +18,6 @@ import sys
 from collections.abc import Callable
 from typing import Any, Final
 
-from engine import native
 from engine.dds import trial
 from engine.dds.errors import UnsupportedCyclone
 from engine.dds.wheel import installed_version
@@ -93,10 +92,6 @@ def _load() -> tuple[ctypes.CDLL, str]:
         return ctypes.CDLL(ours), ""
     if not wanted.isprintable():  # bytes that are no text have become lone surrogates, which no log takes
         raise UnsupportedCyclone(f"{CHOICE} names {wanted!a}, which is not text")
-    if native.absence():
-        raise UnsupportedCyclone(
-            f"{CHOICE} names {wanted}, which needs the compiled library of ospltool: {native.absence()}"
-        )
     path = pathlib.Path(wanted)
     if trial.is_relative(wanted):
         raise UnsupportedCyclone(f"{CHOICE} names {wanted}; write the whole path, which begins with /")
@@ -247,7 +242,7 @@ class IncompatibleQosStatus(ctypes.Structure):
 
 # struct ddsi_serdata: kind at 16 (1 key only, 2 data), source time at 32, status at 40. Behind it are two
 # (address, size) pairs: the CDR with its header at 64, the XCDR2 key bytes at 80. So has `struct sample` of
-# cyclone.h them, and ddspy_serdata of the package, which Python without the compiled library uses.
+# cyclone.h them, and ddspy_serdata of the package, which applications use.
 SERDATA_BYTES: Final = 96
 SERDATA: Final = struct.Struct("<16xi12xqI20xQQQQ")
 
@@ -342,7 +337,6 @@ serdata_ref = _function("ddsi_serdata_ref", _pointer, _pointer)
 serdata_unref = _function("ddsi_serdata_unref", None, _pointer)
 sertype_of = _function("dds_get_entity_sertype", _code, _entity, ctypes.POINTER(_pointer))
 sertype_unref = _function("ddsi_sertype_unref", None, _pointer)
-sertype_version = _function("ddsi_sertype_v0", None, _pointer)
 _serdata_from = _function("ddsi_serdata_from_sample", _pointer, _pointer, ctypes.c_int, _pointer)
 
 release = _function("dds_free", None, _pointer)

@@ -104,8 +104,8 @@ class Refusals:
 
         Only of the last 256 writers. `is_known` tells which writers the caller knows; others wait.
         """
-        library = None if native.absence() else _library()
-        if library is None or (total := library.types_refused()) == self._total:
+        library = _library()
+        if (total := library.types_refused()) == self._total:
             return []
         buffer = ctypes.create_string_buffer(_REFUSED_WRITERS * _REFUSAL.size)
         used = library.types_refusals(buffer) * _REFUSAL.size

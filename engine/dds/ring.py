@@ -3,7 +3,7 @@
 `ring.c` of the compiled library (`engine.native`) puts a copy of each sample into the ring. It needs no
 interpreter lock, so capture goes on at full speed while Python works on earlier samples; with a Python
 function in its place every sample would wait for the lock. Samples above 32 KiB are not copied: the ring
-holds a reference to Cyclone's own. Without the library `engine.dds.capture_reader` does the same in Python.
+holds a reference to Cyclone's own.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ class Ring:
         capacity_bytes: rounded up to a power of two, at least 256 KiB.
 
     Raises:
-        NoLibrary: ring.c is not compiled; `engine.native` tells why.
+        NoLibrary: the compiled library cannot be used.
     """
 
     def __init__(self, signal: Waker, limit: int, capacity_bytes: int) -> None:

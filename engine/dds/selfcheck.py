@@ -26,13 +26,12 @@ def check_layouts(*, of_package: bool = False) -> None:
 
     Raises:
         UnsupportedCyclone: `cyclonedds` is missing or not of the supported range, or a layout differs; or
-            OSPLTOOL_NATIVE demands the compiled library, and it cannot be used; or OSPLTOOL_DDSC names
-            a library that cannot be used.
+            the compiled library cannot be used; or OSPLTOOL_DDSC names a library that cannot be used.
     """
     from engine import native
 
     try:
-        native.check()
+        native.library()
     except native.NoLibrary as error:
         raise UnsupportedCyclone(str(error)) from None
     from engine.dds import abi

@@ -12,9 +12,8 @@ from typing import Final
 from cyclonedds.idl import make_idl_struct
 from cyclonedds.idl.types import uint8
 
-from engine import native
 from engine.dataset.groups import UNTYPED_MEMBER, TypeDescription
-from engine.dds import abi, native_topics, package_topics
+from engine.dds import abi, native_topics
 from engine.dds.participant import NodeParticipant
 from engine.dds.typeinfo import check_description
 
@@ -43,8 +42,9 @@ class Topic:
 
     @classmethod
     def of_class(cls, participant: NodeParticipant, topic_name: str, class_: type) -> Topic:
-        """Open the topic `topic_name`, whose type is a class that was made from our IDL."""
-        ours = _our_descriptions().get(name_of_class(class_))
+        """Open the topic `topic_name`, whose type is a class that was made from IDL."""
+        name = class_.__idl__.idl_transformed_typename  # type: ignore[attr-defined]  # every IDL class has it
+        ours = our_descriptions().get(name) if class_.__module__.startswith("engine.") else None
         return open_topic(participant, topic_name, ours or description_of(class_))
 
     def close(self) -> None:
@@ -53,19 +53,14 @@ class Topic:
         self._participant.disown(self.entity)
 
 
-def name_of_class(class_: type) -> str:
-    """Return the name of a class with that of its module."""
-    return f"{class_.__module__}.{class_.__qualname__}"
-
-
 @functools.cache
-def _our_descriptions() -> dict[str, TypeDescription]:
-    """Return the types of our own topics by the names of their classes."""
+def our_descriptions() -> dict[str, TypeDescription]:
+    """Return the types of our own topics by their names in DDS."""
     found = {}
     for line in DESCRIPTIONS.read_text(encoding="ascii").splitlines():
-        class_, name, keyed, information, mapping = line.split("\t")
+        name, keyed, information, mapping = line.split("\t")
         parts = base64.b85decode(information), base64.b85decode(mapping)
-        found[class_] = TypeDescription(name, *parts, keyed == "1")
+        found[name] = TypeDescription(name, *parts, keyed == "1")
     return found
 
 
@@ -106,5 +101,5 @@ def open_topic(participant: NodeParticipant, topic_name: str, description: TypeD
         DdsError: Cyclone DDS refuses the type, for example a recursive one.
     """
     check_description(description)
-    make = package_topics.create if native.absence() else native_topics.create
-    return Topic(participant, make(participant.entity, topic_name, description), topic_name, description)
+    entity = native_topics.create(participant.entity, topic_name, description)
+    return Topic(participant, entity, topic_name, description)

@@ -40,10 +40,8 @@ def key_payload(key: bytes) -> bytes:
 
 
 @functools.cache
-def compiled() -> ctypes.CDLL | None:
-    """Return the compiled library, whose calls give up the interpreter lock; None without it."""
-    if native.absence():
-        return None
+def compiled() -> ctypes.CDLL:
+    """Return the compiled library, whose calls give up the interpreter lock."""
     library = native.unlocked()
     library.write_many.restype = ctypes.c_int64
     pointers = [ctypes.c_void_p] * 4
@@ -105,13 +103,9 @@ class RawWriter:
         Raises:
             DdsTimeout, DdsError: as for `write`, and none was written.
         """
-        library = compiled()
-        if library is None:
-            self.write(payloads[0], times_ns[0])
-            return 1
         code = ctypes.c_int32()
         sizes, times = array.array("Q", map(len, payloads)), array.array("q", times_ns)
-        done: int = library.write_many(
+        done: int = compiled().write_many(
             *(self.entity, _address_of_write()),
             *((ctypes.c_char_p * len(payloads))(*payloads), sizes.buffer_info()[0], times.buffer_info()[0]),
             *(len(payloads), ctypes.byref(code)),

@@ -383,9 +383,9 @@ class NodeIntake:
     def discovered(self, batch: Sequence[Any]) -> None:
         """Take in a batch of discovery and of attachments."""
         changes = self._neighbourhood.take(batch)
-        for end in changes.ends:
-            if isinstance(end, ParticipantGone):
-                self._participant.proofs.forget(end.guid)
+        for gone in changes.ends:
+            if isinstance(gone, ParticipantGone):
+                self._participant.proofs.forget(gone.guid)
         for node in changes.nodes_seen:
             self._runtime.core.fellow_discovered(node)
         for node, participant, is_attached in changes.fellows:

@@ -448,15 +448,10 @@ class RunningNode:
             raise ConfigurationRefused(f"{place}: {documented(OF_SECRET)}: {fault}") from fault
 
     def _tell_capture(self) -> None:
-        """Whether the compiled library takes samples in, or why not; and which Cyclone DDS it is."""
-        capture = wire.capture_of_process()
-        if capture.reason:
-            self._tracer.event("lifecycle.capture-in-python", cause=capture.reason)
-        else:
-            self._tracer.event("lifecycle.capture", path=str(native.LIBRARY))
+        """Which compiled library takes samples in, and which Cyclone DDS it is."""
+        self._tracer.event("lifecycle.capture", path=str(native.LIBRARY))
         if abi.OTHER:
             self._tracer.event("lifecycle.other-library", path=abi.OTHER)
-        self._captures = {"capture": capture.kind, "capture_reason": capture.reason}
 
     def _serve(self) -> None:
         try:
@@ -544,7 +539,6 @@ class RunningNode:
             problem = self._runtime.store_queue.problem
             waiting = unstored(self._runtime) if problem else 0
             said = {"problem": problem, "unstored": waiting, "waits": without_candidates(self._runtime)}
-            said |= self._captures
             said["parts"] = only_parts(self._runtime)
             said["refused"] = refused_groups(self._runtime)
             self._say(state, node=self._found.report.node_id, **said)

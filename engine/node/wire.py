@@ -13,7 +13,6 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
-from engine import native
 from engine.capture.delivery import Directed
 from engine.capture.tap_registry import TapRegistry
 from engine.dds.activity import BEAT_S, ThreadActivities, Workers, moved
@@ -376,7 +375,7 @@ class DdsWire:
                 sender.finish(BATCH_TIMEOUT_S)
             finally:
                 sender.close()
-        except (DdsError, ValueError):  # of these, a sample too large for a receiver of an earlier version
+        except (DdsError, ValueError):  # of these, a batch too large for the wire
             samples = sent = 0  # the alignee gets nothing more and asks again
         self._post(lambda: self.on_stream_sent(name_space, fellows, samples, sent))
 
@@ -504,12 +503,6 @@ class ConsolePublisher:
         self._wire.publish(EVENTS_TOPIC, monitor.encode(event))
 
 
-def capture_of_process() -> monitor.CaptureView:
-    """What takes samples in, in this process."""
-    reason = native.absence()
-    return monitor.CaptureView("python" if reason else "compiled", reason)
-
-
 def identity_of(
     configuration: Configuration,
     store_kind: str,
@@ -538,6 +531,5 @@ def identity_of(
         store_path=str(Path(persistent.store_directory).absolute()) if persistent else "",
         store_findings=found.findings,
         has_disk=store_kind != "memory",
-        capture=capture_of_process(),
         addresses=addresses,
     )

@@ -12,7 +12,7 @@ import dataclasses
 from typing import Final
 
 from engine.core.fellows import Fellow
-from engine.core.messages import JOINS, Message, Outgoing, RollUp, Settled, Status
+from engine.core.messages import Message, Outgoing, RollUp, Settled, Status
 from engine.dataset.settling import border_before
 from engine.runtime.name_space_data import NameSpaceData
 from engine.runtime.pending_writers import PendingWriters
@@ -111,7 +111,3 @@ class Agreement:
             if settled is not None and settled.until_ns > data.present.kept_ns:
                 is_equal = data.settled(settled.until_ns) == (settled.count, settled.digest)
                 core.compared(theirs.name_space, fellow.node, settled.until_ns, now, is_equal=is_equal)
-            elif settled is None and not fellow.can(JOINS):  # a node of the first release
-                ours = data.working.summary()
-                is_equal = (ours.count, ours.digest) == (theirs.count, theirs.digest)
-                core.compared(theirs.name_space, fellow.node, 0, now, is_equal=is_equal)

@@ -13,7 +13,8 @@ from engine.core import messages, plain
 from engine.core.lazy_dataclass import lazy_dataclass
 from engine.core.messages import Message, Outgoing
 
-VERSION: Final = 1
+VERSION: Final = 2
+"""Nodes that speak another version do not hear each other, and both report it. 1 was never released."""
 MAX_MESSAGE_BYTES: Final = 4 << 20
 
 STATUS_TOPIC: Final = "d_status"
@@ -55,11 +56,13 @@ class UnsupportedMessage(ValueError):
 
     Attributes:
         version: version and kind that the message states.
+        name: name that the sender gives itself; empty where the message has none.
     """
 
-    def __init__(self, version: str) -> None:
+    def __init__(self, version: str, name: str = "") -> None:
         super().__init__(f"version or kind {version} is not known")
         self.version = version
+        self.name = name
 
 
 @lazy_dataclass(frozen=True, slots=True)
@@ -103,7 +106,9 @@ def decode(data: bytes) -> Envelope:
     if not isinstance(kind, str):
         raise PeerFault("its kind is not a text")
     if version != VERSION or kind not in _KINDS:
-        raise UnsupportedMessage(f"{version!r} {kind!r}"[:80])
+        body = document.get("body")
+        name = body.get("name") if isinstance(body, dict) else None
+        raise UnsupportedMessage(f"{version!r} {kind!r}"[:80], name[:80] if isinstance(name, str) else "")
     try:
         message: Message = plain.from_plain(_KINDS[kind], document.get("body"))
         return Envelope(message, plain.from_plain(tuple[str, ...], to))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from engine.core.lazy_dataclass import lazy_dataclass
@@ -12,7 +12,7 @@ from engine.dataset.group_set import Summary
 from engine.dataset.groups import GroupDescription
 from engine.dataset.sample import Sample
 from engine.dataset.sample_rows import SampleRows
-from engine.store.interface import GroupChange, Marks, RememberedFellow, Replaced
+from engine.store.interface import GroupChange, Replaced, Store
 
 BATCH_CHANGES: Final = 20_000
 """Changes in one transaction at most."""
@@ -151,31 +151,14 @@ class SetJob:
 
 
 @lazy_dataclass(frozen=True, slots=True)
-class MarksJob:
-    """Marks of a stored set, such as its lineage."""
+class EntryJob:
+    """One small transaction beside the samples; `write` is a call of the store."""
 
     name_space: str
-    marks: Marks
+    write: Callable[[Store], None]
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class FellowsJob:
-    """The fellows that a node must know at its next start."""
-
-    name_space: str
-    fellows: tuple[RememberedFellow, ...]
-
-
-@lazy_dataclass(frozen=True, slots=True)
-class OutliveJob:
-    """Let a store count on above what fellows remember of it: see `Store.outlive`."""
-
-    name_space: str
-    incarnation: int
-    commits: int
-
-
-Job = OutliveJob | AppendJob | FillJob | SetJob | MarksJob | FellowsJob
+Job = AppendJob | FillJob | SetJob | EntryJob
 
 
 @lazy_dataclass(frozen=True, slots=True)

@@ -164,7 +164,7 @@ class NameSpaceView:
     alignments: tuple[AlignmentView, ...] = ()
     """Alignments under way to this node."""
     master_since_ns: int = 0
-    """Since when the node has followed this epoch; 0 for no master, or an older release."""
+    """Since when the node has followed this epoch; 0 for no master."""
     from_parts: bool = False
     """The set is what Lazy nodes had kept, because no whole one was there."""
     is_learned: bool = False
@@ -313,19 +313,6 @@ class StoreStatus:
     disk_bytes: int = 0
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class CaptureView:
-    """What takes samples in: `kind` is "compiled" or "python", empty where a node does not say.
-
-    `reason` says why it is not the compiled library.
-    """
-
-    kind: str = ""
-    reason: str = ""
-
-
-NOT_SAID: Final = CaptureView()
-
 MAX_ADDRESSES: Final = 64
 """Addresses of one node: a watch asks for the route to each of them once a second."""
 
@@ -399,12 +386,10 @@ class NodeSnapshot:
     """Present readers that see other samples than the set has; at most 100."""
     unkept: tuple[UnkeptView, ...] = ()
     """Durable writers whose data is not kept, present ones and some that have just ended; at most 100."""
-    capture: CaptureView = NOT_SAID
-    """Whether the compiled library captures, or Python and why."""
     addresses: tuple[str, ...] = ()
     """IPv4 addresses of its interfaces, which tell its host apart where hosts share a name.
 
-    Loopback only if there is no other; empty if it has none, or from an older release.
+    Loopback only if there is no other; empty if it has none.
     """
 
     unproved: tuple[UnprovedView, ...] = ()

@@ -14,10 +14,8 @@ from engine.core.name_spaces import Group
 from engine.core.states import Phase
 from engine.dataset.group_set import Summary
 from engine.runtime.monitor import (
-    NOT_SAID,
     PART,
     AlignmentView,
-    CaptureView,
     DeliveryView,
     DeviationView,
     FellowView,
@@ -59,8 +57,6 @@ class Identity:
     """What the store reported when it was opened."""
     has_disk: bool = True
     """False if sets are in memory only."""
-    capture: CaptureView = NOT_SAID
-    """What captures the samples: the compiled library or Python."""
     addresses: tuple[str, ...] = ()
     """Addresses of the node's interfaces; loopback only without another one."""
 
@@ -115,7 +111,6 @@ def snapshot(
         unproved=unproved,
         secret=secret[0],
         secret_problem=secret[1],
-        capture=identity.capture,
         addresses=identity.addresses,
         counters={
             **runtime.counters,

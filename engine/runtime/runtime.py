@@ -126,6 +126,8 @@ class Runtime:
                     "message.unsupported",
                     topic=topic,
                     sender=sender,
+                    fellow=error.name or self.core.name_of(sender),
+                    name=self.settings.name,
                     version=error.version,
                     known=codec.VERSION,
                 )

@@ -52,8 +52,6 @@ _NUMBER: Final = re.compile(r"\d{1,39}")
 MAX_RUN: Final = (1 << 2 * LIFE_BITS) - 1
 TOLD: Final = "replaced, told"
 """Mark with the note of a replaced set that the node has traced already."""
-_A_TIME_NS: Final = 1 << 60
-"""Nanoseconds from 1970 to 2006: longer than any duration, earlier than any time in a store."""
 
 
 @lazy_dataclass(frozen=True, slots=True)
@@ -256,9 +254,7 @@ def away_mark(node: str) -> str:
 
 def _away(marks: Mapping[str, str]) -> dict[str, int]:
     away = {key.removeprefix(_AWAY): value for key, value in marks.items() if key.startswith(_AWAY)}
-    told = {node: int(value) for node, value in away.items() if _NUMBER.fullmatch(value)}
-    # The first release wrote a time; how long nodes ran since then is unknown.
-    return {node: value if value < _A_TIME_NS else 0 for node, value in told.items()}
+    return {node: int(value) for node, value in away.items() if _NUMBER.fullmatch(value)}
 
 
 def run_mark(node: str) -> str:

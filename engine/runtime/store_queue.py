@@ -25,11 +25,9 @@ from engine.runtime.jobs import (
     AppendJob,
     Conversion,
     Degraded,
-    FellowsJob,
+    EntryJob,
     FillJob,
     Job,
-    MarksJob,
-    OutliveJob,
     Recovered,
     Result,
     SetJob,
@@ -277,9 +275,12 @@ class StoreQueue:
 
     def mark(self, name_space: str, marks: Marks) -> None:
         """Queue marks of a name-space."""
+        self._queue_entry(name_space, lambda store: store.mark(name_space, marks))
+
+    def _queue_entry(self, name_space: str, write: Callable[[Store], None]) -> None:
         with self._lock:
             self._handed_over += 1
-            self._jobs.append(MarksJob(name_space, marks))
+            self._jobs.append(EntryJob(name_space, write))
 
     def outlive(self, name_space: str, incarnation: int, commits: int) -> None:
         """Queue that the store counts on above what fellows remember; see `Store.outlive`.
@@ -289,9 +290,7 @@ class StoreQueue:
             incarnation: number of a run.
             commits: number of transactions.
         """
-        with self._lock:
-            self._handed_over += 1
-            self._jobs.append(OutliveJob(name_space, incarnation, commits))
+        self._queue_entry(name_space, lambda store: store.outlive(incarnation, commits))
 
     @property
     def commits(self) -> int:
@@ -300,9 +299,7 @@ class StoreQueue:
 
     def remember_fellows(self, name_space: str, fellows: tuple[RememberedFellow, ...]) -> None:
         """Queue the fellows to wait for at the next start."""
-        with self._lock:
-            self._handed_over += 1
-            self._jobs.append(FellowsJob(name_space, fellows))
+        self._queue_entry(name_space, lambda store: store.remember_fellows(name_space, fellows))
 
     def results(self) -> list[Result]:
         """Take the results since the last call."""
@@ -371,12 +368,8 @@ class StoreQueue:
                 with self._lock:
                     self._results.append(StoredGroups(job.name_space, watermarks))
                 return SetStored(job.name_space, written)
-            case MarksJob():
-                self._store.mark(job.name_space, job.marks)
-            case OutliveJob():
-                self._store.outlive(job.incarnation, job.commits)
-            case FellowsJob():
-                self._store.remember_fellows(job.name_space, job.fellows)
+            case EntryJob():
+                job.write(self._store)
         return None
 
     def _done(self, job: Job, result: Result | None) -> None:

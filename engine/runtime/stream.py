@@ -94,8 +94,6 @@ def batches(
     groups: Iterable[GroupSamples],
     clock: Callable[[], float] | None = None,
     removed: Removed | None = None,
-    *,
-    in_pieces: bool = False,
 ) -> Iterator[bytes]:
     """Yield the batches of a stream.
 
@@ -106,7 +104,6 @@ def batches(
         clock: measures the wire by the time until the caller wants the next batch, to compress batches
             while it is slow; None never compresses.
         removed: for a difference, what the alignee must remove.
-        in_pieces: all receivers have the capability `engine.core.messages.PIECES`.
     """
     packer = _Packer(stream)
     count = digest = 0
@@ -120,7 +117,7 @@ def batches(
         weight = weight_of(group.description.group)
         for block in samples.blocks(BATCH_BYTES):
             rest = memoryview(block.data)
-            while in_pieces and len(rest) > 2 * BATCH_BYTES:
+            while len(rest) > 2 * BATCH_BYTES:
                 packer.add(_PIECE, rest[:BATCH_BYTES])
                 rest = rest[BATCH_BYTES:]
                 yield from packer.close(clock)

@@ -43,9 +43,6 @@ class Telling:
     def _heartbeat(self, status: Status, sender: str, known: Fellow | None) -> None:
         self._event("fellow.heartbeat", fellow=status.name, state=status.state, sequence=status.serial)
         before = known.status if known is not None and known.incarnation == status.incarnation else None
-        if before is None or before.capabilities != status.capabilities:
-            text = ", ".join(status.capabilities)
-            self._event("fellow.capabilities", fellow=status.name, capabilities=text)
         if before is None or before.state != status.state:
             self._event("fellow.state", fellow=status.name, state=status.state)
 

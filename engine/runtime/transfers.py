@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from engine.core.events import AligneeRequest, ExpectSet, SendSet
-from engine.core.messages import PIECES, Epoch, Outgoing
+from engine.core.messages import Epoch, Outgoing
 from engine.core.name_spaces import Group
 from engine.dataset.dataset import DataSet
 from engine.dataset.group_set import NO_FLOOR
@@ -142,10 +142,8 @@ class Transfers:
         groups: list[stream.GroupSamples],
         removed: stream.Removed | None = None,
     ) -> Iterator[bytes]:
-        fellows = [self._shared.core.fellow(target.node) for target in begin.targets]
-        in_pieces = all(fellow is not None and fellow.can(PIECES) for fellow in fellows)
         clock = self._shared.clock.monotonic
-        return stream.batches(self._next_number(), begin, groups, clock, removed, in_pieces=in_pieces)
+        return stream.batches(self._next_number(), begin, groups, clock, removed)
 
     def _note_sending(self, name_space: str, fellows: tuple[str, ...]) -> None:
         names = ",".join(map(self._shared.core.name_of, fellows))
@@ -224,12 +222,10 @@ class Transfers:
 
     def _take_message(self, sender: str, payload: bytes) -> None:
         message, body = messages.decode(payload)
-        if isinstance(message, messages.More | messages.Narrow):
-            self._comparing.asked(sender, message, body)
+        if isinstance(message, messages.More):
+            self._comparing.asked(sender, message)
         elif message.node != sender:
             raise stream.StreamFault(f"{sender} speaks for {message.node}")
-        elif isinstance(message, messages.Ranges):
-            self._answering.narrowed(message, body, len(payload))
         else:
             self._answering.sketched(message, body, len(payload))
 

@@ -7,6 +7,7 @@ import traceback
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from engine import native
 from engine.core.messages import Epoch, ReaderKey
 from engine.core.name_spaces import Group
 from engine.core.states import Phase, ServiceState
@@ -82,6 +83,7 @@ class Cluster:
         show: Callable[[str], None] | None = None,
         outputs: Callable[[SimulatedNode], Sequence[Output]] | None = None,
     ) -> None:
+        native.library()  # a run would take its absence for a fault of a node
         self.options = options
         self.schedule = Schedule()
         self.codec = SharedCodec()

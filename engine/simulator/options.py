@@ -54,7 +54,7 @@ class Fault(enum.StrEnum):
 
 
 CLASSIC: Final = tuple(Fault)[: list(Fault).index(Fault.TAP)]
-"""The kinds of the first releases: writers reach all nodes at once, and everything is repaired in quiet."""
+"""Those of nodes, hosts and disks: writers reach all nodes at once, and everything is repaired in quiet."""
 
 
 @lazy_dataclass(frozen=True, slots=True)

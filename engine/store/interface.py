@@ -485,7 +485,7 @@ def displaced(kept: Sequence[T]) -> Sequence[T]:
 
 
 def note_of(mark: str) -> Replaced | None:
-    """Read the note in a back-up's mark; None if an earlier release wrote none."""
+    """Read the note in a back-up's mark; None if it is none."""
     try:
         note: Replaced = plain.from_json(Replaced, mark.encode())
     except ValueError:

@@ -78,10 +78,6 @@ class NodeStatus:
     """Groups of which it keeps nothing because of a content filter, in words; empty for none."""
     stuck: str = ""
     """Threads, or its supervisor, that do not proceed as its deadlock watch sees them; empty for none."""
-    capture: str = ""
-    """Queue of captured samples: `compiled` or `python`; empty until the node reports it."""
-    capture_reason: str = ""
-    """Reason why the compiled library is not used; empty if it is."""
 
     @property
     def waits_for_room(self) -> bool:
@@ -96,9 +92,8 @@ class NodeStatus:
         reason = f"{'; ' if store else ': '}{self.reason}" if self.reason else ""
         name = self.record.domain_name
         past = self._past_words()
-        slow = f"it captures samples in Python: {self.capture_reason}" if self.capture_reason else ""
         stuck = f"{self.stuck} does not proceed" if self.stuck else ""
-        parts = "".join(f"; {each}" for each in (stuck, self.parts, self.refused, slow) if each)
+        parts = "".join(f"; {each}" for each in (stuck, self.parts, self.refused) if each)
         return (
             f'ospltool system with domain name "{name}" {self.condition}{state}{store}{reason}{parts}{past}'
         )
@@ -158,8 +153,6 @@ def status_of(directory: NodeDirectory) -> NodeStatus | None:
         parts=_text(said.get("parts")),
         refused=_text(said.get("refused")),
         stuck=_text(said.get("stuck")),
-        capture=_text(said.get("capture")),
-        capture_reason=_text(said.get("capture_reason")),
     )
 
 

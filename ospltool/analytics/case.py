@@ -16,8 +16,6 @@ from ospltool.analytics.contract import (
     FORMAT_VERSION,
     META_FILE,
     NO_HOUR,
-    OLDEST_VERSION,
-    SINCE,
     Detail,
     Table,
     hour_of,
@@ -67,21 +65,15 @@ class Case:
     Attributes:
         path: a directory of Parquet files, or a DuckDB file.
         detail: what was loaded.
-        version: the version of its format.
     """
 
     path: pathlib.Path
     detail: Detail
-    version: int = FORMAT_VERSION
 
     @property
     def is_directory(self) -> bool:
         """Whether it is a directory of Parquet files, else a DuckDB file."""
         return self.path.is_dir()
-
-    def has(self, column: str) -> bool:
-        """Tell whether its version has a column or a table of a name."""
-        return SINCE.get(column, 0) <= self.version
 
     def files(self, table: Table) -> str:
         """Return a glob pattern for the Parquet files of a table."""
@@ -139,12 +131,11 @@ def open_case(path: pathlib.Path) -> Case:
         raise CaseError(f"{meta}: {cause.strerror}") from None
     except (ValueError, KeyError, TypeError, RecursionError) as cause:
         raise CaseError(f"{meta}: {plain.words_of(cause)}") from None
-    if not isinstance(version, int) or not OLDEST_VERSION <= version <= FORMAT_VERSION:
+    if version != FORMAT_VERSION:
         raise CaseError(
-            f"{meta}: format version {version}, this release reads {OLDEST_VERSION} to {FORMAT_VERSION}; "
-            "load the traces again, or use a newer release"
+            f"{meta}: format version {version}, this release reads {FORMAT_VERSION}; load the traces again"
         )
-    return Case(path, detail, version)
+    return Case(path, detail)
 
 
 def write_meta(directory: pathlib.Path, detail: Detail, files: dict[str, Any] | None = None) -> None:
@@ -190,7 +181,7 @@ def leftovers(directory: pathlib.Path, known: Mapping[str, Any]) -> list[pathlib
     """
     try:
         names = {part["name"] for entry in known.values() for part in entry["parts"]}
-    except (KeyError, TypeError):  # of another release, or damaged
+    except (KeyError, TypeError):  # damaged
         return []
     return [
         path

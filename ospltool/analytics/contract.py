@@ -9,15 +9,13 @@ from __future__ import annotations
 import datetime
 import enum
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 FORMAT_VERSION: Final = 3
-OLDEST_VERSION: Final = 1
-"""Cases since this version are read; what they lack is null."""
 
 META_FILE: Final = "case.json"
 HOUR_NS: Final = 3_600_000_000_000
@@ -36,10 +34,6 @@ class Table(enum.StrEnum):
     """The catalogue: what each template means."""
     STORED = "stored"
     """What the stores of the case hold, by group."""
-
-
-SINCE: Final = {"stamp": 2, "stored": 2, "edge": 3}
-"""Columns and tables that cases of older versions do not have, and since which version."""
 
 
 class Detail(enum.StrEnum):
@@ -138,19 +132,15 @@ COLUMNS: Final = {
 }
 
 
-def selected(table: Table, has: Callable[[str], bool], types: Mapping[str, str]) -> list[str]:
-    """Return the columns of a table for SQL; a missing column becomes a null of its type.
+def columns_of(table: Table) -> dict[str, str]:
+    """Return the type of each column of a table, the partition columns first."""
+    return dict.fromkeys(PARTITIONS.get(table, ()), "string") | {n: k for n, k, _ in COLUMNS[table]}
 
-    Args:
-        table: the table.
-        has: whether a column is there, by its name; partition columns are asked for too.
-        types: the engine's name of each type.
-    """
-    kinds = [
-        *((name, "string") for name in PARTITIONS.get(table, ())),
-        *((n, k) for n, k, _ in COLUMNS[table]),
-    ]
-    return [name if has(name) else f"cast(null as {types[kind]}) as {name}" for name, kind in kinds]
+
+def no_rows(table: Table, types: Mapping[str, str]) -> str:
+    """Return SQL of a table without rows; `types` has the engine's name of each type."""
+    nulls = ", ".join(f"cast(null as {types[kind]}) as {name}" for name, kind in columns_of(table).items())
+    return f"select {nulls} where false"
 
 
 @functools.cache

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from ospltool.analytics.case import Case, CaseError, files_of, leftovers
 from ospltool.analytics.columns import values_of
-from ospltool.analytics.contract import PARTITIONS, SINCE, Table, selected
+from ospltool.analytics.contract import PARTITIONS, Table, columns_of, no_rows
 from ospltool.analytics.engines import ROWS_AT_ONCE, QueryError, Result, literal
 
 _SETTINGS: Final = {
@@ -189,38 +189,24 @@ def _select(case: Case, table: Table) -> str:
     known = files_of(case) if table is Table.RECORDS else {}
     left = leftovers(case.path, known) if known else []
     if there <= set(left):
-        return _no_rows(table)
+        return no_rows(table, SQL_TYPES)
     files = literal(case.files(table))
     if left:
         files = f"[{', '.join(literal(glob.escape(str(path))) for path in sorted(there - set(left)))}]"
     parts = PARTITIONS.get(table, ())
     types = ", ".join(f"{literal(name)}: 'VARCHAR'" for name in parts)
     hive = f", hive_partitioning = true, hive_types = {{{types}}}" if parts else ", hive_partitioning = false"
-    names = ", ".join(selected(table, case.has, SQL_TYPES))
+    names = ", ".join(columns_of(table))
     return f"select {names} from read_parquet({files}{hive})"  # noqa: S608 - made of our own names
 
 
-def _no_rows(table: Table) -> str:
-    """Return SQL of a table without rows."""
-    nulls = ", ".join(selected(table, lambda _: False, SQL_TYPES))
-    return f"select {nulls} where false"
-
-
 def _check_tables(connection: duckdb.DuckDBPyConnection, case: Case) -> None:
-    there = {str(name) for (name,) in connection.execute("select table_name from duckdb_tables()").fetchall()}
-    missing = [table.value for table in Table if table.value not in there and table.value not in SINCE]
-    if missing:
-        raise CaseError(f"{case.path}: no case, it has no table {', '.join(missing)}")
+    found = connection.execute("select table_name, column_name from duckdb_columns()").fetchall()
+    there = {(str(table), str(column)) for table, column in found}
     for table in Table:
-        if table.value not in there:
-            connection.execute(f"create temp view {table} as {_no_rows(table)}")
-            continue
-        found = connection.table(table.value).description or []
-        known = {str(column[0]) for column in found}
-        columns = selected(table, known.__contains__, SQL_TYPES)
-        if set(columns) - known:  # made by an older release
-            whole = f"select {', '.join(columns)} from main.{table}"  # noqa: S608 - made of our own names
-            connection.execute(f"create temp view {table} as {whole}")
+        missing = [name for name in columns_of(table) if (table.value, name) not in there]
+        if missing:
+            raise CaseError(f"{case.path}: no case, table {table} has no column {', '.join(missing)}")
 
 
 def pack(case: Case, target: pathlib.Path) -> None:

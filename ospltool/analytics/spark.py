@@ -24,7 +24,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from ospltool.analytics.case import Case, CaseError
-from ospltool.analytics.contract import Table, selected
+from ospltool.analytics.contract import Table, columns_of, no_rows
 from ospltool.analytics.engines import ROWS_AT_ONCE, AnalyticsMissingError, QueryError, Result
 from ospltool.analytics.java import java_home
 from ospltool.analytics.query_check import check_plan, check_reading, places_of
@@ -211,15 +211,12 @@ class SparkEngine:
             raise CaseError(f"{case.path}: {_first_line(cause)}") from None
 
     def _make_view(self, case: Case, table: Table) -> None:
-        """Make a view; columns that an older case lacks are null, and a table without files has no rows."""
+        """Make a view; a table without files has no rows."""
         directory = case.path.absolute() / table
         if not any(directory.rglob("*.parquet")):
-            nulls = ", ".join(selected(table, lambda _: False, SQL_TYPES))
-            frame = self._session.sql(f"select {nulls} where false")
+            frame = self._session.sql(no_rows(table, SQL_TYPES))
         else:
-            frame = self._session.read.parquet(directory.as_uri()).selectExpr(
-                *selected(table, case.has, SQL_TYPES)
-            )
+            frame = self._session.read.parquet(directory.as_uri()).select(*columns_of(table))
         frame.createOrReplaceTempView(table.value)
 
     @property

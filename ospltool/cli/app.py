@@ -100,10 +100,11 @@ def _not_permitted(error: OSError) -> int:
 
 
 def _refused(error: Exception) -> int:
-    """Say it if Cyclone DDS cannot be used; 0 for other errors."""
+    """Say it if Cyclone DDS or the compiled library cannot be used; 0 for other errors."""
     from engine.dds.errors import UnsupportedCyclone
+    from engine.native import NoLibrary
 
-    if not isinstance(error, UnsupportedCyclone):
+    if not isinstance(error, UnsupportedCyclone | NoLibrary):
         return 0
     streams.say(f"ospltool: {error}")
     return Exit.USAGE

@@ -23,10 +23,6 @@ KNOWN: Final = {
     "OSPL_LOGAPPEND": ("true", "whether logs of earlier runs are kept; Domain/Report overrides it"),
     "CYCLONEDDS_URI": ("", "Cyclone DDS settings (default: derived from the DDSI2 part)"),
     "OSPLTOOL_RUNDIR": ("", "directory in which nodes register"),
-    "OSPLTOOL_NATIVE": (
-        "",
-        "no: capture samples in Python; required: refuse to run without the compiled library",
-    ),
     "OSPLTOOL_DDSC": ("", "library of Cyclone DDS (default: the one of the package cyclonedds)"),
     "OSPLTOOL_TRACE_ROTATION": (
         "",
@@ -95,7 +91,6 @@ def _own(environ: Mapping[str, str]) -> Iterator[dict[str, str]]:
 
 def _refusal(variable: str, environ: Mapping[str, str]) -> str:
     """Return why a node does not start with the value of a variable; empty if it does."""
-    from engine import native
     from engine.dds.trial import is_relative
     from engine.tracing import reports
     from engine.tracing.sinks import Rotation
@@ -108,8 +103,6 @@ def _refusal(variable: str, environ: Mapping[str, str]) -> str:
                 reports.appends(environ)
             case "OSPL_INFOFILE" | "OSPL_ERRORFILE":
                 reports.target_of(environ, variable, "", "")
-            case "OSPLTOOL_NATIVE":
-                native.choice_of(environ)
             case "OSPLTOOL_DDSC" if is_relative(environ[variable]):
                 return f"OSPLTOOL_DDSC names {environ[variable]}; write the whole path, which begins with /"
             case "OSPLTOOL_DDSC" if environ[variable]:

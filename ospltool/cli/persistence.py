@@ -193,9 +193,6 @@ def rehearse(
     file: Annotated[str, typer.Argument(metavar="FILE", help=_FILE)],
     service: Annotated[str, typer.Option(help="Use this persistence_service of the file.")] = "",
     replicas: Annotated[int, typer.Option(min=2, max=9, help="Rehearse N replicas.")] = 3,
-    instances: Annotated[
-        int | None, typer.Option(min=2, max=9, help="Former name of --replicas.", hidden=True)
-    ] = None,
     fault: Annotated[str, typer.Option(help="Inject a fault: none, lose or oscillate.")] = "none",
     periods: Annotated[int, typer.Option(min=1, max=10_000, help="Rehearse for N selection periods.")] = 60,
     seed: Annotated[int, typer.Option(min=0, help="Set the random seed of delays and phases.")] = 1,
@@ -220,7 +217,7 @@ def rehearse(
         message = f"{file}: data_synchronization is not enabled: there is nothing to rehearse"
         raise CommandError(message, Exit.USAGE)
     try:
-        result = scenario.rehearse(settings, instances or replicas, fault, periods, seed)
+        result = scenario.rehearse(settings, replicas, fault, periods, seed)
     except ValueError as error:
         raise CommandError(f"{file}: {error}", Exit.USAGE) from error
     if as_json:

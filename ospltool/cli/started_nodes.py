@@ -169,8 +169,6 @@ def as_data(status: NodeStatus) -> dict[str, object]:
         "waits_for": status.waits_for,
         "parts": status.parts,
         "refused": status.refused,
-        "capture": status.capture,
-        "capture_reason": status.capture_reason,
         "uri": record.uri,
         "configuration": record.configuration,
         "store": record.store,

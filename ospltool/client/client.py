@@ -274,7 +274,7 @@ class DurabilityClient:
                     if values.get("deleted"):
                         reached_ns, slow = values.get("until_ns"), errors.printable(values.get("slow", ""))
                         if not isinstance(reached_ns, int) or not 0 <= reached_ns <= wanted_ns:
-                            reached_ns, slow = wanted_ns, ""  # a node of an earlier release tells nothing
+                            reached_ns, slow = wanted_ns, ""  # it says nothing that can be
                         return Deletion(reached_ns, slow, name_of(state), refused)
                 reasons |= {str(reason) for one in confirmed.values() if (reason := added(one).get("reason"))}
             pause(self.session, deadline_s)
@@ -441,5 +441,5 @@ def _count(told: object, place: int) -> int | None:
 
 
 def _places(told: object) -> set[int]:
-    """Return whole numbers from a service; another product, or an older release, sends none."""
+    """Return whole numbers from a service; another product sends none."""
     return {one for one in told if isinstance(one, int)} if isinstance(told, list) else set()

@@ -128,7 +128,7 @@ class NotStored(DurabilityTimeout):
 
 
 class OutdatedService(DurabilityError):
-    """A node with an earlier version that cannot answer for samples; the text names it."""
+    """A node of another version than this library, which does not answer for samples; the text names it."""
 
 
 class UnsupportedService(DurabilityError):

@@ -38,8 +38,6 @@ if TYPE_CHECKING:
 
 MAX_SAID: Final = 10
 """Most samples that `MissingSamples` names."""
-_EARLIER: Final = {"until_ns": None}
-"""Part of the request without which services of the earlier version would not answer."""
 _KEPT: Final = (Policy.Durability.Transient, Policy.Durability.Persistent)
 _REASONS: Final = {
     SampleVerdict.MISSING: Reason.NEVER_ARRIVED,
@@ -104,7 +102,7 @@ class NamedQuestion:
 
     def values(self) -> dict[str, object]:
         """Return the additions to the request."""
-        return {"stored": {"version": ANSWERS, **_EARLIER, "writer": ""}}
+        return {"stored": {"version": ANSWERS, "writer": ""}}
 
     def blocks(self) -> dict[str, bytes]:
         """Return the binary part."""
@@ -178,7 +176,7 @@ class CountedQuestion:
     def values(self) -> dict[str, object]:
         """Return the additions to the request."""
         self._before = self.count()
-        return {"stored": {"version": ANSWERS, **_EARLIER, "writer": self._guid.hex(), "count": self._before}}
+        return {"stored": {"version": ANSWERS, "writer": self._guid.hex(), "count": self._before}}
 
     def blocks(self) -> dict[str, bytes]:
         """Return the binary part, which is empty."""
@@ -264,7 +262,7 @@ class Survey:
         """Judge the answers; `services` are all that were asked.
 
         Raises:
-            OutdatedService: a node that must keep it is of an earlier version.
+            OutdatedService: a node that must keep it is of another version.
         """
         required = {service: state for service, state in answers.items() if added(state).get("required")}
         for state in required.values():

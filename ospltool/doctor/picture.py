@@ -137,7 +137,6 @@ class DoctorCause(enum.StrEnum):
     LIMITED = "limited"
     DIES_WITH_WRITER = "dies-with-writer"
     CLOCKS = "clocks"
-    CAPTURE_IN_PYTHON = "capture-in-python"
     NODES_INCOMPATIBLE = "nodes-incompatible"
     NOT_MERGED = "not-merged"
     READER_DEVIATES = "reader-deviates"

@@ -453,7 +453,6 @@ def node_findings(picture: DomainPicture, clock_bound_ns: int) -> Iterator[Docto
     yield from _not_merged(picture.nodes)
     yield from _clocks(picture, clock_bound_ns)
     yield from _deviations(picture)
-    yield from _without_library(picture.nodes)
 
 
 def _nobody_keeps(picture: DomainPicture) -> Iterator[DoctorFinding]:
@@ -609,24 +608,6 @@ def _deviations(picture: DomainPicture) -> Iterator[DoctorFinding]:
                 readers,
                 (node.name,),
             )
-
-
-def _without_library(nodes: Sequence[NodeSnapshot]) -> Iterator[DoctorFinding]:
-    """Nodes whose capture waits for the Python interpreter, by reason."""
-    slow: dict[str, list[str]] = {}
-    for node in nodes:
-        if node.capture.reason:
-            slow.setdefault(node.capture.reason, []).append(node.name)
-    for reason, names in slow.items():
-        who = f"{', '.join(names)} {'captures' if len(names) == 1 else 'capture'}"
-        yield DoctorFinding(
-            DoctorCause.CAPTURE_IN_PYTHON,
-            Weight.INFO,
-            (),
-            f"{who} samples in Python ({reason}): fast writers are slowed down earlier",
-            "install ospltool again where there is a C compiler or access to the package index",
-            nodes=tuple(names),
-        )
 
 
 def _merge_type(space: NameSpaceView, role: str) -> str:

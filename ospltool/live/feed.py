@@ -58,11 +58,6 @@ class NoticeKind(enum.StrEnum):
     FAULT = "fault"
     END = "end"
 
-    @classmethod
-    def _missing_(cls, value: object) -> NoticeKind | None:
-        """Read recordings of release 0.1, which called a replica an instance."""
-        return cls.REPLICA_LOST if value == "instance lost" else None
-
 
 def no_route(addresses: Sequence[str]) -> str:
     """Say that no route leads to these addresses; empty without any."""

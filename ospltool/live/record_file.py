@@ -126,8 +126,7 @@ _PLAIN_KINDS: Final[dict[str, type[Any]]] = {
     "caption": Caption,
 }
 _DELTA: Final = "-delta"
-_STATES: Final = {of.value: of for of in SenderKind} | {"instance": SenderKind.REPLICA}
-"""Release 0.1 called a replica an instance."""
+_STATES: Final = {of.value: of for of in SenderKind}
 _DELTAS: Final = {name + _DELTA: of for name, of in _STATES.items()}
 _NAMES: Final = {kind: name for name, kind in _PLAIN_KINDS.items()}
 

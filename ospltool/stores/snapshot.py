@@ -11,7 +11,6 @@ engines compare numbers and nothing else.
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import json
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
@@ -274,17 +273,10 @@ def write_description(
         "damage": written.damage,
     }
     document = {"format_version": FORMAT_VERSION, "kind": _KIND, "data": described}
-    described["checksum"] = _checksum(directory / SAMPLES_FILE)  # for releases that know no crc32
     described["crc32"] = {
         name: _crc32(directory / name) for name in (SAMPLES_FILE, RANGES_FILE) if (directory / name).exists()
     }
     (directory / META_FILE).write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
-
-
-def _checksum(path: Path) -> str:
-    """Return the checksum of the file of samples."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "blake2b").hexdigest()
 
 
 def _crc32(path: Path) -> int:
@@ -321,7 +313,6 @@ class _Description:
     sets: tuple[SetFacts, ...]
     counts: tuple[GroupCount, ...]
     damage: int
-    checksum: str = ""
     crc32: dict[str, int] = dataclasses.field(default_factory=dict)
 
 
@@ -358,7 +349,6 @@ class SnapshotStore:
             described: _Description = plain.from_plain(_Description, data)
             self.counts = described.counts
             self.damage = described.damage
-            self._promised = described.checksum
             self._crc32s = described.crc32
             detail = {"of": described.path, "written by": described.format, **described.detail}
             size = self.samples_path.stat().st_size
@@ -381,11 +371,8 @@ class SnapshotStore:
             raise StoreUnreadable(f"{path}: {plain.words_of(error)}") from error
 
     def is_sealed(self) -> bool:
-        """Tell whether the samples are unchanged; False for older snapshots, which have no checksum."""
-        promised = self._crc32s.get(SAMPLES_FILE)
-        if promised is None:
-            return self._promised == _checksum(self.samples_path)
-        return bool(promised == _crc32(self.samples_path))
+        """Tell whether the samples are unchanged."""
+        return self._crc32s.get(SAMPLES_FILE) == _crc32(self.samples_path)
 
     def ranges(self) -> pa.Table | None:
         """Return the digests of ranges (see `ranges.read_ranges`); None if they are missing or damaged.

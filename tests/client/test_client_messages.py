@@ -5,11 +5,12 @@ import random
 
 import pytest
 
+from docs import client_durability as wiretypes
 from engine.core.name_spaces import Group
 from engine.dataset.groups import DurabilityKind, GroupQos
 from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, make_sample
 from engine.dds.cdr import Malformed
-from engine.dds.client_protocol import encoding, extensions, wiretypes
+from engine.dds.client_protocol import encoding, extensions
 from engine.dds.client_protocol.messages import (
     INFINITE,
     ZERO,

@@ -36,7 +36,6 @@ def test_env_shows_values_and_where_they_come_from(shell: Shell, monkeypatch: py
         ("OSPL_LOGAPPEND", "perhaps", "no"),
         ("OSPL_INFOFILE", "host:99", "info.log"),
         ("OSPL_ERRORFILE", "host:99", "<stderr>"),
-        ("OSPLTOOL_NATIVE", "perhaps", "required"),
         ("OSPLTOOL_DDSC", "/nowhere.so", "libc.so.6"),
         ("OSPLTOOL_DDSC", "lib/libddsc.so", ""),
     ],

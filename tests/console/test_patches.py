@@ -14,7 +14,6 @@ from engine.core import plain
 from engine.persistence.service.replica_view import ReplicaView
 from engine.runtime.monitor import (
     AlignmentView,
-    CaptureView,
     DeliveryView,
     DeviationView,
     FellowView,
@@ -52,7 +51,7 @@ OLD = fake.snapshot(
     counters={"stored": 3, "queued": 1},
 )
 KNOWN = {
-    field.name for kind in (NodeSnapshot, NameSpaceView, GroupView, FellowView, StoreStatus, CaptureView,
+    field.name for kind in (NodeSnapshot, NameSpaceView, GroupView, FellowView, StoreStatus,
     DeliveryView, DeviationView, UnkeptView, AlignmentView) for field in dataclasses.fields(kind)
 }  # fmt: skip
 ARRAYS = {"fellows", "name_spaces", "groups", "deliveries", "deviations", "unkept", "alignments"}
@@ -162,7 +161,7 @@ def without_newer(patch: Any) -> Any:
         return patch
     kept = {name: part for name, part in patch.items() if not isinstance(part, dict) or name in KNOWN}
     for name, part in kept.items():
-        if name in ("store", "capture"):
+        if name == "store":
             kept[name] = without_newer(part)
         elif name in ARRAYS and isinstance(part, dict):
             kept[name] = {index: without_newer(member) for index, member in part.items()}

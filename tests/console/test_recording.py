@@ -22,7 +22,6 @@ from ospltool.live.record_file import (
     RecordedState,
     RecordingFault,
     RecordingHeader,
-    RecordingLine,
     SenderKind,
     Snapshots,
     decode_line,
@@ -103,15 +102,6 @@ def test_a_line_with_a_key_is_found_by_its_beginning() -> None:
 def test_any_event_text_survives(text: str, time_ns: int) -> None:
     event = fake.event(1, 1, time_ns, text.encode("utf-8", "replace").decode())
     assert decode_line(encode_line(0, event), "x:1").item == event
-
-
-@pytest.mark.parametrize("name", ["replica", "replica delta", "replica notice"])
-def test_recordings_of_release_0_1_are_read(name: str) -> None:
-    """It called a replica an instance."""
-    line = encode_line(5, ITEMS[name])
-    former = line.replace(b'"replica', b'"instance')
-    assert former != line
-    assert decode_line(former, "x:1") == RecordingLine(5, ITEMS[name])
 
 
 @pytest.mark.parametrize(

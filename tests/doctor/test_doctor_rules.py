@@ -13,7 +13,6 @@ from engine.dataset.groups import DurabilityKind
 from engine.dds.qos import EndpointQos
 from engine.runtime.monitor import (
     DEVIATIONS,
-    CaptureView,
     DeviationView,
     FellowView,
     GroupView,
@@ -483,17 +482,6 @@ def test_readers_that_deviate_from_the_set_are_named(counts: dict[str, int], exp
     (finding,) = found.findings
     assert finding.endpoints == (reader,)
     assert "set of n1" in finding.message
-
-
-def test_nodes_that_capture_in_python_are_named_with_the_reason() -> None:
-    slow, fast = CaptureView("python", "no compiler"), CaptureView("compiled")
-    nodes = tuple(
-        dataclasses.replace(node(name), capture=view)
-        for name, view in (("n1", slow), ("n2", slow), ("n3", fast))
-    )
-    (finding,) = check_finds(DomainPicture(nodes=nodes, participants=3), "info capture-in-python").findings
-    assert finding.nodes == ("n1", "n2")
-    assert finding.message.startswith("n1, n2 capture samples in Python (no compiler)")
 
 
 def test_what_is_beyond_the_bounds_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -269,28 +269,6 @@ def test_nothing_is_written_through_a_link_in_a_case(
     assert not outside.exists()
 
 
-def as_version_1(case: pathlib.Path) -> None:
-    """Makes a case what the release before made."""
-    import pyarrow.parquet as pq
-
-    for path in (case / "records").rglob("*.parquet"):
-        pq.write_table(pq.read_table(path, partitioning=None).drop_columns(["stamp"]), path)
-    shutil.rmtree(case / "stored", ignore_errors=True)
-    (case / "case.json").write_text('{"format_version": 1, "kind": "case", "data": {"detail": "full"}}')
-
-
-def test_a_case_of_the_release_before_is_read_and_not_added_to(
-    samples: pathlib.Path, tmp_path: pathlib.Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    files, case = str(samples / "traces" / "late-joiner"), tmp_path / "case"
-    load(capfd, case, files)
-    as_version_1(case)
-    assert answer(capfd, "timeline", str(case)) == answer(capfd, "timeline", files)
-    assert main(["sql", str(case), "select count(*) from stored"]) == 0
-    assert main(["trace", "load", files, "-o", str(case)]) == 2
-    assert "load all of its files into a new case" in capfd.readouterr().err
-
-
 def test_a_case_holds_stores_configurations_and_recordings(
     traces: Traces, samples: pathlib.Path, tmp_path: pathlib.Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

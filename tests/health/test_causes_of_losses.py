@@ -28,7 +28,7 @@ class Ward:
     """Nodes on hosts that all have one name, watched from `HERE`, each told once a second.
 
     Args:
-        addresses: of each node, by its number; empty of an older release.
+        addresses: of each node, by its number; empty without any.
         here: addresses of the watch.
     """
 
@@ -172,7 +172,7 @@ def test_nodes_that_were_heard_had_been_started_and_were_in_reach(here: str, tol
 
 
 def test_what_is_not_known_of_an_older_node_is_not_told() -> None:
-    """Snapshots of older releases have no addresses, and hosts may share a name."""
+    """A node may have no addresses, and hosts may share a name."""
     ward = Ward({1: "", 2: "", 3: ""})
     ward.run(5, 1, 3)
     why = ward.of("n2").why

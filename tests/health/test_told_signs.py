@@ -19,6 +19,7 @@ from tests.fake import SECOND_NS, START_NS, node_id
 from tests.health.looking import incidents, node
 
 S = SECOND_NS
+NEWER = "Node n does not hear m ({}): its message on d_status has version {} 'Status', known are {}."
 
 EVENTS: dict[str, tuple[str, str, str, str]] = {
     "a filter that does not fit": (
@@ -35,7 +36,7 @@ EVENTS: dict[str, tuple[str, str, str, str]] = {
     ),
     "another protocol": (
         "message.unsupported",
-        f"Message on d_status from {node_id(9)} has version 9, known are 1; ignored.",
+        NEWER.format(node_id(9), 9, 1),
         "DUL-PROTOCOL",
         "",
     ),
@@ -105,9 +106,6 @@ def test_what_a_node_told_holds_until_it_tells_otherwise_or_is_restarted(name: s
         model.apply(Update(events=(ends,)), START_NS + S)
         model.apply(Update((ReceivedSnapshot(again, START_NS + S),)), START_NS + S)
     assert incidents(model, START_NS + 2 * S) == []
-
-
-NEWER = "Message on d_status from {} has version {} 'Status', known are {}; ignored."
 
 
 @pytest.mark.parametrize("teller", [1, 4])
@@ -330,7 +328,7 @@ def test_a_node_of_another_version_that_shows_itself_late_is_one_incident(late_s
             )
             for n in there
         )
-        text = f"Message on d_status from {node_id(4)} has version 9, known are 1; ignored."
+        text = NEWER.format(node_id(4), 9, 1)
         event = (
             fake.event(1, second, now_ns, text, event="message.unsupported", level="WARNING")
             if second in (1, 2, 3)

@@ -69,7 +69,6 @@ OWN: Final[dict[str, str]] = {
     "engine/client_service/service.py": "additions to requests, which `extensions` parses",
     "engine/dataset/sample.py": "digests that this process computed",
     "engine/dds/abi.py": "structures of Cyclone DDS in this process",
-    "engine/dds/capture_reader.py": "structures of Cyclone DDS in this process",
     "engine/dds/writer_names.py": "structures of Cyclone DDS in this process",
     "engine/dds/ring.py": "records of the compiled library in this process",
     "engine/store/database.py": "100 bytes of fixed layout, with the store",

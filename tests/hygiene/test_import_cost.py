@@ -72,7 +72,7 @@ def test_a_node_imports_nothing_that_it_may_never_need(root: pathlib.Path) -> No
     assert {"numpy", "asyncio", "ssl", "urllib.request", "importlib.metadata", "email"} & modules == set()
     assert {"cyclonedds.core", "cyclonedds.qos", "cyclonedds.builtin"} & modules == set()
     assert {"engine.config.fleet", "engine.config.persistence"} & modules == set()
-    assert {"engine.client_service.service", "engine.dds.client_protocol.wiretypes"} & modules == set()
+    assert "engine.client_service.service" not in modules
 
 
 def test_a_persistence_service_imports_only_what_it_uses_of_cyclonedds(

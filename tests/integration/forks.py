@@ -32,11 +32,7 @@ _DDS: Final = tuple(
     f"cyclonedds.{name}" for name in ("core", "domain", "idl.types", "pub", "sub", "topic", "util")
 )
 IMPORTS: Final = {
-    "engine": (
-        "engine.node.process",
-        "engine.client_service.service",
-        "engine.dds.client_protocol.wiretypes",
-    ),
+    "engine": ("engine.node.process", "engine.client_service.service"),
     "ospltool.cli.app": (
         "ospltool.cli.persistence",
         "engine.config.persistence",

@@ -56,8 +56,6 @@ class Lab:
             "OSPLTOOL_RUNDIR": str(directory / "run"),
         }
         self.prefixes: dict[str, Sequence[str]] = {}
-        self.code: dict[str, Path] = {}
-        """Where the packages are that a node runs, if not this checkout."""
         self.shifts_s: dict[str, float] = {}
         """By how much the wall clock of a node is wrong."""
         self._settings: dict[str, Settings] = {}
@@ -162,16 +160,15 @@ class Lab:
 
     def launch(self, name: str, environ: Mapping[str, str] | None = None) -> Process:
         """Start the process of a node that nobody expects to stay."""
-        home, code = self.home(name), self.code.get(name, ROOT)
+        home = self.home(name)
         shift_s = self.shifts_s.get(name)
         module = ("engine",) if shift_s is None else ("chaos.skewed", str(shift_s))
         with (home / "output.log").open("ab") as output, Path(os.devnull).open("rb") as nothing:
             return begin(
                 [sys.executable, "-m", *module, str(home / "ospl.xml")],
-                {**self.environ, "PYTHONPATH": str(code), "OSPL_LOGPATH": str(home), **(environ or {})},
+                {**self.environ, "PYTHONPATH": str(ROOT), "OSPL_LOGPATH": str(home), **(environ or {})},
                 (nothing, output, output),
                 self.prefixes.get(name, ()),
-                code,
             )
 
     def process(self, name: str) -> Process:

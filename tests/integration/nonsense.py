@@ -61,15 +61,16 @@ def malformed() -> Iterator[bytes]:
     yield b"null"
     yield b"[1, 2]"
     yield b'"text"'
-    yield b'{"version": 1}'
-    yield b'{"version": 1, "kind": "Status", "to": [], "body": null}'
-    yield b'{"version": 1, "kind": "Status", "to": 7, "body": {}}'
-    yield b'{"version": 1, "kind": ["Status"], "to": [], "body": {}}'
-    yield b'{"version": 1, "kind": {}, "to": [], "body": {}}'
-    yield f'{{"version": 1, "kind": "Status", "to": [], "body": {{"a": {"9" * 10_000}}}}}'.encode()
-    yield '{"version": 1, "kind": "Status", "to": [], "body": {"name": "\ud800"}}'.encode(
-        "utf-8", "surrogatepass"
-    )
+    for rest in (
+        "",
+        ', "kind": "Status", "to": [], "body": null',
+        ', "kind": "Status", "to": 7, "body": {}',
+        ', "kind": ["Status"], "to": [], "body": {}',
+        ', "kind": {}, "to": [], "body": {}',
+        f', "kind": "Status", "to": [], "body": {{"a": {"9" * 10_000}}}',
+        ', "kind": "Status", "to": [], "body": {"name": "\ud800"}',
+    ):
+        yield f'{{"version": {codec.VERSION}{rest}}}'.encode("utf-8", "surrogatepass")
     yield _changed(_STATUS, incarnation="1")
     yield _changed(_STATUS, period_s="soon")
     yield _changed(_STATUS, heard=[1, 2])
@@ -102,7 +103,7 @@ def unsupported() -> Iterator[bytes]:
     """Messages of another version, or of a kind that is not known."""
     yield b'{"version": 99, "kind": "Status", "to": [], "body": {}}'
     yield b'{"version": "1", "kind": "Status", "to": [], "body": {}}'
-    yield json.dumps({"version": 1, "kind": ESCAPE, "to": [], "body": {}}).encode()
+    yield json.dumps({"version": codec.VERSION, "kind": ESCAPE, "to": [], "body": {}}).encode()
 
 
 def batches() -> Iterator[bytes]:

@@ -75,7 +75,7 @@ def test_a_forked_program_that_is_killed_says_by_what_and_the_next_one_is_anothe
     ("variables", "is_forked"),
     [
         ({"CYCLONEDDS_URI": "<x/>", "PYTHONPATH": str(forks.ROOT)}, True),
-        ({"OSPLTOOL_NATIVE": "no"}, False),
+        ({"OSPLTOOL_DDSC": "/nowhere.so"}, False),
         ({"PYTHONPATH": f"{forks.ROOT}:{forks.ROOT}/docs"}, False),
     ],
     ids=str,

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import ctypes
+from collections.abc import Callable
+
 import pytest
 from hypothesis import strategies as st
 
 from engine.core.name_spaces import Group
-from engine.dataset import histories, instances
+from engine.dataset import histories, instances, packed
 from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, Sample, make_sample
 
 STATUSES = (DATA, DISPOSE, UNREGISTER, DISPOSE | UNREGISTER, DATA | DISPOSE, DATA | UNREGISTER)
@@ -35,6 +38,16 @@ def pack_early(patch: pytest.MonkeyPatch) -> None:
     for name, value in {"PACKED_FROM": 2, "MIN_PACKED": 2, "MAX_LOOSE": 4, "_STEP": 3}.items():
         patch.setattr(instances, name, value)
     patch.setattr(histories, "_MOVED", 3)
+
+
+_Hash = ctypes.CFUNCTYPE(ctypes.c_ssize_t, ctypes.POINTER(ctypes.c_ubyte), ctypes.c_ssize_t)
+
+
+def hash_keys_with(patch: pytest.MonkeyPatch, chosen: Callable[[bytes], int]) -> None:
+    """From now on, packed instances are found by another hash, which the library calls back."""
+    callback = _Hash(lambda at, size: chosen(bytes(at[:size])))
+    patch.setattr(packed, "_hash", chosen)
+    patch.setattr(packed, "_hash_of_bytes", lambda: ctypes.cast(callback, ctypes.c_void_p).value)
 
 
 def contents(max_size: int = 16) -> st.SearchStrategy[list[tuple[Group, Sample]]]:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from engine.core.events import AligneeRequest
 from engine.core.messages import Epoch
-from engine.dataset import histories, instances, living, packed, reconciliation
+from engine.dataset import histories, instances, living, reconciliation
 from engine.dataset.blocks import Block, pack_samples
 from engine.dataset.group_set import GroupSet
 from engine.dataset.groups import DurabilityKind, GroupDescription, GroupQos, TypeDescription
@@ -25,7 +25,7 @@ from engine.dataset.sample_rows import SampleRows
 from engine.dataset.weaving import Woven
 from engine.runtime import stream
 from engine.runtime.incoming import IncomingStreams
-from tests.property.samples import DEPTHS, GROUPS, STATUSES, WRITERS, pack_early
+from tests.property.samples import DEPTHS, GROUPS, STATUSES, WRITERS, hash_keys_with, pack_early
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -38,7 +38,7 @@ KEYS = (*(b"key %d" % number for number in range(9)), b"", b"another key, which 
 def packing() -> Iterator[None]:
     """Here, sets are packed as soon as they have a few samples, and many of their instances collide."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(packed, "hash", lambda key: zlib.crc32(key) % 5 + len(key), raising=False)
+        hash_keys_with(patch, lambda key: zlib.crc32(key) % 5 + len(key))
         patch.setattr(instances, "MAX_PACKED_BYTES", 3)
         pack_early(patch)
         yield

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 import struct
 import zlib
@@ -13,11 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.exchange import Side, align
-from engine import native
 from engine.core.events import ExpectSet
-from engine.core.messages import CAPABILITIES, LACKING
 from engine.core.name_spaces import Group
-from engine.dataset import ranges, rateless, reconciliation
+from engine.dataset import rateless, reconciliation
 from engine.dataset.dataset import DataSet
 from engine.dataset.groups import DurabilityKind, GroupDescription, GroupQos, TypeDescription
 from engine.dataset.rateless import Symbols, finished
@@ -25,13 +24,14 @@ from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, Sample, make_sample
 from engine.dataset.sample_rows import SampleRows
 from engine.runtime.reconciling import messages as notes
 from engine.runtime.reconciling.alignee import FIRST_SYMBOLS
-from engine.runtime.reconciling.aligner import MAX_SKETCHES
+from engine.runtime.reconciling.aligner import FORGET_S, MAX_SKETCHES
 from tests.property.samples import GROUPS, contents
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 SALT = b"s" * 16
+MAX_WORD = (1 << 64) - 1
 WORDS = st.sets(st.integers(0, 2**64 - 1) | st.integers(0, 40), max_size=60)
 KINDS = (DATA, DATA, DATA, DISPOSE, UNREGISTER, DATA | DISPOSE)
 
@@ -96,31 +96,28 @@ def test_what_the_other_lacks_by_its_word_may_be_wrong(
     assert set(exact.only_theirs.tolist()) == theirs - ours
 
 
-@given(WORDS, WORDS, st.lists(st.integers(0, 90), min_size=1, max_size=4), st.booleans())
-def test_numpy_makes_the_same_symbols_and_solves_them_alike(
-    ours: set[int], theirs: set[int], ends: list[int], is_damaged: bool
-) -> None:
-    if rateless.compiled() is None:
-        pytest.skip(f"there is no library: {native.absence()}")
+def mixed(word: int) -> int:
+    word = (word ^ word >> 30) * 0xBF58476D1CE4E5B9 & MAX_WORD
+    word = (word ^ word >> 27) * 0x94D049BB133111EB & MAX_WORD
+    return word ^ word >> 31
 
-    def made() -> tuple[list[Symbols], tuple[tuple[int, ...], ...] | None]:
-        """Pieces of one set, and what the last piece's worth of symbols tells of two."""
-        encoder = rateless.Encoder(words(ours))
-        pieces = [finished(encoder.until(end)) for end in sorted(ends)]
-        left = symbols(ours, max(ends)) - symbols(theirs, max(ends))
-        if is_damaged and len(left):
-            left.sums[len(left) // 2] ^= np.uint64(1 << 40)
-        found = finished(rateless.solve(left))
-        both = None if found is None else (tuple(sorted(found.only_ours)), tuple(sorted(found.only_theirs)))
-        return pieces, both
 
-    compiled = made()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(rateless, "compiled", lambda: None)
-        plain = made()
-    for one, other in zip(compiled[0], plain[0], strict=True):
-        check_same(one, other)
-    assert compiled[1] == plain[1]
+@given(WORDS, st.integers(0, 90))
+def test_symbols_are_those_that_every_node_makes(ours: set[int], end: int) -> None:
+    """Their definition, which nodes must share: the C code is held against it."""
+    expected = [[0, 0, 0] for _ in range(end)]
+    for identity in ours:
+        state, at = identity, 0
+        while at < end:
+            for place, value in enumerate((1, identity, mixed(identity ^ 0xD6E8FEB86659FD93) >> 32)):
+                expected[at][place] += value
+            state = mixed(state + 0x9E3779B97F4A7C15 & MAX_WORD)
+            skip = math.ceil((at + 1.5) * (1 / math.sqrt(((state >> 32) + 1) / (1 << 32)) - 1))
+            at += max(skip, 1)
+    made = symbols(ours, end)
+    for one, (count, total, check) in enumerate(expected):
+        found = made.counts[one], made.sums[one], made.checks[one]
+        assert found == (count, total & MAX_WORD, check % (1 << 32))
 
 
 @given(WORDS, st.integers(0, 50), st.integers(0, 100_000))
@@ -322,21 +319,24 @@ def test_where_notes_are_lost_the_next_request_is_for_everything() -> None:
     assert content(alignee.result) == content(ours)
 
 
-def apart(count: int, seed: int) -> list[tuple[Group, Sample]]:
+def apart(count: int, seed: int, payload: bytes = b"x") -> list[tuple[Group, Sample]]:
     """Samples that take no other's place."""
     keys = (b"%d %d" % (seed, number) for number in range(count))
-    return [(GROUPS[0], make_sample(1, b"w" * 16, DATA, key, b"x")) for key in keys]
+    return [(GROUPS[0], make_sample(1, b"w" * 16, DATA, key, payload)) for key in keys]
 
 
-def check_both_ways(capabilities: tuple[str, ...], *, moves: bool) -> int:
+def check_both_ways(*, moves: bool, forgets: bool = False) -> int:
     """One takes what the other has, and then the other; with `moves` both sets change in between.
 
-    Returns the bytes that comparing took on the second way.
+    With `forgets` the first aligner has lost what it found to lack. Returns the bytes that comparing took on
+    the second way.
     """
     shared, here, there = (apart(count, seed) for count, seed in ((20_000, 1), (500, 2), (500, 3)))
-    near = Side("a" * 32, data_set([*shared, *here]), DESCRIBE, capabilities)
-    far = Side("b" * 32, data_set([*shared, *there]), DESCRIBE, capabilities)
+    near = Side("a" * 32, data_set([*shared, *here]), DESCRIBE)
+    far = Side("b" * 32, data_set([*shared, *there]), DESCRIBE)
     align(near, far)
+    if forgets:
+        near.now = far.now = FORGET_S
     both = [*shared, *here, *there]
     if moves:  # here two came and one of them is new there too; there one came and one went
         near.space.working = data_set([*shared, *here, there[0], *(newer := apart(1, 4))])
@@ -352,8 +352,7 @@ def check_both_ways(capabilities: tuple[str, ...], *, moves: bool) -> int:
 
 @pytest.mark.parametrize("moves", [False, True])
 def test_the_way_back_tells_what_the_first_way_found(moves: bool) -> None:
-    older = tuple(one for one in CAPABILITIES if one != LACKING)
-    assert check_both_ways(CAPABILITIES, moves=moves) < 0.8 * check_both_ways(older, moves=moves)
+    assert check_both_ways(moves=moves) < 0.8 * check_both_ways(moves=moves, forgets=True)
 
 
 def test_an_aligner_that_asks_for_fewer_symbols_than_it_was_sent_gets_no_more() -> None:
@@ -383,47 +382,23 @@ def unsolved(_: Symbols) -> rateless.Stepwise[None]:
     yield
 
 
-def check_aligned_without_symbols(
-    monkeypatch: pytest.MonkeyPatch, here: int, there: int, capabilities: tuple[str, ...]
-) -> tuple[int, int]:
-    """Symbols never come to a result, and the alignee gets the set all the same; bytes and messages."""
+@pytest.mark.parametrize(("here", "there"), [(30, 0), (0, 40), (40, 30), (1, 400)])
+@pytest.mark.parametrize("payload", [b"x", b"x" * 100], ids=["whole set", "list"])
+def test_where_symbols_fail_the_alignee_gets_the_set_all_the_same(
+    monkeypatch: pytest.MonkeyPatch, here: int, there: int, payload: bytes
+) -> None:
+    """By the list of all identities where that is cheap, else whole."""
     monkeypatch.setattr(rateless, "solve", unsolved)
-    shared = many(20_000, 1)
-    ours, theirs = data_set([*shared, *many(here, 2)]), data_set([*shared, *many(there, 3)])
+    shared = apart(5_000, 1, payload)
+    ours = data_set([*shared, *apart(here, 2, payload)])
     aligner = Side("a" * 32, ours, DESCRIBE)
-    alignee = Side("b" * 32, theirs, DESCRIBE, capabilities)
-    cost = align(aligner, alignee)
+    alignee = Side("b" * 32, data_set([*shared, *apart(there, 3, payload)]), DESCRIBE)
+    sent, messages = align(aligner, alignee)
     assert content(alignee.result) == content(ours)
     assert not aligner.shared.counters["malformed"] + alignee.shared.counters["malformed"]
-    return cost
-
-
-@pytest.mark.parametrize(("here", "there"), [(30, 0), (0, 40), (40, 30), (1, 400)])
-def test_where_symbols_fail_the_difference_is_found_range_by_range(
-    monkeypatch: pytest.MonkeyPatch, here: int, there: int
-) -> None:
-    sent, messages = check_aligned_without_symbols(monkeypatch, here, there, CAPABILITIES)
-    older, _ = check_aligned_without_symbols(monkeypatch, here, there, ())
-    assert messages <= 2 * (MAX_SKETCHES + ranges.MAX_ROUNDS)
-    assert sent < older
-
-
-def test_an_older_alignee_is_never_asked_about_ranges(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = []
-    monkeypatch.setattr(ranges.IdentityIndex, "answer", lambda *_: asked.append(1))
-    check_aligned_without_symbols(monkeypatch, 30, 30, ("batched-alignment",))
-    assert not asked
-
-
-def test_nonsense_about_ranges_leads_to_the_whole_set(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rateless, "solve", unsolved)
-    monkeypatch.setattr(ranges.IdentityIndex, "answer", lambda *_: (words({1}), words({2})))
-    shared = many(3000, 1)
-    ours = data_set([*shared, *many(30, 2)])
-    aligner, alignee = Side("a" * 32, ours, DESCRIBE), Side("b" * 32, data_set(shared), DESCRIBE)
-    align(aligner, alignee)
-    assert aligner.shared.counters["malformed"] == 1
-    assert content(alignee.result) == content(ours)
+    assert messages <= 2 * MAX_SKETCHES + 4
+    whole = sum(len(sample.payload) for group in ours.groups.values() for sample in group.samples())
+    assert (sent < whole) == (len(payload) > 1)
 
 
 @pytest.mark.parametrize("pause", range(14))

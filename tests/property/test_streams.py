@@ -49,12 +49,12 @@ def data_set(arrived: list[tuple[Group, Sample]], floors: dict[Group, int] | Non
     return result
 
 
-def sent(data: DataSet, batch_bytes: int, number: bytes = NUMBER, *, in_pieces: bool = True) -> list[bytes]:
+def sent(data: DataSet, batch_bytes: int, number: bytes = NUMBER) -> list[bytes]:
     """The batches of a set."""
     groups = [(GroupBegin(description(g), part.floor_ns), part.samples()) for g, part in data.groups.items()]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(stream, "BATCH_BYTES", batch_bytes)
-        return list(stream.batches(number, BEGIN, groups, in_pieces=in_pieces))
+        return list(stream.batches(number, BEGIN, groups))
 
 
 def received(batches: list[bytes], streams: IncomingStreams | None = None) -> IncomingStream | None:
@@ -99,21 +99,20 @@ def check_whole_or_nothing(batches: list[bytes], data: DataSet) -> None:
 SIZES = st.sampled_from((1, 100, 1 << 20))
 
 
-@given(contents(), st.dictionaries(st.sampled_from(GROUPS), st.integers(0, 6)), SIZES, st.booleans())
+@given(contents(), st.dictionaries(st.sampled_from(GROUPS), st.integers(0, 6)), SIZES)
 def test_a_set_arrives_as_it_was_sent(
-    arrived: list[tuple[Group, Sample]], floors: dict[Group, int], size: int, in_pieces: bool
+    arrived: list[tuple[Group, Sample]], floors: dict[Group, int], size: int
 ) -> None:
     data = data_set(arrived, floors)
-    check_same(received(sent(data, size, in_pieces=in_pieces)), data)
+    check_same(received(sent(data, size)), data)
 
 
-def test_a_large_sample_goes_in_pieces_unless_a_receiver_is_older() -> None:
+def test_a_large_sample_goes_in_pieces() -> None:
     large = make_sample(1, b"w" * 16, DATA, b"k", bytes(10 * stream.BATCH_BYTES))
     data = data_set([(GROUPS[0], large)])
-    pieces, whole = sent(data, stream.BATCH_BYTES), sent(data, stream.BATCH_BYTES, in_pieces=False)
-    assert max(map(len, pieces)) < 3 * stream.BATCH_BYTES < 10 * stream.BATCH_BYTES < max(map(len, whole))
+    pieces = sent(data, stream.BATCH_BYTES)
+    assert max(map(len, pieces)) < 3 * stream.BATCH_BYTES
     check_same(received(pieces), data)
-    check_same(received(whole), data)
     del pieces[3]
     assert whole_or_none(pieces) is None
 

@@ -93,15 +93,6 @@ class LateRun(Run):
         return self.result(), self.content(), self.on_disk()
 
 
-@pytest.fixture(scope="module", params=["compiled", "python"])
-def _digests(request: pytest.FixtureRequest) -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        if request.param == "python":
-            patch.setattr(sample_making, "_compiled", lambda: None)
-        yield
-
-
-@pytest.mark.usefixtures("_digests")
 @given(steps=steps, wrong=st.sampled_from([b"", b"", b"B" * 16]))
 def test_nobody_sees_whether_samples_waited(
     steps: list[tuple[list[CapturedSample], object]], wrong: bytes

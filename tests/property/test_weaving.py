@@ -1,19 +1,13 @@
-"""Samples of many blocks are the same with the compiled library, without it, and one by one."""
+"""Samples of many blocks are the same many at once and one by one."""
 
 from __future__ import annotations
 
 import array
 import random
 
-import pytest
-
-from engine import native
-from engine.dataset import weaving
 from engine.dataset.blocks import MAX_SAMPLES, PLACE_BITS, Block, pack_samples
 from engine.dataset.sample import DATA, Sample, make_sample
 from engine.dataset.weaving import BlockSources, Newer, Woven
-
-needs_library = pytest.mark.skipif(weaving.compiled() is None, reason=f"no library: {native.absence()}")
 
 
 def made(chance: random.Random, count: int) -> list[Sample]:
@@ -49,11 +43,7 @@ def woven(chance: random.Random) -> tuple[Woven, list[Sample]]:
     return Woven(BlockSources(blocks), rows, Newer(objects)), [sample for _, sample in found]
 
 
-@needs_library
-@pytest.mark.parametrize("has_library", [True, False])
-def test_woven_samples_are_those_that_were_packed(has_library: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    if not has_library:
-        monkeypatch.setattr(weaving, "compiled", lambda: None)
+def test_woven_samples_are_those_that_were_packed() -> None:
     sizes = set()
     for seed in range(120):
         chance = random.Random(seed)
@@ -85,7 +75,6 @@ def test_woven_samples_are_those_that_were_packed(has_library: bool, monkeypatch
     assert len(sizes) > 5
 
 
-@needs_library
 def test_no_block_has_too_many_samples() -> None:
     sample = made(random.Random(1), 1)[0]
     rows = array.array("i", [0]) * (MAX_SAMPLES + 1)

@@ -177,12 +177,12 @@ def repairs_nothing(patch: pytest.MonkeyPatch) -> None:
 
 
 def gives_up_what_it_stored(patch: pytest.MonkeyPatch) -> None:
-    """A node that aligns at its start takes the aligner's set in place of its own: the first release."""
+    """A node that aligns at its start takes the aligner's set in place of its own, as OpenSplice does."""
     patch.setattr(joining, "why_not_joined", lambda *_: "it is not the aligner's")
 
 
 def repairs_in_quiet_only(patch: pytest.MonkeyPatch) -> None:
-    """Sets are compared as a whole, and repaired when neither changes, as the first release did."""
+    """Sets are compared as a whole, and repaired when neither changes."""
     original = merging.compared
     seen: dict[tuple[str, str], object] = {}
 

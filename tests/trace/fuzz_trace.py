@@ -20,7 +20,7 @@ from ospltool.forensics.page import About, page
 from ospltool.forensics.story import stories
 from ospltool.trace.case.bundles import read_pieces
 from ospltool.trace.meaning.trace_facts import TraceFacts
-from ospltool.trace.reading import compiled, damage
+from ospltool.trace.reading import damage
 from ospltool.trace.reading.ranges import ranges
 from ospltool.trace.reading.reader import merged
 from ospltool.trace.reading.sources import SourceError, find_sources
@@ -87,9 +87,8 @@ def _read_all(name: str) -> Callable[[bytes], None]:
 
 
 def _scan(data: bytes) -> None:
-    """Scans with the compiled library, if it is there, and with NumPy."""
-    if compiled.library() is not None:
-        both_ways.compare(data, untimed=len(data) % 2 > 0)
+    """Scans with the compiled library, and header by header."""
+    both_ways.compare(data, untimed=len(data) % 2 > 0)
 
 
 def _explain(data: bytes) -> None:

@@ -1,4 +1,4 @@
-"""The compiled library finds what NumPy finds: in traces, damaged ones, and those made to harm."""
+"""The compiled library finds what the reader finds: in traces, damaged ones, and those made to harm."""
 
 from __future__ import annotations
 
@@ -8,21 +8,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from benchmarks.trace_data import make_trace
-from engine import native
-from ospltool.analytics.contract import Detail
-from ospltool.trace.case.columnar import piece_of_trace
 from ospltool.trace.reading import compiled
-from ospltool.trace.reading.sources import TraceFile
 from ospltool.trace.reading.splitter import split
 from tests.fuzzing import damaged
-from tests.trace.both_ways import compare, contexts, without_library
+from tests.trace.both_ways import compare, contexts
 from tests.trace.fuzz_trace import traces
 
 if TYPE_CHECKING:
-    import pathlib
+    pass
 
-pytestmark = pytest.mark.skipif(compiled.library() is None, reason=f"no library: {native.absence()}")
 STAMP = "2026-11-21T01:08:30+0000 1795223310.294122015"
 ODD_ZONES = [
     f"2026-11-21T{hour:02}:08:30{zone} 1795223310.000000000 INIT (t)"
@@ -38,24 +32,6 @@ def test_samples_and_damaged_samples_are_scanned_alike() -> None:
     chance = random.Random(18)
     for seed in range(1_000):
         compare(damaged(chance.choice(samples), seed), untimed=seed % 2 > 0)
-
-
-@pytest.mark.parametrize("detail", Detail)
-def test_both_ways_give_the_same_rows(detail: Detail, tmp_path: pathlib.Path) -> None:
-    made = tmp_path / "durability.log"
-    make_trace(made, 1)
-    samples = traces()
-    texts = [b"".join(samples[::10]), made.read_bytes()[:200_000]]
-    texts += [damaged(b"".join(samples[at : at + 20]), at) for at in range(0, 160, 40)]
-    for text in texts:
-        start = int(split(text).start[0])
-        data, source = text[start:], TraceFile(made, "n1")
-        found = piece_of_trace(data, source, start, detail)
-        with without_library():
-            expected = piece_of_trace(data, source, start, detail)
-        assert found.table.to_pylist() == expected.table.to_pylist()
-        assert found.hours.tolist() == expected.hours.tolist()
-        assert found.unmatched == expected.unmatched
 
 
 def lines(*headers: str) -> bytes:
@@ -106,10 +82,8 @@ def test_messages_of_one_place_in_the_table_are_told_apart_or_left() -> None:
     data = "".join(f"{STAMP} INIT (t) -> {word}\n" for word in words).encode()
     found = split(data)
     none = np.zeros(found.start.size, np.bool_)
-    scanner = compiled.library()
-    assert scanner is not None
     kind_of, firsts, texts = compiled.kinds(
-        scanner, np.frombuffer(data, np.uint8), found.body, found.stop, none, none
+        compiled.library(), np.frombuffer(data, np.uint8), found.body, found.stop, none, none
     )
     assert [texts[kind].decode() for kind in kind_of.tolist() if kind >= 0] == words
     assert firsts == list(range(9_000))

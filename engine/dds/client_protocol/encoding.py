@@ -1,10 +1,15 @@
-"""The messages of the client-durability protocol, from values to bytes and back."""
+"""The messages of the client-durability protocol, from values to bytes and back.
+
+Each message is a table of its fields in the order in which they are sent, and each kind of field knows how it
+is written and read. Samples of an answer are many, so they are read by one `struct` where they can be.
+"""
 
 from __future__ import annotations
 
 import functools
 import struct
-from typing import TYPE_CHECKING, Final
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
 
 from engine.dds.cdr import HEADER, Malformed
 from engine.dds.client_protocol.messages import (
@@ -24,8 +29,9 @@ from engine.dds.client_protocol.messages import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable
 
+T = TypeVar("T")
 
 MAX_ELEMENTS: Final = 10_000
 """Limit for the elements of a sequence of strings or structures; a longer one is refused."""
@@ -149,52 +155,191 @@ class CdrWriter:
 _VENDOR: Final = (1, 16)
 
 
+class _Kind(NamedTuple, Generic[T]):
+    """How a part of a message is written and read."""
+
+    put: Callable[[CdrWriter, T], None]
+    take: Callable[[CdrReader], T]
+
+
+def _numbers(layout: str, alignment: int) -> _Kind[tuple[int, ...]]:
+    """Several numbers without padding between them."""
+    return _Kind(
+        lambda writer, values: writer.put(layout, alignment, *values),
+        lambda reader: reader.take(layout, alignment),
+    )
+
+
+def _number(layout: str, alignment: int) -> _Kind[int]:
+    return _Kind(
+        lambda writer, value: writer.put(layout, alignment, value),
+        lambda reader: reader.take(layout, alignment)[0],
+    )
+
+
+def _several(kind: _Kind[T]) -> _Kind[tuple[T, ...]]:
+    """A sequence: the number of elements, and they."""
+
+    def put(writer: CdrWriter, values: tuple[T, ...]) -> None:
+        writer.u32(len(values))
+        for value in values:
+            kind.put(writer, value)
+
+    def take(reader: CdrReader) -> tuple[T, ...]:
+        return tuple(kind.take(reader) for _ in range(reader.count()))
+
+    return _Kind(put, take)
+
+
+def _put_id(writer: CdrWriter, id_: bytes) -> None:
+    prefix = int.from_bytes(id_[:8], signed=True)
+    writer.put("qq", 8, prefix, int.from_bytes(id_[8:ID_BYTES], signed=True))
+
+
+def _id(reader: CdrReader) -> bytes:
+    return b"".join(value.to_bytes(8, signed=True) for value in reader.take("qq", 8))
+
+
+def _put_request(writer: CdrWriter, request: RequestId) -> None:
+    _put_id(writer, request.client)
+    writer.u32(request.number)
+
+
+def _put_extensions(writer: CdrWriter, extensions: Mapping[str, bytes]) -> None:
+    writer.u32(len(extensions))
+    for name, value in extensions.items():
+        writer.text(name)
+        writer.byte_sequence(value)
+
+
+def _extensions(reader: CdrReader) -> Mapping[str, bytes]:
+    return {reader.text(): reader.byte_sequence() for _ in range(reader.count())}
+
+
+_VERSION: Final = _Kind[int](
+    lambda writer, major: writer.put("HHBB", 2, major, 0, *_VENDOR), lambda reader: reader.take("HHBB", 2)[0]
+)
+_I32: Final = _number("i", 4)
+_U16: Final = _number("H", 2)
+_TIME: Final = _Kind[Time](
+    lambda writer, time: writer.put("iI", 4, *time), lambda reader: Time(*reader.take("iI", 4))
+)
+_TEXT: Final = _Kind[str](CdrWriter.text, CdrReader.text)
+_TEXTS: Final = _several(_TEXT)
+_ID: Final = _Kind[bytes](_put_id, _id)
+_IDS: Final = _several(_ID)
+_REQUEST: Final = _Kind[RequestId](_put_request, lambda reader: RequestId(_id(reader), reader.u32()))
+_REQUESTS: Final = _several(_REQUEST)
+_EXTENSIONS: Final = _Kind[Mapping[str, bytes]](_put_extensions, _extensions)
+
+_READER_QOS: Final[tuple[tuple[_Kind[Any], Any], ...]] = (
+    (_numbers("iIiI", 4), (*INFINITE, *ZERO)),  # deadline, latency budget
+    (_numbers("iiI", 4), (0, *INFINITE)),  # liveliness
+    (_numbers("iiIB", 4), (1, 0, 100_000_000, 0)),  # reliable
+    (_numbers("6i", 4), (1, 1, 1, -1, -1, -1)),  # by source timestamp, KEEP_ALL, no limits
+    (_Kind(CdrWriter.byte_sequence, CdrReader.byte_sequence), b""),  # user data
+    (_numbers("iiI", 4), (0, *ZERO)),  # shared ownership, no separation
+    (_numbers("iIiIBB", 4), (*INFINITE, *INFINITE, 0, 1)),  # life cycle
+    (_numbers("iB", 4), (1, 0)),  # minimum invalid samples, no keys of its own
+    (_TEXTS, ()),
+    (_number("B", 1), 0),
+    (_TIME, INFINITE),  # lifespan
+    (_TEXT, ""),
+    (_number("B", 1), 0),
+)
+"""The policies behind the durability, as all our readers have them; servers use only the durability."""
+
+
+def _put_reader_qos(writer: CdrWriter, durability: int) -> None:
+    writer.put("i", 4, durability)
+    for kind, value in _READER_QOS:
+        kind.put(writer, value)
+
+
+def _reader_durability(reader: CdrReader) -> int:
+    durability = reader.take("i", 4)[0]
+    for kind, _ in _READER_QOS:
+        kind.take(reader)
+    return durability
+
+
+def _put_group(writer: CdrWriter, group: GroupState) -> None:
+    writer.text(group.partition)
+    writer.text(group.topic)
+    writer.u16(group.completeness)
+    _put_extensions(writer, {})
+
+
+def _group(reader: CdrReader) -> GroupState:
+    group = GroupState(reader.text(), reader.text(), reader.u16())
+    _extensions(reader)
+    return group
+
+
+_Layout = tuple[tuple[str, _Kind[Any]], ...]
+"""The fields of a message, in the order in which they are sent."""
+_STATE_REQUEST: Final[_Layout] = (
+    ("version", _VERSION),
+    ("request", _REQUEST),
+    ("topic", _TEXT),
+    ("partitions", _TEXTS),
+    ("servers", _IDS),
+    ("timeout", _TIME),
+    ("extensions", _EXTENSIONS),
+)
+_STATE: Final[_Layout] = (
+    ("server", _ID),
+    ("requests", _REQUESTS),
+    ("groups", _several(_Kind(_put_group, _group))),
+    ("extensions", _EXTENSIONS),
+)
+"""Behind the version, which an answer does not keep."""
+_HISTORY_REQUEST: Final[_Layout] = (
+    ("version", _VERSION),
+    ("request", _REQUEST),
+    ("topic", _TEXT),
+    ("partitions", _TEXTS),
+    ("format", _U16),
+    ("durability", _Kind(_put_reader_qos, _reader_durability)),
+    ("start", _TIME),
+    ("end", _TIME),
+    ("sql_filter", _TEXT),
+    ("sql_parameters", _TEXTS),
+    ("max_samples", _I32),
+    ("max_instances", _I32),
+    ("max_samples_per_instance", _I32),
+    ("alignment_partitions", _TEXTS),
+    ("servers", _IDS),
+    ("timeout", _TIME),
+    ("extensions", _EXTENSIONS),
+)
+
+
+def _put(writer: CdrWriter, layout: _Layout, message: object) -> bytes:
+    for name, kind in layout:
+        kind.put(writer, getattr(message, name))
+    return writer.message()
+
+
+def _take(reader: CdrReader, layout: _Layout) -> dict[str, Any]:
+    return {name: kind.take(reader) for name, kind in layout}
+
+
 def encode_state_request(message: StateRequest) -> bytes:
     """The message as a sample of its topic."""
-    writer = CdrWriter()
-    _put_version(writer, message.version)
-    _put_request(writer, message.request)
-    writer.text(message.topic)
-    _put_texts(writer, message.partitions)
-    _put_ids(writer, message.servers)
-    writer.put("iI", 4, *message.timeout)
-    _put_extensions(writer, message.extensions)
-    return writer.message()
+    return _put(CdrWriter(), _STATE_REQUEST, message)
 
 
 def encode_state(message: StateAnswer) -> bytes:
     """The message as a sample of its topic."""
     writer = CdrWriter()
-    put_answer_head(writer, message.server, message.requests)
-    writer.u32(len(message.groups))
-    for group in message.groups:
-        writer.text(group.partition)
-        writer.text(group.topic)
-        writer.u16(group.completeness)
-        _put_extensions(writer, {})
-    _put_extensions(writer, message.extensions)
-    return writer.message()
+    _VERSION.put(writer, MAJOR_VERSION)
+    return _put(writer, _STATE, message)
 
 
 def encode_history_request(message: HistoryRequest) -> bytes:
     """The message as a sample of its topic."""
-    writer = CdrWriter()
-    _put_version(writer, message.version)
-    _put_request(writer, message.request)
-    writer.text(message.topic)
-    _put_texts(writer, message.partitions)
-    writer.u16(message.format)
-    _put_reader_qos(writer, message.durability)
-    writer.put("iI", 4, *message.start)
-    writer.put("iI", 4, *message.end)
-    writer.text(message.sql_filter)
-    _put_texts(writer, message.sql_parameters)
-    writer.put("3i", 4, message.max_samples, message.max_instances, message.max_samples_per_instance)
-    _put_texts(writer, message.alignment_partitions)
-    _put_ids(writer, message.servers)
-    writer.put("iI", 4, *message.timeout)
-    _put_extensions(writer, message.extensions)
-    return writer.message()
+    return _put(CdrWriter(), _HISTORY_REQUEST, message)
 
 
 def encode_link(server: bytes, request: RequestId, link: Link, extensions: Mapping[str, bytes]) -> bytes:
@@ -214,67 +359,9 @@ def encode_link(server: bytes, request: RequestId, link: Link, extensions: Mappi
 
 def put_answer_head(writer: CdrWriter, server: bytes, requests: tuple[RequestId, ...]) -> None:
     """Write version, server and requests."""
-    _put_version(writer, MAJOR_VERSION)
+    _VERSION.put(writer, MAJOR_VERSION)
     _put_id(writer, server)
-    writer.u32(len(requests))
-    for request in requests:
-        _put_request(writer, request)
-
-
-def _put_extensions(writer: CdrWriter, extensions: Mapping[str, bytes]) -> None:
-    """Write names and values."""
-    writer.u32(len(extensions))
-    for name, value in extensions.items():
-        writer.text(name)
-        writer.byte_sequence(value)
-
-
-def _put_version(writer: CdrWriter, major: int) -> None:
-    writer.put("HHBB", 2, major, 0, *_VENDOR)
-
-
-def _put_id(writer: CdrWriter, id_: bytes) -> None:
-    prefix = int.from_bytes(id_[:8], signed=True)
-    writer.put("qq", 8, prefix, int.from_bytes(id_[8:ID_BYTES], signed=True))
-
-
-def _put_request(writer: CdrWriter, request: RequestId) -> None:
-    _put_id(writer, request.client)
-    writer.u32(request.number)
-
-
-def _put_ids(writer: CdrWriter, ids: tuple[bytes, ...]) -> None:
-    writer.u32(len(ids))
-    for id_ in ids:
-        _put_id(writer, id_)
-
-
-def _put_texts(writer: CdrWriter, texts: tuple[str, ...]) -> None:
-    writer.u32(len(texts))
-    for text in texts:
-        writer.text(text)
-
-
-def _put_reader_qos(writer: CdrWriter, durability: int) -> None:
-    """Write the policies that all our readers have; servers use only the durability."""
-    writer.put("i", 4, durability)
-    writer.put("iIiI", 4, *INFINITE, *ZERO)  # deadline, latency budget
-    writer.put("iiI", 4, 0, *INFINITE)  # liveliness
-    writer.put("iiIB", 4, 1, 0, 100_000_000, 0)  # reliable
-    writer.put("6i", 4, 1, 1, 1, -1, -1, -1)  # by source timestamp, KEEP_ALL, no limits
-    writer.byte_sequence(b"")
-    writer.put("iiI", 4, 0, *ZERO)  # shared ownership, no separation
-    writer.put("iIiIBB", 4, *INFINITE, *INFINITE, 0, 1)  # life cycle
-    writer.put("iB", 4, 1, 0)  # minimum invalid samples, no keys of its own
-    writer.u32(0)
-    writer.put("B", 1, 0)
-    writer.put("iI", 4, *INFINITE)  # lifespan
-    writer.text("")
-    writer.put("B", 1, 0)
-
-
-_QUICK: Final = struct.Struct("<4x8x8s8sI4x8s8sIH16s2xiII68x")
-"""A message with one sample for one request, from its header to the policies."""
+    _REQUESTS.put(writer, requests)
 
 
 def decode_state_request(payload: bytes) -> StateRequest:
@@ -283,17 +370,7 @@ def decode_state_request(payload: bytes) -> StateRequest:
     Raises:
         Malformed: the bytes are not one.
     """
-    reader = CdrReader(payload)
-    version = _version(reader)
-    return StateRequest(
-        version=version,
-        request=_request(reader),
-        topic=reader.text(),
-        partitions=_texts(reader),
-        servers=_ids(reader),
-        timeout=_time(reader),
-        extensions=_extensions(reader),
-    )
+    return StateRequest(**_take(CdrReader(payload), _STATE_REQUEST))
 
 
 def decode_state(payload: bytes) -> StateAnswer:
@@ -303,13 +380,8 @@ def decode_state(payload: bytes) -> StateAnswer:
         Malformed: the bytes are not one.
     """
     reader = CdrReader(payload)
-    _version(reader)
-    server, requests = _id(reader), _requests(reader)
-    groups = []
-    for _ in range(reader.count()):
-        groups.append(GroupState(reader.text(), reader.text(), reader.u16()))
-        _extensions(reader)
-    return StateAnswer(server, requests, tuple(groups), _extensions(reader))
+    _VERSION.take(reader)
+    return StateAnswer(**_take(reader, _STATE))
 
 
 def decode_history_request(payload: bytes) -> HistoryRequest:
@@ -318,31 +390,11 @@ def decode_history_request(payload: bytes) -> HistoryRequest:
     Raises:
         Malformed: the bytes are not one.
     """
-    reader = CdrReader(payload)
-    version, request, topic = _version(reader), _request(reader), reader.text()
-    partitions, wanted, durability = _texts(reader), reader.u16(), _reader_durability(reader)
-    start, end = _time(reader), _time(reader)
-    sql_filter, sql_parameters = reader.text(), _texts(reader)
-    samples, instances, each = reader.take("3i", 4)
-    return HistoryRequest(
-        version=version,
-        request=request,
-        topic=topic,
-        partitions=partitions,
-        format=wanted,
-        durability=durability,
-        start=start,
-        end=end,
-        sql_filter=sql_filter,
-        sql_parameters=sql_parameters,
-        max_samples=samples,
-        max_instances=instances,
-        max_samples_per_instance=each,
-        alignment_partitions=_texts(reader),
-        servers=_ids(reader),
-        timeout=_time(reader),
-        extensions=_extensions(reader),
-    )
+    return HistoryRequest(**_take(CdrReader(payload), _HISTORY_REQUEST))
+
+
+_QUICK: Final = struct.Struct("<4x8x8s8sI4x8s8sIH16s2xiII68x")
+"""A message with one sample for one request, from its header to the policies."""
 
 
 def decode_history(payload: bytes) -> HistoryPart:
@@ -355,8 +407,8 @@ def decode_history(payload: bytes) -> HistoryPart:
     if quick is not None:
         return quick
     reader = CdrReader(payload)
-    _version(reader)
-    server, requests, kind = _id(reader), _requests(reader), reader.u16()
+    _VERSION.take(reader)
+    server, requests, kind = _id(reader), _REQUESTS.take(reader), reader.u16()
     content: Bead | Link
     if kind == 0:
         content = _bead(reader)
@@ -377,7 +429,7 @@ def _quick_bead(payload: bytes) -> HistoryPart | None:
     if count != 1 or kind != 0:
         return None
     reader = CdrReader(payload, _QUICK.size - len(HEADER))
-    partitions, what = _texts(reader), reader.u16()
+    partitions, what = _TEXTS.take(reader), reader.u16()
     reader.raw(ID_BYTES)
     bead = Bead(
         writer, Time(seconds, nanoseconds), sequence, partitions, what, reader.u16(), reader.byte_sequence()
@@ -387,58 +439,8 @@ def _quick_bead(payload: bytes) -> HistoryPart | None:
 
 
 def _bead(reader: CdrReader) -> Bead:
-    writer, source_time, sequence = reader.raw(ID_BYTES), _time(reader), reader.u32()
+    writer, source_time, sequence = reader.raw(ID_BYTES), _TIME.take(reader), reader.u32()
     reader.take("3iB3x2iBB2x4I3I2Ii", 4)  # the policies of its writer
-    partitions, kind = _texts(reader), reader.u16()
+    partitions, kind = _TEXTS.take(reader), reader.u16()
     reader.raw(ID_BYTES)  # key hash
     return Bead(writer, source_time, sequence, partitions, kind, reader.u16(), reader.byte_sequence())
-
-
-def _version(reader: CdrReader) -> int:
-    return reader.take("HHBB", 2)[0]
-
-
-def _id(reader: CdrReader) -> bytes:
-    return b"".join(value.to_bytes(8, signed=True) for value in reader.take("qq", 8))
-
-
-def _request(reader: CdrReader) -> RequestId:
-    return RequestId(_id(reader), reader.u32())
-
-
-def _requests(reader: CdrReader) -> tuple[RequestId, ...]:
-    return tuple(_request(reader) for _ in range(reader.count()))
-
-
-def _ids(reader: CdrReader) -> tuple[bytes, ...]:
-    return tuple(_id(reader) for _ in range(reader.count()))
-
-
-def _texts(reader: CdrReader) -> tuple[str, ...]:
-    return tuple(reader.text() for _ in range(reader.count()))
-
-
-def _time(reader: CdrReader) -> Time:
-    return Time(*reader.take("iI", 4))
-
-
-def _extensions(reader: CdrReader) -> dict[str, bytes]:
-    return {reader.text(): reader.byte_sequence() for _ in range(reader.count())}
-
-
-def _reader_durability(reader: CdrReader) -> int:
-    """Read the reader's policies and return its durability."""
-    durability = reader.take("i", 4)[0]
-    reader.take("4I3I", 4)
-    reader.take("iiIB", 4)
-    reader.take("6i", 4)
-    reader.byte_sequence()
-    reader.take("3I", 4)
-    reader.take("4IBB", 4)
-    reader.take("iB", 4)
-    _texts(reader)
-    reader.take("B", 1)
-    reader.take("2I", 4)
-    reader.text()
-    reader.take("B", 1)
-    return durability

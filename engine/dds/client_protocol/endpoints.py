@@ -8,7 +8,7 @@ from engine.dataset.groups import KEEP_ALL
 from engine.dds.capture_reader import CaptureReader
 from engine.dds.participant import NodeParticipant
 from engine.dds.qos import XCDR1, EndpointQos
-from engine.dds.topics import Topic
+from engine.dds.topics import Topic, open_topic, our_descriptions
 from engine.dds.waiting import Signal
 from engine.dds.writer import RawWriter
 
@@ -18,21 +18,19 @@ STATE: Final = "d_durabilityState"
 HISTORY_REQUEST: Final = "d_historicalDataRequest"
 HISTORY: Final = "d_historicalData"
 
+_TYPES: Final = {
+    STATE_REQUEST: "DDS::DurabilityStateRequest",
+    STATE: "DDS::DurabilityState",
+    HISTORY_REQUEST: "DDS::HistoricalDataRequest",
+    HISTORY: "DDS::HistoricalData",
+}
 _BLOCKING_NS: Final = 3_000_000_000
 _TOPIC_SCOPE: Final = 1
 
 
 def open_protocol_topic(participant: NodeParticipant, name: str) -> Topic:
     """Open one of the four topics."""
-    from engine.dds.client_protocol import wiretypes  # a tenth of what a node imports, for those that serve
-
-    types: dict[str, type] = {
-        STATE_REQUEST: wiretypes.DurabilityStateRequest,
-        STATE: wiretypes.DurabilityState,
-        HISTORY_REQUEST: wiretypes.HistoricalDataRequest,
-        HISTORY: wiretypes.HistoricalData,
-    }
-    return Topic.of_class(participant, name, types[name])
+    return open_topic(participant, name, our_descriptions()[_TYPES[name]])
 
 
 def open_reader(

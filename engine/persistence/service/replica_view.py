@@ -13,8 +13,6 @@ PAST_TOPIC: Final = "p_past"
 
 FORMAT_VERSION: Final = 1
 _KIND: Final = "replica"
-_KINDS: Final = (_KIND, "instance")
-"""The kinds that are read: release 0.1 called a replica an instance."""
 MAX_BYTES: Final = 16 << 20
 MAX_WRITERS_SHOWN: Final = 1_000
 
@@ -182,7 +180,7 @@ def decode(payload: bytes) -> ReplicaView:
         raise ViewFault(f"{len(payload)} bytes are too many")
     try:
         document: Any = json.loads(payload)
-        if document["format_version"] != FORMAT_VERSION or document["kind"] not in _KINDS:
+        if document["format_version"] != FORMAT_VERSION or document["kind"] != _KIND:
             raise ViewFault("of an unknown version")
         view: ReplicaView = plain.from_plain(ReplicaView, document["data"])
     except Exception as error:  # of any class: anybody may have sent it

@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from engine import native
 from engine.capture.delivery import TIMEOUT_S as DELIVERY_S
 from engine.capture.delivery import Directed
 from engine.capture.neighbourhood import HistoryReader
@@ -108,8 +107,6 @@ class Service:
         self._started_ns = time.time_ns()
         self._counters: collections.Counter[str] = collections.Counter()
         check_layouts()
-        if native.absence():
-            say(f"samples are captured in Python, without the compiled library: {native.absence()}")
         self._groups = KnownGroups(settings.groups)
         self._synchronization = Synchronization(options.name, settings.synchronization, self._groups)
         self._lifespans = Lifespans()

@@ -14,13 +14,12 @@ from typing import Final
 
 from engine.core.events import ExpectSet, is_asked_for
 from engine.core.lazy_dataclass import lazy_dataclass
-from engine.core.messages import LACKING, MERGE_PURPOSES, PARTS, Outgoing, SampleRequest
+from engine.core.messages import MERGE_PURPOSES, Outgoing, SampleRequest
 from engine.core.name_spaces import Group
 from engine.dataset.blocks import MAX_SAMPLES
 from engine.dataset.dataset import DataSet, weight_of
 from engine.dataset.group_set import ApplyOutcome, Summary
 from engine.dataset.groups import GroupDescription
-from engine.dataset.ranges import IdentityIndex
 from engine.dataset.rateless import Encoder, Stepwise, Symbols, Words
 from engine.dataset.sample import Sample, digest_sum
 from engine.dataset.sample_rows import SampleRows
@@ -68,7 +67,6 @@ class ComparisonBase:
     """Symbols sent so far."""
     _identities: Words | None = None
     _encoder: Encoder | None = None
-    _held: IdentityIndex | None = None
 
     def identities(self) -> Stepwise[Words]:
         """Compute the identities of the samples, group after group."""
@@ -91,14 +89,6 @@ class ComparisonBase:
                 here = np.concatenate((here, self.lacks))
             self._encoder = rateless.Encoder(here)
         return (yield from self._encoder.until(end))
-
-    def held(self) -> Stepwise[IdentityIndex]:
-        """Prepare the identities for questions about ranges."""
-        from engine.dataset.ranges import IdentityIndex
-
-        if self._held is None:
-            self._held = IdentityIndex((yield from self.identities()))
-        return self._held
 
 
 @lazy_dataclass(frozen=True, slots=True)
@@ -145,20 +135,18 @@ class AligneeComparisons:
         if name in self._distrusted:
             self._distrusted.discard(name)
             return
-        known = self._shared.core.fellow(event.aligner)
-        if event.elements and not (known and known.can(PARTS)):
-            return
         held = _held(self._shared.spaces[name], event)
         root = held.summary() if held is not None else None
         if held is None or root is None or not MIN_SAMPLES <= root.count <= MAX_LIST:
             return
         groups = [(group, group_set.samples()) for group, group_set in held.groups.items()]
         salt = hashlib.blake2b(f"{name} {event.request}".encode(), key=self._secret, digest_size=16).digest()
-        lacking = self._lacking.take(name, event.aligner) if known and known.can(LACKING) else None
+        lacking = self._lacking.take(name, event.aligner)
         salt, lacks = lacking or (salt, None)
         base = self._bases[name, event.request] = ComparisonBase(
             event.aligner, salt, groups, root, self._shared.clock.monotonic(), lacks
         )
+        known = self._shared.core.fellow(event.aligner)
         roll_up = known.roll_up(name) if known else None
         is_equal = roll_up is not None and (roll_up.count, roll_up.digest) == (root.count, root.digest)
         first = FIRST_SYMBOLS if lacks is None else MORE_SYMBOLS
@@ -172,13 +160,8 @@ class AligneeComparisons:
             return dataclasses.replace(outgoing, message=dataclasses.replace(message, compares=True))
         return outgoing
 
-    def asked(self, sender: str, message: messages.More | messages.Narrow, body: bytes) -> None:
+    def asked(self, sender: str, message: messages.More) -> None:
         """Answer a question of the aligner; of others it is a fault, and one about the past is ignored.
-
-        Args:
-            sender: the node that asks.
-            message: its question.
-            body: the ranges of a question about ranges.
 
         Raises:
             StreamFault: the sender is not the aligner.
@@ -188,12 +171,6 @@ class AligneeComparisons:
             return
         if base.aligner != sender:
             raise StreamFault(f"{sender} asks about a request to {base.aligner}")
-        if isinstance(message, messages.Narrow):
-            self._steps.begin(self._answer(message, body, base))
-        else:
-            self._more(message, base)
-
-    def _more(self, message: messages.More, base: ComparisonBase) -> None:
         self._shared.core.set_progress(message.name_space, message.request, self._shared.clock.monotonic())
         if message.symbols:
             symbols = min(message.symbols, MAX_SYMBOLS)
@@ -205,29 +182,6 @@ class AligneeComparisons:
         identities = yield from base.identities()
         body = identities.astype("<u8").tobytes()
         self._tell(name, request, base, body, length=len(identities), is_list=True)
-
-    def _answer(self, message: messages.Narrow, body: bytes, base: ComparisonBase) -> Stepwise[None]:
-        """Answer a question about ranges, or raise StreamFault if it is invalid."""
-        import numpy as np
-
-        from engine.dataset.ranges import Ask
-
-        held = yield from base.held()
-        if len(body) != 4 * (message.split + message.listed):
-            raise StreamFault(f"{len(body)} bytes are not {message.split} and {message.listed} ranges")
-        words = np.frombuffer(body, "<u4").astype(np.uint64)
-        ask = Ask(message.bits, message.deeper, words[: message.split], words[message.split :])
-        try:
-            fingerprints, identities = held.answer(ask)
-        except ValueError as error:
-            raise StreamFault(f"a question about ranges: {error}") from error
-        shared = self._shared
-        shared.core.set_progress(message.name_space, message.request, shared.clock.monotonic())
-        body = fingerprints.astype("<u8").tobytes() + identities.astype("<u8").tobytes()
-        answer = messages.Ranges(message.name_space, shared.settings.node, message.request, len(fingerprints))
-        encoded = messages.encode(answer, body)
-        shared.counters["comparison_bytes_sent"] += len(encoded)
-        shared.wire.send_note(base.aligner, encoded)
 
     def _send(self, name: str, request: int, base: ComparisonBase, end: int) -> Stepwise[None]:
         """Send the symbols that follow the last ones."""

@@ -4,9 +4,8 @@ Request and sketch come on different topics, in either order. Once both are here
 the set as it is then, step by step (`engine.runtime.steps`). Changes made meanwhile are added to the
 difference at the end; if the set has another lineage by then, the comparison begins again. If symbols are too
 few, the aligner estimates how many are needed and asks for them; above a third of the set the list of all
-identities is cheaper, and always decides. If symbols cannot be decoded, because identities collide or a peer
-is damaged, the difference is searched range by range (`engine.dataset.ranges`), with a bounded number of
-questions.
+identities is cheaper, and always decides. So it does if symbols cannot be decoded, because identities collide
+or a peer is damaged; where the list costs too much, the whole set goes.
 
 A merge compares two sets twice: the master collects the other's samples, and the other then takes the
 master's. The first comparison has found what the second looks for. So the aligner keeps the identities that
@@ -20,11 +19,10 @@ from typing import Final
 
 from engine.core.events import AligneeRequest
 from engine.core.lazy_dataclass import lazy_dataclass
-from engine.core.messages import MERGE_PURPOSES, RANGES, Epoch
+from engine.core.messages import MERGE_PURPOSES, Epoch
 from engine.core.name_spaces import Group
 from engine.dataset.dataset import DataSet
 from engine.dataset.group_set import Summary
-from engine.dataset.ranges import Search
 from engine.dataset.rateless import Difference, Encoder, Stepwise, Symbols, Words
 from engine.dataset.sample import Sample
 from engine.dataset.sample_rows import SampleRows, changes
@@ -80,8 +78,6 @@ class _Question:
     """Symbols last asked for; 0 for the list of identities, -1 for nothing."""
     sketches: int = 0
     """Sketches whose symbols could not be decoded."""
-    search: Search | None = None
-    """The search by ranges, once symbols have failed."""
     is_compared: bool = False
     """A comparison is running."""
     lineage: Epoch | None = None
@@ -237,7 +233,7 @@ class AlignerComparisons:
         assert target is not None
         state = self._shared.spaces[question.name_space].state
         if answer is not None and question.lineage != state.lineage:
-            question.is_compared, question.search, question.ours = False, None, None
+            question.is_compared, question.ours = False, None
             self._answer(question)  # another set has another difference
             return
         self._questions.pop((target.node, target.request), None)
@@ -247,9 +243,7 @@ class AlignerComparisons:
             self._shared.core.refuse(question.name_space, target, "this set is being merged")
 
     def _answer(self, question: _Question) -> None:
-        if question.target is None or question.sketch is None or question.search is not None:
-            return
-        if question.is_compared:
+        if question.target is None or question.sketch is None or question.is_compared:
             return
         # Only the groups asked for are compared; equal roots settle it without a difference (guide, 5.4.6).
         sketch = question.sketch
@@ -309,7 +303,7 @@ class AlignerComparisons:
             self._end(question, (yield from self._found(question, ours, solved)))
             return
         # 4. Too few symbols: estimate how many are needed, and ask for the cheapest that is left of more
-        #    symbols, the ranges, and the list. If none is cheap, send the whole set.
+        #    symbols and the list. If neither is cheap, send the whole set.
         question.is_compared = False
         question.since_s = self._shared.clock.monotonic()
         question.sketches += 1
@@ -321,69 +315,10 @@ class AlignerComparisons:
             if sum(one.ours is not None for one in self._questions.values()) > MAX_COMPARED:
                 question.ours = None
             self._ask(question, wanted)
-        elif is_stuck and self._may_search(question, sketch, expected):
-            from engine.dataset import ranges
-
-            question.search = ranges.Search(ours.identities, expected)
-            self._narrow(question, question.search)
         elif question.asked_for and _is_worth_a_list(sketch.count, ours.groups):
             self._ask(question, 0)
         else:
             self._end(question, None)
-
-    # Range by range.
-
-    def _may_search(self, question: _Question, sketch: messages.Sketch, expected: int) -> bool:
-        """Whether the alignee answers questions about ranges, and they cost less than its list."""
-        from engine.dataset import ranges
-
-        fellow = self._shared.core.fellow(sketch.node)
-        can = fellow is not None and fellow.can(RANGES)
-        return can and ranges.cost(expected, sketch.count) < LIST_BYTES * sketch.count
-
-    def _narrow(self, question: _Question, search: Search) -> None:
-        """Ask the next question about ranges."""
-        target, ask = question.target, search.asked
-        assert target is not None
-        if ask is None:
-            question.is_compared = True
-            self._steps.begin(self._end_search(question, search))
-            return
-        message = messages.Narrow(
-            question.name_space, target.request, ask.bits, ask.deeper, len(ask.split), len(ask.listed)
-        )
-        body = ask.split.astype("<u4").tobytes() + ask.listed.astype("<u4").tobytes()
-        self._tell(question, target, messages.encode(message, body))
-
-    def _end_search(self, question: _Question, search: Search) -> Stepwise[None]:
-        assert question.ours is not None
-        self._end(question, (yield from self._found(question, question.ours, search.difference())))
-
-    def narrowed(self, message: messages.Ranges, body: bytes, size: int) -> None:
-        """Take an alignee's answer about ranges.
-
-        Args:
-            message: the message.
-            body: its fingerprints and identities.
-            size: bytes of the whole message.
-
-        Raises:
-            StreamFault: the answer is invalid; then the alignee gets the whole set.
-        """
-        from engine.dataset import reconciliation
-
-        question = self._questions.get((message.node, message.request))
-        search = question.search if question is not None else None
-        if question is None or search is None or question.is_compared:
-            return
-        question.bytes += size
-        try:
-            words = reconciliation.from_list(body, len(body) // 8)
-            search.take(words[: message.fingerprints], words[message.fingerprints :])
-        except ValueError as error:
-            self._end(question, None)
-            raise StreamFault(f"ranges: {error}") from error
-        self._narrow(question, search)
 
     def _found(
         self, question: _Question, ours: ComparedSet, found: Difference

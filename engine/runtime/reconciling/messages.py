@@ -1,9 +1,8 @@
 """Messages of two nodes that look for the difference of their sets; they travel beside the streams.
 
 The alignee describes its set in a `Sketch`, which has some symbols of it or the list of all identities
-(`engine.dataset.reconciliation`). The aligner asks for `More`, or to `Narrow` it to ranges, or answers with a
-stream that carries the difference. Messages have a checksum; damaged or invalid ones are faults and are not
-answered.
+(`engine.dataset.reconciliation`). The aligner asks for `More`, or answers with a stream that carries the
+difference. Messages have a checksum; damaged or invalid ones are faults and are not answered.
 """
 
 from __future__ import annotations
@@ -48,33 +47,8 @@ class Sketch:
     lacking: int = 0
     """Identities at the end of the body, 8 bytes each, that the alignee knows that it lacks.
 
-    The symbols then include them. Only nodes with the capability `engine.core.messages.LACKING` get them.
+    The symbols then include them.
     """
-
-
-@lazy_dataclass(frozen=True, slots=True)
-class Narrow:
-    """A question of the aligner about ranges (`engine.dataset.ranges.Ask`), 4 bytes each in the body.
-
-    Only nodes with the capability `engine.core.messages.RANGES` get it.
-    """
-
-    name_space: str
-    request: int
-    bits: int
-    deeper: int
-    split: int
-    listed: int
-
-
-@lazy_dataclass(frozen=True, slots=True)
-class Ranges:
-    """An answer about ranges; the body has `fingerprints` fingerprints, then identities, 8 bytes each."""
-
-    name_space: str
-    node: str
-    request: int
-    fingerprints: int
 
 
 @lazy_dataclass(frozen=True, slots=True)
@@ -86,8 +60,8 @@ class More:
     symbols: int
 
 
-ComparisonMessage = Sketch | More | Narrow | Ranges
-_KINDS: Final[tuple[type[ComparisonMessage], ...]] = (More, Sketch, Narrow, Ranges)
+ComparisonMessage = Sketch | More
+_KINDS: Final[tuple[type[ComparisonMessage], ...]] = (More, Sketch)
 
 
 def encode(message: ComparisonMessage, body: bytes = b"") -> bytes:

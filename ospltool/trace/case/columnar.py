@@ -41,7 +41,6 @@ from ospltool.trace.reading.splitter import (
     Positions,
     Split,
     bytes_at,
-    padded_for_views,
     split,
     string_views,
 )
@@ -113,7 +112,6 @@ def usual_piece(data: bytes, found: Split, files: Sequence[PlacedFile], detail: 
         detail: columns to fill.
     """
     count = found.start.size
-    padded = padded_for_views(data)
     starts = np.array([one.start for one in files], np.int64)
     moved = np.array([one.offset for one in files], np.int64) - starts
     file_of = (np.searchsorted(starts, found.start, side="right") - 1).astype(np.int32)
@@ -121,7 +119,7 @@ def usual_piece(data: bytes, found: Split, files: Sequence[PlacedFile], detail: 
     if detail is Detail.FULL:
         store = np.array([not state for state, _ in found.contexts])[found.context]
         details = DetailColumns(
-            data, padded, found.body, found.stop, store, found.stop == found.end, files[0].source.origin
+            data, found.body, found.stop, store, found.stop == found.end, files[0].source.origin
         )
         edge = _edges(data, found, np.searchsorted(found.start, starts))
         order = details.by_template()
@@ -136,7 +134,7 @@ def usual_piece(data: bytes, found: Split, files: Sequence[PlacedFile], detail: 
         coded(_clock_codes(found.time_ns), [clock.value for clock in _CLOCKS]),
         coded(found.context, [state for state, _ in found.contexts]),
         coded(found.context, [thread for _, thread in found.contexts]),
-        string_views(data, padded, found.body, found.stop),
+        string_views(data, found.body, found.stop),
         pa.array(found.stop < found.end),
         _stamps(data, found),
     ]

@@ -30,7 +30,7 @@ from ospltool.analytics.case import (
     write_meta,
     write_table,
 )
-from ospltool.analytics.contract import FORMAT_VERSION, Detail, Table
+from ospltool.analytics.contract import Detail, Table
 from ospltool.trace.case.bundles import Loaded, bundles, write_rows_of
 from ospltool.trace.case.local_load import (
     Job,
@@ -85,7 +85,7 @@ def add(
     `ospltool.trace.case.loading.load`.
 
     Raises:
-        CaseError: the case has another detail, is of an older version, or is being written.
+        CaseError: the case has another detail, or is being written.
         SourceError: a source cannot be read.
     """
     with locked(target):
@@ -116,11 +116,6 @@ def add_to_locked(
         is_shared: other users write the rows, too, as executors of a cluster do.
     """
     case = open_case(target)
-    if case.version != FORMAT_VERSION:
-        raise CaseError(
-            f"{target}: made by an older release: it can be read, but not added to; load all of its files "
-            "into a new case"
-        )
     if case.detail is not detail:
         raise CaseError(f"{target}: was loaded with detail {case.detail}, not {detail}; load it alike")
     try:

@@ -18,7 +18,7 @@ import pyarrow as pa
 from ospltool.trace.meaning.catalogue import UNKNOWN_LEVEL, Product, Template, pieces
 from ospltool.trace.meaning.matcher import Match, Shape, matcher, templates_with_digits
 from ospltool.trace.reading import compiled
-from ospltool.trace.reading.splitter import Bytes, Positions, rows_of, string_views
+from ospltool.trace.reading.splitter import Positions, string_views
 
 OWN_COLUMNS: Final = ("fellow", "namespace", "group", "conflict", "samples", "source")
 """Fields with a column of their own, in the order of the contract."""
@@ -28,12 +28,6 @@ INTEGERS: Final = frozenset({"conflict", "samples"})
 REMEMBERED: Final = 50_000
 """Number of remembered plans. Beyond it, all are forgotten."""
 
-_WIDTHS: Final = (64, 128, 256, 512)
-"""Messages are compared in rows of these widths; longer ones are matched by themselves."""
-
-_DIGITS: Final = bytes.maketrans(b"123456789", b"000000000")
-_HEX: Final = np.array([chr(code) in "0123456789abcdefABCDEF" for code in range(256)])
-_LONGEST_POINTER: Final = 16
 LONGEST_NUMBER: Final = 18
 """Digits of the longest number that always fits into 64 bits; longer ones are null."""
 
@@ -56,7 +50,6 @@ class DetailColumns:
 
     Args:
         data: bytes of the piece, valid UTF-8.
-        padded: the piece as `string_views` takes it.
         body: beginning of each message.
         stop: end of each message.
         store: for each message, whether the store's printer wrote it.
@@ -67,14 +60,13 @@ class DetailColumns:
     def __init__(
         self,
         data: bytes,
-        padded: Bytes,
         body: Positions,
         stop: Positions,
         store: npt.NDArray[np.bool_],
         open_end: npt.NDArray[np.bool_],
         origin: Product = Product.OPENSPLICE,
     ) -> None:
-        self._data, self._padded = data, padded
+        self._data = data
         self._body, self._stop = body, stop
         self._store, self._open_end = store, open_end
         self._matcher = matcher(origin)
@@ -118,15 +110,14 @@ class DetailColumns:
     def _find_plans(self) -> tuple[list[Plan], Positions]:
         """Return the plans of all kinds of messages, and the index of each record's plan."""
         plans: list[Plan] = []
-        scanner = compiled.library()
-        plan_of = self._compared(plans) if scanner is None else self._scanned(plans, scanner)
+        plan_of = self._scanned(plans, compiled.library())
         for row in np.flatnonzero(plan_of < 0).tolist():
             plan_of[row] = len(plans)
             plans.append(self._plan(row))
         return plans, plan_of
 
     def _scanned(self, plans: list[Plan], scanner: ctypes.PyDLL) -> Positions:
-        """Find the plans of all messages that are safe with the compiled library."""
+        """Find the plans of all messages that are safe."""
         data = np.frombuffer(self._data, np.uint8)
         kind_of, firsts, texts = compiled.kinds(
             scanner, data, self._body, self._stop, self._store, self._open_end
@@ -135,45 +126,6 @@ class DetailColumns:
         for kind, (text, row) in enumerate(zip(texts, firsts, strict=True)):
             numbers[kind] = self._number_of(text, row, plans)
         return numbers[kind_of]
-
-    def _compared(self, plans: list[Plan]) -> Positions:
-        """Find the plans of all messages that are safe with NumPy."""
-        lengths = self._stop - self._body
-        plan_of = np.full(lengths.size, -1, np.int64)
-        masked = _masked(self._data)
-        alike = ~self._open_end & (lengths > 0)
-        lower = 0
-        for width in _WIDTHS:
-            rows = np.flatnonzero(alike & (lengths > lower) & (lengths <= width))
-            lower = width
-            if rows.size:
-                self._plans_of_width(rows, width, lengths, masked, plans, plan_of)
-        return plan_of
-
-    def _plans_of_width(
-        self,
-        rows: Positions,
-        width: int,
-        lengths: Positions,
-        masked: Bytes,
-        plans: list[Plan],
-        plan_of: Positions,
-    ) -> None:
-        """Find the plans of rows of about the same length; skip rows that are not safe."""
-        words = rows_of(masked, self._body[rows], width, lengths[rows])
-        hashes = lengths[rows].astype(np.uint64) * np.uint64(2) + self._store[rows]
-        for column in range(words.shape[1]):
-            hashes = (hashes ^ words[:, column]) * np.uint64(0x9E3779B97F4A7C15)
-            hashes ^= hashes >> np.uint64(29)
-        _, first, kind = np.unique(hashes, return_index=True, return_inverse=True)
-        same = (words == words[first][kind]).all(axis=1) & (
-            self._store[rows] == self._store[rows[first]][kind]
-        )
-        numbers = np.empty(first.size, np.int64)
-        for number, one in enumerate(rows[first].tolist()):
-            text = masked[self._body[one] : self._stop[one]].tobytes()
-            numbers[number] = self._number_of(text, one, plans)
-        plan_of[rows] = np.where(same, numbers[kind], -1)
 
     def _number_of(self, text: bytes, row: int, plans: list[Plan]) -> int:
         """Add the plan of a masked message, found in a row; return its number, -1 if it is not safe."""
@@ -233,7 +185,7 @@ class DetailColumns:
         stop[present] = self._body[present] + places[:, 1]
         if name in INTEGERS:
             present &= stop - start <= LONGEST_NUMBER
-        column = string_views(self._data, self._padded, start, stop, present)
+        column = string_views(self._data, start, stop, present)
         return column.cast(pa.string()).cast(pa.int64()) if name in INTEGERS else column
 
     def _fields(self) -> Any:
@@ -264,7 +216,7 @@ class DetailColumns:
         )
         places = self._places[self._plan_of[rows], flat[entry]]
         start, stop = self._body[rows] + places[:, 0], self._body[rows] + places[:, 1]
-        values = string_views(self._data, self._padded, start, stop).cast(pa.string())
+        values = string_views(self._data, start, stop).cast(pa.string())
         return pa.MapArray.from_arrays(
             pa.array(offsets.astype(np.int32)), names.take(pa.array(entry)), values
         )
@@ -285,22 +237,6 @@ def _is_safe(found: Match | None, text: str) -> bool:
     return not any(
         part.literal and part.literal[0] in "abcdefABCDEF" for part in pieces(found.template.pattern)[1:]
     )
-
-
-def _masked(data: bytes) -> Bytes:
-    """Return the bytes with every digit, and every hexadecimal digit of a pointer, as `0`."""
-    masked = np.frombuffer(data.translate(_DIGITS), np.uint8)
-    at = np.flatnonzero(masked[1:] == ord("x"))
-    at = at[masked[at] == ord("0")] + 2
-    if not at.size:
-        return masked
-    changed = masked.copy()
-    for _ in range(_LONGEST_POINTER):
-        at = at[at < changed.size]
-        at = at[_HEX[changed[at]]]
-        changed[at] = ord("0")
-        at = at + 1
-    return changed
 
 
 def coded(codes: npt.NDArray[np.int32], values: list[str | None]) -> Any:

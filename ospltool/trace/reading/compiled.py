@@ -1,8 +1,4 @@
-"""The functions of `engine/native/traces.c`, which scan pieces of traces several times faster than NumPy.
-
-They give the results of `ospltool.trace.reading.splitter` and `ospltool.trace.meaning.detail_columns`, which
-do the same without the compiled library.
-"""
+"""The functions of `engine/native/traces.c`, which scan pieces of traces."""
 
 from __future__ import annotations
 
@@ -54,10 +50,8 @@ class _Kinds(ctypes.Structure):
 
 
 @functools.cache
-def library() -> ctypes.PyDLL | None:
-    """Return the compiled library; None without it."""
-    if native.absence():
-        return None
+def library() -> ctypes.PyDLL:
+    """Return the compiled library."""
     found = native.library()
     pointer, number = ctypes.c_void_p, ctypes.c_int64
     found.trace_headers.restype = number

@@ -10,23 +10,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from engine.dds.uri import cyclone_uri
-from engine.native import absence
 from tests.integration.programs import Program
 from tests.machine import peak_bytes
 
 PATIENCE_S = 90.0
 """A machine that is busy with other tests takes this long now and then."""
-BOTH_QUEUES = pytest.mark.parametrize(
-    "in_python",
-    [
-        pytest.param(False, id="compiled", marks=pytest.mark.skipif(bool(absence()), reason=absence())),
-        pytest.param(True, id="python"),
-    ],
-)
-"""The queue of the compiled library, and the one in Python."""
 LEASE_S = 1.0
 """Short, so that what was killed is soon found to be gone."""
 

@@ -26,7 +26,7 @@ from engine.dds.waiting import Signal
 from engine.dds.writer import RawWriter, key_payload
 from engine.dds.writer_names import AUTODISPOSE, WRITER_GONE
 from tests.integration.dds import sample_types
-from tests.integration.dds.processes import BOTH_QUEUES, Arena, wait_until
+from tests.integration.dds.processes import Arena, wait_until
 from tests.integration.dds.sample_types import sample_of
 
 pytestmark = pytest.mark.dds
@@ -182,13 +182,12 @@ def test_an_instance_is_disposed_by_its_key_alone(participant: NodeParticipant, 
     assert (third.status, third.key) == (UNREGISTER, first.key)
 
 
-@BOTH_QUEUES
 @pytest.mark.parametrize("autodispose", [False, True])
 def test_a_tap_sees_each_event_of_a_writer_in_order_with_its_own_time(
-    participant: NodeParticipant, in_python: bool, autodispose: bool
+    participant: NodeParticipant, autodispose: bool
 ) -> None:
     topic = Topic.of_class(participant, "Plain", sample_types.Plain)
-    tap = CaptureReader(participant, topic, in_python=in_python)
+    tap = CaptureReader(participant, topic)
     writer = RawWriter(participant, topic, EndpointQos(history_depth=0, autodispose=autodispose))
     whole = b"\0\1\0\0" + bytes([7, 0, 0, 0]) + bytes(12)
     key = whole[:8]
@@ -238,13 +237,10 @@ def test_what_was_captured_is_written_again_with_the_same_effect(
     assert [(one.source_time_ns, one.status, one.key) for one in got] == [(42, one, key) for one in again]
 
 
-@BOTH_QUEUES
-def test_what_a_drain_leaves_behind_sets_the_signal_again(
-    participant: NodeParticipant, in_python: bool
-) -> None:
+def test_what_a_drain_leaves_behind_sets_the_signal_again(participant: NodeParticipant) -> None:
     signal = Signal(participant)
     topic = Topic.of_class(participant, "Plain", sample_types.Plain)
-    tap = CaptureReader(participant, topic, signal=signal, in_python=in_python)
+    tap = CaptureReader(participant, topic, signal=signal)
     writer = RawWriter(participant, topic, EndpointQos(history_depth=0))
     for number in range(10):
         writer.write(b"\0\1\0\0" + bytes(16), number)
@@ -265,16 +261,14 @@ def test_a_tap_is_closed_with_its_participant(arena: Arena) -> None:
     assert (tap.drain(), len(tap)) == ([], 0)
 
 
-@BOTH_QUEUES
 def test_a_full_queue_pushes_back_on_the_writer_and_loses_nothing(
-    arena: Arena, participant: NodeParticipant, in_python: bool
+    arena: Arena, participant: NodeParticipant
 ) -> None:
     count = 4000
     tap = CaptureReader(
         participant,
         Topic.of_class(participant, "Plain", sample_types.Plain),
         limit=100,
-        in_python=in_python,
     )
     assert tap.fill == 0
     source = arena.start("raw_writer", count=count)
@@ -294,12 +288,11 @@ def test_a_full_queue_pushes_back_on_the_writer_and_loses_nothing(
     assert source.expect(lambda line: line.get("written"))["acked"]
 
 
-@BOTH_QUEUES
 @pytest.mark.parametrize("size", [0, 1, 32_700, 32_800, 300_000, 6_000_000])
-def test_a_sample_of_any_size_fits(participant: NodeParticipant, in_python: bool, size: int) -> None:
+def test_a_sample_of_any_size_fits(participant: NodeParticipant, size: int) -> None:
     topic = Topic.of_class(participant, "Bytes", sample_types.Bytes)
     qos = EndpointQos(history_depth=0, autodispose=False, representations=(2,))
-    tap = CaptureReader(participant, topic, capacity_bytes=1 << 18, in_python=in_python)
+    tap = CaptureReader(participant, topic, capacity_bytes=1 << 18)
     writer = RawWriter(participant, topic, qos)
     contents = [bytes([round_]) * size for round_ in range(12)]
     for round_, content in enumerate(contents, 1):
@@ -349,16 +342,13 @@ def test_samples_that_are_not_small_wake_who_looks_by_the_clock_before_the_queue
     assert tap.rejected == 0
 
 
-@BOTH_QUEUES
 @pytest.mark.parametrize("often", [0.0, 0.002, 0.05, 0.5])
-def test_runs_have_the_same_samples_in_the_same_order(
-    participant: NodeParticipant, in_python: bool, often: float
-) -> None:
+def test_runs_have_the_same_samples_in_the_same_order(participant: NodeParticipant, often: float) -> None:
     """However often something else stands between writes that are alike: `often` of all."""
     topic = Topic.of_class(participant, "Bytes", sample_types.Bytes)
     qos = EndpointQos(history_depth=0, autodispose=False, representations=(2,))
-    whole = CaptureReader(participant, topic, in_python=in_python)
-    in_runs = CaptureReader(participant, topic, capacity_bytes=1 << 19, in_python=in_python)
+    whole = CaptureReader(participant, topic)
+    in_runs = CaptureReader(participant, topic, capacity_bytes=1 << 19)
     one, other = (RawWriter(participant, topic, qos) for _ in range(2))
     chance = random.Random(1)
     differences = (*["size", "writer"] * 20, "large")
@@ -381,7 +371,7 @@ def test_runs_have_the_same_samples_in_the_same_order(
             runs += len(taken) < count
             got += records
     assert [*got, *in_runs.drain()] == expected
-    assert in_python or often > 0.01 or runs > 10
+    assert often > 0.01 or runs > 10
 
 
 def test_two_types_under_one_topic_name_are_captured_apart(

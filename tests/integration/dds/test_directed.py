@@ -8,7 +8,7 @@ import pytest
 from engine.dataset.groups import DurabilityKind, GroupQos, TypeDescription
 from engine.dataset.living import DeliveryStep, InstanceEnd, whole
 from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, Sample, make_sample
-from engine.dds import directed, writer
+from engine.dds import directed
 from engine.dds.directed import MAX_LOW, DeliveryPurpose, DirectedSession
 from engine.dds.discovery import Discovery, ParticipantSeen
 from engine.dds.errors import DdsError
@@ -90,15 +90,9 @@ def test_only_the_target_process_gets_what_is_delivered(
     assert states(other, 0.3) == []
 
 
-@pytest.mark.parametrize("way", [writer.compiled, lambda: None], ids=["compiled", "one by one"])
 def test_a_delivery_ends_before_a_sample_that_cannot_be_written(
-    arena: Arena,
-    find: Finder,
-    plain: TypeDescription,
-    way: Callable[[], object],
-    monkeypatch: pytest.MonkeyPatch,
+    arena: Arena, find: Finder, plain: TypeDescription
 ) -> None:
-    monkeypatch.setattr(writer, "compiled", way)
     target = arena.start("reader", types=["Plain"])
     target.ready()
     samples = [plain_sample(number, 1000 + number) for number in range(150)]

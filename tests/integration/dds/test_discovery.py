@@ -206,7 +206,7 @@ from engine.dds.topics import Topic
 from engine.dds.own_types import Batch
 kept = NodeParticipant({arena.domain}, {arena.uri!r}, "careless", b"c" * 16)
 channel = Channel(kept)
-tap = CaptureReader(kept, Topic.of_class(kept, "T", Batch), in_python=True)
+tap = CaptureReader(kept, Topic.of_class(kept, "T", Batch))
 channel.publish("d_status", "me", b"x")
 print("end")
 """

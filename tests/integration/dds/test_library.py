@@ -13,15 +13,12 @@ from typing import Final
 import pytest
 from cyclonedds.internal import DDS
 
-from engine import native
 from engine.dds import abi, selfcheck, trial
 from engine.dds.errors import UnsupportedCyclone
 
 ROOT: Final = Path(__file__).parents[3]
 LOOK: Final = "from engine.dds.selfcheck import check_layouts; check_layouts()"
 LOOK_AT_BOTH: Final = "from engine.dds.selfcheck import check_layouts; check_layouts(of_package=True)"
-
-needs_native = pytest.mark.skipif(bool(native.absence()), reason="there is no compiled library")
 
 
 @pytest.fixture
@@ -40,7 +37,6 @@ def run(program: str, **environ: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-@needs_native
 @pytest.mark.parametrize("is_copied", [False, True])
 def test_a_library_that_behaves_as_expected_is_used(other: str, is_copied: bool) -> None:
     named = other if is_copied else DDS._dll_handle._name
@@ -49,13 +45,6 @@ def test_a_library_that_behaves_as_expected_is_used(other: str, is_copied: bool)
     assert (other in done.stdout) == is_copied
 
 
-def test_without_the_compiled_library_another_one_is_refused(other: str) -> None:
-    refused = run(LOOK, **{abi.CHOICE: other, native.CHOICE: "no"})
-    assert refused.returncode != 0
-    assert f"{abi.CHOICE} names {other}, which needs the compiled library of ospltool" in refused.stderr
-
-
-@needs_native
 def test_an_application_of_the_package_is_refused_another_library(other: str) -> None:
     """Its writers are in the library of the package."""
     refused = run(LOOK_AT_BOTH, **{abi.CHOICE: other})
@@ -66,7 +55,6 @@ def test_an_application_of_the_package_is_refused_another_library(other: str) ->
     assert run(LOOK_AT_BOTH).returncode == 0
 
 
-@needs_native
 @pytest.mark.parametrize(
     ("does", "what"),
     [("kill -SEGV $$", "is ended by signal 11 .SIGSEGV."), ("exec sleep 100", "does not end within 0.5 s")],

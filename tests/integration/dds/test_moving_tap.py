@@ -21,7 +21,7 @@ from engine.dds.participant import NodeParticipant
 from engine.dds.topics import Topic
 from engine.dds.waiting import Signal
 from tests.integration.dds import sample_types
-from tests.integration.dds.processes import BOTH_QUEUES, Arena, wait_until
+from tests.integration.dds.processes import Arena, wait_until
 
 pytestmark = pytest.mark.dds
 
@@ -38,9 +38,8 @@ def faults(numbers: list[int]) -> list[tuple[int, int, int]]:
 @pytest.mark.parametrize(
     "arena", [60.0], indirect=True, ids=["long lease"]
 )  # it is full for seconds under load
-@BOTH_QUEUES
 def test_each_writer_s_samples_come_once_and_in_order_while_the_tap_moves(
-    arena: Arena, participant: NodeParticipant, monkeypatch: pytest.MonkeyPatch, in_python: bool
+    arena: Arena, participant: NodeParticipant, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Twice, so that the one that took a place gives it up, too."""
     monkeypatch.setattr(moving, "BESIDE_S", 0.3)
@@ -54,7 +53,6 @@ def test_each_writer_s_samples_come_once_and_in_order_while_the_tap_moves(
             capacity_bytes=16 << 20,
             durability=durability,
             signal=signal,
-            in_python=in_python,
             hears=hears,
         )
 

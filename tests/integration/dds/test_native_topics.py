@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pytest
 
-from engine import native
 from engine.dataset.groups import TypeDescription
 from engine.dds import abi, native_topics, package_topics
 from engine.dds.errors import DdsError
@@ -24,7 +23,6 @@ from tests.integration.dds import sample_types
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-pytestmark = pytest.mark.skipif(bool(native.absence()), reason="there is no compiled library")
 
 KEY, DATA = 1, 2
 """Kinds of samples in Cyclone DDS."""

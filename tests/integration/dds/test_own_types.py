@@ -8,8 +8,7 @@ import sys
 import pytest
 
 from docs import own_types
-from engine.dds import topics
-from engine.dds.topics import DESCRIPTIONS, description_of, name_of_class
+from engine.dds.topics import DESCRIPTIONS, description_of, our_descriptions
 
 MAKES_TYPES = "cyclonedds.idl._xt_builder"
 
@@ -20,7 +19,8 @@ def test_the_file_is_what_the_classes_say() -> None:
 
 @pytest.mark.parametrize("class_", own_types.CLASSES)
 def test_the_type_of_a_class_is_found(class_: type) -> None:
-    assert topics._our_descriptions()[name_of_class(class_)] == description_of(class_)
+    made = description_of(class_)
+    assert our_descriptions()[made.name] == made
 
 
 @pytest.mark.dds

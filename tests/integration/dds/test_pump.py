@@ -16,7 +16,6 @@ from engine.dds.qos import EndpointQos
 from engine.dds.topics import Topic
 from engine.dds.waiting import Pump, Signal
 from engine.dds.writer import RawWriter
-from engine.native import absence
 from tests.integration.dds import sample_types
 from tests.integration.dds.sample_types import sample_of
 
@@ -188,7 +187,6 @@ def test_nothing_that_comes_while_a_bell_is_armed_is_forgotten(
     assert taken == count
 
 
-@pytest.mark.skipif(bool(absence()), reason=absence())
 def test_a_silent_bell_rings_whenever_a_tap_is_half_full_of_large_samples(
     participant: NodeParticipant,
 ) -> None:

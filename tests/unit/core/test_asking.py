@@ -32,7 +32,6 @@ def test_a_filtered_set_asks_from_time_to_time_and_holds_up_no_purge() -> None:
 def test_a_master_remembers_disposes_until_a_fellow_has_asked(
     monkeypatch: pytest.MonkeyPatch, filters: str
 ) -> None:
-    """Nor does it forget any beside a node of an earlier release, which never asks."""
     monkeypatch.setattr(merging, "_look_at_part", lambda *_: None)
     cluster = Cluster()
     for node, priority in (("a", 20), ("b", 0)):

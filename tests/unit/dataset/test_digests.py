@@ -7,7 +7,6 @@ import random
 
 import pytest
 
-from engine.dataset import sample_making
 from engine.dataset.blocks import Block, pack_samples
 from engine.dataset.sample import DATA, DIGEST_BYTES, HEADER, Sample, digest_of
 from engine.dataset.sample_making import make_samples
@@ -29,12 +28,7 @@ def by_hashlib(one: Sample) -> bytes:
 
 @pytest.mark.parametrize("lengths", LENGTHS.values(), ids=LENGTHS)
 @pytest.mark.parametrize("are_equal", [True, False], ids=["equal", "different"])
-@pytest.mark.parametrize("compiles", [True, False], ids=["compiled", "python"])
-def test_each_has_the_digest_of_its_content(
-    monkeypatch: pytest.MonkeyPatch, lengths: list[int], are_equal: bool, compiles: bool
-) -> None:
-    if not compiles:
-        monkeypatch.setattr(sample_making, "_compiled", lambda: None)
+def test_each_has_the_digest_of_its_content(lengths: list[int], are_equal: bool) -> None:
     chance = random.Random(1)
     for count in range(1, 10):
         size, key_size = chance.choice(lengths), chance.choice((0, 4, 90, 200))

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import _ctypes
-import contextlib
-import io
 import os
 import subprocess
 import sys
-import zipfile
 from pathlib import Path
 
 import pytest
 
 from engine import native
 from engine.native import NoLibrary, load
-from tests.unit.native.building import ROOT, hatchling, library_of
+from tests.unit.native.building import ROOT, hatchling
 
 hatch_build = pytest.importorskip("hatch_build", reason="hatchling, which compiles, is not installed")
 COMPILERS = [*hatch_build.system_compilers(), *hatch_build.packaged_compiler()]
@@ -57,27 +54,40 @@ def test_a_file_that_is_not_ours_is_refused(content: bytes, tmp_path: Path) -> N
 
 
 def test_a_library_that_is_not_there_is_said_with_the_remedy(tmp_path: Path) -> None:
-    with pytest.raises(NoLibrary, match="is not there: ospltool was installed without a C compiler; install"):
+    with pytest.raises(NoLibrary, match="is not there; install ospltool again, with a C compiler or"):
         load(tmp_path / "libnative.so", native.SOURCES)
 
 
 @pytest.mark.parametrize(
-    ("choice", "is_there", "words"),
+    "program",
     [
-        ("", False, ""),
-        ("no", True, ""),
-        ("required", True, ""),
-        ("required", False, "OSPLTOOL_NATIVE=required: it is gone"),
-        ("perhaps", True, "OSPLTOOL_NATIVE must be no, required or empty, not 'perhaps'"),
+        "from engine.__main__ import main; sys.exit(main([sys.argv[1]]))",
+        "from ospltool.cli.app import main; sys.exit(main(['simulate', '--minutes', '0.1']))",
+        "from ospltool.cli.app import main; sys.exit(main(['trace', 'load', *sys.argv[2:]]))",
     ],
+    ids=["a node", "a simulated one", "a trace"],
 )
-def test_a_process_runs_as_the_environment_demands(
-    choice: str, is_there: bool, words: str, monkeypatch: pytest.MonkeyPatch
+def test_without_the_library_a_program_ends_with_one_sentence_that_says_how_to_build_it(
+    program: str, tmp_path: Path
 ) -> None:
-    monkeypatch.setenv(native.CHOICE, choice)
-    monkeypatch.setattr(native, "absence", lambda: "" if is_there else "it is gone")
-    with pytest.raises(NoLibrary, match=words) if words else contextlib.nullcontext():
-        native.check()
+    hide = "import pathlib, sys; from engine import native; native.LIBRARY = pathlib.Path('/nowhere/x.so'); "
+    samples = ROOT / "samples"
+    arguments = [str(samples / "three-nodes" / "n1.xml"), str(samples / "traces" / "own-engine")]
+    arguments += ["-o", str(tmp_path / "case")]
+    ended = subprocess.run(
+        [sys.executable, "-c", hide + program, *arguments],
+        cwd=ROOT,
+        env={**os.environ, "OSPL_LOGPATH": str(tmp_path), "OSPLTOOL_RUNDIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert ended.returncode == 2
+    (line,) = ended.stderr.splitlines()
+    assert line.startswith(
+        "ospltool: the compiled library /nowhere/x.so is not there; install ospltool again"
+    )
 
 
 @needs_compiler
@@ -90,52 +100,19 @@ def test_the_next_compiler_is_taken_where_one_fails(tmp_path: Path) -> None:
     assert "too short" in second, "what the second wrote is no library"
 
 
-def test_an_installation_without_any_compiler_succeeds_and_says_so(tmp_path: Path) -> None:
+def test_a_build_without_any_compiler_fails_and_says_what_to_install(tmp_path: Path) -> None:
     if hatch_build.packaged_compiler():
         pytest.skip("the package ziglang is installed here")
-    wheel, said = hatchling("wheel", tmp_path / "out", PATH="/nowhere")
-    assert wheel.name.endswith("-py3-none-any.whl")
-    assert library_of(wheel, tmp_path) is None
-    assert "engine/native is not compiled, nodes will work more slowly: there is no C compiler" in said
+    with pytest.raises(AssertionError, match="there is no C compiler; install a C compiler, such as gcc"):
+        hatchling("wheel", tmp_path / "out", PATH="/nowhere")
 
 
-def test_a_compiler_is_asked_for_only_where_there_is_none_and_the_index_has_one(tmp_path: Path) -> None:
-    code = f"""
-import hatch_build, sys
-hook = hatch_build.NativeHook({str(ROOT)!r}, {{}}, None, None, {str(tmp_path)!r}, "wheel")
-hatch_build.packaged_compiler = list
-print(hook.dependencies())
-"""
-
-    def asked(**environ: str) -> str:
-        ended = subprocess.run(
-            [sys.executable, "-c", code],
-            cwd=ROOT,
-            env={"PATH": "/nowhere", "PIP_NO_INDEX": "1", "PIP_CONFIG_FILE": "/dev/null", **environ},
-            capture_output=True,
-            text=True,
-            timeout=100,
-            check=False,
-        )
-        return ended.stdout.strip() or ended.stderr.splitlines()[-1]
-
-    asks = f"['{hatch_build.ZIGLANG}']"
-    assert asked(OSPLTOOL_NATIVE="required") == asks
-    assert asked() == "[]", "the index has none"
-    assert asked(OSPLTOOL_NATIVE="no") == "[]"
-    assert "OSPLTOOL_NATIVE must be no, required or empty, not 'off'" in asked(OSPLTOOL_NATIVE="off")
-    (tmp_path / "ziglang-0.17.1-py3-none-any.whl").write_bytes(_empty_wheel())
-    assert asked(PIP_FIND_LINKS=str(tmp_path)) == asks, "the index has one"
-    if hatch_build.system_works(ROOT):
-        assert asked(PATH=os.environ["PATH"], PIP_FIND_LINKS=str(tmp_path)) == "[]"
-
-
-def _empty_wheel() -> bytes:
-    """A package of that name that can be installed, and has nothing in it."""
-    packed = io.BytesIO()
-    with zipfile.ZipFile(packed, "w") as archive:
-        info = "ziglang-0.17.1.dist-info"
-        archive.writestr(f"{info}/METADATA", "Metadata-Version: 2.1\nName: ziglang\nVersion: 0.17.1\n")
-        archive.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
-        archive.writestr(f"{info}/RECORD", "")
-    return packed.getvalue()
+def test_a_compiler_is_asked_for_only_where_there_is_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hook = hatch_build.NativeHook(str(ROOT), {}, None, None, str(tmp_path), "wheel")
+    monkeypatch.setattr(hatch_build, "packaged_compiler", list)
+    monkeypatch.setattr(hatch_build, "system_works", lambda _: True)
+    assert hook.dependencies() == []
+    monkeypatch.setattr(hatch_build, "system_works", lambda _: False)
+    assert hook.dependencies() == [hatch_build.ZIGLANG]

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from engine.dataset.sample_rows import SampleRows
 
-pytestmark = pytest.mark.skipif(not is_available(), reason="no compiled library, or a SQLite of Python's own")
+pytestmark = pytest.mark.skipif(not is_available(), reason="Python has its SQLite inside")
 GROUP = description(0, depth=0)
 STATUSES = (DATA, DISPOSE, UNREGISTER, DATA | DISPOSE | UNREGISTER)
 

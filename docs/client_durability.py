@@ -1,7 +1,8 @@
 """The types of the four topics of the client-durability protocol, as OpenSplice declares them.
 
-Cyclone DDS needs them to create the topics with the right names and keys. The module `encoding` writes and
-reads the bytes itself, so that no object of these classes is ever made.
+Cyclone DDS needs their descriptions to create the topics with the right names and keys: `docs.own_types`
+writes them to a file. `engine.dds.client_protocol.encoding` writes and reads the bytes itself, so the product
+does without these classes; a test holds its bytes against what Cyclone DDS makes of them.
 
 Strings that OpenSplice may send as NULL (length 0) are byte sequences here, which look the same on the wire;
 Cyclone DDS refuses a string without its terminating zero. The field types are evaluated when the module
