@@ -95,9 +95,9 @@ def without_privileges() -> Iterator[None]:
     """Take from this thread, for a while, what lets an administrator open every file."""
     libc = ctypes.CDLL(None, use_errno=True)
     header = (ctypes.c_uint32 * 2)(0x20080522, 0)  # version 3 of the interface, this thread
-    before, without = (ctypes.c_uint32 * 6)(), (ctypes.c_uint32 * 6)()
+    before = (ctypes.c_uint32 * 6)()
     assert libc.capget(header, before) == 0
-    without[:] = before[:]
+    without = type(before).from_buffer_copy(before)
     without[0] &= ~0b110  # CAP_DAC_OVERRIDE and CAP_DAC_READ_SEARCH
     assert libc.capset(header, without) == 0
     try:
