@@ -10,6 +10,7 @@ from ospltool.cli.domains import Partition, place_of, require_interface
 from ospltool.cli.exits import CommandError, Exit, not_installed
 from ospltool.cli.units import duration_s
 from ospltool.output import envelope, streams
+from ospltool.output.text import plural
 
 if TYPE_CHECKING:
     from ospltool.doctor.picture import DomainPicture
@@ -54,8 +55,8 @@ def doctor(
     destination order, offers that do not satisfy requests), the name-spaces and merge policies of the nodes,
     and their clocks. It changes nothing.
 
-    Exit codes: 0 no findings (other than information), 1 findings, 2 wrong usage or configuration, 3 no
-    participant heard or domain not reachable.
+    Exit codes: 0 no findings (other than information), 1 findings or no topic that matches, 2 wrong usage or
+    configuration, 3 no participant heard or domain not reachable.
     """
     picture = _listen(uri, domain, partition, length, shows_all=shows_all)
     if not picture.participants:
@@ -63,7 +64,8 @@ def doctor(
         raise typer.Exit(Exit.UNREACHABLE)
     from ospltool.doctor.report import as_data, as_text, diagnose
 
-    diagnosis = diagnose(picture.only(topic), round(clock_bound * 1e9))
+    wanted = picture.only(topic)
+    diagnosis = diagnose(wanted, round(clock_bound * 1e9))
     if as_json:
         streams.put(envelope.document("doctor", as_data(diagnosis)))
     else:
@@ -72,7 +74,13 @@ def doctor(
         streams.say(
             f"ospltool: the messages of nodes are refused, so nothing is known of them: {picture.refusal}"
         )
-    raise typer.Exit(Exit.GOOD if diagnosis.is_good and not picture.refusal else Exit.FINDINGS)
+    is_missing = topic != "*" and not wanted.endpoints
+    if is_missing:
+        heard = len({each.topic for each in picture.endpoints})
+        streams.say(f"ospltool: no topic matches {topic!r}: {plural(heard, 'topic')} heard")
+    raise typer.Exit(
+        Exit.GOOD if diagnosis.is_good and not picture.refusal and not is_missing else Exit.FINDINGS
+    )
 
 
 def _listen(

@@ -37,7 +37,7 @@ class Diagnosis:
         return not any(each.weight in _DECIDING for each in self.findings)
 
     def inconsistent(self, *, writers: bool) -> int:
-        """Count the writers or readers that cannot become consistent."""
+        """Count the writers or readers that are not certain to become consistent."""
         return len(
             {
                 endpoint.guid
@@ -146,7 +146,8 @@ def _sum(diagnosis: Diagnosis) -> Iterator[str]:
         f"{_count(topics, 'topic')}, {_count(picture.participants, 'participant')}, "
         f"{_count(len(picture.nodes), 'node')}: "
         f"{diagnosis.inconsistent(writers=True)} of {plural(writers, 'writer')} and "
-        f"{diagnosis.inconsistent(writers=False)} of {plural(readers, 'reader')} cannot become consistent"
+        f"{diagnosis.inconsistent(writers=False)} of {plural(readers, 'reader')} "
+        "are not certain to become consistent"
     )
     if picture.foreign_services:
         others = _count(picture.foreign_services, "durability service")

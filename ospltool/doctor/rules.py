@@ -45,6 +45,7 @@ def topic_findings(picture: DomainPicture) -> Iterator[DoctorFinding]:
     for topic in picture.topics():
         kept = _kept(topic, groups.get(topic.name, ()))
         yield from _of_topic(topic, kept)
+        yield from _destination_order(topic, is_kept=bool(kept) or _may_be_kept(topic, picture))
         if knows_all:
             yield from _elsewhere(topic, kept)
 
@@ -52,7 +53,6 @@ def topic_findings(picture: DomainPicture) -> Iterator[DoctorFinding]:
 def _of_topic(topic: TopicView, kept: Sequence[Endpoint]) -> Iterator[DoctorFinding]:
     yield from _reliability(topic)
     yield from _durability(topic)
-    yield from _destination_order(topic)
     yield from different_types(topic, sorted({each.type_name for each in kept}))
     yield from _pairs(topic, kept)
     yield from _writers_disagree(topic)
@@ -127,33 +127,69 @@ def _durability(topic: TopicView) -> Iterator[DoctorFinding]:
 
     def advice(endpoint: Endpoint) -> str:
         if endpoint.is_ros:
+            is_local = endpoint.qos.durability is DurabilityKind.TRANSIENT_LOCAL
+            remedy = "" if is_local else "TRANSIENT_LOCAL in the QoSProfile of both sides, and "
             return (
-                "TRANSIENT_LOCAL in the QoSProfile of both sides, and a publisher that stays: ROS 2 has no "
-                "higher durability, so nodes keep nothing of it"
+                f"{remedy}a publisher that stays: ROS 2 has no higher durability, so nodes keep nothing of it"
             )
         return "DURABILITY TRANSIENT or PERSISTENT on writers and readers, and a durability service"
 
     return _of_policy(topic, wrong, DoctorCause.DURABILITY, say, advice)
 
 
-def _destination_order(topic: TopicView) -> Iterator[DoctorFinding]:
-    """Periodic updates do not heal a wrong order: of two writers' last samples one must win everywhere."""
+def _may_be_kept(topic: TopicView, picture: DomainPicture) -> bool:
+    """Tell whether a durability service keeps data of a topic; others do not say what they keep."""
+    return any(
+        picture.foreign_services or _is_kept(picture.nodes, Group(partition, topic.name))
+        for each in topic.writers
+        if each.qos.durability >= _TRANSIENT
+        for partition in each.partitions or ("",)
+    )
+
+
+def _destination_order(topic: TopicView, *, is_kept: bool) -> Iterator[DoctorFinding]:
+    """Find orders of arrival that may differ: the samples of one source arrive in its order everywhere.
+
+    Periodic updates do not heal a wrong order: of two writers' last samples one must win everywhere.
+    """
+    are_several = len(topic.writers) > 1
     wrong = [
         each
         for each in topic.writers + topic.readers
-        if not each.is_library and not each.qos.by_source_timestamp
+        if not each.is_library and not each.qos.by_source_timestamp and (are_several or is_kept)
     ]
-    for (is_writer, is_ros), members in _grouped(wrong, lambda each: (each.is_writer, each.is_ros)).items():
+
+    def weight(endpoint: Endpoint) -> Weight:
+        # A service is another source of the same instances for the readers that it delivers to. Whether two
+        # writers write the same instance is not announced.
+        is_late = not endpoint.is_writer and endpoint.qos.durability >= _TRANSIENT
+        return Weight.WARNING if is_kept and (are_several or is_late) else Weight.INFO
+
+    kinds = _grouped(wrong, lambda each: (each.is_writer, each.is_ros, weight(each)))
+    for (is_writer, is_ros, gravity), members in kinds.items():
+        if not is_kept:
+            text = _OFFERS_AMONG_SEVERAL if is_writer else _REQUESTS_AMONG_SEVERAL
+        else:
+            text = _OFFERS_RECEPTION if is_writer else _REQUESTS_RECEPTION
         yield DoctorFinding(
             DoctorCause.DESTINATION_ORDER,
-            Weight.WARNING,
+            gravity,
             (topic.name,),
-            _OFFERS_RECEPTION if is_writer else _REQUESTS_RECEPTION,
+            text,
             _ROS_ORDER_ADVICE if is_ros else _ORDER_ADVICE,
             members,
         )
 
 
+_AMONG_SEVERAL = (
+    "if two of the topic's writers write the same instance, readers may end with different samples of it"
+)
+_OFFERS_AMONG_SEVERAL = (
+    f"offers BY_RECEPTION_TIMESTAMP: no reader can ask it for BY_SOURCE_TIMESTAMP; {_AMONG_SEVERAL}"
+)
+_REQUESTS_AMONG_SEVERAL = (
+    f"requests BY_RECEPTION_TIMESTAMP: what arrives last is taken for the latest; {_AMONG_SEVERAL}"
+)
 _OFFERS_RECEPTION = (
     "offers BY_RECEPTION_TIMESTAMP: no reader can ask it for BY_SOURCE_TIMESTAMP, and a durability "
     "service orders its samples by their arrival"

@@ -145,8 +145,23 @@ CASES = [
     (["error incompatible-durability"], [end("writer"), end("reader", durability=PERSISTENT)]),
     (["warning destination-order"], [end("writer"), end("reader", by_source_timestamp=False)]),
     (
-        ["warning destination-order", "error incompatible-qos"],
+        ["info destination-order", "error incompatible-qos"],
         [end("writer", by_source_timestamp=False), end("reader")],
+    ),
+    (
+        ["warning destination-order", "error incompatible-qos"],
+        [*(end("writer", by_source_timestamp=False) for _ in "12"), end("reader")],
+    ),
+    (
+        ["info destination-order", "warning nobody-keeps", "error incompatible-qos"],
+        [
+            *(end("writer", partition="x", by_source_timestamp=False) for _ in "12"),
+            end("reader", partition="x"),
+        ],
+    ),
+    (
+        ["warning nobody-keeps"],
+        [end("writer", partition="x"), end("reader", partition="x", by_source_timestamp=False)],
     ),
     ([], [end("writer"), end("library", by_source_timestamp=False, durability=VOLATILE)]),
     (["error different-types"], [end("writer"), end("reader", type_name="U")]),
@@ -251,18 +266,34 @@ def test_nothing_is_called_absent_where_what_is_kept_is_unknown(blind: dict[str,
     check_finds(DomainPicture(ends, participants=2, **blind))
 
 
+ROS: dict[str, Any] = {"by_source_timestamp": False, "type_name": "std_msgs::msg::dds_::String_"}
+
+
+@pytest.mark.parametrize(
+    ("count", "durability", "expected", "advice"),
+    [
+        (1, VOLATILE, ["warning durability"] * 2, "TRANSIENT_LOCAL in the QoSProfile of both sides, and a "),
+        (5, LOCAL, ["warning durability"] * 2 + ["info destination-order"] * 2, "a publisher that stays: "),
+    ],
+)
+def test_topics_of_ros_get_only_advice_that_they_do_not_follow_yet(
+    count: int, durability: DurabilityKind, expected: list[str], advice: str
+) -> None:
+    ends = [end(kind, durability=durability, **ROS) for kind in ("reader", *("writer",) * count)]
+    found = check_finds(DomainPicture(tuple(ends), participants=2), *expected)
+    given = {each.advice for each in found.findings if each.cause == "durability"}
+    assert [each[: len(advice)] for each in given] == [advice]
+    assert all("service" not in each.message for each in found.findings), "nobody keeps it"
+    assert as_text(found).endswith("and 1 of 1 reader are not certain to become consistent\n")
+
+
 def test_what_is_the_same_for_many_topics_of_ros_is_said_once_and_can_be_followed() -> None:
-    qos: dict[str, Any] = {"by_source_timestamp": False, "type_name": "std_msgs::msg::dds_::String_"}
     ends = [
-        dataclasses.replace(end(kind, durability=durability, **qos), topic=f"rt/t{number:02}")
+        dataclasses.replace(end(kind, durability=durability, **ROS), topic=f"rt/t{number:02}")
         for number in range(47)
         for kind, durability in (("writer", LOCAL if number else VOLATILE), ("reader", VOLATILE))
     ]
-    found = check_finds(
-        DomainPicture(tuple(ends), participants=2),
-        *["warning destination-order"] * 2,
-        *["warning durability"] * 3,
-    )
+    found = check_finds(DomainPicture(tuple(ends), participants=2), *["warning durability"] * 3)
     assert {len(each.topics) for each in found.findings} == {1, 46, 47}
     assert "topics rt/t00, rt/t01, rt/t02, rt/t03, rt/t04 and 42 more\n" in as_text(found)
     assert all("ROS 2" in each.advice for each in found.findings)

@@ -79,6 +79,7 @@ def test_real_endpoints_are_judged_and_both_sides_named(bare: Lab) -> None:
     with application(bare, *ends):
         code, data, _ = doctor(bare, "--json", "--for", "2s")
         text_code, text, _ = doctor(bare, "--for", "2s", "--topic", "Refused")
+        none_code, _, none = doctor(bare, "--for", "2s", "--topic", "Nope*")
     document = json.loads(data)
     assert (code, document["kind"], document["format_version"]) == (1, "doctor", 1)
     findings = document["data"]["findings"]
@@ -88,7 +89,6 @@ def test_real_endpoints_are_judged_and_both_sides_named(bare: Lab) -> None:
         ("Refused", "warning", "nobody-keeps"),
         ("Lossy", "warning", "reliability"),
         ("Lossy", "warning", "durability"),
-        ("Lossy", "warning", "destination-order"),
     }
     (refusal,) = (each for each in findings if each["cause"] == "incompatible-durability")
     assert "offered TRANSIENT, requested PERSISTENT" in refusal["message"]
@@ -97,6 +97,7 @@ def test_real_endpoints_are_judged_and_both_sides_named(bare: Lab) -> None:
     assert text_code == 1
     assert "topic Refused" in text
     assert "Lossy" not in text
+    assert (none_code, none) == (1, "ospltool: no topic matches 'Nope*': 2 topics heard\n")
 
 
 def test_a_sound_system_with_a_node_has_no_finding_and_only_what_it_keeps_is_kept(lab: Lab) -> None:

@@ -66,7 +66,6 @@ def test_the_doctor_explains_what_is_wrong_with_the_samples_as_the_manual_shows(
         found = {(each["weight"], each["cause"]) for each in json.loads(data)["data"]["findings"]}
         assert found == {
             ("error", "incompatible-qos"),
-            ("warning", "destination-order"),
             ("warning", "nobody-keeps"),
             ("warning", "reliability"),
         }
