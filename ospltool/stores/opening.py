@@ -38,6 +38,16 @@ def is_store(path: Path) -> bool:
     )
 
 
+def stranger(path: Path) -> str:
+    """Return what kind of store a place holds that is none of an ospltool node; empty if it holds none."""
+    names = {path.name} if path.is_file() else {name for name in _FILES if (path / name).is_file()}
+    if names & {KV_FILE, KVMT_FILE} or _is_xml(path) or (path / LEVELDB_DIRECTORY).is_dir():
+        return "a store of OpenSplice"
+    if PERSISTENCE_FILE in names:
+        return "a store of a persistence service"
+    return "a snapshot" if META_FILE in names else ""
+
+
 def _is_xml(path: Path) -> bool:
     return any(path.glob(f"*{COMPLETE_SUFFIX}")) or any(path.glob("*/*_meta.xml"))
 

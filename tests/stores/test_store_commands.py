@@ -280,6 +280,31 @@ def test_a_replaced_set_is_marked_and_the_one_of_before_kept(
     assert (note["by"], note["set"]) == ("ospltool store replace", 0)
 
 
+@pytest.mark.parametrize("command", ["import", "replace"])
+def test_no_set_is_written_beside_a_store_of_another_kind_or_over_its_source(
+    command: str, run: Run, one: Path, more: Path, tmp_path: Path
+) -> None:
+    ours = tmp_path / "ours"
+    run("import", one, ours)
+    (snapshot := tmp_path / "snapshot").mkdir()
+    (snapshot / "snapshot.json").touch()
+    xml = write_xml(tmp_path / "xml", Version((Held(WRITES),)))
+    refusals = {
+        (ours, one): f"one: a store of OpenSplice, which is not written to; the source comes first, as in "
+        f"`ospltool store {command} {one} {ours}`",
+        (one, more): "more: a store of OpenSplice, which is not written to; the source comes first",
+        (ours, xml): "xml: a store of OpenSplice, ",
+        (ours, snapshot): "snapshot: a snapshot, ",
+        (ours / "store.sqlite", ours): "ours: source and target are the same store",
+        (ours, tmp_path / "x" / ".." / "ours"): "source and target are the same store",
+    }
+    for (source, target), said in refusals.items():
+        before = {each: each.stat().st_mtime_ns for each in target.iterdir()} if target.exists() else {}
+        code, text, told = run(command, source, target, "--name-space", "other")
+        assert (code, text, said in told.replace("\n", "")) == (2, "", True), told
+        assert not before or {each: each.stat().st_mtime_ns for each in target.iterdir()} == before
+
+
 def test_the_store_of_a_running_node_is_read_but_not_replaced(
     run: Run, one: Path, more: Path, tmp_path: Path
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pathlib
+import shlex
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -171,6 +172,24 @@ def restore(
     put_lines([visible(text)])
 
 
+def _refuse_target(source: str, target: pathlib.Path, mark: str) -> None:
+    """Refuse a target in which a node's store would be beside another one, or that is the source itself.
+
+    Raises:
+        CommandError: it is such a target.
+    """
+    from ospltool.stores.opening import stranger
+
+    if kind := stranger(target):
+        places = f"{shlex.quote(str(target))} {shlex.quote(source)}"
+        turned = "" if stranger(pathlib.Path(source)) else f", as in `{mark} {places}`"
+        text = f"{target}: {kind}, which is not written to; the source comes first{turned}"
+        raise CommandError(text, Exit.USAGE)
+    where = pathlib.Path(source).resolve()
+    if target.resolve() in (where, where.parent if where.is_file() else where):
+        raise CommandError(f"{target}: source and target are the same store", Exit.USAGE)
+
+
 def _copy(
     source: str,
     target: pathlib.Path,
@@ -182,6 +201,7 @@ def _copy(
 ) -> None:
     from ospltool.stores.copying import CopyRefused, copied_text, is_target_free, put_in_place
 
+    _refuse_target(source, target, mark)
     with opened(source) as reader:
         if mark == REPLACE and is_target_free(target):
             raise CommandError(f"{target}: no store; make one with `ospltool store import`", Exit.USAGE)
