@@ -25,6 +25,8 @@ from engine.config.values import did_you_mean
 from ospltool.check.findings import MAX_NAMED, ForeignFault, hint
 
 ROOT: Final = "CycloneDDS"
+VERSIONS: Final = "0.10.2 and 11.0.1"
+"""The releases that the table knows."""
 _DOMAIN: Final = "Domain"
 _OLD_SECTIONS: Final = ("DDSI2E", "DDSI2")
 _ALIASES: Final = {"Unsupported": "Internal"}
@@ -199,7 +201,7 @@ def faults(document: Document) -> Iterator[ForeignFault]:
 
 def subject(path: str) -> str:
     """Return a path below Domain as findings name it."""
-    return f"//CycloneDDS/Domain/{path}"
+    return f"//CycloneDDS/Domain/{path}".rstrip("/")
 
 
 def _fault(

@@ -12,6 +12,8 @@ from importlib import resources
 from engine.config.problems import quoted
 from engine.config.schema import Item, Type, documented, engine_schema, schema
 from engine.config.values import did_you_mean
+from ospltool.check import cyclone
+from ospltool.check.cyclone import CycloneItem
 from ospltool.check.registry import SECTIONS, Rule, all_rules
 from ospltool.output import envelope
 
@@ -19,6 +21,10 @@ WIDTH = 100
 """Widest line of an answer."""
 
 _PATH = re.compile(r"^/{0,2}(?:OpenSplice/?)?(.*)$")
+
+
+_CYCLONE = re.compile(r"^/{0,2}CycloneDDS(?:/Domain)?(?![^/@\[])(.*)$")
+_CODE = re.compile(r"DUR\d{3}")
 
 
 class UnknownSubject(Exception):
@@ -42,8 +48,10 @@ def _explanations() -> dict[str, dict[str, str]]:
     return tomllib.loads(text)
 
 
-def find(subject: str) -> Rule | SettingText:
+def find(subject: str) -> Rule | SettingText | CycloneItem:
     """Find the rule or setting with a code, a rule's name, or a path in any usual notation.
+
+    A path of OpenSplice needs no root; one of Cyclone DDS begins with `CycloneDDS`.
 
     Raises:
         UnknownSubject: there is no such rule or setting.
@@ -54,6 +62,8 @@ def find(subject: str) -> Rule | SettingText:
     found = rules.get(wanted.upper()) or by_name.get(wanted.lower())
     if found:
         return found
+    if cyclone := _CYCLONE.match(wanted):
+        return _cyclone(wanted, _normal(cyclone[1]))
     path = _normal(wanted)
     known = schema()
     if path in engine_schema():
@@ -70,6 +80,17 @@ def find(subject: str) -> Rule | SettingText:
     raise UnknownSubject(f"there is no rule and no setting {quoted(wanted)}{_similar(wanted, path)}")
 
 
+def _cyclone(wanted: str, path: str) -> CycloneItem:
+    items = cyclone.table().items
+    if path in items:
+        return items[path]
+    hint = did_you_mean(path, list(items))
+    hint = re.sub(r"mean (\S+)\?", lambda found: f"mean {cyclone.subject(found[1])}?", hint)
+    raise UnknownSubject(
+        f"Cyclone DDS {cyclone.VERSIONS} has no setting {quoted(wanted)}{f'; {hint}' if hint else ''}"
+    )
+
+
 def _normal(subject: str) -> str:
     """Convert a path to the notation of the schema: `DurabilityService/NameSpaces/Policy@aligner`."""
     found = _PATH.match(subject)
@@ -78,6 +99,8 @@ def _normal(subject: str) -> str:
 
 
 def _similar(wanted: str, path: str) -> str:
+    if _CODE.fullmatch(wanted.upper()):
+        return "; `ospltool explain` lists them"  # a number is not misspelled: a near one is of another rule
     if "/" in path or "@" in path:
         hint = did_you_mean(path, list(schema().paths()))
         hint = re.sub(r"mean (\S+)\?", lambda m: f"mean {documented(m[1])}?", hint)
@@ -129,6 +152,42 @@ def setting_text(found: SettingText) -> str:
     return "\n".join(lines) + "\n"
 
 
+def cyclone_text(item: CycloneItem) -> str:
+    """Render what is known of a setting of Cyclone DDS."""
+    lines = [cyclone.subject(item.path), "", f"A setting of Cyclone DDS ({cyclone.VERSIONS}).", ""]
+    lines += [f"  {name + ':':<12} {value}" for name, value in cyclone_facts(item)]
+    if names := _cyclone_children(item):
+        lines += ["", f"Contains: {', '.join(names)}"]
+    return "\n".join(lines) + "\n"
+
+
+def _cyclone_children(item: CycloneItem) -> list[str]:
+    known = cyclone.table()
+    return [*(f"@{each}" for each in known.attributes(item.path)), *known.children(item.path)]
+
+
+def cyclone_facts(item: CycloneItem) -> list[tuple[str, str]]:
+    """Return what is known of a setting of Cyclone DDS, as names and values."""
+    found = [("type", item.type)]
+    if item.words:
+        only = (f"{word} ({one} only)" if one else word for word, one in item.words.items())
+        found.append(("one of" if item.low is None else "or", ", ".join(only)))
+    if item.low is not None or item.high is not None:
+        low, high = (
+            "any" if bound is None else f"{bound:g}" if bound % 1 else f"{bound:.0f}"
+            for bound in (item.low, item.high)
+        )
+        unit = {"duration": " s", "memory": " B"}.get(item.type, "")
+        found.append(("range", f"{low} to {high}{unit}"))
+    if item.versions:
+        known = "builds with TLS, TCP or security" if item.versions == "build" else f"version {item.versions}"
+        found.append(("only in", known))
+    if item.instead:
+        instead = "" if item.instead == "-" else f"; use {cyclone.subject(item.instead)}"
+        found.append(("note", f"deprecated{instead}"))
+    return found
+
+
 def facts(item: Item) -> list[tuple[str, str]]:
     """Return the schema's facts, as names and values."""
     found = [("type", item.type.value)]
@@ -166,12 +225,15 @@ def list_text() -> str:
     )
 
 
-def as_json(found: Rule | SettingText | None) -> str:
+def as_json(found: Rule | SettingText | CycloneItem | None) -> str:
     """Render a rule, a setting, or the list of all rules as JSON."""
     if found is None:
         return envelope.document("rules", [_rule_data(each) for each in all_rules().values()])
     if isinstance(found, Rule):
         return envelope.document("rule", _rule_data(found))
+    if isinstance(found, CycloneItem):
+        known = {"path": cyclone.subject(found.path), "facts": dict(cyclone_facts(found))}
+        return envelope.document("cyclone-setting", {**known, "contains": _cyclone_children(found)})
     data = {
         "path": documented(found.item.path),
         "meaning": found.meaning,

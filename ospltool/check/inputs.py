@@ -89,7 +89,7 @@ def gather(
     for given in paths:
         if "://" not in given and os.path.isdir(given):  # noqa: PTH112 - a URI is no Path
             searched.append(DeploymentInput((), directory=given))
-            for path in _found_in(given):
+            for path in found_in(given):
                 if os.path.basename(path) == FLEET_FILE:  # noqa: PTH119 - as above
                     deployments.append(fleet_input(path, environ))
                 else:
@@ -127,7 +127,7 @@ def _identity(uri: str) -> str:
         return uri
 
 
-def _found_in(directory: str) -> Iterable[str]:
+def found_in(directory: str) -> Iterable[str]:
     """Return XML files and fleet files below a directory, in a stable order, without hidden directories.
 
     Files of other kinds are among them if they have XML of a configuration inside.

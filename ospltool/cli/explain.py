@@ -40,14 +40,17 @@ def explain(
 
     FILE is an ospl-info.log, an ospl-error.log, a durability trace, a configuration of OpenSplice or Cyclone
     DDS, or lines copied from a terminal. With a name, explain what a rule finds and why, what a health code
-    means, or what OpenSplice does with a setting.
+    means, what OpenSplice does with a setting, or what Cyclone DDS takes for one of its own.
 
     Exit codes: 0 success, 2 no such file, code, rule or setting, or a file of an unknown kind.
     """
+    if subject is not None and not subject.strip():
+        raise CommandError("the name is empty; without a name, all rules are listed", Exit.USAGE)
     if subject is not None and _is_text(subject):
         _explain_cause(subject, as_json=as_json)
         return
     from ospltool.check import explain as answers
+    from ospltool.check.cyclone import CycloneItem
     from ospltool.check.registry import Rule
 
     if subject and subject.upper().startswith("DUL-"):
@@ -56,6 +59,12 @@ def explain(
     try:
         found = answers.find(subject) if subject else None
     except answers.UnknownSubject as error:
+        from ospltool.health.codes import codes
+
+        code = f"DUL-{subject}".upper()
+        if code in codes():  # as people say it, without the prefix that all codes have
+            _explain_code(code, as_json=as_json)
+            return
         raise CommandError(f"{error}; there is no such file either", Exit.USAGE) from None
     if as_json:
         streams.put(answers.as_json(found))
@@ -63,6 +72,8 @@ def explain(
         streams.put(answers.list_text())
     elif isinstance(found, Rule):
         streams.put(answers.rule_text(found))
+    elif isinstance(found, CycloneItem):
+        streams.put(answers.cyclone_text(found))
     else:
         streams.put(answers.setting_text(found))
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import bisect
 import collections
+import contextlib
 import dataclasses
 import itertools
 import re
@@ -35,6 +36,7 @@ from ospltool.trace.reading.record import RecordKind, TraceRecord, one_line, val
 from ospltool.trace.reading.report_logs import read_report
 from ospltool.trace.reading.sources import (
     SNIFFED_BYTES,
+    NothingFoundError,
     SourceError,
     TraceFile,
     TraceFormat,
@@ -142,9 +144,7 @@ def explain_file(path: Path, environ: Mapping[str, str]) -> CauseReport:
     if path.suffix == ".toml":
         return _of_fleet(path, environ)
     if path.is_dir():
-        raise UnknownFileError(
-            f"{shown} is a directory: name a file, or run `ospltool trace anomalies {shown}`"
-        )
+        raise UnknownFileError(f"{shown} is a directory: name a file{_commands_for(path, shown)}")
     source = sniff(path)
     if source.format in {TraceFormat.TRACE, TraceFormat.EVENTS}:
         if all(one.kind is RecordKind.DAMAGED for one in read_records(source)):
@@ -160,6 +160,17 @@ def explain_file(path: Path, environ: Mapping[str, str]) -> CauseReport:
     except OSError as cause:
         raise SourceError(f"{path}: {cause.strerror or cause}") from None
     return explain_text(data, environ, str(path))
+
+
+def _commands_for(directory: Path, shown: str) -> str:
+    """Return advice on the commands that find something to read in a directory."""
+    from ospltool.check.inputs import found_in
+
+    commands = [f"`ospltool check {shown}`"] if any(True for _ in found_in(str(directory))) else []
+    with contextlib.suppress(NothingFoundError):
+        if find_sources([str(directory)]).sources:
+            commands.append(f"`ospltool trace anomalies {shown}`")
+    return f", or run {' or '.join(commands)}" if commands else "; it has no configuration, log or trace"
 
 
 def explain_text(data: bytes, environ: Mapping[str, str], name: str = "the text") -> CauseReport:
@@ -572,7 +583,7 @@ def _of_findings(what: str, report: Report, place: str) -> CauseReport:
     first = found[0]
     further.append(f"ospltool explain {first.code}")
     names = {each.place.path for each in found}
-    remark = "nothing is wrong; " if first.severity is Severity.INFO else ""
+    remark = "no error and no warning; " if first.severity is Severity.INFO else ""
     others = [f"{_found_at(each, names)}: {each.message}" for each in found[1 : 1 + _MOST_OTHERS]]
     if len(found) > 1 + _MOST_OTHERS:
         others.append(plural(len(found) - 1 - _MOST_OTHERS, "more finding"))

@@ -297,9 +297,32 @@ def test_explain(ran: Callable[..., Ran]) -> None:
     assert "range:" in ran("explain", "//OpenSplice/Domain/Id").out
     assert len(ran("explain").out.splitlines()) >= 60
     assert json.loads(ran("explain", "DUR201", "--json").out)["kind"] == "rule"
-    wrong = ran("explain", "DUR0000")
-    assert wrong.code == 2
-    assert wrong.err.startswith("ospltool: there is no rule")
+    assert ran("explain", "NODE-GONE").out.startswith("DUL-NODE-GONE (error)")
+    cyclone = ran("explain", "//CycloneDDS/Domain/General/Interfaces/NetworkInterface[@multicast]").out
+    assert "one of:      false, true, default" in cyclone
+    assert (
+        "Contains: @address, " in ran("explain", "CycloneDDS/Domain/General/Interfaces/NetworkInterface").out
+    )
+    document = json.loads(ran("explain", "//CycloneDDS/Domain/General/PreferMulticast", "--json").out)
+    facts = document["data"]["facts"]
+    assert facts["note"] == "deprecated; use //CycloneDDS/Domain/General/Interfaces"
+    assert ran("explain", "//CycloneDDS").out.startswith("//CycloneDDS/Domain\n")
+
+
+@pytest.mark.parametrize(
+    ("subject", "said"),
+    [
+        ("DUR0000", "there is no rule"),
+        ("DUR999", "there is no rule and no setting 'DUR999'; `ospltool explain` lists them"),
+        ("//CycloneDDS/Domain/General/Interface", "mean //CycloneDDS/Domain/General/Interfaces?"),
+        ("", "the name is empty; "),
+        (" ", "the name is empty; "),
+    ],
+)
+def test_what_cannot_be_explained_ends_with_2(ran: Callable[..., Ran], subject: str, said: str) -> None:
+    wrong = ran("explain", subject)
+    assert (wrong.code, wrong.out) == (2, "")
+    assert said in wrong.err
 
 
 def test_help_of_the_whole_command_does_not_import_the_check() -> None:

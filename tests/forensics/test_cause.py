@@ -271,6 +271,34 @@ def test_a_log_is_read_as_other_tools_wrote_it(
     assert parts_of(capfd.readouterr().out)["First"].endswith("ERROR: LoadLibrary error: 126 (app <1>, host)")
 
 
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        ({}, "; it has no configuration, log or trace"),
+        ({"a.xml": CONFIGURATION}, ": name a file, or run `ospltool check given`\n"),
+        ({"a.log": report("c_open failed")}, ": name a file, or run `ospltool trace anomalies given`\n"),
+        (
+            {"a.xml": CONFIGURATION, "b/a.log": report("c_open failed")},
+            ": name a file, or run `ospltool check given` or `ospltool trace anomalies given`\n",
+        ),
+    ],
+)
+def test_of_a_directory_the_commands_are_named_that_find_something_in_it(
+    files: dict[str, str], expected: str, tmp_path: pathlib.Path, capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    for name, text in files.items():
+        path = tmp_path / "given" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    (tmp_path / "given").mkdir(exist_ok=True)
+    assert main(["explain", "given"]) == 2
+    err = capfd.readouterr().err
+    assert err.startswith("ospltool: given is a directory")
+    assert expected in err
+
+
 @pytest.mark.parametrize("subject", ["no/such.log", "mastrPriority"])
 def test_a_name_is_that_of_a_file_or_of_what_can_be_explained(
     subject: str, capfd: pytest.CaptureFixture[str]
