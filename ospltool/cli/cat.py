@@ -103,6 +103,8 @@ class _Printer:
     def __init__(self, topic: str, expression: Expression | None, limit: int | None) -> None:
         self.topic = topic
         self.problems = 0
+        self.has_samples = False
+        """Whether there was a sample that could be read, also one that --where leaves out."""
         self._expression = expression
         self._left = limit
 
@@ -140,6 +142,7 @@ class _Printer:
         """Print a sample if it matches; the writer of a sample that a node delivered is unknown."""
         from ospltool.stores.model import status_text
 
+        self.has_samples = True
         if self.is_full or (self._expression is not None and not self._expression.accepts(fields)):
             return
         data = {
@@ -226,9 +229,10 @@ def _cat_stores(printer: _Printer, stores: list[_Store], partitions: tuple[str, 
                         pass  # the reader yields the next group only then
         for problem in damage.first:
             printer.complain(f"{store.path}: damaged: {problem}")
-    if not groups:
+    if not groups or not (printer.has_samples or printer.problems):
+        what = "no samples in its groups in the complete sets" if groups else "no group in the complete sets"
         where = ", ".join(store.path for store in stores)
-        printer.complain(f"topic '{printer.topic}': no group in the complete sets of {where}")
+        printer.complain(f"topic '{printer.topic}': {what} of {where}")
 
 
 def _put_group(
@@ -301,6 +305,8 @@ def _cat_live(
         why = reader.refusal or _seen(reader)
         raise CommandError(f"domain {place.domain_id}: no node heard; {why}", Exit.UNREACHABLE)
     if follows:
+        if not reader.has_samples:
+            printer.complain(f"topic '{printer.topic}': no samples within {timeout_s:g} s")
         return
     if not reader.is_kept and not reader.has_samples:
         where = ", ".join(partitions) or "any partition"
@@ -311,8 +317,9 @@ def _cat_live(
         printer.complain(f"topic '{printer.topic}': {what}; {_seen(reader)}")
     elif not reader.is_delivered:
         printer.complain(f"topic '{printer.topic}': its history was not complete within {timeout_s:g} s")
-    elif reader.parts and not reader.has_samples:
-        printer.complain(f"topic '{printer.topic}': the parts that can be reached hold no samples")
+    elif not reader.has_samples:
+        holders = "the parts that can be reached" if reader.parts else "the nodes' groups of it"
+        printer.complain(f"topic '{printer.topic}': no samples: {holders} hold none")
 
 
 def _seen(reader: TopicReader) -> str:

@@ -117,8 +117,12 @@ def why_none(given: str, environ: Mapping[str, str]) -> CommandError:
     return CommandError(f"no node of {given} is known here; {known}", Exit.RECOVERABLE)
 
 
-def never_started(given: str, environ: Mapping[str, str], found: Sequence[NodeStatus]) -> list[str]:
+def never_started(
+    given: str, environ: Mapping[str, str], found: Sequence[NodeStatus]
+) -> tuple[list[str], bool]:
     """Return the domain names of the nodes of a fleet file of which this machine has no status.
+
+    The second value tells whether the nodes' files can be read, which other commands need.
 
     Args:
         given: the fleet file; for anything else the result is empty.
@@ -128,11 +132,13 @@ def never_started(given: str, environ: Mapping[str, str], found: Sequence[NodeSt
     from ospltool.cli.targets import is_fleet, targets
 
     if not is_fleet(given):
-        return []
+        return [], True
+    are_readable = True
     known = {status.record.domain_name for status in found}
     try:
         names = [target.configuration.domain.name for target in targets(given, environ)]
     except CommandError:  # the files of the nodes are on their hosts
+        are_readable = False
         from engine.config import ConfigError
         from engine.config.fleet import load_fleet
 
@@ -140,17 +146,18 @@ def never_started(given: str, environ: Mapping[str, str], found: Sequence[NodeSt
             names = [node.name for node in load_fleet(given, only_watched=True).nodes]
         except ConfigError as error:
             raise CommandError(error.problems, Exit.UNRECOVERABLE) from error
-    return [name for name in dict.fromkeys(names) if name not in known]
+    return [name for name in dict.fromkeys(names) if name not in known], are_readable
 
 
-def put_never_started(names: Sequence[str], given: str) -> None:
+def put_never_started(given: str, environ: Mapping[str, str], found: Sequence[NodeStatus]) -> None:
     """Write a sentence for each node of a fleet file of which this user has no status on this machine."""
+    names, are_readable = never_started(given, environ, found)
+    # `health` is refused while a file cannot be read.
+    advice = f"ask there, or run `ospltool health {given}`" if are_readable else "ask there"
     for name in names:
         # Another user may have started it, or the records went with a restart of the machine.
         said = f'ospltool system with domain name "{name}" is not among the nodes that this user started here'
-        streams.put(
-            visible(f"{said}; if it has another host, ask there, or run `ospltool health {given}`") + "\n"
-        )
+        streams.put(visible(f"{said}; if it has another host, {advice}") + "\n")
 
 
 def as_data(status: NodeStatus) -> dict[str, object]:

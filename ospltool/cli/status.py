@@ -51,7 +51,7 @@ def status(
     else:
         started_nodes.put_sentences(found)
         if uri:
-            started_nodes.put_never_started(started_nodes.never_started(uri, os.environ, found), uri)
+            started_nodes.put_never_started(uri, os.environ, found)
     if not found and uri:
         raise started_nodes.why_none(uri, os.environ)
     if not found:

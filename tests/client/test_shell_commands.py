@@ -124,6 +124,16 @@ def test_cat_of_what_is_not_there_says_so(lab: ClientLab, run: Run) -> None:
     )
 
 
+def test_cat_of_a_kept_topic_without_samples_says_so(lab: ClientLab, run: Run) -> None:
+    lab.program("writer", steps=[{"count": 0, "topic": "Empty"}])
+    lab.seen.wait_for("it is kept", lambda: "Empty" in [one.topic for one in lab.seen.groups("n1")])
+    code, samples, err = run("cat", "Empty", "--domain", lab.domain, "--timeout", "60s")
+    assert (code, samples) == (1, [])
+    assert err == "ospltool: topic 'Empty': no samples: the nodes' groups of it hold none\n"
+    code, samples, err = run("cat", "Empty", "--domain", lab.domain, "--live", "--timeout", "1s")
+    assert (code, samples, err) == (1, [], "ospltool: topic 'Empty': no samples within 1 s\n")
+
+
 def test_cat_of_a_partition_that_nobody_keeps_or_where_no_node_is_says_so(lab: ClientLab, run: Run) -> None:
     code, samples, err = run(
         "cat", "Reading", "--domain", lab.domain, "--partition", "nope", "--timeout", "9s"

@@ -23,6 +23,7 @@ from engine.dataset.sample_rows import SampleRows
 from engine.node.disk import open_store
 from engine.store.interface import GroupChange
 from engine.store.sqlite import SqliteStore
+from ospltool.cli import app
 from tests.stores.conftest import Run, data
 from tests.stores.making import BASE_NS, Held, Message, Version, write_kv, write_kvmt, write_xml
 from tests.stores.own_stores import NAME_SPACE, described, write_ours
@@ -106,6 +107,15 @@ def test_show_of_nothing_is_told(arguments: list[str], run: Run, one: Path) -> N
     code, text, told = run("show", one, *arguments)
     assert (code, text) == (2, "")
     assert str(one) in told
+
+
+def test_cat_of_a_stored_group_without_samples_says_so(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    store = write_kv(tmp_path / "store", Version((Held(()),)))
+    assert app.main(["cat", "Items", "--store", str(store)]) == 1
+    out, err = capfd.readouterr()
+    assert (out, "topic 'Items': no samples in its groups in the complete sets of " in err) == ("", True)
 
 
 def test_what_is_not_hexadecimal_is_wrong_usage(run: Run, one: Path) -> None:
