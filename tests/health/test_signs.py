@@ -188,19 +188,19 @@ CASES: dict[str, tuple[NodeSnapshot, str, str, str]] = {
         node(deliveries=(DeliveryView("p", "Trade", "Orders", "failed", 0, 1, START_NS - 2 * S, "QoS"),)),
         "DUL-READER-NOT-SERVED",
         "n1",
-        "n1 could not serve a reader of Trade: QoS",
+        "n1 could not serve a reader of Trade in partition 'Orders'",
     ),
     "reader waits": (
         node(deliveries=(DeliveryView("p", "Trade", "Orders", "running", 0, START_NS, 0, "full"),)),
         "DUL-READER-NOT-SERVED",
         "n1",
-        "n1 waits for a reader of Trade: full",
+        "n1 waits for a reader of Trade in partition 'Orders'",
     ),
     "reader refuses what is kept, long ago": (
         node(deliveries=(DeliveryView("p", "Trade", "Orders", "done", 0, 1, START_NS - 900 * S, "QoS"),)),
         "DUL-READER-NOT-SERVED",
         "n1",
-        "n1 could not serve a reader of Trade: QoS",
+        "n1 could not serve a reader of Trade in partition 'Orders'",
     ),
     "a back-up": (
         space(1, backup="merge policy Replace: 2 samples, set 4", backup_ns=START_NS - 2 * S),
@@ -265,6 +265,25 @@ def test_a_definition_that_differs_is_named_with_who_has_it() -> None:
 def test_a_reader_that_was_served_after_all_or_is_long_gone_is_no_incident(later: DeliveryView) -> None:
     failed = DeliveryView("p", "Trade", "Orders", "failed", 0, 1, START_NS - 302 * S, "its process is gone")
     check_signs([node(deliveries=(failed, later))], [])
+
+
+@pytest.mark.parametrize(
+    ("problem", "advice"),
+    [
+        (
+            "reader 01: DURABILITY: offered TRANSIENT, requested PERSISTENT, OWNERSHIP: offered SHARED, …",
+            "Change DURABILITY, OWNERSHIP: have the reader request no more than is offered",
+        ),
+        ("its process does not answer", "If its QoS or type refuses the data, change that"),
+    ],
+)
+def test_the_advice_for_a_reader_that_is_not_served_mends_its_cause(problem: str, advice: str) -> None:
+    view = DeliveryView("p", "Trade", "", "failed", 0, 1, START_NS - 2 * S, problem)
+    (found,) = incidents(held_for_long(node(deliveries=(view,))), START_NS + 10 * S)
+    assert (found.what, found.why) == (
+        "n1 could not serve a reader of Trade in the default partition", problem
+    )  # fmt: skip
+    assert found.next.startswith(advice)
 
 
 def test_a_node_that_does_not_start_for_long_is_left_alone_within_a_minute() -> None:

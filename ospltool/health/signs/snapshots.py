@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import Final
 
@@ -139,6 +140,14 @@ def _few(topics: Sequence[str]) -> str:
     return "; ".join(topics[:MOST_TOPICS]) + more
 
 
+_REFUSED_POLICY: Final = re.compile(r"\b([A-Z_]+): offered ")
+_CHANGE_POLICY: Final = (
+    "Change {}: have the reader request no more than is offered, or the topic and all of its writers offer "
+    "what it requests. `ospltool doctor` names the readers."
+)
+"""Advice where the QoS differs: who starts the application again meets the same refusal."""
+
+
 def of_readers(snapshot: NodeSnapshot) -> Iterator[Sign]:
     """Yield signs of readers that were not served, or whose data differs from the set."""
     name, me = snapshot.name, (snapshot.id,)
@@ -146,8 +155,11 @@ def of_readers(snapshot: NodeSnapshot) -> Iterator[Sign]:
         verb, began_ns = "could not serve", delivery.finished_ns
         if delivery.state == "running":
             verb, began_ns = "waits for", delivery.started_ns
-        what = f"{name} {verb} a reader of {delivery.topic}: {delivery.problem}"
-        yield Sign("DUL-READER-NOT-SERVED", name, what, began_ns, me, why=delivery.problem)
+        where = f"partition '{delivery.partition}'" if delivery.partition else "the default partition"
+        what = f"{name} {verb} a reader of {delivery.topic} in {where}"
+        policies = dict.fromkeys(_REFUSED_POLICY.findall(delivery.problem))
+        remedy = _CHANGE_POLICY.format(", ".join(policies)) if policies else ""
+        yield Sign("DUL-READER-NOT-SERVED", name, what, began_ns, me, why=delivery.problem, next=remedy)
     for deviation in snapshot.deviations:
         if deviation.counts.keys() == {"repeated"}:
             continue  # it has the set, and some samples twice: for `doctor`
