@@ -411,6 +411,10 @@ class ConsoleApp(TimeKeys):
         usages = [(f"{one.name} {one.arguments}".strip(), one.help) for one in self.commands]
         self.push_screen(HelpScreen(self._keys(), usages, self.signs, title))
 
+    def action_help_quit(self) -> None:
+        """Name the key that quits, at Ctrl-C: Textual names its own."""
+        self.notify("Press q to quit", title="Ctrl-C does not end the console")
+
     def action_quit_console(self) -> None:
         """Leave the console; the system is not affected."""
         self.exit(0)

@@ -54,6 +54,10 @@ def check_screen(
 
 def test_q_ends_the_console_with_success(play: Play) -> None:
     async def scenario(app: ConsoleApp, pilot: Pilot[int]) -> None:
+        await pilot.press("ctrl+c")
+        await pilot.pause()
+        assert [one.message for one in app._notifications] == ["Press q to quit"], "as the line of keys says"
+        assert not app._exit
         await pilot.press("q")
         assert app.return_code == 0
         assert app._exit

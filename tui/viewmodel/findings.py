@@ -194,6 +194,6 @@ def none_lines(*, running: bool) -> list[Line]:
         return []
     told = (
         "compared: what nodes advertise; for readers and writers: `ospltool doctor`",
-        "for their configurations: `ospltool check fleet.toml`",
+        "for their configurations: `ospltool check FILE`",
     )
     return [(Span(f" {line}", Tone.DIM),) for line in told]
