@@ -17,7 +17,7 @@ from ospltool.health.health import Health
 from ospltool.health.system import Source, System
 from ospltool.live.feed import Feed
 from ospltool.live.model import SystemModel
-from tui import cells, commands, confirmation, themes
+from tui import cells, commands, confirmation, panels, themes
 from tui.alarm import GRACE_NS, Alarm
 from tui.background import BackgroundWork
 from tui.cells import Glyphs, Line, Span, Tone
@@ -32,8 +32,7 @@ from tui.terminal import Colourless, drawing
 from tui.text import visible
 from tui.time_keys import TimeKeys
 from tui.trace_lines import TraceFiles
-from tui.viewmodel import panels
-from tui.viewmodel.base import ConsoleStatus, Subject, View
+from tui.view import ConsoleStatus, Subject, View
 from tui.window_title import WindowTitle
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from ospltool.live.record_file import RecordingFault
 from ospltool.output.streams import new_text
 from tui import themes
 from tui.console import Command, CommandFault, Console
-from tui.viewmodel.base import Subject
+from tui.view import Subject
 
 FORMATS: Final = ("json", "csv", "svg")
 DAY_NS: Final = 86_400_000_000_000

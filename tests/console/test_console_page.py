@@ -16,7 +16,7 @@ from tui import themes
 from tui.app import ConsoleApp
 from tui.confirmation import commands as operations
 from tui.screens.names import SCREENS, TABS
-from tui.viewmodel.base import Subject
+from tui.view import Subject
 
 PAGE = (Path(__file__).parents[2] / "docs" / "console.md").read_text(encoding="utf-8")
 Play = Callable[..., None]

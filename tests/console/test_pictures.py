@@ -25,7 +25,7 @@ from tui import themes
 from tui.app import ConsoleApp
 from tui.cells import ASCII
 from tui.screens.names import SCREENS
-from tui.viewmodel.base import Subject
+from tui.view import Subject
 
 S = SECOND_NS
 Play = Callable[..., None]

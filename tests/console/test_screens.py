@@ -19,7 +19,7 @@ from tui.app import ConsoleApp
 from tui.screens.base import OpsScreen
 from tui.screens.names import SCREENS
 from tui.screens.trace import TraceScreen
-from tui.viewmodel.base import Subject
+from tui.view import Subject
 from tui.widgets.bottom import Entry, FilterLine
 from tui.widgets.sheet import Sheet
 
