@@ -162,7 +162,7 @@ def top(
         raise CommandError("the console needs a terminal; use `ospltool top --json` without one", Exit.USAGE)
     try:
         from tui.alarm import AlarmFault
-        from tui.run import run_console
+        from tui.app import run_console
     except ImportError as error:
         raise not_installed("console", error) from error
     from ospltool.trace.reading.sources import SourceError

@@ -22,9 +22,8 @@ from tests import fake
 from tests.fake import SECOND_NS, START_NS, ScriptedFeed, node_id
 from tests.hygiene.test_svg import foreign
 from tui import themes
-from tui.app import ConsoleApp
+from tui.app import SCREENS, ConsoleApp
 from tui.cells import ASCII
-from tui.screens.names import SCREENS
 from tui.view import Subject
 
 S = SECOND_NS
