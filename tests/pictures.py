@@ -31,9 +31,8 @@ from ospltool.live.feed import FeedNotice, NoticeKind, ReceivedSnapshot, Update
 from tests.browser import CHROMIUM, browser
 from tests.fake import SECOND_NS, ScriptedFeed
 from tui import cells, themes
-from tui.app import TICK_S, ConsoleApp
-from tui.screens.names import SCREENS
-from tui.viewmodel.base import Subject
+from tui.app import SCREENS, TICK_S, ConsoleApp
+from tui.view import Subject
 
 SIZES: Final = {"80x24": (80, 24), "120x40": (120, 40), "200x50": (200, 50)}
 HEALTHY_S: Final = 12

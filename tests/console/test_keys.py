@@ -17,7 +17,7 @@ from tui.app import ConsoleApp
 from tui.cells import ASCII
 from tui.screens.help import HelpScreen
 from tui.screens.overview import OverviewScreen
-from tui.viewmodel.base import Subject
+from tui.view import Subject
 from tui.widgets.bottom import CommandLine
 from tui.widgets.sheet import Sheet
 
