@@ -150,7 +150,13 @@ def never_started(
 
 
 def put_never_started(given: str, environ: Mapping[str, str], found: Sequence[NodeStatus]) -> None:
-    """Write a sentence for each node of a fleet file of which this user has no status on this machine."""
+    """Write a sentence for each node of a fleet file of which this user has no status on this machine.
+
+    Args:
+        given: the fleet file; for anything else nothing is written.
+        environ: the variables of this process.
+        found: the nodes of the fleet that this machine knows.
+    """
     names, are_readable = never_started(given, environ, found)
     # `health` is refused while a file cannot be read.
     advice = f"ask there, or run `ospltool health {given}`" if are_readable else "ask there"
