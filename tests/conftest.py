@@ -8,6 +8,7 @@ No example has a time limit, and none is made too slowly: machines are busy with
 from __future__ import annotations
 
 import os
+import signal
 from pathlib import Path
 
 import hypothesis
@@ -27,6 +28,9 @@ hypothesis.settings.register_profile("deep", max_examples=5_000, deadline=None, 
 hypothesis.settings.load_profile("ours")
 
 forks.allow()
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in a job in the background; programs inherit it
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` chooses by markers

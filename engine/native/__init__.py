@@ -9,13 +9,31 @@ from __future__ import annotations
 import ctypes
 import functools
 import hashlib
+import os
 import pathlib
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-LIBRARY: Final = pathlib.Path(__file__).with_name("libnative.so")
+
+def _unpacked(here: pathlib.Path) -> pathlib.Path:
+    """Return a directory with the library and its sources; from an archive, as Spark ships it, a copy."""
+    if here.is_dir():
+        return here
+    from importlib import resources
+
+    copy = here.parents[1].resolve().with_suffix(".native")  # beside the archive: it goes with it
+    copy.mkdir(exist_ok=True)
+    for one in resources.files(__name__).iterdir():
+        if one.name.endswith((".so", ".c", ".h")):
+            new = copy / f"{one.name}.{os.getpid()}"  # other workers may do the same now
+            new.write_bytes(one.read_bytes())
+            new.replace(copy / one.name)
+    return copy
+
+
+LIBRARY: Final = _unpacked(pathlib.Path(__file__).parent) / "libnative.so"
 SOURCES: Final = tuple(sorted(LIBRARY.parent.glob("*.[ch]")))
 
 _AGAIN: Final = (

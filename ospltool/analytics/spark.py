@@ -52,7 +52,7 @@ _EXPLAIN: Final = re.compile(
 )
 _NO_PLAN: Final = "Error occurred"
 _PACKAGES: Final = ("ospltool", "engine")
-_SHIPPED: Final = (".py", ".tsv", ".toml", ".sql")
+_SHIPPED: Final = (".py", ".tsv", ".toml", ".sql", ".so", ".c", ".h")
 
 SETTINGS: Final = {
     "spark.app.name": "ospltool",

@@ -136,7 +136,8 @@ def test_a_command_says_what_is_wrong_with_the_file_that_it_is_given(shell: Shel
         words = [*place.command, *place.words(name), *FURTHER.get(" ".join(place.command), [])]
         with without_privileges():
             code, out, err = shell.run(*words)
-        assert code in (1, 2), (words, err)
+        may_end_well = place.command == ("explain",) and name.endswith(".toml")  # what is wrong is the answer
+        assert code in (1, 2) or may_end_well, (words, err)
         assert "Traceback" not in err
         assert name in err or name in out, (words, err)  # findings of `check` are its result
     (shell.root / "locked").chmod(0o700)

@@ -429,11 +429,10 @@ def test_a_directory_that_can_not_be_written_is_refused(tmp_path: Path) -> None:
         Recorder(tmp_path / "none" / "r.jsonl", source="x", made_by="y")
 
 
-def test_an_empty_recording_ends_at_once(tmp_path: Path, clock: Clock) -> None:
+def test_an_empty_file_is_no_recording(tmp_path: Path, clock: Clock) -> None:
     (tmp_path / "r.jsonl").write_bytes(b"")
-    feed = ReplayFeed(tmp_path / "r.jsonl", clock=clock)
-    assert [notice.kind for notice in feed.poll().notices] == [NoticeKind.END]
-    feed.close()
+    with pytest.raises(RecordingFault, match="the file is empty"):
+        ReplayFeed(tmp_path / "r.jsonl", clock=clock)
 
 
 def test_the_highest_number_is_the_oldest(tmp_path: Path) -> None:

@@ -92,6 +92,7 @@ def test_a_copy_of_a_living_store_ends_and_the_node_that_it_is_of_is_not_blamed(
             lab.ospltool("copy", "stop")
         lab.seen.wait_for("all are complete", lambda: lab.seen.are_complete(*NAMES, "n3"))
         assert not clinic.times("DUL-STORE-RESTORED")
+    assert lab.trace("n1", "identity.outlived")
     assert not lab.trace("n1", "lifecycle.outdated")
     lab.write({"first": written, "count": SAMPLES, "time": 1_000 + written}, readers=3)
     for name in (*NAMES, "n3"):

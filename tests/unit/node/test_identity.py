@@ -33,7 +33,9 @@ def test_of_two_processes_with_one_id_exactly_one_ends(one: Any, other: Any) -> 
     found = []
     for (incarnation, life, state), theirs in ((one, other), (other, one)):
         settings = SimpleNamespace(incarnation=incarnation, life=life)
-        shared = SimpleNamespace(tracer=tracer, settings=settings, core=SimpleNamespace(state=state))
+        shared = SimpleNamespace(
+            tracer=tracer, settings=settings, core=SimpleNamespace(state=state, double_heard=lambda _: None)
+        )
         identity = SharedIdentity(cast("Any", shared))
         leaving = status(theirs[0], theirs[1], ServiceState.TERMINATING)
         assert not identity.heard(leaving), "a former process ends"
