@@ -127,8 +127,6 @@ class Instances:
 
     def _open_packed(self) -> Packed:
         if self._packed is None:
-            from engine.dataset.packed import Packed  # needs numpy, which takes a moment to load
-
             self._packed = Packed()
         return self._packed
 
@@ -566,7 +564,7 @@ class Histories(_Segments):
 
         It can if each write is newer than those of its instance before it, here, in `objects` and in the
         block, and no instance gets more than `depth`, if that is not 0. A block with hardly two samples of an
-        instance takes less memory in `engine.dataset.packed`.
+        instance takes less memory in `Packed`.
         """
         places: dict[bytes, list[int]] = {}
         for place, key in enumerate(block.keys()):
