@@ -8,7 +8,7 @@ import pathlib
 import tempfile
 from typing import TYPE_CHECKING, Final
 
-from engine.client_service.service import parse_pending
+from engine.client_service.followers import parse_pending
 from engine.client_service.storage import StorageQuestion
 from engine.core import plain
 from engine.core.name_spaces import Group
