@@ -147,6 +147,8 @@ def explain_file(path: Path, environ: Mapping[str, str]) -> CauseReport:
         )
     source = sniff(path)
     if source.format in {TraceFormat.TRACE, TraceFormat.EVENTS}:
+        if all(one.kind is RecordKind.DAMAGED for one in read_records(source)):
+            raise UnknownFileError(f"{shown} looks like a damaged trace: no record of it can be read")
         return _of_trace(path, find_sources([str(path)]).sources[0], str(path))
     if source.format is TraceFormat.REPORTS:
         return _of_reports(

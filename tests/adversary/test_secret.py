@@ -186,7 +186,7 @@ def check_clients(lab: Lab, secret: str) -> None:
     """Who asks without the secret of all or some nodes is told who refuses, and why, with an exit code."""
     other = secret_file(Path(secret).with_name("other"), FIRST)
     for known, reason in (("", VARIABLE), (other, "another one")):
-        for verb in (("wait", "Reading"), ("delete", "Reading", "stock"), ("state",)):
+        for verb in (("wait", "Reading"), ("delete", "Reading", "stock", "--yes"), ("state",)):
             code, _, errors = run(lab, "history", *verb, secret=known)
             assert code == 3, (verb, errors)
             assert "n1, n2 refuse it" in errors
@@ -199,7 +199,7 @@ def check_clients(lab: Lab, secret: str) -> None:
     lab.start("n3")
     lab.write({"first": 20, "count": 10, "time": 3_000}, readers=3)
     lab.seen.wait_for("both store it", lambda: all(lab.seen.stored(name) == 20 for name in ("n1", "n2")))
-    for verb in (("wait", "Reading"), ("state",), ("delete", "Reading", "stock")):
+    for verb in (("wait", "Reading"), ("state",), ("delete", "Reading", "stock", "--yes")):
         code, out, errors = run(lab, "history", *verb)
         assert code == 1, (verb, errors)
         told = json.loads(out)["data"]
@@ -209,8 +209,8 @@ def check_clients(lab: Lab, secret: str) -> None:
     assert told["deleted"] is False
     assert all(lab.seen.stored(name) == 20 for name in ("n1", "n2"))
     lab.stop("n3")
-    code, out, errors = run(lab, "history", "delete", "Reading", "stock", secret=secret)
-    assert (code, errors) == (0, "")
+    code, out, errors = run(lab, "history", "delete", "Reading", "stock", "--yes", secret=secret)
+    assert code == 0, errors
     lab.seen.wait_for("it is deleted", lambda: not any(map(lab.seen.stored, ("n1", "n2"))))
 
 

@@ -155,6 +155,7 @@ def test_a_wrong_fleet_file_is_a_finding_in_it(
     found = report("fleet.toml")
     assert set(codes(found)) == {"DUR007"}
     assert found.diagnostics[0].place.path == "fleet.toml"
+    assert found.diagnostics[0].blocks == {Target.OSPLTOOL}, "OpenSplice has no fleet files"
 
 
 def test_a_file_of_a_fleet_that_cannot_be_read_is_a_finding_for_its_node(

@@ -42,6 +42,8 @@ _OTHER_READERS = {
 
 def _readers(file: FileView) -> frozenset[Target]:
     """Return the services that read a file, by its root element; all if that says nothing."""
+    if _is_fleet(file):
+        return OSPLTOOL  # OpenSplice has no fleet files
     text = file.source.data.replace(b"\0", b"").decode("utf-8", "replace") if file.source else ""
     root = root_name(text)
     if root == persistence.ROOT and f"<{persistence.SERVICE}" in text:
@@ -155,7 +157,7 @@ def wrong_root(file: FileView) -> Iterator[Finding]:
     return _of_kind(file, ProblemKind.ROOT)
 
 
-@rule("DUR007", "wrong-fleet-file", Severity.ERROR, takes=RuleInput.FILE, blocks=EVERYWHERE)
+@rule("DUR007", "wrong-fleet-file", Severity.ERROR, takes=RuleInput.FILE, blocks=OSPLTOOL)
 def wrong_fleet_file(file: FileView) -> Iterator[Finding]:
     """A fleet file does not describe a deployment.
 
