@@ -20,10 +20,9 @@ from engine.config import load
 from engine.core import node as core_node
 from engine.dataset.groups import DurabilityKind
 from engine.runtime.monitor import NodeEvent, NodeSnapshot
-from engine.simulator.draw import deployed
 from engine.simulator.network import CROWD
 from engine.simulator.observing import Gone, ObservedRun, Seen
-from engine.simulator.options import NetworkPlan, SimulationOptions, TopicPlan, Workload
+from engine.simulator.options import NetworkPlan, SimulationOptions, TopicPlan, Workload, deployed
 from engine.simulator.schedule import START_NS
 from engine.simulator.simulated_node import SimulatedNode
 from ospltool.health.own_pauses import OwnPauses

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from textual.pilot import Pilot
 
-from engine.simulator.draw import draw
+from engine.simulator.options import draw
 from ospltool.live.feed import Feed
 from ospltool.live.simulated import SimulatedFeed
 from tests.console.test_pictures import trouble

@@ -8,7 +8,7 @@ from textual.events import Key
 from textual.pilot import Pilot
 from textual.widgets import Input
 
-from engine.simulator.draw import draw
+from engine.simulator.options import draw
 from ospltool.live.feed import ReceivedSnapshot, Update
 from ospltool.live.simulated import SimulatedFeed
 from tests import fake

@@ -11,9 +11,8 @@ from textual.pilot import Pilot
 
 from engine.runtime.monitor import NodeEvent, NodeSnapshot
 from engine.simulator.cluster import Cluster
-from engine.simulator.draw import draw
 from engine.simulator.observing import Gone, ObservedRun, Seen
-from engine.simulator.options import Fault, SimulationOptions
+from engine.simulator.options import Fault, SimulationOptions, draw
 from engine.simulator.schedule import START_NS
 from ospltool.cli import domains
 from ospltool.cli.app import main
