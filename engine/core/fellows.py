@@ -243,6 +243,10 @@ class FellowTable:
             self._pending = tuple([one for one in self.all() if not (one.approved or one.conflict)])
         return self._pending
 
+    def away(self) -> tuple[Fellow, ...]:
+        """Return the fellows of this run that left or were lost and are not back; the latest last."""
+        return tuple(self._silenced.values())
+
     def unheard(self) -> frozenset[str]:
         """Return the ids of the nodes that were discovered and have never been heard."""
         return frozenset(self.discovered - self._fellows.keys() - self._lost.keys() - {self._node})

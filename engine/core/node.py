@@ -124,6 +124,11 @@ class DurabilityNode:
         """Present fellows."""
         return self._context.fellows.all()
 
+    @property
+    def away(self) -> tuple[Fellow, ...]:
+        """Fellows of this run that left or were lost and are not back."""
+        return self._context.fellows.away()
+
     def wall_ns(self, now: float) -> int:
         """Return the wall clock at monotonic time `now`, as in heartbeats: it never jumps."""
         return self._context.wall_ns(now)
