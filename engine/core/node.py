@@ -267,7 +267,10 @@ class DurabilityNode:
             case Refusal():
                 alignment.refused(context, message, sender, now)
             case DeleteData() | Purge() | WritersEnded() if not self._is_approved(sender):
-                if sender not in self._strangers and len(self._strangers) < MAX_STRANGERS:
+                # A fellow that is lost for a moment is no stranger: what it deleted comes with its set.
+                if context.fellows.has_met(sender):
+                    context.note("delete.left-out", origin=context.name_of(sender))
+                elif sender not in self._strangers and len(self._strangers) < MAX_STRANGERS:
                     self._strangers.add(sender)
                     context.note("delete.refused", origin=context.name_of(sender))
             case DeleteData():
