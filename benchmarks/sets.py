@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from benchmarks.rows import Row
 from engine.dataset.blocks import Block, pack_samples, pieces
 from engine.dataset.group_set import GroupSet
-from engine.dataset.instances import MAX_LOOSE
+from engine.dataset.packed import MAX_LOOSE
 from engine.dataset.sample import DATA, Sample, make_sample
 from engine.dataset.sample_rows import SampleRows
 

@@ -29,8 +29,7 @@ from textual.app import App, ComposeResult
 from textual.widgets import Static
 
 from tests.fake import SECOND_NS, FakeFeed, ScriptedFeed
-from tui.app import TICK_S
-from tui.run import run_console
+from tui.app import TICK_S, run_console
 
 NODES, SPACES, GROUPS_OF_A_NODE = 200, 50, 25
 SIZE: Final = (120, 40)

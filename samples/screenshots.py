@@ -15,7 +15,7 @@ from ospltool.demo.stage import Stage
 from ospltool.live.dds import LiveFeed
 from tui import cells, themes
 from tui.app import ConsoleApp
-from tui.viewmodel.base import Subject
+from tui.view import Subject
 
 DOMAIN = 198
 IMAGES = pathlib.Path(__file__).parent.parent / "docs" / "images"

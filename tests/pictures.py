@@ -20,10 +20,9 @@ from engine.config import load
 from engine.core import node as core_node
 from engine.dataset.groups import DurabilityKind
 from engine.runtime.monitor import NodeEvent, NodeSnapshot
-from engine.simulator.draw import deployed
 from engine.simulator.network import CROWD
 from engine.simulator.observing import Gone, ObservedRun, Seen
-from engine.simulator.options import NetworkPlan, SimulationOptions, TopicPlan, Workload
+from engine.simulator.options import NetworkPlan, SimulationOptions, TopicPlan, Workload, deployed
 from engine.simulator.schedule import START_NS
 from engine.simulator.simulated_node import SimulatedNode
 from ospltool.health.own_pauses import OwnPauses
@@ -31,9 +30,8 @@ from ospltool.live.feed import FeedNotice, NoticeKind, ReceivedSnapshot, Update
 from tests.browser import CHROMIUM, browser
 from tests.fake import SECOND_NS, ScriptedFeed
 from tui import cells, themes
-from tui.app import TICK_S, ConsoleApp
-from tui.screens.names import SCREENS
-from tui.viewmodel.base import Subject
+from tui.app import SCREENS, TICK_S, ConsoleApp
+from tui.view import Subject
 
 SIZES: Final = {"80x24": (80, 24), "120x40": (120, 40), "200x50": (200, 50)}
 HEALTHY_S: Final = 12

@@ -1,4 +1,4 @@
-"""The Textual console: screens, widgets and a pure view model."""
+"""The Textual console: screens, each with its rows, and widgets."""
 
 import os
 

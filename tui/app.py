@@ -4,37 +4,46 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from textual import events
+from textual.app import App
 from textual.binding import Binding, BindingType
 from textual.filter import LineFilter, Monochrome
+from textual.screen import Screen
 from textual.widgets import Input
 
 from ospltool.health.health import Health
 from ospltool.health.system import Source, System
-from ospltool.live.feed import Feed
+from ospltool.live.feed import Feed, TimeTravel
 from ospltool.live.model import SystemModel
-from tui import cells, commands, confirmation, themes
+from ospltool.output import libraries
+from tui import cells, commands, panels, themes
 from tui.alarm import GRACE_NS, Alarm
-from tui.background import BackgroundWork
+from tui.background import BackgroundWork, look_for_garbage_less_often
 from tui.cells import Glyphs, Line, Span, Tone
-from tui.console import Command, CommandFault, Systems
+from tui.console import CommandFault, Systems
 from tui.operator import Operator
+from tui.screens.alignment import AlignmentScreen
 from tui.screens.base import OpsScreen
+from tui.screens.conflicts import ConflictsScreen
+from tui.screens.findings import FindingsScreen
+from tui.screens.groups import GroupsScreen
 from tui.screens.help import HelpScreen
-from tui.screens.names import SCREENS, TABS
+from tui.screens.incidents import IncidentScreen, IncidentsScreen
+from tui.screens.name_space import NameSpaceScreen
+from tui.screens.node import NodeScreen
 from tui.screens.overview import OverviewScreen
+from tui.screens.persistence import PersistenceScreen
+from tui.screens.stores import StoreScreen
 from tui.screens.trace import TraceScreen
-from tui.terminal import Colourless, drawing
+from tui.terminal import Colourless, WindowTitle, drawing
 from tui.text import visible
-from tui.time_keys import TimeKeys
 from tui.trace_lines import TraceFiles
-from tui.viewmodel import panels
-from tui.viewmodel.base import ConsoleStatus, Subject, View
-from tui.window_title import WindowTitle
+from tui.view import ConsoleStatus, Subject, View
 
 if TYPE_CHECKING:
     from textual.driver import Driver
@@ -55,21 +64,36 @@ MAX_HISTORY: Final = 50
 
 _WEB_FONTS: Final = re.compile(r"\s*@font-face {.*?}", re.DOTALL)
 
+TRAVEL_ACTIONS: Final = frozenset({"step", "wind", "faster", "mark", "next_mark"})
+"""Actions of a recording or simulation, and of the past of a live system."""
+
 MESSAGE_TICKS: Final = 40
 """A message stays for ten seconds, or until the next key."""
 
 
-EXPORT: Final = (
-    Command(
-        "export",
-        "FORMAT [FILE]",
-        "json or csv of the system, svg of the screen, to a new file",
-        commands.write_export,
-    ),
-)
+SCREENS: Final[dict[str, Callable[[], Screen[Any]]]] = {
+    screen.NAME: screen
+    for screen in (
+        OverviewScreen,
+        NodeScreen,
+        NameSpaceScreen,
+        AlignmentScreen,
+        IncidentsScreen,
+        GroupsScreen,
+        TraceScreen,
+        StoreScreen,
+        FindingsScreen,
+        PersistenceScreen,
+        IncidentScreen,
+        ConflictsScreen,
+    )
+}
+"""Every screen by its name. The first ten have a tab and, in this order, a number key; the tenth has 0."""
+
+TABS: Final = tuple(SCREENS)[:10]
 
 
-class ConsoleApp(TimeKeys):
+class ConsoleApp(App[int]):
     """The console over one feed.
 
     `on_idle` is called at every tick in the thread of the console; when it returns False the console ends.
@@ -130,8 +154,8 @@ class ConsoleApp(TimeKeys):
         self.subject = Subject()
         self.operator = operator
         back = commands.RETURN if recordings else ()
-        operations = confirmation.commands() if operator else ()
-        self.commands = (*commands.COMMANDS, *back, *EXPORT, *operations)
+        operations = commands.OPERATIONS if operator else ()
+        self.commands = (*commands.COMMANDS, *back, *commands.EXPORT, *operations)
         self._history: list[tuple[str, Subject]] = []
         self._message = ""
         self._message_ticks = 0
@@ -340,9 +364,15 @@ class ConsoleApp(TimeKeys):
             self.show()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Allow the keys for other domains only where there are some."""
+        """Allow the keys for other domains, for winding and for the past only where there are some."""
         if action == "system":
             return len(self.systems.all) > 1
+        if action in TRAVEL_ACTIONS:
+            return self.travel is not None
+        if action == "past":
+            return self.travel is None and bool(self.systems.recordings)
+        if action == "live":
+            return self.systems.past is not None
         return super().check_action(action, parameters)
 
     def action_system(self, steps: int) -> None:
@@ -356,6 +386,99 @@ class ConsoleApp(TimeKeys):
         self.refresh_bindings()
         screen = self._here()[0]
         self._show_screen(screen if screen in TABS else "overview", Subject())
+
+    # Which moment is shown.
+
+    @property
+    def feed(self) -> Feed:
+        """The feed of the shown system."""
+        return self.systems.shown.feed
+
+    @property
+    def model(self) -> SystemModel:
+        """The model of the shown system."""
+        return self.systems.shown.model
+
+    @property
+    def health(self) -> Health:
+        """The health of the shown system."""
+        return self.systems.shown.health
+
+    @property
+    def travel(self) -> TimeTravel | None:
+        """The feed, if the console controls its time."""
+        return self.feed if isinstance(self.feed, TimeTravel) else None
+
+    def action_pause(self) -> None:
+        """Freeze the picture, or continue. Updates wait in the feed, within its bounds."""
+        if self.travel is not None:
+            self.travel.pause(paused=not self.travel.timeline.paused)
+        else:
+            self.paused_ns = 0 if self.paused_ns else self.feed.now_ns()
+        self.refresh_all()
+
+    def wind_to(self, moment_ns: int) -> None:
+        """Show the recording or simulation, or the past of a live system, at a moment."""
+        if self.travel is None and self.systems.recordings:
+            try:
+                self.systems.go_back()
+            except CommandFault as fault:
+                self.say(str(fault))
+                return
+            self._turn_time()
+        if self.travel is not None:
+            self.travel.seek(moment_ns)
+            self.refresh_all()
+
+    def action_past(self, seconds: int) -> None:
+        """Show the system as a recording has it, `seconds` from now; they are negative."""
+        self.wind_to((self.paused_ns or self.feed.now_ns()) + seconds * SECOND_NS)
+
+    def action_live(self) -> None:
+        """Return from the past of a system to the system as it is."""
+        self.systems.return_to_present()
+        self._turn_time()
+        self.refresh_all()
+
+    def _turn_time(self) -> None:
+        self.paused_ns = 0
+        self.refresh_bindings()
+
+    def action_wind(self, seconds: int) -> None:
+        """Wind forward or back, from the target of an earlier key."""
+        if self.travel is not None:
+            self.wind_to(self.travel.timeline.now_ns + seconds * SECOND_NS)
+
+    def action_step(self, direction: int) -> None:
+        """Pause at the next event, or the previous one."""
+        if self.travel is not None:
+            if not self.travel.step(direction):
+                self.say("no event after this moment" if direction > 0 else "no event before this moment")
+            self.refresh_all()
+
+    def action_faster(self, factor: float) -> None:
+        """Play faster or slower, between a tenth and a thousand times."""
+        if self.travel is not None:
+            self.travel.set_speed(min(max(self.travel.timeline.speed * factor, 0.1), 1000.0))
+            self.refresh_all()
+
+    def action_mark(self) -> None:
+        """Mark this moment; a note may follow."""
+        if isinstance(self.screen, OpsScreen):
+            self.screen.action_command("mark ")
+
+    def action_next_mark(self) -> None:
+        """Pause at the next mark; after the last comes the first."""
+        if self.travel is not None:
+            marks = [moment_ns for moment_ns, _ in self.travel.notes()]
+            later = [moment_ns for moment_ns in marks if moment_ns > self.feed.now_ns()]
+            if marks:
+                moment_ns = later[0] if later else marks[0]
+                self.travel.pause(paused=True)
+                self.wind_to(moment_ns)
+                self.say(f"mark: {dict(self.travel.notes())[moment_ns] or 'without a note'}")
+            else:
+                self.say("no marks yet; m makes one")
 
     # Messages and commands.
 
@@ -423,3 +546,67 @@ class ConsoleApp(TimeKeys):
                 key = self.get_key_display(active.binding)
                 meanings.setdefault(active.binding.description.lower(), []).append(key)
         return [(" ".join(keys), meaning) for meaning, keys in meanings.items()]
+
+
+def run_console(
+    feed: Feed,
+    *,
+    title: str,
+    on_idle: Callable[[], bool | None] | None = None,
+    theme: str | None = None,
+    ascii_only: bool = False,
+    traces: Sequence[str] = (),
+    operator: Operator | None = None,
+    notify: str = "",
+    watch_health: Callable[[SystemModel], Health] = Health,
+    others: Sequence[Source] = (),
+    recordings: Sequence[Path] = (),
+) -> int:
+    """Show `feed` until the user leaves, and close it. Return 0, or 130 after an interrupt.
+
+    NO_COLOR, the terminal's name and its encoding choose theme and signs unless the caller did.
+
+    Args:
+        feed: the shown system.
+        title: title of the console.
+        on_idle: called about four times a second in the console's thread; False ends the console.
+        theme: name of a theme; None chooses one.
+        ascii_only: use signs of ASCII only.
+        traces: trace files or directories to follow, as for `ospltool trace`.
+        operator: carries out commands on nodes; None for a console that only watches.
+        notify: command that runs for every new severe incident; empty for none.
+        watch_health: makes the health of the model, with its expectation.
+        others: sources of further domains.
+        recordings: files of recorders of these domains, to go back in time.
+
+    Raises:
+        SourceError: a trace file cannot be read.
+        AlarmFault: the command is malformed.
+    """
+    files = TraceFiles(traces) if traces else None
+    no_color = bool(os.environ.get("NO_COLOR"))
+    look = themes.choose(theme, no_color=no_color, term=os.environ.get("TERM", ""))
+    in_browser = "TEXTUAL_DRIVER" in os.environ
+    signs = cells.choose("utf-8" if in_browser else sys.stdout.encoding, ascii_only=ascii_only)
+    app = ConsoleApp(
+        feed,
+        title=title,
+        signs=signs,
+        theme=look,
+        on_idle=on_idle,
+        trace_files=files,
+        operator=operator,
+        notify=notify,
+        watch_health=watch_health,
+        others=others,
+        recordings=recordings,
+    )
+    look_for_garbage_less_often()
+    try:
+        with libraries.kept_for_the_end():
+            result = app.run()
+    finally:
+        app.systems.close()
+        if files is not None:
+            files.close()
+    return app.return_code or 0 if result is None else result

@@ -1,24 +1,32 @@
-"""The commands of the `:` line and of the palette, and the files that `export` writes."""
+"""The commands of the `:` line and of the palette, what `export` writes, and what `--operate` asks."""
 
 from __future__ import annotations
 
 import datetime
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Final, cast
+from typing import ClassVar, Final, cast
 
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
 from textual.command import DiscoveryHit, Hit, Hits, Provider
+from textual.screen import ModalScreen
 
 from ospltool.health import export
 from ospltool.live.moments import moment_of
+from ospltool.live.nodes import Node
 from ospltool.live.record_file import RecordingFault
 from ospltool.output.streams import new_text
-from tui import themes
+from tui import text, themes
+from tui.cells import Line, Span, Tone
 from tui.console import Command, CommandFault, Console
-from tui.viewmodel.base import Subject
+from tui.operator import Operation, OperationFault, Operator
+from tui.view import Subject
+from tui.widgets.lines import Lines
 
 FORMATS: Final = ("json", "csv", "svg")
 DAY_NS: Final = 86_400_000_000_000
+QUESTION_WIDTH: Final = 68
 
 
 def write_export(app: Console, words: list[str]) -> None:
@@ -195,6 +203,93 @@ COMMANDS: Final = (
 
 RETURN: Final = (Command("live", "", "back from the past of a system to the system as it is", _live),)
 """Commands of a console that has recordings of what it watches."""
+
+
+EXPORT: Final = (
+    Command(
+        "export",
+        "FORMAT [FILE]",
+        "json or csv of the system, svg of the screen, to a new file",
+        write_export,
+    ),
+)
+
+
+class AskScreen(ModalScreen[bool]):
+    """Says what will be done and by which command; only `y` does it."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("y", "answer(True)", "yes", show=False),
+        Binding("n,escape,q,enter", "answer(False)", "no", show=False),
+    ]
+
+    def __init__(self, operation: Operation) -> None:
+        super().__init__()
+        self._operation = operation
+
+    def compose(self) -> ComposeResult:
+        """Return one block of text."""
+        yield Lines()
+
+    def on_mount(self) -> None:
+        """Fit the height to the text."""
+        lines = question_lines(self._operation)
+        widget = self.query_one(Lines)
+        widget.styles.height = len(lines) + 2
+        widget.show(lines)
+
+    def action_answer(self, answer: bool) -> None:
+        """Close with the answer."""
+        self.dismiss(answer)
+
+
+def question_lines(operation: Operation) -> list[Line]:
+    """Return the question, what it means, the command, and the keys."""
+    lines: list[Line] = [(Span(operation.title, Tone.STRONG),), ()]
+    for sentence in operation.consequences:
+        lines += [(Span(part),) for part in text.wrap(sentence, QUESTION_WIDTH, 3)]
+    lines += [(), (Span("the same as", Tone.DIM),)]
+    lines += [(Span(f"  {part}"),) for part in text.wrap(operation.shell_line, QUESTION_WIDTH - 2, 4)]
+    lines += [(), (Span("y", Tone.ACCENT), Span(" does it, "), Span("n", Tone.ACCENT), Span(" does not"))]
+    return lines
+
+
+def _ask(app: Console, verb: str, make: Callable[[Operator, Node], Operation], words: list[str]) -> None:
+    operator = app.operator
+    if app.systems.past is not None:
+        raise CommandFault("this is the past: L returns to live")
+    if operator is None or app.feed.mode != "live":
+        raise CommandFault("this console only watches; start it with --operate")
+    node = app.model.nodes.get(find_node(app, words[0]) if words else app.under_cursor().node)
+    if node is None:
+        raise CommandFault(f"{verb} which node?")
+    try:
+        operation = make(operator, node)
+    except OperationFault as fault:
+        raise CommandFault(str(fault)) from fault
+
+    def answered(yes: bool | None) -> None:
+        if yes:
+            app.run_worker(carry_out, thread=True, exit_on_error=False)
+
+    def carry_out() -> None:
+        app.call_from_thread(app.say, f"{operation.shell_line}: under way")
+        said = operator.carry_out(operation)
+        app.call_from_thread(app.say, f"{operation.shell_line}: {said}")
+
+    app.push_screen(AskScreen(operation), answered)
+
+
+def _operation(verb: str, help_: str, make: Callable[[Operator, Node], Operation]) -> Command:
+    return Command(verb, "[NODE]", help_, lambda app, words: _ask(app, verb, make, words))
+
+
+OPERATIONS: Final = (
+    _operation("stop", "end a node in order, after a question", Operator.stop),
+    _operation("restart", "end a node in order and start it again, after a question", Operator.restart),
+    _operation("start", "start a node that is gone, after a question", Operator.start),
+)
+"""Commands of a console with `--operate`, the one place from which it changes anything: each asks first."""
 
 
 def by_name(commands: tuple[Command, ...]) -> dict[str, Command]:

@@ -21,7 +21,7 @@ from tui.alarm import Alarm
 from tui.cells import Line
 from tui.operator import Operator
 from tui.trace_lines import TraceFiles
-from tui.viewmodel.base import Elsewhere, Subject, View
+from tui.view import Elsewhere, Subject, View
 
 
 class CommandFault(Exception):

@@ -1,26 +1,68 @@
-"""Loading the typed configuration of one node from a URI."""
+"""Loading the typed configuration of one node from a URI.
+
+`interpret` finds the sections of the document that concern one node, has `_SettingsBuilder` make typed
+settings of them, one method for each part of the documentation, and collects all problems with their places:
+a person corrects a file once, not once for each error. `_security_problems` finds what asks for protected
+traffic. A node has none, and must not go on without: an unsecured node in a domain that is to be secured
+would send to everyone what others encrypt.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-from collections.abc import Mapping
-from typing import Final
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Final
 
-from engine.config.builder import SettingsBuilder
-from engine.config.fates import Fate, SettingFate, WithoutEffect, marked, without_effect
+from engine.config.fates import WITHOUT_WARNING, Fate, SettingFate, WithoutEffect, marked, without_effect
 from engine.config.name_space_reader import NameSpaceReader
-from engine.config.problems import ConfigError, Problem, ProblemKind, quoted
+from engine.config.problems import ByteRange, ConfigError, Position, Problem, ProblemKind, quoted
 from engine.config.reader import read_document
-from engine.config.schema import documented, engine_schema
+from engine.config.scheduling import ORDINARY, schedules
+from engine.config.schema import OF_SECRET, documented, engine_schema
 from engine.config.sections import SettingsReader
-from engine.config.security import security_problems
-from engine.config.settings import Configuration, Ignored, SettingOrigin
-from engine.config.tree import Document, XmlElement
+from engine.config.settings import (
+    AlignmentSettings,
+    Configuration,
+    ContentFilterSettings,
+    DdsiSettings,
+    DomainSettings,
+    DurablePolicy,
+    EntityNames,
+    FailureAction,
+    Ignored,
+    NetworkSettings,
+    PersistentSettings,
+    ServiceEntry,
+    SettingOrigin,
+    StoreMode,
+    TracingSettings,
+    Verbosity,
+    WaitForAttachment,
+    WatchdogSettings,
+)
+from engine.config.tree import Attribute, Document, Value, XmlElement
 from engine.config.validate import STRANGE, as_settings, check_bounds, problem, schema_problems, strangers
-from engine.config.values import did_you_mean
+from engine.config.values import ValueFault, did_you_mean, parse_memory
+from engine.core.expressions import covers
 from engine.core.lazy_dataclass import lazy_dataclass
+from engine.core.name_spaces import Element
+from engine.core.settings import LARGEST_SAMPLE_BYTES, MAX_SAMPLE_BYTES
+from engine.dataset.content import Expression, ExpressionFault
+
+if TYPE_CHECKING:
+    from typing import TypeAlias
+
+    Found: TypeAlias = tuple[str, ByteRange]
+    """Path of a setting, and the place of its name."""
+
+MAX_DOMAIN_ID = 230
+"""Highest domain id for which DDSI has ports; the schema of OpenSplice allows more."""
 
 _SERVICE = "DurabilityService"
+_CHARACTER: Final = re.compile(r"&[^;&]*;|.", re.DOTALL)
+"""A character of a value in the file; an entity is one character."""
 
 
 @lazy_dataclass(frozen=True, slots=True)
@@ -82,7 +124,7 @@ def interpret(document: Document, *, role: str | None = None, service: str = "du
     problems += [each for each in found if _matters(each, document, sections[_SERVICE])]
     reader = SettingsReader(document, engine_schema(), sections)
     name_spaces = NameSpaceReader(document, reader)
-    builder = SettingsBuilder(reader, document)
+    builder = _SettingsBuilder(reader, document)
     entity_names = builder.entity_names()
     filters = builder.filters()
     configuration = Configuration(
@@ -108,7 +150,7 @@ def interpret(document: Document, *, role: str | None = None, service: str = "du
     found_without = without_effect(sections["Domain"], sections[_SERVICE], service)
     problems += [_refusal(document, each) for each in found_without if each.entry.fate is Fate.REFUSED]
     ignored = [each for each in found_without if each.entry.fate is Fate.NOT_NEEDED]
-    insecure = tuple(security_problems(document))
+    insecure = tuple(_security_problems(document))
     problems += insecure
     builder.scheduling_in_vain(configuration)
     in_vain = name_spaces.without_effect + builder.without_effect
@@ -213,3 +255,362 @@ def _matters(found: Problem, document: Document, section: XmlElement | None) -> 
     if subject == "Domain" or subject.startswith("Domain/"):
         return found.kind not in STRANGE
     return False
+
+
+class _SettingsBuilder:
+    """Builds the parts of a configuration.
+
+    `problems` has problems beyond the schema, `without_effect` settings that others make ineffective.
+    """
+
+    def __init__(self, reader: SettingsReader, document: Document) -> None:
+        self.problems: list[Problem] = []
+        self.without_effect: list[WithoutEffect] = []
+        self.read = reader
+        self.document = document
+
+    def domain(self, role: str | None) -> DomainSettings:
+        """Read //OpenSplice/Domain; `role`, unless None, replaces that of the file."""
+        read = self.read
+        domain_id = read.whole("Domain/Id")
+        node = read.node("Domain/Id")
+        if domain_id > MAX_DOMAIN_ID and node and node.value:
+            message = f"Id: {domain_id} is more than {MAX_DOMAIN_ID}, the last domain that DDSI has ports for"
+            self.problems.append(
+                problem(self.document, ProblemKind.OUT_OF_RANGE, message, node.value.span, node.path)
+            )
+        if role is None:
+            role = read.text("Domain/Role")
+        else:
+            read.record("Domain/Role", role, None, SettingOrigin("role override"))
+        append, verbosity = "Domain/Report@append", "Domain/Report@verbosity"
+        return DomainSettings(
+            name=read.text("Domain/Name"),
+            id=domain_id,
+            role=role,
+            lease=read.expiry("Domain/Lease/ExpiryTime"),
+            daemon_heartbeat=read.expiry("Domain/Daemon/Heartbeat/ExpiryTime"),
+            service_terminate_period_s=read.number("Domain/ServiceTerminatePeriod"),
+            builtin_topics=read.flag("Domain/BuiltinTopics@enabled"),
+            report_append=read.flag(append) if read.has(append) else None,
+            report_verbosity=read.text(verbosity) if read.has(verbosity) else None,
+            services=tuple(self._service(node) for node in read.nodes("Domain/Service")),
+            secret=read.text(OF_SECRET),
+        )
+
+    def _service(self, node: XmlElement) -> ServiceEntry:
+        read = self.read
+        return ServiceEntry(
+            name=read.text("Domain/Service@name", node),
+            command=read.text("Domain/Service/Command", node),
+            enabled=read.flag("Domain/Service@enabled", node),
+            failure_action=FailureAction(read.text("Domain/Service/FailureAction", node)),
+            scheduling=read.scheduling("Domain/Service/Scheduling", node),
+            origin=read.origin(node),
+        )
+
+    def network(self) -> NetworkSettings:
+        """Read //OpenSplice/DurabilityService/Network."""
+        base = f"{_SERVICE}/Network"
+        priority = self._transport_priority
+        return NetworkSettings(
+            transport_priority=priority(base),
+            heartbeat=self.read.expiry(f"{base}/Heartbeat/ExpiryTime"),
+            heartbeat_priority=priority(f"{base}/Heartbeat"),
+            heartbeat_scheduling=self.read.scheduling(f"{base}/Heartbeat/Scheduling"),
+            initial_discovery_period_s=self.read.number(f"{base}/InitialDiscoveryPeriod"),
+        )
+
+    def _transport_priority(self, path: str) -> int:
+        """Read TRANSPORT_PRIORITY of an element of Network; its default is that of Network itself."""
+        attribute, above = f"{path}@transport_priority", f"{_SERVICE}/Network@transport_priority"
+        if attribute == above or self.read.has(attribute) or not self.read.has(above):
+            return self.read.whole(attribute)
+        return self.read.inherited(attribute, above)
+
+    def alignment(self) -> AlignmentSettings:
+        """Read …/Network/Alignment."""
+        read = self.read
+        base = f"{_SERVICE}/Network/Alignment"
+        return AlignmentSettings(
+            time_alignment=read.flag(f"{base}/TimeAlignment"),
+            combine_initial_s=read.number(f"{base}/RequestCombinePeriod/Initial"),
+            combine_operational_s=read.number(f"{base}/RequestCombinePeriod/Operational"),
+            wait_for_aligner_s=read.number(f"{base}/TimeToWaitForAligner"),
+            transport_priority=self._transport_priority(base),
+            aligner_scheduling=read.scheduling(f"{base}/AlignerScheduling"),
+            alignee_scheduling=read.scheduling(f"{base}/AligneeScheduling"),
+        )
+
+    def wait_for_attachment(self) -> WaitForAttachment | None:
+        """Read …/Network/WaitForAttachment, if the file has it."""
+        base = f"{_SERVICE}/Network/WaitForAttachment"
+        node = self.read.node(base)
+        if node is None:
+            return None
+        count = self.read.whole(f"{base}@maxWaitCount")
+        return WaitForAttachment(count, self.read.texts(node.named("ServiceName")))
+
+    def persistent(self) -> PersistentSettings | None:
+        """Read …/Persistent, if the file has it; without it nothing is stored."""
+        base = f"{_SERVICE}/Persistent"
+        node = self.read.node(base)
+        if node is None:
+            return None
+        directory = node.find("StoreDirectory")
+        if directory is not None and not directory.text:
+            message = "StoreDirectory is empty, so nothing could be stored"
+            self.problems.append(
+                problem(self.document, ProblemKind.EMPTY_VALUE, message, directory.tag_span, directory.path)
+            )
+        return PersistentSettings(
+            store_directory=self.read.text(f"{base}/StoreDirectory"),
+            session_time_s=self.read.number(f"{base}/StoreSessionTime"),
+            sleep_time_s=self.read.number(f"{base}/StoreSleepTime"),
+            mode=StoreMode(self.read.text(f"{base}/StoreMode")),
+            optimize_interval=self.read.whole(f"{base}/StoreOptimizeInterval"),
+            queue_size=self.read.whole(f"{base}/QueueSize"),
+            scheduling=self.read.scheduling(f"{base}/Scheduling"),
+        )
+
+    def entity_names(self) -> EntityNames:
+        """Read …/EntityNames."""
+        base = f"{_SERVICE}/EntityNames"
+        return EntityNames(
+            self.read.text(f"{base}/Publisher"),
+            self.read.text(f"{base}/Subscriber"),
+            self.read.text(f"{base}/Partition"),
+        )
+
+    def client_durability(self, above: EntityNames) -> EntityNames | None:
+        """Read the names of client durability; its partition defaults to that of the service."""
+        base = f"{_SERVICE}/ClientDurability"
+        if self.read.node(base) is None or not self.read.flag(f"{base}@enabled"):
+            return None
+        names = f"{base}/EntityNames"
+        partition = f"{names}/Partition"
+        return EntityNames(
+            self.read.text(f"{names}/Publisher"),
+            self.read.text(f"{names}/Subscriber"),
+            self.read.text(partition) if self.read.has(partition) else above.partition,
+        )
+
+    def watchdog(self) -> WatchdogSettings:
+        """Read …/Watchdog."""
+        base = f"{_SERVICE}/Watchdog"
+        return WatchdogSettings(
+            self.read.flag(f"{base}@deadlockDetection"), self.read.scheduling(f"{base}/Scheduling")
+        )
+
+    def tracing(self) -> TracingSettings:
+        """Read …/Tracing; it is off without an OutputFile, and an empty one means the documented name."""
+        base = f"{_SERVICE}/Tracing"
+        output = self.read.text(f"{base}/OutputFile") if self.read.node(f"{base}/OutputFile") else None
+        return TracingSettings(
+            output_file=output,
+            verbosity=Verbosity[self.read.text(f"{base}/Verbosity")],
+            has_timestamps=self.read.flag(f"{base}/Timestamps"),
+            absolute_timestamps=self.read.flag(f"{base}/Timestamps@absolute"),
+            synchronous=self.read.flag(f"{base}@synchronous"),
+        )
+
+    def ddsi(self, is_configured: bool) -> DdsiSettings:
+        """Read the parts of the DDSI2 service that determine Cyclone settings."""
+        base = "DDSI2Service"
+        peers = self.read.nodes(f"{base}/Discovery/Peers/Peer")
+        peers += self.read.nodes(f"{base}/Discovery/Peers/Group/Peer")
+        peers.sort(key=lambda node: node.span.start)
+        return DdsiSettings(
+            is_configured=is_configured,
+            network_interface=self.read.text(f"{base}/General/NetworkInterfaceAddress"),
+            allow_multicast=self.read.text(f"{base}/General/AllowMulticast").lower(),
+            peers=tuple(address.text for node in peers if (address := node.attribute("Address"))),
+            generate_builtin_topics=self.read.flag(f"{base}/Discovery/GenerateBuiltinTopics"),
+            max_sample_bytes=self._max_sample_bytes(f"{base}/Internal/MaxSampleSize"),
+        )
+
+    def _max_sample_bytes(self, path: str) -> int:
+        """Read the largest payload to keep; a value that is none is noted, and the default applies."""
+        for node in self.read.nodes(path):
+            reason = f"it is not a size from 1 B to {LARGEST_SAMPLE_BYTES} B, such as 300 MB"
+            with contextlib.suppress(ValueFault):
+                if 0 < (given := parse_memory(node.text)) <= LARGEST_SAMPLE_BYTES:
+                    return given
+            reason += f"; samples of up to {MAX_SAMPLE_BYTES} bytes are kept"
+            if node.value:
+                entry = SettingFate(node.path, Fate.NOT_NEEDED, reason=reason)
+                self.without_effect.append(WithoutEffect(entry, node, ((node.path, node.value),)))
+        return MAX_SAMPLE_BYTES
+
+    def durable_policies(self) -> tuple[DurablePolicy, ...]:
+        """Read //OpenSplice/Domain/DurablePolicies."""
+        path = "Domain/DurablePolicies/Policy"
+        return tuple(
+            DurablePolicy(
+                self.read.text(f"{path}@obtain", node),
+                self.read.flag(f"{path}@cache", node),
+                self.read.origin(node),
+            )
+            for node in self.read.nodes(path)
+        )
+
+    def filters(self) -> tuple[ContentFilterSettings, ...]:
+        """Read //OpenSplice/Domain/Filters."""
+        path = "Domain/Filters/Filter"
+        found = []
+        for node in self.read.nodes(path):
+            content = self.read.text(f"{path}@content", node)
+            self._check_condition(node, content)
+            written = node.named("PartitionTopic")
+            self.read.texts(written)
+            sound = [child for child in written if self._is_sound(child)]
+            topics = tuple(child.text for child in sound)
+            made = ContentFilterSettings(content, topics, self.read.origin(node))
+            found.append(made)
+            given = node.attribute("content")
+            if given and made.why_ignored:
+                values = [(f"{path}@content", given.value)]
+                values += [(child.path, child.value) for child in written if child.value]
+                self._have_no_effect(given, values, made.why_ignored)
+            else:
+                self._note_shadowed(sound, [one for each in found[:-1] for one in each.elements])
+        return tuple(found)
+
+    def _note_shadowed(self, topics: list[XmlElement], earlier: list[Element]) -> None:
+        """Note topics that an earlier filter covers: the first filter that matches a group applies."""
+        for child in topics:
+            partition, topic = Element.parse(child.text)
+            is_shadowed = any(
+                covers(one.partition, partition) and covers(one.topic, topic) for one in earlier
+            )
+            if child.value and is_shadowed:
+                entry = SettingFate(
+                    child.path, Fate.NOT_NEEDED, reason="an earlier Filter applies to all of it"
+                )
+                self.without_effect.append(WithoutEffect(entry, child, ((child.path, child.value),)))
+
+    def scheduling_in_vain(self, configuration: Configuration) -> None:
+        """Note Scheduling elements that are impossible in an ordinary process of Linux."""
+        places = {node.value.position: node for node in self.document.root.walk() if node.value}
+        for _, asked, _, fault in schedules(configuration, ORDINARY):
+            node = places.get(Position(asked.origin.line, asked.origin.column))
+            if fault and node and node.value:
+                self._have_no_effect(node, [(node.path, node.value)], fault)
+
+    def _have_no_effect(
+        self, thing: XmlElement | Attribute, values: list[tuple[str, Value]], reason: str
+    ) -> None:
+        """Note values that the node reports itself at its start."""
+        entry = SettingFate(values[0][0], Fate.NOT_NEEDED, WITHOUT_WARNING, reason=reason)
+        self.without_effect.append(WithoutEffect(entry, thing, tuple(values)))
+
+    def _check_condition(self, node: XmlElement, content: str) -> None:
+        """Refuse a condition that cannot be parsed, at the place of the fault in the file."""
+        written = node.attribute("content")
+        try:
+            if content.strip():
+                Expression(content)
+        except ExpressionFault as fault:
+            assert written is not None
+            place = _place_in(written.value, fault.column)
+            message = f"cannot parse the condition of the Filter: {fault}"
+            subject = f"{node.path}@content"
+            self.problems.append(problem(self.document, ProblemKind.FILTER, message, place, subject))
+
+    def _is_sound(self, child: XmlElement) -> bool:
+        fault = ""
+        try:
+            Element.parse(child.text)
+        except ValueError as error:
+            fault = str(error)
+        if not fault and "." not in child.text:  # without a dot it is a partition, and filters nothing
+            fault = f"PartitionTopic {quoted(child.text)} names no topic; write PARTITION.TOPIC, such as *.T"
+        if fault:
+            span = child.value.span if child.value else child.tag_span
+            self.problems.append(problem(self.document, ProblemKind.FILTER, fault, span, child.path))
+        return not fault
+
+
+def _place_in(value: Value, column: int) -> ByteRange:
+    """Return the span from a column of a value to its end; the whole value if variables were expanded."""
+    if value.uses:
+        return value.span
+    text = value.source.text(value.span)
+    characters = [found.start() for found in _CHARACTER.finditer(text)]
+    at = characters[column - 1] if column <= len(characters) else max(0, len(text) - 1)
+    return ByteRange(
+        value.span.start + len(text[:at].encode(value.source.encoding, "replace")), value.span.end
+    )
+
+
+WHY: Final = (
+    "asks for security, but Cyclone DDS of a node is built without DDS Security and knows no profiles of"
+    " OpenSplice, so a node cannot take part in a secured domain"
+)
+_NAMES: Final = ("Security", "DDSSecurity")
+_OPEN: Final = ("", "null", "nullprofile")
+"""Profiles and ciphers that protect nothing."""
+
+
+def _security_problems(document: Document) -> Iterator[Problem]:
+    """Find what asks for security in the domain and in its networking services that are not disabled."""
+    disabled = {
+        name.text
+        for entry in document.root.find_all("Domain/Service")
+        if (name := entry.attribute("name")) and _is(entry, "enabled", "false")
+    }
+    for section in document.root.children:
+        name = section.attribute("name")
+        find = _FINDERS.get(section.name)
+        if find is None or (name and name.text in disabled):
+            continue
+        for subject, span in find(section):
+            message = f"{documented(subject)} {WHY}"
+            yield problem(document, ProblemKind.REFUSED_SETTING, message, span, subject)
+
+
+def _of_any_element(section: XmlElement) -> Iterator[Found]:
+    """The domain and DDSI2 have no such elements, so each of them asks for something."""
+    for child in section.children:
+        if child.name in _NAMES:
+            yield child.path, child.name_span
+
+
+def _of_network(section: XmlElement) -> Iterator[Found]:
+    """OpenSplice's own network has a switch."""
+    for child in section.named("Security"):
+        if _is(child, "enabled", "true"):
+            yield child.path, child.name_span
+
+
+def _of_ddsi2e(section: XmlElement) -> Iterator[Found]:
+    """A profile counts where a network partition uses it, unless its cipher is null."""
+    profiles = {}
+    for child in section.children:
+        if child.name == "DDSSecurity" or (
+            child.name == "Security" and any(each.name != "SecurityProfile" for each in child.children)
+        ):
+            yield child.path, child.name_span
+    for profile in section.find_all("Security/SecurityProfile"):
+        if name := profile.attribute("Name"):
+            profiles[name.text] = profile.attribute("Cipher")
+    for partition in section.find_all("Partitioning/NetworkPartitions/NetworkPartition"):
+        used = partition.attribute("SecurityProfile")
+        if used is None or used.text.strip().lower() in _OPEN:
+            continue
+        cipher = profiles.get(used.text)
+        if used.text not in profiles or (cipher and cipher.value.text.strip().lower() not in _OPEN):
+            yield f"{partition.path}@SecurityProfile", used.name_span
+
+
+def _is(element: XmlElement, name: str, value: str) -> bool:
+    attribute = element.attribute(name)
+    return attribute is not None and attribute.text.strip().lower() == value
+
+
+_FINDERS: Final[Mapping[str, Callable[[XmlElement], Iterator[Found]]]] = {
+    "Domain": _of_any_element,
+    "DDSI2Service": _of_any_element,
+    "DDSI2EService": _of_ddsi2e,
+    "SNetworkService": _of_network,
+}

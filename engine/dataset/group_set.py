@@ -11,7 +11,7 @@ from typing import Final
 from engine.core.lazy_dataclass import lazy_dataclass
 from engine.dataset.blocks import Block, pack
 from engine.dataset.groups import NO_LIMITS, GroupLimits, loosest
-from engine.dataset.instances import Instances
+from engine.dataset.packed import Instances
 from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, UNTIMED, Sample, retained
 from engine.dataset.sample_rows import Loose, Partial, SampleRows
 from engine.dataset.settling import WIDTH_NS, Content, Present, Recent
@@ -62,7 +62,7 @@ def _identity(sample: Sample) -> tuple[bytes, bytes, int]:
 
 
 class GroupSet(Instances):
-    """The samples of one group, by instance (`engine.dataset.instances`)."""
+    """The samples of one group, by instance (`engine.dataset.packed`)."""
 
     __slots__ = (
         "_digest",

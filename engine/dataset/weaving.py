@@ -178,7 +178,7 @@ class Woven:
     """Samples of several blocks and objects, in an order of their own.
 
     Attributes:
-        rows: where each sample is, in blocks (`engine.dataset.segments`), or below zero, among the objects.
+        rows: where each sample is, in blocks (`engine.dataset.packed`), or below zero, among the objects.
     """
 
     __slots__ = ("_newer", "_sources", "count", "rows")

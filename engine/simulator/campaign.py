@@ -14,8 +14,7 @@ from typing import Final
 from engine.config import Configuration
 from engine.core.lazy_dataclass import lazy_dataclass
 from engine.simulator.cluster import Cluster
-from engine.simulator.draw import deployed, draw
-from engine.simulator.options import Fault, SimulationOptions
+from engine.simulator.options import Fault, SimulationOptions, deployed, draw
 from engine.simulator.run_record import Statistics
 from engine.workers import WorkerProcesses
 

@@ -162,7 +162,7 @@ def top(
         raise CommandError("the console needs a terminal; use `ospltool top --json` without one", Exit.USAGE)
     try:
         from tui.alarm import AlarmFault
-        from tui.run import run_console
+        from tui.app import run_console
     except ImportError as error:
         raise not_installed("console", error) from error
     from ospltool.trace.reading.sources import SourceError
@@ -353,7 +353,7 @@ def _document(one: Health, now_ns: int, screen: str | None) -> dict[str, Any]:
 
 def _findings(model: SystemModel) -> list[dict[str, Any]]:
     """Return the findings of the rules of `check` on the settings that nodes advertise."""
-    from tui.viewmodel.findings import findings_of
+    from tui.advertised import findings_of
 
     present = [node.snapshot for node in model.ordered_nodes() if not node.is_away]
     return [

@@ -156,7 +156,7 @@ def play(
 
 def play_with_console(domain_id: int | None, directory: pathlib.Path | None) -> list[ActResult]:
     """Play the acts in the background, with the console in the foreground until the user leaves it."""
-    from tui.run import run_console
+    from tui.app import run_console
 
     reports: list[ActResult] = []
     with _stage(domain_id, directory) as (stage, domain):

@@ -40,7 +40,7 @@ from engine.dds.writer import stamp_ns
 from engine.node.wire import EVENTS_TOPIC, MONITOR_TOPIC, PAST_TOPIC, receiver_partition
 from engine.runtime import codec, monitor, stream
 from engine.runtime.monitor import NodeEvent, NodePast
-from engine.runtime.placing import GIVE
+from engine.runtime.transfers import GIVE
 from engine.store.interface import DamageLog, SetState
 from engine.store.read_only import StoreView
 from tests import fake

@@ -38,7 +38,7 @@ def test_the_console_plays_recordings_and_refuses_other_files(
         feed.close()
         return 0
 
-    monkeypatch.setattr("tui.run.run_console", show)
+    monkeypatch.setattr("tui.app.run_console", show)
     item = Caption("began")
     (shell.root / "night.jsonl").write_bytes(encode_line(1, item))
     assert shell.run("top", "--replay", "night.jsonl", "--ascii", "--theme", "ops-mono")[0] == 0
@@ -75,7 +75,7 @@ def test_the_console_watches_the_domain_of_a_configuration_or_the_one_given(
         feed.close()
         return 0
 
-    monkeypatch.setattr("tui.run.run_console", show)
+    monkeypatch.setattr("tui.app.run_console", show)
     monkeypatch.setenv("DOMAIN_ID", "212")
     path = shell.write()
     assert shell.run("top", path)[0] == 0

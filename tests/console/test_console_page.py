@@ -8,15 +8,14 @@ from pathlib import Path
 
 from textual.pilot import Pilot
 
-from engine.simulator.draw import draw
+from engine.simulator.options import draw
 from ospltool.live.feed import Feed
 from ospltool.live.simulated import SimulatedFeed
 from tests.console.test_pictures import trouble
 from tui import themes
-from tui.app import ConsoleApp
-from tui.confirmation import commands as operations
-from tui.screens.names import SCREENS, TABS
-from tui.viewmodel.base import Subject
+from tui.app import SCREENS, TABS, ConsoleApp
+from tui.commands import OPERATIONS
+from tui.view import Subject
 
 PAGE = (Path(__file__).parents[2] / "docs" / "console.md").read_text(encoding="utf-8")
 Play = Callable[..., None]
@@ -61,7 +60,7 @@ def test_the_page_names_every_screen_theme_and_operation() -> None:
         assert f"| `{number % 10}` | {name} | " in PAGE
     for theme in themes.ALL:
         assert f"`{theme}`" in PAGE
-    for operation in operations():
+    for operation in OPERATIONS:
         assert f"`:{operation.name}`" in PAGE
 
 

@@ -16,11 +16,12 @@ from tests import fake
 from tests.console.watched import S, Watched
 from tests.fake import START_NS, node_id
 from tests.simulation.scenarios import Scenario, node
+from tui import panels
 from tui.cells import Line, Tone, plain
-from tui.viewmodel import alignment, groups, heading, incidents, name_space, panels, stores
-from tui.viewmodel import node as node_view
-from tui.viewmodel.base import ConsoleStatus, View
-from tui.viewmodel.overview import FIELDS, Overview, detail
+from tui.screens import alignment, groups, incidents, name_space, stores
+from tui.screens import node as node_view
+from tui.screens.overview import FIELDS, Overview, detail
+from tui.view import ConsoleStatus, View
 
 NAMES = ("n1", "n2", "n3")
 
@@ -146,7 +147,7 @@ def test_nobody_is_heard_after_a_stop_of_all_and_nothing_is_said_to_be_well(watc
     watched.tell(Update(notices=(FeedNotice(NoticeKind.DOMAIN_LOST, watched.now_ns, ""),)))
     view = watched.view(later_s=3)
     status = ConsoleStatus("ospltool", "domain 7", "live")
-    (first, _) = heading.header(view, status, "overview", "overview", 100)
+    (first, _) = panels.header(view, status, "overview", "overview", 100)
     assert "all nodes stopped" in plain(first)
     assert "LOST" not in plain(first)
     assert f"{view.glyphs.idle} UNKNOWN · no node heard" in plain(panels.summary(view, 200))

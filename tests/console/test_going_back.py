@@ -26,10 +26,10 @@ from tests.console.conftest import screen_text
 from tests.console.test_live_dds import DOMAIN, Node
 from tests.console.test_replay import S, at, updates
 from tests.fake import ScriptedFeed, node_id
+from tui import panels
 from tui.app import ConsoleApp
 from tui.cells import Tone
-from tui.viewmodel import heading
-from tui.viewmodel.base import Elsewhere
+from tui.view import Elsewhere
 from tui.widgets.lines import Toned
 
 Play = Callable[..., None]
@@ -117,7 +117,7 @@ def test_the_past_says_so_and_the_present_stays_in_the_first_line(play: Play, re
         assert app.systems.present.health.verdict != app.health.verdict
         fine = dataclasses.replace(app.health.verdict, word="OK", worst=None, errors=0, warnings=0)
         status = dataclasses.replace(app.status(), elsewhere=(Elsewhere("domain 7 now", fine, True),))
-        line = heading.header(app.view(), status, "overview", "overview", 140)[0]
+        line = panels.header(app.view(), status, "overview", "overview", 140)[0]
         assert "domain 7 now: OK" in "".join(span.text for span in line)
 
     play(recorded.feed, scenario, size=(140, 40), recordings=(recorded.path,))

@@ -8,7 +8,7 @@ from textual.events import Key
 from textual.pilot import Pilot
 from textual.widgets import Input
 
-from engine.simulator.draw import draw
+from engine.simulator.options import draw
 from ospltool.live.feed import ReceivedSnapshot, Update
 from ospltool.live.simulated import SimulatedFeed
 from tests import fake
@@ -17,7 +17,7 @@ from tui.app import ConsoleApp
 from tui.cells import ASCII
 from tui.screens.help import HelpScreen
 from tui.screens.overview import OverviewScreen
-from tui.viewmodel.base import Subject
+from tui.view import Subject
 from tui.widgets.bottom import CommandLine
 from tui.widgets.sheet import Sheet
 

@@ -13,9 +13,10 @@ from ospltool.live.model import SystemModel
 from tests import fake
 from tests.fake import SECOND_NS, START_NS, node_id
 from tests.health.looking import looked
+from tui import panels
 from tui.cells import UNICODE, Line, plain
-from tui.viewmodel import heading, incidents, name_space, panels
-from tui.viewmodel.base import ConsoleStatus, View
+from tui.screens import incidents, name_space
+from tui.view import ConsoleStatus, View
 
 WHY = "highest masterPriority of n1 200, n2 100, n3 50"
 
@@ -77,7 +78,7 @@ def test_header_and_incident_have_one_beginning_of_a_lost_domain() -> None:
     (one,) = health.open
     assert one.code.id == "DUL-DOMAIN-LOST"
     status = ConsoleStatus("console", "domain 7", "live")
-    shown = plain(heading.header(View(health, now_ns, UNICODE), status, "overview", "overview", 120)[0])
+    shown = plain(panels.header(View(health, now_ns, UNICODE), status, "overview", "overview", 120)[0])
     age_s = (now_ns - one.since_ns) // SECOND_NS
     assert f"DOMAIN LOST {age_s} s ago" in shown
 

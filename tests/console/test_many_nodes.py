@@ -11,10 +11,10 @@ from ospltool.live.feed import FeedNotice, NoticeKind, Update
 from tests import fake
 from tests.console.test_screen_views import group, text_of, view_of
 from tests.fake import SECOND_NS, START_NS, node_id
-from tui import text
+from tui import panels, text
 from tui.cells import Rows, plain
-from tui.viewmodel import groups, incidents, name_space, node, panels, stores
-from tui.viewmodel.base import View
+from tui.screens import groups, incidents, name_space, node, stores
+from tui.view import View
 
 
 @pytest.mark.parametrize("width", [80, 120])

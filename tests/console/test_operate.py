@@ -18,7 +18,7 @@ from ospltool.live.nodes import Node
 from tests import fake
 from tests.fake import SECOND_NS, START_NS, ScriptedFeed, node_id
 from tui.app import ConsoleApp
-from tui.confirmation import AskScreen, question_lines
+from tui.commands import AskScreen, question_lines
 from tui.operator import Operation, OperationFault, Operator
 from tui.text import visible
 

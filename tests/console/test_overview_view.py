@@ -11,8 +11,8 @@ from tests import fake
 from tests.fake import SECOND_NS, START_NS, node_id
 from tests.health.looking import looked
 from tui.cells import ASCII, UNICODE, Tone, fit_line, plain
-from tui.viewmodel.base import Filter, View
-from tui.viewmodel.overview import FIELDS, Overview, detail, nothing_shown, timeline_lines
+from tui.screens.overview import FIELDS, Overview, detail, nothing_shown, timeline_lines
+from tui.view import Filter, View
 
 S = SECOND_NS
 

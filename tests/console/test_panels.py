@@ -13,10 +13,10 @@ from ospltool.live.model import SystemModel
 from tests import fake
 from tests.fake import SECOND_NS, START_NS, node_id
 from tests.health.looking import looked
+from tui import panels
 from tui.cells import UNICODE, Tone, plain
 from tui.screens.overview import LEAST_FOR_LONG
-from tui.viewmodel import heading, panels
-from tui.viewmodel.base import ConsoleStatus, Filter, View
+from tui.view import ConsoleStatus, Filter, View
 
 S = SECOND_NS
 
@@ -65,7 +65,7 @@ def test_the_header_says_what_is_watched_and_how(
     is_lost = any(one.kind is NoticeKind.DOMAIN_LOST for one in notices)
     before = tuple(ReceivedSnapshot(fake.snapshot(1), START_NS - 25 * S) for _ in range(is_lost))
     view = view_of(Update(snapshots=before), Update(notices=notices))
-    line, tabs = heading.header(view, status, "node", "node n1", 80)
+    line, tabs = panels.header(view, status, "node", "node n1", 80)
     assert plain(line).endswith(right)
     assert plain(line).startswith(f" t  {status.source} · node n1 ")
     assert len(plain(line)) == 80
@@ -93,8 +93,8 @@ def test_the_header_says_what_is_watched_and_how(
     ],
 )
 def test_a_header_names_the_screens_as_well_as_it_can(width: int, start: str, tabs: str) -> None:
-    status = ConsoleStatus("ospltool", "domain 7", "live", screens=tuple(heading.SHORT_NAMES))
-    first, second = map(plain, heading.header(view_of(), status, "node", "node n1", width))
+    status = ConsoleStatus("ospltool", "domain 7", "live", screens=tuple(panels.SHORT_NAMES))
+    first, second = map(plain, panels.header(view_of(), status, "node", "node n1", width))
     assert first.startswith(start)
     assert first.endswith("  live  01:03:20 UTC ")
     assert second.startswith(tabs)
@@ -103,7 +103,7 @@ def test_a_header_names_the_screens_as_well_as_it_can(width: int, start: str, ta
 
 def test_a_console_that_may_change_nodes_says_so() -> None:
     status = ConsoleStatus("t", "domain 7", "live", operates=True)
-    first = heading.header(view_of(), status, "node", "node", 80)[0]
+    first = panels.header(view_of(), status, "node", "node", 80)[0]
     assert plain(first).endswith("  OPERATE live  01:03:20 UTC ")
 
 

@@ -20,8 +20,8 @@ from ospltool.live.replay import ReplayFeed
 from tests import fake
 from tests.fake import SECOND_NS, START_NS, node_id
 from tui.cells import UNICODE, plain
-from tui.viewmodel import name_space, node
-from tui.viewmodel.base import View
+from tui.screens import name_space, node
+from tui.view import View
 
 S = SECOND_NS
 EVENTS = tuple(fake.event(n, 1, START_NS - (9 - n) * 60 * S, f"event {n}") for n in range(1, 4))

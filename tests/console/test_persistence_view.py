@@ -19,9 +19,9 @@ from tests.fake import SECOND_NS, START_NS, ScriptedFeed
 from tests.health.looking import looked
 from tui.app import ConsoleApp
 from tui.cells import ASCII, UNICODE, Rows, Tone
-from tui.viewmodel import persistence as views
-from tui.viewmodel.base import Filter, View
-from tui.viewmodel.panels import summary
+from tui.panels import summary
+from tui.screens import persistence as views
+from tui.view import Filter, View
 from tui.widgets.sheet import Sheet
 
 S = SECOND_NS

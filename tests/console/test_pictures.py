@@ -22,10 +22,9 @@ from tests import fake
 from tests.fake import SECOND_NS, START_NS, ScriptedFeed, node_id
 from tests.hygiene.test_svg import foreign
 from tui import themes
-from tui.app import ConsoleApp
+from tui.app import SCREENS, ConsoleApp
 from tui.cells import ASCII
-from tui.screens.names import SCREENS
-from tui.viewmodel.base import Subject
+from tui.view import Subject
 
 S = SECOND_NS
 Play = Callable[..., None]

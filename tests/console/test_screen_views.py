@@ -22,10 +22,11 @@ from ospltool.live.model import SystemModel
 from tests import fake
 from tests.fake import SECOND_NS, START_NS, node_id
 from tests.health.looking import looked
+from tui import panels
 from tui.cells import UNICODE, CellTable, Column, Line, Rows, Tone, fit_line, note_width, plain, spread
-from tui.viewmodel import alignment, conflicts, deliveries, groups, name_space, node, stores
-from tui.viewmodel.base import Filter, Subject, View
-from tui.viewmodel.panels import current_incidents
+from tui.panels import current_incidents
+from tui.screens import alignment, conflicts, groups, name_space, node, stores
+from tui.view import Filter, Subject, View
 
 S = SECOND_NS
 
@@ -165,7 +166,7 @@ def test_name_spaces_of_a_node_with_their_policies() -> None:
 def test_late_joiners_the_newest_first() -> None:
     view = view_of(N1)
     check_rows(
-        deliveries.deliveries(view, view.model.ordered_nodes(), 120),
+        panels.deliveries(view, view.model.ordered_nodes(), 120),
         [
             "◐|1 s|n1|Orders.Trade|p3|running|3||",
             "✖|5 s|n1|Orders.Trade|p2|failed|0|1.00 s|QoS",

@@ -15,11 +15,10 @@ from engine.tracing.catalogue import catalogue
 from ospltool.live.feed import HeardReplica, ReceivedSnapshot, Update
 from tests import fake
 from tests.fake import SECOND_NS, START_NS, ScriptedFeed, node_id
-from tui.app import ConsoleApp
+from tui.app import SCREENS, ConsoleApp
 from tui.screens.base import OpsScreen
-from tui.screens.names import SCREENS
 from tui.screens.trace import TraceScreen
-from tui.viewmodel.base import Subject
+from tui.view import Subject
 from tui.widgets.bottom import Entry, FilterLine
 from tui.widgets.sheet import Sheet
 

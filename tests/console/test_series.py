@@ -7,7 +7,7 @@ import pytest
 from ospltool.live.series import NodeSeries
 from tests import fake
 from tests.fake import SECOND_NS
-from tui.viewmodel.overview import CELL_NS, CURVE
+from tui.screens.overview import CELL_NS, CURVE
 
 BEGIN_NS = 1_000 * CELL_NS
 """The begin of a part of time."""

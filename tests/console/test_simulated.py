@@ -11,9 +11,8 @@ from textual.pilot import Pilot
 
 from engine.runtime.monitor import NodeEvent, NodeSnapshot
 from engine.simulator.cluster import Cluster
-from engine.simulator.draw import draw
 from engine.simulator.observing import Gone, ObservedRun, Seen
-from engine.simulator.options import Fault, SimulationOptions
+from engine.simulator.options import Fault, SimulationOptions, draw
 from engine.simulator.schedule import START_NS
 from ospltool.cli import domains
 from ospltool.cli.app import main
@@ -23,10 +22,10 @@ from ospltool.live.feed import TimeTravel
 from ospltool.live.model import SystemModel
 from ospltool.live.simulated import SimulatedFeed
 from tests.fake import SECOND_NS
+from tui import panels
 from tui.app import ConsoleApp
 from tui.cells import UNICODE, plain
-from tui.viewmodel import heading
-from tui.viewmodel.base import ConsoleStatus, View
+from tui.view import ConsoleStatus, View
 
 S = SECOND_NS
 FAR_NS = START_NS + 3600 * S
@@ -201,7 +200,7 @@ def test_a_run_that_cannot_keep_up_says_the_speed_that_it_reaches(
     reached = feed.timeline.reached
     view = View(Health(SystemModel()), feed.now_ns(), UNICODE)
     status = ConsoleStatus("console", feed.title, feed.mode, timeline=feed.timeline)
-    (line,) = heading.timebar_lines(view, status, 80)
+    (line,) = panels.timebar_lines(view, status, 80)
     assert (reached is not None) == is_slow
     assert (f"x, cannot keep up with {speed:g}x" in plain(line)) == is_slow
     assert len(plain(line)) == 80

@@ -16,7 +16,7 @@ from tests.integration.conftest import own_domain
 TMUX = shutil.which("tmux")
 ROOT = Path(__file__).parents[2]
 PROGRAM = (
-    "import sys; from tui.run import run_console; from tests.fake import FakeFeed; import time; "
+    "import sys; from tui.app import run_console; from tests.fake import FakeFeed; import time; "
     "code = run_console(FakeFeed(3, 2, clock=time.time_ns), title='ospltool'); "
     "print('ended with', code); time.sleep(60)"
 )

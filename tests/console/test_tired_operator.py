@@ -16,7 +16,7 @@ from tui.screens.base import OpsScreen
 from tui.screens.help import HelpScreen
 from tui.screens.overview import OverviewScreen
 from tui.text import clock
-from tui.viewmodel.base import Subject
+from tui.view import Subject
 from tui.widgets.sheet import Sheet
 
 S = SECOND_NS

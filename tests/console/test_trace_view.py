@@ -7,7 +7,7 @@ import pytest
 from tests import fake
 from tests.console.test_screen_views import check_rows, rows_of, text_of, told, view_of
 from tests.fake import SECOND_NS, START_NS
-from tui.viewmodel import trace
+from tui.screens import trace
 
 S = SECOND_NS
 

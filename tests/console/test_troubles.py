@@ -23,9 +23,10 @@ from tests.console.watched import S, Watched
 from tests.fake import START_NS, node_id
 from tests.health.looking import incidents
 from tests.simulation.scenarios import SLOW, Scenario, node
+from tui import panels
 from tui.cells import plain
-from tui.viewmodel import findings, name_space, panels
-from tui.viewmodel.overview import Overview
+from tui.screens import findings, name_space
+from tui.screens.overview import Overview
 
 
 def started(*plans: NodePlan, **options: Any) -> Watched:

@@ -17,10 +17,10 @@ from tests.fake import SECOND_NS, START_NS, ScriptedFeed, node_id
 from tests.health.looking import looked
 from tui.app import ConsoleApp
 from tui.cells import UNICODE, plain
+from tui.screens import incidents
 from tui.screens.base import OpsScreen
-from tui.viewmodel import incidents
-from tui.viewmodel.base import Filter, View
-from tui.viewmodel.overview import FIELDS, Overview
+from tui.screens.overview import FIELDS, Overview
+from tui.view import Filter, View
 from tui.widgets.sheet import Sheet
 
 EXPECTED = Expectation(("n1", "n2", "n10"))

@@ -10,7 +10,7 @@ from ospltool.live.model import SystemModel
 from tests.health.looking import looked
 from tests.simulation.scenarios import Scenario
 from tui.cells import UNICODE
-from tui.viewmodel.base import Filter, Subject, View
+from tui.view import Filter, Subject, View
 
 S = 1_000_000_000
 

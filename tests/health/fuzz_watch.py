@@ -32,10 +32,11 @@ from ospltool.output.text import visible
 from tests import fake
 from tests.fuzzing import COSTLY, Target, damaged_values
 from tests.property.fuzz_messages import some
+from tui import panels
+from tui.advertised import findings_of
 from tui.cells import UNICODE
-from tui.viewmodel import alignment, conflicts, groups, incidents, node, overview, panels, persistence
-from tui.viewmodel.base import View
-from tui.viewmodel.findings import findings_of
+from tui.screens import alignment, conflicts, groups, incidents, node, overview, persistence
+from tui.view import View
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -14,8 +14,8 @@ from tests.health.test_alarms import THREE, Watch
 from tests.health.test_mutes import Case
 from tests.health.test_supervised_nodes import comes
 from tui.cells import UNICODE, plain
-from tui.viewmodel import incidents
-from tui.viewmodel.base import View
+from tui.screens import incidents
+from tui.view import View
 
 NODES = (1, 2, 3)
 

@@ -19,8 +19,8 @@ from tests import fake
 from tests.fake import SECOND_NS as S
 from tests.fake import START_NS, node_id
 from tui.cells import UNICODE
-from tui.viewmodel.base import View
-from tui.viewmodel.panels import severe
+from tui.panels import severe
+from tui.view import View
 
 THREE = Expectation(("n1", "n2", "n3"), (ExpectedSpace("Orders", copies=3, on_disk=2),))
 

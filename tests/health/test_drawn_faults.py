@@ -6,8 +6,7 @@ import itertools
 
 import pytest
 
-from engine.simulator.draw import draw
-from engine.simulator.options import Fault
+from engine.simulator.options import Fault, draw
 from engine.simulator.schedule import START_NS
 from ospltool.health.health import Health
 from ospltool.health.incident import Incident

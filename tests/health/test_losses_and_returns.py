@@ -24,8 +24,8 @@ from tests.fake import START_NS, node_id
 from tests.health.test_alarms import THREE, Watch
 from tests.health.test_causes_of_losses import FAR, HERE, THERE, Ward
 from tui.cells import UNICODE, plain
-from tui.viewmodel.base import View
-from tui.viewmodel.node import card
+from tui.screens.node import card
+from tui.view import View
 
 KILLED = "seen on its host at 01:03:41 UTC: it had died, its supervisor was killed"
 DEAD = SupervisorReport(KILLED, is_trouble=True, is_dead=True, started_ns=START_NS - 600 * S)

@@ -19,9 +19,9 @@ from tests import fake
 from tests.fake import SECOND_NS as S
 from tests.fake import START_NS, node_id
 from tui.cells import UNICODE, plain
-from tui.viewmodel import name_space, node
-from tui.viewmodel.base import Filter, View, ranks
-from tui.viewmodel.overview import FIELDS, Overview, detail
+from tui.screens import name_space, node
+from tui.screens.overview import FIELDS, Overview, detail
+from tui.view import Filter, View, ranks
 
 WATCHED_S: Final = 11.0
 STEP_S: Final = 0.25

@@ -27,9 +27,9 @@ from tests.fake import SECOND_NS as S
 from tests.fake import START_NS, FakeFeed, node_id
 from tests.health.test_incidents import THREE
 from tests.simulation.scenarios import Scenario, node
+from tui import panels
 from tui.cells import UNICODE, plain
-from tui.viewmodel import heading
-from tui.viewmodel.base import ConsoleStatus, View, node_state
+from tui.view import ConsoleStatus, View, node_state
 
 STATUS = ConsoleStatus("console", "recording", "recorded")
 POLL_S = 0.25
@@ -236,7 +236,7 @@ def test_header_and_rows_agree_at_each_moment_of_a_replay_of_the_loss_of_all(tmp
         said = re.search(r"(\d*) ?of \d+ nodes complete", system.health.verdict.text)
         if said and len(rows) == MANY and view.now_ns > begun_ns + 5 * S // 2:
             assert int(said[1] or 0) == rows.count("complete"), (view.now_ns - replay.begin_ns) / S
-        line = plain(heading.header(view, STATUS, "overview", "overview", 120)[0])
+        line = plain(panels.header(view, STATUS, "overview", "overview", 120)[0])
         is_open = any(one.code.id == "DUL-DOMAIN-LOST" for one in system.health.open)
         assert ("DOMAIN LOST" in line) is is_open
         assert not (is_open and "complete" in rows)

@@ -10,9 +10,9 @@ from tests import fake
 from tests.fake import SECOND_NS, START_NS
 from tests.health.test_incidents import Ward, apart, healed
 from tui.cells import UNICODE, Span, Tone, plain
-from tui.viewmodel import name_space
-from tui.viewmodel.base import View
-from tui.viewmodel.overview import Overview
+from tui.screens import name_space
+from tui.screens.overview import Overview
+from tui.view import View
 
 
 def split() -> Ward:

@@ -25,9 +25,10 @@ from tests import fake
 from tests.fake import SECOND_NS as S
 from tests.fake import START_NS, node_id
 from tests.health.test_alarms import THREE, Watch
+from tui import panels
 from tui.cells import UNICODE, plain
-from tui.viewmodel import incidents, panels
-from tui.viewmodel.base import View, node_state
+from tui.screens import incidents
+from tui.view import View, node_state
 
 FELLOWS = (fake.fellow(1), fake.fellow(2))
 ORPHANED = "Splicedaemon has gone away without stopping this service, terminating durability now..."

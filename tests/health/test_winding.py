@@ -21,8 +21,8 @@ from tests import fake
 from tests.fake import SECOND_NS as S
 from tests.fake import START_NS, node_id
 from tui.cells import UNICODE
-from tui.viewmodel.base import View
-from tui.viewmodel.overview import timeline_lines
+from tui.screens.overview import timeline_lines
+from tui.view import View
 
 LENGTH = 240
 

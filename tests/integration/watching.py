@@ -9,7 +9,7 @@ from typing import Protocol
 
 from engine.runtime import monitor
 from engine.runtime.monitor import GroupView, NameSpaceView, NodeEvent, NodePast, NodeSnapshot
-from engine.runtime.tails import TAIL_S
+from engine.runtime.serving import TAIL_S
 from ospltool.live.dds import LiveFeed
 from tests.integration.programs import Program
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import strategies as st
 
 from engine.core.name_spaces import Group
-from engine.dataset import histories, instances, packed
+from engine.dataset import packed
 from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, Sample, make_sample
 
 STATUSES = (DATA, DISPOSE, UNREGISTER, DISPOSE | UNREGISTER, DATA | DISPOSE, DATA | UNREGISTER)
@@ -35,9 +35,8 @@ def samples(keys: tuple[bytes, ...] = KEYS) -> st.SearchStrategy[Sample]:
 
 def pack_early(patch: pytest.MonkeyPatch) -> None:
     """From now on, sets are packed as soon as they have a few samples."""
-    for name, value in {"PACKED_FROM": 2, "MIN_PACKED": 2, "MAX_LOOSE": 4, "_STEP": 3}.items():
-        patch.setattr(instances, name, value)
-    patch.setattr(histories, "_MOVED", 3)
+    for name, value in {"PACKED_FROM": 2, "MIN_PACKED": 2, "MAX_LOOSE": 4, "_STEP": 3, "_MOVED": 3}.items():
+        patch.setattr(packed, name, value)
 
 
 _Hash = ctypes.CFUNCTYPE(ctypes.c_ssize_t, ctypes.POINTER(ctypes.c_ubyte), ctypes.c_ssize_t)

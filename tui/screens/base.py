@@ -1,9 +1,9 @@
-"""The base of all screens: header, caption, message, filter, command line, keys, and jumps."""
+"""The bases of all screens: header, caption, message, filter, command line, keys and jumps; one table."""
 
 from __future__ import annotations
 
 import dataclasses
-from typing import ClassVar, Final, cast
+from typing import Any, ClassVar, Final, cast
 
 from textual import events, on
 from textual.app import ComposeResult
@@ -11,14 +11,13 @@ from textual.binding import Binding, BindingType
 from textual.screen import Screen
 from textual.widgets import Input
 
-from tui import commands
-from tui.cells import Line
+from tui import commands, panels
+from tui.cells import Line, Rows
 from tui.console import Console
-from tui.viewmodel import heading, panels
-from tui.viewmodel.base import ConsoleStatus, Filter, Subject, View
+from tui.view import ConsoleStatus, Filter, Subject, View
 from tui.widgets.bottom import CommandLine, Entry, FilterLine, KeyBar
 from tui.widgets.lines import Lines, Toned
-from tui.widgets.sheet import Sheet
+from tui.widgets.sheet import HEADER, Sheet
 
 
 def neighbour_keys(name: str) -> list[BindingType]:
@@ -106,15 +105,15 @@ class OpsScreen(Screen[None]):
             self.query_one("#header", Lines).set_class(status.paused or is_past, "-paused")
             for widget in self.query(Toned):
                 widget.set_class(is_past and widget.id not in _OF_THE_PRESENT, PAST)
-        lines = heading.header(view, status, self.NAME, self.heading, width)
+        lines = panels.header(view, status, self.NAME, self.heading, width)
         self.fill("#header", lines if self.size.height >= LEAST_FOR_TABS else lines[:1])
-        self.fill("#timebar", heading.timebar_lines(view, status, width))
+        self.fill("#timebar", panels.timebar_lines(view, status, width))
         self.fill("#caption", panels.caption_lines(view, width))
         self.fill("#message", self.console.message_lines())
         before = self.heading
         self.show(view)
         if self.heading != before:
-            lines = heading.header(view, status, self.NAME, self.heading, width)
+            lines = panels.header(view, status, self.NAME, self.heading, width)
             self.fill("#header", lines if self.size.height >= LEAST_FOR_TABS else lines[:1])
         self._keep_focus()
 
@@ -165,7 +164,7 @@ class OpsScreen(Screen[None]):
         header = self.query_one("#header", Lines)
         if event.widget is not header or self.last is None or event.y != 1 or len(header.lines) < 2:
             return
-        screen = heading.tab_at(header.lines[1], event.x, self.last[1].screens)
+        screen = panels.tab_at(header.lines[1], event.x, self.last[1].screens)
         if screen:
             event.stop()
             self.console.action_screen(screen)
@@ -268,3 +267,81 @@ def share(wanted: list[int], room: int) -> list[int]:
         if sum(given) >= room:
             break
     return given
+
+
+class TableScreen(OpsScreen):
+    """Subclasses give the table, its title and the lines about a row."""
+
+    ABOUT_LINES: ClassVar[int] = 8
+    """The most lines for what is under the cursor: a third of the screen, or what the table leaves free."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rows: Rows[Any] | None = None
+        self.shown: View | None = None
+        self._notes: list[Line] = []
+
+    def body(self) -> ComposeResult:
+        """Yield title, table, and lines about the row under the cursor."""
+        yield Lines(id="title")
+        yield Sheet(id="table")
+        yield Lines(id="about")
+
+    def table(self, view: View, width: int) -> Rows[Any]:
+        """Return the table."""
+        raise NotImplementedError
+
+    def table_title(self, view: View, rows: Rows[Any]) -> str:
+        """Return the title of the table."""
+        return self.TITLE_OF_SCREEN
+
+    def about(self, view: View, row: Any, width: int) -> list[Line]:
+        """Return the row under the cursor in full."""
+        return []
+
+    def notes(self, view: View, width: int) -> list[Line]:
+        """Return lines below the title, whatever the table has."""
+        return []
+
+    def instead(self, view: View) -> list[Line]:
+        """Return the lines below an empty table."""
+        return panels.nothing_lines(view, f"{self.TITLE_OF_SCREEN.removesuffix('s')}s")
+
+    @property
+    def row(self) -> Any:
+        """The value under the cursor; None when the table is empty."""
+        return self.rows.item(self.query_one("#table", Sheet).row) if self.rows else None
+
+    def show(self, view: View) -> None:
+        """Fill table and lines, and share the height."""
+        self.shown = view
+        width = self.size.width
+        grid = self.query_one("#table", Sheet)
+        rows = self.rows = self.table(view, width)
+        grid.show(rows)
+        title = panels.rule_line(view, self.table_title(view, rows), width)
+        self._notes = self.notes(view, width)
+        self.fill("#title", [title, *self._notes])
+        self.show_about()
+
+    def show_about(self) -> None:
+        """Show the lines about the row under the cursor below the table."""
+        if self.shown is None or self.rows is None:
+            return
+        view, width = self.shown, self.size.width
+        row = self.row
+        lines = self.about(view, row, width) if row is not None else self.instead(view)
+        room = max(0, self.room - 1 - len(self._notes))
+        free = room - HEADER - len(self.rows.keys) - 1
+        most = min(self.ABOUT_LINES, max(room // 3, free)) if row is not None else room - 1
+        if len(lines) > most > 0:
+            left_out = len(lines) - most + 1
+            lines = [*lines[: most - 1], panels.more_line(left_out)]
+        rule = [panels.rule_line(view, "", width)] if lines and row is not None else []
+        lines = [*rule, *lines[: max(0, most)]]
+        self.fill("#about", lines)
+        set_height(self.query_one("#table", Sheet), max(2, room - len(lines)) if self.rows.keys else 0)
+
+    @on(Sheet.Moved)
+    def _moved(self) -> None:
+        self.show_about()

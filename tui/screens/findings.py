@@ -3,18 +3,104 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from typing import Final
 
 from textual import on, work
 
 from engine.runtime.monitor import NodeSnapshot
-from ospltool.diagnostics.model import Diagnostic
+from ospltool.diagnostics.model import Diagnostic, Severity
 from ospltool.live.model import SystemModel
-from tui.cells import Line, Rows
-from tui.screens.table import TableScreen
-from tui.viewmodel import findings
-from tui.viewmodel.base import Subject, View
+from ospltool.output.text import plural
+from tui import advertised, text
+from tui.cells import Cell, Column, Line, Rows, Span, Tone, single, table_title
+from tui.screens.base import TableScreen
+from tui.view import Subject, View
 from tui.widgets.sheet import Sheet
+
+FIELDS = ("code", "name", "node", "severity")
+
+_TONES = {Severity.ERROR: Tone.FAULT, Severity.WARNING: Tone.WARN, Severity.INFO: Tone.PLAIN}
+
+
+def finding_rows(view: View, found: Sequence[Diagnostic], width: int) -> Rows[Diagnostic]:
+    """Return the findings, the worst first."""
+    columns = (
+        Column("mark", "", 1),
+        Column("code", "rule", 7),
+        Column("nodes", "nodes", 10, grow=1, most=30),
+        Column("message", "finding", 30, grow=5),
+    )
+
+    def render(one: Diagnostic, key: str) -> Cell:
+        tone = _TONES[one.severity]
+        glyphs = view.glyphs
+        if key == "mark":
+            sign = {Tone.FAULT: glyphs.fault, Tone.WARN: glyphs.warn}.get(tone, glyphs.nothing)
+            return (Span(sign, tone),)
+        if key == "message":
+            return single(one.message, tone)
+        return single(one.code if key == "code" else ", ".join(one.nodes), Tone.DIM)
+
+    kept = [
+        (f"{one.code}/{number}", one)
+        for number, one in enumerate(found)
+        if view.filter.matches(
+            {
+                "code": one.code,
+                "name": one.name,
+                "node": " ".join(one.nodes),
+                "severity": one.severity.label,
+                "message": one.message,
+            }
+        )
+    ]
+    return Rows(columns, kept, render, width=width, fixed=2, hidden=len(found) - len(kept))
+
+
+def finding_lines(view: View, one: Diagnostic, width: int) -> list[Line]:
+    """Return one finding in full, what to do about it, and the command that explains the rule."""
+    ellipsis = view.glyphs.ellipsis
+    room = max(20, width - 2)
+    lines: list[Line] = [
+        (Span(f" {one.code} {one.name}", Tone.STRONG), Span(f"  {one.severity.label}", Tone.DIM))
+    ]
+    lines += [(Span(f" {part}"),) for part in text.wrap(one.message, room, 3, ellipsis=ellipsis)]
+    if one.help:
+        lines += [(Span(f" {part}"),) for part in text.wrap(one.help, room, 3, ellipsis=ellipsis)]
+    lines.append((Span(f" more: ospltool explain {one.code}", Tone.DIM),))
+    return lines
+
+
+def title(view: View, found: Sequence[Diagnostic], hidden: int, *, running: bool) -> str:
+    """Return the title with the numbers of findings by severity.
+
+    Of these the filter hides `hidden`; none is known yet while the check is running.
+    """
+    heard = sum(map(view.is_heard, view.model.nodes))
+    if not heard:
+        return "no node is heard, so nothing can be compared"
+    if running:
+        return "findings, being worked out"
+    worst = [
+        plural(sum(1 for one in found if one.severity is severity), severity.label)
+        for severity in (Severity.ERROR, Severity.WARNING, Severity.INFO)
+        if any(one.severity is severity for one in found)
+    ]
+    who = f"{heard:,} nodes advertise" if heard > 1 else "the node advertises"
+    return table_title([*worst] or [f"no findings: what {who} fits together"], hidden)
+
+
+def none_lines(*, running: bool) -> list[Line]:
+    """Return the lines shown without findings: what was compared, and what was not."""
+    if running:
+        return []
+    told = (
+        "compared: what nodes advertise; for readers and writers: `ospltool doctor`",
+        "for their configurations: `ospltool check fleet.toml`",
+    )
+    return [(Span(f" {line}", Tone.DIM),) for line in told]
+
 
 PAUSE_NS: Final = 2_000_000_000
 """The nodes are looked at again after this time at the earliest."""
@@ -25,13 +111,13 @@ class FindingsScreen(TableScreen):
 
     NAME = "findings"
     TITLE_OF_SCREEN = "findings"
-    FILTER_FIELDS = findings.FIELDS
+    FILTER_FIELDS = FIELDS
 
     def __init__(self) -> None:
         super().__init__()
         self._found: tuple[Diagnostic, ...] = ()
         self._model: SystemModel | None = None
-        self._about: findings.Advertised | None = None
+        self._about: advertised.Advertised | None = None
         self._seen = -1
         self._looked_ns = 0
         self._working = False
@@ -48,7 +134,7 @@ class FindingsScreen(TableScreen):
             self._working = True
             snapshots = [node.snapshot for node in view.model.ordered_nodes() if not node.is_away]
             self._work_out(view.model, snapshots)
-        return findings.finding_rows(view, self._found, width)
+        return finding_rows(view, self._found, width)
 
     @work(thread=True, description="findings")  # Textual would write out all snapshots
     def _work_out(self, model: SystemModel, snapshots: list[NodeSnapshot]) -> None:
@@ -59,14 +145,14 @@ class FindingsScreen(TableScreen):
         usual_s = sys.getswitchinterval()
         sys.setswitchinterval(usual_s / 10)
         try:
-            about = findings.advertised(snapshots)
-            found = self._found if about == self._about else findings.findings_of(snapshots)
+            about = advertised.advertised(snapshots)
+            found = self._found if about == self._about else advertised.findings_of(snapshots)
         finally:
             sys.setswitchinterval(usual_s)
         self.app.call_from_thread(self._worked_out, model, about, found)
 
     def _worked_out(
-        self, model: SystemModel, about: findings.Advertised, found: tuple[Diagnostic, ...]
+        self, model: SystemModel, about: advertised.Advertised, found: tuple[Diagnostic, ...]
     ) -> None:
         self._working = False
         if model is not self._model:
@@ -78,15 +164,15 @@ class FindingsScreen(TableScreen):
 
     def table_title(self, view: View, rows: Rows[Diagnostic]) -> str:
         """Return the title of the table."""
-        return findings.title(view, self._found, rows.hidden, running=self._about is None)
+        return title(view, self._found, rows.hidden, running=self._about is None)
 
     def about(self, view: View, row: Diagnostic, width: int) -> list[Line]:
         """Return the finding and what to do about it."""
-        return findings.finding_lines(view, row, width)
+        return finding_lines(view, row, width)
 
     def instead(self, view: View) -> list[Line]:
         """Return the lines shown without findings."""
-        return findings.none_lines(running=self._about is None) if not self.filter else []
+        return none_lines(running=self._about is None) if not self.filter else []
 
     def here(self) -> Subject:
         """Return the first node that the finding is about."""

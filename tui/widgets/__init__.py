@@ -1,1 +1,1 @@
-"""Widgets that draw spans, lines and tables of the view model."""
+"""Widgets that draw spans, lines and tables."""

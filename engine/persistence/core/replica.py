@@ -5,18 +5,22 @@ writer is in `writers` of that instance. So replicas that have accounted for the
 and all end with the same last values once writers stop. Where the numbers of a writer are not enough
 (`engine.persistence.core.positions`), the audit finds the difference.
 
+A replica remembers two kinds of numbers: those that it accounts for itself (`_KnownWriter.had`), and those
+that it knows others to have (`_KnownPeer.known`); it sends a sample only where the second lack it.
+
 "Writer" means a stream of samples here: each writer has one, and another one for its late samples.
 """
 
 from __future__ import annotations
 
 import collections
+import dataclasses
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from engine.core.lazy_dataclass import lazy_dataclass
 from engine.persistence.core import last_values
-from engine.persistence.core.known_numbers import NOTHING, KnownPeer, KnownWriter, numbers_of
-from engine.persistence.core.last_values import LastValues, Room, no_limits
+from engine.persistence.core.last_values import Comparison, LastValues, Room, no_limits
 from engine.persistence.core.positions import span, time_of
 from engine.persistence.core.provider_selection import (
     MAX_LAG_PERIODS,
@@ -42,6 +46,71 @@ from engine.persistence.core.replica_messages import (
     WriterState,
 )
 from engine.persistence.core.sequences import Sequences
+
+_NOTHING: Final = Sequences()
+
+
+def numbers_of(samples: Iterable[OriginalSample]) -> Sequences:
+    """Return the numbers for which samples of one stream account."""
+    return Sequences.joined((sample.first or sample.sequence, sample.sequence) for sample in samples)
+
+
+@lazy_dataclass(slots=True)
+class _KnownWriter:
+    """One original writer, as a replica knows it.
+
+    Attributes:
+        stability: the choice of its providers.
+        had: its samples that are accounted for.
+        is_direct: whether it is connected to this replica.
+        highest_before: its highest number at the last period; -1 to wait one period before others are asked.
+        keys: the instances that it ever wrote.
+    """
+
+    stability: Stability
+    had: Sequences = dataclasses.field(default_factory=Sequences)
+    is_direct: bool = False
+    highest_before: int = 0
+    keys: set[bytes] = dataclasses.field(default_factory=set)
+
+
+@lazy_dataclass(slots=True)
+class _KnownPeer:
+    """Another replica while it is connected."""
+
+    known: dict[str, Sequences] = dataclasses.field(default_factory=dict)
+    """Numbers that it has or was sent, by writer."""
+    states: dict[str, WriterState] = dataclasses.field(default_factory=dict)
+    """Its last announcement, by writer."""
+    highest_before: dict[str, int] = dataclasses.field(default_factory=dict)
+    """Its highest numbers at the last period, by writer."""
+    wants: dict[str, Sequences | None] = dataclasses.field(default_factory=dict)
+    """Its subscription to this replica, by writer; None for all numbers."""
+    number: int = 0
+    """How often this replica has replaced its subscription to it."""
+    asked: dict[str, Sequences | None] = dataclasses.field(default_factory=dict)
+    """The subscription of this replica to it, by writer; None for all numbers."""
+    digests: tuple[int, ...] = ()
+    """Digests of its last values, by part."""
+    comparison: Comparison = dataclasses.field(default_factory=Comparison)
+    """How long its digests have differed from those of this replica."""
+
+    def knows(self, sample: OriginalSample) -> bool:
+        """Whether it has a sample, or was sent it."""
+        return sample.sequence in self.known.get(sample.stream, _NOTHING)
+
+    def learn(self, writer: str, numbers: Sequences) -> None:
+        """Note numbers that it has, or was sent."""
+        self.known[writer] = self.known.get(writer, _NOTHING) | numbers
+
+    def learn_samples(self, samples: Iterable[OriginalSample]) -> None:
+        """Note samples that it has, or was sent."""
+        streams: dict[str, list[OriginalSample]] = {}
+        for sample in samples:
+            streams.setdefault(sample.stream, []).append(sample)
+        for stream, some in streams.items():
+            self.learn(stream, numbers_of(some))
+
 
 MAX_WRITERS: Final = 100_000
 """Original writers that a replica knows. It keeps samples of more, but does not account for them; counted."""
@@ -79,8 +148,8 @@ class Replica:
         self.settings = settings
         self.counters: collections.Counter[str] = collections.Counter()
         self._kept = LastValues(room)
-        self._writers: dict[str, KnownWriter] = {}
-        self._peers: dict[str, KnownPeer] = {}
+        self._writers: dict[str, _KnownWriter] = {}
+        self._peers: dict[str, _KnownPeer] = {}
         self._outbox: list[tuple[str, Message]] = []
         self._changed_writers: set[str] = set()
         self._ended: set[str] = set()  # their ends are not announced yet
@@ -186,7 +255,7 @@ class Replica:
 
     def connected(self, peer: str) -> None:
         """Begin to synchronize with a replica, whose link is new."""
-        self._peers[peer] = KnownPeer()
+        self._peers[peer] = _KnownPeer()
         self._send(peer, self._announcement())
 
     def disconnected(self, peer: str) -> None:
@@ -291,7 +360,7 @@ class Replica:
                 applied.filling & self._peers.keys(), key=lambda each: (not self._asked(each, writer), each)
             )
             for source in filling:
-                part = (missing & candidates[source].had).bounded if source in candidates else NOTHING
+                part = (missing & candidates[source].had).bounded if source in candidates else _NOTHING
                 asked = self._asked(source, writer)
                 wanted[source][writer] = part if part - asked else asked
                 missing -= part
@@ -305,7 +374,7 @@ class Replica:
 
     def _asked(self, peer: str, writer: str) -> Sequences:
         """Return the numbers that a peer is asked to fill in."""
-        return self._peers[peer].asked.get(writer) or NOTHING
+        return self._peers[peer].asked.get(writer) or _NOTHING
 
     def _replace_reader(self, name: str, wants: dict[str, Sequences | None]) -> None:
         peer = self._peers[name]
@@ -417,7 +486,7 @@ class Replica:
     def _account(self, stream: str, numbers: Sequences, newest: Sequence[OriginalSample] = ()) -> None:
         """Account for numbers, and give them to subscribers; `newest` are the samples that brought them."""
         known = self._writer(stream)
-        new = numbers - known.had if known is not None else NOTHING
+        new = numbers - known.had if known is not None else _NOTHING
         if known is not None and new:
             known.had |= new
             self._changed_writers.add(stream)
@@ -435,7 +504,7 @@ class Replica:
         entry.writers |= frozenset(writers)
         self._kept.changed.add(key)
 
-    def _take(self, state: KnownPeer, delivery: SampleBatch) -> None:
+    def _take(self, state: _KnownPeer, delivery: SampleBatch) -> None:
         state.learn_samples([kept.sample for kept in delivery.samples])
         self._apply([(kept.sample, kept.writers) for kept in delivery.samples])
         for key, writers in delivery.written:
@@ -451,7 +520,7 @@ class Replica:
         if writer not in state.wants:
             return
         only = state.wants[writer]
-        missing = self._had(writer) - state.known.get(writer, NOTHING)
+        missing = self._had(writer) - state.known.get(writer, _NOTHING)
         if only is not None:
             missing &= only
         missing = missing.bounded
@@ -480,7 +549,7 @@ class Replica:
         )
 
     def _pass_on(
-        self, peer: str, state: KnownPeer, newest: Sequence[OriginalSample], missing: Sequences
+        self, peer: str, state: _KnownPeer, newest: Sequence[OriginalSample], missing: Sequences
     ) -> None:
         """Send samples that have just arrived, or newer ones of their instances."""
         given: list[KeptSample] = []
@@ -507,7 +576,7 @@ class Replica:
     def _give(
         self,
         peer: str,
-        state: KnownPeer,
+        state: _KnownPeer,
         samples: list[KeptSample],
         written: Iterable[tuple[bytes, frozenset[str]]] = (),
         superseded: tuple[tuple[str, Sequences], ...] = (),
@@ -541,7 +610,7 @@ class Replica:
             entries = tuple((each.sample.key, each.sample.order) for each in self._kept.of_part(part))
             self._send(peer, Inventory(part, entries))
 
-    def _give_newer(self, peer: str, state: KnownPeer, inventory: Inventory) -> None:
+    def _give_newer(self, peer: str, state: _KnownPeer, inventory: Inventory) -> None:
         theirs = dict(inventory.entries)
         entries = self._kept.of_part(inventory.part)
         newer = [
@@ -556,16 +625,16 @@ class Replica:
 
     def _had(self, writer: str) -> Sequences:
         known = self._writers.get(writer)
-        return known.had if known else NOTHING
+        return known.had if known else _NOTHING
 
-    def _writer(self, writer: str) -> KnownWriter | None:
+    def _writer(self, writer: str) -> _KnownWriter | None:
         known = self._writers.get(writer)
         if known is None:
             if len(self._writers) >= MAX_WRITERS:
                 self.counters["refused"] += 1
                 return None
             stability = Stability(self.settings.stable_periods, self.settings.max_change_periods)
-            known = self._writers[writer] = KnownWriter(stability)
+            known = self._writers[writer] = _KnownWriter(stability)
         return known
 
     def _send(self, peer: str, message: Message) -> None:

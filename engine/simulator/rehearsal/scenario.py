@@ -8,8 +8,12 @@ from typing import Final
 
 from engine.config.persistence import DurableSubscriptionSettings, PersistenceService
 from engine.core.lazy_dataclass import lazy_dataclass
-from engine.simulator.rehearsal.rehearsed_replicas import ReplicaCluster
-from engine.simulator.rehearsal.subscribed import Id, RehearsedReader, SubscribedCluster
+from engine.simulator.rehearsal.rehearsed_replicas import (
+    Id,
+    RehearsedReader,
+    ReplicaCluster,
+    SubscribedCluster,
+)
 
 STEP_MS: Final = 100
 """Interval at which the knowledge of replicas is compared: the precision of the times."""

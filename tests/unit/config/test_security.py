@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from engine.config import interpret, parse
+from engine.config.loader import WHY
 from engine.config.problems import ProblemKind
-from engine.config.security import WHY
 
 PROFILE = '<Security><SecurityProfile Name="p" Cipher="{cipher}" CipherKey="00"/></Security>'
 USED = (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Final
 from xml.sax.saxutils import escape, quoteattr
 
@@ -10,11 +10,8 @@ from engine.core.name_spaces import Element
 from engine.runtime.monitor import NameSpaceView, NodeSnapshot
 from ospltool.check.inputs import DeploymentInput, NodeInput
 from ospltool.check.runner import Choice, examine, run
-from ospltool.diagnostics.model import Diagnostic, Severity, Target
-from ospltool.output.text import plural
+from ospltool.diagnostics.model import Diagnostic, Target
 from tui import text
-from tui.cells import Cell, Column, Line, Rows, Span, Tone, single, table_title
-from tui.viewmodel.base import View
 
 RULES: Final = frozenset(
     f"DUR{number}"
@@ -113,87 +110,3 @@ def _text(value: str) -> str:
 
 def _value(value: str) -> str:
     return quoteattr(text.visible(value).replace("${", "$ {"))
-
-
-FIELDS = ("code", "name", "node", "severity")
-
-_TONES = {Severity.ERROR: Tone.FAULT, Severity.WARNING: Tone.WARN, Severity.INFO: Tone.PLAIN}
-
-
-def finding_rows(view: View, found: Sequence[Diagnostic], width: int) -> Rows[Diagnostic]:
-    """Return the findings, the worst first."""
-    columns = (
-        Column("mark", "", 1),
-        Column("code", "rule", 7),
-        Column("nodes", "nodes", 10, grow=1, most=30),
-        Column("message", "finding", 30, grow=5),
-    )
-
-    def render(one: Diagnostic, key: str) -> Cell:
-        tone = _TONES[one.severity]
-        glyphs = view.glyphs
-        if key == "mark":
-            sign = {Tone.FAULT: glyphs.fault, Tone.WARN: glyphs.warn}.get(tone, glyphs.nothing)
-            return (Span(sign, tone),)
-        if key == "message":
-            return single(one.message, tone)
-        return single(one.code if key == "code" else ", ".join(one.nodes), Tone.DIM)
-
-    kept = [
-        (f"{one.code}/{number}", one)
-        for number, one in enumerate(found)
-        if view.filter.matches(
-            {
-                "code": one.code,
-                "name": one.name,
-                "node": " ".join(one.nodes),
-                "severity": one.severity.label,
-                "message": one.message,
-            }
-        )
-    ]
-    return Rows(columns, kept, render, width=width, fixed=2, hidden=len(found) - len(kept))
-
-
-def finding_lines(view: View, one: Diagnostic, width: int) -> list[Line]:
-    """Return one finding in full, what to do about it, and the command that explains the rule."""
-    ellipsis = view.glyphs.ellipsis
-    room = max(20, width - 2)
-    lines: list[Line] = [
-        (Span(f" {one.code} {one.name}", Tone.STRONG), Span(f"  {one.severity.label}", Tone.DIM))
-    ]
-    lines += [(Span(f" {part}"),) for part in text.wrap(one.message, room, 3, ellipsis=ellipsis)]
-    if one.help:
-        lines += [(Span(f" {part}"),) for part in text.wrap(one.help, room, 3, ellipsis=ellipsis)]
-    lines.append((Span(f" more: ospltool explain {one.code}", Tone.DIM),))
-    return lines
-
-
-def title(view: View, found: Sequence[Diagnostic], hidden: int, *, running: bool) -> str:
-    """Return the title with the numbers of findings by severity.
-
-    Of these the filter hides `hidden`; none is known yet while the check is running.
-    """
-    heard = sum(map(view.is_heard, view.model.nodes))
-    if not heard:
-        return "no node is heard, so nothing can be compared"
-    if running:
-        return "findings, being worked out"
-    worst = [
-        plural(sum(1 for one in found if one.severity is severity), severity.label)
-        for severity in (Severity.ERROR, Severity.WARNING, Severity.INFO)
-        if any(one.severity is severity for one in found)
-    ]
-    who = f"{heard:,} nodes advertise" if heard > 1 else "the node advertises"
-    return table_title([*worst] or [f"no findings: what {who} fits together"], hidden)
-
-
-def none_lines(*, running: bool) -> list[Line]:
-    """Return the lines shown without findings: what was compared, and what was not."""
-    if running:
-        return []
-    told = (
-        "compared: what nodes advertise; for readers and writers: `ospltool doctor`",
-        "for their configurations: `ospltool check fleet.toml`",
-    )
-    return [(Span(f" {line}", Tone.DIM),) for line in told]

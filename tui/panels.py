@@ -1,4 +1,4 @@
-"""Lines of text around the matrix: caption, summary, attention and events."""
+"""Lines and tables that several screens show: header, summary, attention, late joiners and events."""
 
 from __future__ import annotations
 
@@ -15,13 +15,168 @@ from engine.tracing.levels import Level
 from ospltool.health.codes import HealthSeverity, joined
 from ospltool.health.incident import Incident
 from ospltool.health.mutes import MuteEnd
-from ospltool.health.verdict import NOBODY, UNKNOWN
+from ospltool.health.verdict import FAILED, NOBODY, STARTING, UNKNOWN
+from ospltool.live.feed import ReplayPosition
 from ospltool.live.nodes import Node
 from ospltool.live.series import AlignmentProgress
 from ospltool.output.text import plural
 from tui import text
-from tui.cells import Line, LineRows, Span, Tone, plain
-from tui.viewmodel.base import Subject, View, severity_sign, verdict_sign
+from tui.cells import Cell, Column, Line, LineRows, Rows, Span, Tone, fit_line, plain, single
+from tui.view import ConsoleStatus, Elsewhere, Subject, View, severity_sign, verdict_sign
+
+MOST_ELSEWHERE: Final = 3
+"""Other systems in trouble that the header names."""
+
+SHORT_NAMES: Final = {
+    "overview": "home",
+    "node": "node",
+    "name-space": "space",
+    "alignment": "align",
+    "incidents": "trouble",
+    "groups": "group",
+    "trace": "trace",
+    "store": "store",
+    "findings": "check",
+    "persistence": "pers",
+}
+"""Short names of screens for a narrow header."""
+
+SECOND_NS: Final = 1_000_000_000
+
+
+def header(view: View, status: ConsoleStatus, screen: str, heading: str, width: int) -> list[Line]:
+    """Return the header: system, screen, and whether it is live, frozen or out of reach; below, the tabs.
+
+    `heading` is the screen's name for people.
+    """
+    right = _mode(view, status)
+    room = max(0, width - sum(len(span.text) for span in right))
+    sign, tone = verdict_sign(view, view.health.verdict)
+    word = "" if tone is Tone.DIM else f"  {sign} {view.health.verdict.word}"
+    if status.ago_ns is not None:
+        tone = Tone.DIM
+    others = _elsewhere(view, status)
+    gap = Span(f" {view.glyphs.separator} ", Tone.DIM)
+    at = gap, Span(heading, Tone.STRONG), Span(word, tone)
+    source = Span(f" {status.source}", Tone.DIM)
+    choices: tuple[Line, ...] = (
+        (Span(f" {status.title} ", Tone.STRONG), source, *at, *others),
+        (source, *at, *others),
+        *([(source, Span(word, tone), *others)] if others else []),
+        *([(source, Span(word, tone), *_elsewhere(view, status, 0))] if others else []),
+        (Span(f" {heading}", Tone.STRONG), Span(word, tone)),
+    )
+    fitting = (line for line in choices if sum(cell_len(span.text) for span in line) <= room)
+    first = fit_line(next(fitting, choices[-1]), room, glyphs=view.glyphs)
+    return [(*first, *right), fit_line(_tabs(status, screen, width), width, glyphs=view.glyphs)]
+
+
+def _elsewhere(view: View, status: ConsoleStatus, most: int = MOST_ELSEWHERE) -> Line:
+    """Return the other systems: those in trouble by name, worst first, the others as a number.
+
+    If none may be named, the number has the sign of the worst.
+    """
+    gap = f" {view.glyphs.separator} "
+    sick = [one for one in status.elsewhere if one.verdict.word != "OK" or one.is_present]
+    sick.sort(key=lambda one: (one.verdict.worst is None, one.verdict.worst or 0))
+    if sick and not most:
+        sign, tone = verdict_sign(view, sick[0].verdict)
+        return (Span(f"{gap}{sign} {len(sick)} more", tone),)
+    shown = sick[:most]
+    spans = [span for one in shown for span in (Span(gap, Tone.DIM), _of_another(view, one))]
+    rest = len(status.elsewhere) - len(shown)
+    if rest:
+        word = "more" if len(sick) > len(shown) else "OK" if sick else "other OK"
+        spans.append(Span(f"{gap}{rest} {word}", Tone.DIM))
+    return tuple(spans)
+
+
+def _of_another(view: View, one: Elsewhere) -> Span:
+    sign, tone = verdict_sign(view, one.verdict)
+    errors, warnings = one.verdict.errors, one.verdict.warnings
+    if one.verdict.word == "OK":
+        return Span(f"{one.title}: OK", Tone.DIM)
+    if one.verdict.word == FAILED:
+        return Span(f"{sign} {one.title}: this watch has failed", tone)
+    if one.verdict.worst is None:
+        return Span(f"{one.title}: {'starting' if one.verdict.word == STARTING else 'nobody heard'}", tone)
+    return Span(
+        f"{sign} {one.title}: {plural(errors, 'error') if errors else plural(warnings, 'warning')}", tone
+    )
+
+
+def tab_at(line: Line, x: int, screens: tuple[str, ...]) -> str:
+    """Return the screen whose tab stands at cell `x` of the tabs; empty where there is none."""
+    at = 0
+    for span, screen in zip(line, screens, strict=False):
+        at += cell_len(span.text)
+        if x < at:
+            return screen
+    return ""
+
+
+def _tabs(status: ConsoleStatus, screen: str, width: int) -> Line:
+    """The screens with their keys and names, as long as those have room; the present one stands out."""
+    for names in ({name: name for name in status.screens}, SHORT_NAMES, {}):
+        tabs = tuple(
+            Span(
+                f" {number % 10} {names[name]}" if name in names else f" {number % 10}",
+                Tone.STRONG if name == screen else Tone.DIM,
+            )
+            for number, name in enumerate(status.screens, 1)
+        )
+        if sum(cell_len(tab.text) for tab in tabs) <= width:
+            break
+    return tabs
+
+
+def _mode(view: View, status: ConsoleStatus) -> tuple[Span, ...]:
+    glyphs = view.glyphs
+    moment = Span(f"  {text.clock(view.now_ns)} UTC ", Tone.DIM)
+    if status.ago_ns is not None:
+        return (Span(f"  PAST, {text.ago(status.ago_ns)}", Tone.WARN), moment)
+    if status.paused:
+        behind = f", {text.age(status.behind_ns)} behind" if status.behind_ns >= SECOND_NS else ""
+        return (Span(f"  PAUSED{behind}", Tone.WARN), moment)
+    if view.model.domain_lost_ns and view.model.all_stopped:
+        return (Span("  all nodes stopped", Tone.DIM), moment)
+    lost = next((one for one in view.health.every if one.is_open and one.code.cause == "domain"), None)
+    if lost is not None and lost.nodes:
+        told = f"  {glyphs.fault} DOMAIN LOST {text.ago(view.now_ns - lost.since_ns)}"
+        return (Span(told, Tone.FAULT), moment)
+    if view.model.ended_ns:
+        what = {"recorded": "recording", "simulated": "simulation"}.get(status.mode, status.mode)
+        return (Span(f"  end of {what}", Tone.STRONG), moment)
+    if status.operates:
+        return (Span("  OPERATE", Tone.WARN), Span(f" {status.mode}", Tone.DIM), moment)
+    return (Span(f"  {status.mode}", Tone.DIM), moment)
+
+
+def timebar_lines(view: View, status: ConsoleStatus, width: int) -> list[Line]:
+    """Return the position in a recording; [] for a live system."""
+    timeline = status.timeline
+    if timeline is None:
+        return []
+    glyphs = view.glyphs
+    elapsed_ns, whole_ns = timeline.now_ns - timeline.begin_ns, timeline.end_ns - timeline.begin_ns
+    sign = "paused" if timeline.paused else _speed(timeline)
+    left = f" {text.moment(timeline.now_ns)[:19]}  {sign:>7}  "
+    right = f"  {text.age(elapsed_ns)} of {text.age(whole_ns)}  {plural(len(timeline.marks), 'mark')} "
+    room = max(4, width - len(left) - len(right))
+    full, empty = glyphs.bar(elapsed_ns / whole_ns if whole_ns > 0 else 1.0, room)
+    bar = list(full + empty)
+    for mark_ns in timeline.marks:
+        if whole_ns > 0 and timeline.begin_ns <= mark_ns <= timeline.end_ns:
+            bar[min(room - 1, (mark_ns - timeline.begin_ns) * room // whole_ns)] = glyphs.mark
+    return [(Span(left, Tone.STRONG), Span("".join(bar)), Span(right, Tone.DIM))]
+
+
+def _speed(timeline: ReplayPosition) -> str:
+    """Return the speed; of a simulation that cannot keep up, the speed that it reaches."""
+    if timeline.reached is None:
+        return f"{timeline.speed:g}x"
+    return f"{timeline.reached:.2g}x, cannot keep up with {timeline.speed:g}x"
+
 
 URGENT_LEVELS: Final = {"SEVERE": Tone.FAULT, "WARNING": Tone.WARN}
 _NANOSECONDS: Final = re.compile(r"\b(\d+\.\d\d)\d{7}\b")
@@ -36,8 +191,6 @@ LEAST_FOR_EXPLANATION: Final = 17
 MAX_CAPTION_LINES: Final = 2
 MOST_NAME: Final = 12
 """Cells after which the name of a node in a list of events is cut."""
-
-SECOND_NS: Final = 1_000_000_000
 
 
 def caption_lines(view: View, width: int) -> list[Line]:
@@ -395,3 +548,65 @@ def share_height(room: int, nodes: int, attention: int, *, events_only: bool, ex
     matrix = max(2, min(nodes + 1, max(3, room - detail - watched - timeline - 4)))
     events = max(0, room - matrix - detail - watched - timeline)
     return Shares(watched, about, matrix, detail, timeline, events)
+
+
+Delivery = tuple[Node, DeliveryView]
+
+
+def deliveries(view: View, nodes: list[Node], width: int) -> Rows[Delivery]:
+    """Return the late joiners that these nodes serve or served, the newest first."""
+    columns = (
+        Column("mark", "", 1),
+        Column("since", "since", 6, right=True),
+        Column("node", "by", 8, grow=1, most=16),
+        Column("topic", "late joiner of", 16, grow=3, most=40),
+        Column("participant", "participant", 11, grow=3, most=36),
+        Column("state", "state", 8),
+        Column("samples", "samples", 8, right=True),
+        Column("took", "took", 8, right=True),
+        Column("problem", "", 4, grow=4),
+    )
+
+    def render(delivery: Delivery, key: str) -> Cell:
+        node, view_ = delivery
+        if key == "mark":
+            return (_delivery_mark(view, view_.state),)
+        if key == "problem":
+            return single(view_.problem, Tone.FAULT if view_.state == "failed" else Tone.WARN)
+        plain = {
+            "since": text.age(view.now_ns - view_.started_ns),
+            "node": node.snapshot.name,
+            "topic": f"{view_.partition}.{view_.topic}",
+            "participant": view_.participant,
+            "state": view_.state,
+            "samples": text.count(view_.samples),
+            "took": took(view_.started_ns, view_.finished_ns),
+        }
+        return single(plain[key], Tone.PLAIN if key in ("topic", "samples") else Tone.DIM)
+
+    rows = [
+        (f"{node.id}/{d.participant}/{d.partition}/{d.topic}/{d.started_ns}", (node, d))
+        for node in nodes
+        for d in node.snapshot.deliveries
+        if view.filter.matches({"node": node.snapshot.name, "topic": d.topic, "state": d.state})
+    ]
+    rows.sort(key=lambda row: (-row[1][1].started_ns, row[0]))
+    return Rows(columns, rows, render, width=width, fixed=4)
+
+
+def _delivery_mark(view: View, state: str) -> Span:
+    glyphs = view.glyphs
+    return {
+        "waiting": Span(glyphs.idle),
+        "running": Span(glyphs.busy),
+        "done": Span(glyphs.ok, Tone.DIM),
+        "failed": Span(glyphs.fault, Tone.FAULT),
+    }.get(state, Span(glyphs.warn, Tone.WARN))
+
+
+def took(started_ns: int, finished_ns: int) -> str:
+    """Return a duration to a hundredth of a second; empty while it runs."""
+    if finished_ns <= started_ns:
+        return ""
+    seconds = (finished_ns - started_ns) / 1e9
+    return f"{seconds:.2f} s" if seconds < 100 else text.age(finished_ns - started_ns)

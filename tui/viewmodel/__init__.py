@@ -1,1 +1,0 @@
-"""The contents of the screens, computed from the model and a moment, without Textual."""
