@@ -88,6 +88,24 @@ class ClientView:
         }
         return [kept.get((one.partition, one.topic), 0) for one in groups]
 
+    def floors(self, groups: list[GroupState]) -> list[int | None]:
+        """Return the source time up to which each group was deleted; None for a group that is not kept."""
+        floors = {
+            (group.partition, group.topic): group_set.floor_ns
+            for data in self._runtime.spaces.values()
+            for group, group_set in data.working.groups.items()
+        }
+        return [floors.get((one.partition, one.topic)) for one in groups]
+
+    def fellows(self) -> list[tuple[str, str]]:
+        """Return ids and names of the nodes that this node hears."""
+        return [(fellow.node, fellow.name) for fellow in self._runtime.core.fellows]
+
+    def away(self) -> list[str]:
+        """Return the names of the nodes that this node has heard in this run, and does not hear now."""
+        here = {fellow.name for fellow in self._runtime.core.fellows} | {self._runtime.settings.name}
+        return sorted({fellow.name for fellow in self._runtime.core.away} - here)
+
     def group_states(self, states: list[NameSpaceState], interest: Interest | None) -> list[GroupState]:
         """Return the completeness of the groups of an interest; of all groups with None."""
         told = [

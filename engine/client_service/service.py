@@ -348,6 +348,8 @@ class ClientService:
             self._is_pending(request, added["pending"])
         elif "keep" in added:
             self._keep(client, request, added["keep"])
+        elif "others" in added:
+            self._send_state(client, request, fellows=self._view.fellows(), away=self._view.away())
         else:
             self._send_state(client, request)
 
@@ -502,6 +504,7 @@ class ClientService:
                         node=settings.node,
                         filtered=self._view.filtered(told),
                         samples=self._view.counts(told),
+                        floors=self._view.floors(told),
                         name=settings.name,
                         left_out=max(0, len(found) - MAX_GROUPS_TOLD),
                         **added,

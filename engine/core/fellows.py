@@ -212,6 +212,7 @@ class FellowTable:
         self._lost: dict[str, _Lost] = {}
         self._silenced: dict[str, Fellow] = {}
         self._refused: dict[str, tuple[int, int]] = {}
+        self._met: dict[str, None] = {}
         self._heard: tuple[str, ...] = ()
         self._pending: tuple[Fellow, ...] = ()
         self._pending_at = -1
@@ -243,6 +244,14 @@ class FellowTable:
             self._pending = tuple([one for one in self.all() if not (one.approved or one.conflict)])
         return self._pending
 
+    def has_met(self, node: str) -> bool:
+        """Whether this node has approved a fellow with that id in this run."""
+        return node in self._met
+
+    def away(self) -> tuple[Fellow, ...]:
+        """Return the fellows of this run that left or were lost and are not back; the latest last."""
+        return tuple(self._silenced.values())
+
     def unheard(self) -> frozenset[str]:
         """Return the ids of the nodes that were discovered and have never been heard."""
         return frozenset(self.discovered - self._fellows.keys() - self._lost.keys() - {self._node})
@@ -250,6 +259,11 @@ class FellowTable:
     def judge(self, fellow: Fellow, *, approved: bool) -> None:
         """Note whether this node talks to a fellow."""
         fellow.approved = approved
+        if approved:
+            self._met.pop(fellow.node, None)
+            self._met[fellow.node] = None
+            if len(self._met) > MAX_REMEMBERED:
+                del self._met[next(iter(self._met))]
         self.version += 1
 
     def compared(self, fellow: Fellow, conflict: DefinitionConflict | None) -> None:

@@ -124,6 +124,11 @@ class DurabilityNode:
         """Present fellows."""
         return self._context.fellows.all()
 
+    @property
+    def away(self) -> tuple[Fellow, ...]:
+        """Fellows of this run that left or were lost and are not back."""
+        return self._context.fellows.away()
+
     def wall_ns(self, now: float) -> int:
         """Return the wall clock at monotonic time `now`, as in heartbeats: it never jumps."""
         return self._context.wall_ns(now)
@@ -262,7 +267,10 @@ class DurabilityNode:
             case Refusal():
                 alignment.refused(context, message, sender, now)
             case DeleteData() | Purge() | WritersEnded() if not self._is_approved(sender):
-                if sender not in self._strangers and len(self._strangers) < MAX_STRANGERS:
+                # A fellow that is lost for a moment is no stranger: what it deleted comes with its set.
+                if context.fellows.has_met(sender):
+                    context.note("delete.left-out", origin=context.name_of(sender))
+                elif sender not in self._strangers and len(self._strangers) < MAX_STRANGERS:
                     self._strangers.add(sender)
                     context.note("delete.refused", origin=context.name_of(sender))
             case DeleteData():

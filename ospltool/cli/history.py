@@ -17,7 +17,7 @@ from ospltool.output import envelope, streams
 from ospltool.output.text import plural, visible
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from engine.dataset.groups import TypeDescription
     from ospltool.client import DurabilityClient
@@ -124,9 +124,9 @@ def delete(
     with _client(uri, domain) as client:
         found = _expect_groups(client, topic, (partition,), deadline_s)
         if dry_run:
-            _put_groups(found, until_ns, as_json=as_json)
+            _put_groups(found, until_ns, client.unanswered, as_json=as_json)
             return
-        _confirm(found, until_ns, is_confirmed=yes)
+        _confirm(found, until_ns, client.unanswered, is_confirmed=yes)
         done = client.delete_historical_data(partition, topic, until_ns=until_ns, timeout_s=timeout)
     if as_json:
         value = {
@@ -136,23 +136,61 @@ def delete(
             "deleted": not done.refused,
         }
         value |= {"node": done.node, "refused": done.refused}
+        value |= {"confirmed": done.confirmed, "unconfirmed": done.unconfirmed}
         streams.put(envelope.document("history-delete", value))
     else:
-        where = f" on {done.node} and its fellows only" if done.refused else ""
-        streams.put(visible(f"the historical data of {partition}.{topic} is deleted{where}") + "\n")
+        what = f"{partition}.{topic}: deleted up to {_moment(done.until_ns)} on {', '.join(done.confirmed)}"
+        streams.put(visible(f"{what}; {_difference(found, done.kept)}") + "\n")
+    if done.unconfirmed:
+        names = ", ".join(done.unconfirmed)
+        have, they = ("has", "it deletes") if len(done.unconfirmed) == 1 else ("have", "they delete")
+        meets = "it meets" if len(done.unconfirmed) == 1 else "they meet"
+        text = f"ospltool: {names} {have} not confirmed; {they} it when {meets} {done.node}"
+        streams.say(visible(text))
     if done.slow:
-        moment = datetime.datetime.fromtimestamp(done.until_ns // 10**9, datetime.UTC)
-        when = f"{moment:%Y-%m-%d %H:%M:%S} UTC"
         streams.say(
             visible(
-                f"ospltool: it reaches only up to {when}, the clock of node {done.slow}: it is behind, "
-                f"or another one is ahead; put it right, start its node again, and delete again"
+                f"ospltool: it reaches only up to {_moment(done.until_ns)}, the clock of node {done.slow}: "
+                f"it is behind, or another one is ahead; put it right, start its node again, and delete again"
             )
         )
     _tell_refused(done.refused)
 
 
-def _put_groups(found: Sequence[GroupCompleteness], until_ns: int, *, as_json: bool) -> None:
+def _moment(time_ns: int) -> str:
+    return f"{datetime.datetime.fromtimestamp(time_ns // 10**9, datetime.UTC):%Y-%m-%d %H:%M:%S} UTC"
+
+
+def _difference(before: Sequence[GroupCompleteness], after: Sequence[GroupCompleteness]) -> str:
+    """Describe how many samples each node had, and has: some may have come meanwhile."""
+    nodes: dict[tuple[str, str], list[str]] = {}
+    for service in dict.fromkeys(each.service for each in after):
+        counts = [_sum(each for each in side if each.service == service) for side in (before, after)]
+        name = next(each.service_name for each in after if each.service == service)
+        nodes.setdefault((counts[0], counts[1]), []).append(name or service)
+    parts = [
+        f"{had} before, {has} now" + (f" on {', '.join(sorted(names))}" if len(nodes) > 1 else "")
+        for (had, has), names in nodes.items()
+    ]
+    return f"samples: {'; '.join(parts)}" if parts else "samples: none kept now"
+
+
+def _sum(groups: Iterable[GroupCompleteness]) -> str:
+    counts = [each.samples for each in groups]
+    return f"{sum(map(int, filter(None, counts))):,}" if None not in counts else "?"
+
+
+def _tell_unanswered(names: Sequence[str]) -> None:
+    """Name the nodes that others know and that have not answered."""
+    if names:
+        which = f"no answer from {', '.join(names)}, which the others know or knew"
+        why = "stopped, out of reach or standing still, or not serving clients"
+        streams.say(visible(f"ospltool: {which}: {why}"))
+
+
+def _put_groups(
+    found: Sequence[GroupCompleteness], until_ns: int, unanswered: Sequence[str], *, as_json: bool
+) -> None:
     """Write what a deletion would find."""
     if as_json:
         groups = [
@@ -165,18 +203,21 @@ def _put_groups(found: Sequence[GroupCompleteness], until_ns: int, *, as_json: b
             }
             for each in found
         ]
-        value = {"groups": groups, "until_ns": until_ns, "deleted": False}
+        value = {"groups": groups, "until_ns": until_ns, "deleted": False, "unanswered": unanswered}
         streams.put(envelope.document("history-delete", value))
         return
     rows = [(each.partition, each.topic, each.service_name or each.service, _samples(each)) for each in found]
     streams.put_table(("PARTITION", "TOPIC", "NODE", "SAMPLES"), rows)
+    _tell_unanswered(unanswered)
 
 
 def _samples(group: GroupCompleteness) -> str:
     return "?" if group.samples is None else f"{group.samples:,}"
 
 
-def _confirm(found: Sequence[GroupCompleteness], until_ns: int, *, is_confirmed: bool) -> None:
+def _confirm(
+    found: Sequence[GroupCompleteness], until_ns: int, unanswered: Sequence[str], *, is_confirmed: bool
+) -> None:
     """Say what is deleted, and let the user decide.
 
     Raises:
@@ -188,11 +229,11 @@ def _confirm(found: Sequence[GroupCompleteness], until_ns: int, *, is_confirmed:
     for (partition, topic), kept in by_group.items():
         counts = ", ".join(f"{_samples(each)} on {each.service_name or each.service}" for each in kept)
         streams.say(f"{partition}.{topic}: samples: {counts}")
+    _tell_unanswered(unanswered)
     # A node that keeps as many groups as an answer holds may keep more.
     many = len(by_group) >= MAX_GROUPS_TOLD
     groups = f"{plural(len(by_group), 'group')}{' or more' if many else ''}"
-    moment = datetime.datetime.fromtimestamp(until_ns // 10**9, datetime.UTC)
-    what = f"the historical data of {groups} up to {moment:%Y-%m-%d %H:%M:%S} UTC on every node"
+    what = f"the historical data of {groups} up to {_moment(until_ns)} on every node"
     if is_confirmed:
         streams.say(f"ospltool: deleting {what}")
         return
@@ -230,7 +271,7 @@ def state(
     """
     with _client(uri, domain) as client:
         found = client.durability_state(topic, tuple(partitions or ("*",)), timeout_s=timeout)
-        refused = client.refusing
+        refused, unanswered = client.refusing, client.unanswered
     if as_json:
         values = [
             {
@@ -244,7 +285,8 @@ def state(
             }
             for each in found
         ]
-        streams.put(envelope.document("history-state", {"groups": values, "refused": refused}))
+        others = {"refused": refused, "unanswered": unanswered}
+        streams.put(envelope.document("history-state", {"groups": values, **others}))
     elif found:
         rows = [
             (each.partition, each.topic, each.service_name or each.service, _state(each)) for each in found
@@ -252,6 +294,8 @@ def state(
         streams.put_table(("PARTITION", "TOPIC", "NODE", "STATE"), rows)
     if not found:
         streams.say(f"ospltool: {_nothing(topic, tuple(partitions or ()))}")
+    if not as_json:
+        _tell_unanswered(unanswered)
     _tell_refused(refused)
     if not found or any(each.completeness.name != "COMPLETE" for each in found):
         raise typer.Exit(Exit.FINDINGS)

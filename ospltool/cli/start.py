@@ -133,10 +133,13 @@ def _start(
 ) -> tuple[Exit, NodeStatus | None]:
     from engine.supervisor import control
     from engine.supervisor.node_status import status_of
-    from ospltool.cli.started_nodes import run_directory
+    from ospltool.cli.started_nodes import run_directory, running
 
     runs = run_directory(os.environ)
     runs.forget_old()
+    if (already := running(target, os.environ)) is not None:
+        streams.say(_already_running(target))
+        return Exit.RECOVERABLE, already
     directory = runs.node(target.key)
     before = status_of(directory)
     if before is not None and before.is_orphan:
@@ -158,8 +161,16 @@ def _node_environ(target: PlannedNode) -> dict[str, str]:
     return {**target.environ, **name}
 
 
+def _already_running(target: PlannedNode) -> str:
+    return f"ospltool: {_subject(target)}: it is already running"
+
+
+def _subject(target: PlannedNode) -> str:
+    return f"{target.configuration.domain.name} ({target.name or target.uri})"
+
+
 def _narration(target: PlannedNode, started: Start, status: NodeStatus | None) -> str:
-    subject = f"{target.configuration.domain.name} ({target.name or target.uri})"
+    subject = _subject(target)
     if started.refusal:
         return f"ospltool: {subject}: {started.refusal}"
     if started.is_running or started.has_failed:
@@ -210,14 +221,14 @@ def _say_settings(target: PlannedNode, code: int) -> None:
 def _run_in_foreground(target: PlannedNode) -> int:
     from engine.supervisor.launch import module_environ
     from engine.supervisor.loop import Narrator, Supervisor
-    from ospltool.cli.started_nodes import run_directory
+    from ospltool.cli.started_nodes import run_directory, running
 
     directory = run_directory(os.environ).node(target.key)
     environ = module_environ(_node_environ(target))
     launch = _launch(target, directory.path)
     with directory.lock() as is_ours:
-        if not is_ours:
-            streams.say(f"ospltool: {launch.domain_name} ({target.uri}): it is already running")
+        if not is_ours or running(target, os.environ) is not None:
+            streams.say(_already_running(target))
             return Exit.RECOVERABLE
         code = Supervisor(launch, environ, Narrator(launch, environ), to_terminal=True).run()
     _say_settings(target, code)

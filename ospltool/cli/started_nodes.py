@@ -5,12 +5,16 @@ from __future__ import annotations
 import collections
 import os
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from engine.supervisor.node_status import ALIVE, NodeStatus, status_of
 from engine.supervisor.rundir import RunDirectory, RunDirectoryError, location
 from ospltool.cli.exits import CommandError, Exit
 from ospltool.output import envelope, streams
 from ospltool.output.text import visible
+
+if TYPE_CHECKING:
+    from ospltool.cli.targets import PlannedNode
 
 
 def run_directory(environ: Mapping[str, str]) -> RunDirectory:
@@ -42,6 +46,12 @@ def known_nodes(environ: Mapping[str, str]) -> list[NodeStatus]:
         or newest[one.record.store, one.record.domain_name] is one
     ]
     return sorted(every, key=lambda status: (status.record.domain_name, status.record.configuration))
+
+
+def running(target: PlannedNode, environ: Mapping[str, str]) -> NodeStatus | None:
+    """Return the status of a planned node that runs, also if it was started in another way; else None."""
+    alive = (status for status in known_nodes(environ) if status.condition in ALIVE)
+    return next((status for status in alive if target.is_started_as(status)), None)
 
 
 def find_nodes(given: str, environ: Mapping[str, str]) -> list[NodeStatus]:

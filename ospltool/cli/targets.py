@@ -5,12 +5,16 @@ from __future__ import annotations
 import dataclasses
 import pathlib
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from engine.config import ConfigError, Configuration, load
 from engine.config.fleet import load_fleet
 from engine.config.reader import path_of_uri
 from engine.supervisor.rundir import node_key
 from ospltool.cli.exits import CommandError, Exit
+
+if TYPE_CHECKING:
+    from engine.supervisor.node_status import NodeStatus
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -45,7 +49,21 @@ class PlannedNode:
     @property
     def key(self) -> str:
         """The name of the node's directory below the run directory."""
-        return node_key(self.path, self.configuration.domain.name, f"{self.store}\0{self.name}")
+        return self._key(self.name)
+
+    def is_started_as(self, status: NodeStatus) -> bool:
+        """Tell whether a node that was started is this one, also from its own file or another fleet file."""
+        record, own_name = status.record, self.configuration.domain.name
+        if (record.configuration, record.domain_name, record.store) != (self.path, own_name, self.store):
+            return False
+        # Nodes of one fleet file can have all three in common, and differ in their names there only.
+        key, alone, as_named = status.directory.path.name, self._key(""), self._key(own_name)
+        if key == self.key or self.name in ("", own_name):
+            return key in (self.key, alone, as_named) or bool(self.store)
+        return key == alone and bool(self.store)
+
+    def _key(self, name: str) -> str:
+        return node_key(self.path, self.configuration.domain.name, f"{self.store}\0{name}")
 
 
 def resolved(uri: str) -> str:

@@ -24,9 +24,12 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from engine.dds.client_protocol.messages import StateAnswer
+    from ospltool.client.asking import Answers
     from ospltool.client.surveys import Question
 
 
+SETTLE_S: Final = 2.0
+"""Most seconds to wait for nodes that others know and that this client has not discovered yet."""
 MATCH_LOOK_S: Final = 0.01
 """Pause between two looks at the readers of a writer: its status and listener are the application's."""
 _KEEPERS: Final = (TagRole.NODE, TagRole.PERSISTENCE)
@@ -84,12 +87,19 @@ class Deletion:
         node: node that has it on its disk, and tells its fellows.
         refused: nodes that refuse this client for the secret of the domain, each with the reason: they do not
             communicate with that node either, so nothing is deleted there.
+        confirmed: nodes that have deleted.
+        unconfirmed: other nodes that `node` knows, also those that it has lost: they delete when they hear of
+            it from a node that has.
+        kept: the matching groups of the nodes that have confirmed, after the deletion.
     """
 
     until_ns: int
     slow: str = ""
     node: str = ""
     refused: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    confirmed: tuple[str, ...] = ()
+    unconfirmed: tuple[str, ...] = ()
+    kept: tuple[GroupCompleteness, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -143,6 +153,8 @@ class DurabilityClient:
     ) -> None:
         domain_id = where if isinstance(where, int) else where.domain_id
         self.session = Session(domain_id, partition, uri, secret)
+        self.unanswered: tuple[str, ...] = ()
+        """Names of the nodes that services know and that did not answer the last `durability_state`."""
 
     @property
     def refusing(self) -> dict[str, str]:
@@ -164,7 +176,8 @@ class DurabilityClient:
 
         The topic may be an expression with `*` and `?`. A service that does not answer in time is left out.
         Services of another product answer an expression for one group only; they are asked for each
-        discovered group. No partitions means the default one.
+        discovered group. No partitions means the default one. `unanswered` names nodes that did not
+        answer and that others know.
 
         Raises:
             NoService: there is no service in time.
@@ -174,26 +187,52 @@ class DurabilityClient:
         deadline_s = time.monotonic() + timeout_s
         self.session.wait_for_services(deadline_s)
         half_s = (time.monotonic() + deadline_s) / 2
-        states = [*ask(self.session, topic, partitions, half_s).values()]
+        answers, self.unanswered = self._survey(topic, partitions, half_s)
+        states = [*answers.values()]
         if not states:
             asking.require_willing(self.session)
             raise errors.DurabilityTimeout("no service has answered in time; it may stand still")
         if any(not added(state) for state in states):
             states += self._resolved(topic, tuple(partitions) or ("",), deadline_s)
-        found = {
-            GroupCompleteness(
-                state.server.hex(),
-                str(added(state).get("name", "")),
-                group.partition,
-                group.topic,
-                Completeness(min(group.completeness, Completeness.COMPLETE)),
-                place in _places(added(state).get("filtered")),
-                _count(added(state).get("samples"), place),
-            )
-            for state in states
-            for place, group in enumerate(state.groups)
-        }
-        return tuple(sorted(found, key=lambda one: (one.partition, one.service, one.topic)))
+        return _completeness(states)
+
+    def _survey(
+        self, topic: str, partitions: Sequence[str], deadline_s: float, until_ns: int | None = None
+    ) -> tuple[Answers, tuple[str, ...]]:
+        """Ask all services, also those that are discovered meanwhile; return answers, and who gave none.
+
+        Discovery takes a moment, and finds the services one by one: the fellows that the first ones name are
+        waited for, for at most `SETTLE_S`. With `until_ns`, only services that have deleted up to this source
+        time count.
+        """
+        session = self.session
+        found: Answers = {}
+        settled_s = min(deadline_s, time.monotonic() + SETTLE_S)
+        while True:
+            with session.lock:
+                asked = session.state_services()
+
+            def is_new(_: object = None, asked: frozenset[bytes] = asked) -> bool:
+                return not session.state_services() <= asked
+
+            answers = ask(session, topic, partitions, deadline_s, values={"others": True}, enough=is_new)
+            found |= {
+                service: state
+                for service, state in answers.items()
+                if until_ns is None or _has_deleted(state, until_ns)
+            }
+            here, away = _others([*found.values(), *answers.values()])
+            with session.lock:
+                refusing, there = session.refusing(), session.state_services()
+                silent = {session.name_of(service) for service in there - found.keys() - refusing.keys()}
+            ids = {str(added(state).get("node")) for state in found.values()}
+            missing = {name for node, name in here.items() if node not in ids}
+            now_s = time.monotonic()
+            if now_s >= settled_s or not (missing or silent):
+                break
+            session.wait_until(is_new, min(settled_s, now_s + asking.PAUSE_S) if silent else settled_s)
+        names = {name_of(state) for state in found.values()} | {name for name, _ in refusing.values()}
+        return found, tuple(sorted((missing | silent | away) - names))
 
     def _resolved(self, topic: str, partitions: Sequence[str], deadline_s: float) -> list[StateAnswer]:
         """Ask services of another product about each group that matches an expression."""
@@ -216,9 +255,9 @@ class DurabilityClient:
     ) -> Deletion:
         """Delete the historical data of all groups that match, on every node (guide 5.5.18).
 
-        It returns once one node has the deletion on its disk, if it has one. That node tells the others,
-        which delete moments later, or when they meet it again. Look at `Deletion.refused`: nodes whose secret
-        of the domain differs from that of this client delete nothing.
+        It returns once one node has the deletion on its disk, if it has one, and all others have confirmed or
+        `SETTLE_S` have passed. The others delete moments later, or when they meet that node again. Look at
+        `Deletion.refused`: nodes whose secret of the domain differs from that of this client delete nothing.
 
         Readers keep the samples that they have received. Samples with a source time after `until_ns` stay;
         older ones that arrive later are not stored.
@@ -275,7 +314,21 @@ class DurabilityClient:
                         reached_ns, slow = values.get("until_ns"), errors.printable(values.get("slow", ""))
                         if not isinstance(reached_ns, int) or not 0 <= reached_ns <= wanted_ns:
                             reached_ns, slow = wanted_ns, ""  # it says nothing that can be
-                        return Deletion(reached_ns, slow, name_of(state), refused)
+                        answers, unconfirmed = self._survey(
+                            topic_expression,
+                            (partition_expression,),
+                            min(deadline_s, time.monotonic() + SETTLE_S),
+                            reached_ns,
+                        )
+                        return Deletion(
+                            reached_ns,
+                            slow,
+                            name_of(state),
+                            refused,
+                            tuple(sorted({name_of(state), *map(name_of, answers.values())})),
+                            tuple(name for name in unconfirmed if name != name_of(state)),
+                            _completeness([*answers.values()]),
+                        )
                 reasons |= {str(reason) for one in confirmed.values() if (reason := added(one).get("reason"))}
             pause(self.session, deadline_s)
         why = f": {'; '.join(sorted(reasons))}" if reasons else ""
@@ -443,3 +496,41 @@ def _count(told: object, place: int) -> int | None:
 def _places(told: object) -> set[int]:
     """Return whole numbers from a service; another product sends none."""
     return {one for one in told if isinstance(one, int)} if isinstance(told, list) else set()
+
+
+def _completeness(states: Sequence[StateAnswer]) -> tuple[GroupCompleteness, ...]:
+    found = {
+        GroupCompleteness(
+            state.server.hex(),
+            str(added(state).get("name", "")),
+            group.partition,
+            group.topic,
+            Completeness(min(group.completeness, Completeness.COMPLETE)),
+            place in _places(added(state).get("filtered")),
+            _count(added(state).get("samples"), place),
+        )
+        for state in states
+        for place, group in enumerate(state.groups)
+    }
+    return tuple(sorted(found, key=lambda one: (one.partition, one.service_name, one.service, one.topic)))
+
+
+def _has_deleted(state: StateAnswer, until_ns: int) -> bool:
+    """Return whether a service keeps nothing of the groups of its answer that a deletion covers."""
+    floors = added(state).get("floors")
+    if not isinstance(floors, list) or len(floors) != len(state.groups):
+        return False  # of another product, or an older release
+    return all(floor is None or (isinstance(floor, int) and floor >= until_ns) for floor in floors)
+
+
+def _others(states: Sequence[StateAnswer]) -> tuple[dict[str, str], set[str]]:
+    """Return the nodes that services hear, names by id, and the names of those that they hear no more."""
+    here: dict[str, str] = {}
+    away: set[str] = set()
+    for state in states:
+        fellows, lost = added(state).get("fellows"), added(state).get("away")
+        for one in fellows if isinstance(fellows, list) else ():
+            if isinstance(one, (list, tuple)) and len(one) == 2:
+                here[str(one[0])] = errors.printable(one[1])
+        away |= {errors.printable(name) for name in lost} if isinstance(lost, list) else set()
+    return here, away

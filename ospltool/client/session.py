@@ -173,9 +173,12 @@ class Session:
             service = guid[:PREFIX_BYTES]
             if service in there and guid in proofs.refused_since(self._heard_s.get(service, 0.0)):
                 why = next((text for fault, text in _WHY_REFUSED.items() if fault in counts), "")
-                name = self._names.get(service) or service.hex()
-                found[service] = name, why or "what it sends proves nothing"
+                found[service] = self.name_of(service), why or "what it sends proves nothing"
         return found
+
+    def name_of(self, service: bytes) -> str:
+        """Return the name of the node with a GUID prefix, or the prefix if it has none."""
+        return self._names.get(service) or service.hex()
 
     def groups(self, topic: str, partition: str) -> list[tuple[str, str]]:
         """Return topics and partitions of discovered durable writers and readers that match expressions."""

@@ -147,6 +147,30 @@ def test_states_tell_of_every_node_and_deleted_data_is_gone_from_all_of_them(
     told = {fields["event"] for name in names for fields in lab.trace(name, *wanted)}
     assert told == {*wanted}
 
+    # A node that stands still is named: at first the other one hears it, later it has lost it.
+    client.close()
+    floor_ns = 1_005
+    lab.process("n2").send_signal(signal.SIGSTOP)
+    try:
+        for is_lost in (False, True):
+            if is_lost:
+                lab.seen.wait_for("n1 loses n2", lambda: not lab.seen.fellows("n1", "approved"))
+            late = connect()
+            assert {one.service_name for one in late.durability_state("Reading", ("st*",))} == {"n1"}
+            assert late.unanswered == ("n2",)
+            done = late.delete_historical_data("*", "Read*", until_ns=floor_ns, timeout_s=20)
+            assert (done.node, done.confirmed, done.unconfirmed) == ("n1", ("n1",), ("n2",))
+            assert [one.samples for one in done.kept] == [9 - (floor_ns - 1_000)]
+            floor_ns += 1
+    finally:
+        lab.process("n2").send_signal(signal.SIGCONT)
+    lab.seen.wait_for("it is gone", lambda: all(lab.seen.stored(n) <= 4 for n in names))
+    assert not lab.trace("n2", "delete.refused")
+    again = connect()
+    states = again.durability_state("Reading", ("st*",), timeout_s=20)
+    assert ([one.service_name for one in states], again.unanswered) == ([*names], ())
+    assert again.delete_historical_data("*", "Read*", until_ns=1, timeout_s=20).unconfirmed == ()
+
 
 class Stranger:
     """A client of another product: it knows nothing of our additions."""

@@ -243,6 +243,10 @@ def test_history_is_waited_for_shown_and_deleted(
         assert answer["groups"][0]["samples"] == kept
     code, (answer,), _ = run("history", "delete", "Read*", "stock", "--until", "1004", "--yes", *place)
     assert (code, answer["deleted"]) == (0, True)
+    assert (answer["confirmed"], answer["unconfirmed"]) == (["n1"], [])
+    code, said, _ = run("history", "delete", "Read*", "stock", "--until", "1", "-y", "--domain", lab.domain)
+    where = "stock.Read*: deleted up to 1970-01-01 00:00:00 UTC on n1"
+    assert (code, said) == (0, [f"{where}; samples: 6 before, 6 now"])
     code, samples, _ = run("cat", "Reading", "--domain", lab.domain, "--timeout", "60s")
     assert (code, sorted(values(samples))) == (0, [*range(5, 10)])
     monkeypatch.setattr(sys, "stdin", Terminal("y\n"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import threading
 import time
@@ -61,12 +62,25 @@ def test_the_role_can_be_replaced(shell: Shell) -> None:
     assert node["role"] == "other"
 
 
-def test_a_second_start_is_recoverable(shell: Shell) -> None:
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [("a.xml", "a.xml"), ("a.xml", "fleet.toml"), ("fleet.toml", "a.xml"), ("a.xml", "named.toml")],
+)
+@pytest.mark.parametrize("has_store", [False, True])
+def test_a_second_start_is_recoverable(shell: Shell, first: str, second: str, has_store: bool) -> None:
     path = shell.write()
-    shell.run("start", path)
-    code, _, err = shell.run("start", path)
-    assert code == 1
-    assert "already running" in err
+    if has_store:
+        keep = f"<Persistent><StoreDirectory>{shell.root}/store</StoreDirectory></Persistent>"
+        path.write_text(re.sub("(<DurabilityService[^>/]*>)", rf"\1{keep}", path.read_text()))
+    for fleet, name in (("fleet", "a"), ("named", "harbour")):
+        (shell.root / f"{fleet}.toml").write_text(f'[[node]]\nname = "{name}"\nfile = "a.xml"\n')
+    assert shell.run("start", first)[0] == 0
+    if "named.toml" in (first, second) and not has_store:
+        return  # another node, which has nothing but its file in common with the first
+    code, _, err = shell.run("start", second)
+    assert (code, "already running" in err) == (1, True)
+    assert shell.run("start", "--foreground", second)[0] == 1
+    assert len(shell.data("list", "--all")) == 1
     assert shell.run("status", path)[0] == 0
 
 

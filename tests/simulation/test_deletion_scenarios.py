@@ -187,3 +187,18 @@ def test_a_stranger_deletes_nothing(message: Message) -> None:
     assert len(scenario.traced("delete.refused")) == 3
     assert not scenario.traced("purge.done")
     check_takes_in(scenario, *NAMES, besides=SAMPLES)
+
+    # Nor does a fellow that the others have lost, but it is no stranger: nobody is warned of it.
+    runtime = scenario.node("n3").runtime
+    assert runtime is not None
+    sender = runtime.settings.node
+    scenario.kill("n3")
+    scenario.run(LOST_S)
+    for name in ("n1", "n2"):
+        runtime = scenario.node(name).runtime
+        assert runtime is not None
+        assert sender not in {fellow.node for fellow in runtime.core.fellows}
+        runtime.core.receive(message, sender, runtime.shared.clock.monotonic())
+        runtime.turn()
+    assert len(scenario.traced("delete.left-out")) == 2
+    assert len(scenario.traced("delete.refused")) == 3
