@@ -13,6 +13,7 @@ cut off from a node that still had the writer, that node revives the instances a
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterable
 from typing import Final
 
@@ -185,7 +186,10 @@ class AutodisposeWriters:
         )
 
     def decide(self, fellows: Iterable[str], fresh_s: float, now: float) -> tuple[bytes, ...]:
-        """Return the writers that this node and all these fellows miss.
+        """Return the writers that this node and all these fellows miss, and ended ones that a fellow misses.
+
+        A fellow may have the end in its set and still miss the writer: it restarted, or met it by what others
+        told, after the end was said. Only this word lets it forget the writer.
 
         Args:
             fellows: the nodes that must miss a writer.
@@ -196,4 +200,6 @@ class AutodisposeWriters:
         for node in fellows if missed else ():
             heard_s, theirs = self._views.get(node, (0.0, frozenset[bytes]()))
             missed = [writer for writer in missed if writer in theirs and now - heard_s <= fresh_s]
-        return tuple(missed)
+        views = (self._views.get(node, (-math.inf, frozenset[bytes]())) for node in fellows)
+        still = {writer for heard_s, theirs in views if now - heard_s <= fresh_s for writer in theirs}
+        return (*missed, *sorted(still & self._ended_s.keys()))
