@@ -641,7 +641,7 @@ def _of_xml(text: str, environ: Mapping[str, str], name: str) -> CauseReport:
     else:
         root_name = f"the root <{one_line(tag)}>" if tag else "no root"
         raise UnknownFileError(f"{shown} is XML with {root_name}: no configuration that ospltool knows")
-    return _of_findings(what, report, name if Path(name).exists() else "FILE")
+    return _of_findings(what, report, name if Path(name).exists() else "FILE", _STOPS_HERE)
 
 
 def _of_fleet(path: Path, environ: Mapping[str, str]) -> CauseReport:
@@ -649,23 +649,40 @@ def _of_fleet(path: Path, environ: Mapping[str, str]) -> CauseReport:
 
     everything = choice([], [], [], [], "info")
     report = check(deployments([str(path)], [], [], environ, together=False), everything)
-    return _of_findings(f"{_shown(str(path))} is a fleet file", report, str(path))
+    # The nodes of a fleet run on other machines.
+    return _of_findings(f"{_shown(str(path))} is a fleet file", report, str(path), ())
 
 
-def _of_findings(what: str, report: Report, place: str) -> CauseReport:
-    """Explain what the check found; `place` is what it can be run on."""
+def _of_findings(what: str, report: Report, place: str, stopping: Collection[str]) -> CauseReport:
+    """Explain what the check found.
+
+    Args:
+        what: what was checked.
+        report: what was found.
+        place: what the check can be run on.
+        stopping: codes of warnings that stop a start.
+    """
     further = [f"ospltool check {_shown(place)}"]
     # A file of OpenSplice may be for OpenSplice alone, so what concerns only an ospltool node comes last.
+    # What stops a start comes before what does not, however it is rated, and what is only old after both.
     found = sorted(
         report.diagnostics,
-        key=lambda each: (-each.severity, each.targets == {Target.OSPLTOOL}, each.place.order),
+        key=lambda each: (
+            each.severity < Severity.ERROR,
+            each.code not in stopping,
+            -each.severity,
+            each.code in _OLD,
+            each.targets == {Target.OSPLTOOL},
+            not each.blocks,
+            each.place.order,
+        ),
     )
     if not found:
         return CauseReport(what, "nothing: the check finds nothing", further=tuple(further), is_bad=False)
     first = found[0]
     further.append(f"ospltool explain {first.code}")
     names = {each.place.path for each in found}
-    remark = "no error and no warning; " if first.severity is Severity.INFO else ""
+    remark = _remark_on(found, stopping)
     others = [f"{_found_at(each, names)}: {each.message}" for each in found[1 : 1 + _MOST_OTHERS]]
     if len(found) > 1 + _MOST_OTHERS:
         others.append(plural(len(found) - 1 - _MOST_OTHERS, "more finding"))
@@ -680,6 +697,29 @@ def _of_findings(what: str, report: Report, place: str) -> CauseReport:
     )
 
 
+_OLD: Final = frozenset({"DUR120", "DUR220", "DUR755"})
+"""Findings of settings that are deprecated, and work all the same."""
+
+_STOPS_HERE: Final = {
+    "DUR759": "Name an interface that `ip -br addr` shows as UP, or let it be determined automatically.",
+    "DUR762": "Ask for a smaller least size, or raise the limit of the kernel.",
+}
+"""Findings with which Cyclone DDS does not start on this machine, and what to do. They are warnings for
+`check`, as a file may be for another machine."""
+
+
+def _remark_on(found: Sequence[Diagnostic], stopping: Collection[str]) -> str:
+    """Return that nothing stops a start, and how much there is to improve; empty if something does."""
+    if found[0].severity is Severity.ERROR or found[0].code in stopping:
+        return ""
+    warnings = sum(each.severity is Severity.WARNING for each in found)
+    if not warnings:
+        return "no error and no warning; "
+    hints = len(found) - warnings
+    also = f" and {plural(hints, 'hint')}" if hints else ""
+    return f"no error, but {plural(warnings, 'warning')}{also}; "
+
+
 def _found_at(one: Diagnostic, names: Collection[str]) -> str:
     """Return the place of a finding; `names` are the files that have any."""
     file = f"{one.place.path}, " if len(names) > 1 else ""
@@ -689,6 +729,8 @@ def _found_at(one: Diagnostic, names: Collection[str]) -> str:
 def _why_found(one: Diagnostic, rules: Iterable[RuleText]) -> str:
     """Return what a rule finds, and who does not start because of it."""
     why = next((rule.summary for rule in rules if rule.code == one.code), "")
+    if one.code in _STOPS_HERE:
+        return f"{why} Cyclone DDS does not start with it on this machine."
     names = [_SERVICES[target] for target in sorted(one.blocks)]
     refuse = "refuses" if len(names) == 1 else "refuse"
     blocked = f"{' and '.join(names)} {refuse} to start with it."
@@ -696,7 +738,7 @@ def _why_found(one: Diagnostic, rules: Iterable[RuleText]) -> str:
 
 
 def _remedy_of(one: Diagnostic) -> str:
-    remedy = one.help or (one.fix.title if one.fix is not None else "")
+    remedy = one.help or (one.fix.title if one.fix is not None else _STOPS_HERE.get(one.code, ""))
     return f"{remedy[:1].upper()}{remedy[1:]}"
 
 

@@ -224,6 +224,23 @@ CASES: dict[str, tuple[str, dict[str, str]]] = {
         "export CYCLONEDDS_URI='<General>\n<MaxMesageSize>9000B</MaxMesageSize></General>'",
         {"What": "settings of Cyclone DDS", "First": "line 2, error DUR750", "Do": "MaxMessageSize"},
     ),
+    "an interface that this machine lacks, in a deprecated setting": (
+        "CYCLONEDDS_URI='<General><NetworkInterfaceAddress>nope7</NetworkInterfaceAddress></General>'",
+        {
+            "First": "line 1, warning DUR759: this machine has no interface and no address 'nope7'",
+            "Why": "Cyclone DDS does not start with it on this machine.",
+            "Do": "ip -br addr",
+            "Also": "line 1, warning DUR755: <NetworkInterfaceAddress> is deprecated",
+        },
+    ),
+    "an error after a deprecated setting": (
+        "<General><NetworkInterfaceAddress>nope7</NetworkInterfaceAddress>\n<AllowMulticast>q</AllowMulticast></General>",
+        {"First": "line 2, error DUR751", "Also": "line 1, warning DUR759"},
+    ),
+    "a configuration that starts": (
+        CONFIGURATION.replace('nameSpace="b"', 'nameSpace="a"'),
+        {"First": "no error, but 1 warning and 4 hints; line 4, warning DUR401"},
+    ),
     "a part of settings": (
         "<Tracing><Verbosity>lots</Verbosity></Tracing>",
         {"What": "settings of Cyclone DDS", "First": "error DUR751"},
