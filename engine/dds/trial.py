@@ -62,6 +62,8 @@ class SettingsTrial(NamedTuple):
     """Its messages, without time and process; at most MAX_SAID."""
     ended: str
     """How the process ended that tried them, if not by itself; else empty."""
+    is_late: bool = False
+    """It did not end in time, which says nothing of the settings: the machine may be busy."""
 
 
 MAX_SAID: Final = 50
@@ -93,14 +95,15 @@ def try_settings(settings: str, domain_id: int) -> SettingsTrial:
             timeout=TRIES_S,
         )
     except subprocess.TimeoutExpired as late:
-        said, code, ended = late.stderr or b"", 1, f"does not end within {TRIES_S:g} s"
+        said, code, ended, is_late = late.stderr or b"", 1, f"does not end within {TRIES_S:g} s", True
     else:
+        is_late = False
         said, code, ended = done.stderr, done.returncode, _end_of(done.returncode)
     lines = said.decode("utf-8", "replace").splitlines()
     found = [text for line in lines if (match := _SAID.fullmatch(line)) and (text := match[1])]
     if code == 1 and not found and lines:
         found = lines[-1:]  # an error of our own, such as a library that cannot be used
-    return SettingsTrial(code == 0, tuple(found[:MAX_SAID]), ended)
+    return SettingsTrial(code == 0, tuple(found[:MAX_SAID]), ended, is_late)
 
 
 def _end_of(code: int) -> str:

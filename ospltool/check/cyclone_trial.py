@@ -89,13 +89,17 @@ def _without_logs(document: Document) -> str:
 
 
 def _said(document: Document, trial: SettingsTrial) -> Iterator[ForeignFault]:
-    kind = CycloneFaultKind.REMARKED if trial.is_accepted else CycloneFaultKind.TRIED
+    is_refused = not (trial.is_accepted or trial.is_late)
+    kind = CycloneFaultKind.TRIED if is_refused else CycloneFaultKind.REMARKED
     told = [each for each in trial.said if not _OLD_NAMES.search(each)]
     for text in told:
         place, path = _place(document, text)
         message = printable(_LINE.sub("", text)).rstrip(".")
         yield ForeignFault(kind, place, f"Cyclone DDS says: {message}", subject=path)
-    if trial.ended:
+    if trial.is_late:
+        message = f"whether Cyclone DDS takes these settings is not known: a trial {trial.ended}"
+        yield ForeignFault(kind, _whole(document).name_span, message)
+    elif trial.ended:
         message = f"a process that tries these settings {trial.ended}"
         yield ForeignFault(kind, _whole(document).name_span, message)
     elif not trial.is_accepted and not told:

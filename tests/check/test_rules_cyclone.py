@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from engine.dds import trial
 from ospltool.check import cyclone, profiles
 from ospltool.check.cyclone import CycloneItem
 from ospltool.check.inputs import DeploymentInput, NodeInput
@@ -267,6 +268,15 @@ def test_a_trial_harms_no_log_and_tells_what_is_only_remarked(tmp_path: Path) ->
     ]
     assert "DUR764" not in {each.code for each in found}
     assert log.read_text() == "of an application"
+
+
+def test_a_trial_that_does_not_end_in_time_refuses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trial, "TRIES_S", 0.001)
+    text = f'<CycloneDDS><Domain Id="93">{INTERFACE}</Domain></CycloneDDS>'.encode()
+    given = DeploymentInput((NodeInput("c.xml", {}),))
+    found = run([examine(given, {"c.xml": text}, tries=True)], Choice()).diagnostics
+    assert "is not known" in next(each.message for each in found if each.code == "DUR765")
+    assert "DUR764" not in {each.code for each in found}
 
 
 def test_the_settings_that_a_node_derives_are_tried(clean: str) -> None:

@@ -125,7 +125,7 @@ def test_the_command_shows_a_simulated_run_that_can_be_wound(terminal: Terminal)
     terminal.press("7")
     terminal.wait_for("· trace, following")
     terminal.press("/", "killed")  # other events followed, more than the screen has lines for
-    terminal.wait_for("is killed")
+    terminal.wait_for("is killed", without="q quit")
     terminal.press("Escape")
     terminal.wait_for("q quit")
     terminal.press("q")

@@ -172,12 +172,15 @@ def restore(
     put_lines([visible(text)])
 
 
-def _refuse_target(source: str, target: pathlib.Path, mark: str) -> None:
+def _refuse_target(source: str, target: pathlib.Path, mark: str, *, is_part: bool) -> None:
     """Refuse a target in which a node's store would be beside another one, or that is the source itself.
+
+    A part of a store may replace the whole: an earlier set, or what is not damaged.
 
     Raises:
         CommandError: it is such a target.
     """
+    from engine.store.store_directory import DATABASE
     from ospltool.stores.opening import stranger
 
     if kind := stranger(target):
@@ -186,7 +189,7 @@ def _refuse_target(source: str, target: pathlib.Path, mark: str) -> None:
         text = f"{target}: {kind}, which is not written to; the source comes first{turned}"
         raise CommandError(text, Exit.USAGE)
     where = pathlib.Path(source).resolve()
-    if target.resolve() in (where, where.parent if where.is_file() else where):
+    if not is_part and target.resolve() in (where, where.parent if where.name == DATABASE else where):
         raise CommandError(f"{target}: source and target are the same store", Exit.USAGE)
 
 
@@ -201,7 +204,7 @@ def _copy(
 ) -> None:
     from ospltool.stores.copying import CopyRefused, copied_text, is_target_free, put_in_place
 
-    _refuse_target(source, target, mark)
+    _refuse_target(source, target, mark, is_part=bool(sets) or without_damaged)
     with opened(source) as reader:
         if mark == REPLACE and is_target_free(target):
             raise CommandError(f"{target}: no store; make one with `ospltool store import`", Exit.USAGE)
