@@ -28,7 +28,7 @@ from ospltool.output.text import plural, shortened
 from ospltool.trace.meaning.catalogue import Product, pieces
 from ospltool.trace.meaning.line_explanation import explain as explain_line
 from ospltool.trace.meaning.lines import RecordPlace
-from ospltool.trace.meaning.reports import meaning_of
+from ospltool.trace.meaning.reports import MatchedReport, meaning_of
 from ospltool.trace.meaning.trace_facts import MAIN_THREADS, TraceFacts
 from ospltool.trace.reading.headers import headers
 from ospltool.trace.reading.reader import read_records
@@ -60,6 +60,7 @@ MOST_REPORTS: Final = 100_000
 
 _LONGEST: Final = 220
 _MOST_OTHERS: Final = 3
+_MOST_PLACES: Final = 5
 _LONG_NS: Final = 30 * SECOND_NS
 """Time in one state after which a start takes longer than usual."""
 
@@ -68,6 +69,9 @@ _FEW_LINES: Final = 20
 
 _TOGETHER_NS: Final = 2 * SECOND_NS
 """Time within which a process makes the reports of one event."""
+
+_LEADS_NS: Final = 60 * SECOND_NS
+"""Time within which others miss a process: some leases."""
 
 _SERVICES: Final = {Target.OPENSPLICE: "OpenSplice", Target.OSPLTOOL: "an ospltool node"}
 CYCLONE_PARTS: Final = frozenset(
@@ -93,6 +97,13 @@ _COMPLAINT: Final = re.compile(
 )
 _DATE: Final = re.compile(rb"^Date        : *(.*)$", re.MULTILINE)
 _VERSION: Final = re.compile(r"(?:^|[/: ])V?(\d\.\d{1,2}\.\w[\w.]*)/")
+
+
+_IDENTIFIED: Final = re.compile(r"durability service can b[ey] identified by ID: (\d+)")
+_MISSED: Final = re.compile(r"Missed heartbeat for node (?:- heartbeat id : )?(\w+)")
+_STARTED: Final = re.compile(r"The service '(?:splicedaemon|spliced)' is now operational")
+_TERMINATED: Final = re.compile(r"The service '(?:splicedaemon|spliced)' has now terminated")
+_STOPPED: Final = re.compile(r"Termination request \(signal (\d+)\) received")
 
 
 class UnknownFileError(Exception):
@@ -292,62 +303,107 @@ def _of_reports(name: str, records: Sequence[TraceRecord], lines: _Lines) -> Cau
     if not reports:
         raise UnknownFileError(f"{shown} has no report of OpenSplice")
     what = f"{shown} is a log of {_release(reports)}: {_span_of(reports)}"
-    problems = _problems(reports)
+    problems = [each for one in _problems(reports) for each in _lines_with_problems(one)]
     further = [
         "ospl-info.log and ospl-error.log of the same directory, and those of the other nodes",
         *([f"ospltool trace {shown} --level WARNING"] if Path(name).exists() else []),
     ]
     if not problems:
-        return CauseReport(
-            what, "nothing: it reports no error and no warning", further=tuple(further[:1]), is_bad=False
-        )
-    first = next((one for one in problems if not _is_harmless(one)), problems[0])
-    event = [one for one in problems if _is_one_event(first, one)]
-    known = [(one, found) for one in event if (found := meaning_of(one.text)) is not None]
+        first_line = f"nothing: it reports no error and no warning{_starts_of(reports)}"
+        return CauseReport(what, first_line, further=tuple(further[:1]), is_bad=False)
+    first = _first_of(problems)
+    event = [one for one in problems if _is_one_event(first.record, one.record)]
+    known = [(one, one.found) for one in event if one.found is not None]
     cause = min(known, key=lambda each: each[1].meaning.number, default=None)
-    title = _title(first)
-    text = (
-        f"{_when(first)}line {_line_of(first, lines, title)}, {_level(first)}: {shortened(title, _LONGEST)}"
-    )
-    who = ", ".join(filter(None, (_process(first), first.fields.get("host", ""))))
+    text = f"{_when(first.record)}{first.place(lines)}, {_level(first.record)}: "
+    text += shortened(first.line, _LONGEST)
+    who = ", ".join(filter(None, (_process(first.record), first.record.fields.get("host", ""))))
     text += f" ({who})" if who else ""
-    kinds = collections.Counter(_kind(one) for one in problems)
-    again = kinds[_kind(first)]
-    if again > 1:
-        last = next(one for one in reversed(problems) if _kind(one) == _kind(first))
-        text += f"; {again} times in all{_until(last)}"
-    others = _other_reports(problems, {_kind(one) for one in event}, kinds, lines)
+    again = [one for one in problems if one.kind == first.kind]
+    if len(again) > 1:
+        text += f"; {len(again)} times in all{_until(again[-1].record)}"
+    others = _other_reports(problems, first, None if cause is None else cause[0], lines, _services(reports))
     if len(records) == MOST_REPORTS:
         others = (*others, f"only the first {MOST_REPORTS:,} reports were read")
     if cause is None:
         why = "unknown: no rule knows this report."
         return CauseReport(what, text, why, "", others, tuple(further))
-    record, found = cause
+    one, found = cause
     why = found.why
-    if record is not first:
-        why += f" (line {_line_of(record, lines, found.line)}: {shortened(found.line, _LONGEST)})"
+    if one is not first:
+        why += f" ({one.place(lines)}: {shortened(one.line, _LONGEST)})"
     return CauseReport(what, text, why, found.remedy, others, tuple(further))
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Problem:
+    """A line of a report that says what went wrong."""
+
+    record: TraceRecord
+    line: str
+    found: MatchedReport | None
+    """What it means; None if that is unknown."""
+
+    @property
+    def kind(self) -> str:
+        """What is equal for lines of the same text, whatever their numbers."""
+        return normalised(self.line)
+
+    @property
+    def is_harmless(self) -> bool:
+        """Whether it is known to be no fault."""
+        return self.found is not None and self.found.meaning.is_harmless
+
+    def place(self, lines: _Lines) -> str:
+        """Return where it is, for users."""
+        return f"line {_line_of(self.record, lines, self.line)}"
+
+
+def _first_of(problems: Sequence[_Problem]) -> _Problem:
+    """Return the first problem that is a fault, or the note before it that tells of its cause.
+
+    A process that crashes reports that as a note, and others warn of what follows when its lease is over.
+    """
+    serious = [one for one in problems if not one.is_harmless] or problems
+    worst = next((one for one in serious if REPORT_LEVELS.get(one.record.level) != "INFO"), serious[0])
+    end_ns = worst.record.time_ns
+
+    def leads(one: _Problem) -> bool:
+        start_ns = one.record.time_ns
+        return start_ns is not None and end_ns is not None and 0 <= end_ns - start_ns <= _LEADS_NS
+
+    return next(one for one in serious if one is worst or leads(one))
+
+
+def _lines_with_problems(record: TraceRecord) -> Iterator[_Problem]:
+    """Yield the line of a report that says what happened, and further causes that a stack names."""
+    found = meaning_of(record.text)
+    lines = [line for line in record.text.split("\n") if line.strip()]
+    is_stack = record.raw.find(b"\n-----") >= 0
+    title = (lines[-1] if is_stack else lines[0]) if lines else ""  # of a stack, the deepest
+    if found is not None:
+        title = found.line
+    yield _Problem(record, title, found)
+    for line in lines if is_stack else ():
+        other = meaning_of(line)
+        if line != title and other is not None and not other.meaning.follows:
+            yield _Problem(record, line, other)
+
+
 def _problems(reports: Sequence[TraceRecord]) -> list[TraceRecord]:
-    """Return the reports of the worst kind that there is: errors, warnings, or notes with a meaning."""
+    """Return the reports of the worst kind that there is: errors or warnings, and notes with a meaning."""
+    notes = [one for one in reports if _is_telling(one)]
     for level in ("SEVERE", "WARNING"):
         found = [one for one in reports if REPORT_LEVELS.get(one.level) == level]
         if found:
-            notes = [one for one in reports if _is_telling(one)] if level == "WARNING" else []
             return sorted([*found, *notes], key=lambda one: one.offset)
-    return [one for one in reports if _is_telling(one)]
+    return notes
 
 
 def _is_telling(record: TraceRecord) -> bool:
     """Return whether a report of a low level tells of a fault all the same, as releases differ."""
     found = meaning_of(record.text) if REPORT_LEVELS.get(record.level) == "INFO" else None
     return found is not None and not found.meaning.is_harmless
-
-
-def _is_harmless(record: TraceRecord) -> bool:
-    found = meaning_of(record.text)
-    return found is not None and found.meaning.is_harmless
 
 
 def _is_one_event(first: TraceRecord, other: TraceRecord) -> bool:
@@ -358,44 +414,70 @@ def _is_one_event(first: TraceRecord, other: TraceRecord) -> bool:
     return abs(other.time_ns - first.time_ns) <= _TOGETHER_NS and _process(first) == _process(other)
 
 
-def _title(record: TraceRecord) -> str:
-    """Return the line of a report that says what happened: of a stack the deepest that is understood."""
-    found = meaning_of(record.text)
-    if found is not None:
-        return found.line
-    lines = [line for line in record.text.split("\n") if line.strip()]
-    is_stack = record.raw.find(b"\n-----") >= 0
-    return (lines[-1] if is_stack else lines[0]) if lines else ""
-
-
-def _kind(record: TraceRecord) -> str:
-    """Return what is equal for reports of the same fault."""
-    found = meaning_of(record.text)
-    return normalised(_title(record) if found is None else found.why)
-
-
 def _other_reports(
-    problems: Sequence[TraceRecord], told: set[str], kinds: Mapping[str, int], lines: _Lines
-) -> tuple[str, ...]:
-    """Describe the other kinds of reports, in the order of their first lines."""
-    firsts: dict[str, TraceRecord] = {}
-    lasts: dict[str, TraceRecord] = {}
+    problems: Sequence[_Problem], first: _Problem, cause: _Problem | None, lines: _Lines,
+    services: Mapping[str, str],
+) -> tuple[str, ...]:  # fmt: skip
+    """Describe the reports of other texts than the first and its cause, in the order of their first lines."""
+    told = {first.kind, *([] if cause is None else [cause.kind])}
+    kinds: dict[str, list[_Problem]] = {}
     for one in problems:
-        kind = _kind(one)
-        if kind not in told:
-            firsts.setdefault(kind, one)
-            lasts[kind] = one
+        if one.kind not in told:
+            kinds.setdefault(one.kind, []).append(one)
+    # What the answer says already is not said again beside another line.
+    meanings = {one.found.meaning for one in (first, cause) if one is not None and one.found is not None}
     shown = []
-    for kind, one in itertools.islice(firsts.items(), _MOST_OTHERS):
-        title, count = _title(one), kinds[kind]
-        times = f", {count} times{_until(lasts[kind])}" if count > 1 else ""
-        line = _line_of(one, lines, title)
-        found = meaning_of(one.text)
-        why = f": {found.why}" if found is not None else ""
-        shown.append(f"line {line}{times}, {_level(one)}: {shortened(title, _LONGEST // 2)}{why}")
-    if len(firsts) > _MOST_OTHERS:
-        shown.append(f"{plural(len(firsts) - _MOST_OTHERS, 'more kind')} of reports")
+    for same in itertools.islice(kinds.values(), _MOST_OTHERS):
+        one, found = same[0], same[0].found
+        times = f", {len(same)} times{_until(same[-1].record)}" if len(same) > 1 else ""
+        text = f"{one.place(lines)}{times}, {_level(one.record)}: {shortened(one.line, _LONGEST // 2)}"
+        if found is not None and found.meaning not in meanings:
+            meanings.add(found.meaning)
+            text += f": {found.why}"
+        shown.append(text + _who_is_meant(one, services))
+    hidden = [same[0] for same in itertools.islice(kinds.values(), _MOST_OTHERS, None)]
+    if hidden:
+        numbers = [str(_line_of(one.record, lines, one.line)) for one in hidden]
+        places = ", ".join(numbers[:_MOST_PLACES]) + (", …" if len(numbers) > _MOST_PLACES else "")
+        at = "at line" if len(hidden) == 1 else "at lines"
+        shown.append(f"{plural(len(hidden), 'more kind')} of reports, {at} {places}")
     return tuple(shown)
+
+
+def _services(reports: Sequence[TraceRecord]) -> dict[str, str]:
+    """Return the processes of the durability services of a log, by the ids that missed heartbeats name."""
+    ids = ((one, _IDENTIFIED.search(one.text)) for one in reports)
+    return {found[1]: _process(one) for one, found in ids if found is not None}
+
+
+def _who_is_meant(one: _Problem, services: Mapping[str, str]) -> str:
+    missed = _MISSED.search(one.line)
+    process = services.get(missed[1], "") if missed is not None else ""
+    return f" (it is {process})" if process else ""
+
+
+def _starts_of(reports: Sequence[TraceRecord]) -> str:
+    """Return how often the domain service started in a log, and how each of these runs ended."""
+    endings: list[str] = []
+    runs: dict[str, int] = {}
+    for one in reports:
+        process = f"{one.fields.get('host', '')} {_process(one)}"
+        if _STARTED.search(one.text) is not None:
+            runs[process] = len(endings)
+            endings.append("without an end in the log")
+            continue
+        run, stop = runs.get(process), _STOPPED.search(one.text)
+        if run is None:
+            continue
+        if stop is not None:
+            endings[run] = f"stopped by signal {stop[1]}"
+        elif _TERMINATED.search(one.text) is not None and not endings[run].startswith("stopped"):
+            endings[run] = "stopped"
+    counts = collections.Counter(endings)
+    ends = [ending if count == len(endings) else f"{count} {ending}" for ending, count in counts.items()]
+    if len(endings) > 1 and len(ends) == 1:
+        ends = [f"each {ends[0]}"]
+    return f"; {plural(len(endings), 'start')} of the domain service, {', '.join(ends)}" if endings else ""
 
 
 def _until(last: TraceRecord) -> str:
@@ -559,7 +641,7 @@ def _of_xml(text: str, environ: Mapping[str, str], name: str) -> CauseReport:
     else:
         root_name = f"the root <{one_line(tag)}>" if tag else "no root"
         raise UnknownFileError(f"{shown} is XML with {root_name}: no configuration that ospltool knows")
-    return _of_findings(what, report, name if Path(name).exists() else "FILE")
+    return _of_findings(what, report, name if Path(name).exists() else "FILE", _STOPS_HERE)
 
 
 def _of_fleet(path: Path, environ: Mapping[str, str]) -> CauseReport:
@@ -567,23 +649,40 @@ def _of_fleet(path: Path, environ: Mapping[str, str]) -> CauseReport:
 
     everything = choice([], [], [], [], "info")
     report = check(deployments([str(path)], [], [], environ, together=False), everything)
-    return _of_findings(f"{_shown(str(path))} is a fleet file", report, str(path))
+    # The nodes of a fleet run on other machines.
+    return _of_findings(f"{_shown(str(path))} is a fleet file", report, str(path), ())
 
 
-def _of_findings(what: str, report: Report, place: str) -> CauseReport:
-    """Explain what the check found; `place` is what it can be run on."""
+def _of_findings(what: str, report: Report, place: str, stopping: Collection[str]) -> CauseReport:
+    """Explain what the check found.
+
+    Args:
+        what: what was checked.
+        report: what was found.
+        place: what the check can be run on.
+        stopping: codes of warnings that stop a start.
+    """
     further = [f"ospltool check {_shown(place)}"]
     # A file of OpenSplice may be for OpenSplice alone, so what concerns only an ospltool node comes last.
+    # What stops a start comes before what does not, however it is rated, and what is only old after both.
     found = sorted(
         report.diagnostics,
-        key=lambda each: (-each.severity, each.targets == {Target.OSPLTOOL}, each.place.order),
+        key=lambda each: (
+            each.severity < Severity.ERROR,
+            each.code not in stopping,
+            -each.severity,
+            each.code in _OLD,
+            each.targets == {Target.OSPLTOOL},
+            not each.blocks,
+            each.place.order,
+        ),
     )
     if not found:
         return CauseReport(what, "nothing: the check finds nothing", further=tuple(further), is_bad=False)
     first = found[0]
     further.append(f"ospltool explain {first.code}")
     names = {each.place.path for each in found}
-    remark = "no error and no warning; " if first.severity is Severity.INFO else ""
+    remark = _remark_on(found, stopping)
     others = [f"{_found_at(each, names)}: {each.message}" for each in found[1 : 1 + _MOST_OTHERS]]
     if len(found) > 1 + _MOST_OTHERS:
         others.append(plural(len(found) - 1 - _MOST_OTHERS, "more finding"))
@@ -598,6 +697,29 @@ def _of_findings(what: str, report: Report, place: str) -> CauseReport:
     )
 
 
+_OLD: Final = frozenset({"DUR120", "DUR220", "DUR755"})
+"""Findings of settings that are deprecated, and work all the same."""
+
+_STOPS_HERE: Final = {
+    "DUR759": "Name an interface that `ip -br addr` shows as UP, or let it be determined automatically.",
+    "DUR762": "Ask for a smaller least size, or raise the limit of the kernel.",
+}
+"""Findings with which Cyclone DDS does not start on this machine, and what to do. They are warnings for
+`check`, as a file may be for another machine."""
+
+
+def _remark_on(found: Sequence[Diagnostic], stopping: Collection[str]) -> str:
+    """Return that nothing stops a start, and how much there is to improve; empty if something does."""
+    if found[0].severity is Severity.ERROR or found[0].code in stopping:
+        return ""
+    warnings = sum(each.severity is Severity.WARNING for each in found)
+    if not warnings:
+        return "no error and no warning; "
+    hints = len(found) - warnings
+    also = f" and {plural(hints, 'hint')}" if hints else ""
+    return f"no error, but {plural(warnings, 'warning')}{also}; "
+
+
 def _found_at(one: Diagnostic, names: Collection[str]) -> str:
     """Return the place of a finding; `names` are the files that have any."""
     file = f"{one.place.path}, " if len(names) > 1 else ""
@@ -607,6 +729,8 @@ def _found_at(one: Diagnostic, names: Collection[str]) -> str:
 def _why_found(one: Diagnostic, rules: Iterable[RuleText]) -> str:
     """Return what a rule finds, and who does not start because of it."""
     why = next((rule.summary for rule in rules if rule.code == one.code), "")
+    if one.code in _STOPS_HERE:
+        return f"{why} Cyclone DDS does not start with it on this machine."
     names = [_SERVICES[target] for target in sorted(one.blocks)]
     refuse = "refuses" if len(names) == 1 else "refuse"
     blocked = f"{' and '.join(names)} {refuse} to start with it."
@@ -614,7 +738,7 @@ def _why_found(one: Diagnostic, rules: Iterable[RuleText]) -> str:
 
 
 def _remedy_of(one: Diagnostic) -> str:
-    remedy = one.help or (one.fix.title if one.fix is not None else "")
+    remedy = one.help or (one.fix.title if one.fix is not None else _STOPS_HERE.get(one.code, ""))
     return f"{remedy[:1].upper()}{remedy[1:]}"
 
 

@@ -122,6 +122,70 @@ CASES: dict[str, tuple[str, dict[str, str]]] = {
             "Why": "did not run for 7639.7 s, longer than its lease of 10 s",
         },
     ),
+    "two texts of one cause": (
+        COMMERCIAL
+        + report(
+            "Cannot acquire license for feature OPENSPLICE_SPLICED. It will exit.", "FATAL", process="q <2>"
+        ),
+        {
+            "First": "OPENSPLICE_SPLICED' (java.exe <2>, host)",
+            "Also": "line 13, FATAL: Cannot acquire license",
+        },
+    ),
+    "every kind of reports of one moment": (
+        report(LEASE)
+        + report("Unknown service 'splicedaemon' died") * 3
+        + report("Failed to update service state to 4.")
+        + "".join(report(f"Quux was {one}") for one in ("frobbed", "barred", "bazzed")),
+        {
+            "First": "took 7639.742325646 s. (app <1>, host)",
+            "Also": "line 12, 3 times, the last at 2023-11-14T22:13:20Z, ERROR: Unknown service",
+        },
+    ),
+    "more kinds than are shown": (
+        "".join(
+            report(f"Quux was {one}") for one in ("foo", "frobbed", "barred", "bazzed", "quuxed", "gone")
+        ),
+        {"Also": "line 28, ERROR: Quux was bazzed 2 more kinds of reports, at lines 36, 44"},
+    ),
+    "a stack that names two causes": (
+        stack(
+            *(
+                f"Create Topic <T> failed: Unmatching QoS Policy: '{one}'."
+                for one in ("Reliability", "Durability")
+            )
+        ),
+        {
+            "First": "line 9, ERROR: Create Topic",
+            "Also": "line 12, ERROR: Create Topic <T> failed: Unmatching",
+        },
+    ),
+    "a crash before a heartbeat is missed": (
+        report("The durability service can by identified by ID: 1660", "INFO", process="tsn <7>")
+        + report("Missed heartbeat for node 5.", "INFO", "1699990000.000000001")
+        + report("Exception (signal 6) occurred in process", "INFO", process="tsn <7>")
+        + report("Missed heartbeat for node - heartbeat id : 1660. (x)", "WARNING", "1700000009.000000001"),
+        {
+            "First": "line 20, INFO: Exception (signal 6) occurred in process (tsn <7>, host)",
+            "Why": "The process crashed with signal 6",
+            "Also": "line 28, WARNING: Missed heartbeat for node - heartbeat id : 1660. (x) (it is tsn <7>)",
+        },
+    ),
+    "a peer of Windows that ended": (
+        report("UDP recvmsg sock 2760: ret -1 errno 10054"),
+        {"Why": "a port to which this process sent is closed", "Do": "Nothing"},
+    ),
+    "no signal handlers": (
+        report("Did not install signal handlers to cleanup resources.", "WARNING"),
+        {"Do": "LD_PRELOAD to libjsig.so"},
+    ),
+    "runs that were stopped": (
+        report("++ The service 'splicedaemon' is now operational.", "INFO")
+        + report("Termination request (signal 15) received from PID 3, UID 0", "INFO")
+        + report("== The service 'splicedaemon' has now terminated.", "INFO")
+        + report("++ The service 'splicedaemon' is now operational.", "INFO", process="app <2>"),
+        {"First": "; 2 starts of the domain service, 1 stopped by signal 15, 1 without an end in the log"},
+    ),
     "what no rule knows": (
         report("one thing", "INFO") + report("Quux was frobbed"),
         {
@@ -159,6 +223,23 @@ CASES: dict[str, tuple[str, dict[str, str]]] = {
     "settings of Cyclone DDS": (
         "export CYCLONEDDS_URI='<General>\n<MaxMesageSize>9000B</MaxMesageSize></General>'",
         {"What": "settings of Cyclone DDS", "First": "line 2, error DUR750", "Do": "MaxMessageSize"},
+    ),
+    "an interface that this machine lacks, in a deprecated setting": (
+        "CYCLONEDDS_URI='<General><NetworkInterfaceAddress>nope7</NetworkInterfaceAddress></General>'",
+        {
+            "First": "line 1, warning DUR759: this machine has no interface and no address 'nope7'",
+            "Why": "Cyclone DDS does not start with it on this machine.",
+            "Do": "ip -br addr",
+            "Also": "line 1, warning DUR755: <NetworkInterfaceAddress> is deprecated",
+        },
+    ),
+    "an error after a deprecated setting": (
+        "<General><NetworkInterfaceAddress>nope7</NetworkInterfaceAddress>\n<AllowMulticast>q</AllowMulticast></General>",
+        {"First": "line 2, error DUR751", "Also": "line 1, warning DUR759"},
+    ),
+    "a configuration that starts": (
+        CONFIGURATION.replace('nameSpace="b"', 'nameSpace="a"'),
+        {"First": "no error, but 1 warning and 4 hints; line 4, warning DUR401"},
     ),
     "a part of settings": (
         "<Tracing><Verbosity>lots</Verbosity></Tracing>",
