@@ -703,6 +703,7 @@ _OLD: Final = frozenset({"DUR120", "DUR220", "DUR755"})
 _STOPS_HERE: Final = {
     "DUR759": "Name an interface that `ip -br addr` shows as UP, or let it be determined automatically.",
     "DUR762": "Ask for a smaller least size, or raise the limit of the kernel.",
+    "DUR763": "Make the directory, or name one that is there.",
 }
 """Findings with which Cyclone DDS does not start on this machine, and what to do. They are warnings for
 `check`, as a file may be for another machine."""
@@ -730,7 +731,8 @@ def _why_found(one: Diagnostic, rules: Iterable[RuleText]) -> str:
     """Return what a rule finds, and who does not start because of it."""
     why = next((rule.summary for rule in rules if rule.code == one.code), "")
     if one.code in _STOPS_HERE:
-        return f"{why} Cyclone DDS does not start with it on this machine."
+        traces = " if it traces to that file" if one.code == "DUR763" else ""
+        return f"{why} Cyclone DDS does not start with it on this machine{traces}."
     names = [_SERVICES[target] for target in sorted(one.blocks)]
     refuse = "refuses" if len(names) == 1 else "refuse"
     blocked = f"{' and '.join(names)} {refuse} to start with it."

@@ -237,6 +237,10 @@ CASES: dict[str, tuple[str, dict[str, str]]] = {
         "<General><NetworkInterfaceAddress>nope7</NetworkInterfaceAddress>\n<AllowMulticast>q</AllowMulticast></General>",
         {"First": "line 2, error DUR751", "Also": "line 1, warning DUR759"},
     ),
+    "a log in no directory": (
+        "<Tracing><Verbosity>config</Verbosity><OutputFile>/no/such/directory/log</OutputFile></Tracing>",
+        {"First": "line 1, warning DUR763", "Why": "on this machine if it traces to that file."},
+    ),
     "a configuration that starts": (
         CONFIGURATION.replace('nameSpace="b"', 'nameSpace="a"'),
         {"First": "no error, but 1 warning and 4 hints; line 4, warning DUR401"},
