@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 
 from engine.config import ByteRange, Problem, ProblemKind
@@ -11,6 +12,8 @@ from ospltool.check.findings import Finding
 from ospltool.check.registry import OSPLTOOL, RuleInput, rule
 from ospltool.check.views import FileView
 from ospltool.diagnostics.model import Place, Severity
+
+_service_rule = functools.partial(rule, takes=RuleInput.PERSISTENCE, targets=OSPLTOOL)
 
 _BOUND = "max_remote_provider_change_period_count"
 _COUNT = "stable_provider_period_count"
@@ -37,14 +40,7 @@ def _is_deprecated(problem: Problem) -> bool:
     return problem.kind is ProblemKind.BAD_VALUE and problem.message.startswith("synchronize_data")
 
 
-@rule(
-    "DUR810",
-    "bad-persistence-service",
-    Severity.ERROR,
-    takes=RuleInput.PERSISTENCE,
-    targets=OSPLTOOL,
-    blocks=OSPLTOOL,
-)
+@_service_rule("DUR810", "bad-persistence-service", Severity.ERROR, blocks=OSPLTOOL)
 def bad_persistence_service(file: FileView) -> Iterator[Finding]:
     """A setting of a persistence service is unknown, repeated, empty, or outside its range.
 
@@ -63,14 +59,7 @@ def bad_persistence_service(file: FileView) -> Iterator[Finding]:
             yield _of(file, problem)
 
 
-@rule(
-    "DUR811",
-    "provider-bound-below-count",
-    Severity.ERROR,
-    takes=RuleInput.PERSISTENCE,
-    targets=OSPLTOOL,
-    blocks=OSPLTOOL,
-)
+@_service_rule("DUR811", "provider-bound-below-count", Severity.ERROR, blocks=OSPLTOOL)
 def provider_bound_below_count(file: FileView) -> Iterator[Finding]:
     """The bound on waiting for stable providers is less than the periods that stability takes.
 
@@ -88,14 +77,7 @@ def provider_bound_below_count(file: FileView) -> Iterator[Finding]:
     yield from (_of(file, problem) for problem in _problems(file) if _is_order(problem))
 
 
-@rule(
-    "DUR812",
-    "deprecated-synchronize-data",
-    Severity.ERROR,
-    takes=RuleInput.PERSISTENCE,
-    targets=OSPLTOOL,
-    blocks=OSPLTOOL,
-)
+@_service_rule("DUR812", "deprecated-synchronize-data", Severity.ERROR, blocks=OSPLTOOL)
 def deprecated_synchronize_data(file: FileView) -> Iterator[Finding]:
     """The old synchronization protocol is switched on, which is refused.
 
@@ -122,7 +104,7 @@ def _place(file: FileView, span: ByteRange) -> Place:
     return Place.of(file.source, span)
 
 
-@rule("DUR813", "replicas-cannot-converge", Severity.WARNING, takes=RuleInput.PERSISTENCE, targets=OSPLTOOL)
+@_service_rule("DUR813", "replicas-cannot-converge", Severity.WARNING)
 def replicas_cannot_converge(file: FileView) -> Iterator[Finding]:
     """Data is synchronized, but the QoS of a group does not let replicas end with the same last value.
 
@@ -155,7 +137,7 @@ def _reasons(group: GroupSettings) -> Iterator[str]:
             yield f"its {which} is not ordered by source timestamp"
 
 
-@rule("DUR814", "hasty-providers", Severity.INFO, takes=RuleInput.PERSISTENCE, targets=OSPLTOOL)
+@_service_rule("DUR814", "hasty-providers", Severity.INFO)
 def hasty_providers(file: FileView) -> Iterator[Finding]:
     """A change of providers is made within less than a second.
 
@@ -178,9 +160,7 @@ def hasty_providers(file: FileView) -> Iterator[Finding]:
             yield Finding(message, _place(file, node.value.span), subject=f"{_SECTION}/{node.name}")
 
 
-@rule(
-    "DUR815", "durable-subscription-unkept", Severity.WARNING, takes=RuleInput.PERSISTENCE, targets=OSPLTOOL
-)
+@_service_rule("DUR815", "durable-subscription-unkept", Severity.WARNING)
 def durable_subscription_of_nothing(file: FileView) -> Iterator[Finding]:
     """A durable subscription is for a topic that no persistence_group keeps.
 
@@ -205,9 +185,7 @@ def durable_subscription_of_nothing(file: FileView) -> Iterator[Finding]:
                 yield Finding(message, _place(file, each.node.tag_span), subject=_SUBSCRIPTION)
 
 
-@rule(
-    "DUR816", "durable-subscriptions-apart", Severity.WARNING, takes=RuleInput.PERSISTENCE, targets=OSPLTOOL
-)
+@_service_rule("DUR816", "durable-subscriptions-apart", Severity.WARNING)
 def durable_subscriptions_apart(file: FileView) -> Iterator[Finding]:
     """Replicas exchange samples, and not what durable subscriptions have acknowledged.
 
@@ -232,7 +210,7 @@ def durable_subscriptions_apart(file: FileView) -> Iterator[Finding]:
             yield Finding(message, _place(file, span), subject=f"{_SECTION}/synchronize_durable_subscription")
 
 
-@rule("DUR817", "no-effect-on-a-service", Severity.WARNING, takes=RuleInput.PERSISTENCE, targets=OSPLTOOL)
+@_service_rule("DUR817", "no-effect-on-a-service", Severity.WARNING)
 def no_effect_on_a_service(file: FileView) -> Iterator[Finding]:
     """A tag has no effect on a persistence service of ospltool.
 
@@ -250,14 +228,7 @@ def no_effect_on_a_service(file: FileView) -> Iterator[Finding]:
             yield _of(file, problem)
 
 
-@rule(
-    "DUR818",
-    "persistence-service-refused",
-    Severity.ERROR,
-    takes=RuleInput.PERSISTENCE,
-    targets=OSPLTOOL,
-    blocks=OSPLTOOL,
-)
+@_service_rule("DUR818", "persistence-service-refused", Severity.ERROR, blocks=OSPLTOOL)
 def persistence_service_refused(file: FileView) -> Iterator[Finding]:
     """A persistence service asks for something that ospltool does not do, and refuses to start.
 
