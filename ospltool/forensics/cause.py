@@ -28,8 +28,9 @@ from ospltool.output.text import plural, shortened
 from ospltool.trace.meaning.catalogue import Product, pieces
 from ospltool.trace.meaning.line_explanation import explain as explain_line
 from ospltool.trace.meaning.lines import RecordPlace
+from ospltool.trace.meaning.names import IDENTIFIED
 from ospltool.trace.meaning.reports import MatchedReport, meaning_of
-from ospltool.trace.meaning.trace_facts import MAIN_THREADS, TraceFacts
+from ospltool.trace.meaning.trace_facts import MAIN_THREADS, MISSED, TraceFacts
 from ospltool.trace.reading.headers import headers
 from ospltool.trace.reading.reader import read_records
 from ospltool.trace.reading.record import RecordKind, TraceRecord, one_line, valid_text
@@ -74,15 +75,7 @@ _LEADS_NS: Final = 60 * SECOND_NS
 """Time within which others miss a process: some leases."""
 
 _SERVICES: Final = {Target.OPENSPLICE: "OpenSplice", Target.OSPLTOOL: "an ospltool node"}
-CYCLONE_PARTS: Final = frozenset(
-    {
-        *("Compatibility", "Discovery", "General", "Internal", "Partitioning", "Security", "SharedMemory"),
-        *("Sizing", "SSL", "TCP", "Threads", "Tracing"),
-    }
-)
-"""Sections of settings that Cyclone DDS takes without the elements around them."""
-
-_ROOTS: Final = frozenset({"opensplice", "cyclonedds", "domain", "dds", *map(str.lower, CYCLONE_PARTS)})
+_ROOTS: Final = frozenset({"opensplice", "cyclonedds", "domain", "dds"})
 
 _XML: Final = re.compile(r"\s*(?:export\s+)?(?:[A-Z_]*URI\s*=\s*)?(['\"]?)\s*(?=<[A-Za-z?!])")
 _FILE_URI: Final = re.compile(r"\s*(?:export\s+)?(?:[A-Z_]*URI\s*=\s*)?['\"]?(file://[^\s,'\"]+)")
@@ -97,10 +90,6 @@ _COMPLAINT: Final = re.compile(
 )
 _DATE: Final = re.compile(rb"^Date        : *(.*)$", re.MULTILINE)
 _VERSION: Final = re.compile(r"(?:^|[/: ])V?(\d\.\d{1,2}\.\w[\w.]*)/")
-
-
-_IDENTIFIED: Final = re.compile(r"durability service can b[ey] identified by ID: (\d+)")
-_MISSED: Final = re.compile(r"Missed heartbeat for node (?:- heartbeat id : )?(\w+)")
 _STARTED: Final = re.compile(r"The service '(?:splicedaemon|spliced)' is now operational")
 _TERMINATED: Final = re.compile(r"The service '(?:splicedaemon|spliced)' has now terminated")
 _STOPPED: Final = re.compile(r"Termination request \(signal (\d+)\) received")
@@ -258,7 +247,7 @@ def _shown(name: str) -> str:
 
 
 class _Lines:
-    """The lines of a text, by the offset of a byte."""
+    """The lines of a text, by the offset of a byte; other than in XML, a lone carriage return ends none."""
 
     def __init__(self, data: bytes) -> None:
         self._starts = [found.end() for found in re.finditer(rb"\n", data)]
@@ -446,13 +435,13 @@ def _other_reports(
 
 def _services(reports: Sequence[TraceRecord]) -> dict[str, str]:
     """Return the processes of the durability services of a log, by the ids that missed heartbeats name."""
-    ids = ((one, _IDENTIFIED.search(one.text)) for one in reports)
+    ids = ((one, IDENTIFIED.search(one.text)) for one in reports)
     return {found[1]: _process(one) for one, found in ids if found is not None}
 
 
 def _who_is_meant(one: _Problem, services: Mapping[str, str]) -> str:
-    missed = _MISSED.search(one.line)
-    process = services.get(missed[1], "") if missed is not None else ""
+    missed = MISSED.match(one.line)
+    process = services.get(missed[1] or "", "") if missed is not None else ""
     return f" (it is {process})" if process else ""
 
 
@@ -557,10 +546,10 @@ def _of_trace(path: Path, source: TraceFile, name: str) -> CauseReport:
     if not found.findings:
         assert stuck is not None
         first, why = stuck
-        return CauseReport(what, f"{first}", why, "", tuple(others), tuple(further))
+        return CauseReport(what, first, why, "", tuple(others), tuple(further))
     one = found.findings[0]
     where = "".join(f", line {lines.number(place.offset)}" for place in one.evidence[:1])
-    when = "" if one.start_ns is None else f"{iso(one.start_ns, 3)}"
+    when = "" if one.start_ns is None else iso(one.start_ns, 3)
     title = f"{when}{where}: {one.title} ({one.rule})".removeprefix(", ")
     titles = list(dict.fromkeys(each.title for each in found.findings[1:]))
     others += [] if stuck is None else [stuck[0]]
@@ -614,14 +603,16 @@ def _last_line(facts: TraceFacts, run: tuple[str, int]) -> RecordPlace | None:
 
 
 def _of_xml(text: str, environ: Mapping[str, str], name: str) -> CauseReport:
+    from ospltool.check import cyclone
     from ospltool.check.commands import choice
     from ospltool.check.inputs import DeploymentInput, NodeInput
     from ospltool.check.runner import examine, run
 
     shown = _shown(name)
+    sections = {path.partition("/")[0] for path in cyclone.table().items if path[:1].isupper()} - {"Id"}
     root = _ROOT.search(text)
     tag = root[1] if root else ""
-    if tag in CYCLONE_PARTS:  # Cyclone DDS takes a part of its settings without what is around it
+    if tag in sections:  # Cyclone DDS takes a part of its settings without what is around it
         text = f"<CycloneDDS><Domain>{text}</Domain></CycloneDDS>"
     elif tag == "Domain":
         text = f"<CycloneDDS>{text}</CycloneDDS>"
@@ -636,7 +627,7 @@ def _of_xml(text: str, environ: Mapping[str, str], name: str) -> CauseReport:
         what = f"{shown} has QoS profiles"
     elif any(one.is_known for one in views):
         what = f"{shown} is a configuration of persistence services"
-    elif tag.lower() in _ROOTS:
+    elif tag.lower() in {*_ROOTS, *map(str.lower, sections)}:
         what = f"{shown} is a configuration that cannot be read"
     else:
         root_name = f"the root <{one_line(tag)}>" if tag else "no root"

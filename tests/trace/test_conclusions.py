@@ -234,9 +234,10 @@ def test_a_lost_fellow_ran_on_only_if_its_trace_goes_on(
     assert (loss.facts["separated"], "connection" in loss.explanation) == (separated, separated)
 
 
+@pytest.mark.parametrize("words", ["", "- heartbeat id : "], ids=["6.9", "6.4"])
 @pytest.mark.parametrize("level", ["INFO", "WARNING"])
-def test_a_missed_heartbeat_counts_at_any_level(level: str, traces: Traces) -> None:
-    reports(traces, (10, level, MISSED))
+def test_a_missed_heartbeat_counts_at_any_level(level: str, words: str, traces: Traces) -> None:
+    reports(traces, (10, level, MISSED.replace("1002", f"{words}1002")))
     (loss,) = found(traces)
     assert (loss.rule, loss.title, loss.facts["fellow"]) == (
         "fellow-lost", "a reports 1 missed heartbeat of 1002", "1002",

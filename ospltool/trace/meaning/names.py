@@ -35,7 +35,7 @@ TAUGHT_BY: Final = frozenset(
 )
 """Events from which names are learned; reports are another source."""
 
-_IDENTIFIED: Final = re.compile(r"The durability service can b[ey] identified by ID: (\S+)")
+IDENTIFIED: Final = re.compile(r"The durability service can b[ey] identified by ID: (\S+)")
 
 
 @dataclasses.dataclass(slots=True)
@@ -67,7 +67,7 @@ class Names:
         if not is_whole(record):
             return
         if record.kind is RecordKind.REPORT:
-            found = _IDENTIFIED.match(record.text)
+            found = IDENTIFIED.match(record.text)
             if found:  # several nodes may share a log, so their traces take precedence
                 self.node_of.setdefault(found[1], record.node)
                 self._reported.setdefault(record.node, set()).add(found[1])

@@ -49,8 +49,8 @@ MAIN_THREADS: Final = frozenset({"ospl_durability", "mainThread", "conflictResol
 _LEAST_WAIT_NS: Final = SECOND_NS // 10
 _MOST_WAITS: Final = 10_000
 JUMP_BACK_NS: Final = SECOND_NS
-MISSED: Final = re.compile(r"Missed heartbeat for node (\w+)|.*?Missed heartbeat", re.DOTALL)
-"""A report that the domain service missed the heartbeat of another node."""
+MISSED: Final = re.compile(r".*?Missed heartbeat(?: for node (?:- heartbeat id : )?(\w+))?", re.DOTALL)
+"""A report that the domain service missed the heartbeat of another node; releases word its id differently."""
 
 REPORTED: Final = frozenset({"WARNING", "SEVERE", "ERROR", "CRITICAL", "FATAL"})
 
