@@ -539,14 +539,14 @@ class Process:
     def _next(self) -> Callable[[], None] | None:
         with self._lock:
             if self._waiting:
-                jobs = self._take()
+                jobs = self._next_jobs()
                 return lambda: self._carry_out(jobs)
             if self._session is not None and (self._is_gone or not self.kept):
                 return self._close
             self._is_running = False
             return None
 
-    def _take(self) -> list[_Waiting]:
+    def _next_jobs(self) -> list[_Waiting]:
         """Take the next job, and those behind it that may be carried out together with it."""
         jobs = [self._waiting.popleft()]
         groups = jobs[0].groups

@@ -91,7 +91,7 @@ class Deletions:
     def refuse(self, data: DataSet, giver: str) -> None:
         """Refuse the times in a set that a fellow, `giver`, has sent which are in the future."""
         for group in self._give_up(data):
-            self._tell(group, f"node {self._shared.core.name_of(giver)} sends")
+            self._report_future(group, f"node {self._shared.core.name_of(giver)} sends")
 
     def work(self, now: float) -> None:
         """Give up times that are in the future, because a clock was put right or fellows know better."""
@@ -101,10 +101,10 @@ class Deletions:
         for name, data in self._shared.spaces.items():
             found = self._stored.pop(name, [])
             for group in found:
-                self._tell(group, "the store has")
+                self._report_future(group, "the store has")
             for each in (data.applied, data.staging, data.loaded):
                 for group in self._give_up(each) if each is not None else ():
-                    self._tell(group, "this node has")
+                    self._report_future(group, "this node has")
                     found.append(group)
             if found:  # else it would come back with the next start
                 marks = {floor_mark(group): str(NO_FLOOR) for group in found}
@@ -122,6 +122,6 @@ class Deletions:
             one.floor_ns = NO_FLOOR
         return [group for group, _ in found]
 
-    def _tell(self, group: Group, origin: str) -> None:
+    def _report_future(self, group: Group, origin: str) -> None:
         self._shared.counters["future_deletions"] += 1
         self._shared.tracer.event("delete.future", group=group, origin=origin)

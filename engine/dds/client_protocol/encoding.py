@@ -315,31 +315,31 @@ _HISTORY_REQUEST: Final[_Layout] = (
 )
 
 
-def _put(writer: CdrWriter, layout: _Layout, message: object) -> bytes:
+def _write_fields(writer: CdrWriter, layout: _Layout, message: object) -> bytes:
     for name, kind in layout:
         kind.put(writer, getattr(message, name))
     return writer.message()
 
 
-def _take(reader: CdrReader, layout: _Layout) -> dict[str, Any]:
+def _read_fields(reader: CdrReader, layout: _Layout) -> dict[str, Any]:
     return {name: kind.take(reader) for name, kind in layout}
 
 
 def encode_state_request(message: StateRequest) -> bytes:
     """The message as a sample of its topic."""
-    return _put(CdrWriter(), _STATE_REQUEST, message)
+    return _write_fields(CdrWriter(), _STATE_REQUEST, message)
 
 
 def encode_state(message: StateAnswer) -> bytes:
     """The message as a sample of its topic."""
     writer = CdrWriter()
     _VERSION.put(writer, MAJOR_VERSION)
-    return _put(writer, _STATE, message)
+    return _write_fields(writer, _STATE, message)
 
 
 def encode_history_request(message: HistoryRequest) -> bytes:
     """The message as a sample of its topic."""
-    return _put(CdrWriter(), _HISTORY_REQUEST, message)
+    return _write_fields(CdrWriter(), _HISTORY_REQUEST, message)
 
 
 def encode_link(server: bytes, request: RequestId, link: Link, extensions: Mapping[str, bytes]) -> bytes:
@@ -370,7 +370,7 @@ def decode_state_request(payload: bytes) -> StateRequest:
     Raises:
         Malformed: the bytes are not one.
     """
-    return StateRequest(**_take(CdrReader(payload), _STATE_REQUEST))
+    return StateRequest(**_read_fields(CdrReader(payload), _STATE_REQUEST))
 
 
 def decode_state(payload: bytes) -> StateAnswer:
@@ -381,7 +381,7 @@ def decode_state(payload: bytes) -> StateAnswer:
     """
     reader = CdrReader(payload)
     _VERSION.take(reader)
-    return StateAnswer(**_take(reader, _STATE))
+    return StateAnswer(**_read_fields(reader, _STATE))
 
 
 def decode_history_request(payload: bytes) -> HistoryRequest:
@@ -390,7 +390,7 @@ def decode_history_request(payload: bytes) -> HistoryRequest:
     Raises:
         Malformed: the bytes are not one.
     """
-    return HistoryRequest(**_take(CdrReader(payload), _HISTORY_REQUEST))
+    return HistoryRequest(**_read_fields(CdrReader(payload), _HISTORY_REQUEST))
 
 
 _QUICK: Final = struct.Struct("<4x8x8s8sI4x8s8sIH16s2xiII68x")
