@@ -72,8 +72,8 @@ def cat(
     hold samples that it has not stored yet.
     --where takes comparisons, BETWEEN, LIKE, AND, OR, NOT and parentheses; a dispose has only key fields.
 
-    Exit codes: 0 success, 1 no samples of the topic, incomplete history or unreadable samples, 2 wrong usage
-    or unreadable input, 3 no node reachable.
+    Exit codes: 0 success, 1 no samples of the topic (not with --live), incomplete history or unreadable
+    samples, 2 wrong usage or unreadable input, 3 no node reachable.
     """
     printer = _Printer(topic, _expression(where), count)
     if stored or stores:
@@ -305,8 +305,6 @@ def _cat_live(
         why = reader.refusal or _seen(reader)
         raise CommandError(f"domain {place.domain_id}: no node heard; {why}", Exit.UNREACHABLE)
     if follows:
-        if not reader.has_samples:
-            printer.complain(f"topic '{printer.topic}': no samples within {timeout_s:g} s")
         return
     if not reader.is_kept and not reader.has_samples:
         where = ", ".join(partitions) or "any partition"
