@@ -91,7 +91,7 @@ before). When the supervisor then applies the FailureAction, its reason has the 
 not proceed.
 
 A node that cannot run, so that another start would end in the same way, is not started again, whatever the
-FailureAction says. The exit code is 2, and the reason is told once, by `start`, `status` and the node's log:
+FailureAction says. The exit code is 2, and `start`, `status` and the node's log report the reason once:
 
 - the configuration, a trace file or a report file cannot be read or opened, or does not fit the system;
 - the store is in use by another node, is not a store, or is of a newer release; its place is no directory, is

@@ -2,7 +2,7 @@
 
 ospltool interprets the topics of groups, synchronization, the QoS that it needs to converge, durable
 subscriptions, the domain and the directory. Tags that would make it keep less are refused, as it would keep
-more than it is told to; other tags have no effect.
+more than its configuration allows; other tags have no effect.
 """
 
 from __future__ import annotations

@@ -118,7 +118,7 @@ def _of_tag(text: str, name: re.Match[str]) -> Iterator[SyntaxFault]:
         attribute = _ATTRIBUTE.match(text, blanks.end())
         if not attribute:
             what = "typographic quote" if following in TYPOGRAPHIC else "character"
-            yield SyntaxFault(blanks.end(), f"in the tag <{tag}> stands a {what} that has no place there")
+            yield SyntaxFault(blanks.end(), f"the tag <{tag}> has a misplaced {what}")
             return
         if before and not blanks[0]:
             yield SyntaxFault(at, f"a blank is missing after the value of {before}")
@@ -131,7 +131,7 @@ def _of_tag(text: str, name: re.Match[str]) -> Iterator[SyntaxFault]:
         quote = text[equals.end() : equals.end() + 1]
         if not quote or quote not in "\"'":
             is_typographic = bool(quote) and quote in TYPOGRAPHIC
-            what = "stands in typographic quotes" if is_typographic else "has no quotes"
+            what = "is in typographic quotes" if is_typographic else "has no quotes"
             yield SyntaxFault(equals.end(), f"the value of {called} {what}", "write \" or ' around it")
             return
         end = text.find(quote, equals.end() + 1)

@@ -51,7 +51,7 @@ _PROOF_BYTES: Final = 32
 SIZE: Final = _HEAD.size + _PROOF_BYTES
 """Bytes before the payload of a message that is proved."""
 PLACE: Final = b"\0PRF place of a proof, which is filled in: \0\0\0\0\0\0\0\0\0"
-"""What stands in a message of a type of OpenSplice where its proof will be."""
+"""Placeholder for the proof in a message of an OpenSplice type."""
 assert len(PLACE) == SIZE
 
 
@@ -149,10 +149,10 @@ class DomainSecret:
         now = time.monotonic()
         if now >= self._due_s:
             self._due_s = now + LOOK_S
-            self._look()
+            self._reread()
         return self._keys
 
-    def _look(self) -> None:
+    def _reread(self) -> None:
         try:
             if _version(Path(self.path).stat()) == self._seen and not self.problem:
                 return
@@ -291,7 +291,7 @@ class Proofs:
     # Messages of a type of OpenSplice have their proof in them.
 
     def place(self) -> bytes:
-        """Return what stands in a message in place of its proof, empty without a secret."""
+        """Return the placeholder that a message has until it is proved; empty without a secret."""
         return PLACE if self.secret is not None else b""
 
     def filled(self, topic: str, writer: bytes, message: bytes) -> bytes:
@@ -303,7 +303,7 @@ class Proofs:
         return message[:at] + self.prove(topic, writer, b"%d" % at, rest) + message[at + SIZE :]
 
     def is_proved(self, topic: str, writer: bytes, message: bytes, proof: bytes) -> bool:
-        """Tell whether a message proves its sender; `proof` stands in it. One that does not is counted."""
+        """Tell whether a message with this `proof` proves its sender. One that does not is counted."""
         if self.secret is None:
             if proof:
                 self._refuse(writer, ProofFault.UNASKED)

@@ -1,4 +1,4 @@
-"""No deletion keeps later samples out, whoever sends it and whatever his clock says."""
+"""No deletion keeps later samples out, whoever sends it, and whatever the time on the sender."""
 
 from __future__ import annotations
 

@@ -261,7 +261,7 @@ def test_a_number_that_a_variable_leaves_empty_is_no_finding_of_its_own(
     ("text", "place", "words"),
     [
         ("<a>\n <b c=1>\n</b></a>", "2:7", "the value of 'c' has no quotes"),
-        ("<a>\n <b c=“1”>\n</b></a>", "2:7", "the value of 'c' stands in typographic quotes"),
+        ("<a>\n <b c=“1”>\n</b></a>", "2:7", "the value of 'c' is in typographic quotes"),
         ('<a>\n <b c="1>\n</b></a>', "2:7", "the value of 'c' has no closing quote"),
         ('<a>\n <b c="1 d="2">\n</b></a>', "2:7", "the value of 'c' has no closing quote"),
         ("<a>\n <b c='1' d='2>\n </b></a>", "2:13", "the value of 'd' has no closing quote"),
