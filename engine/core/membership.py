@@ -192,15 +192,9 @@ def _is_in_range(
     nodes and to their stores.
     """
     reason = _why_out_of_range(context, message, sender)
-    kind = type(message).__name__
-    before = context.out_of_range.get(sender)
+    _note_range(context, message, sender, reason)
     if not reason:
-        if before is not None and before[0] == kind:
-            note_in_range(context, sender)
         return True
-    if before is None and len(context.out_of_range) < MAX_REMEMBERED:
-        context.out_of_range[sender] = kind, context.name_of(sender)
-        context.note("fellow.out-of-range", fellow=context.name_of(sender), cause=reason)
     fellow = context.fellows.get(sender)
     if fellow is not None and isinstance(message, NameSpaces):
         fellow.name_spaces = None  # its former report must not stand for it in elections
@@ -208,6 +202,21 @@ def _is_in_range(
             _give_up(context, fellow, now, f"it has {reason}")
         context.fellows.judge(fellow, approved=False)
     return False
+
+
+def _note_range(
+    context: Context, message: Status | NameSpaces | Deliveries | Outdated, sender: str, reason: str
+) -> None:
+    """Note once that a node has impossible counters, for a reason, and that it has possible ones again.
+
+    Possible counters in one kind of message say nothing of those in another.
+    """
+    kind, before = type(message).__name__, context.out_of_range.get(sender)
+    if not reason and before is not None and before[0] == kind:
+        note_in_range(context, sender)
+    elif reason and before is None and len(context.out_of_range) < MAX_REMEMBERED:
+        context.out_of_range[sender] = kind, context.name_of(sender)
+        context.note("fellow.out-of-range", fellow=context.name_of(sender), cause=reason)
 
 
 def note_in_range(context: Context, sender: str) -> None:
@@ -291,8 +300,9 @@ def found_outdated(context: Context, message: Outdated, sender: str, now: float,
     highest = min(MAX_INCARNATION, settings.incarnation + INCARNATION_STEP)
     if message.incarnation > highest or not 0 <= message.commits <= MAX_SERIAL:
         reason = f"incarnation {message.incarnation} of this node, above {highest}"
-        context.note("fellow.out-of-range", fellow=context.name_of(sender), cause=reason)
+        _note_range(context, message, sender, reason)
         return
+    _note_range(context, message, sender, "")
     if settings.node in context.fellows.discovered and message.life not in context.doubles:
         wait_s = PATIENCE_PERIODS * settings.heartbeat_period_s
     before, due_s = context.outlived, context.outlived_due_s

@@ -136,6 +136,17 @@ def test_a_fellow_is_not_heard_while_its_counters_are_impossible(message: Status
         assert core.fellow("a") is not None, "it is heard once it has possible ones"
 
 
+@pytest.mark.parametrize("message", [dataclasses.replace(STATUS, incarnation=-1), Outdated(1 << 100, 9, 1)])
+def test_once_a_node_with_impossible_counters_is_gone_that_is_noted(message: Status | Outdated) -> None:
+    core = node()
+    core.receive(STATUS, "a", 0.0)
+    core.receive(message, "a", 0.1)
+    core.receive(message, "a", 0.2)
+    core.fellow_detached("a", 1.0)
+    noted = [event.event for event in iter(core.next_event, None) if hasattr(event, "event")]
+    assert [each for each in noted if "range" in each] == ["fellow.out-of-range", "fellow.in-range"]
+
+
 @pytest.mark.parametrize("lineage", [f"{(1 << 128) - 2}/a/1", f"3/a/{1 << 64}", f"{'9' * 30}/a/1"])
 def test_a_lineage_on_a_disk_that_no_node_can_have_is_given_up_and_named(lineage: str) -> None:
     medium = Medium("0" * 32)
