@@ -266,7 +266,11 @@ class Supervisor:
         self._selector.unregister(node.handle)
         node.close()
         self._node = None
-        self._obey(self._watch.exited(now, exit_code, self._said(node, "fault")))
+        cause = self._said(node, "fault")
+        if cause and not self._to_terminal:  # on a terminal, the command that started it shows the reason
+            with contextlib.suppress(OSError), self._open_log() as log:  # `status` has the reason as well
+                log.write(f"ospltool: {cause}\n".encode("utf-8", "replace"))
+        self._obey(self._watch.exited(now, exit_code, cause))
 
     def _stuck(self) -> str:
         """Return which of its threads a node names that does not renew its lease; empty for none."""
@@ -312,8 +316,12 @@ class Supervisor:
         log = self._directory.node_log
         if not self._watch.restarts and log.exists():
             log.replace(log.with_name("node.log.1"))
-        with os.fdopen(open_private(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND), "ab") as output:
+        with self._open_log() as output:
             yield output
+
+    def _open_log(self) -> IO[bytes]:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+        return os.fdopen(open_private(self._directory.node_log, flags), "ab")
 
     def _first_record(self) -> RunRecord:
         launch = self._launch

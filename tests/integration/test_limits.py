@@ -131,7 +131,7 @@ def test_what_a_reader_has_no_room_for_is_tried_again_until_it_takes(
 
     def waits() -> bool:
         shown = lab.seen.node("n1")
-        said = [one.what for one in of_readers(shown)] if shown else []
+        said = [one.why for one in of_readers(shown)] if shown else []
         return (
             shown is not None and shown.counters["resent"] >= 2 and any("RESOURCE_LIMITS" in s for s in said)
         )
