@@ -183,7 +183,7 @@ def serious(answer: tuple[int, dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def check_clients(lab: Lab, secret: str) -> None:
-    """Who asks without the secret of all or some nodes is told who refuses, and why, with an exit code."""
+    """A client that lacks the secret of all or some nodes learns which of them refuse it, and why."""
     other = secret_file(Path(secret).with_name("other"), FIRST)
     for known, reason in (("", VARIABLE), (other, "another one")):
         for verb in (("wait", "Reading"), ("delete", "Reading", "stock", "--yes"), ("state",)):
