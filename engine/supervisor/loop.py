@@ -343,6 +343,7 @@ class Supervisor:
             started_ns=now_ns,
             changed_ns=now_ns,
             supervisor=identity,
+            has_run=False,
             working_directory=launch.working_directory,
         )
 
@@ -354,6 +355,7 @@ class Supervisor:
         record = dataclasses.replace(
             self._record,
             failure=watch.failure,
+            has_run=watch.has_run,
             phase=watch.phase,
             reason=watch.reason,
             restarts=watch.restarts,
