@@ -9,13 +9,12 @@ from typing import Protocol
 
 from textual.screen import Screen
 
-from ospltool.health.codes import HealthSeverity
+from ospltool.diagnostics.model import Severity
 from ospltool.health.health import Health
 from ospltool.health.system import Source, System
 from ospltool.live.feed import Feed, TimeTravel
 from ospltool.live.model import SystemModel
-from ospltool.live.record_file import RecordingFault
-from ospltool.live.recording_files import header_of
+from ospltool.live.recording import RecordingFault, header_of
 from ospltool.live.replay import ReplayFeed
 from tui.alarm import Alarm
 from tui.cells import Line
@@ -134,7 +133,7 @@ class Systems:
 def _trouble(one: System) -> int:
     """Return the worst severity of a system's incidents, as a number that grows with health."""
     worst = one.health.verdict.worst
-    return HealthSeverity.NOTICE if worst is None else worst
+    return Severity.NOTICE if worst is None else worst
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

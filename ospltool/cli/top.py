@@ -309,7 +309,7 @@ def put_json(open_source: Callable[[], Source], *, screen: str | None, at: str |
 
 def _wind(system: System, travel: TimeTravel, at: str | None) -> None:
     """Seek to the moment (default: the end), and play the seconds before it: health takes time to judge."""
-    from ospltool.live.moments import moment_of
+    from ospltool.live.recording import moment_of
 
     begin_ns = travel.timeline.begin_ns
     try:
@@ -363,7 +363,7 @@ def _findings(model: SystemModel) -> list[dict[str, Any]]:
             "severity": one.severity.label,
             "nodes": list(one.nodes),
             "message": one.message,
-            "help": one.help,
+            "help": one.advice,
         }
         for one in findings_of(present)
     ]
