@@ -118,7 +118,7 @@ class WriteLedger:
         return self.is_purged(data, entry.group, record)
 
     def purged(self, group: Group, keys: Iterable[bytes], now: float) -> None:
-        """Record that a master told its fellows to forget instances."""
+        """Record that a master told its fellows to forget the instances with these keys."""
         self._purged_s.update(((group, key), now) for key in keys)
 
     def is_purged(self, data: DataSet, group: Group, sample: Sample | CapturedSample) -> bool:
