@@ -274,8 +274,6 @@ def _tell_outdated(
             fellow=message.name,
             incarnation=message.incarnation,
             known=later.incarnation,
-            commits=message.began_at,
-            total=later.commits,
         )
 
 

@@ -60,6 +60,20 @@ class DdsTimeout(DdsError):
     """The call timed out; the entity is intact and the call may be repeated."""
 
 
+class SettingsRefused(DdsError):
+    """Cyclone DDS refuses settings.
+
+    Args:
+        text: which, where, and in what words.
+        may_pass: whether it may accept them later, as a host name that cannot be resolved yet.
+    """
+
+    def __init__(self, text: str, *, may_pass: bool) -> None:
+        super().__init__(BAD_PARAMETER, "use the settings")
+        self.may_pass = may_pass
+        self.args = (text,)
+
+
 class SecurityNotAvailable(DdsError):
     """The settings ask for DDS Security.
 

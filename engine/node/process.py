@@ -20,7 +20,7 @@ from engine.dds.bulk import TOPIC as BULK_TOPIC
 from engine.dds.bulk import BulkReceiver
 from engine.dds.channel import Announced, Channel, ChannelTopic
 from engine.dds.client_protocol import endpoints
-from engine.dds.errors import OUT_OF_RESOURCES, DdsError, DdsTimeout, UnsupportedCyclone
+from engine.dds.errors import OUT_OF_RESOURCES, DdsError, DdsTimeout, SettingsRefused, UnsupportedCyclone
 from engine.dds.interfaces import address_of, addresses_of, interface_of, known_addresses
 from engine.dds.participant import NodeParticipant
 from engine.dds.proofs import DomainSecret, SecretFault
@@ -78,9 +78,9 @@ class ConfigurationRefused(Exception):
 def _is_permanent(error: BaseException) -> bool:
     """Whether another start of the node would end in the same way."""
     match error:
-        case UnsupportedCyclone():
+        case UnsupportedCyclone() | SettingsRefused():
             return not error.may_pass
-        case DdsError():  # settings that Cyclone DDS refuses, or a port that another process has
+        case DdsError():  # as for a port that another process has
             return not isinstance(error, DdsTimeout) and error.code != OUT_OF_RESOURCES
         case OSError():
             return is_permanent(error)
@@ -476,7 +476,8 @@ class RunningNode:
                     if self._runtime.refusal:
                         raise ConfigurationRefused(self._runtime.refusal)
             self._shell.work.rest()
-            self._tracer.event("lifecycle.stop-requested", signal=self._shell.stop_reason)
+            if not self._is_moving:  # to its user, a node that moves goes on
+                self._tracer.event("lifecycle.stop-requested", signal=self._shell.stop_reason)
             self._runtime.stop()
             self._duties()
             self._capture.drain()
@@ -492,9 +493,10 @@ class RunningNode:
                 raise NodeFault(LEFT_ALONE)
         finally:
             self._shell.stack.close()
-            self._tracer.event("lifecycle.stopped")
-            if self._lease and self.carries is None:
-                self._lease.report("TERMINATED", node=self._found.report.node_id)
+            if self.carries is None:
+                self._tracer.event("lifecycle.stopped")
+                if self._lease:
+                    self._lease.report("TERMINATED", node=self._found.report.node_id)
 
     def _tell_flushed(self, unwritten: int, elapsed_ns: int) -> None:
         """Trace how many of the samples that were not on disk at the request to end are now."""
@@ -527,10 +529,7 @@ class RunningNode:
             self.request_stop(f"network interface {interface} came up")
         if self._runtime.is_outdated and not self._is_moving:
             self._is_moving = True
-            is_restored = self._runtime.shared.is_restored
-            self.request_stop(
-                "the store was put back from a copy" if is_restored else "a copy of its store ran"
-            )
+            self.request_stop("fellows remember a later run of it")
         state = self._runtime.state.value
         if state != self._shown_state:
             self._shown_state = state
