@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from engine.dds.discovery import EndpointSeen
     from engine.dds.participant import NodeParticipant
     from engine.dds.waiting import Bell
-    from engine.node.keeping import Keeping
+    from engine.node.alive_instances import KeptInstances
     from engine.node.wire import DdsWire
     from engine.runtime.ports import Clock
     from engine.runtime.runtime import Runtime
@@ -68,7 +68,7 @@ class CaptureDrain:
         runtime: takes the samples.
         store_queue: says how many wait for the disk.
         clients: the service for clients, which looks at the same samples; None without one.
-        keeping: hears which instances writers unregister.
+        alive: hears which instances writers unregister.
         watch: hears of which writers something was captured.
         clock: the node's.
         bell: rings when a tap has something.
@@ -82,7 +82,7 @@ class CaptureDrain:
         runtime: Runtime,
         store_queue: StoreQueue,
         clients: ClientService | None,
-        keeping: Keeping,
+        alive: KeptInstances,
         watch: MatchWatch,
         clock: Clock,
         *,
@@ -98,7 +98,7 @@ class CaptureDrain:
         self._runtime = runtime
         self._store_queue = store_queue
         self._clients = clients
-        self._keeping = keeping
+        self._alive = alive
         self._watch = watch
         self._clock = clock
         self._orphans = Orphans()
@@ -177,7 +177,7 @@ class CaptureDrain:
             waiting = self._orphans.before(tap, drained)
             taken = self._taps.once(tap, waiting, routes)
             unrouted = self._runtime.capture(taken, routes, waits=waits and is_busy) if taken else []
-            self._keeping.unregistered(taken)
+            self._alive.unregistered(taken)
             self._watch.heard(taken)
             if self._clients:
                 self._clients.captured(taken, unrouted, routes)
@@ -408,7 +408,7 @@ class NodeIntake:
         for reader, end, is_further in changes.ends_seen:
             for key in self._reader_keys(reader):
                 self._runtime.serving.end_seen(key, end, is_further=is_further)
-        self._wire.keeping.processes_gone(changes.processes_gone)
+        self._wire.alive.processes_gone(changes.processes_gone)
         undiscovered, self._undiscovered = self._undiscovered, []
         self.messages(undiscovered)
 
@@ -431,7 +431,7 @@ class NodeIntake:
         self.watch.watch(changes.offers)
         for unkept in changes.unkept:
             self._not_kept(unkept)
-        self._wire.keeping.changed(changes)
+        self._wire.alive.changed(changes)
 
     def _check_offers(self, offers: Iterable[Offer]) -> None:
         for offer in offers:

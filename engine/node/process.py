@@ -253,20 +253,6 @@ class RunningNode:
             configuration.network.heartbeat.period_s,
         )
         self._shell.stack.callback(self._pulse.close, 1.0)
-        self._wire = DdsWire(
-            self._participant,
-            self._channel,
-            self._neighbourhood,
-            signal,
-            self._shell.mailbox.post,
-            node=node,
-            partition=partition,
-            interface=self._interface,
-            tag=domain_tag(self._uri),
-            pulse=self._pulse,
-            announced=announced,
-            activities=self._shell.activities,
-        )
         self._assemble(name)
         self._listen()
         self._watch()
@@ -295,7 +281,7 @@ class RunningNode:
         self._runtime = Runtime(
             core_settings(configuration, name, addresses_of(self._uri), found),
             self._disk.store_queue,
-            self._wire,
+            self._make_wire,
             self._clock,
             self._tracer,
             found.sets,
@@ -305,16 +291,6 @@ class RunningNode:
         is_loopback = address_of(self._interface).startswith("127.")
         reach = "which reaches this machine only" if is_loopback else "which leaves this machine"
         self._tracer.event("lifecycle.interface", interface=self._interface, reach=reach)
-        self._wire.on_stream_sent = self._runtime.transfers.sent
-        self._wire.on_delivered = self._runtime.serving.delivered
-        self._wire.on_rejected = self._runtime.serving.rejected
-        self._wire.keeping.runtime = self._runtime
-        self._runtime.serving.on_taken_over = self._wire.keeping.taken_over
-        self._runtime.serving.on_handed_over = self._wire.keeping.handed_over
-        self._runtime.serving.was_away = self._wire.keeping.was_away
-        self._runtime.writer_ends.on_ended = self._wire.keeping.ended
-        self._runtime.writer_ends.on_revived = self._wire.keeping.revived
-        self._runtime.serving.living = self._neighbourhood.living
         self._clients = self._serve_clients()
         self._incoming = NodeIntake(
             self._participant,
@@ -331,7 +307,7 @@ class RunningNode:
             self._runtime,
             self._disk.store_queue,
             self._clients,
-            self._wire.keeping,
+            self._wire.alive,
             self._incoming.watch,
             self._clock,
             max_waiting=configuration.persistent.queue_size if configuration.persistent else 0,
@@ -344,6 +320,24 @@ class RunningNode:
             self._runtime, self._wire, identity, self._clock, lambda: self._disk.used_bytes, self._past
         )
         self._shell.stack.callback(self._tracer.subscribe(self._showing.event, Level.FINE))
+
+    def _make_wire(self, runtime: Runtime) -> DdsWire:
+        self._wire = wire = DdsWire(
+            runtime,
+            self._participant,
+            self._channel,
+            self._neighbourhood,
+            self._shell.signal,
+            self._shell.mailbox.post,
+            node=self._found.report.node_id,
+            partition=self._configuration.entity_names.partition,
+            interface=self._interface,
+            tag=domain_tag(self._uri),
+            pulse=self._pulse,
+            announced=self._announced(self._configuration.entity_names),
+            activities=self._shell.activities,
+        )
+        return wire
 
     def _serve_clients(self) -> ClientService | None:
         """Make the service for clients, if the configuration has one."""
@@ -360,7 +354,7 @@ class RunningNode:
             self._shell.mailbox.post,
             self._neighbourhood.routes,
             self._neighbourhood.living,
-            self._wire.keeping.disposing,
+            self._wire.alive.disposing,
             self._wire.taps.is_sound,
             self._announced(names),
             self._shell.activities,

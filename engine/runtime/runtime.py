@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from engine.core import events, plain
@@ -48,7 +48,7 @@ class Runtime:
         self,
         settings: CoreSettings,
         store_queue: StoreQueue,
-        wire: Wire,
+        make_wire: Callable[[Runtime], Wire],
         clock: Clock,
         tracer: Tracer,
         loaded: Mapping[str, tuple[DataSet, Sequence[GroupDescription]]],
@@ -62,7 +62,7 @@ class Runtime:
         Args:
             settings: settings of the core.
             store_queue: queue to the store.
-            wire: way to fellows and readers.
+            make_wire: makes the way to fellows and readers, which calls this runtime, but not yet.
             clock: the two clocks.
             tracer: writes the trace.
             loaded: verified complete sets of the store, by name-space, which have passed the filters.
@@ -72,6 +72,7 @@ class Runtime:
             filters: content filters of this node.
         """
         stored = {name: data for name, (data, _) in loaded.items()}
+        self._wire = wire = make_wire(self)
         self.shared = shared = SharedState(
             settings, store_queue, wire, clock, tracer, stored, parts, filters or NoFilters()
         )
@@ -81,7 +82,7 @@ class Runtime:
             shared.descriptions,
             shared.counters,
         )
-        self._wire, self._clock, self._tracer, self._codec = wire, clock, tracer, message_codec
+        self._clock, self._tracer, self._codec = clock, tracer, message_codec
         self.refusal = ""
         self._core_due_s = float("-inf")
         self._unsupported: set[tuple[str, str]] = set()
@@ -360,7 +361,7 @@ class Runtime:
                 self._tracer.event("deliver.taken-over", reader=process, group=text)
                 self.serving.taken_over(event.reader)
             case events.HandedOver():
-                self.serving.handed_over(event.reader)
+                self._wire.alive.handed_over(event.reader)
             case events.NoAligner():
                 subject = f"no node may be master of name-space '{event.name_space}'"
                 self.refusal = f"{subject}, and TimeToWaitForAligner forbids waiting; {NOBODY_REMEDY}"

@@ -63,10 +63,6 @@ class WriterEnds:
         serving: tells clients of new samples.
         steps: carries out long work.
         registered: knows writers with instances registered, besides those of the kept samples.
-
-    Attributes:
-        on_ended: called with a group and ends of writers that are new in its set.
-        on_revived: called with a returned writer and its groups once its instances are alive again.
     """
 
     def __init__(self, shared: SharedState, serving: Serving, steps: Steps, registered: Registered) -> None:
@@ -81,8 +77,6 @@ class WriterEnds:
         """Ends that wait for the complete set, by name-space: the time that each writer said."""
         self._working: set[str] = set()
         """Name-spaces in which ends are being carried out."""
-        self.on_ended: Callable[[Group, Sequence[Sample]], None] = lambda *_: None
-        self.on_revived: Callable[[bytes, tuple[Group, ...]], None] | None = None
         shared.on_joined = self._joined
         shared.on_opened = self._opened
 
@@ -314,8 +308,7 @@ class WriterEnds:
                     self._apply(data, description, chunk, functools.partial(make, group))
                     yield
         for writer, groups in revived.items():
-            if self.on_revived is not None:
-                self.on_revived(writer, tuple(sorted(set(groups))))
+            self._shared.wire.alive.revived(writer, tuple(sorted(set(groups))))
 
     # Samples.
 
@@ -347,7 +340,7 @@ class WriterEnds:
             data.has_changed = True
             self._serving.tell(data.state.name, {group: new})
             if new[0].status & DISPOSE:
-                self.on_ended(group, new)
+                self._shared.wire.alive.ended(group, new)
         if changes:
             self._shared.store_queue.append(data.state.name, changes)
         return len(new)

@@ -254,7 +254,7 @@ class SimulatedNode:
         self.runtime = Runtime(
             settings,
             self.disk.store_queue,
-            self.wire,
+            lambda _: self.wire,
             self.clock,
             self.tracer,
             found.sets,

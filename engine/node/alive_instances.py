@@ -38,7 +38,7 @@ from engine.dataset.sample import DATA, DISPOSE, UNREGISTER
 from engine.dds.directed import DeliveryPurpose, DirectedSession
 from engine.dds.errors import ALREADY_DELETED, DdsError
 from engine.dds.shared_waits import TOGETHER, Waits, completed, together
-from engine.runtime.ports import Delivered, ReplacingDelivery, RevivingDelivery
+from engine.runtime.ports import AliveInstances, Delivered, ReplacingDelivery, RevivingDelivery
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -68,16 +68,20 @@ _SAMPLE: Final = DATA | DISPOSE | UNREGISTER
 _WORK: Final = "resendQueue (delivery to a process of readers)"
 
 
-class Keeping:
+class KeptInstances(AliveInstances):
     """Deliveries to readers' processes, and the writers that stay there. One thread calls all methods.
 
     Args:
+        runtime: has the sets, and knows the readers in this node's charge.
         directed: opens sessions.
         neighbourhood: knows the living writers.
         submit: runs blocking work on a worker thread.
     """
 
-    def __init__(self, directed: Directed, neighbourhood: Neighbourhood, submit: Submit) -> None:
+    def __init__(
+        self, runtime: Runtime, directed: Directed, neighbourhood: Neighbourhood, submit: Submit
+    ) -> None:
+        self._runtime = runtime
         self._directed = directed
         self._neighbourhood = neighbourhood
         self._submit = submit
@@ -90,7 +94,6 @@ class Keeping:
         """Writers that counted as lost in a delivery without ever having been here."""
         self._began_ns = time.time_ns()
         self._later: dict[Group, dict[bytes, int]] = {}
-        self.runtime: Runtime | None = None
 
     @property
     def sessions(self) -> int:
@@ -248,6 +251,10 @@ class Keeping:
                 self._submit(process.work, _WORK, TIMEOUT_S)
             for kept in self._kept.values():
                 kept.discard(name)
+
+    def living(self, group: Group) -> frozenset[bytes]:
+        """See `AliveInstances`, as for the next five."""
+        return self._neighbourhood.living(group)
 
     def was_away(self, sample: Sample) -> bool:
         """Tell whether a sample's writer was lost: readers on this host may have missed the sample, too."""
@@ -407,11 +414,6 @@ class Keeping:
             return {history[0].key for history in instances(kept) if is_written(history, living)}
 
         return lambda key: key in found()
-
-    @property
-    def _runtime(self) -> Runtime:
-        assert self.runtime is not None
-        return self.runtime
 
     def _held(self, group: Group) -> GroupSet | None:
         state = self._runtime.core.name_space_of(group)
