@@ -26,12 +26,12 @@ import time
 from typing import TYPE_CHECKING, Final, Protocol
 
 from engine.core.lazy_dataclass import lazy_dataclass
-from engine.dataset.captured import CapturedRun
+from engine.dds.capture_reader import singly
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Collection, Iterable
 
-    from engine.dataset.captured import CapturedSample
+    from engine.dataset.captured import CapturedRun, CapturedSample
     from engine.dataset.groups import DurabilityKind
     from engine.dds.capture_reader import CaptureReader
     from engine.dds.qos import EndpointQos
@@ -324,8 +324,7 @@ class Tap:
 
     def drain(self, limit: int) -> list[CapturedSample]:
         """Take up to `limit` records, oldest first; fewer does not mean that it is empty."""
-        is_plain = self._seam is None and self._move is None
-        return self._reader.drain(limit) if is_plain else _singly(self.drain_runs(limit)[1])
+        return singly(self.drain_runs(limit)[1])
 
     def drain_runs(self, limit: int) -> tuple[int, list[CapturedSample | CapturedRun]]:
         """Drain like `drain`, but with runs; see `CaptureReader.drain_runs`."""
@@ -347,10 +346,10 @@ class Tap:
         count, taken = self._reader.drain_runs(limit)
         move.gave_s.update(dict.fromkeys((each.writer for each in taken), time.monotonic()))
         if seam is not None:
-            singly = _singly(taken)
+            records = singly(taken)
             earlier = count if move.listens_s is None else min(move.earlier, count)
             move.earlier = max(0, move.earlier - earlier)
-            before, beside = self._once(singly[:earlier]), self._once(singly[earlier:])
+            before, beside = self._once(records[:earlier]), self._once(records[earlier:])
             seam.give(before, both=False)
             seam.give(beside)
             taken = [*before, *beside]
@@ -401,13 +400,3 @@ class _Once:
 
 def _all_of(reader: CaptureReader) -> list[CapturedSample]:
     return reader.drain(max(1, len(reader)))
-
-
-def _singly(records: Sequence[CapturedSample | CapturedRun]) -> list[CapturedSample]:
-    found: list[CapturedSample] = []
-    for each in records:
-        if isinstance(each, CapturedRun):
-            found += each.records()
-        else:
-            found.append(each)
-    return found

@@ -245,29 +245,6 @@ class _Batch:
 
     def take(self, records: Iterable[CapturedSample | CapturedRun]) -> list[CapturedSample]:
         """Take records, and leave the newest writes waiting in the sinks; return those without a route."""
-        self._take_all(records)
-        return self._unrouted
-
-    def sinks(self) -> list[tuple[Group, _Sink]]:
-        """Return the groups of the records."""
-        return list(self._by_group.items())
-
-    def all_sinks(self) -> Iterable[_Sink]:
-        """Return what takes the records."""
-        return self._by_group.values()
-
-    def end(self, sinks: Iterable[_Sink]) -> None:
-        """Apply what waits in these sinks, and hand all changes to the store."""
-        # KEEP_LAST 1 (DDS 1.4, 2.2.3.18): what waits is the newest of each instance, all that is kept.
-        for sink in sinks:
-            self._apply_waiting(sink)
-        counters = self._shared.counters
-        counters["captured"] += self._captured
-        # Persistent groups (guide, 5.2.3.2): the changes of a batch go to the store together.
-        for name, changes in self._changes.items():
-            self._shared.store_queue.append(name, changes)
-
-    def _take_all(self, records: Iterable[CapturedSample | CapturedRun]) -> None:
         single, passed = self._single, 0
         for record in records:
             if not isinstance(record, CapturedSample):
@@ -303,6 +280,26 @@ class _Batch:
             if status <= _SAMPLE:
                 self._take_singly(record)
         self._captured += passed
+        return self._unrouted
+
+    def sinks(self) -> list[tuple[Group, _Sink]]:
+        """Return the groups of the records."""
+        return list(self._by_group.items())
+
+    def all_sinks(self) -> Iterable[_Sink]:
+        """Return what takes the records."""
+        return self._by_group.values()
+
+    def end(self, sinks: Iterable[_Sink]) -> None:
+        """Apply what waits in these sinks, and hand all changes to the store."""
+        # KEEP_LAST 1 (DDS 1.4, 2.2.3.18): what waits is the newest of each instance, all that is kept.
+        for sink in sinks:
+            self._apply_waiting(sink)
+        counters = self._shared.counters
+        counters["captured"] += self._captured
+        # Persistent groups (guide, 5.2.3.2): the changes of a batch go to the store together.
+        for name, changes in self._changes.items():
+            self._shared.store_queue.append(name, changes)
 
     def _take_run(self, run: CapturedRun) -> None:
         """Take a run, whole if it is newer than all known samples, else record by record."""
@@ -312,7 +309,7 @@ class _Batch:
             self._apply_waiting(sink)
         passed = sink.add_run(run) if sink is not None else None
         if passed is None:
-            self._take_all(run.records())
+            self.take(run.records())
         else:
             self._captured += passed
 

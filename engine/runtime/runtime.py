@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from engine.core import events, plain
@@ -16,7 +16,6 @@ from engine.core.election import NOBODY_REMEDY
 from engine.core.name_spaces import Group
 from engine.core.settings import CoreSettings, RunSeen
 from engine.core.states import ServiceState
-from engine.dataset.captured import CapturedRun, CapturedSample
 from engine.dataset.dataset import DataSet
 from engine.dataset.groups import GroupDescription
 from engine.runtime import codec
@@ -96,6 +95,7 @@ class Runtime:
         self.deletions = Deletions(shared, stored)
         self.housekeeping = Housekeeping(shared, self.pending)
         self._capture = CapturePath(shared, self.serving, self.housekeeping.registered)
+        self.capture = self._capture.take
         self.agreement = Agreement(shared, self.pending)
         self._telling = Telling(shared)
         self.transfers = Transfers(
@@ -194,22 +194,6 @@ class Runtime:
         self._tracer.event(
             "group.ignored", group="?", reason=f"{count} samples of unknown writers were dropped"
         )
-
-    def capture(
-        self,
-        records: Iterable[CapturedSample | CapturedRun],
-        routes: Mapping[bytes, tuple[Group, ...]],
-        *,
-        waits: bool = False,
-    ) -> list[CapturedSample]:
-        """Apply records of taps; return the samples whose writer is not in `routes` yet.
-
-        Args:
-            records: the records.
-            routes: the groups of each writer, () for a writer to ignore.
-            waits: large samples may wait for newer ones of their instances, until `settle_captured`.
-        """
-        return self._capture.take(records, routes, waits=waits)
 
     @property
     def has_waiting(self) -> bool:
