@@ -77,7 +77,7 @@ _SETTINGS: Final = (
 )
 _FIND: Final = "def path():\n from engine.dds.abi import PATH\n return PATH\n"
 _PLACED: Final = re.compile(r"(?:config: )?(?P<what>.*?) \((?:(?P<source>\S+) )?line (?P<line>\d+)\)")
-NO_FILE: Final = "can't open configuration file"
+_NO_FILE: Final = "can't open configuration file"
 """What Cyclone DDS says of a file that it cannot read, without the reason."""
 OLD_NAMES: Final = re.compile(r"deprecated|moved to")
 """Messages that are no news: the rules know deprecated settings."""
@@ -144,7 +144,7 @@ def refusal_of(settings: str, domain_id: int, given: str, library: str) -> Setti
     placed = _PLACED.fullmatch(what)
     if given and placed:
         what, place = placed["what"], f"{_source_of(placed['source'] or '', given)}:{placed['line']}"
-    elif given and NO_FILE not in what:
+    elif given and _NO_FILE not in what:
         place = _place_of(what, given) or place
     sentence = f"{place}: Cyclone DDS refuses the settings: {what.rstrip('.')}"
     return SettingsRefused(sentence, may_pass=bool(trial.ended))
