@@ -8,7 +8,7 @@ Nothing is lost. A writer discovers the second reader before it learns of the en
 reliable and ordered), so it always has a reader to which it resends lost samples; and it had `BESIDE_S` to
 send everything that only the first one was owed. Every writer that matches the second one matches the first.
 
-Nothing arrives twice: see `Seam`. The second reader may be seconds behind, because a writer
+Nothing arrives twice: see `TapHandover`. The second reader may be seconds behind, because a writer
 sends it its remaining history. If a writer was there all the time, its samples before one that the first
 reader got are not new. A writer whose cache is full waits for the second reader and sends nothing to either;
 nothing shows how far behind the second reader is, so the tap waits for it.
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from engine.dds.topics import Topic
 
 
-class Seam:
+class TapHandover:
     """Passes all samples of the former reader, and those of the present one that the former one did not get.
 
     Cyclone DDS does not show the number of a sample. But once both readers are in step with a writer, both
@@ -205,7 +205,7 @@ class Tap:
         self._wanted = durability
         self._move: _Move | None = None
         self._former: CaptureReader | None = None
-        self._seam: Seam | None = None
+        self._seam: TapHandover | None = None
         self._once = self._once_more = _Once()
         self._forget_s = 0.0
         self._rejected = 0
@@ -286,7 +286,7 @@ class Tap:
             return
         writers = frozenset(move.reader.matched_writers())
         if writers <= move.writers or now_s >= move.began_s + LONGEST_S:
-            self._seam, move.remembers_s = Seam(move.writers), now_s
+            self._seam, move.remembers_s = TapHandover(move.writers), now_s
         else:
             move.writers, move.quiet_s = writers, now_s
 
@@ -355,7 +355,7 @@ class Tap:
             taken = [*before, *beside]
         return count, taken
 
-    def _drain_former(self, seam: Seam, limit: int) -> list[CapturedSample]:
+    def _drain_former(self, seam: TapHandover, limit: int) -> list[CapturedSample]:
         assert self._former is not None
         last = self._once(self._former.drain(limit))
         seam.give(last)
@@ -365,7 +365,7 @@ class Tap:
             last += seam.rest() + self._drain_present(seam, limit)
         return last
 
-    def _drain_present(self, seam: Seam, limit: int) -> list[CapturedSample]:
+    def _drain_present(self, seam: TapHandover, limit: int) -> list[CapturedSample]:
         fresh = seam.fresh(self._once_more(self._reader.drain(limit)))
         if seam.is_closed or time.monotonic() >= self._forget_s:
             self._seam = None

@@ -107,11 +107,11 @@ class KeptInstances(AliveInstances):
 
     def participants(self, reader: ReaderKey) -> tuple[str, ...]:
         """Return the GUIDs of the participants with readers of a kind."""
-        return self._runtime.serving.participants(reader)
+        return self._runtime.late_joiners.participants(reader)
 
     def is_present(self, reader: ReaderKey) -> bool:
         """Tell whether there are readers of a kind."""
-        return self._runtime.serving.is_present(reader)
+        return self._runtime.late_joiners.is_present(reader)
 
     # Delivery.
 
@@ -153,7 +153,7 @@ class KeptInstances(AliveInstances):
             if living and has_room:
                 self._kept.setdefault(group, set()).add(name)
             elif living:
-                self._runtime.serving.deviates(reader, "not_kept", 1)
+                self._runtime.late_joiners.deviates(reader, "not_kept", 1)
             if not isinstance(how, RevivingDelivery):
                 portion = self._portion(description, rows, living, how, is_whole=is_whole)
                 portions.append(portion._replace(keeps=bool(living) and has_room, instances=most))
@@ -206,7 +206,7 @@ class KeptInstances(AliveInstances):
         for group, description in self._runtime.descriptions.items():
             if (group.topic, group.partition, description.type.type_id) in crowd:
                 rows = self._rows(group)
-                some = self._runtime.serving.unexpired(description, rows) if rows else ()
+                some = self._runtime.late_joiners.unexpired(description, rows) if rows else ()
                 steps = written(some, self._neighbourhood.living(group))
                 most = self._instances(group.topic)
                 yield Portion(description, steps, DeliveryPurpose.PART, keeps=True, instances=most)
@@ -284,7 +284,7 @@ class KeptInstances(AliveInstances):
             return
         groups, autodispose = known
         self._lost[writer] = known
-        self._runtime.serving.lost(writer)
+        self._runtime.late_joiners.lost(writer)
         if len(self._lost) > MAX_LOST:
             del self._lost[next(iter(self._lost))]
         for group in groups:
@@ -349,7 +349,7 @@ class KeptInstances(AliveInstances):
 
     def _show_again(self, groups: tuple[Group, ...], writer: bytes) -> None:
         """Deliver the groups of a returned writer again: readers on this host lost it, too."""
-        self._runtime.serving.returned(writer)
+        self._runtime.late_joiners.returned(writer)
         for group in groups:
             state = self._runtime.core.name_space_of(group)
             rows = self._rows(group)
@@ -359,7 +359,9 @@ class KeptInstances(AliveInstances):
                 if rows and is_first and is_given(group, reader.topic, reader.partitions):
                     shown.add(reader.process)
                     description = self._runtime.descriptions[group]
-                    self._runtime.serving.show_again(reader, [(description, rows)], RevivingDelivery(writer))
+                    self._runtime.late_joiners.show_again(
+                        reader, [(description, rows)], RevivingDelivery(writer)
+                    )
 
     def taken_over(self, reader: ReaderKey) -> None:
         """Keep a reader's instances ALIVE, because the node that did so is gone."""
@@ -372,7 +374,7 @@ class KeptInstances(AliveInstances):
                 rows = self._rows(group)
                 if rows:
                     groups.append((description, rows))
-        self._runtime.serving.show_again(reader, groups, RevivingDelivery(b""))
+        self._runtime.late_joiners.show_again(reader, groups, RevivingDelivery(b""))
 
     def handed_over(self, reader: ReaderKey) -> None:
         """Stop keeping a reader's instances ALIVE, as another node does, except for others of its process."""

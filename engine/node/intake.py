@@ -7,7 +7,7 @@ import math
 from typing import TYPE_CHECKING, Any, Final
 
 from engine.capture.matching import MatchWatch
-from engine.capture.tap_registry import Orphans, look_up_type
+from engine.capture.tap_registry import UnroutedSamples, look_up_type
 from engine.capture.unkept import UnkeptReason
 from engine.dds.abi import INFINITE_NS, participant_of
 from engine.dds.bulk import TOPIC as BULK_TOPIC
@@ -101,7 +101,7 @@ class CaptureDrain:
         self._alive = alive
         self._watch = watch
         self._clock = clock
-        self._orphans = Orphans()
+        self._unrouted_samples = UnroutedSamples()
         self._due_s = 0.0
         self._held_since_ns: int | None = None
 
@@ -165,7 +165,7 @@ class CaptureDrain:
         most = min(DRAIN, room)
         routes = self._neighbourhood.routes
         count, fill, is_behind = 0, 0.0, False
-        is_followed = bool(self._runtime.serving.tails)
+        is_followed = bool(self._runtime.late_joiners.tails)
         waits = waits and not is_followed
         self._bell.forget()
         for tap in self._taps:
@@ -174,17 +174,17 @@ class CaptureDrain:
             some, drained = tap.drain_runs(most)
             count += some
             is_behind = is_behind or some >= most
-            waiting = self._orphans.before(tap, drained)
+            waiting = self._unrouted_samples.before(tap, drained)
             taken = self._taps.once(tap, waiting, routes)
             unrouted = self._runtime.capture(taken, routes, waits=waits and is_busy) if taken else []
             self._alive.unregistered(taken)
             self._watch.heard(taken)
             if self._clients:
                 self._clients.captured(taken, unrouted, routes)
-            self._orphans.wait(tap, unrouted)
-            if dropped := self._orphans.drop_surplus():
+            self._unrouted_samples.wait(tap, unrouted)
+            if dropped := self._unrouted_samples.drop_surplus():
                 self._runtime.count_unrouted(dropped)
-        self._runtime.shared.is_behind = is_behind or bool(self._orphans)
+        self._runtime.shared.is_behind = is_behind or bool(self._unrouted_samples)
         self._runtime.settle_captured(WAIT_S if waits and count else -math.inf)
         is_hurried, haste = count >= BUSY, max(1.0, fill / ROOMY)
         now = self._clock.monotonic()
@@ -398,16 +398,16 @@ class NodeIntake:
         self._writers_seen(changes)
         for reader in changes.readers_gone:
             for key in self._reader_keys(reader):
-                self._runtime.serving.gone(key)
+                self._runtime.late_joiners.gone(key)
         for reader in changes.readers_seen:
             for key in self._reader_keys(reader):
-                self._runtime.serving.seen(key, self._hosts(reader))
+                self._runtime.late_joiners.seen(key, self._hosts(reader))
         for reader, end in changes.ends_gone:
             for key in self._reader_keys(reader):
-                self._runtime.serving.end_gone(key, end)
+                self._runtime.late_joiners.end_gone(key, end)
         for reader, end, is_further in changes.ends_seen:
             for key in self._reader_keys(reader):
-                self._runtime.serving.end_seen(key, end, is_further=is_further)
+                self._runtime.late_joiners.end_seen(key, end, is_further=is_further)
         self._wire.alive.processes_gone(changes.processes_gone)
         undiscovered, self._undiscovered = self._undiscovered, []
         self.messages(undiscovered)
@@ -481,7 +481,7 @@ class NodeIntake:
         return frozenset(network) if network else reader.hosts | self._runtime.settings.hosts
 
     def _reader_keys(self, reader: HistoryReader) -> list[ReaderKey]:
-        return self._runtime.serving.reader_keys(reader.process.hex(), reader.topic, reader.partitions)
+        return self._runtime.late_joiners.reader_keys(reader.process.hex(), reader.topic, reader.partitions)
 
     def _look_up(self, endpoint: EndpointSeen, *, is_first: bool = True) -> None:
         reference, attempts = endpoint.type, ATTEMPTS if is_first else 1

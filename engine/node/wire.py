@@ -21,7 +21,7 @@ from engine.dds.bulk import BulkSender
 from engine.dds.channel import ChannelTopic
 from engine.dds.errors import DdsError, DdsTimeout
 from engine.node.alive_instances import KeptInstances
-from engine.node.pulse import WithBeats
+from engine.node.pulse import PublishSchedule
 from engine.runtime import monitor
 from engine.runtime.codec import STATUS_TOPIC
 from engine.runtime.monitor import DeliveryView, UnkeptView, UnprovedView
@@ -217,10 +217,10 @@ class DdsWire(Wire):
         members = self._neighbourhood.members(bytes.fromhex(reader.process))
         if not groups:
             self._show(reader, time.time_ns(), Delivered())
-            self._post(lambda: self._runtime.serving.delivered(reader, Delivered(), whole=whole))
+            self._post(lambda: self._runtime.late_joiners.delivered(reader, Delivered(), whole=whole))
         elif not members or not members[0].addresses:
             gone = Delivered(problem="its process is gone")
-            self._post(lambda: self._runtime.serving.delivered(reader, gone, whole=whole))
+            self._post(lambda: self._runtime.late_joiners.delivered(reader, gone, whole=whole))
         else:
             began_ns = time.time_ns()
             self._show(reader, began_ns, None)
@@ -230,14 +230,14 @@ class DdsWire(Wire):
 
             def tell(result: Delivered) -> None:
                 self._show(reader, began_ns, result)
-                self._runtime.serving.delivered(reader, result, whole=whole)
+                self._runtime.late_joiners.delivered(reader, result, whole=whole)
 
             def rejected(group: Group, attempt: int) -> None:
                 self._post(lambda: tell_rejected(group, attempt))
 
             def tell_rejected(group: Group, attempt: int) -> None:
                 self._show(reader, began_ns, None, f"RESOURCE_LIMITS of the reader reject samples of {group}")
-                self._runtime.serving.rejected(group, attempt)
+                self._runtime.late_joiners.rejected(group, attempt)
 
             self.alive.deliver(
                 reader,
@@ -451,7 +451,7 @@ class ConsolePublisher:
         self._past = past
         self._past_due_s = 0.0
         self._past_shown = -1
-        self.times = WithBeats(SNAPSHOT_PAUSE_S, runtime.settings.heartbeat_period_s)
+        self.times = PublishSchedule(SNAPSHOT_PAUSE_S, runtime.settings.heartbeat_period_s)
 
     def is_due(self, now: float) -> bool:
         """Tell whether a snapshot is due: with each heartbeat, or when one is late."""

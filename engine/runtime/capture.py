@@ -26,8 +26,8 @@ from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, Sample, make_sample
 from engine.dataset.sample_making import make_samples
 from engine.dataset.settling import FUTURE_NS, WIDTH_NS, border_before
 from engine.runtime.housekeeping import Registered
+from engine.runtime.late_joiners import LateJoinerDelivery
 from engine.runtime.name_space_data import NameSpaceData
-from engine.runtime.serving import Serving
 from engine.runtime.shared_state import SharedState
 from engine.store.interface import GroupChange
 
@@ -159,9 +159,9 @@ class _Sink:
 class CapturePath:
     """The path from the taps to the sets."""
 
-    def __init__(self, shared: SharedState, serving: Serving, registered: Registered) -> None:
+    def __init__(self, shared: SharedState, late_joiners: LateJoinerDelivery, registered: Registered) -> None:
         self._shared = shared
-        self._serving = serving
+        self._late_joiners = late_joiners
         self._registered = registered
         self._late: dict[Group, _Sink] = {}
         """Those with samples that wait for further batches."""
@@ -185,7 +185,7 @@ class CapturePath:
             routes: the groups of each writer, () for a writer to ignore.
             waits: large samples may wait for newer ones of their instances, until `settle`.
         """
-        batch = _Batch(self._shared, self._serving, self._registered, routes, self._late)
+        batch = _Batch(self._shared, self._late_joiners, self._registered, routes, self._late)
         unrouted = batch.take(records)
         if not (waits or self._late):
             batch.end(batch.all_sinks())
@@ -211,7 +211,7 @@ class CapturePath:
             if (data is None or sink.data is data) and sink.since_s < until_s
         ]
         if due:
-            batch = _Batch(self._shared, self._serving, self._registered, {}, self._late)
+            batch = _Batch(self._shared, self._late_joiners, self._registered, {}, self._late)
             batch.end([self._late.pop(group) for group in due])
 
 
@@ -221,13 +221,13 @@ class _Batch:
     def __init__(
         self,
         shared: SharedState,
-        serving: Serving,
+        late_joiners: LateJoinerDelivery,
         registered: Registered,
         routes: Mapping[bytes, tuple[Group, ...]],
         waiting: dict[Group, _Sink],
     ) -> None:
         self._shared = shared
-        self._serving = serving
+        self._late_joiners = late_joiners
         self._registered = registered
         self._routes = routes
         self._late = waiting
@@ -356,7 +356,7 @@ class _Batch:
         # content filter looks at each (//OpenSplice/Domain/Filters). A writer in several partitions is rare.
         is_gated = bool(self._shared.gates) and not self._shared.gates.keys().isdisjoint(groups)
         is_plain = len(sinks) == 1 and sinks[0].group_set.is_renewable and not is_gated
-        if is_plain and not self._serving.tails.wants(writer):
+        if is_plain and not self._late_joiners.tails.wants(writer):
             self._single[writer] = sinks[0]
         return self._by_writer[writer]
 
@@ -394,8 +394,8 @@ class _Batch:
             return
         sink.data.has_changed = True
         # A late joiner that is being served may have missed the sample (5.4.7).
-        if self._serving.tails.wants(writer):
-            self._serving.tails.captured(sink.description.group, sample)
+        if self._late_joiners.tails.wants(writer):
+            self._late_joiners.tails.captured(sink.description.group, sample)
         if sink.on_disk:
             name = sink.data.state.name
             self._changes.setdefault(name, []).append(GroupChange(sink.description, sample, evicted))

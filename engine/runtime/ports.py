@@ -228,7 +228,7 @@ class Wire(Protocol):
         whole: bool,
         how: RevivingDelivery | ReplacingDelivery | None = None,
     ) -> None:
-        """Deliver samples to the reader's process only, in order; answer with `Serving.delivered`.
+        """Deliver samples to the reader's process only, in order; answer with `LateJoinerDelivery.delivered`.
 
         Args:
             reader: process, topic and partitions.

@@ -24,14 +24,14 @@ from engine.runtime.capture import CapturePath
 from engine.runtime.deletions import Deletions
 from engine.runtime.housekeeping import Housekeeping
 from engine.runtime.jobs import Degraded, Recovered, SetStored, StoredGroups
+from engine.runtime.late_joiners import LateJoinerDelivery
 from engine.runtime.name_space_data import NameSpaceData
 from engine.runtime.pending_writers import PendingWriters
 from engine.runtime.ports import Clock, Codec, Filters, NoFilters, Wire
-from engine.runtime.serving import Serving
+from engine.runtime.protocol_tracer import ProtocolTracer, SharedIdentity
 from engine.runtime.shared_state import LEARNED, RESTORED, SharedState
 from engine.runtime.startup import autodispose_mark, away_mark, run_mark
 from engine.runtime.store_queue import StoreQueue
-from engine.runtime.telling import SharedIdentity, Telling
 from engine.runtime.transfers import Transfers
 from engine.runtime.writer_ends import WriterEnds
 from engine.store.interface import RememberedFellow
@@ -90,24 +90,24 @@ class Runtime:
         self._degraded_ns = 0
         self._away = set(settings.away)
         self._identity = SharedIdentity(shared)
-        self.serving = Serving(shared)
+        self.late_joiners = LateJoinerDelivery(shared)
         self.pending = PendingWriters(shared)
         self.deletions = Deletions(shared, stored)
         self.housekeeping = Housekeeping(shared, self.pending)
-        self._capture = CapturePath(shared, self.serving, self.housekeeping.registered)
+        self._capture = CapturePath(shared, self.late_joiners, self.housekeeping.registered)
         self.capture = self._capture.take
         self.agreement = Agreement(shared, self.pending)
-        self._telling = Telling(shared)
+        self._protocol_tracer = ProtocolTracer(shared)
         self.transfers = Transfers(
             shared,
-            self.serving,
-            self._telling,
+            self.late_joiners,
+            self._protocol_tracer,
             self.deletions,
             self.housekeeping.tombstones,
             secret or os.urandom(16),
         )
         self.writer_ends = WriterEnds(
-            shared, self.serving, self.transfers.steps, self.housekeeping.registered
+            shared, self.late_joiners, self.transfers.steps, self.housekeeping.registered
         )
         self.turn()  # the name-spaces come with the first events of the core
         shared.want_stored()
@@ -143,7 +143,7 @@ class Runtime:
             if sender == self.settings.node:
                 self.refusal = self.refusal or self._identity.heard(envelope.message)
             elif not envelope.to or self.settings.node in envelope.to:
-                self._telling.receives(envelope.message, sender)
+                self._protocol_tracer.receives(envelope.message, sender)
                 follows = self.core.receive(envelope.message, sender, self._clock.monotonic())
                 return self.agreement.heard(envelope.message, sender) or follows
         return False
@@ -232,18 +232,18 @@ class Runtime:
             self.writer_ends.work()
         self.deletions.work(now)
         self.housekeeping.work(now)
-        self.serving.work(now)
+        self.late_joiners.work(now)
         self.shared.tell_changes()
         self.transfers.work(now)
         for message in self.core.messages_to_send(now):
-            self._telling.sends(message.message)
+            self._protocol_tracer.sends(message.message)
             outgoing = self.transfers.announced(self.agreement.announced(message))
             self._wire.send(codec.topic_of(outgoing), self._codec.encode(outgoing))
         self.transfers.keep_wanted()
         self._tracer.enter(self.core.state)
         self._core_due_s = self.core.next_timer()
         earliest = self._core_due_s
-        for due in (self.housekeeping.next_s, self.serving.next_s, self.transfers.next_s):
+        for due in (self.housekeeping.next_s, self.late_joiners.next_s, self.transfers.next_s):
             if due is not None and due < earliest:
                 earliest = due
         return earliest
@@ -339,11 +339,11 @@ class Runtime:
                     node=self.settings.name,
                     reason=SERVES,
                 )
-                self.serving.deliver(event.reader, is_begun=event.is_begun)
+                self.late_joiners.deliver(event.reader, is_begun=event.is_begun)
             case events.TakenOver():
                 process, text = event.reader.process, event.reader.text
                 self._tracer.event("deliver.taken-over", reader=process, group=text)
-                self.serving.taken_over(event.reader)
+                self.late_joiners.taken_over(event.reader)
             case events.HandedOver():
                 self._wire.alive.handed_over(event.reader)
             case events.NoAligner():

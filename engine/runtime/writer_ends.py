@@ -39,8 +39,8 @@ from engine.dataset.sample import (
 )
 from engine.dataset.sample_rows import Part, Partial
 from engine.runtime.housekeeping import INFINITE, Registered
+from engine.runtime.late_joiners import LateJoinerDelivery
 from engine.runtime.name_space_data import Difference, NameSpaceData
-from engine.runtime.serving import Serving
 from engine.runtime.shared_state import SharedState
 from engine.runtime.startup import autodispose_mark
 from engine.runtime.steps import Steps
@@ -60,14 +60,16 @@ class WriterEnds:
 
     Args:
         shared: the node's sets and ports.
-        serving: tells clients of new samples.
+        late_joiners: tells clients of new samples.
         steps: carries out long work.
         registered: knows writers with instances registered, besides those of the kept samples.
     """
 
-    def __init__(self, shared: SharedState, serving: Serving, steps: Steps, registered: Registered) -> None:
+    def __init__(
+        self, shared: SharedState, late_joiners: LateJoinerDelivery, steps: Steps, registered: Registered
+    ) -> None:
         self._shared = shared
-        self._serving = serving
+        self._late_joiners = late_joiners
         self._steps = steps
         self._registered = registered
         self._here: dict[bytes, tuple[Group, ...]] = {}
@@ -338,7 +340,7 @@ class WriterEnds:
                     changes.append(GroupChange(description, sample, evicted))
         if new:
             data.has_changed = True
-            self._serving.tell(data.state.name, {group: new})
+            self._late_joiners.tell(data.state.name, {group: new})
             if new[0].status & DISPOSE:
                 self._shared.wire.alive.ended(group, new)
         if changes:

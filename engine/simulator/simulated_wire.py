@@ -111,7 +111,7 @@ class SimulatedWire(Wire):
             result = Delivered(samples=len(samples), elapsed_ns=1_000_000)
         runtime = self.node.runtime
         if runtime is not None and not self._is_closed:
-            runtime.serving.delivered(reader, result, whole=whole)
+            runtime.late_joiners.delivered(reader, result, whole=whole)
 
     @property
     def is_closed(self) -> bool:

@@ -103,7 +103,7 @@ class _PlaceState:
     waiting: collections.deque[_Outgoing] = dataclasses.field(default_factory=collections.deque)
 
 
-class Serving:
+class LateJoinerDelivery:
     """The part of a runtime that serves readers."""
 
     def __init__(self, shared: SharedState) -> None:
