@@ -7,7 +7,8 @@ of this node (`engine.runtime.incoming`), so a stream that breaks off or is dama
 
 `_SetInstaller` puts a verified set in place: it joins the set that is here, or replaces it. At the start of
 a run the stored set joins the aligner's, unless the two evolved apart
-(`engine.core.joining.why_not_joined`). In that case, and if a merge policy removes a set, the store keeps a back-up (deployment guide 5.2.3.3).
+(`engine.core.joining.why_not_joined`). In that case, and if a merge policy removes a set, the store keeps a
+back-up (deployment guide 5.2.3.3).
 """
 
 from __future__ import annotations
