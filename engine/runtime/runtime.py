@@ -6,6 +6,7 @@ class; output leaves by the ports.
 
 from __future__ import annotations
 
+import functools
 import math
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -31,8 +32,9 @@ from engine.runtime.ports import Clock, Codec, Filters, NoFilters, Wire
 from engine.runtime.protocol_tracer import ProtocolTracer, SharedIdentity
 from engine.runtime.shared_state import LEARNED, RESTORED, SharedState
 from engine.runtime.startup import autodispose_mark, away_mark, run_mark
+from engine.runtime.steps import Steps
 from engine.runtime.store_queue import StoreQueue
-from engine.runtime.transfers import Transfers
+from engine.runtime.transfers import Transfers, malformed
 from engine.runtime.writer_ends import WriterEnds
 from engine.store.interface import RememberedFellow
 from engine.tracing.tracer import Tracer
@@ -73,7 +75,7 @@ class Runtime:
         stored = {name: data for name, (data, _) in loaded.items()}
         self._wire = wire = make_wire(self)
         self.shared = shared = SharedState(
-            settings, store_queue, wire, clock, tracer, stored, parts, filters or NoFilters()
+            settings, store_queue, wire, clock, tracer, stored, parts, filters or NoFilters(), self._opened
         )
         self.settings, self.core, self.store_queue = settings, shared.core, store_queue
         self.spaces, self.descriptions, self.counters = (
@@ -98,16 +100,18 @@ class Runtime:
         self.capture = self._capture.take
         self.agreement = Agreement(shared, self.pending)
         self._protocol_tracer = ProtocolTracer(shared)
+        steps = Steps(clock, functools.partial(malformed, shared))
+        registered = self.housekeeping.registered
+        self.writer_ends = WriterEnds(shared, self.late_joiners, steps, registered)
         self.transfers = Transfers(
             shared,
             self.late_joiners,
             self._protocol_tracer,
             self.deletions,
             self.housekeeping.tombstones,
+            steps,
+            self.writer_ends,
             secret or os.urandom(16),
-        )
-        self.writer_ends = WriterEnds(
-            shared, self.late_joiners, self.transfers.steps, self.housekeeping.registered
         )
         self.turn()  # the name-spaces come with the first events of the core
         shared.want_stored()
@@ -360,6 +364,10 @@ class Runtime:
 
     # The parts.
 
+    def _opened(self, group: Group) -> None:
+        """Take in that this node keeps a group from now on."""
+        self.writer_ends.opened(group)
+
     def _outlive(self, event: events.StoreOutdated) -> None:
         """Let the store count on above what the fellow remembers; the process then begins a new run.
 
@@ -418,7 +426,7 @@ class Runtime:
         data = self.spaces[event.name_space]
         conversion, keeps, data.keeps = data.complete(self.descriptions), data.keeps, ""
         self.shared.withhold_rest(data)
-        self.shared.on_joined(event.name_space, None)
+        self.writer_ends.joined(event.name_space, None)
         self.shared.write_set(data, conversion, keeps=keeps)
         began_ns = self._injecting.pop(event.name_space, None)
         for group, group_set in data.working.groups.items():

@@ -41,6 +41,7 @@ from engine.runtime.replacing import replaced
 from engine.runtime.shared_state import SharedState
 from engine.runtime.steps import Steps
 from engine.runtime.withholding import at_once, filtered
+from engine.runtime.writer_ends import WriterEnds
 
 
 class Transfers:
@@ -57,17 +58,19 @@ class Transfers:
         protocol_tracer: ProtocolTracer,
         deletions: Deletions,
         tombstones: PurgedTombstones,
+        steps: Steps,
+        writer_ends: WriterEnds,
         secret: bytes,
     ) -> None:
         self._shared = shared
         self._protocol_tracer = protocol_tracer
         self._deletions = deletions
         self._incoming = IncomingStreams(shared.settings.node)
-        self.steps = Steps(shared.clock, self._malformed)
+        self.steps = steps
         lacking = LackingSamples(shared.clock)
         self._comparing = AligneeComparisons(shared, self.steps, secret, lacking)
         self._answering = AlignerComparisons(shared, self.steps, self._send_to, lacking)
-        self._installer = _SetInstaller(shared, late_joiners, tombstones, self._comparing)
+        self._installer = _SetInstaller(shared, late_joiners, tombstones, self._comparing, writer_ends)
         self._sent = 0
         self._joint: dict[tuple[str, tuple[str, ...]], tuple[AligneeRequest, ...]] = {}
 
@@ -211,7 +214,7 @@ class Transfers:
                 return
             incoming = self._incoming.take(sender, payload, shared.clock.wall_ns())
         except stream.StreamFault as fault:
-            self._malformed(fault)
+            malformed(shared, fault)
             return
         if incoming is None:
             return
@@ -234,9 +237,6 @@ class Transfers:
         if target.purpose == GIVE:
             return self._shared.core.takes_gift(begin.name_space, begin.aligner, begin.lineage)
         return self._shared.core.expects(begin.name_space, target.request, begin.aligner)
-
-    def _malformed(self, fault: stream.StreamFault) -> None:
-        self._shared.malformed("d_sampleChain", "a fellow", str(fault))
 
     def _take_message(self, sender: str, payload: bytes) -> None:
         message, body = messages.decode(payload)
@@ -347,6 +347,11 @@ _SHARING: Final = ("repair", MergeType.MERGE.value.lower())
 """Purposes after which the aligner is given the samples that it lacks."""
 
 
+def malformed(shared: SharedState, fault: stream.StreamFault) -> None:
+    """Count and trace a batch of a fellow that is damaged or out of order."""
+    shared.malformed("d_sampleChain", "a fellow", str(fault))
+
+
 class _SetInstaller:
     """The part of a runtime that puts received sets in place."""
 
@@ -356,7 +361,9 @@ class _SetInstaller:
         late_joiners: LateJoinerDelivery,
         tombstones: PurgedTombstones,
         comparing: AligneeComparisons,
+        writer_ends: WriterEnds,
     ) -> None:
+        self._writer_ends = writer_ends
         self._shared = shared
         self._late_joiners = late_joiners
         self._tombstones = tombstones
@@ -443,7 +450,7 @@ class _SetInstaller:
         elif data.state.holder:
             new = self._join(data, incoming, finished.data)
             self._late_joiners.show(data.state.name, new, missed=purpose == "repair")
-            self._shared.on_joined(data.state.name, new)
+            self._writer_ends.joined(data.state.name, new)
         elif data.staging is not None:
             data.stage_too(finished.data, self._shared.descriptions)
         else:
@@ -465,7 +472,7 @@ class _SetInstaller:
         self.open_groups(incoming)
         new = self._join(data, incoming, at_once(filtered(incoming.data, self._shared.gates)))
         self._late_joiners.show(data.state.name, new, missed=True)
-        self._shared.on_joined(data.state.name, new)
+        self._writer_ends.joined(data.state.name, new)
 
     def open_groups(self, incoming: IncomingStream) -> None:
         """Open the groups of a stream, and leave out those that this node does not keep."""
@@ -550,7 +557,7 @@ class _SetInstaller:
             tells=self._late_joiners.on_replaced is not None,
         )
         self._late_joiners.show_replaced(data.state.name, shown)
-        self._shared.on_joined(data.state.name, None)
+        self._writer_ends.joined(data.state.name, None)
 
 
 def _without(ours: DataSet, theirs: DataSet) -> Difference:

@@ -79,8 +79,6 @@ class WriterEnds:
         """Ends that wait for the complete set, by name-space: the time that each writer said."""
         self._working: set[str] = set()
         """Name-spaces in which ends are being carried out."""
-        shared.on_joined = self._joined
-        shared.on_opened = self._opened
 
     # Writers.
 
@@ -108,7 +106,7 @@ class WriterEnds:
         for name, _ in self._by_name_space(groups):
             self._shared.core.autodispose_writer_lost(name, writer, now)
 
-    def _opened(self, group: Group) -> None:
+    def opened(self, group: Group) -> None:
         """Note that this node keeps a group from now on."""
         for writer in self._unopened.pop(group, {}):
             self.met(writer, self._here[writer])
@@ -256,8 +254,13 @@ class WriterEnds:
 
     # Returns.
 
-    def _joined(self, name: str, new: Difference | None) -> None:
-        """Look for ends of writers that are here, in samples of fellows or, with None, in the whole set."""
+    def joined(self, name: str, new: Difference | None) -> None:
+        """Look for ends of writers that are here, in samples of fellows or, with None, in the whole set.
+
+        Args:
+            name: the name-space.
+            new: samples of fellows that joined its set; None after another set took its place.
+        """
         if new is None:
             self._revive_all(name, frozenset(self._here))
             return
