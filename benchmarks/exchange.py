@@ -88,7 +88,8 @@ class Side:
         self.shared = cast("Any", shared)
         steps = Steps(shared.clock, self._fail)
         secret = b"secret of " + node.encode()
-        self.transfers = Transfers(self.shared, *[anything] * 4, steps, anything, secret)
+        none = anything, anything, anything, anything
+        self.transfers = Transfers(self.shared, *none, steps, anything, secret)
 
     def work(self) -> None:
         """Carry out all steps."""
