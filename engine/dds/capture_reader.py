@@ -266,6 +266,7 @@ class CaptureReader:
                 size = min(head - tail, to_end, _PIECE_BYTES)
                 piece = ctypes.string_at(self._buffer_at + (tail & mask), size)
                 count, used = self._parse(piece, left, taken)
+                assert used <= size, "a record is taken whole, or stays"
             tail += used or to_end  # nothing used: the rest of the buffer was too small for a record
             left -= count
             self._release(self._address, tail, count)

@@ -1,4 +1,15 @@
-"""Everything that arrives at a node, on its way to the runtime: samples, streams, messages, discovery."""
+"""Everything that arrives at a node, on its way to the runtime: samples, streams, messages, discovery.
+
+Samples come in bulk or hardly at all, so `CaptureDrain` trades time for work. While many come, it looks at
+the taps every `GATHER_S` and takes all at once: to look costs more than one sample, and of many writes to
+one instance only the newest is made an object. While none come, a bell rings for the next one, so that an
+idle node does nothing, and a lone sample waits for nobody. A tap that fills up shortens the pause, since a
+full one holds its writers back; that is also how a slow disk slows writers down: the taps are not drained
+then.
+
+Streams and messages count only for the node whose participant sent them. Discovery has its turn before
+them, because it says whose a participant is; a message that overtakes it waits for it.
+"""
 
 from __future__ import annotations
 
@@ -259,6 +270,7 @@ class Streams:
             else:
                 self._runtime.transfers.batch(sender, payload)
             self._bytes_done += len(payload)
+            assert self._bytes_done <= self._bytes_taken, "a batch is done once"
             self._receiver.wake()
 
 

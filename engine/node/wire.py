@@ -1,4 +1,11 @@
-"""The output of a node over Cyclone DDS. Blocking calls run on threads of this module."""
+"""The output of a node over Cyclone DDS. Blocking calls run on threads of this module.
+
+The node's thread must never wait for a peer. Heartbeats go out on the pulse's thread, ahead of all else, as
+their absence would mean that the node is dead. Protocol messages keep their order and have one thread; one
+that a slow fellow holds up goes to the end of the queue, and costs the others nothing. Streams, deliveries
+and look-ups, which wait for acknowledgements, share a few workers. Results come back through the node's
+mailbox.
+"""
 
 from __future__ import annotations
 
