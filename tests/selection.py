@@ -39,8 +39,8 @@ RUN: Final[Mapping[str, int]] = {
 }
 """How many are run before each commit: of the tests of a file, or of the cases of a test.
 
-Where nothing is said: all, but one of the tests of a file that start processes. 0 is for what takes many times
-longer than the rest of its feature together.
+Where nothing is said: all, but one of the tests of a file that start processes. 0 is for what takes many
+times longer than the rest of its feature together.
 """
 
 
