@@ -20,7 +20,6 @@ from typing import Any, Final
 from engine.core import plain
 from ospltool.analytics.case import CaseError, is_case_directory, refuse_links, replacing, write_table
 from ospltool.analytics.contract import Table, schema
-from ospltool.live.recording import is_recording
 from ospltool.output import envelope
 from ospltool.output.progress import advance
 from ospltool.output.text import plural
@@ -34,6 +33,9 @@ SNIFFED_BYTES: Final = 1 << 14
 _CONFIGURATION: Final = re.compile(rb"<(?:[A-Za-z]\w*:)?(?:OpenSplice|CycloneDDS)[\s>/]")
 _COMMON_NAMES: Final = frozenset({"ospl", "durability", "config", "configuration", "cyclonedds"})
 """File names that every node has, so that only their directories tell the node."""
+
+_RECORDING: Final = re.compile(rb"\ASQLite format 3\0.{52}OSPR", re.DOTALL)
+"""As `ospltool.live.recording.is_recording` says, whose import costs more than most traces."""
 
 
 class AttachmentKind(enum.StrEnum):
@@ -98,12 +100,12 @@ def what_is(path: Path) -> AttachmentKind | None:
             return AttachmentKind.STORE
         if path.is_dir():
             return None
-        if is_recording(path):
-            return AttachmentKind.RECORDING
         with path.open("rb") as stream:
             head = stream.read(SNIFFED_BYTES)
     except OSError:
         return None  # the reader of traces reports it
+    if _RECORDING.match(head):
+        return AttachmentKind.RECORDING
     return AttachmentKind.CONFIGURATION if path.suffix == ".xml" and _CONFIGURATION.search(head) else None
 
 

@@ -377,7 +377,7 @@ def test_a_disk_that_refuses_is_said_and_the_recording_goes_on_later(tmp_path: P
     for now_ns, update in told[20:]:
         recorder.write(update, now_ns)
     assert recorder.problem == ""
-    assert recorder.tally.lost > 10
+    assert recorder.tally.lost > 2
     recorder.close()
     reader = Reader(ReplayFeed(path, clock=clock, paused=True))
     for second in (55, 9):
