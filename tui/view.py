@@ -379,7 +379,7 @@ def unheard_nodes(view: View) -> list[UnheardNode]:
             found.append(UnheardNode(name, "not heard yet", Tone.STRONG, Rank.BUSY, why))
         else:
             is_gone = incident.code.id == "DUL-NODE-GONE" or bool(report and report.is_dead)
-            state = "gone" if is_gone else "never heard"
+            state = "did not start" if report and report.never_ran else "gone" if is_gone else "never heard"
             why = why or (incident.why if incident.is_cause_known and incident.who == name else "")
             found.append(UnheardNode(name, state, Tone.FAULT, Rank(incident.severity), why, incident))
     return found

@@ -220,7 +220,10 @@ class Incidents:
             if one.incident.code == cause.root.kind and cause.root.key in one.keys:
                 return key
         for key, one in free.items():
-            if one.incident.code.cause == cause.root.kind.cause and forms.is_kin(one.incident, cause.root):
+            is_of_family = one.incident.code.cause == cause.root.kind.cause
+            if is_of_family and forms.is_kin(one.incident, cause.root):
+                return key
+            if forms.is_restore(one.incident, cause.root):
                 return key
         return None
 

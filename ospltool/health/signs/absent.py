@@ -69,6 +69,8 @@ def _absence(
     if report and report.restarts(scene.now_ns):
         what = (STARTED if report.pid else RESTARTS).format(name)
         code, known_ns = "DUL-NODE-SILENT", report.failed_ns
+    elif report and report.never_ran and not hearing:
+        code, what = "DUL-NODE-NOT-STARTED", f"{name} did not start, and was not heard since this watch began"
     elif (report and report.is_dead) or (farewell and not farewell.is_orderly and not hearing):
         code, what = "DUL-NODE-GONE", f"{name} is gone, and was not heard since this watch began"
         if farewell and farewell.time_ns >= (report.started_ns if report and report.is_dead else 0):

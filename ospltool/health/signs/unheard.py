@@ -151,11 +151,13 @@ def of_unheard(scene: Scene, node: Node, loss: NodeLoss) -> Sign:
     if node.lost_supervisor and not why:
         why = "its supervisor was killed, and the node ended by itself"
         advice = "Start it again on its host: `ospltool start` with its configuration."
-    what, is_of_start = f"{name} is gone", bool(report and has_failed_to_start(node, report))
-    if is_of_start:
+    code, what = "DUL-NODE-GONE", f"{name} is gone"
+    is_of_start = bool(report and has_failed_to_start(node, report))
+    if report and is_of_start:
+        code = "DUL-NODE-NOT-STARTED" if report.never_ran else code
         what = f"{name} was stopped, and its next start has failed"
     return Sign(
-        "DUL-NODE-GONE", name, what, loss.since_ns, (node.id,), why=why or told.why,
+        code, name, what, loss.since_ns, (node.id,), why=why or told.why,
         guess=told.guess, next=advice or told.next, weight=2, began_before=loss.began_before,
         is_later=not is_of_start and loss.since_ns > node.heard_ns + node.stale_after_ns,
     )  # fmt: skip
