@@ -14,6 +14,7 @@ from cyclonedds.qos import Policy
 from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, make_sample
 from engine.dds import abi
 from engine.dds.client_protocol import naming
+from engine.dds.client_protocol.extensions import StateRequestAddition
 from engine.dds.client_protocol.naming import SampleName, SampleVerdict
 from engine.dds.errors import TIMEOUT, DdsError
 from ospltool.client import asking, errors
@@ -323,7 +324,7 @@ class DurableWriter(Generic[_T]):
     def _not_stored(self) -> errors.NotStored:
         missing = self._given_up()
         if self._question is not None:
-            required = {one: state for one, state in self._answers.items() if added(state).get("required")}
+            required = {one: state for one, state in self._answers.items() if added(state).required}
             current = {one: state for one, state in required.items() if _is_current(state)}
             missing += [each for found in self._question.missing(current).values() for each in found]
             outdated = [name_of(state) for one, state in required.items() if one not in current]
@@ -404,7 +405,7 @@ class DurableWriter(Generic[_T]):
             hold_s=HOLD_S,
             enough=is_enough,
             blocks=question.blocks(),
-            values=question.values(),
+            addition=StateRequestAddition(stored=question.asked()),
         )
         verdicts = {one: question.verdicts(state) for one, state in answers.items() if _is_current(state)}
         counting = self._counting(answers)
@@ -415,8 +416,8 @@ class DurableWriter(Generic[_T]):
                 [
                     NodeVerdicts(
                         name_of(answers[one]),
-                        added(answers[one]).get("partitions", ()) if one in counting else (),
-                        bool(added(answers[one]).get("on_disk")),
+                        added(answers[one]).partitions if one in counting else (),
+                        added(answers[one]).on_disk,
                         said,
                         answers[one].server.hex(),
                     )
@@ -432,16 +433,15 @@ class DurableWriter(Generic[_T]):
             missed = {entry.name for entry, verdict in zip(entries, said, strict=True)
                       if verdict is SampleVerdict.MISSING}  # fmt: skip
             lacks = [entry for entry in left if entry.name in missed]
-            if lacks and added(state).get("complete") and added(state).get("required"):
+            if lacks and added(state).complete and added(state).required:
                 handed += self._hand_over(state.server, self._ledger.following(lacks, left))
         return bool(settled or handed)
 
     def _counts(self, state: Any) -> bool:
         """Return whether a node is one of those that must store samples."""
-        values = added(state)
         return (
             _is_current(state)
-            and bool(values.get("required"))
+            and added(state).required
             and may_count(state)
             and (not self._expected or name_of(state) in self._expected)
         )
@@ -462,10 +462,9 @@ class DurableWriter(Generic[_T]):
                 time.monotonic() + asking.GRACE_S,
                 servers=(server,),
                 blocks={naming.SAMPLES: naming.pack_samples(samples)},
-                values={"keep": {"by": self._guid.hex()}},
+                addition=StateRequestAddition(keep=self._guid),
             )
-            told = [added(state).get("kept") for state in answers.values()]
-            kept = sum(count for count in told if isinstance(count, int))
+            kept = sum(added(state).kept for state in answers.values())
             with self._changed:
                 self._handed_over += kept
             taken += kept
@@ -475,7 +474,7 @@ class DurableWriter(Generic[_T]):
 
 
 def _is_current(state: Any) -> bool:
-    return added(state).get("answers") == naming.ANSWERS
+    return added(state).answers == naming.ANSWERS
 
 
 def _padded(serialized: bytes) -> bytes:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import abc
 import ctypes
-import dataclasses
 import itertools
 import threading
 import time
 import uuid
 from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
 
 from engine.core.expressions import matches
 from engine.dataset.groups import DurabilityKind
@@ -17,8 +18,7 @@ from engine.dataset.sample import DATA
 from engine.dds import abi
 from engine.dds.cdr import Malformed
 from engine.dds.client_protocol import endpoints, extensions
-from engine.dds.client_protocol.encoding import decode_state, encode_history_request, encode_state_request
-from engine.dds.client_protocol.messages import RequestId, StateAnswer
+from engine.dds.client_protocol.messages import RequestId, StateAnswer, decode, encode
 from engine.dds.discovery import Discovery, EndpointGone, EndpointSeen, ParticipantSeen
 from engine.dds.participant import NodeParticipant, TagRole
 from engine.dds.proofs import VARIABLE, DomainSecret, ProofFault
@@ -64,8 +64,7 @@ class SessionPart(abc.ABC):
 class Session:
     """A participant tagged as a client, whose readers nodes do not serve.
 
-    `writers` are the discovered writers by topic, each with its autodispose; `writers_seen` counts their
-    changes.
+    `writers_seen` counts the changes of the discovered writers.
 
     Args:
         domain_id: DDS domain.
@@ -88,11 +87,8 @@ class Session:
         self.partition = partition
         self.numbers = itertools.count(1)
         self.deliverers: dict[bytes, None] = {}
-        self.writers: dict[str, dict[bytes, bool]] = {}
         self.writers_seen = 0
-        self._topic_of: dict[bytes, str] = {}
-        self._groups: dict[bytes, tuple[str, tuple[str, ...]]] = {}
-        self._types: dict[bytes, tuple[str, TypeRef]] = {}
+        self._endpoints: dict[bytes, EndpointSeen] = {}
         self._names: dict[bytes, str] = {}
         self._heard_s: dict[bytes, float] = {}
         self.malformed = 0
@@ -184,22 +180,31 @@ class Session:
         """Return topics and partitions of discovered durable writers and readers that match expressions."""
         return sorted(
             {
-                (of, name)
-                for of, names in self._groups.values()
-                if matches(topic, of)
-                for name in names
+                (one.topic, name)
+                for one in self._endpoints.values()
+                if one.durability >= DurabilityKind.TRANSIENT and matches(topic, one.topic)
+                for name in one.partitions or ("",)
                 if matches(partition, name) and not any(char in name for char in "*?")
             }
         )
 
     def types(self, topic: str) -> list[TypeRef]:
         """Return the discovered types of a topic, of writers, readers and nodes that keep it."""
-        return list({reference: None for of, reference in self._types.values() if of == topic})
+        found = (one.type for one in self._endpoints.values() if one.topic == topic)
+        return list({reference: None for reference in found if reference is not None})
+
+    def writers(self, topic: str) -> dict[bytes, bool]:
+        """Return the discovered writers of a topic, each with its autodispose."""
+        return {
+            guid: one.endpoint_qos.autodispose
+            for guid, one in self._endpoints.items()
+            if one.is_writer and one.topic == topic
+        }
 
     def request_history(self, request: HistoryRequest) -> None:
         """Send a request."""
         added = extensions.with_proof(request.extensions, self.participant.proofs)
-        encoded = encode_history_request(dataclasses.replace(request, extensions=added))
+        encoded = encode(msgspec.structs.replace(request, extensions=added))
         self._send(self._history_requests, endpoints.HISTORY_REQUEST, encoded)
 
     def _send(self, writer: RawWriter, topic: str, encoded: bytes) -> None:
@@ -214,7 +219,7 @@ class Session:
         number = next(self.numbers)
         request = make(RequestId(self.id, number))
         added = extensions.with_proof(request.extensions, self.participant.proofs)
-        encoded = encode_state_request(dataclasses.replace(request, extensions=added))
+        encoded = encode(msgspec.structs.replace(request, extensions=added))
         self._send(self._state_requests, endpoints.STATE_REQUEST, encoded)
         self._answers[number] = []  # answers are processed only after the lock is free
         return number
@@ -287,8 +292,8 @@ class Session:
         self.discovered()
         for record in taken:
             try:
-                state = decode_state(record.payload)
-                extensions.unpack(state.extensions)
+                state = decode(StateAnswer, record.payload)
+                extensions.unpack(state.extensions, extensions.StateAddition)
             except Malformed:
                 self.malformed += 1
                 continue
@@ -307,19 +312,12 @@ class Session:
     def discovered(self) -> None:
         """Process discovery; members call it after taking samples and before judging their writers."""
         for change in self._discovery.take():
-            if isinstance(change, EndpointSeen) and change.durability >= DurabilityKind.TRANSIENT:
-                self._groups[change.guid] = change.topic, change.partitions or ("",)
-            if isinstance(change, EndpointSeen) and change.type is not None:
-                self._types[change.guid] = change.topic, change.type
-            if isinstance(change, EndpointSeen) and change.is_writer:
-                self._gone(change.guid)
-                self._topic_of[change.guid] = change.topic
-                self.writers.setdefault(change.topic, {})[change.guid] = change.endpoint_qos.autodispose
-                self.writers_seen += 1
+            if isinstance(change, EndpointSeen):
+                self._endpoints[change.guid] = change
+                self.writers_seen += change.is_writer
             elif isinstance(change, EndpointGone):
-                self._gone(change.guid)
-                self._groups.pop(change.guid, None)
-                self._types.pop(change.guid, None)
+                gone = self._endpoints.pop(change.guid, None)
+                self.writers_seen += gone is not None and gone.is_writer
             tag = change.tag if isinstance(change, ParticipantSeen) else None
             if isinstance(change, ParticipantSeen) and tag is not None and tag.role is TagRole.NODE:
                 self._names[change.guid[:PREFIX_BYTES]] = printable(change.name)
@@ -329,14 +327,6 @@ class Session:
                 self.deliverers[change.guid[:PREFIX_BYTES]] = None
                 if len(self.deliverers) > _MAX_DELIVERERS:  # the oldest are long gone
                     del self.deliverers[next(iter(self.deliverers))]
-
-    def _gone(self, writer: bytes) -> None:
-        topic = self._topic_of.pop(writer, None)
-        if topic is not None:
-            self.writers_seen += 1
-            del self.writers[topic][writer]
-            if not self.writers[topic]:
-                del self.writers[topic]
 
     def close(self) -> None:
         """End the thread and delete the participant. Idempotent."""

@@ -11,6 +11,7 @@ from cyclonedds.qos import Policy
 
 from engine.dds import abi
 from engine.dds.cdr import Malformed
+from engine.dds.client_protocol.extensions import StoredQuestion
 from engine.dds.client_protocol.naming import (
     ANSWERS,
     NAMES,
@@ -34,6 +35,7 @@ from ospltool.client.errors import (
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from engine.dds.client_protocol.extensions import StateAddition
     from engine.dds.client_protocol.messages import StateAnswer
 
 MAX_SAID: Final = 10
@@ -100,9 +102,9 @@ class NamedQuestion:
             yield cls(written.topic, written.partitions, names[:count])
             names = names[count:]
 
-    def values(self) -> dict[str, object]:
-        """Return the additions to the request."""
-        return {"stored": {"version": ANSWERS, "writer": ""}}
+    def asked(self) -> StoredQuestion:
+        """Return the question as the request says it."""
+        return StoredQuestion(ANSWERS)
 
     def blocks(self) -> dict[str, bytes]:
         """Return the binary part."""
@@ -121,22 +123,20 @@ class NamedQuestion:
 
     def _missing_at(self, state: StateAnswer) -> Iterator[MissingSamples]:
         by_reason: dict[Reason, list[SampleName]] = collections.defaultdict(list)
-        values = added(state)
-        forgotten_ns = values.get("forgotten_ns")
-        forgotten_ns = forgotten_ns if isinstance(forgotten_ns, int) else 0
+        told = added(state)
         for name, verdict in zip(self.names, self.verdicts(state), strict=True):
             if not verdict.is_kept:
                 reason = _REASONS[verdict]
-                if not values.get("complete") and verdict is not SampleVerdict.DELETED:
+                if not told.complete and verdict is not SampleVerdict.DELETED:
                     reason = Reason.NOT_COMPLETE
-                elif verdict is SampleVerdict.MISSING and name.source_time_ns <= forgotten_ns:
+                elif verdict is SampleVerdict.MISSING and name.source_time_ns <= told.forgotten_ns:
                     reason = Reason.CANNOT_TELL
                 by_reason[reason].append(name)
-        detail = printable(values.get("reason", ""))
+        detail = printable(told.reason)
         for reason, names in sorted(by_reason.items()):
             said = _FORGOTTEN if reason is Reason.CANNOT_TELL else detail
             if reason is Reason.REFUSED:
-                limits = printable(values.get("limits") or "")
+                limits = printable(told.limits)
                 said = f"{_NO_ROOM}: {limits}" if limits else "too large"
             yield MissingSamples(
                 self.topic, name_of(state), reason, len(names), tuple(sorted(names)[:MAX_SAID]), said
@@ -173,10 +173,10 @@ class CountedQuestion:
             raise PreconditionNotMet("the writer has been deleted")
         return count
 
-    def values(self) -> dict[str, object]:
-        """Return the additions to the request."""
+    def asked(self) -> StoredQuestion:
+        """Return the question as the request says it."""
         self._before = self.count()
-        return {"stored": {"version": ANSWERS, "writer": self._guid.hex(), "count": self._before}}
+        return StoredQuestion(ANSWERS, self._guid, self._before)
 
     def blocks(self) -> dict[str, bytes]:
         """Return the binary part, which is empty."""
@@ -187,56 +187,52 @@ class CountedQuestion:
         known = {service: added(state) for service, state in answers.items()}
         now = self.count()
         has_seen_all = {
-            service
-            for service, values in known.items()
-            if values.get("captured") == now and not values.get("refused")
+            service for service, told in known.items() if told.captured == now and not told.refused
         }
         contents = [
-            (values.get("partitions"), values["content"])
-            for service, values in known.items()
-            if service in has_seen_all and values.get("content") is not None
+            (told.partitions, told.content)
+            for service, told in known.items()
+            if service in has_seen_all and told.content is not None
         ]
-        kept_out = next((values for values in known.values() if values.get("kept_out")), None)
-        is_deleted = any(known[service].get("deleted") for service in has_seen_all)
+        kept_out = next((told for told in known.values() if told.kept_out), None)
+        is_deleted = any(known[service].deleted for service in has_seen_all)
         found: dict[bytes, list[MissingSamples]] = {}
         for service, state in answers.items():
-            values = known[service]
-            if is_deleted or values.get("deleted"):
+            told = known[service]
+            if is_deleted or told.deleted:
                 found[service] = [MissingSamples(self.topic, name_of(state), Reason.DELETED, 0)]
                 continue
             if kept_out is not None:
                 said = (
                     "limits of DURABILITY_SERVICE have kept out samples of the topic: "
-                    f"{printable(kept_out.get('limits') or '')}"
+                    f"{printable(kept_out.limits)}"
                 )
                 found[service] = [
                     MissingSamples(self.topic, name_of(state), Reason.CANNOT_TELL, 0, detail=said)
                 ]
                 continue
-            content = values.get("partitions"), values.get("content")
-            has_all = service in has_seen_all or content in contents
-            most = max((whole[0] for where, whole in contents if where == content[0]), default=0)
-            lacks = most - content[1][0] if content[1] is not None else 0
-            found[service] = list(self._missing_at(state, values, now, has_all=has_all, lacks=lacks))
+            has_all = service in has_seen_all or (told.partitions, told.content) in contents
+            most = max((whole[0] for where, whole in contents if where == told.partitions), default=0)
+            lacks = most - told.content[0] if told.content is not None else 0
+            found[service] = list(self._missing_at(state, told, now, has_all=has_all, lacks=lacks))
         return found
 
     def _missing_at(
-        self, state: StateAnswer, values: dict[str, Any], now: int, *, has_all: bool, lacks: int
+        self, state: StateAnswer, told: StateAddition, now: int, *, has_all: bool, lacks: int
     ) -> Iterator[MissingSamples]:
-        node, detail = name_of(state), printable(values.get("reason", ""))
-        captured, refused = values.get("captured"), values.get("refused")
-        if not values.get("complete"):
+        node, detail = name_of(state), printable(told.reason)
+        if not told.complete:
             yield MissingSamples(self.topic, node, Reason.NOT_COMPLETE, now, detail=detail)
-        elif detail or (has_all and not values.get("written")):
+        elif detail or (has_all and not told.written):
             yield MissingSamples(
                 self.topic, node, Reason.NOT_ON_DISK, now, detail=detail or "the disk is behind"
             )
-        elif isinstance(refused, int) and refused:
-            yield MissingSamples(self.topic, node, Reason.REFUSED, refused, detail="too large")
+        elif told.refused:
+            yield MissingSamples(self.topic, node, Reason.REFUSED, told.refused, detail="too large")
         elif not has_all and now != self._before:
             yield MissingSamples(self.topic, node, Reason.UNDECIDED, 0, detail="written to meanwhile")
         elif not has_all:
-            said = f"it captured {captured} of {now}, and is not known to have the rest from others"
+            said = f"it captured {told.captured} of {now}, and is not known to have the rest from others"
             if lacks > 0:
                 yield MissingSamples(self.topic, node, Reason.NEVER_ARRIVED, lacks, detail=said)
             else:
@@ -264,9 +260,9 @@ class Survey:
         Raises:
             OutdatedService: a node that must keep it is of another version.
         """
-        required = {service: state for service, state in answers.items() if added(state).get("required")}
+        required = {service: state for service, state in answers.items() if added(state).required}
         for state in required.values():
-            if added(state).get("answers") != ANSWERS:
+            if added(state).answers != ANSWERS:
                 raise OutdatedService(
                     f"node {name_of(state)} is of another version than this library and does not answer for "
                     f"samples; update it, or the library"
@@ -281,7 +277,7 @@ class Survey:
     def stored(self) -> list[StoredAt]:
         """Return the nodes that have stored all samples."""
         return [
-            StoredAt(state.server.hex(), name_of(state), bool(added(state).get("on_disk")))
+            StoredAt(state.server.hex(), name_of(state), added(state).on_disk)
             for service, state in self.answers.items()
             if self.missed.get(service) == [] and not _not_shared(state)
         ]
@@ -299,7 +295,7 @@ class Survey:
         if len(self._counted()) < nodes:
             found += [each for state in self.required for each in uncounted(topic, state)]
         for partition in self.question.partitions:
-            count = sum(partition in added(state).get("partitions", ()) for state in self._counted())
+            count = sum(partition in added(state).partitions for state in self._counted())
             if count < nodes:
                 verb = "stores" if count == 1 else "store"
                 said = f"{counted(count, 'node')} {verb} it in partition '{partition}', {nodes} are wanted"
@@ -313,12 +309,12 @@ class Survey:
 
 def may_count(state: StateAnswer) -> bool:
     """Return whether a node keeps PERSISTENT samples on its disk, and shares its set."""
-    return not added(state).get("weaker") and not _not_shared(state)
+    return not added(state).weaker and not _not_shared(state)
 
 
 def uncounted(topic: str, state: StateAnswer) -> Iterator[MissingSamples]:
     """Yield the reasons for which a node does not count."""
-    if added(state).get("weaker"):
+    if added(state).weaker:
         yield MissingSamples(topic, name_of(state), Reason.MEMORY_ONLY, 0)
     if _not_shared(state):
         yield MissingSamples(topic, name_of(state), Reason.NOT_SHARED, 0, detail=_not_shared(state))
@@ -333,4 +329,4 @@ def given_up(topic: str, why: SampleVerdict, count: int, names: tuple[SampleName
 
 def _not_shared(state: StateAnswer) -> str:
     """Return a node's reason not to share its set; empty if it shares."""
-    return printable(added(state).get("not_shared") or "")
+    return printable(added(state).not_shared)

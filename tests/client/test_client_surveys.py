@@ -10,8 +10,8 @@ from collections.abc import Iterator
 import pytest
 
 from engine.dataset.sample import DATA
-from engine.dds.client_protocol import encoding, endpoints, extensions, naming
-from engine.dds.client_protocol.messages import RequestId, StateAnswer
+from engine.dds.client_protocol import endpoints, extensions, naming
+from engine.dds.client_protocol.messages import RequestId, StateAnswer, StateRequest, decode, encode
 from engine.dds.client_protocol.naming import SampleName, SampleVerdict
 from engine.dds.errors import TIMEOUT, DdsTimeout
 from engine.dds.participant import NodeParticipant, TagRole
@@ -50,14 +50,22 @@ class Service:
             for record in self._requests.drain():
                 if record.status & DATA and self._left > 0:
                     self._left -= 1
-                    self._answer(encoding.decode_state_request(record.payload).request)
+                    self._answer(decode(StateRequest, record.payload).request)
 
     def _answer(self, request: RequestId) -> None:
-        values = {"required": True, "complete": True, "partitions": ["stock"], "reason": "not yet"}
-        added = extensions.pack(name=self._name, answers=self._version, **values)
+        added = extensions.pack(
+            extensions.StateAddition(
+                name=self._name,
+                answers=self._version or 0,
+                required=True,
+                complete=True,
+                partitions=("stock",),
+                reason="not yet",
+            )
+        )
         verdicts = {naming.VERDICTS: bytes([SampleVerdict.IN_MEMORY])}
         state = StateAnswer(self._participant.guid, (request,), (), {**added, **verdicts})
-        self._states.write(encoding.encode_state(state), time.time_ns())
+        self._states.write(encode(state), time.time_ns())
 
     def close(self) -> None:
         self._is_closing = True
