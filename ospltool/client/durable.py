@@ -22,7 +22,7 @@ from ospltool.client.asking import JOURNAL_WAIT_S, MEMORY_WAIT_S, PendingNotice,
 from ospltool.client.errors import MissingSamples, Reason, counted
 from ospltool.client.journal import Journal, Recovery
 from ospltool.client.ledger import DurableCounters, NodeVerdicts, PendingQueue, PendingSample
-from ospltool.client.surveys import NamedQuestion, given_up, may_count, uncounted
+from ospltool.client.surveys import NamedQuestion, given_up, is_kept, may_count, partitions_of, uncounted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -39,7 +39,6 @@ HOLD_S: Final = 0.25
 """Seconds that a node may wait for samples on the way; those that it misses then are handed over."""
 PAUSE_S: Final = 0.1
 CLOSE_S: Final = 10.0
-_KEPT: Final = (Policy.Durability.Transient, Policy.Durability.Persistent)
 _WRITES: Final[dict[int, Callable[..., int]]] = {
     DATA: abi.write_at,
     DATA | DISPOSE: abi.writedispose_at,
@@ -94,8 +93,7 @@ class DurableWriter(Generic[_T]):
         journal: Path | None = None,
         sync: bool = True,
     ) -> None:
-        qos = writer.get_qos()
-        if Policy.Durability not in qos or qos[Policy.Durability] not in _KEPT:
+        if not is_kept(writer):
             raise errors.PreconditionNotMet(
                 "the writer is neither TRANSIENT nor PERSISTENT, so nothing is kept"
             )
@@ -104,15 +102,13 @@ class DurableWriter(Generic[_T]):
             raise errors.PreconditionNotMet(f"nodes is 1 to the number of expected nodes, not {wanted}")
         if min(max_samples, max_bytes) < 1:
             raise errors.PreconditionNotMet("max_samples and max_bytes are at least 1")
-        publisher = writer.get_parent().get_qos()
-        names = tuple(publisher[Policy.Partition].partitions) if Policy.Partition in publisher else ()
         self.writer = writer
         self._session = client.session
         self._topic = writer.topic.name
-        self._partitions = tuple(sorted(set(names))) or ("",)
+        self._partitions = tuple(sorted(set(partitions_of(writer)))) or ("",)
         self._expected = frozenset(expected)
         self._nodes = wanted
-        self._blocking_s = _blocking_s(qos)
+        self._blocking_s = _blocking_s(writer.get_qos())
         self._guid = abi.guid_of(writer._ref)
         self._write_lock = threading.Lock()
         self._changed = threading.Condition()

@@ -1,4 +1,9 @@
-"""The library's participant and thread, which receive from services and writers."""
+"""The library's participant and thread, which receive from services and writers.
+
+Everything that arrives is handled by one thread, under one lock: it takes samples and messages, lets each
+member (a reader, a change of a durable subscription) have its turn, and then wakes the callers that wait for
+something. Callers on other threads hold the same lock while they look at the state.
+"""
 
 from __future__ import annotations
 
@@ -37,9 +42,12 @@ if TYPE_CHECKING:
 
 PREFIX_BYTES: Final = 12
 _LONGEST_WAIT_S: Final = 1.0
+"""Longest pause of the thread: matches of writers are looked at without an event in each turn."""
 _MAX_STATES: Final = 1_000
+"""Answers to one state request that are kept; nobody has more nodes."""
 _MAX_DELIVERERS: Final = 10_000
 _MAX_NAMES: Final = 10_000
+"""Deliverers and names of nodes that are remembered: participants go, and GUIDs are never used again."""
 _WHY_REFUSED: Final = {
     ProofFault.UNASKED: f"nodes there have a secret of the domain, whose file {VARIABLE} must name",
     ProofFault.OTHER: "the secret of the domain there is another one than that of this client",

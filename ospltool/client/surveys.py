@@ -52,6 +52,18 @@ _NO_ROOM: Final = "too large, or the limits of DURABILITY_SERVICE leave no room"
 _FORGOTTEN: Final = "they never arrived, or were disposed and forgotten"
 
 
+def is_kept(writer: DataWriter[Any]) -> bool:
+    """Return whether nodes keep what a writer writes: it is TRANSIENT or PERSISTENT."""
+    qos = writer.get_qos()
+    return Policy.Durability in qos and qos[Policy.Durability] in _KEPT
+
+
+def partitions_of(writer: DataWriter[Any]) -> tuple[str, ...]:
+    """Return the partitions of a writer; empty for the default one."""
+    publisher = writer.get_parent().get_qos()
+    return tuple(publisher[Policy.Partition].partitions) if Policy.Partition in publisher else ()
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Written:
     """Samples by name, written by any writers in any process.
@@ -82,15 +94,30 @@ class StoredAt:
     on_disk: bool = True
 
 
-class NamedQuestion:
-    """A question about samples by name, as many as fit into one question.
+class _Question:
+    """A question whether nodes have stored samples of a topic; no partitions means the default one."""
 
-    No partitions means the default one.
-    """
-
-    def __init__(self, topic: str, partitions: Sequence[str], names: Sequence[SampleName]) -> None:
+    def __init__(self, topic: str, partitions: Sequence[str]) -> None:
         self.topic = topic
         self.partitions = tuple(partitions) or ("",)
+
+    def asked(self) -> StoredQuestion:
+        """Return the question as the request says it."""
+        return StoredQuestion(ANSWERS)
+
+    def blocks(self) -> dict[str, bytes]:
+        """Return the binary part of the request."""
+        return {}
+
+    def _missed(self, state: StateAnswer, reason: Reason, count: int = 0, detail: str = "") -> MissingSamples:
+        return MissingSamples(self.topic, name_of(state), reason, count, detail=detail)
+
+
+class NamedQuestion(_Question):
+    """A question about samples by name, as many as fit into one question."""
+
+    def __init__(self, topic: str, partitions: Sequence[str], names: Sequence[SampleName]) -> None:
+        super().__init__(topic, partitions)
         self.names = tuple(names)
 
     @classmethod
@@ -102,12 +129,8 @@ class NamedQuestion:
             yield cls(written.topic, written.partitions, names[:count])
             names = names[count:]
 
-    def asked(self) -> StoredQuestion:
-        """Return the question as the request says it."""
-        return StoredQuestion(ANSWERS)
-
     def blocks(self) -> dict[str, bytes]:
-        """Return the binary part."""
+        """Return the names."""
         return {NAMES: pack_names(self.names)}
 
     def verdicts(self, state: StateAnswer) -> tuple[SampleVerdict, ...]:
@@ -143,7 +166,7 @@ class NamedQuestion:
             )
 
 
-class CountedQuestion:
+class CountedQuestion(_Question):
     """A question about all samples of a writer of this process, without names.
 
     A node that captured as many samples as the writer wrote missed none. Another node has all of them, too,
@@ -154,14 +177,9 @@ class CountedQuestion:
     """
 
     def __init__(self, writer: DataWriter[Any]) -> None:
-        qos = writer.get_qos()
-        if Policy.Durability not in qos or qos[Policy.Durability] not in _KEPT:
+        if not is_kept(writer):
             raise PreconditionNotMet("the writer is neither TRANSIENT nor PERSISTENT, so nothing is kept")
-        publisher = writer.get_parent().get_qos()
-        self.topic = writer.topic.name
-        self.partitions = (
-            tuple(publisher[Policy.Partition].partitions) if Policy.Partition in publisher else ()
-        ) or ("",)
+        super().__init__(writer.topic.name, partitions_of(writer))
         self._entity: int = writer._ref
         self._guid = abi.guid_of(self._entity)
         self._before = self.count()
@@ -177,10 +195,6 @@ class CountedQuestion:
         """Return the question as the request says it."""
         self._before = self.count()
         return StoredQuestion(ANSWERS, self._guid, self._before)
-
-    def blocks(self) -> dict[str, bytes]:
-        """Return the binary part, which is empty."""
-        return {}
 
     def missing(self, answers: Mapping[bytes, StateAnswer]) -> dict[bytes, list[MissingSamples]]:
         """Return what is missing at each node that must store the samples."""
@@ -200,16 +214,14 @@ class CountedQuestion:
         for service, state in answers.items():
             told = known[service]
             if is_deleted or told.deleted:
-                found[service] = [MissingSamples(self.topic, name_of(state), Reason.DELETED, 0)]
+                found[service] = [self._missed(state, Reason.DELETED)]
                 continue
             if kept_out is not None:
                 said = (
                     "limits of DURABILITY_SERVICE have kept out samples of the topic: "
                     f"{printable(kept_out.limits)}"
                 )
-                found[service] = [
-                    MissingSamples(self.topic, name_of(state), Reason.CANNOT_TELL, 0, detail=said)
-                ]
+                found[service] = [self._missed(state, Reason.CANNOT_TELL, detail=said)]
                 continue
             has_all = service in has_seen_all or (told.partitions, told.content) in contents
             most = max((whole[0] for where, whole in contents if where == told.partitions), default=0)
@@ -220,23 +232,19 @@ class CountedQuestion:
     def _missing_at(
         self, state: StateAnswer, told: StateAddition, now: int, *, has_all: bool, lacks: int
     ) -> Iterator[MissingSamples]:
-        node, detail = name_of(state), printable(told.reason)
+        detail = printable(told.reason)
         if not told.complete:
-            yield MissingSamples(self.topic, node, Reason.NOT_COMPLETE, now, detail=detail)
+            yield self._missed(state, Reason.NOT_COMPLETE, now, detail)
         elif detail or (has_all and not told.written):
-            yield MissingSamples(
-                self.topic, node, Reason.NOT_ON_DISK, now, detail=detail or "the disk is behind"
-            )
+            yield self._missed(state, Reason.NOT_ON_DISK, now, detail or "the disk is behind")
         elif told.refused:
-            yield MissingSamples(self.topic, node, Reason.REFUSED, told.refused, detail="too large")
+            yield self._missed(state, Reason.REFUSED, told.refused, "too large")
         elif not has_all and now != self._before:
-            yield MissingSamples(self.topic, node, Reason.UNDECIDED, 0, detail="written to meanwhile")
+            yield self._missed(state, Reason.UNDECIDED, detail="written to meanwhile")
         elif not has_all:
             said = f"it captured {told.captured} of {now}, and is not known to have the rest from others"
-            if lacks > 0:
-                yield MissingSamples(self.topic, node, Reason.NEVER_ARRIVED, lacks, detail=said)
-            else:
-                yield MissingSamples(self.topic, node, Reason.CANNOT_TELL, 0, detail=said)
+            reason = Reason.NEVER_ARRIVED if lacks > 0 else Reason.CANNOT_TELL
+            yield self._missed(state, reason, max(0, lacks), said)
 
 
 Question = NamedQuestion | CountedQuestion

@@ -29,13 +29,17 @@ from engine.persistence.service.service_part import ServicePart
 
 TOPIC: Final = "p_exchange"
 HELLO_S: Final = 1.0
+"""Interval at which a link that is not up is begun again: the other side may not have discovered this one."""
 MATCH_S: Final = 2.0
+"""Longest wait for the other side's reader before a frame; without it the link would begin anew at once."""
 SEND_S: Final = 30.0
+"""Longest time for which a frame is offered at the end of the service."""
 FULL_BYTES: Final = 32 << 20
 """Waiting bytes at which the queue to a replica is full."""
 LOW_BYTES: Final = 8 << 20
-"""Waiting bytes at which a full queue is reported to have room again."""
+"""Waiting bytes at which a full queue is reported to have room again; well below, so that this is seldom."""
 MAX_PEERS: Final = 256
+"""Processes that links are kept to: each has a thread and a writer."""
 
 
 def _partition(replica_id: str) -> str:
@@ -301,7 +305,7 @@ class Links:
             except MessageFault:
                 self.counters["malformed"] += 1
                 continue
-            for frame in answers:
+            for frame in answers:  # before what the parts send now: the link is not up there without them
                 peer.send(frame)
             self._happened(peer, events)
 

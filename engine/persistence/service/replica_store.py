@@ -24,6 +24,7 @@ APPLICATION_ID: Final = 0x6F737070
 """Marks the file as a persistence service's ("ospp")."""
 FORMAT_VERSION: Final = 1
 RETRY_S: Final = 1.0
+"""Pause before a transaction that a full or failing disk refused is tried again."""
 WRITE_S: Final = 60.0
 """Time after which the store's thread counts as hung in one transaction."""
 

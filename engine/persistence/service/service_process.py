@@ -65,8 +65,11 @@ from engine.tracing.version import product_version
 SAID: Final = "persistence.said"
 """The event id of sentences of a service."""
 LONGEST_TURN_S: Final = 1.0
+"""Longest time between two turns: some of what parts look at has no event, such as wall clocks."""
 WORKERS: Final = 8
+"""Deliveries, answers and type look-ups at one time; a slow reader holds up one of them."""
 CLOSE_S: Final = 10.0
+"""Longest time for the last writes to the store at the end."""
 WATCH_S: Final = 1.0
 """Interval at which the deadlock watch looks at all threads."""
 WORK_S: Final = DELIVERY_S + 10.0
@@ -292,6 +295,7 @@ class Service:
             raise ServiceFault(f"a link of the service ended: {error!r}") from error
         self._send()
         self._save()
+        # Behind the save: an answer confirms what is on disk.
         self._readers.send(self._subscribing.answers())
         if now_s >= self._show_due_s:
             self._show()

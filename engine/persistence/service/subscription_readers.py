@@ -27,6 +27,7 @@ from engine.persistence.core.messages import (
 )
 
 MATCH_S: Final = 2.0
+"""Longest wait for the reader of the answers, which was made before its state was sent."""
 SEND_S: Final = 10.0
 """Longest time to send one answer; then the reader gets no more of the batch, and asks again."""
 MAX_READERS: Final = 10_000
