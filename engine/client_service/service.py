@@ -302,15 +302,7 @@ class ClientService:
             functools.partial(self._writers, disposing),
         )
         self._followers = Followers(runtime, self._answers, self._send_update)
-        topics = {
-            name: endpoints.open_protocol_topic(participant, name)
-            for name in (
-                endpoints.STATE_REQUEST,
-                endpoints.STATE,
-                endpoints.HISTORY_REQUEST,
-                endpoints.HISTORY,
-            )
-        }
+        topics = endpoints.open_topics(participant)
         self._lines = TopicWriters(participant, topics[endpoints.HISTORY], announced, activities)
         self._states = TopicWriters(
             participant, topics[endpoints.STATE], announced, activities, is_proved=True

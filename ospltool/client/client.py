@@ -307,40 +307,46 @@ class DurabilityClient:
                     "only durability services of another product were found: they delete nothing for clients"
                 )
             for node in sorted(state.server for state in known.values() if is_ours(state)):
-                confirmed = ask(
-                    self.session,
-                    topic_expression,
-                    (partition_expression,),
-                    min(deadline_s, time.monotonic() + asking.HOLD_S + asking.GRACE_S),
-                    hold_s=asking.HOLD_S,
-                    servers=(node,),
-                    addition=StateRequestAddition(delete=order),
-                )
-                for state in confirmed.values():
-                    told, refused = added(state), asking.refusals(self.session)
-                    if told.deleted:
-                        reached_ns, slow = told.until_ns, errors.printable(told.slow)
-                        if reached_ns is None or not 0 <= reached_ns <= wanted_ns:
-                            reached_ns, slow = wanted_ns, ""  # it says nothing that can be
-                        answers, unconfirmed = self._survey(
-                            topic_expression,
-                            (partition_expression,),
-                            min(deadline_s, time.monotonic() + SETTLE_S),
-                            reached_ns,
-                        )
-                        return Deletion(
-                            reached_ns,
-                            slow,
-                            name_of(state),
-                            refused,
-                            tuple(sorted({name_of(state), *map(name_of, answers.values())})),
-                            tuple(name for name in unconfirmed if name != name_of(state)),
-                            _completeness([*answers.values()]),
-                        )
-                reasons |= {reason for one in confirmed.values() if (reason := added(one).reason)}
+                done, refusals = self._delete_at(node, order, deadline_s)
+                if done is not None:
+                    return done
+                reasons |= refusals
             pause(self.session, deadline_s)
         why = f": {'; '.join(sorted(reasons))}" if reasons else ""
         raise errors.DurabilityTimeout(f"no node has confirmed that it deletes historical data{why}")
+
+    def _delete_at(
+        self, node: bytes, order: DeletionOrder, deadline_s: float
+    ) -> tuple[Deletion | None, set[str]]:
+        """Let one node delete, and wait for the others; return None and the reasons if it does not."""
+        where = order.topic, (order.partition,)
+        confirmed = ask(
+            self.session,
+            *where,
+            min(deadline_s, time.monotonic() + asking.HOLD_S + asking.GRACE_S),
+            hold_s=asking.HOLD_S,
+            servers=(node,),
+            addition=StateRequestAddition(delete=order),
+        )
+        for state in confirmed.values():
+            told, refused = added(state), asking.refusals(self.session)
+            if told.deleted:
+                reached_ns, slow = told.until_ns, errors.printable(told.slow)
+                if reached_ns is None or not 0 <= reached_ns <= order.until_ns:
+                    reached_ns, slow = order.until_ns, ""  # it says nothing that can be
+                settled_s = min(deadline_s, time.monotonic() + SETTLE_S)
+                answers, unconfirmed = self._survey(*where, settled_s, reached_ns)
+                name = name_of(state)
+                return Deletion(
+                    reached_ns,
+                    slow,
+                    name,
+                    refused,
+                    tuple(sorted({name, *map(name_of, answers.values())})),
+                    tuple(one for one in unconfirmed if one != name),
+                    _completeness([*answers.values()]),
+                ), set()
+        return None, {reason for one in confirmed.values() if (reason := added(one).reason)}
 
     def register_durable_subscription(
         self,

@@ -124,15 +124,7 @@ class Session:
     def _open(self) -> None:
         self.signal = Signal(self.participant)
         self._discovery = Discovery(self.participant, self.signal)
-        topics = {
-            name: endpoints.open_protocol_topic(self.participant, name)
-            for name in (
-                endpoints.STATE_REQUEST,
-                endpoints.STATE,
-                endpoints.HISTORY_REQUEST,
-                endpoints.HISTORY,
-            )
-        }
+        topics = endpoints.open_topics(self.participant)
         self.history_topic = topics[endpoints.HISTORY]
         partitions = (self.partition,)
         self._states = endpoints.open_reader(

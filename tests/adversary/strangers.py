@@ -235,7 +235,7 @@ def forgeries(
             ),
         )
     )  # fmt: skip
-    topic = endpoints.open_protocol_topic(stranger.participant, endpoints.STATE_REQUEST)
+    topic = endpoints.open_topics(stranger.participant)[endpoints.STATE_REQUEST]
     requests = endpoints.open_writer(stranger.participant, topic, (endpoints.PARTITION,))
     assert requests.wait_matched(len(nodes), PATIENCE_S)
     kinds: list[Callable[[], None]] = []

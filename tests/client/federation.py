@@ -58,8 +58,7 @@ class Federation:
         self.asked: list[HistoryRequest] = []
         self._participant = NodeParticipant(domain, uri, "federation", SERVER, TagRole.CLIENT)
         self._signal = Signal(self._participant)
-        names = (endpoints.STATE_REQUEST, endpoints.STATE, endpoints.HISTORY_REQUEST, endpoints.HISTORY)
-        self._topics = {name: endpoints.open_protocol_topic(self._participant, name) for name in names}
+        self._topics = endpoints.open_topics(self._participant)
         partition = (endpoints.PARTITION,)
         self._readers = {
             name: endpoints.open_reader(self._participant, self._topics[name], partition, self._signal)

@@ -183,15 +183,7 @@ class Stranger:
         self.id = b"stranger" * 2
         self._participant = NodeParticipant(lab.domain, lab.uri, "stranger", bytes(16), TagRole.CLIENT)
         self._signal = Signal(self._participant)
-        topics = {
-            name: endpoints.open_protocol_topic(self._participant, name)
-            for name in (
-                endpoints.HISTORY,
-                endpoints.HISTORY_REQUEST,
-                endpoints.STATE,
-                endpoints.STATE_REQUEST,
-            )
-        }
+        topics = endpoints.open_topics(self._participant)
         where = (endpoints.PARTITION,)
         self._history = endpoints.open_reader(
             self._participant, topics[endpoints.HISTORY], where, self._signal

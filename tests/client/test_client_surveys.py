@@ -35,11 +35,12 @@ class Service:
         self._name, self._left, self._version = name, answers, version
         self._participant = NodeParticipant(domain, uri, name, os.urandom(16), TagRole.NODE)
         self._signal = Signal(self._participant)
-        requests = endpoints.open_protocol_topic(self._participant, endpoints.STATE_REQUEST)
-        states = endpoints.open_protocol_topic(self._participant, endpoints.STATE)
+        topics = endpoints.open_topics(self._participant)
         where = (endpoints.PARTITION,)
-        self._requests = endpoints.open_reader(self._participant, requests, where, self._signal)
-        self._states = endpoints.open_writer(self._participant, states, where)
+        self._requests = endpoints.open_reader(
+            self._participant, topics[endpoints.STATE_REQUEST], where, self._signal
+        )
+        self._states = endpoints.open_writer(self._participant, topics[endpoints.STATE], where)
         self._is_closing = False
         self._thread = threading.Thread(target=self._serve, daemon=True)
         self._thread.start()

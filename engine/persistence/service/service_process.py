@@ -151,11 +151,9 @@ class Service:
             self._shell.stack.close()
             raise
 
-    def _begin(self) -> None:
+    def _open_store(self) -> None:
+        """Make the parts, and let them load what they have on disk."""
         options = self._options
-        uri = cyclone_uri(environment=options.environ)
-        self._workers = Workers(self._shell.activities, WORKERS, "worker")
-        self._shell.stack.callback(self._workers.close)
         self._serving = LateReaders(
             options.name,
             synchronizes=self._settings.synchronization.enable,
@@ -185,6 +183,13 @@ class Service:
         before = self._past.open(self._shell.activities.work(past.ACTIVITY, withholds=False))
         if before is not None and before.end != past.IN_ORDER:
             options.say(f"the previous run did not stop cleanly: {before.end}")
+
+    def _begin(self) -> None:
+        options = self._options
+        uri = cyclone_uri(environment=options.environ)
+        self._workers = Workers(self._shell.activities, WORKERS, "worker")
+        self._shell.stack.callback(self._workers.close)
+        self._open_store()
         self._participant = self._shell.join(
             NodeParticipant(
                 options.domain_id, uri, options.name, bytes.fromhex(self._store.id), TagRole.PERSISTENCE
