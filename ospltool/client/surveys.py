@@ -114,7 +114,7 @@ class _Question:
 
 
 class NamedQuestion(_Question):
-    """A question about samples by name, as many as fit into one question."""
+    """A question about samples by name in these `partitions`, as many as fit into one question."""
 
     def __init__(self, topic: str, partitions: Sequence[str], names: Sequence[SampleName]) -> None:
         super().__init__(topic, partitions)

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import msgspec
 import pytest
 from cyclonedds.core import Policy, Qos
 from cyclonedds.domain import DomainParticipant
@@ -97,7 +98,7 @@ def test_what_is_missing_somewhere_is_not_durable_and_the_node_is_named(
     written = Written("Reading", STOCK, (name,))
     stored = client.wait_for_durable(written, 20)
     assert [(one.service_name, one.on_disk) for one in stored] == [("n1", True), ("n2", True)]
-    never = dataclasses.replace(name, source_time_ns=5_001, digest=b"never seen here!")
+    never = msgspec.structs.replace(name, source_time_ns=5_001, digest=b"never seen here!")
     with pytest.raises(NotStored, match="n1: 1 sample never arrived, the first of 5001 ns") as raised:
         client.wait_for_durable(dataclasses.replace(written, samples=(name, never)), 3)
     assert {(one.node, one.reason, one.count, one.samples) for one in raised.value.missing} == {
@@ -206,7 +207,7 @@ class Stranger:
             alignment_partitions=(endpoints.PARTITION,),
             timeout=Time(1, 0),
         )
-        return dataclasses.replace(made, **changes)
+        return msgspec.structs.replace(made, **changes)
 
     def ask(self, request: HistoryRequest) -> tuple[list[HistoryPart], Link]:
         """The samples of an answer, and its end."""

@@ -31,7 +31,7 @@ TOPIC: Final = "p_exchange"
 HELLO_S: Final = 1.0
 """Interval at which a link that is not up is begun again: the other side may not have discovered this one."""
 MATCH_S: Final = 2.0
-"""Longest wait for the other side's reader before a frame; without it the link would begin anew at once."""
+"""Longest wait for the other side's reader before a frame; without it the link would begin again at once."""
 SEND_S: Final = 30.0
 """Longest time for which a frame is offered at the end of the service."""
 FULL_BYTES: Final = 32 << 20
