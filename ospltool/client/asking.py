@@ -73,11 +73,13 @@ def ask(
         blocks: binary additions to the request.
         addition: what the request says besides.
     """
-    make = state_request(topic, partitions, hold_s=hold_s, servers=servers, blocks=blocks, addition=addition)
+    request = state_request(
+        topic, partitions, hold_s=hold_s, servers=servers, blocks=blocks, addition=addition
+    )
     with session.lock:
         session.check()
         try:
-            number = session.ask(make)
+            number = session.ask(request)
         except DdsTimeout:  # a service accepts nothing; it vanishes when its lease expires
             return {}
 
@@ -142,23 +144,19 @@ def state_request(
     servers: tuple[bytes, ...] = (),
     blocks: Mapping[str, bytes] = _NOTHING,
     addition: StateRequestAddition = NO_ADDITION,
-) -> Callable[[RequestId], StateRequest]:
-    """Return a function that makes a state request with its id.
+) -> StateRequest:
+    """Return a state request, which gets its id when it is sent.
 
     `topic`, `partitions`, `hold_s`, `servers`, `blocks` and `addition` are as for `ask`.
     """
-
-    def make(request: RequestId) -> StateRequest:
-        return StateRequest(
-            request,
-            topic,
-            tuple(partitions) or ("",),
-            servers,
-            Time.of_ns(round(hold_s * 1e9)),
-            {**extensions.pack(addition), **blocks},
-        )
-
-    return make
+    return StateRequest(
+        RequestId(b"", 0),
+        topic,
+        tuple(partitions) or ("",),
+        servers,
+        Time.of_ns(round(hold_s * 1e9)),
+        {**extensions.pack(addition), **blocks},
+    )
 
 
 def pause(session: Session, deadline_s: float) -> None:
@@ -220,10 +218,10 @@ class PendingNotice:
             self._session.check()
             self._told = self._session.state_services()
             self._due_s = time.monotonic() + (IDLE_S if is_idle else PENDING_S)
-            make = state_request(
+            request = state_request(
                 self._topic, self._partitions, addition=StateRequestAddition(pending=pending)
             )
-            self._session.forget(self._session.ask(make))
+            self._session.forget(self._session.ask(request))
 
     def end(self) -> None:
         """Tell the nodes that nothing will be handed over any more, if they can be reached."""

@@ -203,24 +203,23 @@ class Session:
 
     def request_history(self, request: HistoryRequest) -> None:
         """Send a request."""
-        added = extensions.with_proof(request.extensions, self.participant.proofs)
+        self._send(self._history_requests, endpoints.HISTORY_REQUEST, request)
+
+    def _send(self, writer: RawWriter, topic: str, request: HistoryRequest | StateRequest) -> None:
+        proofs = self.participant.proofs
+        added = extensions.with_proof(request.extensions, proofs)
         encoded = encode(msgspec.structs.replace(request, extensions=added))
-        self._send(self._history_requests, endpoints.HISTORY_REQUEST, encoded)
+        writer.write(proofs.filled(topic, writer.guid, encoded), stamp_ns())
 
-    def _send(self, writer: RawWriter, topic: str, encoded: bytes) -> None:
-        writer.write(self.participant.proofs.filled(topic, writer.guid, encoded), stamp_ns())
-
-    def ask(self, make: Callable[[RequestId], StateRequest]) -> int:
+    def ask(self, request: StateRequest) -> int:
         """Send a state request; return its number, with which `answers` collects until `forget`.
 
         Raises:
             DdsTimeout: a service accepts no requests.
         """
         number = next(self.numbers)
-        request = make(RequestId(self.id, number))
-        added = extensions.with_proof(request.extensions, self.participant.proofs)
-        encoded = encode(msgspec.structs.replace(request, extensions=added))
-        self._send(self._state_requests, endpoints.STATE_REQUEST, encoded)
+        sent = msgspec.structs.replace(request, request=RequestId(self.id, number))
+        self._send(self._state_requests, endpoints.STATE_REQUEST, sent)
         self._answers[number] = []  # answers are processed only after the lock is free
         return number
 
