@@ -10,7 +10,7 @@ import engine
 
 ROOT: Final = pathlib.Path(engine.__path__[0]).parent
 PARSES: Final = re.compile(
-    r"json\.loads?\(|json\.(?:decode|Decoder)\(|from_json\(|unpack_from\(|\.unpack\(|tomllib\.loads?\(|ParserCreate\(|XMLParser\(|read_json\("
+    r"json\.loads?\(|(?:json|msgpack)\.(?:decode|Decoder)\(|from_json\(|unpack_from\(|\.unpack\(|tomllib\.loads?\(|ParserCreate\(|XMLParser\(|read_json\("
 )
 """Calls that parse."""
 
