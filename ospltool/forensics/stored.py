@@ -226,7 +226,7 @@ def _newest(stores: Sequence[StoreOf]) -> list[StoreOf]:
 
 
 def _compared(given: Sequence[str]) -> ReportData:
-    return compare(given, CompareOptions(instances=50, engine="merge", left=ComparedPart.DATA))
+    return compare(given, CompareOptions(instances=50, left=ComparedPart.DATA))
 
 
 def _store_of(one: Attachment) -> StoreOf:
