@@ -21,9 +21,18 @@ from engine.dataset.blocks import Block, SampleColumns
 from engine.dataset.groups import GroupDescription
 from engine.dataset.sample import Sample
 from engine.store import compiled_rows, tables
-from engine.store.catalog import GroupRow, SetVersion, read_catalog, read_fellows, read_marks, read_node
+from engine.store.catalog import read_catalog, read_fellows, read_marks, read_node
 from engine.store.database import is_header_damaged, mend_header
-from engine.store.interface import DamageLog, RememberedFellow, SetInfo, StoreError, StoreFailed, StoreRefused
+from engine.store.interface import (
+    DamageLog,
+    GroupRow,
+    RememberedFellow,
+    SetInfo,
+    SetVersion,
+    StoreError,
+    StoreFailed,
+    StoreRefused,
+)
 from engine.store.sample_table import newest_until, read_group
 from engine.store.store_directory import DATABASE, LOCK, file_uri, lock_holder
 from engine.store.verification import compiled_blocks, sound_blocks, sound_samples
@@ -159,10 +168,8 @@ class StoreView:
         Raises:
             LookupError: there is no such version.
         """
-        chosen = self._catalog.versions.get(version)
-        if chosen is None:
-            raise LookupError(f"{self.path}: there is no set version {version}")
-        return self._load(chosen, damage)
+        # Not by blocks: of large samples, one at a time needs less memory than the few of a block.
+        return self._in_blocks(version, damage, lambda _, one_by_one: one_by_one())
 
     def load_blocks(
         self, version: int, damage: DamageLog
@@ -216,18 +223,6 @@ class StoreView:
     def _sound(self, key: Group, row: GroupRow, damage: DamageLog) -> Iterator[Sample]:
         raw = read_group(self._connection, row.id, row.stored.count, f"group {key}", damage)
         return sound_samples(key, row.stored, raw, damage)
-
-    def _load(
-        self, version: SetVersion, damage: DamageLog
-    ) -> Iterator[tuple[GroupDescription, Iterator[Sample]]]:
-        for place, reason in version.damage:
-            damage.add(place, reason)
-        for key in sorted(version.groups):
-            row = version.groups[key]
-            samples = self._sound(key, row, damage)
-            yield row.description, samples
-            skipped = sum(1 for _ in samples)
-            assert not skipped, "a group's samples must be used up before the next group is asked for"
 
 
 def name_spaces(connection: sqlite3.Connection, versions: dict[int, SetVersion]) -> tuple[str, ...]:

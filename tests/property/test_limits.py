@@ -13,7 +13,7 @@ from engine.dataset.dataset import DataSet, LimitedSet, make_set
 from engine.dataset.group_set import ApplyOutcome, GroupSet
 from engine.dataset.groups import NO_LIMITS, GroupLimits, loosest
 from engine.dataset.sample import DATA, Sample
-from engine.dataset.settling import KEPT_NS, STEP_NS, WIDTH_NS, Present, border_before
+from engine.dataset.settling import KEPT_NS, STEP_NS, WIDTH_NS, SettlingClock, border_before
 from tests.property.samples import GROUPS, model, samples
 from tests.property.test_datasets import check_is_sound
 from tests.property.test_settling import NOW_NS, SECOND_NS, present, sample
@@ -233,7 +233,7 @@ def test_nodes_agree_on_what_both_have_seen(
 
 def test_who_comes_late_and_pushes_out_what_is_newer_is_dated_by_the_newer() -> None:
     """Two nodes hear two writers in different orders; nothing of it shows before both have written."""
-    limits, clock = GroupLimits(max_instances=1), Present()
+    limits, clock = GroupLimits(max_instances=1), SettlingClock()
     clock.advance(NOW_NS)
     early, late = sample(NOW_NS - 3 * SECOND_NS, 1), sample(NOW_NS - SECOND_NS, 2)
     sets = [make_set(0, limits, clock), make_set(0, limits, clock)]
