@@ -231,7 +231,7 @@ class _Binary:
                 try:
                     if isinstance(value, Undecodable):
                         raise value
-                    read.take(tables, table, (number, version), value)
+                    read.add_entry(tables, table, (number, version), value)
                 except Undecodable as error:
                     tables.findings.append(f"entry {table}:{number}:{version}:0 is damaged: {error}")
         tables.complete = {
@@ -281,7 +281,7 @@ def _tolerant(rows: Iterator[Row], unread: list[str]) -> Iterator[Row]:
 class _CdrValues:
     """Values of encoding BIGECDR_V1."""
 
-    def take(self, tables: _Tables, table: int, place: tuple[int, int], value: bytes) -> None:
+    def add_entry(self, tables: _Tables, table: int, place: tuple[int, int], value: bytes) -> None:
         decoder = ValueReader(value, order=">")
         if table == _TOPIC:
             tables.topics[place[0]] = values.topic_from_binary(value)
@@ -290,7 +290,7 @@ class _CdrValues:
         elif table == _QUALITY:
             tables.quality_ns[place] = decoder.number() << 32 | decoder.number()
         elif table == _COMPLETENESS:
-            tables.complete[place] = decoder.take(1) != b"\0"
+            tables.complete[place] = decoder.next_bytes(1) != b"\0"
         else:
             topic, name_space, version = decoder.number(), decoder.number(), decoder.number()
             group = _Group(place[0], topic, name_space, version, decoder.text(), decoder.text())
@@ -303,7 +303,7 @@ class _XmlValues:
     def __init__(self, types_: dict[int, bytes]) -> None:
         self._types = types_
 
-    def take(self, tables: _Tables, table: int, place: tuple[int, int], value: bytes) -> None:
+    def add_entry(self, tables: _Tables, table: int, place: tuple[int, int], value: bytes) -> None:
         root = values.parse_object(value)
 
         def text(name: str) -> str:

@@ -323,7 +323,7 @@ def decode_binary(data: bytes, topic: StoredTopic) -> Sample:
     writer = writer_of(decoder.number(), decoder.number(), decoder.number())
     for _ in range(3):
         decoder.number()  # the writer's local instance
-    decoder.take(decoder.number())  # QoS
+    decoder.next_bytes(decoder.number())  # QoS
     value = decoder.value(structure_of(topic.metadata, topic.type_name))
     return to_sample(state, time_ns, writer, sequence, value, topic)
 
@@ -469,7 +469,7 @@ def topic_from_binary(data: bytes) -> StoredTopic:
     order = decoder.number()
     for _ in range(2 + 3 + 1):
         decoder.number()  # history, resource limits, ownership
-    decoder.take(decoder.number())  # topic data
+    decoder.next_bytes(decoder.number())  # topic data
     metadata, key_list = decoder.text(), decoder.text()
     if durability >= len(DURABILITIES):
         raise Undecodable(f"durability kind {durability} is not known")

@@ -192,7 +192,7 @@ class PersistenceStore:
         self.facts.set_of(number)
         for id_, group in self._groups.items():
             yield group, self._samples(id_, group, damage)
-        self._look_for_others(damage)
+        self._note_undescribed(damage)
 
     def _samples(self, id_: bytes, group: GroupFacts, damage: DamageLog) -> Iterator[Sample]:
         upper = (int.from_bytes(id_) + 1).to_bytes(GROUP_BYTES + 1)[1:]
@@ -208,7 +208,7 @@ class PersistenceStore:
         except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
             damage.add(f"group {group.name}", f"a part of it cannot be read: {plain.words_of(error)}")
 
-    def _look_for_others(self, damage: DamageLog) -> None:
+    def _note_undescribed(self, damage: DamageLog) -> None:
         """Count values whose group is not described."""
         known = ",".join("?" * len(self._groups))
         query = f"SELECT count(*) FROM kept WHERE substr(key, 1, {GROUP_BYTES}) NOT IN ({known})"  # noqa: S608  # marks

@@ -65,7 +65,7 @@ def watch(
     while True:
         now_stamp = () if is_ours(path) else _stamp(path)
         if before is None or is_ours(path) or now_stamp != stamp:
-            now = _look(path)
+            now = _counts_now(path)
             yield from _changes(before, now)
             before, stamp = now, now_stamp
         done += 1
@@ -74,7 +74,7 @@ def watch(
         pause(interval_s)
 
 
-def _look(path: Path) -> dict[_Place, _Count]:
+def _counts_now(path: Path) -> dict[_Place, _Count]:
     if is_ours(path):
         try:
             sets = store_summary(path).sets

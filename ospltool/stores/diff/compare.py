@@ -151,7 +151,7 @@ def build(sides: Sequence[Side], engine: DiffEngine, options: CompareOptions) ->
         for number in range(len(sides)):
             total.absent[number] += number not in present
         odd, left, right = _odd_one(sides, instance.rows)
-        finding = find_cause(holders.of(instance, left), holders.of(instance, right))
+        finding = find_cause(holders.holder(instance, left), holders.holder(instance, right))
         total.causes[finding.cause.value] += 1
         total.odd[odd] += 1
         if options.instances is None or len(listed) < options.instances:
@@ -191,7 +191,7 @@ class _Codes:
         self.replaced = {code for codes in self._untyped for place, code in codes.items() if place in typed}
         """Numbers of groups without type that stand for one with a type."""
 
-    def of(self, number: int, side: Side, code: int) -> int:
+    def code_in(self, number: int, side: Side, code: int) -> int:
         """Return the number by which a store, whose own number is given, knows a group."""
         name = self._names[code]
         return code if code in side.groups else self._untyped[number].get((name.partition, name.topic), code)
@@ -205,10 +205,10 @@ class _Holders:
         self._codes = codes
         self._spaces = [{one.name_space for one in side.sets} for side in sides]
 
-    def of(self, instance: InstanceDifference, number: int) -> Holder:
+    def holder(self, instance: InstanceDifference, number: int) -> Holder:
         side = self._sides[number]
         code = instance.code
-        own = self._codes.of(number, side, code)
+        own = self._codes.code_in(number, side, code)
         count = side.counts.get(own)
         space = next((one.name_spaces[code] for one in self._sides if code in one.name_spaces), "")
         return Holder(
@@ -249,7 +249,7 @@ def _groups(sides: Sequence[Side], totals: Mapping[int, _Totals], codes: _Codes)
         if code in codes.replaced:
             continue
         total = totals.get(code) or _Totals(only=[0] * len(sides), absent=[0] * len(sides))
-        own = [codes.of(number, side, code) for number, side in enumerate(sides)]
+        own = [codes.code_in(number, side, code) for number, side in enumerate(sides)]
         counts = [side.counts.get(each) for side, each in zip(sides, own, strict=True)]
         samples = tuple(
             (count.samples if count else 0) if each in side.groups else None
