@@ -337,9 +337,8 @@ class SparkEngine:
 
     def _frame(self, sql: str) -> Any:
         """Return what a query finds; raise `QueryError` as `query`."""
-        from ospltool.analytics import (
-            query_check,  # the workers of a cluster import this module without sqlglot
-        )
+        # Not at the head: the workers of a cluster import this module, and need no sqlglot.
+        from ospltool.analytics import query_check
 
         names = frozenset(table.value for table in Table)
         text = query_check.check_reading(sql.strip().rstrip(";"), names)

@@ -6,7 +6,7 @@ import itertools
 import random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from engine.dataset.dataset import DataSet, LimitedSet, make_set
@@ -125,6 +125,12 @@ def test_every_arrival_says_what_it_did_and_is_counted(
         assert subject.rejected.keys() <= limits._asdict().keys()
 
 
+@example(  # an instance had a share of two samples, and of one with more instances
+    bounds=(0, GroupLimits(5, 2, 3)),
+    more=(0, GroupLimits(2, 3)),
+    arrived=[sample(NOW_NS, 0), sample(NOW_NS + 1, 0)],
+    later=[sample(NOW_NS, 0)],
+)
 @given(
     bounds=st.tuples(st.sampled_from((0, 1, 2)), st.sampled_from((NO_LIMITS, *LIMITS))),
     more=st.tuples(st.sampled_from((0, 1, 2, 3)), st.sampled_from((NO_LIMITS, *LIMITS))),
