@@ -98,7 +98,12 @@ class Runtime:
         self.agreement = Agreement(shared, self.pending)
         self._telling = Telling(shared)
         self.transfers = Transfers(
-            shared, self.serving, self._telling, self.deletions, secret or os.urandom(16)
+            shared,
+            self.serving,
+            self._telling,
+            self.deletions,
+            self.housekeeping.tombstones,
+            secret or os.urandom(16),
         )
         self.writer_ends = WriterEnds(
             shared, self.serving, self.transfers.steps, self.housekeeping.registered

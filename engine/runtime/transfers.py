@@ -27,6 +27,7 @@ from engine.dataset.sample import digest_sum
 from engine.dataset.sample_rows import SampleRows
 from engine.runtime import stream
 from engine.runtime.deletions import Deletions
+from engine.runtime.housekeeping import PurgedTombstones
 from engine.runtime.incoming import IncomingStream, IncomingStreams, broke_off, fills_store
 from engine.runtime.jobs import Conversion
 from engine.runtime.name_space_data import Began, Difference, NameSpaceData, dispose_of
@@ -54,6 +55,7 @@ class Transfers:
         serving: Serving,
         telling: Telling,
         deletions: Deletions,
+        tombstones: PurgedTombstones,
         secret: bytes,
     ) -> None:
         self._shared = shared
@@ -64,7 +66,7 @@ class Transfers:
         lacking = LackingSamples(shared.clock)
         self._comparing = AligneeComparisons(shared, self.steps, secret, lacking)
         self._answering = AlignerComparisons(shared, self.steps, self._send_to, lacking)
-        self._placing = _Placing(shared, serving, self._comparing)
+        self._placing = _Placing(shared, serving, tombstones, self._comparing)
         self._sent = 0
         self._joint: dict[tuple[str, tuple[str, ...]], tuple[AligneeRequest, ...]] = {}
 
@@ -347,9 +349,16 @@ _SHARING: Final = ("repair", MergeType.MERGE.value.lower())
 class _Placing:
     """The part of a runtime that puts received sets in place."""
 
-    def __init__(self, shared: SharedState, serving: Serving, comparing: AligneeComparisons) -> None:
+    def __init__(
+        self,
+        shared: SharedState,
+        serving: Serving,
+        tombstones: PurgedTombstones,
+        comparing: AligneeComparisons,
+    ) -> None:
         self._shared = shared
         self._serving = serving
+        self._tombstones = tombstones
         self._comparing = comparing
         self._began: dict[tuple[str, int], Began] = {}
 
@@ -472,6 +481,7 @@ class _Placing:
         """Join a received set with the one here; return the new samples."""
         shared, purpose = self._shared, incoming.target.purpose
         told = [group for group, theirs in other.groups.items() if theirs.floor_ns > NO_FLOOR]
+        self._tombstones.join(other)
         new, changes = data.join(other, shared.descriptions)
         shared.store_queue.append(data.state.name, changes, data.floors(told))
         count = sum(map(len, new.values()))

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from engine.core.expressions import matches
-from engine.core.messages import ReaderKey
+from engine.core.messages import Purge, ReaderKey
 from engine.dataset.groups import GroupDescription
 from engine.dataset.sample import Sample
 from engine.dataset.sample_rows import SampleRows
@@ -46,7 +46,11 @@ class SimulatedWire:
         """Send a protocol message to all fellows."""
         self.messages += 1
         network, is_state = self.system.network, topic in STATE_TOPICS
-        to = self.system.codec.decode(payload).to if network.is_crowd and not is_state else ()
+        envelope = self.system.codec.decode(payload)
+        if isinstance(envelope.message, Purge):
+            keys = [one.key for one in envelope.message.instances]
+            self.system.ledger.purged(envelope.message.group, keys, self.system.schedule.now)
+        to = envelope.to if network.is_crowd and not is_state else ()
         network.broadcast(self.node.participant, topic, payload, is_state=is_state, to=to)
 
     def publish(self, topic: str, payload: bytes) -> None:

@@ -16,7 +16,7 @@ import itertools
 import re
 import sys
 import tempfile
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -29,8 +29,14 @@ from ospltool.trace.meaning.catalogue import Product, pieces
 from ospltool.trace.meaning.line_explanation import explain as explain_line
 from ospltool.trace.meaning.lines import RecordPlace
 from ospltool.trace.meaning.names import IDENTIFIED
-from ospltool.trace.meaning.reports import MatchedReport, meaning_of
-from ospltool.trace.meaning.trace_facts import MAIN_THREADS, MISSED, TraceFacts
+from ospltool.trace.meaning.reports import (
+    NEAR_NS,
+    MatchedReport,
+    meaning_of,
+    missed_heartbeat,
+    stood_still_s,
+)
+from ospltool.trace.meaning.trace_facts import MAIN_THREADS, TraceFacts
 from ospltool.trace.reading.headers import headers
 from ospltool.trace.reading.reader import read_records
 from ospltool.trace.reading.record import RecordKind, TraceRecord, one_line, valid_text
@@ -51,7 +57,7 @@ from ospltool.trace.views.timeline import START_STATES
 from ospltool.trace.views.times import SECOND_NS, clock_since, duration, iso
 
 if TYPE_CHECKING:
-    from ospltool.diagnostics.model import Diagnostic, Report, RuleText
+    from ospltool.diagnostics.model import Diagnostic, Report
 
 MOST_BYTES: Final = 64 << 20
 """Most bytes of a text that is read as a whole."""
@@ -301,7 +307,7 @@ def _of_reports(name: str, records: Sequence[TraceRecord], lines: _Lines) -> Cau
         first_line = f"nothing: it reports no error and no warning{_starts_of(reports)}"
         return CauseReport(what, first_line, further=tuple(further[:1]), is_bad=False)
     first = _first_of(problems)
-    event = [one for one in problems if _is_one_event(first.record, one.record)]
+    event = [one for one in problems if _is_one_event(first, one)]
     known = [(one, one.found) for one in event if one.found is not None]
     cause = min(known, key=lambda each: each[1].meaning.number, default=None)
     text = f"{_when(first.record)}{first.place(lines)}, {_level(first.record)}: "
@@ -311,7 +317,7 @@ def _of_reports(name: str, records: Sequence[TraceRecord], lines: _Lines) -> Cau
     again = [one for one in problems if one.kind == first.kind]
     if len(again) > 1:
         text += f"; {len(again)} times in all{_until(again[-1].record)}"
-    others = _other_reports(problems, first, None if cause is None else cause[0], lines, _services(reports))
+    others = _other_reports(problems, first, first if cause is None else cause[0], lines, _services(reports))
     if len(records) == MOST_REPORTS:
         others = (*others, f"only the first {MOST_REPORTS:,} reports were read")
     if cause is None:
@@ -342,6 +348,11 @@ class _Problem:
     def is_harmless(self) -> bool:
         """Whether it is known to be no fault."""
         return self.found is not None and self.found.meaning.is_harmless
+
+    @property
+    def event(self) -> str:
+        """What it tells of together with other reports; may be empty."""
+        return "" if self.found is None else self.found.meaning.event
 
     def place(self, lines: _Lines) -> str:
         """Return where it is, for users."""
@@ -395,26 +406,45 @@ def _is_telling(record: TraceRecord) -> bool:
     return found is not None and not found.meaning.is_harmless
 
 
-def _is_one_event(first: TraceRecord, other: TraceRecord) -> bool:
-    if first is other:
+def _is_one_event(first: _Problem, other: _Problem) -> bool:
+    one, two = first.record, other.record
+    if one is two:
         return True
-    if first.time_ns is None or other.time_ns is None:
+    if one.time_ns is None or two.time_ns is None:
         return False
-    return abs(other.time_ns - first.time_ns) <= _TOGETHER_NS and _process(first) == _process(other)
+    apart_ns = abs(two.time_ns - one.time_ns)
+    if apart_ns <= _TOGETHER_NS and _process(one) == _process(two):
+        return True
+    # A process that stood still reports that when it runs again, and others what they made of it before.
+    is_host = one.fields.get("host") == two.fields.get("host")
+    return (
+        apart_ns <= NEAR_NS
+        and is_host
+        and (first.event == other.event != "" or _missed_by_itself(first, other))
+    )
+
+
+def _missed_by_itself(one: _Problem, other: _Problem) -> bool:
+    """Return whether a process missed the heartbeats of others around the time in which it did not run."""
+    texts = (one.line, other.line), (other.line, one.line)
+    return any(missed_heartbeat(a) is not None and stood_still_s(b) is not None for a, b in texts)
 
 
 def _other_reports(
-    problems: Sequence[_Problem], first: _Problem, cause: _Problem | None, lines: _Lines,
+    problems: Sequence[_Problem],
+    first: _Problem,
+    cause: _Problem,
+    lines: _Lines,
     services: Mapping[str, str],
-) -> tuple[str, ...]:  # fmt: skip
+) -> tuple[str, ...]:
     """Describe the reports of other texts than the first and its cause, in the order of their first lines."""
-    told = {first.kind, *([] if cause is None else [cause.kind])}
+    told = {first.kind, cause.kind}
     kinds: dict[str, list[_Problem]] = {}
     for one in problems:
         if one.kind not in told:
             kinds.setdefault(one.kind, []).append(one)
     # What the answer says already is not said again beside another line.
-    meanings = {one.found.meaning for one in (first, cause) if one is not None and one.found is not None}
+    meanings = {one.found.meaning for one in (first, cause) if one.found is not None}
     shown = []
     for same in itertools.islice(kinds.values(), _MOST_OTHERS):
         one, found = same[0], same[0].found
@@ -422,7 +452,7 @@ def _other_reports(
         text = f"{one.place(lines)}{times}, {_level(one.record)}: {shortened(one.line, _LONGEST // 2)}"
         if found is not None and found.meaning not in meanings:
             meanings.add(found.meaning)
-            text += f": {found.why}"
+            text += ": The same cause." if _missed_by_itself(cause, one) else f": {found.why}"
         shown.append(text + _who_is_meant(one, services))
     hidden = [same[0] for same in itertools.islice(kinds.values(), _MOST_OTHERS, None)]
     if hidden:
@@ -440,8 +470,7 @@ def _services(reports: Sequence[TraceRecord]) -> dict[str, str]:
 
 
 def _who_is_meant(one: _Problem, services: Mapping[str, str]) -> str:
-    missed = MISSED.match(one.line)
-    process = services.get(missed[1] or "", "") if missed is not None else ""
+    process = services.get(missed_heartbeat(one.line) or "", "")
     return f" (it is {process})" if process else ""
 
 
@@ -617,7 +646,9 @@ def _of_xml(text: str, environ: Mapping[str, str], name: str) -> CauseReport:
     elif tag == "Domain":
         text = f"<CycloneDDS>{text}</CycloneDDS>"
     examined = examine(DeploymentInput((NodeInput(name, environ),)), {name: text.encode()})
-    report = run([examined], choice([], [], [], [], "info"))
+    # A file of OpenSplice may be for OpenSplice alone: what an ospltool node ignores of it is no fault there.
+    wanted = [Target.OPENSPLICE] if examined.fleet.nodes else []
+    report = run([examined], choice([], [], [], wanted, "info"))
     views = examined.unreadable
     if examined.fleet.nodes:
         what = f"{shown} is a configuration of OpenSplice"
@@ -632,7 +663,12 @@ def _of_xml(text: str, environ: Mapping[str, str], name: str) -> CauseReport:
     else:
         root_name = f"the root <{one_line(tag)}>" if tag else "no root"
         raise UnknownFileError(f"{shown} is XML with {root_name}: no configuration that ospltool knows")
-    return _of_findings(what, report, name if Path(name).exists() else "FILE", _STOPS_HERE)
+    place = name if Path(name).exists() else "FILE"
+    found = _of_findings(what, report, place, _STOPS_HERE)
+    if not wanted:
+        return found
+    also = f"ospltool check {_shown(place)} --target ospltool, if an ospltool node is to run with it"
+    return dataclasses.replace(found, further=(*found.further, also))
 
 
 def _of_fleet(path: Path, environ: Mapping[str, str]) -> CauseReport:
@@ -654,7 +690,6 @@ def _of_findings(what: str, report: Report, place: str, stopping: Collection[str
         stopping: codes of warnings that stop a start.
     """
     further = [f"ospltool check {_shown(place)}"]
-    # A file of OpenSplice may be for OpenSplice alone, so what concerns only an ospltool node comes last.
     # What stops a start comes before what does not, however it is rated, and what is only old after both.
     found = sorted(
         report.diagnostics,
@@ -663,7 +698,6 @@ def _of_findings(what: str, report: Report, place: str, stopping: Collection[str
             each.code not in stopping,
             -each.severity,
             each.code in _OLD,
-            each.targets == {Target.OSPLTOOL},
             not each.blocks,
             each.place.order,
         ),
@@ -680,7 +714,7 @@ def _of_findings(what: str, report: Report, place: str, stopping: Collection[str
     return CauseReport(
         what,
         f"{remark}{_found_at(first, names)}: {first.message}",
-        _why_found(first, report.rules),
+        _why_found(first),
         _remedy_of(first),
         tuple(others),
         tuple(further),
@@ -718,9 +752,12 @@ def _found_at(one: Diagnostic, names: Collection[str]) -> str:
     return f"{file}line {one.place.line}, {one.severity.label} {one.code}"
 
 
-def _why_found(one: Diagnostic, rules: Iterable[RuleText]) -> str:
-    """Return what a rule finds, and who does not start because of it."""
-    why = next((rule.summary for rule in rules if rule.code == one.code), "")
+def _why_found(one: Diagnostic) -> str:
+    """Return why a rule finds something, and who does not start because of it."""
+    from ospltool.check.registry import all_rules
+
+    rule = all_rules()[one.code]
+    why = " ".join((rule.sections().get("Why") or rule.summary).split())
     if one.code in _STOPS_HERE:
         traces = " if it traces to that file" if one.code == "DUR763" else ""
         return f"{why} Cyclone DDS does not start with it on this machine{traces}."

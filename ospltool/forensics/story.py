@@ -8,6 +8,7 @@ from typing import Final
 
 from ospltool.forensics.conclusion import Conclusion
 from ospltool.output.text import plural
+from ospltool.trace.meaning.reports import NEAR_NS
 from ospltool.trace.rules import Anomaly, grouped
 from ospltool.trace.views.times import SECOND_NS
 
@@ -24,7 +25,7 @@ MOST_JOINED: Final = 2_000
 """Findings that are grouped by cause; the rest is one story of its own."""
 
 CAUSES: Final[dict[str, tuple[str, ...]]] = {
-    "fellow-lost": ("fellow-lost", "clock-jump", "heartbeat-late"),
+    "fellow-lost": ("reported", "fellow-lost", "clock-jump", "heartbeat-late"),
     "two-masters": ("fellow-lost",),
     "master-flapping": ("master-livelock", "fellow-lost"),
     "merge-storm": ("master-livelock", "master-flapping", "two-masters", "fellow-lost"),
@@ -148,8 +149,10 @@ def _follows(effect: Anomaly, cause: Anomaly) -> bool:
     """Return whether a finding can be the effect of another: by kind, place and time."""
     if cause.rule not in CAUSES.get(effect.rule, ()) or effect.start_ns is None or cause.start_ns is None:
         return False
-    if cause.rule == effect.rule == "reported":
-        return _are_together(effect, cause)
+    if cause.rule == "reported":
+        return _are_of_one_event(effect, cause)
+    if effect.rule == "reported" and cause.facts.get("stood_still"):
+        return False  # a process that stood still missed heartbeats because of that
     if effect.rule == "reported" and effect.start_ns < cause.start_ns:
         return False  # a service reports at once, so what was reported before is no effect
     if cause.rule == effect.rule:  # two sides of one event
@@ -168,21 +171,39 @@ def _are_together(one: Anomaly, other: Anomaly) -> bool:
     return all(abs((a.time_ns or 0) - (b.time_ns or 0)) <= TOGETHER_NS for a, b in places)
 
 
+def _are_of_one_event(effect: Anomaly, cause: Anomaly) -> bool:
+    """Return whether a node reports a cause and its effect, or always reports both together."""
+    if effect.rule == "fellow-lost":
+        is_known = bool(effect.facts.get("stood_still") and cause.facts.get("stood_still"))
+    elif _are_together(effect, cause):
+        return True
+    else:
+        is_known = effect.facts.get("event") == cause.facts.get("event") is not None
+    return (
+        is_known
+        and effect.nodes == cause.nodes
+        and all(
+            any(abs((a.time_ns or 0) - (b.time_ns or 0)) <= NEAR_NS for b in cause.evidence)
+            for a in effect.evidence
+        )
+    )
+
+
 def _about(one: Anomaly) -> set[str]:
     """Return the nodes of a finding, and the fellow or master that it names."""
     return {*one.nodes, *(str(one.facts[name]) for name in ("fellow", "master") if one.facts.get(name))}
 
 
 def _roots(findings: Sequence[Anomaly]) -> list[Anomaly]:
-    """Return the findings without a cause of another kind; the first finding, if each has one."""
+    """Return the findings without a cause; the first finding, if each has one."""
     of_rule = dict(grouped(findings, lambda one: one.rule))
     roots = [
         one
         for one in findings
         if not any(
-            _follows(one, other)
+            (rule != one.rule or (one.facts.get("follows") and not other.facts.get("follows")))
+            and _follows(one, other)
             for rule in CAUSES.get(one.rule, ())
-            if rule != one.rule
             for other in of_rule.get(rule, ())
         )
     ]

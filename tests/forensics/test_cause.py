@@ -122,6 +122,24 @@ CASES: dict[str, tuple[str, dict[str, str]]] = {
             "Why": "did not run for 7639.7 s, longer than its lease of 10 s",
         },
     ),
+    "a service that died before its lease is reported": (
+        report("Service 'durability' died", process="spliced <1>")
+        + report(
+            LEASE.replace("Splice-daemon", "Durability"), at="1700000009.000000001", process="durability <2>"
+        ),
+        {
+            "First": "line 4, ERROR: Service 'durability' died (spliced <1>, host)",
+            "Why": "The process did not run for 7639.7 s, longer than its lease of 10 s",
+        },
+    ),
+    "heartbeats that a process missed since it stood still itself": (
+        report(LEASE) + report("Missed heartbeat for node -294965296.", "INFO", "1700000001.000000001"),
+        {"Also": "Missed heartbeat for node -294965296.: The same cause."},
+    ),
+    "an id that is printed with a sign": (
+        report("Missed heartbeat for node -294965296.", "INFO"),
+        {"Why": "The node with id 4000002000 was not heard in time"},
+    ),
     "two texts of one cause": (
         COMMERCIAL
         + report(
@@ -243,7 +261,17 @@ CASES: dict[str, tuple[str, dict[str, str]]] = {
     ),
     "a configuration that starts": (
         CONFIGURATION.replace('nameSpace="b"', 'nameSpace="a"'),
-        {"First": "no error, but 1 warning and 4 hints; line 4, warning DUR401"},
+        {
+            "First": "no error, but 1 warning and 3 hints; line 4, warning DUR401",
+            "Why": "After a split and a reconnection both sides keep what they have",
+        },
+    ),
+    "a configuration with what only ospltool ignores": (
+        "<OpenSplice><Domain><Name>d</Name><Id>3</Id><SingleProcess>true</SingleProcess></Domain></OpenSplice>",
+        {
+            "First": "nothing: the check finds nothing",
+            "Look at": "given --target ospltool, if an ospltool node is to run with it",
+        },
     ),
     "a part of settings": (
         "<Tracing><Verbosity>lots</Verbosity></Tracing>",

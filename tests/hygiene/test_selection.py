@@ -12,10 +12,9 @@ from tests.selection import RUN, mark_slow
 
 
 @pytest.mark.parametrize("name", RUN)
-def test_what_is_named_exists_and_keeps_a_test(name: str, root: pathlib.Path) -> None:
+def test_what_is_named_exists(name: str, root: pathlib.Path) -> None:
     file, _, test = name.partition("::")
     assert f"def {test}" in (root / "tests" / file).read_text(encoding="utf-8")
-    assert RUN[name] > 0
 
 
 @dataclass

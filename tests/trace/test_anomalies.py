@@ -329,9 +329,17 @@ def silence_of_one_that_stops(traces: Traces) -> None:
     stops(traces.node("a").begin(0).line(1, CONFLICT.format(1002, 5), "d_nameSpaces"), 4)
 
 
+def request_to_all_of_whom_some_have_no_trace(traces: Traces) -> None:
+    """The node ran twice, each time under another address, and asked one without a trace before."""
+    trace = traces.node("a", "1000").begin(0).line(1, REQUEST).line(1.1, LINK).line(2, "x")
+    trace.address = "1001"
+    trace.begin(10).line(11, REQUEST.replace("fellow 1002", "fellow 0")).line(60, "end")
+
+
 REFUTED: dict[str, tuple[str, Callable[[Traces], None]]] = {
     "the node that asked stopped": ("request-unanswered", request_of_one_that_stops),
     "the node that asked started anew": ("request-unanswered", request_of_one_that_starts_anew),
+    "the others have no trace": ("request-unanswered", request_to_all_of_whom_some_have_no_trace),
     "the node of the conflict stopped": ("conflict-unresolved", conflict_of_one_that_stops),
     "each start took the set once": ("equal-set-transferred", equal_sets_of_incarnations),
     "states while it terminates": ("state-backwards", states_of_one_that_stops),

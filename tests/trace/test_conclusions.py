@@ -234,13 +234,17 @@ def test_a_lost_fellow_ran_on_only_if_its_trace_goes_on(
     assert (loss.facts["separated"], "connection" in loss.explanation) == (separated, separated)
 
 
-@pytest.mark.parametrize("words", ["", "- heartbeat id : "], ids=["6.9", "6.4"])
+@pytest.mark.parametrize(
+    ("words", "fellow"),
+    [("1002", "1002"), ("- heartbeat id : 1002", "1002"), ("-294965296", "4000002000")],
+    ids=["6.9", "6.4", "signed"],
+)
 @pytest.mark.parametrize("level", ["INFO", "WARNING"])
-def test_a_missed_heartbeat_counts_at_any_level(level: str, words: str, traces: Traces) -> None:
-    reports(traces, (10, level, MISSED.replace("1002", f"{words}1002")))
+def test_a_missed_heartbeat_counts_at_any_level(level: str, words: str, fellow: str, traces: Traces) -> None:
+    reports(traces, (10, level, MISSED.replace("1002", words)))
     (loss,) = found(traces)
     assert (loss.rule, loss.title, loss.facts["fellow"]) == (
-        "fellow-lost", "a reports 1 missed heartbeat of 1002", "1002",
+        "fellow-lost", f"a reports 1 missed heartbeat of {fellow}", fellow,
     )  # fmt: skip
 
 
@@ -261,8 +265,39 @@ def test_a_node_that_stood_still_itself_blames_nobody(traces: Traces) -> None:
     reports(traces, (99, "ERROR", LEASE.format("22327.5")), (100, "INFO", MISSED))
     (loss,) = found(traces, "fellow-lost")
     assert "a itself stood still for 6 h 12 min" in loss.explanation
-    (story, own) = sorted(stories(found(traces)), key=lambda one: one.start_ns or 0)
-    assert "follow" not in story.title + own.title
+
+
+DIED = "Unknown service 'splicedaemon' died"
+
+
+@pytest.mark.parametrize("first_s", [98, 99, 101], ids=["before", "with", "after"])
+def test_what_a_process_that_stood_still_causes_is_one_story(first_s: float, traces: Traces) -> None:
+    """A dead service and missed heartbeats follow from the lease, whichever is reported first."""
+    reports(
+        traces, (first_s, "ERROR", LEASE.format("22327.5")), (99.1, "ERROR", DIED), (99.2, "ERROR", DIED),
+        (100, "INFO", MISSED), (5_000, "ERROR", LEASE.format("12.0")), (5_001, "ERROR", DIED),
+        (9_000, "ERROR", "another"),
+    )  # fmt: skip
+    told = stories(found(traces))
+    assert [len(one.findings) for one in told] == [3, 1]
+    assert told[0].title.startswith("a ERROR 2 times: Splice-daemon failed to renew")
+    assert told[0].title.endswith("(2 findings follow from it)")
+
+
+@pytest.mark.parametrize(
+    "entries",
+    [
+        [(99, "ERROR", LEASE.format("12.0")), (900, "ERROR", DIED)],
+        [(99, "ERROR", LEASE.format("12.0")), (105, "ERROR", "Topic failed")],
+        [(99, "ERROR", LEASE.format("12.0")), (400, "INFO", MISSED)],
+    ],
+    ids=["later", "of something else", "a heartbeat missed later"],
+)
+def test_what_does_not_follow_from_a_lease_is_a_story_of_its_own(
+    entries: list[tuple[float, str, str]], traces: Traces
+) -> None:
+    reports(traces, *entries)
+    assert len(stories(found(traces))) == 2
 
 
 def test_reports_that_always_come_together_are_one_story(traces: Traces) -> None:

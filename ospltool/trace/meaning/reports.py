@@ -10,6 +10,34 @@ import tomllib
 from typing import Final
 
 _GROUP: Final = re.compile(r"\{(\d)\}")
+_MISSED: Final = re.compile(r".*?Missed heartbeat(?: for node (?:- heartbeat id : )?(-?\w+))?", re.DOTALL)
+
+
+def missed_heartbeat(text: str) -> str | None:
+    """Return the id of the node whose heartbeat a report says was missed, empty if it names none.
+
+    None if the report is of something else. Releases word it differently, and some print the id with a sign.
+    """
+    found = _MISSED.match(text)
+    return None if found is None else _unsigned(found[1] or "")
+
+
+_TOOK: Final = re.compile(r"The lease renewal took ([0-9]{1,9}(?:\.[0-9]+)?) s")
+
+
+def stood_still_s(text: str) -> float | None:
+    """Return for how many seconds a process did not run, as it reports itself: it hibernated, for one."""
+    found = _TOOK.search(text)
+    return None if found is None else float(found[1])
+
+
+NEAR_NS: Final = 15_000_000_000
+"""Time within which the end of a fellow or a service is noticed, and reports of one event are made."""
+
+
+def _unsigned(text: str) -> str:
+    """Return an id of 32 bits as traces print it."""
+    return str(int(text) % (1 << 32)) if re.fullmatch(r"-\d{1,10}", text) else text
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -22,6 +50,7 @@ class ReportMeaning:
         why: what it proves, with `{1}` for a group of the expression.
         remedy: what to do.
         follows: whether another report of the same moment says the cause.
+        event: name of what such reports tell of together, such as a process that stood still; may be empty.
         is_harmless: whether it is no fault.
     """
 
@@ -30,6 +59,7 @@ class ReportMeaning:
     why: str
     remedy: str
     follows: bool
+    event: str
     is_harmless: bool
 
 
@@ -61,6 +91,7 @@ def report_meanings() -> tuple[ReportMeaning, ...]:
             row["why"],
             row["remedy"],
             row.get("follows", False),
+            row.get("event", ""),
             row.get("harmless", False),
         )
         for number, row in enumerate(tomllib.loads(source)["report"])
@@ -75,7 +106,7 @@ def meaning_of(text: str) -> MatchedReport | None:
         if found is not None:
             start = text.rfind("\n", 0, found.start()) + 1
             line = text[start:].partition("\n")[0]
-            groups = [group for group in found.groups() if group is not None]
+            groups = [_unsigned(group) for group in found.groups() if group is not None]
             return MatchedReport(one, line, _filled(one.why, groups), _filled(one.remedy, groups))
     return None
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final, TypeVar
 
@@ -27,6 +26,7 @@ from ospltool.trace.meaning.fact_kinds import (
 )
 from ospltool.trace.meaning.lines import NumberedLines, RecordPlace, place
 from ospltool.trace.meaning.names import TAUGHT_BY, Names
+from ospltool.trace.meaning.reports import missed_heartbeat
 from ospltool.trace.reading.headers import disagrees
 from ospltool.trace.reading.record import (
     NEEDED,
@@ -49,9 +49,6 @@ MAIN_THREADS: Final = frozenset({"ospl_durability", "mainThread", "conflictResol
 _LEAST_WAIT_NS: Final = SECOND_NS // 10
 _MOST_WAITS: Final = 10_000
 JUMP_BACK_NS: Final = SECOND_NS
-MISSED: Final = re.compile(r".*?Missed heartbeat(?: for node (?:- heartbeat id : )?(\w+))?", re.DOTALL)
-"""A report that the domain service missed the heartbeat of another node; releases word its id differently."""
-
 REPORTED: Final = frozenset({"WARNING", "SEVERE", "ERROR", "CRITICAL", "FATAL"})
 
 
@@ -182,7 +179,7 @@ class TraceFacts:
         if event in TAUGHT_BY or kind is RecordKind.REPORT:
             self.names.learn(record)
         # Releases report the loss of a node at different levels, so its content decides.
-        if level in REPORTED or (kind is RecordKind.REPORT and MISSED.match(record.text)):
+        if level in REPORTED or (kind is RecordKind.REPORT and missed_heartbeat(record.text) is not None):
             self._keep("reported", self.reported, (_reported(record), place(record)))
         if kind is RecordKind.UNPARSED:
             self.unparsed_bytes += record.length

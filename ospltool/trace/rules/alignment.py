@@ -23,12 +23,12 @@ def no_answer(facts: TraceFacts) -> Iterator[Anomaly]:
     Seen: a request for a group, no end mark for it, and a node that asked and ran on for more than five
         seconds.
     Refuted by: an answer or a refusal, the loss or the restart of the aligner, and the orderly stop or the
-        next start of the node that asked. A request to all is not judged where no other trace is here, and
-        none if the trace of the node that asked lacks lines of that time.
+        next start of the node that asked. A request to all is not judged where the trace of a node that may
+        have answered is not here, and none if the trace of the node that asked lacks lines of that time.
     """
     waiting = [
         one
-        for one in _unanswered(facts.book.all(), set(facts.names.node_of))
+        for one in _unanswered(facts)
         if (open_ns := _open_ns(facts, one)) > ANSWERED_WITHIN_NS and _is_known(facts, one, open_ns)
     ]
     for (alignee, aligner), some in grouped(
@@ -79,17 +79,20 @@ def _is_known(facts: TraceFacts, one: TracedAlignment, open_ns: int) -> bool:
     return all(coverage.is_whole(facts, node, asked_ns, asked_ns + ANSWERED_WITHIN_NS) for node in aligners)
 
 
-def _unanswered(exchanges: list[TracedAlignment], traced: set[str]) -> Iterator[TracedAlignment]:
-    """Yield alignments that nobody answered, and nothing tells why; `traced` are addresses with traces."""
-    for one in exchanges:
+def _unanswered(facts: TraceFacts) -> Iterator[TracedAlignment]:
+    """Yield alignments that nobody answered, and nothing tells why."""
+    book, node = facts.book.all(), facts.names.node
+    nodes = {node(address) for one in book for address in (one.alignee, one.aligner) if address != NOBODY}
+    traced = {run[0] for run in facts.first_ns}
+    for one in book:
         if (
             one.end is not AlignmentEnd.OPEN
             or one.has(AlignmentStep.LINK)
             or not one.has(AlignmentStep.REQUESTED)
         ):
             continue
-        if one.aligner == NOBODY and not traced - {one.alignee}:
-            continue  # no trace of a node that may have answered
+        if one.aligner == NOBODY and (nodes - traced or traced == {node(one.alignee)}):
+            continue  # no trace of a node that may have answered, which alone tells of some answers
         yield one
 
 

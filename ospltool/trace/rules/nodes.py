@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import re
 from collections.abc import Iterator
 from typing import Final
 
@@ -13,7 +12,8 @@ from ospltool.trace.meaning.alignments import AlignmentStep
 from ospltool.trace.meaning.catalogue import catalogue
 from ospltool.trace.meaning.fact_kinds import Run, StateSpan
 from ospltool.trace.meaning.lines import RecordPlace
-from ospltool.trace.meaning.trace_facts import MISSED, TraceFacts
+from ospltool.trace.meaning.reports import NEAR_NS, meaning_of, missed_heartbeat, stood_still_s
+from ospltool.trace.meaning.trace_facts import TraceFacts
 from ospltool.trace.reading.record import RecordKind, number
 from ospltool.trace.rules import Anomaly, finding, grouped, over_ns, rule, stopping_ns
 from ospltool.trace.views.overview import normalised
@@ -21,8 +21,6 @@ from ospltool.trace.views.times import SECOND_NS, clock, duration
 
 _LONGEST_TITLE: Final = 160
 SILENT_NS: Final = 10 * SECOND_NS
-NEAR_NS: Final = 15 * SECOND_NS
-"""Time within which the end of a fellow is noticed."""
 
 ORDER: Final = {
     state: rank
@@ -61,14 +59,15 @@ def fellow_lost(facts: TraceFacts) -> Iterator[Anomaly]:
     """
     losses = [(run[0], fellow, place) for run, _, fellow, place in facts.losses]
     missed = [
-        (report.node, found[1] or "", place)
+        (report.node, fellow, place)
         for report, place in facts.reported
-        if report.kind is RecordKind.REPORT and (found := MISSED.match(report.text)) is not None
+        if report.kind is RecordKind.REPORT and (fellow := missed_heartbeat(report.text)) is not None
     ]
     reports = {place for *_, place in missed}
     by_time = sorted([*losses, *missed], key=lambda one: one[2].time_ns or 0)
     for (node, fellow), some in grouped(by_time, lambda one: one[:2]):
         places: list[RecordPlace] = []
+        stood_still = False
         verdicts: dict[tuple[bool, bool], str] = {}
         for incident in _incidents([place for *_, place in some]):
             when = incident[0].time_ns or 0
@@ -85,6 +84,7 @@ def fellow_lost(facts: TraceFacts) -> Iterator[Anomaly]:
             still_ns = _stood_still(facts, node, incident) if reports.issuperset(incident) else None
             if still_ns is not None:
                 told, apart = f"{node} itself stood still for {duration(still_ns)} and heard nobody.", False
+                stood_still = True
             verdicts.setdefault((apart, _DIED in told), f"At {clock(when, 3)}: {told}" if verdicts else told)
             places += [place for place in incident if _ENDS not in place.text]  # a later stop is no loss
         if not places:
@@ -110,21 +110,18 @@ def fellow_lost(facts: TraceFacts) -> Iterator[Anomaly]:
             address=fellow,
             separated=any(apart for apart, _ in verdicts),
             died=any(died for _, died in verdicts),
+            stood_still=stood_still,
         )
-
-
-_LEASE_TOOK: Final = re.compile(r"The lease renewal took ([0-9]{1,9}(?:\.[0-9]+)?) s")
-"""What a service says whose process did not run in time to renew its lease, such as after a hibernation."""
 
 
 def _stood_still(facts: TraceFacts, node: str, incident: list[RecordPlace]) -> int | None:
     """Return how many ns a node did not run around a loss, as its services report; None if they do not."""
     return max(
         (
-            round(float(found[1]) * SECOND_NS)
+            round(still_s * SECOND_NS)
             for report, place in facts.reported
             if report.node == node
-            and (found := _LEASE_TOOK.search(report.text)) is not None
+            and (still_s := stood_still_s(report.text)) is not None
             and any(abs((place.time_ns or 0) - (one.time_ns or 0)) <= NEAR_NS for one in incident)
         ),
         default=None,
@@ -345,7 +342,7 @@ def reported(facts: TraceFacts) -> Iterator[Anomaly]:
     some = [
         (report, place)
         for report, place in facts.reported
-        if report.event not in _NORMAL and MISSED.match(report.text) is None
+        if report.event not in _NORMAL and missed_heartbeat(report.text) is None
     ]
     for (node, level, template, text), group in grouped(
         some,
@@ -358,6 +355,7 @@ def reported(facts: TraceFacts) -> Iterator[Anomaly]:
     ):
         report = group[0][0]
         found = known.get(template)
+        meaning = None if template else meaning_of(report.text)
         shown = " ".join(report.text.split())
         yield finding(
             "reported",
@@ -367,4 +365,7 @@ def reported(facts: TraceFacts) -> Iterator[Anomaly]:
             (place for _, place in group),
             level=level,
             template=template or None,
+            event=(meaning.meaning.event or None) if meaning else None,
+            follows=meaning is not None and meaning.meaning.follows,
+            stood_still=stood_still_s(report.text) is not None,
         )

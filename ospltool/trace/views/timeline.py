@@ -249,7 +249,8 @@ def _ended(row: Alignments) -> str:
 
 
 def _said(wait: Wait) -> str:
-    return f"{duration(wait.length_ns)} of it after: {_short(wait.before)} (until: {_short(wait.after)})"
+    between = f'after "{_short(wait.before)}", until "{_short(wait.after)}"'
+    return f"{duration(wait.length_ns)} without a line, {between}"
 
 
 def _short(place: RecordPlace) -> str:
