@@ -46,9 +46,7 @@ def diff(
             help="List at most N differing instances (default: 100; jsonl and parquet: all).",
         ),
     ] = None,
-    engine: Annotated[
-        str, typer.Option("--engine", help="Compare with duckdb or spark.")
-    ] = "duckdb",
+    engine: Annotated[str, typer.Option("--engine", help="Compare with duckdb or spark.")] = "duckdb",
     master: Annotated[
         str, typer.Option("--master", help="Connect to this Spark master: local[*], spark://... or sc://...")
     ] = "local[*]",
