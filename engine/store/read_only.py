@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
-from engine.core.lazy_dataclass import lazy_dataclass
 from engine.core.name_spaces import Group
 from engine.dataset.blocks import Block, SampleColumns
 from engine.dataset.groups import GroupDescription
@@ -140,6 +139,10 @@ class StoreView:
         node_id, incarnation, _, closed = read_node(self._connection, self.path)
         return node_id, incarnation, closed
 
+    def holder(self) -> tuple[int, str, int] | None:
+        """Return pid, node name and opening time (ns since 1970 UTC) of the node that has it open."""
+        return lock_holder(self.path.with_name(LOCK))
+
     def name_spaces(self) -> tuple[str, ...]:
         """Return the name-spaces with a set or a remembered value."""
         return name_spaces(self._connection, self._catalog.versions)
@@ -234,57 +237,3 @@ def name_spaces(connection: sqlite3.Connection, versions: dict[int, SetVersion])
 
 def _unreadable(error: sqlite3.Error, path: Path) -> Exception:
     return tables.typed(error, path) or StoreFailed(f"{path}: {error}")
-
-
-@lazy_dataclass(frozen=True, slots=True)
-class StoreSummary:
-    """A summary of a store."""
-
-    path: str
-    """The database file."""
-    node_id: str
-    """Id of the node, 32 hexadecimal characters."""
-    incarnation: int
-    """Number of the last opening."""
-    closed: bool
-    """Whether the last run ended in order, or is still running."""
-    holder: tuple[int, str, int] | None
-    """Pid, node name and opening time (ns since 1970 UTC) of the node that has it open."""
-    file_bytes: int
-    """Size of the database and its log."""
-    sets: tuple[SetInfo, ...]
-    """All visible set versions."""
-    marks: dict[str, dict[str, str]]
-    """Remembered values by name-space."""
-    findings: tuple[str, ...]
-    """Problems found in the header and the small tables."""
-
-
-def store_summary(path: Path) -> StoreSummary:
-    """Summarise a store without reading its samples.
-
-    Raises:
-        StoreError: see `StoreView`.
-    """
-    with StoreView(path) as view:
-        node_id, incarnation, closed = view.node()
-        holder = lock_holder(view.path.with_name(LOCK))
-        return StoreSummary(
-            path=str(view.path),
-            node_id=node_id,
-            incarnation=incarnation,
-            closed=closed or holder is not None,
-            holder=holder,
-            file_bytes=_bytes_of(view.path),
-            sets=view.sets(),
-            marks={space: view.marks(space) for space in view.name_spaces()},
-            findings=view.findings,
-        )
-
-
-def _bytes_of(path: Path) -> int:
-    total = 0
-    for name in (path.name, path.name + "-wal"):
-        with contextlib.suppress(FileNotFoundError):
-            total += path.with_name(name).stat().st_size
-    return total

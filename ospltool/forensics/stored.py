@@ -29,9 +29,8 @@ from ospltool.stores.diff.compare import CompareOptions, compare
 from ospltool.stores.diff.report import GroupReport, ReportData
 from ospltool.stores.diff.report import Verdict as Compared
 from ospltool.stores.diff.sides import MAX_SIDES, ComparedPart, DiffError
-from ospltool.stores.identity import identity_of
 from ospltool.stores.model import SetKind, StoreFacts, StoreFormat, StoreNotSupported, StoreUnreadable
-from ospltool.stores.opening import open_reader
+from ospltool.stores.opening import identity_of, open_reader
 from ospltool.trace.meaning.fact_kinds import BUILT_IN, SetSize, SizeOrigin
 from ospltool.trace.rules import grouped
 from ospltool.trace.views.times import iso

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from engine.store.interface import StoreError
-from engine.store.read_only import store_summary
+from engine.store.read_only import StoreView
 from ospltool.stores.describe import count_sets
 from ospltool.stores.model import StoreUnreadable
 from ospltool.stores.opening import open_reader
@@ -77,7 +77,8 @@ def watch(
 def _counts_now(path: Path) -> dict[_Place, _Count]:
     if is_ours(path):
         try:
-            sets = store_summary(path).sets
+            with StoreView(path) as view:
+                sets = view.sets()
         except StoreError as error:
             raise StoreUnreadable(str(error)) from error
         return {
