@@ -376,7 +376,7 @@ def files_of(directory: Path) -> dict[str, bytes]:
 def test_a_view_of_a_closed_store_changes_nothing(filled: Path) -> None:
     before = files_of(filled)
     with StoreView(filled) as view:
-        assert view.node() == (NODE_ID, 2, True)
+        assert view.node() == (NODE_ID, 1, True)
         assert view.holder() is None
         assert view.sets()[0].stored.count == 2 * COUNT
         assert view.marks("space") == {"elements": "part*.Topic"}
