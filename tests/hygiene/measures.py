@@ -80,7 +80,8 @@ def sheared(texts: dict[str, str]) -> list[str]:
 
 def main() -> int:
     """Print the figures; return 1 if one is above its bar."""
-    total, by, texts = Figures(), collections.defaultdict(Figures), {}
+    total, texts = Figures(), dict[str, str]()
+    by: dict[str, Figures] = collections.defaultdict(Figures)
     for path in (path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))):
         parts = path.relative_to(ROOT).with_suffix("").parts
         text = path.read_text("utf-8")
