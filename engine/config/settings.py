@@ -1,6 +1,6 @@
 """The typed settings of one node.
 
-Each class is one part of //OpenSplice/Domain or //OpenSplice/DurabilityService. The annotation of a field says
+Each class is one part of //OpenSplice/Domain or //OpenSplice/DurabilityService. An annotation of a field says
 where it is in the file; type, default, range and unit of that place, and what a node does with it, are in
 `opensplice.tsv`. A second path is that of the setting whose value is the default. `SettingsReader.part` reads
 what is declared so; the loader reads the rest. Times are in seconds.
