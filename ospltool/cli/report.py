@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from ospltool.cli.exits import CommandError, Exit
-from ospltool.cli.trace_analyses import AsJson, EngineName, Inputs, Master, Nodes, Since, Skew, Until, end
+from ospltool.cli.trace import AsJson, EngineName, Inputs, Master, Nodes, Since, Skew, Until, end
 
 
 def register(app: typer.Typer) -> None:
@@ -40,7 +40,7 @@ def report(
 
     Exit codes: 0 nothing found, 1 anomalies or a damaged file, 2 wrong usage or unreadable input.
     """
-    from ospltool.cli.trace_analyses import evidence_of
+    from ospltool.cli.trace import evidence_of
     from ospltool.output import envelope, progress, streams
 
     with evidence_of(names, engine, master) as evidence:

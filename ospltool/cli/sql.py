@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from ospltool.cli.exits import CommandError, Exit
-from ospltool.cli.trace_analyses import AsJson, EngineName, Master, needs_analytics, open_engine
+from ospltool.cli.trace import AsJson, EngineName, Master, needs_analytics, open_engine
 
 if TYPE_CHECKING:
     from ospltool.analytics.engines import Result
