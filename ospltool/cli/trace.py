@@ -6,6 +6,7 @@ An analysis reads a case or its files, with the same result. `report` and `sql` 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import itertools
 import os
 import pathlib
@@ -21,6 +22,7 @@ import typer.main
 from typer.core import TyperGroup
 
 from ospltool.cli.exits import CommandError, Exit
+from ospltool.cli.options import grouped
 from ospltool.output.text import plural
 
 if TYPE_CHECKING:
@@ -28,10 +30,12 @@ if TYPE_CHECKING:
     from ospltool.analytics.contract import Detail
     from ospltool.analytics.engines import Engine
     from ospltool.forensics.attachments import Attachment
-    from ospltool.forensics.evidence import Evidence, RawEvidence
+    from ospltool.forensics.evidence import Evidence, RawEvidence, Window
     from ospltool.trace.case.local_load import LoadCounts
     from ospltool.trace.reading.damage import FileDamage
     from ospltool.trace.reading.sources import SourceSet
+    from ospltool.trace.views.records import ViewMode
+    from ospltool.trace.views.selection import RecordFilter
 
     Command = Any  # Typer does not show its class
 
@@ -84,6 +88,241 @@ Master = Annotated[
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class WindowOptions:
+    """The records that an analysis reads."""
+
+    since: Since = None
+    until: Until = None
+    nodes: Nodes = None
+
+    def resolved(self, evidence: Evidence) -> Window:
+        """Return the window in the times of the evidence."""
+        from ospltool.forensics.evidence import window_of
+
+        return window_of(evidence, self.since, self.until, self.nodes or ())
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class EngineOptions:
+    """The engine that reads a case."""
+
+    engine: EngineName = "duckdb"
+    master: Master = "local[*]"
+
+    def require_known(self) -> None:
+        """Require an engine that there is.
+
+        Raises:
+            CommandError: there is no such engine.
+        """
+        if self.engine not in {"duckdb", "spark"}:
+            raise CommandError(f"--engine {self.engine!r}: choose duckdb or spark", Exit.USAGE)
+
+    def open(self, case: Case, *, is_frugal: bool = False) -> Engine:
+        """Open the engine for a case.
+
+        Args:
+            case: the case.
+            is_frugal: whether DuckDB takes half of the memory and one processor.
+
+        Raises:
+            AnalyticsMissingError: it is not installed.
+            CaseError: it cannot read this case.
+        """
+        from ospltool.analytics.engines import need
+
+        if self.engine == "spark":
+            need("pyspark", "spark")
+            from ospltool.analytics.spark import SparkEngine
+
+            return SparkEngine(case, self.master)
+        need("duckdb", "sql")
+        from ospltool.analytics.duck import DuckEngine
+
+        return DuckEngine(case, is_frugal=is_frugal)
+
+    @contextlib.contextmanager
+    def evidence(self, names: list[str] | None) -> Iterator[Evidence]:
+        """Open a case or files for an analysis; turn their faults into command errors."""
+        from ospltool.output import streams
+
+        streams.wait_for("opening the evidence")  # the libraries alone take seconds on a busy machine
+        from ospltool.trace.reading import damage
+
+        damage.take()  # what another command of this process has noted
+        if not names:
+            raise CommandError("name a case, or the files or directories to read", Exit.USAGE)
+        self.require_known()
+        with errors():
+            from ospltool.forensics.attachments import AttachmentKind
+            from ospltool.forensics.evidence import CaseEvidence, RawEvidence, is_case
+
+            cases = [name for name in names if is_case(name)]
+            if not cases and self.engine == "spark":
+                raise CommandError(
+                    "--engine spark needs a case: make one with `ospltool trace load`", Exit.USAGE
+                )
+            if not cases:
+                evidence = RawEvidence(names, sys.stderr)
+                kinds = {one.what for one in evidence.attachments}
+                if not evidence.sources and kinds <= {AttachmentKind.CONFIGURATION}:
+                    files = ", ".join(names)
+                    raise CommandError(f"{files}: no trace, log, store or recording", Exit.USAGE)
+                yield evidence
+                return
+            if len(names) > 1:
+                raise CommandError(
+                    f"{cases[0]}: give a case alone, or add the files to it with `ospltool trace load`",
+                    Exit.USAGE,
+                )
+            with needs_analytics():
+                from ospltool.analytics.case import open_case
+                from ospltool.forensics.attachments import kept_in
+
+                case = open_case(pathlib.Path(cases[0]))
+                with contextlib.closing(self.open(case, is_frugal=True)) as opened:
+                    yield CaseEvidence(case, opened, kept_in(case.path))
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class SelectionOptions:
+    """The records that `view` shows."""
+
+    level: Annotated[
+        str | None,
+        typer.Option(
+            "-l", "--level", help="Show only records of this level or above, such as WARNING or ERROR."
+        ),
+    ] = None
+    thread: Annotated[
+        list[str] | None,
+        typer.Option(
+            "-t", "--thread", metavar="GLOB", help="Show only records of these threads, such as d_*."
+        ),
+    ] = None
+    state: Annotated[
+        list[str] | None,
+        typer.Option("--state", help="Show only records in these service states, such as COMPLETE."),
+    ] = None
+    fellow: Annotated[
+        list[str] | None,
+        typer.Option("--fellow", metavar="ID|NODE", help="Show only records about this node."),
+    ] = None
+    namespace: Annotated[
+        list[str] | None,
+        typer.Option("--namespace", metavar="GLOB", help="Show only records about this name-space."),
+    ] = None
+    group: Annotated[
+        list[str] | None,
+        typer.Option("--group", metavar="GLOB", help="Show only records about this partition.topic."),
+    ] = None
+    conflict: Annotated[
+        str | None, typer.Option("--conflict", help="Show only records about this conflict.")
+    ] = None
+    run: Annotated[
+        int | None,
+        typer.Option("--run", metavar="N", help="Show only the Nth run of the service in its file."),
+    ] = None
+    grep: Annotated[
+        list[str] | None,
+        typer.Option("-g", "--grep", metavar="REGEX", help="Show only records that match REGEX."),
+    ] = None
+    exclude: Annotated[
+        list[str] | None,
+        typer.Option("-v", "--exclude", metavar="REGEX", help="Hide records that match REGEX."),
+    ] = None
+    ignore_case: Annotated[
+        bool, typer.Option("-i", "--ignore-case", help="Ignore case in --grep, --exclude and --highlight.")
+    ] = False
+
+    def pattern(self, text: str) -> re.Pattern[str]:
+        """Return a regular expression that ignores case if the user wants that."""
+        try:
+            return re.compile(text, re.IGNORECASE if self.ignore_case else 0)
+        except re.error as cause:
+            raise CommandError(f"{text!r} is not a regular expression: {cause}", Exit.USAGE) from None
+
+    def filter(self) -> RecordFilter:
+        """Return what selects the records, but for the fellows, whose names the files tell.
+
+        Raises:
+            CommandError: there is no such level, or an expression is wrong.
+        """
+        from ospltool.trace.reading.record import LEVELS
+        from ospltool.trace.views.selection import REPORT_LEVELS, RecordFilter
+
+        least = None if self.level is None else REPORT_LEVELS.get(self.level.upper(), self.level.upper())
+        if least is not None and least not in LEVELS:
+            known = ", ".join(dict.fromkeys((*LEVELS, *REPORT_LEVELS)))
+            raise CommandError(f"{self.level!r} is not a level: write {known}", Exit.USAGE)
+        return RecordFilter(
+            level=least,
+            threads=tuple(self.thread or ()),
+            states=tuple(one.upper() for one in self.state or ()),
+            namespaces=tuple(self.namespace or ()),
+            groups=tuple(self.group or ()),
+            conflict=self.conflict,
+            run=self.run,
+            grep=tuple(map(self.pattern, self.grep or ())),
+            exclude=tuple(map(self.pattern, self.exclude or ())),
+        )
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class LayoutOptions:
+    """How `view` shows records, or what it counts in their place."""
+
+    gaps: Annotated[
+        str | None, typer.Option("--gaps", metavar="DURATION", help="Mark silences of at least DURATION.")
+    ] = None
+    hist: Annotated[
+        str | None,
+        typer.Option("--hist", metavar="DURATION", help="Show the number of records per DURATION."),
+    ] = None
+    templates: Annotated[
+        bool, typer.Option("--templates", help="Show the number of records per template.")
+    ] = False
+    unknown: Annotated[bool, typer.Option("--unknown", help="List messages that match no template.")] = False
+    count: Annotated[bool, typer.Option("-c", "--count", help="Show only the number of records.")] = False
+    output: Annotated[
+        str,
+        typer.Option(
+            "-o",
+            "--output",
+            help="Set the format: short, full, raw, jsonl, parquet or template='{clock} {text}'.",
+        ),
+    ] = "short"
+    colour: Annotated[
+        str, typer.Option("--color", metavar="WHEN", help="Colour the output: auto, always or never.")
+    ] = "auto"
+
+    def mode(self, *, follow: bool) -> ViewMode:
+        """Return the one thing to show.
+
+        Raises:
+            CommandError: there are several, or one that has no end.
+        """
+        from ospltool.trace.views.records import ViewMode
+
+        if self.colour not in {"auto", "always", "never"}:
+            raise CommandError(f"--color {self.colour!r}: choose auto, always or never", Exit.USAGE)
+        chosen = {
+            ViewMode.COUNT: self.count,
+            ViewMode.HISTOGRAM: self.hist is not None,
+            ViewMode.TEMPLATES: self.templates,
+            ViewMode.UNKNOWN: self.unknown,
+        }
+        modes = [mode for mode, is_chosen in chosen.items() if is_chosen]
+        if len(modes) > 1 or (modes and follow):
+            raise CommandError(
+                "--count, --hist, --templates, --unknown and --follow exclude each other", Exit.USAGE
+            )
+        return modes[0] if modes else ViewMode.RECORDS
+
+
 Names = Annotated[
     list[str] | None, typer.Argument(metavar="FILE|DIRECTORY|NODE=FILE...", help="Read these files.")
 ]
@@ -122,19 +361,21 @@ def register(app: typer.Typer) -> None:
 
 def _commands() -> typer.Typer:
     trace = typer.Typer(**_SETTINGS)
-    trace.command(VIEW, short_help="Show records (the default).")(view)
-    trace.command("conversation", short_help="Follow the alignments of one group across all nodes.")(
-        conversation
-    )
-    trace.command("timeline", short_help="Show the time of phases, alignments and merges.")(timeline)
-    trace.command("anomalies", short_help="Find anomalies, and say what became of the data.")(anomalies)
-    trace.command("explain", short_help="Explain a line, a message, or the id of a template.")(explain)
-    trace.command("load", short_help="Load traces into a case for SQL.")(load)
+    for name, command, about in (
+        (VIEW, view, "Show records (the default)."),
+        ("conversation", conversation, "Follow the alignments of one group across all nodes."),
+        ("timeline", timeline, "Show the time of phases, alignments and merges."),
+        ("anomalies", anomalies, "Find anomalies, and say what became of the data."),
+        ("explain", explain, "Explain a line, a message, or the id of a template."),
+        ("load", load, "Load traces into a case for SQL."),
+    ):
+        trace.command(name, short_help=about)(grouped(command))
     return trace
 
 
 def view(
     names: Names = None,
+    *,
     follow: Annotated[
         bool, typer.Option("-f", "--follow", help="Keep reading as the files grow, like `tail -f`.")
     ] = False,
@@ -143,52 +384,7 @@ def view(
         typer.Option("-n", "--lines", min=0, metavar="N", help="Show only the last N records."),
     ] = None,
     skew: Skew = None,
-    level: Annotated[
-        str | None,
-        typer.Option(
-            "-l", "--level", help="Show only records of this level or above, such as WARNING or ERROR."
-        ),
-    ] = None,
-    thread: Annotated[
-        list[str] | None,
-        typer.Option(
-            "-t", "--thread", metavar="GLOB", help="Show only records of these threads, such as d_*."
-        ),
-    ] = None,
-    state: Annotated[
-        list[str] | None,
-        typer.Option("--state", help="Show only records in these service states, such as COMPLETE."),
-    ] = None,
-    fellow: Annotated[
-        list[str] | None,
-        typer.Option("--fellow", metavar="ID|NODE", help="Show only records about this node."),
-    ] = None,
-    namespace: Annotated[
-        list[str] | None,
-        typer.Option("--namespace", metavar="GLOB", help="Show only records about this name-space."),
-    ] = None,
-    group: Annotated[
-        list[str] | None,
-        typer.Option("--group", metavar="GLOB", help="Show only records about this partition.topic."),
-    ] = None,
-    conflict: Annotated[
-        str | None, typer.Option("--conflict", help="Show only records about this conflict.")
-    ] = None,
-    run: Annotated[
-        int | None,
-        typer.Option("--run", metavar="N", help="Show only the Nth run of the service in its file."),
-    ] = None,
-    grep: Annotated[
-        list[str] | None,
-        typer.Option("-g", "--grep", metavar="REGEX", help="Show only records that match REGEX."),
-    ] = None,
-    exclude: Annotated[
-        list[str] | None,
-        typer.Option("-v", "--exclude", metavar="REGEX", help="Hide records that match REGEX."),
-    ] = None,
-    ignore_case: Annotated[
-        bool, typer.Option("-i", "--ignore-case", help="Ignore case in --grep, --exclude and --highlight.")
-    ] = False,
+    selection: SelectionOptions,
     highlight: Annotated[
         str | None,
         typer.Option("-H", "--highlight", metavar="REGEX", help="Highlight text that matches REGEX."),
@@ -210,29 +406,7 @@ def view(
     around: Annotated[
         str | None, typer.Option("--around", metavar="TIME±DURATION", help="Show only records around TIME.")
     ] = None,
-    gaps: Annotated[
-        str | None, typer.Option("--gaps", metavar="DURATION", help="Mark silences of at least DURATION.")
-    ] = None,
-    hist: Annotated[
-        str | None,
-        typer.Option("--hist", metavar="DURATION", help="Show the number of records per DURATION."),
-    ] = None,
-    templates: Annotated[
-        bool, typer.Option("--templates", help="Show the number of records per template.")
-    ] = False,
-    unknown: Annotated[bool, typer.Option("--unknown", help="List messages that match no template.")] = False,
-    count: Annotated[bool, typer.Option("-c", "--count", help="Show only the number of records.")] = False,
-    output: Annotated[
-        str,
-        typer.Option(
-            "-o",
-            "--output",
-            help="Set the format: short, full, raw, jsonl, parquet or template='{clock} {text}'.",
-        ),
-    ] = "short",
-    colour: Annotated[
-        str, typer.Option("--color", metavar="WHEN", help="Colour the output: auto, always or never.")
-    ] = "auto",
+    layout: LayoutOptions,
     as_json: AsJson = False,
 ) -> None:
     """Show the records of traces and logs, of several nodes merged by time.
@@ -241,62 +415,31 @@ def view(
     130 interrupted.
     """
     from ospltool.trace.reading.reader import require_records
-    from ospltool.trace.reading.record import LEVELS
-    from ospltool.trace.views.records import ViewMode, ViewOptions, show
-    from ospltool.trace.views.selection import REPORT_LEVELS, RecordFilter
+    from ospltool.trace.views.records import ViewOptions, show
 
-    least = None if level is None else REPORT_LEVELS.get(level.upper(), level.upper())
-    if least is not None and least not in LEVELS:
-        known = ", ".join(dict.fromkeys((*LEVELS, *REPORT_LEVELS)))
-        raise CommandError(f"{level!r} is not a level: write {known}", Exit.USAGE)
-    if colour not in {"auto", "always", "never"}:
-        raise CommandError(f"--color {colour!r}: choose auto, always or never", Exit.USAGE)
-    modes = [
-        mode
-        for mode, chosen in (
-            (ViewMode.COUNT, count),
-            (ViewMode.HISTOGRAM, hist is not None),
-            (ViewMode.TEMPLATES, templates),
-            (ViewMode.UNKNOWN, unknown),
-        )
-        if chosen
-    ]
-    if len(modes) > 1 or (modes and follow):
-        raise CommandError(
-            "--count, --hist, --templates, --unknown and --follow exclude each other", Exit.USAGE
-        )
-    if follow and (as_json or output in {"json", "parquet"}):
+    chosen, mode = selection.filter(), layout.mode(follow=follow)
+    if follow and (as_json or layout.output in {"json", "parquet"}):
         raise CommandError(
             "--follow never ends, so its output cannot be JSON or Parquet: choose -o jsonl", Exit.USAGE
         )
     with errors():
         options = ViewOptions(
-            filter=RecordFilter(
-                level=least,
-                threads=tuple(thread or ()),
-                states=tuple(one.upper() for one in state or ()),
-                namespaces=tuple(namespace or ()),
-                groups=tuple(group or ()),
-                conflict=conflict,
-                run=run,
-                grep=tuple(_pattern(one, ignore_case) for one in grep or ()),
-                exclude=tuple(_pattern(one, ignore_case) for one in exclude or ()),
-            ),
-            fellows=tuple(fellow or ()),
+            filter=chosen,
+            fellows=tuple(selection.fellow or ()),
             since=since,
             until=until,
             around=around,
             skews=tuple(skew or ()),
-            mode=modes[0] if modes else ViewMode.RECORDS,
-            output="json" if as_json else output,
+            mode=mode,
+            output="json" if as_json else layout.output,
             lines=lines,
             before=before or context,
             after=after or context,
-            gaps=gaps,
-            span=hist or "1s",
-            highlight=_pattern(highlight, ignore_case) if highlight else None,
+            gaps=layout.gaps,
+            span=layout.hist or "1s",
+            highlight=selection.pattern(highlight) if highlight else None,
             follow=follow,
-            colour=colour,
+            colour=layout.colour,
         )
         sources = _sources(names)
         if not follow:
@@ -463,13 +606,6 @@ def _keep(target: pathlib.Path, attachments: Sequence[Attachment]) -> tuple[str,
     return said, kept.is_whole
 
 
-def _pattern(text: str, ignore_case: bool) -> re.Pattern[str]:
-    try:
-        return re.compile(text, re.IGNORECASE if ignore_case else 0)
-    except re.error as cause:
-        raise CommandError(f"{text!r} is not a regular expression: {cause}", Exit.USAGE) from None
-
-
 def _sources(names: list[str] | None) -> SourceSet:
     from ospltool.trace.reading import damage
     from ospltool.trace.reading.sources import find_sources
@@ -515,16 +651,14 @@ def errors() -> Iterator[None]:
 def conversation(
     group: Annotated[str, typer.Argument(metavar="PARTITION.TOPIC", help="Follow this group.")],
     names: Inputs = None,
+    *,
     skew: Skew = None,
     run: Annotated[
         int | None, typer.Option("--run", metavar="N", help="Show only alignments that began in the Nth run.")
     ] = None,
-    since: Since = None,
-    until: Until = None,
-    nodes: Nodes = None,
+    window: WindowOptions,
     output: Annotated[str, typer.Option("-o", "--output", help="Set the format: text or mermaid.")] = "text",
-    engine: EngineName = "duckdb",
-    master: Master = "local[*]",
+    case: EngineOptions,
     as_json: AsJson = False,
 ) -> None:
     """Follow the alignments of one group across all nodes, as a sequence diagram.
@@ -536,16 +670,14 @@ def conversation(
 
     if output not in {"text", "mermaid"}:
         raise CommandError(f"--output {output!r}: choose text or mermaid", Exit.USAGE)
-    with evidence_of(names, engine, master) as evidence:
+    with case.evidence(names) as evidence:
         from ospltool.forensics import right_clocks
-        from ospltool.forensics.evidence import window_of
         from ospltool.trace.reading.record import no_collection
         from ospltool.trace.views import conversation as talks
 
-        window = window_of(evidence, since, until, nodes or ())
         with no_collection():
             talk, doubts = right_clocks.conversation_of(
-                evidence, window, evidence.skews(skew or ()), group, run
+                evidence, window.resolved(evidence), evidence.skews(skew or ()), group, run
             )
     if as_json:
         with progress.shown(_DRAWING, unit=""):
@@ -587,12 +719,10 @@ def _pieces(lines: Iterator[str]) -> Iterator[str]:
 
 def timeline(
     names: Inputs = None,
+    *,
     skew: Skew = None,
-    since: Since = None,
-    until: Until = None,
-    nodes: Nodes = None,
-    engine: EngineName = "duckdb",
-    master: Master = "local[*]",
+    window: WindowOptions,
+    case: EngineOptions,
     as_json: AsJson = False,
 ) -> None:
     """Show the time of the phases of each run with their longest waits, of alignments and of merges.
@@ -603,13 +733,13 @@ def timeline(
     from ospltool.output import envelope, progress, streams
     from ospltool.output.text import visible
 
-    with evidence_of(names, engine, master) as evidence:
+    with case.evidence(names) as evidence:
         from ospltool.forensics import right_clocks
-        from ospltool.forensics.evidence import window_of
         from ospltool.trace.views import timeline as times
 
-        window = window_of(evidence, since, until, nodes or ())
-        facts, doubts = right_clocks.facts_of(evidence, window, evidence.skews(skew or ()), with_waits=True)
+        facts, doubts = right_clocks.facts_of(
+            evidence, window.resolved(evidence), evidence.skews(skew or ()), with_waits=True
+        )
         with progress.shown("adding up the times", unit=""):
             answer = times.timeline(facts)
     if as_json:
@@ -629,10 +759,9 @@ def timeline(
 
 def anomalies(
     names: Inputs = None,
+    *,
     skew: Skew = None,
-    since: Since = None,
-    until: Until = None,
-    nodes: Nodes = None,
+    window: WindowOptions,
     rules: Annotated[
         list[str] | None, typer.Option("--rule", metavar="NAME", help="Show only this rule; repeatable.")
     ] = None,
@@ -643,8 +772,7 @@ def anomalies(
         ),
     ] = False,
     list_rules: Annotated[bool, typer.Option("--list", help="List the rules.")] = False,
-    engine: EngineName = "duckdb",
-    master: Master = "local[*]",
+    case: EngineOptions,
     as_json: AsJson = False,
 ) -> None:
     """Find anomalies, and say what became of the data.
@@ -666,90 +794,23 @@ def anomalies(
     unknown = [name for name in rules or () if name not in known]
     if unknown:
         raise CommandError(f"no rule {', '.join(unknown)}: see --list", Exit.USAGE)
-    with evidence_of(names, engine, master) as evidence:
+    with case.evidence(names) as evidence:
         from ospltool.forensics import text
-        from ospltool.forensics.evidence import window_of
         from ospltool.forensics.investigation import investigate
 
-        window = window_of(evidence, since, until, nodes or ())
-        found = investigate(evidence, window, evidence.skews(skew or ()), rules, with_stores=not traces_only)
+        found = investigate(
+            evidence,
+            window.resolved(evidence),
+            evidence.skews(skew or ()),
+            rules,
+            with_stores=not traces_only,
+        )
     if as_json:
         streams.put(envelope.document("trace-anomalies", text.as_value(found)))
     else:
         streams.put("".join(f"{line}\n" for line in text.as_text(found)))
         streams.say(plural(len(found.findings), "anomaly", "anomalies"))
     end(has_findings=found.is_bad)
-
-
-@contextlib.contextmanager
-def evidence_of(names: list[str] | None, engine: str, master: str) -> Iterator[Evidence]:
-    """Open a case (with a query engine) or files for an analysis; turn their faults into command errors.
-
-    `names` are those of a case or of files; Spark runs on `master`.
-    """
-    from ospltool.output import streams
-
-    streams.wait_for("opening the evidence")  # the libraries alone take seconds on a busy machine
-    from ospltool.trace.reading import damage
-
-    damage.take()  # what another command of this process has noted
-    if not names:
-        raise CommandError("name a case, or the files or directories to read", Exit.USAGE)
-    if engine not in {"duckdb", "spark"}:
-        raise CommandError(f"--engine {engine!r}: choose duckdb or spark", Exit.USAGE)
-    with errors():
-        from ospltool.forensics.attachments import AttachmentKind
-        from ospltool.forensics.evidence import CaseEvidence, RawEvidence, is_case
-
-        cases = [name for name in names if is_case(name)]
-        if not cases and engine == "spark":
-            raise CommandError("--engine spark needs a case: make one with `ospltool trace load`", Exit.USAGE)
-        if not cases:
-            evidence = RawEvidence(names, sys.stderr)
-            kinds = {one.what for one in evidence.attachments}
-            if not evidence.sources and kinds <= {AttachmentKind.CONFIGURATION}:
-                files = ", ".join(names)
-                raise CommandError(f"{files}: no trace, log, store or recording", Exit.USAGE)
-            yield evidence
-            return
-        if len(names) > 1:
-            raise CommandError(
-                f"{cases[0]}: give a case alone, or add the files to it with `ospltool trace load`",
-                Exit.USAGE,
-            )
-        with needs_analytics():
-            from ospltool.analytics.case import open_case
-            from ospltool.forensics.attachments import kept_in
-
-            case = open_case(pathlib.Path(cases[0]))
-            with contextlib.closing(open_engine(case, engine, master, is_frugal=True)) as opened:
-                yield CaseEvidence(case, opened, kept_in(case.path))
-
-
-def open_engine(case: Case, engine: str, master: str, *, is_frugal: bool = False) -> Engine:
-    """Open the engine with a name for a case.
-
-    Args:
-        case: the case.
-        engine: `duckdb` or `spark`.
-        master: where Spark runs.
-        is_frugal: whether DuckDB takes half of the memory and one processor.
-
-    Raises:
-        AnalyticsMissingError: it is not installed.
-        CaseError: it cannot read this case.
-    """
-    from ospltool.analytics.engines import need
-
-    if engine == "spark":
-        need("pyspark", "spark")
-        from ospltool.analytics.spark import SparkEngine
-
-        return SparkEngine(case, master)
-    need("duckdb", "sql")
-    from ospltool.analytics.duck import DuckEngine
-
-    return DuckEngine(case, is_frugal=is_frugal)
 
 
 @contextlib.contextmanager
