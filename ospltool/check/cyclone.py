@@ -90,7 +90,7 @@ class CycloneItem:
     path: str
     """Path below CycloneDDS/Domain, as in `General/Interfaces/NetworkInterface@name`."""
     type: str
-    """Type of the value: duration, element (no value), enum, int, list, memory, string, or of `_FORMS`."""
+    """Type of the value: duration, element (no value), enum, int, list, memory, string, or of `FORMS`."""
     low: float | None
     """Least number: in seconds, bytes, or as written for an int; None for no bound."""
     high: float | None
@@ -366,8 +366,8 @@ def _value(value: Value, written: CycloneItem, *, is_attribute: bool) -> Iterato
             message = f"{re.split('[/@]', item.path)[-1]} has no value"
             yield _fault(CycloneFaultKind.VALUE, value.span, message, path=item.path)
         return
-    if item.type in _FORMS:
-        fits, kind = _FORMS[item.type]
+    if item.type in FORMS:
+        fits, kind = FORMS[item.type]
         if text.lower() not in item.words and not fits(text):
             yield _fault(CycloneFaultKind.VALUE, value.span, f"{quoted(text)} is not {kind}", path=item.path)
         return
@@ -415,7 +415,7 @@ def _is_host(text: str) -> bool:
 
 
 _ANY: Final = ipaddress.IPv4Address(0)
-_FORMS: Final[dict[str, tuple[Callable[[str], bool], str]]] = {
+FORMS: Final[dict[str, tuple[Callable[[str], bool], str]]] = {
     "multicast": (_is_multicast, "a multicast address such as 239.255.0.1"),
     "address": (
         lambda text: _is_host(text) and not _is_multicast(text),
