@@ -78,6 +78,21 @@ class WithoutEffect(NamedTuple):
         return self.entry.path if isinstance(self.thing, XmlElement) else self.values[0][0]
 
 
+def in_vain(
+    thing: XmlElement | Attribute, reason: str, *values: tuple[str, Value], accepted: str = ""
+) -> WithoutEffect:
+    """Return a setting that others in the file make ineffective.
+
+    Args:
+        thing: its element or attribute.
+        reason: why it has no effect.
+        values: what the node ignores of it, at least one, with the schema paths.
+        accepted: `WITHOUT_WARNING` if the node reports it itself at its start.
+    """
+    entry = SettingFate(values[0][0], Fate.NOT_NEEDED, accepted, reason=reason)
+    return WithoutEffect(entry, thing, values)
+
+
 @functools.cache
 def lines() -> Mapping[str, SettingFate]:
     """Return the fates that the table states, by path; with `/**` behind it for all below."""

@@ -16,7 +16,15 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
-from engine.config.fates import WITHOUT_WARNING, Fate, SettingFate, WithoutEffect, marked, without_effect
+from engine.config.fates import (
+    WITHOUT_WARNING,
+    Fate,
+    SettingFate,
+    WithoutEffect,
+    in_vain,
+    marked,
+    without_effect,
+)
 from engine.config.name_space_reader import NameSpaceReader
 from engine.config.problems import ByteRange, ConfigError, Position, Problem, ProblemKind, quoted
 from engine.config.reader import read_document
@@ -40,7 +48,7 @@ from engine.config.settings import (
     WaitForAttachment,
     WatchdogSettings,
 )
-from engine.config.tree import Attribute, Document, Value, XmlElement
+from engine.config.tree import Document, Value, XmlElement
 from engine.config.validate import STRANGE, as_settings, check_bounds, problem, schema_problems, strangers
 from engine.config.values import ValueFault, did_you_mean, parse_memory
 from engine.core.expressions import covers
@@ -363,8 +371,7 @@ class _SettingsBuilder:
                     return given
             reason += f"; samples of up to {MAX_SAMPLE_BYTES} bytes are kept"
             if node.value:
-                entry = SettingFate(node.path, Fate.NOT_NEEDED, reason=reason)
-                self.without_effect.append(WithoutEffect(entry, node, ((node.path, node.value),)))
+                self.without_effect.append(in_vain(node, reason, (node.path, node.value)))
         return MAX_SAMPLE_BYTES
 
     def durable_policies(self) -> tuple[DurablePolicy, ...]:
@@ -391,7 +398,9 @@ class _SettingsBuilder:
             if given and made.why_ignored:
                 values = [(f"{path}@content", given.value)]
                 values += [(child.path, child.value) for child in written if child.value]
-                self._have_no_effect(given, values, made.why_ignored)
+                self.without_effect.append(
+                    in_vain(given, made.why_ignored, *values, accepted=WITHOUT_WARNING)
+                )
             else:
                 self._note_shadowed(sound, [one for each in found[:-1] for one in each.elements])
         return tuple(found)
@@ -404,10 +413,8 @@ class _SettingsBuilder:
                 covers(one.partition, partition) and covers(one.topic, topic) for one in earlier
             )
             if child.value and is_shadowed:
-                entry = SettingFate(
-                    child.path, Fate.NOT_NEEDED, reason="an earlier Filter applies to all of it"
-                )
-                self.without_effect.append(WithoutEffect(entry, child, ((child.path, child.value),)))
+                reason = "an earlier Filter applies to all of it"
+                self.without_effect.append(in_vain(child, reason, (child.path, child.value)))
 
     def scheduling_in_vain(self, configuration: Configuration) -> None:
         """Note Scheduling elements that are impossible in an ordinary process of Linux."""
@@ -415,14 +422,9 @@ class _SettingsBuilder:
         for _, asked, _, fault in schedules(configuration, ORDINARY):
             node = places.get(Position(asked.origin.line, asked.origin.column))
             if fault and node and node.value:
-                self._have_no_effect(node, [(node.path, node.value)], fault)
-
-    def _have_no_effect(
-        self, thing: XmlElement | Attribute, values: list[tuple[str, Value]], reason: str
-    ) -> None:
-        """Note values that the node reports itself at its start."""
-        entry = SettingFate(values[0][0], Fate.NOT_NEEDED, WITHOUT_WARNING, reason=reason)
-        self.without_effect.append(WithoutEffect(entry, thing, tuple(values)))
+                self.without_effect.append(
+                    in_vain(node, fault, (node.path, node.value), accepted=WITHOUT_WARNING)
+                )
 
     def _check_condition(self, node: XmlElement, content: str) -> None:
         """Refuse a condition that cannot be parsed, at the place of the fault in the file."""
