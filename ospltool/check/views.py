@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import enum
 import functools
 from collections.abc import Iterator, Mapping
 from typing import TypeAlias
@@ -51,10 +50,10 @@ class FileView:
     faults: tuple[ForeignFault, ...] = ()
     """What is wrong in settings of Cyclone DDS or in QoS profiles; empty for any other file."""
 
-    def findings(self, kind: enum.Enum) -> Iterator[Finding]:
+    def findings(self, kind: str) -> Iterator[Finding]:
         """Yield the faults of a kind as findings."""
         for each in self.faults:
-            if each.kind is kind:
+            if each.kind.value == kind:
                 assert self.source is not None
                 place = Place.of(self.source, each.span)
                 yield Finding(each.message, place, advice=each.advice, subject=each.subject)
