@@ -284,11 +284,11 @@ def look_up_type(participant: NodeParticipant, writer: EndpointSeen, *, attempts
         return resolve_type(participant, writer.type, attempts=max(1, attempts - 1))
 
 
-MAX_ORPHANS: Final = 200_000
+MAX_UNROUTED: Final = 200_000
 """Limit for waiting samples; beyond it all of them are dropped and counted."""
 
 
-class Orphans:
+class UnroutedSamples:
     """Samples that wait for discovery, which reports their writer within moments."""
 
     def __init__(self) -> None:
@@ -307,9 +307,9 @@ class Orphans:
             self._waiting.setdefault(tap, []).extend(waiting)
 
     def drop_surplus(self) -> int:
-        """Drop all samples if more than `MAX_ORPHANS` wait; return their number."""
+        """Drop all samples if more than `MAX_UNROUTED` wait; return their number."""
         count = len(self)
-        if count <= MAX_ORPHANS:
+        if count <= MAX_UNROUTED:
             return 0
         self._waiting.clear()
         return count

@@ -19,9 +19,10 @@ from engine.core.lazy_dataclass import lazy_dataclass
 from engine.core.messages import PurgedInstance
 from engine.core.name_spaces import Group
 from engine.core.purging import FOREVER_NS
+from engine.dataset.dataset import DataSet
 from engine.dataset.group_set import GroupSet
 from engine.dataset.groups import GroupDescription
-from engine.dataset.sample import UNREGISTER, Sample
+from engine.dataset.sample import DISPOSE, UNREGISTER, Sample
 from engine.dataset.settling import STEP_NS
 from engine.runtime.name_space_data import NameSpaceData
 from engine.runtime.pending_writers import PendingWriters
@@ -114,6 +115,49 @@ class DisposedInstances:
             found.looked_at.pop(key, None)
 
 
+MAX_TOMBSTONES: Final = 20_000
+"""Limit for the remembered tombstones of a group; a gift is compared with each, 10 ms in all."""
+UNDER_WAY_S: Final = 60.0
+"""Time for which a stream that was packed before a purge may be under way."""
+
+
+class PurgedTombstones:
+    """The tombstones of instances that this node has purged lately.
+
+    Several fellows may give what they found to be missing here. If that was older than a dispose that this
+    node had, the instance may be complete, and purged, before the last gift arrives, which would make it
+    alive again. So its tombstone joins with the gift, and is purged once more.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[Group, dict[bytes, tuple[float, Sample]]] = {}
+
+    def add(self, group: Group, histories: Iterable[Sequence[Sample]], now: float) -> None:
+        """Note disposed instances with these histories; `now` is monotonic, seconds."""
+        known = self._known.setdefault(group, {})
+        for history in histories:
+            tombstone = next(one for one in reversed(history) if one.status & DISPOSE)
+            known.pop(tombstone.key, None)  # the order is that of the times
+            known[tombstone.key] = now, tombstone
+        while len(known) > MAX_TOMBSTONES:
+            del known[next(iter(known))]
+
+    def forget(self, now: float) -> None:
+        """Forget tombstones that no stream under way can lack."""
+        for group, known in list(self._known.items()):
+            while known and next(iter(known.values()))[0] <= now - UNDER_WAY_S:
+                del known[next(iter(known))]
+            if not known:
+                del self._known[group]
+
+    def join(self, data: DataSet) -> None:
+        """Add to an arrived set the tombstones of instances of which it has older samples only."""
+        for group, group_set in data.groups.items():
+            for key, (_, tombstone) in self._known.get(group, {}).items():
+                if key in group_set and group_set.instance(key)[-1] < tombstone:
+                    group_set.apply(tombstone)
+
+
 MAX_REGISTERED: Final = 100_000
 """Instances remembered; of others only the writers of kept samples are known."""
 
@@ -180,6 +224,7 @@ class Housekeeping:
 
     Attributes:
         registered: writers with instances registered, besides the writers of the kept samples.
+        tombstones: those of instances that were purged lately.
         forgotten_ns: latest source time of an instance that was purged in this run, by group.
     """
 
@@ -193,6 +238,7 @@ class Housekeeping:
         self._more_s = FOREVER_S
         self._disposed = DisposedInstances()
         self.registered = Registered()
+        self.tombstones = PurgedTombstones()
         self.forgotten_ns: dict[Group, int] = {}
         self._lost: dict[Group, int] = {}
         self._tell_lost_s = 0.0
@@ -230,6 +276,7 @@ class Housekeeping:
             return
         self._due_s = now + PERIOD_S
         self._pending.work(now)
+        self.tombstones.forget(now)
         self._tell_rejected(now)
         self._tell_lost(now)
         self._disposed.look(self._purgeable_groups(), now)
@@ -340,6 +387,8 @@ class Housekeeping:
         if group_set is not None:
             times = [one.source_time_ns for key, _ in instances for one in group_set.instance(key)[-1:]]
             self.forgotten_ns[group] = max((*times, self.forgotten_ns.get(group, 0)))
+            ended = [group_set.instance(key) for key, _ in instances if key in group_set.disposed]
+            self.tombstones.add(group, ended, self._shared.clock.monotonic())
         changes = [change for key, last in instances for change in data.purge(description, key, last)]
         for key, _ in instances:
             self.registered.forget(group, key)

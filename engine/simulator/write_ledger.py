@@ -61,6 +61,7 @@ class WriteLedger:
     def __init__(self) -> None:
         self._entries: dict[Key, WrittenSample] = {}
         self._disposes: dict[tuple[Group, bytes], list[WrittenSample]] = {}
+        self._purged_s: dict[tuple[Group, bytes], float] = {}
         self._pairs: set[frozenset[str]] = set()
         self.strangers_met_s = 0.0
 
@@ -116,18 +117,24 @@ class WriteLedger:
             return True
         return self.is_purged(data, entry.group, record)
 
+    def purged(self, group: Group, keys: Iterable[bytes], now: float) -> None:
+        """Record that a master told its fellows to forget the instances with these keys."""
+        self._purged_s.update(((group, key), now) for key in keys)
+
     def is_purged(self, data: DataSet, group: Group, sample: Sample | CapturedSample) -> bool:
-        """Tell whether the instance was disposed after a sample, and purged."""
+        """Tell whether the instance was disposed after a sample, and purged.
+
+        A fellow may bring the dispose back, which revives nothing, without what it ended.
+        """
         group_set = data.groups.get(group)
         present = group_set.instance(sample.key) if group_set else ()
+        purged_s = self._purged_s.get((group, sample.key), -1.0)
         for dispose in self._disposes.get((group, sample.key), ()):
             stamp_ns = dispose.record.source_time_ns
-            left = list(present)
-            if (
-                sample.status == UNREGISTER
-            ):  # it revives nothing, also where an old node brings the dispose back
+            if sample.status == UNREGISTER:  # it revives nothing
                 stamp_ns = max(stamp_ns, sample.source_time_ns)
-                left = [each for each in present if self.entry(group, each) != dispose]
+            is_back = dispose.captured_s is not None and dispose.captured_s <= purged_s
+            left = [each for each in present if not (is_back and self.entry(group, each) == dispose)]
             if sample.source_time_ns <= stamp_ns and all(
                 each.source_time_ns > stamp_ns or self._came_later(group, each, dispose) for each in left
             ):

@@ -241,13 +241,13 @@ class Scenario:
         for link in self.cluster.network.cuts():
             self.cluster.network.restore(*link)
 
-    def writer(self, host: str, *topics: int, autodispose: bool = False) -> Writer:
+    def writer(self, host: str, *topics: int, depth: int = 0, autodispose: bool = False) -> Writer:
         """The process that writes on a host; a new one is discovered by all who hear it before it writes.
 
-        It has writers of these topics, all by default; `autodispose` is for a new one.
+        It has writers of these topics, all by default; `depth` and `autodispose` are for a new one.
         """
         if host not in self._writers:
-            self._writers[host] = self.cluster.open_writer(host, topics=topics, autodispose=autodispose)
+            self._writers[host] = self.cluster.open_writer(host, depth, topics, autodispose=autodispose)
             self.run(1.5)
         return self._writers[host]
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from engine.dataset.dataset import DataSet
 from engine.dataset.groups import GroupDescription
-from engine.runtime.housekeeping import DisposedInstances, Registered
+from engine.runtime.housekeeping import DisposedInstances, PurgedTombstones, Registered
 from engine.runtime.name_space_data import Began
 from engine.runtime.reconciling.alignee import ComparisonBase
 from engine.runtime.reconciling.aligner import ComparedSet
@@ -82,6 +82,7 @@ _CONTAINERS: Final = (dict, list, tuple, set, frozenset, collections.deque)
 _DATA: Final = (
     DataSet,
     DisposedInstances,
+    PurgedTombstones,
     Registered,
     ComparisonBase,
     ComparedSet,
