@@ -6,8 +6,9 @@ import contextlib
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from engine.capture.tap import Tap
-from engine.core.expressions import is_literal, matches, name_within
+from engine.core.expressions import is_literal, name_within
 from engine.core.lazy_dataclass import lazy_dataclass
+from engine.dataset.groups import meets
 from engine.dataset.sample import DATA
 from engine.dds import abi
 from engine.dds.capture_reader import ANY_PARTITION, CaptureReader
@@ -54,7 +55,7 @@ class _Part:
 
     def meets(self, groups: Iterable[Group]) -> bool:
         """Tell whether it matches a writer that writes to these groups."""
-        return any(_meets(mine, group.partition) for group in groups for mine in self.partitions)
+        return any(meets(mine, group.partition) for group in groups for mine in self.partitions)
 
 
 class TapRegistry:
@@ -247,13 +248,6 @@ class TapRegistry:
 
 def _key(group: Group) -> _Key:
     return group.topic, group.type_id
-
-
-def _meets(requested: str, offered: str) -> bool:
-    """Tell whether a reader's partition matches a writer's: one may be an expression (DDS 1.4, 2.2.3.13)."""
-    if is_literal(offered):
-        return matches(requested, offered)
-    return is_literal(requested) and matches(offered, requested)
 
 
 def look_up_type(participant: NodeParticipant, writer: EndpointSeen, *, attempts: int) -> Resolution:
