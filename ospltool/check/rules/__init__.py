@@ -13,12 +13,11 @@ from typing import Any, Final
 
 from engine.config import ProblemKind
 from ospltool.check.cyclone import CycloneFaultKind
-from ospltool.check.findings import Finding
 from ospltool.check.profiles import ProfileFaultKind
 from ospltool.check.registry import NOWHERE, OPENSPLICE, Check, RuleInput, rule
 from ospltool.check.rules.files import of_kind
 from ospltool.check.views import FileView, NodeView
-from ospltool.diagnostics.model import Severity, Target
+from ospltool.diagnostics.model import Finding, Severity, Target
 
 _FAULTS: Final[dict[str, type[CycloneFaultKind | ProfileFaultKind]]] = {
     "cyclone": CycloneFaultKind,
