@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import enum
 import functools
 from collections.abc import Iterator, Mapping
 from typing import TypeAlias
@@ -23,8 +24,8 @@ from engine.config.persistence import InterpretedServices
 from engine.config.schema import documented
 from engine.core import expressions
 from engine.core.name_spaces import NameSpace, Policy
-from ospltool.check.findings import Finding, ForeignFault
-from ospltool.diagnostics.model import Fix, Place, Severity, Target
+from ospltool.check.findings import ForeignFault
+from ospltool.diagnostics.model import Finding, Fix, Place, Severity, Target
 
 Thing: TypeAlias = XmlElement | Attribute | Value | ByteRange
 
@@ -50,10 +51,10 @@ class FileView:
     faults: tuple[ForeignFault, ...] = ()
     """What is wrong in settings of Cyclone DDS or in QoS profiles; empty for any other file."""
 
-    def findings(self, kind: str) -> Iterator[Finding]:
+    def findings(self, kind: enum.Enum) -> Iterator[Finding]:
         """Yield the faults of a kind as findings."""
         for each in self.faults:
-            if each.kind.value == kind:
+            if each.kind is kind:
                 assert self.source is not None
                 place = Place.of(self.source, each.span)
                 yield Finding(each.message, place, advice=each.advice, subject=each.subject)

@@ -10,7 +10,8 @@ import dataclasses
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Final, NamedTuple
 
-from ospltool.health.codes import OF_WATCH, SECOND_NS, HealthSeverity, Sign, joined
+from ospltool.diagnostics.model import Severity
+from ospltool.health.codes import OF_WATCH, SECOND_NS, Sign, joined
 from ospltool.health.scene import Scene
 from ospltool.live.nodes import natural
 
@@ -28,14 +29,14 @@ class RootCause:
         return (self.root, *self.others)
 
     @property
-    def urgency(self) -> HealthSeverity:
+    def urgency(self) -> Severity:
         """The severity of the most urgent sign."""
         return min(sign.urgency for sign in self.signs)
 
     @property
-    def brought(self) -> HealthSeverity:
+    def brought(self) -> Severity:
         """The severity of the most urgent sign but the root; NOTICE without another."""
-        return min((sign.urgency for sign in self.others), default=HealthSeverity.NOTICE)
+        return min((sign.urgency for sign in self.others), default=Severity.NOTICE)
 
     @property
     def nodes(self) -> tuple[str, ...]:
@@ -77,7 +78,7 @@ def _rule(root: str, brings: str, shared: str = "node") -> CausalRule:
 
 
 _RULES: Final = (
-    # Whoever restores a machine first takes it down: that the node was lost, and the back-up, are part of it.
+    # A machine is taken down before it is restored, so the loss of the node and the back-up are part of it.
     _rule("DUL-STORE-RESTORED", "DUL-NODE-RESTARTED backup"),
     _rule("node stuck", "copies disk-copies", "unheard"),
     _rule("node", "copies disk-copies conflict align master set definition complete reader late"),

@@ -9,14 +9,20 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Iterator
 from importlib import resources
-from typing import Any
+from typing import Any, Final
 
 from engine.config import ProblemKind
-from ospltool.check.findings import Finding
+from ospltool.check.cyclone import CycloneFaultKind
+from ospltool.check.profiles import ProfileFaultKind
 from ospltool.check.registry import NOWHERE, OPENSPLICE, Check, RuleInput, rule
 from ospltool.check.rules.files import of_kind
 from ospltool.check.views import FileView, NodeView
-from ospltool.diagnostics.model import Severity, Target
+from ospltool.diagnostics.model import Finding, Severity, Target
+
+_FAULTS: Final[dict[str, type[CycloneFaultKind | ProfileFaultKind]]] = {
+    "cyclone": CycloneFaultKind,
+    "profiles": ProfileFaultKind,
+}
 
 
 def register_handed_on() -> None:
@@ -41,7 +47,7 @@ def _check(row: dict[str, Any]) -> Check:
         return of_kind(file, ProblemKind(kind))
 
     def of_another_product(file: FileView) -> Iterator[Finding]:
-        return file.findings(kind)
+        return file.findings(_FAULTS[row["takes"]](kind))
 
     def of_node(node: NodeView) -> Iterator[Finding]:
         blocks = NOWHERE if row.get("starts") else OPENSPLICE

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from ospltool.health.codes import SECOND_NS, HealthSeverity, Sign
+from ospltool.diagnostics.model import Severity
+from ospltool.health.codes import SECOND_NS, Sign
 from ospltool.health.hearings import fellows_of
 from ospltool.health.runs import has_failed_to_start
 from ospltool.health.scene import Scene
@@ -143,7 +144,7 @@ def of_unheard(scene: Scene, node: Node, loss: NodeLoss) -> Sign:
             what = STARTED.format(name)
             advice = f"Wait: {name} starts. If it is not heard in a minute, read its ospl-error.log."
         is_urgent = not scene.heard and scene.now_ns - node.heard_ns > 2 * node.stale_after_ns
-        severity = HealthSeverity.ERROR if is_urgent else None
+        severity = Severity.ERROR if is_urgent else None
         return Sign(
             "DUL-NODE-SILENT", name, what, loss.since_ns, (node.id,), why=why or told.why, guess=told.guess,
             next=advice or told.next, severity=severity, began_before=loss.began_before,
