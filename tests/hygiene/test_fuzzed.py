@@ -72,6 +72,7 @@ OWN: Final[dict[str, str]] = {
     "engine/supervisor/control.py": "the progress of a supervisor that this process started",
     "engine/tracing/catalogue.py": "a file of the wheel",
     "ospltool/check/explain.py": "a file of the wheel",
+    "ospltool/check/rules/__init__.py": "a file of the wheel",
     "ospltool/trace/meaning/reports.py": "a file of the wheel",
     "ospltool/client/asking.py": "additions to answers, which `extensions` parses",
     "ospltool/client/reader.py": "additions to answers, which `extensions` parses",
