@@ -244,20 +244,8 @@ def kept_in(case: Path) -> tuple[Attachment, ...]:
         return ()
     refuse_links(case)
     entries: dict[str, _Entry] = plain.from_plain(dict[str, _Entry], _listed(case))
-    return tuple(
-        Attachment(
-            each.what,
-            each.node,
-            case / DIRECTORY / each.place,
-            each.name,
-            each.format,
-            each.damage,
-            each.identity,
-            each.unread,
-            each.is_foreign,
-        )
-        for _, each in sorted(entries.items())
-    )
+    kept = (dataclasses.asdict(each) for _, each in sorted(entries.items()))
+    return tuple(Attachment(path=case / DIRECTORY / each.pop("place"), **each) for each in kept)
 
 
 def _listed(case: Path) -> dict[str, Any]:
@@ -308,7 +296,7 @@ def _problems_of(entry: dict[str, Any]) -> Iterator[str]:
 def _snapshot(reader: StoreReader, one: Attachment, place: Path) -> dict[str, Any]:
     from engine.store.interface import DamageLog
     from ospltool.stores.describe import count_sets
-    from ospltool.stores.identity import identity_of
+    from ospltool.stores.opening import identity_of
     from ospltool.stores.snapshot import write_snapshot  # these take long, and few cases have stores
 
     facts = reader.facts

