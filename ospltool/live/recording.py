@@ -197,8 +197,8 @@ def _quick_reader() -> Callable[[bytes], monitor.QuickMessage | None]:
 def _uncollected() -> Iterator[None]:
     """Make objects that are in no cycle without the garbage collector.
 
-    A snapshot of a large system is hundreds of them, and the collector would look at each several times, which
-    is a quarter of the time of reading it.
+    A snapshot of a large system is hundreds of them, and the collector would look at each several times,
+    which is a quarter of the time of reading it.
     """
     was_enabled = gc.isenabled()
     gc.disable()
