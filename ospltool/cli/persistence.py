@@ -15,7 +15,6 @@ import typer
 from ospltool.cli import exits
 from ospltool.cli.domains import DomainAccess, require_interface
 from ospltool.cli.exits import CommandError, Exit
-from ospltool.live import persistence
 from ospltool.output import streams
 from ospltool.output.text import table, visible
 
@@ -196,6 +195,8 @@ _SHOWN_COUNTERS = ("captured", "received", "repeated", "sent", "changes")
 
 def text(replicas: Sequence[ReplicaView]) -> str:
     """Return tables of replicas, of the providers of each writer, of durable subscriptions, and problems."""
+    from ospltool.live import persistence
+
     header = ("REPLICA", "SERVICE", "PID", "VALUES", "STORED", "CONNECTED", *map(str.upper, _SHOWN_COUNTERS))
     rows = [
         (
@@ -236,6 +237,8 @@ def _writers(writers: Sequence[tuple[str, WriterView]]) -> str:
 
 
 def _row(one: tuple[str, WriterView]) -> tuple[object, ...]:
+    from ospltool.live import persistence
+
     replica, writer = one
     return (
         writer.topic,
@@ -251,6 +254,8 @@ def _row(one: tuple[str, WriterView]) -> tuple[object, ...]:
 
 
 def _subscriptions(subscriptions: Sequence[tuple[str, SubscriptionView]]) -> str:
+    from ospltool.live import persistence
+
     header = ("SUBSCRIPTION", "TOPIC", "PARTITION", "QUORUM", "REPLICA", "PENDING", "MEMBERS", "IN DOUBT")
     ordered = sorted(subscriptions, key=lambda one: (one[1].name, one[1].topic, one[1].partition, one[0]))
     rows = [
