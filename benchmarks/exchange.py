@@ -86,7 +86,9 @@ class Side:
             on_joined=lambda *_: None,
         )
         self.shared = cast("Any", shared)
-        self.transfers = Transfers(self.shared, anything, anything, anything, b"secret of " + node.encode())
+        self.transfers = Transfers(
+            self.shared, anything, anything, anything, anything, b"secret of " + node.encode()
+        )
 
     def work(self) -> None:
         """Carry out all steps."""
