@@ -28,7 +28,7 @@ MAX_REMEMBERED: Final = 1024
 """Lost fellows remembered to recognise a reconnection; the oldest are forgotten first."""
 
 ESTIMATES: Final = 5
-"""Heartbeats by which clocks are compared."""
+"""Heartbeats by which clocks are compared: of so many, one has hardly waited on its way."""
 
 AT_ONCE: Final = 0.5
 """Part of the period within which heartbeats come at once: they waited, and count as one."""
@@ -182,6 +182,10 @@ class Fellow:
             if report.name == name_space:
                 return report
         return None
+
+    def leads(self, report: NameSpaceReport) -> bool:
+        """Whether it is the confirmed master, by its own report on a name-space."""
+        return report.following is not None and report.following.node == self.node
 
     def roll_up(self, name_space: str) -> RollUp | None:
         """Return its newest roll-up of a name-space's set."""
