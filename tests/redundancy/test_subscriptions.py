@@ -17,7 +17,7 @@ from engine.persistence.core.reader_answers import ReaderAnswers
 from engine.persistence.core.replica_messages import OriginalSample, SubscriberState
 from engine.persistence.core.subscriber import Subscriber
 from engine.persistence.core.subscriptions import Subscriptions
-from engine.simulator.rehearsal.rehearsed_replicas import RehearsedReader, SubscribedCluster
+from engine.simulator.rehearsal import RehearsedReader, SubscribedCluster
 
 BOTH = SynchronizationSettings(enable=True, synchronize_durable_subscriptions=True)
 PERIOD_MS = BOTH.subscription_period_ms
