@@ -110,10 +110,10 @@ class Fellow:
         """Take what the heartbeat says, if one has come."""
         self.name, self.role, self.expiry_s = self.node[:8], "", EXPIRY_S
         if self.status is not None:
-            self.take(self.status)
+            self.note_status(self.status)
 
-    def take(self, status: Status) -> None:
-        """Take its newest heartbeat."""
+    def note_status(self, status: Status) -> None:
+        """Note its newest heartbeat."""
         self.status = status
         self.name, self.role, self.expiry_s = status.name, status.role, status.expiry_s
 
@@ -321,7 +321,7 @@ class FellowTable:
                 fellow.heard(now)  # a busy fellow repeats its last heartbeat
             return (fellow, True) if new else None
         if isinstance(message, Status):
-            self._take(fellow, message)
+            self._note_status(fellow, message)
             fellow.heard(now)
             self._remember(sender, message)
         elif isinstance(message, NameSpaces):
@@ -370,9 +370,9 @@ class FellowTable:
         if len(self.runs) > MAX_REMEMBERED:
             del self.runs[next(iter(self.runs))]
 
-    def _take(self, fellow: Fellow, status: Status) -> None:
+    def _note_status(self, fellow: Fellow, status: Status) -> None:
         before = fellow.status
-        fellow.take(status)
+        fellow.note_status(status)
         if before is None or before.role != status.role:
             self.version += 1
         if before is None or (before.heard is not status.heard and before.heard != status.heard):

@@ -404,7 +404,7 @@ class NameSpaceState:
         self.lineage, self.line, self.given_to = lineage, line, ""
         self.parents, self.merged, self.because_of = (), (), ""
 
-    def told(self) -> NameSpaceReport:
+    def report_to_fellows(self) -> NameSpaceReport:
         """Report to fellows, in which the part of a Lazy node is no set."""
         report = self.report()
         if not self.is_lazy:

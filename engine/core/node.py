@@ -145,7 +145,7 @@ class DurabilityNode:
         if context.changed:
             context.changed = False
             context.status_due = True
-            reports = tuple(state.told() for state in context.states.values())
+            reports = tuple(state.report_to_fellows() for state in context.states.values())
             self._reported = self._next_serial()
             settings = context.settings
             context.send(NameSpaces(settings.incarnation, self._reported, reports, settings.life))

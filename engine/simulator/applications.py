@@ -271,6 +271,6 @@ class Reader(Application):
         for key in runtime.serving.reader_keys(self.participant_id, self.topic, self.partitions):
             runtime.serving.gone(key)
 
-    def take(self, key: ReaderKey, samples: tuple[Sample, ...], node: SimulatedNode) -> None:
-        """Take a delivery of a node."""
+    def deliver(self, key: ReaderKey, samples: tuple[Sample, ...], node: SimulatedNode) -> None:
+        """Note a delivery of a node."""
         self.served.append((key, node, samples))

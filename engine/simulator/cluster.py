@@ -107,7 +107,7 @@ class Cluster(SimulatedSystem):
             self.schedule.at(rng.uniform(0, options.fault_s / 2), self.start_writer)
         for _ in range(options.workload.readers):
             self.schedule.at(rng.uniform(0, options.fault_s), self._start_reader)
-        self.schedule.at(LOOK_S, self._look)
+        self.schedule.at(LOOK_S, self._check_again)
         self._faults.begin()
         yield from self._until(options.fault_s)
         self._faults.heal()
@@ -184,7 +184,7 @@ class Cluster(SimulatedSystem):
             reason = difference(self)
         if reason:
             raise Violation("quiet", f"unsettled again: {reason}")
-        self.look()
+        self.check()
         for watcher in self.watchers:
             watcher.settled()
         self.log.line("all", "#", "all checkers agree")
@@ -198,11 +198,11 @@ class Cluster(SimulatedSystem):
             for state in node.runtime.core.name_spaces
         ]
 
-    def look(self) -> None:
+    def check(self) -> None:
         """Let all checkers check everything."""
         for watcher in self.watchers:
             watcher.looked()
 
-    def _look(self) -> None:
-        self.look()
-        self.schedule.after(LOOK_S, self._look)
+    def _check_again(self) -> None:
+        self.check()
+        self.schedule.after(LOOK_S, self._check_again)

@@ -85,7 +85,7 @@ class ObservedRun:
         until_s, deadline = (until_ns - START_NS) / 1e9, time.monotonic() + work_s
         while self.result is None and self._cluster.schedule.now < until_s:
             next(self._steps, None)
-            self._observer.look()
+            self._observer.observe()
             if len(self._seen) >= MAX_ITEMS or time.monotonic() >= deadline:
                 break
         seen = self._seen[:]
@@ -98,7 +98,7 @@ class ObservedRun:
         if found is None or found["sign"] not in _SIGNS:
             return
         is_violation = found["text"].startswith("VIOLATION")
-        self._observer.tell(
+        self._observer.add_event(
             found["who"], "SEVERE" if is_violation else _SIGNS[found["sign"]], " ".join(found["text"].split())
         )
 
@@ -149,7 +149,7 @@ class Observer(Watcher):
         """Record the end of a run."""
         self._add(Gone(node.id))
 
-    def tell(self, who: str, level: str, text: str) -> None:
+    def add_event(self, who: str, level: str, text: str) -> None:
         """Record an event of the simulation itself.
 
         `who` is the name of a node, or of another participant, `level` as in a trace, `text` what happened.
@@ -170,7 +170,7 @@ class Observer(Watcher):
             )
         )
 
-    def look(self) -> None:
+    def observe(self) -> None:
         """Take the snapshots that are due, but not of stopped nodes."""
         now = self.cluster.schedule.now
         for node in self.cluster.nodes:

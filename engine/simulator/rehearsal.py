@@ -462,7 +462,7 @@ class SubscribedCluster(ReplicaCluster):
         sample = OriginalSample(writer, position_of(key, stamp, DATA, payload), key, stamp, payload)
         for name, state in self.applications.items():
             if state.is_there and writer in state.writers:
-                arrive = functools.partial(self._take, name, [sample])
+                arrive = functools.partial(self._arrive_at, name, [sample])
                 self._in_order((writer, name), CLIENT_DELAY_MS, arrive)
         return sample
 
@@ -497,13 +497,13 @@ class SubscribedCluster(ReplicaCluster):
             if self.reader_answers.get(replica) is not reader_answers or replica not in state.replicas:
                 return
             state.sent.extend((sample.writer, sample.sequence) for sample in answer.samples)
-            self._take(name, answer.samples)
+            self._arrive_at(name, answer.samples)
             state.deciding.answer(replica, answer, self.now_ms / 1000)
-            self._take(name, ())
+            self._arrive_at(name, ())
 
         self._in_order((replica, name), CLIENT_DELAY_MS, arrive)
 
-    def _take(self, name: str, samples: Iterable[OriginalSample]) -> None:
+    def _arrive_at(self, name: str, samples: Iterable[OriginalSample]) -> None:
         state = self.applications[name]
         if not state.is_there:
             return

@@ -426,7 +426,7 @@ class SimulatedSystem:
             self.network.reaches(node.name, process.host) and self.network.reaches(process.host, node.name)
         ):
             return "its process does not answer"
-        process.take(reader, samples, node)
+        process.deliver(reader, samples, node)
         return ""
 
     def name_of(self, node_id: str) -> str:

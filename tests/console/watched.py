@@ -32,7 +32,7 @@ class Watched:
         scenario.cluster.schedule.after(0.0, self._look)
 
     def _look(self) -> None:
-        self._observer.look()
+        self._observer.observe()
         self.take()
         self.scenario.cluster.schedule.after(PIECE_S, self._look)
 

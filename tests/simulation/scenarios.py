@@ -186,7 +186,7 @@ class Scenario:
         end = self.now + seconds
         while self.now < end:
             self.cluster.schedule.run_until(min(end, self.now + 1.0))
-            self.cluster.look()
+            self.cluster.check()
 
     def until(self, condition: Callable[[], bool], within_s: float = 30.0, *, step_s: float = 0.05) -> None:
         """Let time pass until a condition holds."""
@@ -194,7 +194,7 @@ class Scenario:
         while not condition():
             assert self.now < end, f"not within {within_s} s:\n{self.log()}"
             self.cluster.schedule.run_until(self.now + step_s)
-        self.cluster.look()
+        self.cluster.check()
 
     def settle(self) -> None:
         """The system becomes quiet and equal, stays so, and all checkers agree."""

@@ -94,9 +94,11 @@ class Ended(Checker):
                 for group, group_set in data.working.groups.items():
                     if node.live.descriptions[group].qos.cleanup_delay_ns >= 0:
                         for key in group_set.keys():  # noqa: SIM118  # it is not a mapping
-                            self._look(node, name, group, group_set.instance(key))
+                            self._check_instance(node, name, group, group_set.instance(key))
 
-    def _look(self, node: SimulatedNode, name: str, group: Group, history: tuple[Sample, ...]) -> None:
+    def _check_instance(
+        self, node: SimulatedNode, name: str, group: Group, history: tuple[Sample, ...]
+    ) -> None:
         last = _last(history)
         writer = self.cluster.by_guid.get(last.writer) if last is not None else None
         if last is None or writer is None or last.status & DISPOSE:
@@ -207,11 +209,11 @@ class KeptSetsChecker(Checker):
         elif now.lineage != before.lineage:
             rules = node.live.spaces[name_space].state.policy.merges
             types = {rule.type for rule in rules} & DISCARDING
-            self._look(place, types)
+            self._check_place(place, types)
             if types:  # a node may decide several times in one turn
                 self._excuse(place, max(1, now.lineage.counter - before.lineage.counter))
         if now.phase is Phase.MERGE and now.requests and now.requests != before.requests:
-            self._look(place, set())
+            self._check_place(place, set())
             self._merge_began[place] = node.clock.wall_ns(), self._held[place]
 
     def _excuse(self, place: Place, times: int = 1) -> None:
@@ -220,13 +222,13 @@ class KeptSetsChecker(Checker):
     def looked(self) -> None:
         """Check all complete sets."""
         for place in list(self._held):
-            self._look(place, set())
+            self._check_place(place, set())
         for place in list(self._excused):
             runtime = place[0].runtime
             if runtime is not None and runtime.store_queue.is_idle:
                 del self._excused[place]  # the change that it excused is complete
 
-    def _look(self, place: Place, discarding: set[MergeType]) -> None:
+    def _check_place(self, place: Place, discarding: set[MergeType]) -> None:
         node, name_space = place
         working = node.live.spaces[name_space].working
         before = self._held.get(place, {})
@@ -339,7 +341,7 @@ class Resurrection(Checker):
         if now.lineage != before.lineage and self._may_discard(place):
             self._tombstones.pop(place, None)
         if now.phase is not Phase.MERGE:
-            self._look(place)
+            self._check_place(place)
 
     @staticmethod
     def _may_discard(place: Place) -> bool:
@@ -351,9 +353,9 @@ class Resurrection(Checker):
     def looked(self) -> None:
         """Check all complete sets."""
         for place in list(self._tombstones):
-            self._look(place)
+            self._check_place(place)
 
-    def _look(self, place: Place) -> None:
+    def _check_place(self, place: Place) -> None:
         node, name_space = place
         data = node.live.spaces[name_space]
         if data.replaced != self._replaced.get(place, 0) and self._may_discard(place):
@@ -365,13 +367,13 @@ class Resurrection(Checker):
                 if known_group == group:
                     last = _last(group_set.instance(key))
                     if last is not None and last < tombstone and not self._is_newer(group, last, tombstone):
-                        self._tell(node, name_space, group, last, tombstone)
+                        self._fail_alive(node, name_space, group, last, tombstone)
             for key in sorted(group_set.disposed):
                 last = _last(group_set.instance(key))
                 if last is not None:
                     tombstones[group, key] = last
 
-    def _tell(
+    def _fail_alive(
         self, node: SimulatedNode, name_space: str, group: Group, last: Sample, tombstone: Sample
     ) -> None:
         state = "disposed" if last.status & DISPOSE else "alive"

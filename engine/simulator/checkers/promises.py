@@ -213,9 +213,9 @@ class Promised(Checker):
             if self._is_promised(name_space):
                 for node in self.cluster.up():
                     if node.plan.settings.role == role:
-                        self._look(node, name_space, promised)
+                        self._check_node(node, name_space, promised)
 
-    def _look(self, node: SimulatedNode, name_space: str, entries: set[WrittenSample]) -> None:
+    def _check_node(self, node: SimulatedNode, name_space: str, entries: set[WrittenSample]) -> None:
         data = node.live.spaces.get(name_space)
         if data is None or data.state.phase is not Phase.COMPLETE or data.state.policy.durability in WEAK:
             return
