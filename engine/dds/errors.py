@@ -60,21 +60,31 @@ class DdsTimeout(DdsError):
     """The call timed out; the entity is intact and the call may be repeated."""
 
 
-class SecurityNotAvailable(DdsError):
-    """The settings ask for DDS Security.
+class UnusableSettings(DdsError):
+    """Settings that are not handed to Cyclone DDS, or whose refusal has a better reason than it gives.
+
+    Args:
+        code: the DDS return code that stands for the reason.
+        text: the reason, a sentence.
+    """
+
+    def __init__(self, code: int, text: str) -> None:
+        super().__init__(code, "use the settings")
+        self.args = (text,)
+
+
+def no_security(domain_id: int, why: str) -> UnusableSettings:
+    """Return the error for settings that ask for DDS Security.
 
     Args:
         domain_id: the domain of these settings.
         why: why it cannot be had, as the rest of a sentence.
     """
-
-    def __init__(self, domain_id: int, why: str) -> None:
-        super().__init__(UNSUPPORTED, "use DDS Security")
-        text = (
-            f"the settings of Cyclone DDS for domain {domain_id} have <Security>, but {why}, so nothing of"
-            " ospltool can take part in a secured domain"
-        )
-        self.args = (text,)
+    return UnusableSettings(
+        UNSUPPORTED,
+        f"the settings of Cyclone DDS for domain {domain_id} have <Security>, but {why}, so nothing of"
+        " ospltool can take part in a secured domain",
+    )
 
 
 def check(code: int, action: str) -> int:

@@ -15,15 +15,17 @@ from typing import Final, NamedTuple, Protocol, Self
 
 from engine.dds import abi
 from engine.dds.errors import (
+    BAD_PARAMETER,
     OUT_OF_RESOURCES,
     PRECONDITION_NOT_MET,
     DdsError,
-    SecurityNotAvailable,
+    UnusableSettings,
     check,
+    no_security,
 )
 from engine.dds.proofs import DomainSecret, Proofs
 from engine.dds.qos import EndpointQos, group_qos, new_qos
-from engine.dds.uri import asks_for_security, unreadable_file
+from engine.dds.uri import asks_for_security, incomplete_part, unreadable_file
 
 _RANDOM_BITS: Final = 0xFFFF
 """Random bits of a GUID that is made from the time; they cover 65 us."""
@@ -118,13 +120,15 @@ class _Domains:
                 known[1] += 1
                 return
             if abi.OTHER and asks_for_security(uri):
-                raise SecurityNotAvailable(domain_id, "what hands over history has no identity of its own")
+                raise no_security(domain_id, "what hands over history has no identity of its own")
+            if lack := incomplete_part(uri):
+                raise UnusableSettings(BAD_PARAMETER, f"CYCLONEDDS_URI is incomplete: {lack}")
             entity = abi.create_domain(domain_id, uri.encode())
             if entity == PRECONDITION_NOT_MET:  # the application created it and stays its owner
                 self._known[domain_id] = [_NOT_OURS, 1]
                 return
             if entity < 0 and asks_for_security(uri):
-                raise SecurityNotAvailable(domain_id, "the package cyclonedds is built without DDS Security")
+                raise no_security(domain_id, "the package cyclonedds is built without DDS Security")
             if entity < 0 and (file := unreadable_file(uri)):
                 raise DdsError(entity, f"create domain {domain_id}: CYCLONEDDS_URI names {file}")
             check(entity, f"create domain {domain_id}{_SETTINGS}")

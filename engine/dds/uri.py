@@ -28,7 +28,13 @@ DEFAULT_MAX_PARTICIPANT_INDEX = 120
 """Limit for the processes of a machine that unicast discovery finds, applications included."""
 
 _MAX_FILE_BYTES: Final = 1 << 20
-_PART: Final = re.compile(r"<.*?</CycloneDDS\s*>|[^,<]+", re.DOTALL | re.IGNORECASE)
+_SHOWN: Final = 60
+"""Characters of settings that a message shows."""
+_TAG_OR_TEXT: Final = re.compile(
+    r"<!--.*?-->|<!\[CDATA\[.*?\]\]>|<\?.*?\?>|</[^>]*>"
+    r"|<(?P<name>[^\s/>!?]+)(?:\"[^\"]*\"|'[^']*'|[^>\"'])*?(?P<is_empty>/)?>|[^<]+",
+    re.DOTALL,
+)
 _COMMENT: Final = re.compile(r"<!--.*?-->", re.DOTALL)
 _SECURITY: Final = re.compile(r"<Security\b", re.IGNORECASE)
 _TAG: Final = re.compile(r"<Tag\s*>(?P<tag>.*?)</Tag\s*>", re.DOTALL | re.IGNORECASE)
@@ -124,7 +130,30 @@ def _receive_buffer(most_bytes: int) -> str:
 
 def parts_of(uri: str) -> list[str]:
     """Return the parts of a CYCLONEDDS_URI in order: XML, which begins with `<`, and names of files."""
-    return [text for part in _PART.findall(uri) if (text := part.strip())]
+    parts, rest = [], uri.lstrip(", \t\r\n")
+    while rest:
+        end = _end_of_xml(rest)[0] if rest.startswith("<") else (rest + ",").index(",")
+        parts.append(rest[:end].strip())
+        rest = rest[end:].lstrip(", \t\r\n")
+    return parts
+
+
+def _end_of_xml(text: str) -> tuple[int, list[tuple[str, int]]]:
+    """Return where the first element of a text ends, and the elements that are open there with their places.
+
+    Like Cyclone DDS it takes `</>` for any end tag. What cannot be read belongs to the element.
+    """
+    is_open: list[tuple[str, int]] = []
+    at = 0
+    while found := _TAG_OR_TEXT.match(text, at):
+        at = found.end()
+        if found[0].startswith("</"):
+            del is_open[-1:]
+        elif found["name"] and not found["is_empty"]:
+            is_open.append((found["name"], found.start()))
+        if not is_open and (found["name"] or found[0].startswith("</")):
+            return at, []
+    return len(text), is_open
 
 
 def settings_text(uri: str) -> str:
@@ -133,24 +162,45 @@ def settings_text(uri: str) -> str:
     It skips unreadable files: Cyclone DDS refuses them with its own message.
     """
     texts = []
-    for text in parts_of(uri):
-        if not text.startswith("<"):
-            with contextlib.suppress(OSError), Path(text.removeprefix("file://")).open("rb") as file:
-                texts.append(file.read(_MAX_FILE_BYTES).decode("utf-8", "replace"))
-        else:
-            texts.append(text)
+    for part in parts_of(uri):
+        with contextlib.suppress(OSError):
+            texts.append(part if part.startswith("<") else _content_of(part))
     return _COMMENT.sub("", "".join(texts))
+
+
+def _content_of(file: str) -> str:
+    with Path(file.removeprefix("file://")).open("rb") as opened:
+        return opened.read(_MAX_FILE_BYTES).decode("utf-8", "replace")
+
+
+def incomplete_part(uri: str) -> str:
+    """Return what a CYCLONEDDS_URI lacks although Cyclone DDS takes it, with the place; empty for nothing.
+
+    Cyclone DDS takes text that ends before its elements do, and an empty file, for all that was meant.
+    Without the rest, a participant may leave the loopback interface.
+    """
+    for part in parts_of(uri):
+        if part.startswith("<"):
+            _, is_open = _end_of_xml(part)
+            if is_open:
+                name, at = is_open[-1]
+                line, column = part.count("\n", 0, at) + 1, at - part.rfind("\n", 0, at)
+                return f"{part[:_SHOWN]!r} ends, but <{name}> of line {line}, column {column} is not closed"
+        else:
+            with contextlib.suppress(OSError):
+                if not _COMMENT.sub("", _content_of(part)).strip():
+                    return f"{part}:1:1: the file is empty"
+    return ""
 
 
 def unreadable_file(uri: str) -> str:
     """Return the first file that a CYCLONEDDS_URI names and that cannot be read, with the reason; else ""."""
-    for part in _PART.findall(uri):
-        text = part.strip()
-        if text and not text.startswith("<"):
+    for part in parts_of(uri):
+        if not part.startswith("<"):
             try:
-                Path(text.removeprefix("file://")).open("rb").close()
+                _content_of(part)
             except OSError as error:
-                return f"{text}: {error.strerror}"
+                return f"{part}: {error.strerror}"
     return ""
 
 

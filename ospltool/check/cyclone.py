@@ -4,18 +4,24 @@ The table `cyclone.tsv` has the elements and attributes that Cyclone DDS 11.0.1 
 CycloneDDS/Domain, with their values as observed; a test holds it against the library of 11.0.1. `versions`
 is `11`, `0.10`, `build` (only builds with TLS, TCP or security, which that of a node is not) or empty for
 both. A word that only one of them takes has its version behind an @. `instead` names the setting that
-replaces a deprecated one, or is `-`. `occurrence` is `many` for an element that may be repeated, `required`
-for an attribute that must be there, and `unit` for a duration that needs a unit; one that may be `inf`
-needs one, too. Durations count in seconds.
+replaces a deprecated one, or is `-`; the values of a deprecated one are those of the other. `occurrence` is
+`many` for an element that may be repeated, `required` for an attribute that must be there, `filled` for one
+that must have a value as well, and `unit` for a duration that needs a unit, as one does that may be `inf`;
+`ms` and `us` are the units of a duration that has none. Durations count in seconds.
+
+What Cyclone DDS refuses of settings that are good by themselves is in `_contradictions`.
 """
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import enum
 import functools
+import ipaddress
 import re
-from collections.abc import Iterable, Iterator, Mapping
+import socket
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from importlib import resources
 from typing import Final, TypeAlias
 
@@ -45,6 +51,13 @@ _UNITS: Final[dict[str, dict[str, float]]] = {
 }
 _NUMBER: Final = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,3})?)\s*([A-Za-z]*)")
 _INTEGER: Final = re.compile(r"[+-]?\d+")
+_VENDORS: Final = re.compile(r"(?:[1-9]?\d|1\d\d|2[0-4]\d|25[0-5])(?:\.(?:[1-9]?\d|1\d\d|2[0-4]\d|25[0-5]))")
+_PAIRS: Final = re.compile(r"(?:[^=;]+=[^;]*(?:;|$))*")
+_HOST: Final = re.compile(r"(?=.*[A-Za-z])[A-Za-z0-9_.-]+")
+_THREADS: Final = (
+    *("gc", "recv", "recvMC", "recvUC", "tev", "fsm", "lease"),
+    *("dq.builtins", "dq.user", "xmit.user", "debmon"),
+)
 _LONGEST_NUMBER: Final = 64
 
 
@@ -59,6 +72,7 @@ class CycloneFaultKind(enum.Enum):
     SPELLING = "spelling"
     UNIT = "unit"
     REPEATED = "repeated"
+    CONTRADICTION = "contradiction"
     TRIED = "tried"
     REMARKED = "remarked"
 
@@ -70,7 +84,7 @@ class CycloneItem:
     path: str
     """Path below CycloneDDS/Domain, as in `General/Interfaces/NetworkInterface@name`."""
     type: str
-    """Type of the value: duration, element (no value), enum, int, list, memory or string."""
+    """Type of the value: duration, element (no value), enum, int, list, memory, string, or of `_FORMS`."""
     low: float | None
     """Least number: in seconds, bytes, or as written for an int; None for no bound."""
     high: float | None
@@ -82,7 +96,7 @@ class CycloneItem:
     instead: str
     """Setting to use instead of a deprecated one, `-` if there is none; empty if it is not deprecated."""
     occurrence: str
-    """`many`, `required`, `unit` (a duration needs a unit), or empty for an optional one."""
+    """`many`, `required`, `filled`, `unit`, `ms` or `us` (see above); empty for an optional one."""
 
 
 class CycloneItems:
@@ -190,6 +204,7 @@ def faults(document: Document) -> Iterator[ForeignFault]:
             yield _unknown(child, f"<{root.name}> has no element {quoted(child.name)}", (_DOMAIN, *sections))
         elif name == _DOMAIN:
             yield from _element(child, table().items[""], {})
+            yield from _contradictions(child)
         else:
             message = f"<{child.name}> outside of <Domain> is deprecated"
             yield _fault(CycloneFaultKind.DEPRECATED, child.name_span, message, "put it into <Domain>")
@@ -217,7 +232,7 @@ def _element(node: XmlElement, item: CycloneItem, seen: dict[str, XmlElement]) -
         yield from _stray(node)
     elif node.value is not None:
         yield from _once(node, item, node, seen)
-        yield from _value(node.value, item)
+        yield from _value(node.value, item, is_attribute=False)
     known = table().children(item.path)
     for child in node.children:
         name, spelling = _resolved(child.name, tuple(known))
@@ -246,9 +261,9 @@ def _attributes(node: XmlElement, item: CycloneItem, seen: dict[str, XmlElement]
         found.add(name)
         yield from _judged(attribute.name_span, quoted(attribute.name), known[name], spelling)
         yield from _once(attribute, known[name], node, seen)
-        yield from _value(attribute.value, known[name])
+        yield from _value(attribute.value, known[name], is_attribute=True)
     for name, each in known.items():
-        if each.occurrence == "required" and name not in found:
+        if each.occurrence in ("required", "filled") and name not in found:
             yield _fault(
                 CycloneFaultKind.VALUE,
                 node.name_span,
@@ -332,11 +347,25 @@ def _once(
         yield _fault(CycloneFaultKind.REPEATED, thing.name_span, message, path=item.path)
 
 
-def _value(value: Value, item: CycloneItem) -> Iterator[ForeignFault]:
-    """Find the faults of a text or of the value of an attribute. An empty one stands for the default."""
-    is_exact = "@" in item.path and item.type in ("enum", "list")
+def _value(value: Value, written: CycloneItem, *, is_attribute: bool) -> Iterator[ForeignFault]:
+    """Find the faults of a text or of the value of an attribute. An empty text stands for the default."""
+    successor = table().items.get(written.instead, written)
+    item = written if successor.type == "element" else successor
+    is_exact = is_attribute and item.type in ("enum", "list")
     text = value.text if is_exact else value.text.strip()
-    if value.is_broken or not text or item.type in ("string", "element"):
+    if value.is_broken or item.type == "element":
+        return
+    if not text:
+        if is_attribute and (item.type in ("enum", "int", *_UNITS) or item.occurrence == "filled"):
+            message = f"{re.split('[/@]', item.path)[-1]} has no value"
+            yield _fault(CycloneFaultKind.VALUE, value.span, message, path=item.path)
+        return
+    if item.type in _FORMS:
+        fits, kind = _FORMS[item.type]
+        if text.lower() not in item.words and not fits(text):
+            yield _fault(CycloneFaultKind.VALUE, value.span, f"{quoted(text)} is not {kind}", path=item.path)
+        return
+    if item.type == "string":
         return
     parts = text.split(",") if item.type == "list" else [text]
     for part in parts:
@@ -350,6 +379,56 @@ def _value(value: Value, item: CycloneItem) -> Iterator[ForeignFault]:
             what = CycloneFaultKind.NEW if other == "0.10" else CycloneFaultKind.REMOVED
             message = f"Cyclone DDS {other} does not take {quoted(part)} here; {item.words[word]} does"
             yield _fault(what, value.span, message, path=item.path)
+
+
+def _numeric(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    """Return the address in a text, which may have a port; None for none. No resolver is asked."""
+    host, _, port = text.partition(":")
+    try:
+        found = socket.getaddrinfo(host, None, socket.AF_INET, flags=socket.AI_NUMERICHOST)
+        return ipaddress.IPv4Address(found[0][4][0]) if not port or int(port) <= _LAST_PORT else None
+    except (OSError, ValueError):
+        with contextlib.suppress(ValueError):
+            return ipaddress.IPv6Address(text.strip("[]"))
+    return None
+
+
+def _is_multicast(text: str) -> bool:
+    address = _numeric(text)
+    is_specific = address in ipaddress.ip_network("232.0.0.0/8") if address else False
+    return address is not None and (address.is_multicast or address == _ANY) and not is_specific
+
+
+def _is_host(text: str) -> bool:
+    """Whether a text is an address of one machine, or may be its name, which only a resolver can tell."""
+    address = _numeric(text)
+    if address is None:
+        host, _, port = text.partition(":")
+        return _HOST.fullmatch(host) is not None and (not port or port.isdigit())
+    return address != _ANY
+
+
+_ANY: Final = ipaddress.IPv4Address(0)
+_FORMS: Final[dict[str, tuple[Callable[[str], bool], str]]] = {
+    "multicast": (_is_multicast, "a multicast address such as 239.255.0.1"),
+    "address": (
+        lambda text: _is_host(text) and not _is_multicast(text),
+        "an address of one machine",
+    ),
+    "mask": (lambda text: isinstance(_numeric(text), ipaddress.IPv4Address), "a mask such as 255.255.255.0"),
+    # Cyclone DDS does not refuse these: it ends the process.
+    "peers": (
+        lambda text: all(_is_host(each.partition("/")[2] or each) for each in text.split(",")),
+        "an address such as 192.0.2.7, with a port or without",
+    ),
+    "vendors": (
+        lambda text: all(map(_VENDORS.fullmatch, text.split(","))),
+        "a list of vendor ids such as 1.16, without blanks",
+    ),
+    "pairs": (lambda text: _PAIRS.fullmatch(text) is not None, "a list such as KEY=VALUE;KEY=VALUE"),
+    "thread": (lambda text: text in _THREADS, f"a thread of Cyclone DDS: {', '.join(_THREADS)}"),
+}
+"""Types of values that have neither words nor numbers, each with its test and its name in a message."""
 
 
 def _no_word(value: Value, part: str, item: CycloneItem) -> Iterator[ForeignFault]:
@@ -392,8 +471,7 @@ def _number(value: Value, text: str, item: CycloneItem) -> Iterator[ForeignFault
             else CycloneFaultKind.UNIT
         )
         yield _fault(what, value.span, f"{quoted(text)} has no unit", advice, item.path)
-        if item.high == 1.0:
-            factor = 1e-9  # the usual unit of short durations is not the second
+        factor = units.get(item.occurrence, factor)
     low, high = item.low or 0.0 if units else item.low, item.high
     if (low is not None and number * factor < low) or (high is not None and number * factor > high):
         yield _fault(
@@ -402,6 +480,152 @@ def _number(value: Value, text: str, item: CycloneItem) -> Iterator[ForeignFault
             f"{quoted(text)} is not between {_range(item)}",
             path=item.path,
         )
+
+
+_INTERFACE: Final = "General/Interfaces/NetworkInterface"
+_OLD_INTERFACES: Final = ("General/NetworkInterfaceAddress", "General/PreferMulticast")
+_PORTS: Final = {"Base": 7400, "DomainGain": 250, "ParticipantGain": 2}
+_LAST_PORT: Final = 0xFFFF
+
+
+def _contradictions(domain: XmlElement) -> Iterator[ForeignFault]:
+    """Find the settings of one Domain that Cyclone DDS refuses together, so that no participant is made."""
+    given: dict[str, list[Given]] = {}
+    for path, each in _written(domain, ""):
+        instead = table().items[path].instead
+        successor = table().items.get(instead)
+        given.setdefault(instead if successor and successor.type != "element" else path, []).append(each)
+    for check in (_of_interfaces, _of_transport, _of_watermarks, _of_ports, _of_partitions):
+        for path, each, message in check(given):
+            span = each.value.span if each.value else each.name_span
+            yield _fault(CycloneFaultKind.CONTRADICTION, span, message, path=path)
+
+
+_Written: TypeAlias = Mapping[str, list[Given]]
+_Contradiction: TypeAlias = tuple[str, Given, str]
+
+
+def _first(given: _Written, path: str) -> tuple[Given | None, str]:
+    """Return a setting with its text; empty for the default."""
+    each = next(iter(given.get(path, [])), None)
+    return each, text_of(each) if each else ""
+
+
+def attributes_of(node: XmlElement, path: str) -> dict[str, Attribute]:
+    """Return the attributes of an element that have a value, by the names that Cyclone DDS takes them for.
+
+    Args:
+        node: the element.
+        path: its path in the table.
+    """
+    known = tuple(table().attributes(path))
+    named = ((_resolved(each.name, known)[0], each) for each in node.attributes)
+    return {name: each for name, each in named if name and text_of(each)}
+
+
+def _of_interfaces(given: _Written) -> Iterator[_Contradiction]:
+    seen: dict[str, Attribute] = {}
+    every = [each for each in given.get(_INTERFACE, []) if isinstance(each, XmlElement)]
+    for node in every:
+        own = attributes_of(node, _INTERFACE)
+        link = next((own[name] for name in ("name", "address") if name in own), None)
+        is_automatic = "autodetermine" in own and text_of(own["autodetermine"]).lower() == "true"
+        if is_automatic and link:
+            yield _INTERFACE, link, f"autodetermine and {link.name} exclude each other"
+        elif not is_automatic and link is None:
+            yield _INTERFACE, node, "the interface has no name, no address, and no autodetermine='true'"
+        elif link is not None:
+            first = seen.setdefault(text_of(link), link)
+            if first is not link:
+                message = f"{quoted(text_of(link))} is selected twice, first in line {first.position.line}"
+                yield _INTERFACE, link, message
+    external, address = _first(given, "General/ExternalNetworkAddress")
+    is_local = len(seen) == 1 and (next(iter(seen)) == "lo" or next(iter(seen)).startswith("127."))
+    if external is not None and address.lower() not in ("", "auto") and (is_local or len(seen) > 2):
+        message = "an external address needs exactly one interface that leads to other machines"
+        yield "General/ExternalNetworkAddress", external, message
+    for path in _OLD_INTERFACES if every else ():
+        old, text = _first(given, path)
+        if old is not None and text.lower() not in ("", "auto", "false"):
+            yield path, old, "this and <Interfaces> exclude each other"
+    assumed, text = _first(given, "Internal/AssumeMulticastCapable")
+    is_pattern = text != "*" and not {"?", "*"}.isdisjoint(text)
+    if assumed is not None and text and (every or not is_pattern):
+        yield "Internal/AssumeMulticastCapable", assumed, "Cyclone DDS 11 refuses what this setting says"
+
+
+def _of_transport(given: _Written) -> Iterator[_Contradiction]:
+    transport, kind = _first(given, "General/Transport")
+    version, wanted = _first(given, "General/UseIPv6")
+    refused = {"udp": "true", "none": "true", "raweth": "true", "udp6": "false"}
+    if transport and version and refused.get(kind.lower()) == wanted.lower():
+        yield "General/UseIPv6", version, f"UseIPv6 {wanted} and Transport {kind} exclude each other"
+    if transport and kind.lower() == "none" and given.get(_INTERFACE):
+        yield "General/Transport", transport, "Transport none has no interfaces, and <Interfaces> names some"
+
+
+def _of_watermarks(given: _Written) -> Iterator[_Contradiction]:
+    paths = [f"Internal/Watermarks/{name}" for name in ("WhcLow", "WhcHighInit", "WhcHigh")]
+    found = [_first(given, path) for path in paths]
+    low, begin, high = (
+        default if each is None or not text else size_of(each)
+        for (each, text), default in zip(found, (1 << 10, 30 << 10, 500 << 10), strict=True)
+    )
+    if begin is None and low is not None and high is not None:
+        begin = max(low, high) if low <= high else 0  # `default`
+    written = next(((path, each) for path, (each, _) in zip(paths, found, strict=True) if each), None)
+    if written and low is not None and high is not None and begin is not None and not low <= begin <= high:
+        sizes = f"WhcLow {low} B, WhcHighInit {begin} B and WhcHigh {high} B"
+        yield *written, f"{sizes} are not in ascending order"
+
+
+def _of_ports(given: _Written) -> Iterator[_Contradiction]:
+    """Find ports that are none. A domain of any id counts as domain 0, which has the lowest ports."""
+
+    def number(path: str, default: int) -> int:
+        text = _first(given, path)[1]
+        return int(text) if _INTEGER.fullmatch(text) and len(text) <= _LONGEST_NUMBER else default
+
+    base, domain_gain, gain = (number(f"Discovery/Ports/{name}", usual) for name, usual in _PORTS.items())
+    base += domain_gain * (number("Discovery/ExternalDomainId", number("@Id", 0)) % (1 << 32))
+    index = _first(given, "Discovery/ParticipantIndex")[1].lower() or "default"
+    nodes = [each for each in given.get(_INTERFACE, []) if isinstance(each, XmlElement)]
+    own = [attributes_of(node, _INTERFACE).get("multicast") for node in nodes]
+    is_silent = _first(given, "General/AllowMulticast")[1].lower() == "false" or (
+        bool(own) and all(each is not None and text_of(each).lower() == "false" for each in own)
+    )
+    ports: list[tuple[str, int, int]] = []
+    for kind, offset in (("Meta", 0), ("Data", 1)):
+        if not is_silent:
+            name = f"Multicast{kind}Offset"
+            ports.append((name, base + number(f"Discovery/Ports/{name}", offset), _LAST_PORT))
+        name = f"Unicast{kind}Offset"
+        first = base + number(f"Discovery/Ports/{name}", 10 + offset)
+        if index.isdigit() or index == "auto" or (is_silent and index != "none"):
+            ports.append((name, first + gain * number("Discovery/ParticipantIndex", 0), _LAST_PORT))
+        if index in ("auto", "default"):
+            most = number("Discovery/MaxAutoParticipantIndex", 99)
+            ports.append((name, first + gain * most, (1 << 32) - 1))
+    wrong = next(((name, port) for name, port, last in ports if port > last), None)
+    paths = [*(path for path in given if path.startswith("Discovery/Ports/")), "Discovery/ExternalDomainId",
+             "Discovery/ParticipantIndex", "Discovery/MaxAutoParticipantIndex", "@Id"]  # fmt: skip
+    written = next(((path, given[path][0]) for path in paths if path in given), None)
+    if wrong and written:
+        yield *written, f"by these settings a port is {wrong[1]}, above {_LAST_PORT} ({wrong[0]})"
+
+
+def _of_partitions(given: _Written) -> Iterator[_Contradiction]:
+    above = "Partitioning/NetworkPartitions/NetworkPartition@Name"
+    names: set[str] = set()
+    for each in given.get(above, []):
+        name = text_of(each).lower()
+        if name in names:
+            yield above, each, f"there are two network partitions {quoted(text_of(each))}"
+        names.add(name)
+    path = "Partitioning/PartitionMappings/PartitionMapping@NetworkPartition"
+    for each in given.get(path, []):
+        if text_of(each).lower() not in names:
+            yield path, each, f"there is no network partition {quoted(text_of(each))}"
 
 
 def size_of(given: Given) -> int | None:

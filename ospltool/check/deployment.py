@@ -13,6 +13,7 @@ import socket
 from collections.abc import Iterable
 
 from engine.core.name_spaces import MAX_PRIORITY, MergeType
+from engine.dds.interfaces import address_of
 from ospltool.check.views import Definition, NodeView
 
 MAX_NAMES = 5
@@ -122,17 +123,25 @@ def host_of(node: NodeView) -> str | None:
     )
 
 
-def has_address(name: str) -> bool:
-    """Tell whether this machine has an interface of a name, or an address; true where that cannot be told."""
-    if any(name == interface for _, interface in socket.if_nameindex()):
-        return True
+def has_interface(name: str) -> bool:
+    """Tell whether this machine has an interface of a name."""
+    return any(name == interface for _, interface in socket.if_nameindex())
+
+
+def has_address(address: str) -> bool:
+    """Tell whether this machine has an address or a network that begins so; true where that is not known."""
     try:
-        family = socket.AF_INET6 if ipaddress.ip_address(name).version == 6 else socket.AF_INET
+        version = ipaddress.ip_address(address).version
     except ValueError:
         return False
+    network = address.removesuffix(".0") + "."
+    while network.endswith(".0."):
+        network = network.removesuffix("0.")
+    if version == 4 and address.endswith(".0"):  # the address of a network stands for the interface in it
+        return any(address_of(name).startswith(network) for _, name in socket.if_nameindex())
     try:
-        with socket.socket(family, socket.SOCK_DGRAM) as probe:
-            probe.bind((name, 0))
+        with socket.socket(socket.AF_INET6 if version == 6 else socket.AF_INET, socket.SOCK_DGRAM) as probe:
+            probe.bind((address, 0))
     except OSError as error:
         return error.errno != errno.EADDRNOTAVAIL
-    return True
+    return not ipaddress.ip_address(address).is_multicast  # which can be bound, and is no interface

@@ -55,4 +55,16 @@ def test_what_nodes_do_not_need_is_no_finding_where_opensplice_reads_the_file_to
 
 
 def test_every_rule_about_one_file_has_its_cases(rule_codes: Callable[[RuleInput], list[str]]) -> None:
-    assert set(rule_codes(RuleInput.NODE)) == {case[0] for case in CASES} | {"DUR027"}
+    assert set(rule_codes(RuleInput.NODE)) == {case[0] for case in CASES} | {"DUR027", "DUR715"}
+
+
+@pytest.mark.parametrize(
+    ("uri", "is_found"), [("<CycloneDDS><Domain>", True), ("<CycloneDDS><Domain/></CycloneDDS>", False)]
+)
+def test_settings_in_the_environment_that_end_too_early_are_found(
+    checked: Callable[..., Report], clean: str, uri: str, is_found: bool
+) -> None:
+    found = checked(clean, environ={"CYCLONEDDS_URI": uri}).diagnostics
+    assert [(each.code, "line 1, column 13" in each.message) for each in found] == [
+        ("DUR715", True)
+    ] * is_found

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import functools
 import ipaddress
+import os
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from engine.config import Document, XmlElement
+from engine.dds.interfaces import address_of
 from ospltool.check import cyclone, profiles
 from ospltool.check.cyclone import CycloneFaultKind
-from ospltool.check.deployment import has_address
+from ospltool.check.deployment import has_address, has_interface
 from ospltool.check.findings import Finding
 from ospltool.check.profiles import ProfileFaultKind
 from ospltool.check.registry import OSPLTOOL, RuleInput, rule
@@ -192,6 +194,24 @@ def cyclone_several_domains(file: FileView) -> Iterator[Finding]:
         earlier.setdefault(id_, domain)
 
 
+@_cyclone_rule("DUR766", "cyclone-contradiction", Severity.ERROR, blocks=OSPLTOOL)
+def cyclone_contradiction(file: FileView) -> Iterator[Finding]:
+    """Settings of Cyclone DDS exclude each other.
+
+    Why: Each is good by itself, and together Cyclone DDS creates no participant with them: an interface
+        without a name or selected twice, `autodetermine` beside a name, old settings beside <Interfaces>,
+        watermarks out of order, ports above 65535, a network partition that is not there.
+
+    Example:
+        <NetworkInterface autodetermine="true" name="eth0"/>
+    Use instead:
+        <NetworkInterface name="eth0"/>
+    OpenSplice: Does not read this file.
+    Reference: observed with Cyclone DDS 11.0.1
+    """
+    return file.findings(CycloneFaultKind.CONTRADICTION)
+
+
 @_cyclone_rule("DUR759", "cyclone-interface-not-here", Severity.WARNING)
 def cyclone_interface_not_here(file: FileView) -> Iterator[Finding]:
     """A setting names an interface or an address that this machine does not have.
@@ -208,38 +228,52 @@ def cyclone_interface_not_here(file: FileView) -> Iterator[Finding]:
     """
     if file.cyclone is None:
         return
-    for path, given, name in _interfaces(file.cyclone):
-        if not has_address(name):
-            message = f"this machine has no interface and no address {name!r}"
-            yield _found(file, given, path, message)
+    links: dict[str, str] = {}
+    for path, given, name, kind in _interfaces(file.cyclone):
+        if not _HERE[kind](name):
+            yield _found(file, given, path, f"this machine has no {kind} {name!r}")
+        elif path.startswith(_INTERFACE):
+            other = links.setdefault(address_of(name), name)
+            if other != name:
+                yield _found(
+                    file, given, path, f"on this machine {name!r} is the same interface as {other!r}"
+                )
 
 
-_LISTS = {
-    "General/NetworkInterfaceAddress": ("auto",),
-    "General/MulticastRecvNetworkInterfaceAddresses": ("all", "any", "preferred", "none"),
-    "Partitioning/NetworkPartitions/NetworkPartition@Interface": (),
-    "Partitioning/NetworkPartitions/NetworkPartition@Address": ("localhost",),
+_INTERFACE = "General/Interfaces/NetworkInterface"
+_HERE: dict[str, Callable[[str], bool]] = {
+    "interface": has_interface,
+    "address": has_address,
+    "interface and no address": lambda name: has_interface(name) or has_address(name),
 }
-"""Other settings that name interfaces or addresses, with the words that are none."""
+_LISTS = {
+    "General/NetworkInterfaceAddress": ("interface and no address", ("auto",)),
+    "General/MulticastRecvNetworkInterfaceAddresses": ("address", ("all", "any", "preferred", "none")),
+    "Partitioning/NetworkPartitions/NetworkPartition@Interface": ("interface", ()),
+    "Partitioning/NetworkPartitions/NetworkPartition@Address": ("address", ("localhost",)),
+}
+"""Other settings that name interfaces or addresses, which of them, and the words that are none."""
 
 
-def _interfaces(document: Document) -> Iterator[tuple[str, cyclone.Given, str]]:
+def _interfaces(document: Document) -> Iterator[tuple[str, cyclone.Given, str, str]]:
     """Yield the interfaces and addresses of this machine that must be there, with the paths of settings."""
-    path = "General/Interfaces/NetworkInterface"
-    every = [each for each in cyclone.settings(document, path) if isinstance(each, XmlElement)]
+    every = [each for each in cyclone.settings(document, _INTERFACE) if isinstance(each, XmlElement)]
     for node in every:
-        given = {each.name.lower(): each for each in node.attributes}
-        needed = given.get("presence_required")
-        if needed and needed.text.strip().lower() == "false" and len(every) > 1:
+        own = cyclone.attributes_of(node, _INTERFACE)
+        needed = own.get("presence_required")
+        if needed and cyclone.text_of(needed).lower() == "false" and len(every) > 1:
             continue
-        for key in ("name", "address"):
-            if key in given and cyclone.text_of(given[key]):
-                yield f"{path}@{key}", given[key], cyclone.text_of(given[key])
-    for path, words in _LISTS.items():
+        for key, kind in (("name", "interface"), ("address", "address")):
+            if key in own:
+                yield f"{_INTERFACE}@{key}", own[key], cyclone.text_of(own[key]), kind
+                if key == "name" and "address" in own:
+                    break  # which of its addresses is meant
+    for path, (kind, words) in _LISTS.items():
         for each in cyclone.settings(document, path):
             for name in map(str.strip, cyclone.text_of(each).split(",")):
-                if name and name.lower() not in words and not _is_multicast(name):
-                    yield path, each, name
+                is_group = "NetworkPartition@Address" in path and _is_multicast(name)
+                if name and name.lower() not in words and not is_group:
+                    yield path, each, name, kind
 
 
 def _is_multicast(name: str) -> bool:
@@ -343,6 +377,52 @@ def cyclone_log_has_no_directory(file: FileView) -> Iterator[Finding]:
             if text.lower() not in ("", "stdout", "stderr") and not directory.is_dir():
                 message = f"this machine has no directory {str(directory)!r}"
                 yield _found(file, given, path, message)
+
+
+@_cyclone_rule("DUR768", "cyclone-library-not-here", Severity.WARNING)
+def cyclone_library_not_here(file: FileView) -> Iterator[Finding]:
+    """A setting asks for shared memory by a library that this machine does not have.
+
+    Why: On this machine no participant can be created with the file. The package cyclonedds has no such
+        library.
+
+    Example:
+        <Interfaces><PubSubMessageExchange type="iox"/></Interfaces>
+    Use instead:
+        Nothing, or the library `psmx_iox` in a directory in which the loader looks (LD_LIBRARY_PATH)
+    OpenSplice: Does not read this file.
+    Reference: //CycloneDDS/Domain/General/Interfaces/PubSubMessageExchange
+    """
+    if file.cyclone is None:
+        return
+    path = "General/Interfaces/PubSubMessageExchange"
+    for given in cyclone.settings(file.cyclone, path):
+        if isinstance(given, XmlElement) and given.name.lower().startswith("pub"):
+            own = cyclone.attributes_of(given, path)
+            kind = next((cyclone.text_of(own[name]) for name in ("type", "name") if name in own), "")
+            library = cyclone.text_of(own["library"]) if "library" in own else f"psmx_{kind}"
+        elif cyclone.text_of(given).lower() == "true":
+            library = "psmx_iox"  # what SharedMemory/Enable means since 0.11
+        else:
+            continue
+        if not _has_library(library):
+            yield _found(file, given, path, f"this machine has no library {library!r}")
+
+
+def _has_library(name: str) -> bool:
+    """Whether the loader finds a library, which is not loaded."""
+    if "/" in name:
+        return Path(name).is_file()
+    folders = [each for each in os.environ.get("LD_LIBRARY_PATH", "").split(":") if each]
+    folders += ["/lib", "/usr/lib", "/usr/local/lib"]
+    names = (f"lib{name}.so", name)
+    try:
+        cache = Path("/etc/ld.so.cache").read_bytes()
+    except OSError:
+        cache = b""
+    return any(
+        f"/{each}\0".encode() in cache or Path(folder, each).is_file() for each in names for folder in folders
+    )
 
 
 @_cyclone_rule("DUR764", "cyclone-refuses", Severity.ERROR, blocks=OSPLTOOL)

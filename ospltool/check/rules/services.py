@@ -8,7 +8,8 @@ from pathlib import PurePosixPath
 from engine.config import XmlElement
 from engine.config.schema import SERVICE_COMMANDS
 from engine.config.settings import FailureAction
-from ospltool.check.deployment import has_address
+from engine.dds.uri import incomplete_part
+from ospltool.check.deployment import has_address, has_interface
 from ospltool.check.findings import Finding
 from ospltool.check.registry import OPENSPLICE, OSPLTOOL, rule
 from ospltool.check.views import NodeView
@@ -353,6 +354,25 @@ def ddsi_keyword(node: NodeView) -> Iterator[Finding]:
             yield node.found(element, message)
 
 
+@rule("DUR715", "incomplete-cyclone-settings", Severity.ERROR, targets=OSPLTOOL, blocks=OSPLTOOL)
+def incomplete_cyclone_settings(node: NodeView) -> Iterator[Finding]:
+    """The CYCLONEDDS_URI of the environment ends before its elements do, or names an empty file.
+
+    Why: Cyclone DDS takes it, without what is missing: a node would speak on another interface than the
+        settings name. ospltool does not start with it.
+
+    Example:
+        CYCLONEDDS_URI='<CycloneDDS><Domain>'
+    Use instead:
+        CYCLONEDDS_URI='<CycloneDDS><Domain>...</Domain></CycloneDDS>'
+    OpenSplice: Does not read this variable.
+    Reference: Cyclone DDS, configuration guide; observed with 11.0.1
+    """
+    lack = incomplete_part(node.environ.get("CYCLONEDDS_URI", ""))
+    if lack:
+        yield node.found(node.document.root.name_span, f"CYCLONEDDS_URI of this node is incomplete: {lack}")
+
+
 @rule("DUR714", "interface-not-here", Severity.INFO)
 def interface_not_here(node: NodeView) -> Iterator[Finding]:
     """NetworkInterfaceAddress names an interface or an address that this machine does not have.
@@ -369,7 +389,7 @@ def interface_not_here(node: NodeView) -> Iterator[Finding]:
     """
     for element in _ddsi_settings(node, "General/NetworkInterfaceAddress"):
         name = element.text.strip()
-        if name and name.upper() != "AUTO" and not has_address(name):
+        if name and name.upper() != "AUTO" and not (has_interface(name) or has_address(name)):
             yield node.found(element, f"this machine has no interface and no address {name!r}")
 
 

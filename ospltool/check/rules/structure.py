@@ -26,6 +26,17 @@ REMOVED = {
     ),
 }
 """Elements that OpenSplice once had, or that one part of it reads and another refuses."""
+MOVED = {
+    f"//OpenSplice/{service}/{old}": new
+    for service in ("DDSI2Service", "DDSI2EService")
+    for old, new in {
+        "Internal/MaxMessageSize": "General/MaxMessageSize",
+        "Internal/FragmentSize": "General/FragmentSize",
+        "Internal/AggressiveKeepLast1Whc": "Internal/AggressiveKeepLastWhc",
+        "Unsupported": "Internal",
+    }.items()
+}
+"""Settings whose old place or name the networking service still reads, and the new one."""
 
 
 def _suggestion(problem: Problem) -> str:
@@ -50,7 +61,7 @@ def unknown_element(node: NodeView) -> Iterator[Finding]:
     Reference: //OpenSplice
     """
     for problem in node.problems(ProblemKind.UNKNOWN_ELEMENT):
-        if problem.subject in REMOVED:
+        if problem.subject in REMOVED or problem.subject in MOVED:
             continue
         element = node.node_at(problem)
         name = _suggestion(problem)
@@ -164,15 +175,21 @@ def removed_setting(node: NodeView) -> Iterator[Finding]:
         <Persistent><StoreDirectory>/s</StoreDirectory><SmpCount>4</SmpCount></Persistent>
     Use instead:
         <Persistent><StoreDirectory>/s</StoreDirectory></Persistent>
-    OpenSplice: The validator of 6.9 refuses the file.
+    OpenSplice: The validator of 6.9 refuses the file. DDSI2 itself reads settings in the place that they
+        once had, such as Internal/MaxMessageSize for General/MaxMessageSize, with a warning.
     Reference: //OpenSplice/DurabilityService/Persistent
     """
     for problem in node.problems(ProblemKind.UNKNOWN_ELEMENT):
-        why = REMOVED.get(problem.subject)
+        why, moved = REMOVED.get(problem.subject), MOVED.get(problem.subject)
         element = node.node_at(problem)
         if why and element:
             fix = edits.remove_element(node, element)
             yield node.from_problem(problem, message=f"<{element.name}>: {why}", fix=fix)
+        elif moved and element:
+            message = (
+                f"<{element.name}> has moved: DDSI2 reads it as {moved}, but the validator refuses it before"
+            )
+            yield node.from_problem(problem, message=message)
 
 
 @rule("DUR027", "no-durability-service", Severity.WARNING, targets=OSPLTOOL, blocks=OSPLTOOL)

@@ -3,6 +3,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import xml.etree.ElementTree as ElementTree
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -12,7 +13,7 @@ from engine.dataset.groups import DurabilityKind
 from engine.dds import cdr
 from engine.dds.participant import Tag, TagRole
 from engine.dds.qos import EndpointQos, incompatibilities
-from engine.dds.uri import cyclone_uri, directed_uri, private_uri
+from engine.dds.uri import cyclone_uri, directed_uri, incomplete_part, parts_of, private_uri
 
 NAMES = st.binary(min_size=1, max_size=cdr.MAX_NAME_BYTES).filter(lambda name: 0 not in name)
 
@@ -129,6 +130,36 @@ def test_sizes_of_messages_and_buffers_are_ours_where_the_user_has_none(
     named = {one.tag for one in ElementTree.fromstring(ours).iter()}
     named -= {"CycloneDDS", "Domain", "General", "Internal", "MaxQueuedRexmitBytes"}
     assert named == missing
+
+
+LO = '<General><Interfaces><NetworkInterface name="lo"/></Interfaces></General>'
+
+
+@pytest.mark.parametrize(
+    ("given", "parts", "lack"),
+    [
+        ("<CycloneDDS><Domain>", 1, "<Domain> of line 1, column 13 is not closed"),
+        (f"<CycloneDDS>\n <Domain>{LO}", 1, "<Domain> of line 2, column 2 is not closed"),
+        ("<CycloneDDS/>, <CycloneDDS><Domain/>", 2, "<CycloneDDS> of line 1, column 1 is not closed"),
+        ("<General><AllowMulticast>false", 1, "<AllowMulticast> of line 1, column 10 is not closed"),
+        # Cyclone DDS takes </> for any end tag, and any element of a Domain for the root.
+        ("<Disc><Tag>a</></>,<Tr><V>config</></>", 2, ""),
+        (f"<?xml version='1.0'?><!-- <a> --><CycloneDDS><Domain Id='<'>{LO}</Domain></CycloneDDS>", 1, ""),
+        ("<CycloneDDS><Domain/></CycloneDDS><CycloneDDS/>/no,file:///no2", 4, ""),
+        ("<CycloneDDS><![CDATA[<a>]]></CycloneDDS>", 1, ""),
+        ("EMPTY", 1, "EMPTY:1:1: the file is empty"),
+        ("/no.xml", 1, ""),  # Cyclone DDS says it
+        ("<CycloneDDS", 1, ""),
+    ],
+)  # fmt: skip
+def test_settings_that_end_too_early_are_named_with_their_place(
+    tmp_path: Path, given: str, parts: int, lack: str
+) -> None:
+    (tmp_path / "e.xml").write_text(" <!-- nothing -->\n")
+    given, lack = (text.replace("EMPTY", str(tmp_path / "e.xml")) for text in (given, lack))
+    assert len(parts_of(given)) == parts
+    assert incomplete_part(given).endswith(lack)
+    assert bool(incomplete_part(given)) == bool(lack)
 
 
 def test_settings_that_say_everything_are_not_touched() -> None:
