@@ -18,7 +18,7 @@ from engine.dataset.sample_rows import SampleRows
 from engine.runtime import codec
 from engine.runtime.codec import STATE_TOPICS, Envelope
 from engine.runtime.name_space_data import Difference, NameSpaceData
-from engine.runtime.ports import Delivered, ReplacingDelivery, RevivingDelivery
+from engine.runtime.ports import AliveInstances, Delivered, ReplacingDelivery, RevivingDelivery, Wire
 from engine.runtime.runtime import Runtime
 from engine.runtime.startup import StoredContent, read_store
 from engine.simulator.network import CROWD, GATHER_S, LOOPBACK_S, Network, SimulatedParticipant
@@ -137,7 +137,7 @@ MATCH_TIMEOUT_S: Final = 5.0
 """Limit for matching the readers of a stream's targets; the same as on Cyclone DDS."""
 
 
-class SimulatedWire:
+class SimulatedWire(Wire):
     """The output of one run of a node.
 
     Attributes:
@@ -151,6 +151,7 @@ class SimulatedWire:
     def __init__(self, node: SimulatedNode) -> None:
         self.node = node
         self.system = node.cluster
+        self.alive = AliveInstances()
         self.is_closed = False
         self.taps: dict[tuple[str, str], float] = {}
         self.bytes_sent = self.messages = 0
@@ -222,7 +223,7 @@ class SimulatedWire:
         )
         runtime = self.node.runtime
         if runtime is not None and not self.is_closed:
-            runtime.serving.delivered(reader, result, whole=whole)
+            runtime.late_joiners.delivered(reader, result, whole=whole)
 
 
 class _Stream:
@@ -400,7 +401,7 @@ class SimulatedNode:
         self.runtime = Runtime(
             settings,
             self.disk.store_queue,
-            self.wire,
+            lambda _: self.wire,
             self.clock,
             self.tracer,
             found.sets,
@@ -408,7 +409,7 @@ class SimulatedNode:
             self.cluster.codec,
             secret=f"{self.id} {self.run}".encode(),
         )
-        self.runtime.serving.on_difference = lambda _, difference: self.cluster.made(self, difference)
+        self.runtime.late_joiners.on_difference = lambda _, difference: self.cluster.made(self, difference)
         if options.step_s:
             self.runtime.transfers.steps.budget_s = 0.0
         self.cluster.network.join(self.participant)

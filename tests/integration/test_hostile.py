@@ -1,7 +1,11 @@
 from __future__ import annotations
 
+import time
+
 import pytest
 
+from engine.tracing.catalogue import catalogue
+from engine.tracing.tracer import LINES_A_MINUTE
 from tests.integration.lab import Lab
 from tests.integration.nonsense import ESCAPE
 
@@ -25,10 +29,23 @@ def counter(lab: Lab, name: str, key: str) -> int:
     return shown.counters[key] if shown else 0
 
 
+def check_bounded(lab: Lab, name: str, event: str, took_s: float) -> None:
+    """Its logs have the first of these events, and then how many there were."""
+    kind = catalogue()[event]
+    most = kind.burst + LINES_A_MINUTE * int(took_s / 60)
+    assert kind.burst <= len(lab.trace(name, event)) <= most
+    start = kind.text.partition("{")[0]
+    assert kind.burst <= lab.information(name).count(start) <= most
+    withheld = [line for line in lab.trace(name, "trace.withheld") if line["kind"] == event]
+    assert sum(int(line["count"]) for line in withheld) > 0
+    assert "further events of kind message.malformed" in lab.information(name)
+
+
 @pytest.mark.parametrize("tag", ["node", "client"])
 def test_nonsense_on_the_protocol_topics_is_counted_and_reported_and_the_nodes_go_on(
     lab: Lab, tag: str
 ) -> None:
+    began_s = time.monotonic()
     names = lab.start_three()
     ids = [shown.id for name in names if (shown := lab.seen.node(name))]
     hostile = lab.program("hostile", tag=tag, nodes=ids)
@@ -48,9 +65,14 @@ def test_nonsense_on_the_protocol_topics_is_counted_and_reported_and_the_nodes_g
         hostile.tell(send=kind)
         hostile.answer("sent")
     check_service(lab, names, 0, 100)
+    for _ in range(3):
+        hostile.tell(send="malformed")
+        sent.append(hostile.answer("sent"))
     assert hostile.end() == 0
     check_service(lab, names, 100, 100)
     for name in names:
+        lab.stop(name)
+        check_bounded(lab, name, "message.malformed", time.monotonic() - began_s)
         if tag == "node":  # others are not even listened to
             assert lab.trace(name, "message.unsupported")
         assert lab.trace(name, "message.malformed")

@@ -39,7 +39,7 @@ class DeliveryChecker(Checker):
         for reader in self.cluster.all_readers:
             wanted: set[ReaderKey] = set()
             for node in self.cluster.up():
-                serving = node.live.serving
+                serving = node.live.late_joiners
                 wanted.update(serving.reader_keys(reader.participant_id, reader.topic, reader.partitions))
             served = {key for key, _, _ in reader.served}
             if reader.participant.is_alive and not wanted <= served:
