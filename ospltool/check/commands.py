@@ -115,7 +115,7 @@ def check(inputs: Sequence[DeploymentInput], wanted: Choice, *, tries: bool = Fa
 
 def shown(report: Report, wanted: Choice) -> Report:
     """Remove findings below the chosen severity from a report, and count them."""
-    visible = tuple(each for each in report.diagnostics if each.severity >= wanted.least)
+    visible = tuple(each for each in report.diagnostics if each.severity <= wanted.least)
     codes = {each.code for each in visible}
     return dataclasses.replace(
         report,
@@ -132,7 +132,7 @@ def exit_code(report: Report, fail_on: str) -> int:
         return 2
     if fail_on == "never":
         return 0
-    return int(any(each.severity >= Severity.named(fail_on) for each in report.diagnostics))
+    return int(any(each.severity <= Severity.named(fail_on) for each in report.diagnostics))
 
 
 def summary(report: Report, wanted: Choice) -> list[str]:
@@ -144,7 +144,7 @@ def summary(report: Report, wanted: Choice) -> list[str]:
     ]
     files = plural(len(report.files), "file")
     lines = [f"{', '.join(counts) or 'no findings'} in {files}"]
-    hidden = [each for each in report.diagnostics if each.severity < wanted.least]
+    hidden = [each for each in report.diagnostics if each.severity > wanted.least]
     if hidden:
         lines[0] += f"; {len(hidden)} below {wanted.least.label} not shown (--show info)"
     if report.suppressed:

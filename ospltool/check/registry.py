@@ -15,8 +15,7 @@ import re
 from collections.abc import Callable, Iterable
 from typing import TypeAlias
 
-from ospltool.check.findings import Finding
-from ospltool.diagnostics.model import RuleText, Severity, Target
+from ospltool.diagnostics.model import Finding, RuleText, Severity, Target
 
 FAMILIES = (
     "files",

@@ -104,7 +104,7 @@ def _put_result(result: Result, output: str, limit: int | None) -> None:
     from ospltool.analytics import show
     from ospltool.output import progress, streams
 
-    rows = show.limited(result.rows, limit)
+    rows = show.Limited(result.rows, limit)
     pieces = show.FORMATS[output](result.columns, progress.counted(rows))
     with contextlib.closing(progress.awaited(pieces, "querying", "rows")) as awaited:
         for piece in awaited:

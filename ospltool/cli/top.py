@@ -363,7 +363,7 @@ def _findings(model: SystemModel) -> list[dict[str, Any]]:
             "severity": one.severity.label,
             "nodes": list(one.nodes),
             "message": one.message,
-            "help": one.help,
+            "help": one.advice,
         }
         for one in findings_of(present)
     ]

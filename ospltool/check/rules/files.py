@@ -9,10 +9,9 @@ from engine.config import ByteRange, ProblemKind, Value, persistence
 from engine.config.problems import printable, quoted
 from engine.config.syntax import root_name
 from ospltool.check import cyclone, edits
-from ospltool.check.findings import Finding
 from ospltool.check.registry import EVERYWHERE, NOWHERE, OPENSPLICE, OSPLTOOL, RuleInput, rule
 from ospltool.check.views import FileView, NodeView
-from ospltool.diagnostics.model import Severity, Target
+from ospltool.diagnostics.model import Finding, Severity, Target
 
 MAX_RELATED = 5
 _OF_ANY_FILE = frozenset(
@@ -29,7 +28,7 @@ def _of_kind(file: FileView, kind: ProblemKind) -> Iterator[Finding]:
     for problem in file.problems:
         if problem.kind is kind:
             yield Finding(
-                problem.message, file.place(problem), advice=problem.hint, nodes=nodes, blocks=blocks
+                problem.message, file.place(problem), advice=problem.hint, nodes=nodes, refusing=blocks
             )
 
 

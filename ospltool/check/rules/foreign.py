@@ -14,11 +14,10 @@ from engine.dds.interfaces import address_of
 from ospltool.check import cyclone, profiles
 from ospltool.check.cyclone import CycloneFaultKind
 from ospltool.check.deployment import has_address, has_interface
-from ospltool.check.findings import Finding
 from ospltool.check.profiles import ProfileFaultKind
 from ospltool.check.registry import OSPLTOOL, RuleInput, rule
 from ospltool.check.views import FileView
-from ospltool.diagnostics.model import Place, Severity
+from ospltool.diagnostics.model import Finding, Place, Severity
 
 _cyclone_rule = functools.partial(rule, takes=RuleInput.CYCLONE, targets=OSPLTOOL)
 

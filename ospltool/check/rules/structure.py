@@ -7,10 +7,9 @@ from collections.abc import Iterator
 
 from engine.config import Problem, ProblemKind
 from ospltool.check import edits
-from ospltool.check.findings import Finding
 from ospltool.check.registry import EVERYWHERE, NOWHERE, OPENSPLICE, OSPLTOOL, rule
 from ospltool.check.views import NodeView
-from ospltool.diagnostics.model import Severity
+from ospltool.diagnostics.model import Finding, Severity
 
 _MEANT = re.compile(r"did you mean (\w+)\?")
 

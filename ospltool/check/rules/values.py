@@ -8,10 +8,9 @@ from collections.abc import Iterator
 from engine.config import Problem, ProblemKind, Value
 from engine.config.schema import Item, Type, documented, engine_schema, schema
 from ospltool.check import edits
-from ospltool.check.findings import Finding
 from ospltool.check.registry import NOWHERE, OPENSPLICE, rule
 from ospltool.check.views import NodeView
-from ospltool.diagnostics.model import Fix, Severity, Target
+from ospltool.diagnostics.model import Finding, Fix, Severity, Target
 
 _STORE_MODE = "//OpenSplice/DurabilityService/Persistent/StoreMode"
 _MEANT = re.compile(r"did you mean (\w+)\?")
