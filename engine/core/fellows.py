@@ -28,7 +28,7 @@ MAX_REMEMBERED: Final = 1024
 """Lost fellows remembered to recognise a reconnection; the oldest are forgotten first."""
 
 ESTIMATES: Final = 5
-"""Heartbeats by which clocks are compared: of so many, one has hardly waited on its way."""
+"""Heartbeats by which clocks are compared: one of five has hardly waited on its way."""
 
 AT_ONCE: Final = 0.5
 """Part of the period within which heartbeats come at once: they waited, and count as one."""

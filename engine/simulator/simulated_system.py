@@ -1,7 +1,7 @@
 """A whole system in one thread under virtual time: nodes, applications and network, and who watches them.
 
 Nodes and applications know it as their `SimulatorHost`. It tells what happens to its watchers, in their
-order: the checkers, the faults that follow delicate steps, and whoever shows the run.
+order: the checkers, the faults that follow delicate steps, and a console that shows the run.
 """
 
 from __future__ import annotations
