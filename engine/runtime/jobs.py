@@ -56,7 +56,7 @@ class AppendJob:
     def join(self, changes: list[GroupChange]) -> int:
         """Add changes; return by how many bytes the payloads of the job grew, which may be less than 0.
 
-        What comes and goes within a transaction is not written (`engine.store.changes`), so a large sample
+        What comes and goes within a transaction is not written (`engine.store.sample_table`), so a large sample
         needs its payload no longer once a change of its transaction evicts it.
         """
         sizes = [len(change.added.payload) for change in changes if change.added is not None]
