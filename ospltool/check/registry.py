@@ -171,6 +171,7 @@ def all_rules() -> dict[str, Rule]:
     """Return every rule by code, in the order of the codes."""
     for family in FAMILIES:
         importlib.import_module(f"ospltool.check.rules.{family}")
+    importlib.import_module("ospltool.check.rules").register_handed_on()
     importlib.import_module("ospltool.check.suppressions")
     return dict(sorted(_RULES.items()))
 

@@ -161,18 +161,16 @@ def _read(given: NodeInput, texts: _Texts) -> NodeView | FileView:
 
 def _tried(view: NodeView | FileView) -> NodeView | FileView:
     """Add what the installed Cyclone DDS says of the settings of a file."""
-    from ospltool.check import cyclone_trial  # only a trial pays for this import
-
     if isinstance(view, FileView):
         if view.cyclone is None:
             return view
-        return dataclasses.replace(view, faults=(*view.faults, *cyclone_trial.faults(view.cyclone)))
+        return dataclasses.replace(view, faults=(*view.faults, *cyclone.tried(view.cyclone)))
     if not view.interpreted.problems:
         from engine.capture.configured_uri import uri_of
 
         configuration = view.configuration
         settings = uri_of(configuration, {})
-        found = cyclone_trial.node_faults(view.document, settings, configuration.domain.id)
+        found = cyclone.tried_of_node(view.document, settings, configuration.domain.id)
         view.trial = tuple(found)
     return view
 

@@ -11,7 +11,7 @@ import pytest
 
 from engine.persistence.service.replica_view import PeerView, ReplicaView, WriterView
 from ospltool.cli.app import main
-from ospltool.cli.persistence_show import text
+from ospltool.cli.persistence import text
 from ospltool.diagnostics.model import Severity
 from ospltool.health.export import model_as_plain
 from ospltool.live import persistence

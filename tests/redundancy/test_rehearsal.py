@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from engine.persistence.core import subscription_exchange as held_module
+from engine.persistence.core import subscriptions as held_module
 from engine.simulator.rehearsal.scenario import FAULTS
 from ospltool.cli.app import main
 

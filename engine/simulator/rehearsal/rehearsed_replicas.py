@@ -20,11 +20,7 @@ from typing import Final
 
 from engine.core.lazy_dataclass import lazy_dataclass
 from engine.dataset.sample import DATA
-from engine.persistence.core.positions import Positions, position_of
-from engine.persistence.core.provider_selection import SynchronizationSettings
-from engine.persistence.core.reader_answers import ReaderAnswers
-from engine.persistence.core.replica import Replica
-from engine.persistence.core.replica_messages import (
+from engine.persistence.core.messages import (
     Message,
     OriginalSample,
     PeerMessage,
@@ -34,8 +30,11 @@ from engine.persistence.core.replica_messages import (
     SubscriberAnswer,
     SubscriberState,
 )
+from engine.persistence.core.positions import Positions, position_of
+from engine.persistence.core.provider_selection import SynchronizationSettings
+from engine.persistence.core.replica import Replica
 from engine.persistence.core.subscriber import Subscriber
-from engine.persistence.core.subscriptions import Subscriptions
+from engine.persistence.core.subscriptions import ReaderAnswers, Subscriptions
 from engine.simulator.schedule import Schedule
 
 LINK_DELAY_MS = 200
