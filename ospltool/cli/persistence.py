@@ -293,23 +293,23 @@ def rehearse(
     Exit codes: 0 all replicas ended with the same values and every reader got everything once, 1 not so,
     2 wrong usage or configuration.
     """
-    from engine.simulator.rehearsal import scenario
+    from engine.simulator import rehearsal
 
-    if fault not in scenario.FAULTS:
-        raise CommandError(f"no fault {fault!r}; there are {', '.join(scenario.FAULTS)}", Exit.USAGE)
+    if fault not in rehearsal.FAULTS:
+        raise CommandError(f"no fault {fault!r}; there are {', '.join(rehearsal.FAULTS)}", Exit.USAGE)
     settings = _settings(file, service)
     if not settings.synchronization.enable:
         message = f"{file}: data_synchronization is not enabled: there is nothing to rehearse"
         raise CommandError(message, Exit.USAGE)
     try:
-        result = scenario.rehearse(settings, replicas, fault, periods, seed)
+        result = rehearsal.rehearse(settings, replicas, fault, periods, seed)
     except ValueError as error:
         raise CommandError(f"{file}: {error}", Exit.USAGE) from error
     if as_json:
         from ospltool.output import envelope
 
-        streams.put(envelope.document("redundancy", scenario.summary(result)))
+        streams.put(envelope.document("redundancy", rehearsal.summary(result)))
     else:
-        streams.put("".join(scenario.lines(result)))
+        streams.put("".join(rehearsal.lines(result)))
     if not result.is_good:
         raise typer.Exit(Exit.FINDINGS)

@@ -12,7 +12,7 @@ from engine.dataset.sample import DATA, DISPOSE, UNREGISTER
 from engine.persistence.core import replica as replica_module
 from engine.persistence.core.positions import Positions, position_of, span, time_of
 from engine.persistence.core.provider_selection import SynchronizationSettings
-from engine.simulator.rehearsal.rehearsed_replicas import ReplicaCluster
+from engine.simulator.rehearsal import ReplicaCluster
 from tests.redundancy.laws import check_converged
 
 ON = SynchronizationSettings(enable=True)

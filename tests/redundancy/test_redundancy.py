@@ -27,7 +27,7 @@ from engine.persistence.core.provider_selection import (
 )
 from engine.persistence.core.replica import Replica
 from engine.persistence.core.sequences import Sequences
-from engine.simulator.rehearsal.rehearsed_replicas import LINK_DELAY_MS, ReplicaCluster
+from engine.simulator.rehearsal import LINK_DELAY_MS, ReplicaCluster
 from tests.redundancy.laws import check_applied_once, check_converged
 
 NUMBERS = st.sets(st.integers(1, 40))

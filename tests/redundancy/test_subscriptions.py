@@ -16,7 +16,7 @@ from engine.persistence.core.messages import OriginalSample, SubscriberState
 from engine.persistence.core.provider_selection import SynchronizationSettings
 from engine.persistence.core.subscriber import Subscriber
 from engine.persistence.core.subscriptions import ReaderAnswers, Subscriptions
-from engine.simulator.rehearsal.rehearsed_replicas import RehearsedReader, SubscribedCluster
+from engine.simulator.rehearsal import RehearsedReader, SubscribedCluster
 
 BOTH = SynchronizationSettings(enable=True, synchronize_durable_subscriptions=True)
 PERIOD_MS = BOTH.subscription_period_ms
