@@ -101,7 +101,7 @@ def _serve(
     from engine.runtime.past import IN_ORDER
 
     try:
-        from engine.node.process import ConfigurationRefused, NodeFault, RunningNode
+        from engine.node.process import ConfigurationRefused, NodeError, RunningNode
     except UnsupportedCyclone as fault:
         return (_died if fault.may_pass else _refused)(fault, tracer, link)
 
@@ -139,7 +139,7 @@ def _serve(
                 node.request_stop(told[-1])
     except ConfigurationRefused as refusal:
         return _refused(refusal, tracer, link)
-    except NodeFault as fault:
+    except NodeError as fault:
         return _died(fault, tracer, link)
     except Exception as error:
         tracer.event("lifecycle.unrecoverable", cause=repr(error))

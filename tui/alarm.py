@@ -27,7 +27,7 @@ AGAIN_NS: Final = 60_000_000_000
 """An incident that comes back within this time does not ring again."""
 
 
-class AlarmFault(ValueError):
+class AlarmError(ValueError):
     """A malformed command for alarms."""
 
 
@@ -43,7 +43,7 @@ class Alarm:
         say: shows a sentence to the user.
 
     Raises:
-        AlarmFault: the command has an open quotation.
+        AlarmError: the command has an open quotation.
     """
 
     def __init__(self, ring: Callable[[], None], command: str, say: Callable[[str], None]) -> None:
@@ -52,7 +52,7 @@ class Alarm:
         try:
             self._command = shlex.split(command)
         except ValueError as error:
-            raise AlarmFault(f"--notify {command!r}: {error}") from error
+            raise AlarmError(f"--notify {command!r}: {error}") from error
         self._running: list[subprocess.Popen[bytes]] = []
         self._known: dict[str, int] = {}
         self._awaited: set[str] = set()

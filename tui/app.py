@@ -25,7 +25,7 @@ from tui import cells, commands, panels, themes
 from tui.alarm import GRACE_NS, Alarm
 from tui.background import BackgroundWork, look_for_garbage_less_often
 from tui.cells import Glyphs, Line, Span, Tone
-from tui.console import CommandFault, Systems
+from tui.console import CommandError, Systems
 from tui.operator import Operator
 from tui.screens.alignment import AlignmentScreen
 from tui.screens.base import OpsScreen
@@ -422,7 +422,7 @@ class ConsoleApp(App[int]):
         if self.travel is None and self.systems.recordings:
             try:
                 self.systems.go_back()
-            except CommandFault as fault:
+            except CommandError as fault:
                 self.say(str(fault))
                 return
             self._turn_time()
@@ -501,7 +501,7 @@ class ConsoleApp(App[int]):
         """Carry out a line of the command line."""
         try:
             commands.run(self, line)
-        except CommandFault as fault:
+        except CommandError as fault:
             self.say(str(fault))
 
     def on_key(self, event: events.Key) -> None:
@@ -585,7 +585,7 @@ def run_console(
 
     Raises:
         SourceError: a trace file cannot be read.
-        AlarmFault: the command is malformed.
+        AlarmError: the command is malformed.
     """
     files = TraceFiles(traces) if traces else None
     no_color = bool(os.environ.get("NO_COLOR"))

@@ -18,8 +18,8 @@ from ospltool.live.recording import RecordingFault, moment_of
 from ospltool.output.streams import new_text
 from tui import text, themes
 from tui.cells import Line, Span, Tone
-from tui.console import Command, CommandFault, Console
-from tui.operator import Operation, OperationFault, Operator
+from tui.console import Command, CommandError, Console
+from tui.operator import Operation, OperationError, Operator
 from tui.view import Subject
 from tui.widgets.lines import Lines
 
@@ -32,18 +32,18 @@ def write_export(app: Console, words: list[str]) -> None:
     """Carry out `export FORMAT [FILE]`. An existing file is never overwritten.
 
     Raises:
-        CommandFault: the format is unknown, or the file cannot be written.
+        CommandError: the format is unknown, or the file cannot be written.
     """
     if not words or words[0] not in FORMATS:
-        raise CommandFault(f"export what? {', '.join(FORMATS)}")
+        raise CommandError(f"export what? {', '.join(FORMATS)}")
     path = Path(" ".join(words[1:])).expanduser() if words[1:] else Path(default_name(app, words[0]))
     try:
         with new_text(path) as file:
             file.write(content(app, words[0]))
     except FileExistsError:
-        raise CommandFault(f"{path} exists already") from None
+        raise CommandError(f"{path} exists already") from None
     except OSError as error:
-        raise CommandFault(f"{path}: {error.strerror or error}") from error
+        raise CommandError(f"{path}: {error.strerror or error}") from error
     app.say(f"written to {path}")
 
 
@@ -78,7 +78,7 @@ def _node(app: Console, words: list[str]) -> None:
 
 def _name_space(app: Console, words: list[str]) -> None:
     if words and words[0] not in app.model.name_space_names():
-        raise CommandFault(f"no name-space {words[0]!r}")
+        raise CommandError(f"no name-space {words[0]!r}")
     app.go("name-space", Subject(app.subject.node, words[0]) if words else app.subject)
 
 
@@ -89,13 +89,13 @@ def _theme(app: Console, words: list[str]) -> None:
     elif words[0] in known:
         app.theme = words[0]
     else:
-        raise CommandFault(f"no theme {words[0]!r}; there are {', '.join(known)}")
+        raise CommandError(f"no theme {words[0]!r}; there are {', '.join(known)}")
 
 
 def _domain(app: Console, words: list[str]) -> None:
     if not app.systems.show(" ".join(words)):
         known = ", ".join(one.feed.title for one in app.systems.all)
-        raise CommandFault(f"no such domain here; watched: {known}")
+        raise CommandError(f"no such domain here; watched: {known}")
     app.show_system()
 
 
@@ -103,59 +103,59 @@ def find_node(app: Console, name: str) -> str:
     """Return the id of the node with a name or the first digits of an id.
 
     Raises:
-        CommandFault: no node matches, or several.
+        CommandError: no node matches, or several.
     """
     nodes = app.model.ordered_nodes()
     found = [node.id for node in nodes if node.snapshot.name == name]
     found = found or [node.id for node in nodes if node.id.startswith(name)]
     if len(found) != 1:
-        raise CommandFault(f"{len(found) or 'no'} nodes are called {name!r}")
+        raise CommandError(f"{len(found) or 'no'} nodes are called {name!r}")
     return found[0]
 
 
 def _bell(app: Console, words: list[str]) -> None:
     if words not in (["on"], ["off"]):
-        raise CommandFault("say `bell on` or `bell off`")
+        raise CommandError("say `bell on` or `bell off`")
     app.alarm.is_on = words == ["on"]
     app.say(f"bell and notification are {words[0]}")
 
 
 def _mark(app: Console, words: list[str]) -> None:
     if app.travel is None:
-        raise CommandFault("only a recording or a simulation has marks")
+        raise CommandError("only a recording or a simulation has marks")
     try:
         app.travel.mark(" ".join(words))
     except RecordingFault as fault:
-        raise CommandFault(str(fault)) from fault
+        raise CommandError(str(fault)) from fault
     app.say("marked")
 
 
 def _at(app: Console, words: list[str]) -> None:
     if app.travel is None and not app.systems.recordings:
-        raise CommandFault("only a recording or a simulation can be wound")
+        raise CommandError("only a recording or a simulation can be wound")
     now_ns = app.view().now_ns
     begin_ns = app.travel.timeline.begin_ns if app.travel is not None else now_ns - DAY_NS
     try:
         app.wind_to(moment_of(" ".join(words), begin_ns, now_ns))
     except ValueError as error:
-        raise CommandFault(str(error)) from error
+        raise CommandError(str(error)) from error
 
 
 def _live(app: Console, words: list[str]) -> None:
     if app.systems.past is None:
-        raise CommandFault("this is no past of a live system")
+        raise CommandError("this is no past of a live system")
     app.action_live()
 
 
 def _speed(app: Console, words: list[str]) -> None:
     if app.travel is None:
-        raise CommandFault("only a recording or a simulation has a speed")
+        raise CommandError("only a recording or a simulation has a speed")
     try:
         speed = float(words[0])
     except (IndexError, ValueError):
         speed = 0.0
     if not 0.1 <= speed <= 1000:
-        raise CommandFault("the speed is a number from 0.1 to 1000")
+        raise CommandError("the speed is a number from 0.1 to 1000")
     app.travel.set_speed(speed)
     app.refresh_all()
 
@@ -256,16 +256,16 @@ def question_lines(operation: Operation) -> list[Line]:
 def _ask(app: Console, verb: str, make: Callable[[Operator, Node], Operation], words: list[str]) -> None:
     operator = app.operator
     if app.systems.past is not None:
-        raise CommandFault("this is the past: L returns to live")
+        raise CommandError("this is the past: L returns to live")
     if operator is None or app.feed.mode != "live":
-        raise CommandFault("this console only watches; start it with --operate")
+        raise CommandError("this console only watches; start it with --operate")
     node = app.model.nodes.get(find_node(app, words[0]) if words else app.under_cursor().node)
     if node is None:
-        raise CommandFault(f"{verb} which node?")
+        raise CommandError(f"{verb} which node?")
     try:
         operation = make(operator, node)
-    except OperationFault as fault:
-        raise CommandFault(str(fault)) from fault
+    except OperationError as fault:
+        raise CommandError(str(fault)) from fault
 
     def answered(yes: bool | None) -> None:
         if yes:
@@ -300,7 +300,7 @@ def run(app: Console, line: str) -> None:
     """Carry out a line. A name may be shortened if it stays unique.
 
     Raises:
-        CommandFault: the command is unknown, or cannot be carried out.
+        CommandError: the command is unknown, or cannot be carried out.
     """
     words = line.split()
     if not words:
@@ -310,7 +310,7 @@ def run(app: Console, line: str) -> None:
     found = found or {known[name].name for name in known if name.startswith(words[0])}
     if len(found) != 1:
         meant = f"; {', '.join(sorted(found))}?" if found else "; :help lists the commands"
-        raise CommandFault(f"no command {words[0]!r}{meant}")
+        raise CommandError(f"no command {words[0]!r}{meant}")
     known[found.pop()].run(app, words[1:])
 
 

@@ -23,7 +23,7 @@ from tui.trace_lines import TraceFiles
 from tui.view import Elsewhere, Subject, View
 
 
-class CommandFault(Exception):
+class CommandError(Exception):
     """A command that cannot be carried out; the text is for the user."""
 
 
@@ -72,7 +72,7 @@ class Systems:
         """Show the past of the shown system; return what moves in it.
 
         Raises:
-            CommandFault: no recording of it can be read.
+            CommandError: no recording of it can be read.
         """
         title, told = self.present.feed.title, []
         for path in self.recordings:
@@ -86,7 +86,7 @@ class Systems:
                 continue
             self.past = System((feed, self._health))
             return feed
-        raise CommandFault("; ".join(told) or f"no recording of {title} yet: `ospltool record` makes one")
+        raise CommandError("; ".join(told) or f"no recording of {title} yet: `ospltool record` makes one")
 
     def _health(self, model: SystemModel) -> Health:
         """Judge the past by what is expected; mutes and supervisors speak of now.

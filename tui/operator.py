@@ -23,7 +23,7 @@ ENVIRONMENT: Final = (
 )
 
 
-class OperationFault(Exception):
+class OperationError(Exception):
     """An operation that is impossible for a node; the text is for the user."""
 
 
@@ -47,12 +47,12 @@ def known_here() -> list[NodeStatus]:
     """Return the nodes that this user started on this machine, as `ospltool list` finds them.
 
     Raises:
-        OperationFault: the run directory cannot be read.
+        OperationError: the run directory cannot be read.
     """
     try:
         directories = RunDirectory(location(os.environ)).nodes()
     except RunDirectoryError as error:
-        raise OperationFault(str(error)) from error
+        raise OperationError(str(error)) from error
     return [status for directory in directories if (status := status_of(directory)) is not None]
 
 
@@ -68,7 +68,7 @@ class Operator:
         """End a node in order.
 
         Raises:
-            OperationFault: it was not started here, or several nodes answer to its names.
+            OperationError: it was not started here, or several nodes answer to its names.
         """
         word = self._running(node)
         return Operation(
@@ -84,7 +84,7 @@ class Operator:
         """End a node in order and start it again.
 
         Raises:
-            OperationFault: as `stop`.
+            OperationError: as `stop`.
         """
         word, last = self._running(node), self._newest(node)
         _require_own_file(last)
@@ -106,15 +106,15 @@ class Operator:
         """Start a node that is gone.
 
         Raises:
-            OperationFault: it was not started here, or it is there.
+            OperationError: it was not started here, or it is there.
         """
         self._require_here(node)
         snapshot = node.snapshot
         if not (node.gone_ns or node.is_away):
-            raise OperationFault(f"{snapshot.name} is running")
+            raise OperationError(f"{snapshot.name} is running")
         last = self._newest(node)
         if last.condition in ALIVE:
-            raise OperationFault(f"{snapshot.name} has a supervisor: {last.sentence}")
+            raise OperationError(f"{snapshot.name} has a supervisor: {last.sentence}")
         _require_own_file(last)
         return Operation(
             title=f"Start node {snapshot.name}?",
@@ -150,28 +150,28 @@ class Operator:
         self._require_here(node)
         snapshot = node.snapshot
         if node.is_away:
-            raise OperationFault(f"{snapshot.name} is not running")
+            raise OperationError(f"{snapshot.name} is not running")
         alive = [one for one in self.known() if one.condition in ALIVE]
         mine = [one.record for one in alive if one.record.node and one.record.node.pid == snapshot.pid]
         if not mine:
-            raise OperationFault(f"{snapshot.name} was not started by this user with `ospltool start`")
+            raise OperationError(f"{snapshot.name} was not started by this user with `ospltool start`")
         record = mine[0]
         if sum(one.record.domain_name == record.domain_name for one in alive) == 1:
             return record.domain_name
         if sum(one.record.configuration == record.configuration for one in alive) == 1:
             return record.configuration
-        raise OperationFault(f"several nodes were started from {record.configuration}; use a shell")
+        raise OperationError(f"several nodes were started from {record.configuration}; use a shell")
 
     def _newest(self, node: Node) -> NodeStatus:
         """Return the node last started from the configuration of a node."""
         of_file = [one for one in self.known() if one.record.configuration == node.snapshot.configuration]
         if not of_file:
-            raise OperationFault(f"{node.snapshot.name} was not started by this user with `ospltool start`")
+            raise OperationError(f"{node.snapshot.name} was not started by this user with `ospltool start`")
         return max(of_file, key=lambda one: one.record.changed_ns)
 
     def _require_here(self, node: Node) -> None:
         if node.snapshot.host != self.host:
-            raise OperationFault(f"{node.snapshot.name} is on {node.snapshot.host}, not on this machine")
+            raise OperationError(f"{node.snapshot.name} is on {node.snapshot.host}, not on this machine")
 
 
 def _who(node: Node) -> tuple[str, ...]:
@@ -194,11 +194,11 @@ def _require_own_file(status: NodeStatus) -> None:
     """Refuse a node of a fleet file, whose file alone would start another node.
 
     Raises:
-        OperationFault: the node is of a fleet file.
+        OperationError: the node is of a fleet file.
     """
     record = status.record
     if status.directory.path.name != node_key(record.configuration, record.domain_name, f"{record.store}\0"):
-        raise OperationFault(
+        raise OperationError(
             f"{record.domain_name} was started from a fleet file; use `ospltool start FLEET --node NAME`"
         )
 

@@ -16,7 +16,7 @@ MAX_CLIENTS: Final = 8
 """Most tabs at one time; each needs a process."""
 
 
-class ServeFault(ValueError):
+class ServeError(ValueError):
     """Settings with which the console cannot be served; the text is for the user."""
 
 
@@ -90,14 +90,14 @@ def require_loopback(host: str) -> None:
     """Refuse every address that others can reach.
 
     Raises:
-        ServeFault: the host is not this machine alone.
+        ServeError: the host is not this machine alone.
     """
     try:
         found = {info[4][0] for info in socket.getaddrinfo(host, None)}
     except OSError as error:
-        raise ServeFault(f"{host}: {error}") from error
+        raise ServeError(f"{host}: {error}") from error
     if not all(ipaddress.ip_address(str(address).partition("%")[0]).is_loopback for address in found):
-        raise ServeFault(
+        raise ServeError(
             f"{host} can be reached from other machines; the console has no password, serve it on 127.0.0.1"
         )
 
@@ -106,13 +106,13 @@ def serve(command: Sequence[str], *, port: int, title: str) -> None:
     """Serve `command` on a port of the loopback interface until interrupted. The title is that of the page.
 
     Raises:
-        ServeFault: the port is taken or out of range.
+        ServeError: the port is taken or out of range.
     """
     if not 1 <= port <= 65535:
-        raise ServeFault(f"{port} is not a port: write a number from 1 to 65535")
+        raise ServeError(f"{port} is not a port: write a number from 1 to 65535")
     try:
         with socket.create_server(("127.0.0.1", port)):
             pass
     except OSError as error:
-        raise ServeFault(f"port {port}: {error.strerror or error}") from error
+        raise ServeError(f"port {port}: {error.strerror or error}") from error
     ConsoleServer(command, port=port, title=title).serve()

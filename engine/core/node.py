@@ -47,7 +47,7 @@ from engine.core.name_space_state import NameSpaceState
 from engine.core.name_spaces import Alignee, Element, Group
 from engine.core.readers import choose_server
 from engine.core.settings import CoreSettings
-from engine.core.states import LocalFault, Phase, ServiceState, Trigger, service_state
+from engine.core.states import InvariantError, Phase, ServiceState, Trigger, service_state
 
 _ORDER: Final = {state: place for place, state in enumerate(ServiceState)}
 GREETING_S: Final = 0.005
@@ -77,7 +77,7 @@ class DurabilityNode:
         `wall_ns` is the wall clock at `now`, in nanoseconds since 1970.
 
         Raises:
-            LocalFault: a name-space has no policy, which the configuration checks exclude.
+            InvariantError: a name-space has no policy, which the configuration checks exclude.
         """
         self._context = context = Context(settings, wall_ns - int(now * 1e9), now)
         self.fellow, self.name_space_of = context.fellows.get, context.space_of
@@ -95,7 +95,7 @@ class DurabilityNode:
         self._strangers: set[str] = set()
         for name_space in settings.name_spaces:
             if not membership.add_name_space(context, name_space):
-                raise LocalFault(f"name-space '{name_space.name}' has no policy")
+                raise InvariantError(f"name-space '{name_space.name}' has no policy")
         for name_space in settings.learned:
             membership.add_remembered(context, name_space)
         context.note("lifecycle.address", node=settings.node)

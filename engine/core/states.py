@@ -18,7 +18,7 @@ Each *name-space* has its own life cycle, so that independent name-spaces do not
   (5.2.3.1).
 
 The diagrams of the documentation and the exhaustive test are made from these tables. A pair that is not
-listed is a bug in ospltool and raises `LocalFault`.
+listed is a bug in ospltool and raises `InvariantError`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 
-class LocalFault(Exception):
+class InvariantError(Exception):
     """This node broke its own rules."""
 
 
@@ -143,12 +143,12 @@ def next_phase(phase: Phase, trigger: Trigger) -> Phase:
     """Return the phase after `trigger` in `phase`.
 
     Raises:
-        LocalFault: the pair is not in the table.
+        InvariantError: the pair is not in the table.
     """
     try:
         return PHASES[phase][trigger]
     except KeyError:
-        raise LocalFault(f"{trigger!r} cannot happen in phase {phase}") from None
+        raise InvariantError(f"{trigger!r} cannot happen in phase {phase}") from None
 
 
 def is_complete(phase: Phase) -> bool:

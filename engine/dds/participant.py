@@ -177,7 +177,7 @@ class NodeParticipant:
         proofs: of the messages that it sends and receives.
 
     Raises:
-        SecretFault: the secret of the environment cannot be used.
+        SecretError: the secret of the environment cannot be used.
         DdsError: the domain or the participant cannot be created, for example because the interface does
             not exist or every participant index is taken.
     """

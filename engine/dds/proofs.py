@@ -55,7 +55,7 @@ PLACE: Final = b"\0PRF place of a proof, which is filled in: \0\0\0\0\0\0\0\0\0"
 assert len(PLACE) == SIZE
 
 
-class SecretFault(ValueError):
+class SecretError(ValueError):
     """The file of the secret cannot be used; the text says why.
 
     Args:
@@ -77,12 +77,12 @@ def _keys_in(content: bytes, path: str) -> tuple[_Key, ...]:
     lines = [line.strip() for line in content.splitlines()]
     secrets = [line for line in lines if line and not line.startswith(b"#")]
     if not secrets:
-        raise SecretFault(f"{path} has no secret")
+        raise SecretError(f"{path} has no secret")
     if len(secrets) > MAX_SECRETS:
-        raise SecretFault(f"{path} has {len(secrets)} secrets; {MAX_SECRETS} are enough")
+        raise SecretError(f"{path} has {len(secrets)} secrets; {MAX_SECRETS} are enough")
     short = min(map(len, secrets))
     if short < MIN_CHARS:
-        raise SecretFault(f"{path} has a secret of {short} characters; at least {MIN_CHARS} are needed")
+        raise SecretError(f"{path} has a secret of {short} characters; at least {MIN_CHARS} are needed")
     keys = [hashlib.blake2b(secret, person=b"ospltool key").digest() for secret in secrets]
     return tuple(_Key(hashlib.blake2b(key, digest_size=8).digest(), key) for key in keys)
 
@@ -90,7 +90,7 @@ def _keys_in(content: bytes, path: str) -> tuple[_Key, ...]:
 def fingerprints(path: str) -> tuple[str, ...]:
     """Return what tells the secrets of a file apart and reveals nothing of them, that which proves first.
 
-    It does not matter here who else may read the file. Raises SecretFault.
+    It does not matter here who else may read the file. Raises SecretError.
     """
     return tuple(key.id.hex() for key in _keys_in(_open(path, is_private=False)[1], path))
 
@@ -99,19 +99,19 @@ def _open(path: str, *, is_private: bool = True) -> tuple[os.stat_result, bytes]
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError as error:
-        raise SecretFault(f"{path} cannot be read: {error.strerror}", is_local=True) from error
+        raise SecretError(f"{path} cannot be read: {error.strerror}", is_local=True) from error
     except ValueError as error:  # a path with a zero byte
-        raise SecretFault(f"{path!r}: {error}") from error
+        raise SecretError(f"{path!r}: {error}") from error
     try:
         found = os.fstat(descriptor)
         if not stat.S_ISREG(found.st_mode):
-            raise SecretFault(f"{path} is not a file")
+            raise SecretError(f"{path} is not a file")
         if is_private and found.st_mode & 0o077:
             mode = stat.S_IMODE(found.st_mode)
-            raise SecretFault(f"{path} has mode {mode:04o}, and others may use it: chmod 600 {path}")
+            raise SecretError(f"{path} has mode {mode:04o}, and others may use it: chmod 600 {path}")
         if is_private and found.st_uid != os.geteuid():
             text = f"{path} belongs to user {found.st_uid}, not to {os.geteuid()}"
-            raise SecretFault(text, is_local=True)
+            raise SecretError(text, is_local=True)
         return found, os.read(descriptor, MAX_FILE_BYTES)
     finally:
         os.close(descriptor)
@@ -124,7 +124,7 @@ class DomainSecret:
         path: the file.
 
     Raises:
-        SecretFault: it cannot be used.
+        SecretError: it cannot be used.
 
     Attributes:
         problem: why the file could not be read again; the secrets that were in it still count.
@@ -140,7 +140,7 @@ class DomainSecret:
 
     @classmethod
     def of_environment(cls, environ: Mapping[str, str]) -> Self | None:
-        """Return the secret of `VARIABLE`; None if that is not set. Raises SecretFault."""
+        """Return the secret of `VARIABLE`; None if that is not set. Raises SecretError."""
         path = environ.get(VARIABLE, "")
         return cls(path) if path else None
 
@@ -160,7 +160,7 @@ class DomainSecret:
             self._keys, self._seen, self.problem = _keys_in(content, self.path), _version(found), ""
         except OSError as error:
             self.problem = f"{self.path} cannot be read: {error.strerror}"
-        except SecretFault as fault:
+        except SecretError as fault:
             self.problem = str(fault)
 
 

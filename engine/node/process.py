@@ -45,7 +45,7 @@ from engine.dds.interfaces import (
     suitable_interface,
 )
 from engine.dds.participant import NodeParticipant
-from engine.dds.proofs import DomainSecret, SecretFault
+from engine.dds.proofs import DomainSecret, SecretError
 from engine.dds.selfcheck import check_layouts
 from engine.dds.uri import domain_tag
 from engine.dds.writer import LATEST_NS
@@ -111,7 +111,7 @@ def _is_permanent(error: BaseException) -> bool:
     return isinstance(error, StoreRefused | StoreForbidden)
 
 
-class NodeFault(Exception):
+class NodeError(Exception):
     """A part that the node needs cannot be used, or failed."""
 
 
@@ -280,7 +280,7 @@ class RunningNode:
         self._tracer = tracer
         self._lease = lease
         self._clock = SystemClock()
-        self._shell = Shell("ospl_durability", "node", NodeFault)
+        self._shell = Shell("ospl_durability", "node", NodeError)
         self._lease_pause_s = min(1.0, configuration.domain.lease.period_s)
         self._said: tuple[object, ...] = ()
         self._said_stuck: tuple[str, ...] = ()
@@ -509,7 +509,7 @@ class RunningNode:
 
         Raises:
             ConfigurationRefused: the configuration is impossible in this system, or with this Cyclone DDS.
-            NodeFault: the store or Cyclone DDS cannot be used, or a part of the node failed. With a full disk
+            NodeError: the store or Cyclone DDS cannot be used, or a part of the node failed. With a full disk
                 the node waits.
         """
         try:
@@ -528,7 +528,7 @@ class RunningNode:
             if _is_permanent(error) and not self._has_moved:  # the former interface may be back
                 raise ConfigurationRefused(str(error)) from error
             if isinstance(error, StoreError | DdsError | UnsupportedCyclone | OSError):
-                raise NodeFault(str(error)) from error
+                raise NodeError(str(error)) from error
             raise
         if found is None:
             self._tracer.event("lifecycle.stop-requested", signal=self._shell.stop_reason)
@@ -541,7 +541,7 @@ class RunningNode:
         path = self._configuration.domain.secret
         try:
             return DomainSecret(path) if path else None
-        except SecretFault as fault:
+        except SecretError as fault:
             place = self._configuration.origin_of(documented(OF_SECRET))
             raise ConfigurationRefused(f"{place}: {documented(OF_SECRET)}: {fault}") from fault
 
@@ -588,7 +588,7 @@ class RunningNode:
             self._shell.stack.close()
             self._tell_flushed(unwritten, self._clock.wall_ns() - ending_ns)
             if self._is_left_alone:
-                raise NodeFault(LEFT_ALONE)
+                raise NodeError(LEFT_ALONE)
         finally:
             self._shell.stack.close()
             if self.carries is None:

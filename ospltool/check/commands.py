@@ -15,7 +15,7 @@ from engine.config.schema import schema
 from engine.core import expressions
 from engine.core.name_spaces import Policy
 from ospltool.check.deployment import ExpectedMaster, expected_masters, names_of
-from ospltool.check.inputs import DeploymentInput, UsageFault, gather, named_nodes
+from ospltool.check.inputs import DeploymentInput, UsageError, gather, named_nodes
 from ospltool.check.registry import RuleInput, all_rules, find_rules
 from ospltool.check.runner import Choice, examine, run
 from ospltool.check.views import FleetView, NodeView
@@ -49,14 +49,14 @@ def deployments(
         skip_others: skip XML that is no configuration among named files, too.
 
     Raises:
-        UsageFault: no file is named, or an option is malformed.
+        UsageError: no file is named, or an option is malformed.
     """
     named, common = named_nodes(nodes, variables, environ)
     found = gather(paths, common, together=together, skip_others=skip_others)
     if named:
         found.append(named)
     if not paths and not named:
-        raise UsageFault("nothing to check: name files, directories or a fleet file, or set OSPL_URI")
+        raise UsageError("nothing to check: name files, directories or a fleet file, or set OSPL_URI")
     return found
 
 
@@ -77,7 +77,7 @@ def choice(
         show: least severity to show.
 
     Raises:
-        UsageFault: no rule or severity has such a name.
+        UsageError: no rule or severity has such a name.
     """
     codes = _codes(select, "--select") if select else set(all_rules())
     codes -= _codes(ignore, "--ignore")
@@ -85,11 +85,11 @@ def choice(
     for text in severities:
         rules, equals, level = text.partition("=")
         if not equals:
-            raise UsageFault(f"--severity {text!r} is not of the form RULES=LEVEL")
+            raise UsageError(f"--severity {text!r} is not of the form RULES=LEVEL")
         try:
             wanted = Severity.named(level)
         except ValueError as error:
-            raise UsageFault(f"--severity {text!r}: {error}") from None
+            raise UsageError(f"--severity {text!r}: {error}") from None
         changed.update(dict.fromkeys(_codes([rules], "--severity"), wanted))
     return Choice(
         codes=frozenset(codes),
@@ -105,7 +105,7 @@ def _codes(selectors: Sequence[str], option: str) -> set[str]:
         try:
             found.update(each.code for each in find_rules(selector))
         except KeyError:
-            raise UsageFault(
+            raise UsageError(
                 f"{option}: there is no rule {selector!r}; `ospltool explain` lists all"
             ) from None
     return found
@@ -197,17 +197,17 @@ def overview(inputs: Sequence[DeploymentInput], *, matrix: bool, as_json: bool) 
     With `as_json`, it is a JSON document.
 
     Raises:
-        UsageFault: a file cannot be read.
+        UsageError: a file cannot be read.
     """
     examined = [examine(each) for each in inputs]
     for file in (file for each in examined for file in each.unreadable):
         if not file.is_known:
-            raise UsageFault(*map(str, file.problems))
+            raise UsageError(*map(str, file.problems))
         if not any(each.fleet.nodes for each in examined):
-            raise UsageFault(f"{file.path}: this is no configuration of a node")
+            raise UsageError(f"{file.path}: this is no configuration of a node")
     nodes = [node for each in examined for node in each.fleet.nodes]
     if not nodes:
-        raise UsageFault("there is no configuration of a node")
+        raise UsageError("there is no configuration of a node")
     if matrix:
         fleet = FleetView(tuple(nodes))
         return matrix_json(fleet) if as_json else matrix_text(fleet)

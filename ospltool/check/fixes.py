@@ -21,7 +21,7 @@ MAX_PASSES = 10
 """Most rounds; a fix may make room for another one, but two may also undo each other."""
 
 
-class FixFault(Exception):
+class FixError(Exception):
     """A file could not be written; the message names it."""
 
 
@@ -136,15 +136,15 @@ def write(changes: Iterable[FileChange], read: Callable[[str], bytes]) -> None:
     """Replace each file in one step.
 
     Raises:
-        FixFault: a file cannot be written, or has changed since the fixes were made.
+        FixError: a file cannot be written, or has changed since the fixes were made.
     """
     for change in changes:
         if read(change.path) != change.before:
-            raise FixFault(f"{change.path} has changed meanwhile, so it was not fixed")
+            raise FixError(f"{change.path} has changed meanwhile, so it was not fixed")
         try:
             _replace(Path(change.path).resolve(), change.after)
         except OSError as error:
-            raise FixFault(f"{change.path} cannot be written: {error.strerror or error}") from error
+            raise FixError(f"{change.path} cannot be written: {error.strerror or error}") from error
 
 
 def _replace(target: Path, content: bytes) -> None:

@@ -26,7 +26,7 @@ WITHIN_OTHERS: Final = re.compile(rb"<(OpenSplice|CycloneDDS|persistence_service
 _OTHER_SUFFIXES: Final = (".yaml", ".yml", ".tpl", ".tmpl", ".template", ".j2", ".jinja", ".in", ".erb")
 
 
-class UsageFault(Exception):
+class UsageError(Exception):
     """The command line is wrong; the message is for the user."""
 
 
@@ -81,7 +81,7 @@ def gather(
     directory.
 
     Raises:
-        UsageFault: more than MAX_FILES files.
+        UsageError: more than MAX_FILES files.
     """
     files: list[NodeInput] = []
     deployments: list[DeploymentInput] = []
@@ -100,7 +100,7 @@ def gather(
             uri = given if "://" in given else shown_path(given)
             files.append(NodeInput(uri, environ, is_found=skip_others))
         if len(files) > MAX_FILES:
-            raise UsageFault(f"more than {MAX_FILES} files; name fewer, or directories with fewer")
+            raise UsageError(f"more than {MAX_FILES} files; name fewer, or directories with fewer")
     in_fleets = {_identity(node.uri) for deployment in deployments for node in deployment.nodes}
     rest = [each for each in files if not each.is_found or _identity(each.uri) not in in_fleets]
     if together:
@@ -167,7 +167,7 @@ def named_nodes(
     `name:VAR=value` sets a variable for one of the named nodes only.
 
     Raises:
-        UsageFault: a text of another shape, a node named twice, or a variable for an unknown node.
+        UsageError: a text of another shape, a node named twice, or a variable for an unknown node.
     """
     common = dict(environ)
     own: dict[str, dict[str, str]] = {}
@@ -175,7 +175,7 @@ def named_nodes(
         target, value = _divided(text, "--env", "VAR=value or node:VAR=value")
         node, colon, variable = target.rpartition(":")
         if not variable:
-            raise UsageFault(f"--env {text!r}: the variable has no name")
+            raise UsageError(f"--env {text!r}: the variable has no name")
         if colon:
             own.setdefault(node, {})[variable] = value
         else:
@@ -184,12 +184,12 @@ def named_nodes(
     for text in nodes:
         name, file = _divided(text, "--node", "name=file")
         if name in inputs:
-            raise UsageFault(f"--node {name!r} is given twice")
+            raise UsageError(f"--node {name!r} is given twice")
         uri = file if "://" in file else shown_path(file)
         inputs[name] = NodeInput(uri, {**common, **own.get(name, {})}, name)
     unknown = sorted(set(own) - set(inputs))
     if unknown:
-        raise UsageFault(f"--env names {', '.join(map(repr, unknown))}, but no --node does")
+        raise UsageError(f"--env names {', '.join(map(repr, unknown))}, but no --node does")
     named = DeploymentInput(tuple(inputs.values()), is_fleet=True, is_declared=True) if inputs else None
     return named, common
 
@@ -197,5 +197,5 @@ def named_nodes(
 def _divided(text: str, option: str, shape: str) -> tuple[str, str]:
     left, equals, right = text.partition("=")
     if not equals or not left or (option == "--node" and not right):
-        raise UsageFault(f"{option} {text!r} is not of the form {shape}")
+        raise UsageError(f"{option} {text!r} is not of the form {shape}")
     return left, right

@@ -138,7 +138,7 @@ def check(
     Exit codes: 0 no finding at or above --fail-on, 1 findings, 2 wrong usage or an unreadable file.
     """
     from ospltool.check import commands
-    from ospltool.check.inputs import UsageFault
+    from ospltool.check.inputs import UsageError
 
     _avoid_collections(context)
     kind = str(OutputFormat.JSON if as_json else output)
@@ -149,7 +149,7 @@ def check(
         choice = commands.choice(
             select or [], ignore or [], severity or [], [str(each) for each in target or []], show.value
         )
-    except UsageFault as error:
+    except UsageError as error:
         raise CommandError(str(error), Exit.USAGE) from None
     if tries and (effective or matrix or fix or unsafe_fixes or diff):
         raise CommandError("--try only checks; leave out --fix, --diff, --effective and --matrix", Exit.USAGE)
@@ -157,7 +157,7 @@ def check(
     if effective or matrix:
         try:
             text = commands.overview(deployments, matrix=matrix, as_json=kind == "json")
-        except UsageFault as error:
+        except UsageError as error:
             raise CommandError(error.args, Exit.USAGE) from None
         write_to(to, text)
         return
@@ -200,7 +200,7 @@ def _fix(
         raise typer.Exit(Exit.FINDINGS if outcome.changes else Exit.GOOD)
     try:
         fixes.write(outcome.changes, read_bytes)
-    except fixes.FixFault as error:
+    except fixes.FixError as error:
         raise CommandError(str(error), Exit.USAGE) from None
     if outcome.changes:
         streams.say(f"{plural(outcome.fixed, 'fix', 'fixes')} in {plural(len(outcome.changes), 'file')}")

@@ -62,12 +62,12 @@ class DomainAccess:
         Raises:
             CommandError: its file cannot be used.
         """
-        from engine.dds.proofs import DomainSecret, SecretFault
+        from engine.dds.proofs import DomainSecret, SecretError
 
         path = self.configuration.domain.secret if self.configuration else ""
         try:
             return DomainSecret(path) if path else DomainSecret.of_environment(os.environ)
-        except SecretFault as fault:
+        except SecretError as fault:
             raise CommandError(f"the secret of domain {self.domain_id}: {fault}", Exit.USAGE) from fault
 
 

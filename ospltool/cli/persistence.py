@@ -100,11 +100,11 @@ def run(
 
 
 def _serve(running: Service) -> bool:
-    from engine.persistence.service.service_process import ServiceFault
+    from engine.persistence.service.service_process import ServiceError
 
     try:
         return running.run()
-    except ServiceFault as fault:
+    except ServiceError as fault:
         raise CommandError(str(fault), Exit.FAULT) from fault
 
 

@@ -178,7 +178,7 @@ def top(
     if not has_terminal():
         raise CommandError("the console needs a terminal; use `ospltool top --json` without one", Exit.USAGE)
     try:
-        from tui.alarm import AlarmFault
+        from tui.alarm import AlarmError
         from tui.app import run_console
     except ImportError as error:
         raise not_installed("console", error) from error
@@ -199,7 +199,7 @@ def top(
             watch_health=watch_health,
             others=tuple(others),
         )
-    except (SourceError, AlarmFault) as error:
+    except (SourceError, AlarmError) as error:
         raise CommandError(str(error), Exit.USAGE) from error
     raise typer.Exit(code)
 
@@ -247,7 +247,7 @@ def _serve(port: int, *, operate: bool) -> None:
             "--serve and --operate exclude each other: a served console only watches", Exit.USAGE
         )
     try:
-        from tui.serve import ServeFault, serve
+        from tui.serve import ServeError, serve
     except ImportError as error:
         raise not_installed("serve", error) from error
     own = sys.argv[1:]
@@ -257,7 +257,7 @@ def _serve(port: int, *, operate: bool) -> None:
         del kept[place : place + 2]
     try:
         serve((*_program(), *kept), port=port, title=" ".join(("ospltool", *kept)))
-    except ServeFault as fault:
+    except ServeError as fault:
         raise CommandError(str(fault), Exit.USAGE) from fault
 
 

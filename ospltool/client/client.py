@@ -139,7 +139,7 @@ class DurabilityClient:
         secret: path of the file with the secret of the domain; None for OSPLTOOL_DOMAIN_SECRET, or none.
 
     Raises:
-        SecretFault: that file cannot be used.
+        SecretError: that file cannot be used.
         UnsupportedCyclone: the installed cyclonedds is another version than the one supported.
         DdsError: the participant cannot be made.
     """

@@ -82,7 +82,7 @@ class Session:
         secret: path of the file with the secret of the domain; None for OSPLTOOL_DOMAIN_SECRET.
 
     Raises:
-        SecretFault: that file cannot be used.
+        SecretError: that file cannot be used.
         UnsupportedCyclone: the installed cyclonedds is another version than the one supported.
         DdsError: the participant cannot be made.
     """

@@ -180,7 +180,7 @@ def configured(attachments: Iterable[Attachment]) -> tuple[tuple[Finding, ...] |
     The findings show the paths that the user gave.
     """
     from ospltool.check.commands import check, choice, deployments  # only reports need it
-    from ospltool.check.inputs import UsageFault
+    from ospltool.check.inputs import UsageError
 
     given = [one for one in attachments if one.what is AttachmentKind.CONFIGURATION]
     files = {str(one.path): one.name for one in given}
@@ -193,7 +193,7 @@ def configured(attachments: Iterable[Attachment]) -> tuple[tuple[Finding, ...] |
     try:
         found = deployments(paths, nodes, [], dict(os.environ), together=len(paths) > 1, skip_others=True)
         report = check(found, choice([], [], [], [], "info"))
-    except UsageFault as cause:
+    except UsageError as cause:
         return (), (f"the configurations could not be checked: {cause}",)
     named = [
         dataclasses.replace(

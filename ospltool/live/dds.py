@@ -198,7 +198,7 @@ class LiveFeed:
         clock: wall clock in ns since 1970.
 
     Raises:
-        SecretFault: the secret of the environment cannot be used.
+        SecretError: the secret of the environment cannot be used.
         DdsError: the domain cannot be opened with these settings.
     """
 

@@ -10,7 +10,7 @@ import pytest
 
 from engine.config import ByteRange, parse
 from ospltool.check import fixes
-from ospltool.check.fixes import FileChange, FixFault
+from ospltool.check.fixes import FileChange, FixError
 from ospltool.check.inputs import DeploymentInput, NodeInput, gather
 from ospltool.check.runner import Choice
 from ospltool.diagnostics.model import Report
@@ -132,7 +132,7 @@ def test_a_diff_shows_the_change_and_is_safe_for_a_terminal() -> None:
 def test_a_file_that_changed_meanwhile_is_left_alone(tmp_path: Path) -> None:
     path = tmp_path / "f.xml"
     path.write_text("new")
-    with pytest.raises(FixFault, match="changed meanwhile"):
+    with pytest.raises(FixError, match="changed meanwhile"):
         fixes.write([FileChange(str(path), b"old", b"fixed")], lambda name: Path(name).read_bytes())
     assert path.read_text() == "new"
 
@@ -152,7 +152,7 @@ def test_mode_and_symbolic_links_stay(tmp_path: Path) -> None:
 
 def test_a_file_that_cannot_be_replaced_says_so(tmp_path: Path) -> None:
     missing = tmp_path / "no" / "f.xml"
-    with pytest.raises(FixFault, match="cannot be written"):
+    with pytest.raises(FixError, match="cannot be written"):
         fixes.write([FileChange(str(missing), b"x", b"y")], lambda _: b"x")
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from engine.config import ConfigError, parse
-from ospltool.check.inputs import UsageFault, gather, named_nodes
+from ospltool.check.inputs import UsageError, gather, named_nodes
 from ospltool.check.registry import RuleInput
 from ospltool.check.runner import Choice, examine, run
 from ospltool.diagnostics.model import Report, Severity, Target
@@ -197,7 +197,7 @@ def test_nodes_and_variables_of_the_command_line(tmp_path: Path) -> None:
      ([], ["n:V=1"]), (["m=x"], ["n:V=1"])],
 )  # fmt: skip
 def test_malformed_options_are_refused(nodes: list[str], variables: list[str]) -> None:
-    with pytest.raises(UsageFault):
+    with pytest.raises(UsageError):
         named_nodes(nodes, variables, {})
 
 

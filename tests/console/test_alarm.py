@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tui.alarm import AGAIN_NS, GATHER_NS, GRACE_NS, MAX_RUNNING, MISSING_NS, Alarm, AlarmFault
+from tui.alarm import AGAIN_NS, GATHER_NS, GRACE_NS, MAX_RUNNING, MISSING_NS, Alarm, AlarmError
 
 START_NS = 1_000_000_000_000
 WRITE = "import json,sys; open(sys.argv[1],'a').write(json.dumps(sys.argv[2:])+chr(10))"
@@ -187,5 +187,5 @@ def test_a_command_that_is_not_there_is_said() -> None:
 
 
 def test_an_open_quotation_is_refused() -> None:
-    with pytest.raises(AlarmFault, match="No closing quotation"):
+    with pytest.raises(AlarmError, match="No closing quotation"):
         Heard("say 'x")

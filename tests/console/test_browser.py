@@ -22,7 +22,7 @@ from ospltool.live.recorder import Recorder
 from tests.browser import CHROMIUM, Browser, browser
 from tests.console.served import HEIGHT, WIDTH, Tab
 from tests.fake import FakeFeed
-from tui.serve import ServeFault, require_loopback
+from tui.serve import ServeError, require_loopback
 
 ROOT = Path(__file__).parents[2]
 BACKGROUND = (0x14, 0x17, 0x1A)
@@ -214,7 +214,7 @@ def test_it_listens_on_the_loopback_interface_only(server: str, port: int) -> No
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "8.8.8.8"])
 def test_other_interfaces_are_refused(host: str) -> None:
-    with pytest.raises(ServeFault, match="other machines"):
+    with pytest.raises(ServeError, match="other machines"):
         require_loopback(host)
 
 

@@ -19,7 +19,7 @@ from tests import fake
 from tests.fake import SECOND_NS, START_NS, ScriptedFeed, node_id
 from tui.app import ConsoleApp
 from tui.commands import AskScreen, question_lines
-from tui.operator import Operation, OperationFault, Operator
+from tui.operator import Operation, OperationError, Operator
 from tui.text import visible
 
 S = SECOND_NS
@@ -117,7 +117,7 @@ def test_the_file_stands_for_a_node_whose_name_others_have() -> None:
 def test_what_can_not_be_done_from_here_is_refused(
     verb: str, known: list[NodeStatus], asked: Node, said: str
 ) -> None:
-    with pytest.raises(OperationFault, match=said):
+    with pytest.raises(OperationError, match=said):
         getattr(operator_of(*known), verb)(asked)
 
 

@@ -39,6 +39,28 @@ def product_sources(modules: Iterable[pathlib.Path], root: pathlib.Path) -> dict
     return {str(path): (root / path).read_text("utf-8") for path in paths if path.parts[0] in PRODUCT}
 
 
+def misnamed_faults(sources: Mapping[str, str]) -> list[str]:
+    """Exceptions named Fault that are not wrong values from elsewhere, which nobody catches as such."""
+    return [
+        f"{file}:{node.lineno} {node.name}"
+        for file, text in sources.items()
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.ClassDef) and node.name.endswith("Fault")
+        for base in node.bases
+        if (name := ast.unparse(base)).endswith(("Error", "Exception")) and name != "ValueError"
+    ]
+
+
+def test_a_fault_is_wrong_input_and_all_else_is_an_error(
+    modules: list[pathlib.Path], root: pathlib.Path
+) -> None:
+    sources = product_sources(modules, root)
+    assert misnamed_faults({"a.py": "class WireFault(ValueError): ...\nclass DiskFault(OSError): ..."}) == [
+        "a.py:2 DiskFault"
+    ]
+    assert misnamed_faults(sources) == []
+
+
 def test_a_public_class_name_occurs_once_in_its_package(
     modules: list[pathlib.Path], root: pathlib.Path
 ) -> None:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.dds import proofs
-from engine.dds.proofs import DomainSecret, ProofFault, Proofs, SecretFault
+from engine.dds.proofs import DomainSecret, ProofFault, Proofs, SecretError
 
 WRITER, OTHER = b"w" * 12 + b"\0\0\1\3", b"v" * 12 + b"\0\0\1\3"
 FIRST, SECOND = "first" * 8, "second" * 8
@@ -109,7 +109,7 @@ def test_a_secret_is_replaced_while_it_is_used(tmp_path: Path, monkeypatch: pyte
     ],
 )
 def test_a_file_that_is_no_secret(tmp_path: Path, lines: list[str], mode: int, words: str) -> None:
-    with pytest.raises(SecretFault, match=words):
+    with pytest.raises(SecretError, match=words):
         DomainSecret(secret_in(tmp_path, *lines, mode=mode))
 
 
@@ -121,7 +121,7 @@ def test_what_is_no_file_of_ours(tmp_path: Path) -> None:
         (tmp_path / "none", "No such file"),
         ("a\0b", "null"),
     ):
-        with pytest.raises(SecretFault, match=words):
+        with pytest.raises(SecretError, match=words):
             DomainSecret(str(path))
 
 

@@ -84,7 +84,7 @@ STATUS_SHARE: Final = 20
 """At most 1/20 of the time is spent on making the status."""
 
 
-class ServiceFault(Exception):
+class ServiceError(Exception):
     """A part of the service failed, and the service cannot continue without it."""
 
 
@@ -131,7 +131,7 @@ class Service:
 
         self._settings = settings
         self._options = options = dataclasses.replace(options, say=say)
-        self._shell = Shell("service", "service", ServiceFault)
+        self._shell = Shell("service", "service", ServiceError)
         self._started_ns = time.time_ns()
         self._counters: collections.Counter[str] = collections.Counter()
         check_layouts()
@@ -253,7 +253,7 @@ class Service:
         self._options.say(message(catalogue()[event], fields))
 
     def _fail(self, error: Exception) -> None:
-        raise ServiceFault(f"a thread of the service ended: {error!r}") from error
+        raise ServiceError(f"a thread of the service ended: {error!r}") from error
 
     def request_stop(self, reason: str) -> None:
         """Ask the service to stop cleanly; callable from a signal handler and from any thread."""
@@ -265,7 +265,7 @@ class Service:
         """Serve until `request_stop`; return whether everything is on disk at the end.
 
         Raises:
-            ServiceFault: a part of it failed.
+            ServiceError: a part of it failed.
         """
         try:
             due_s = 0.0
@@ -297,7 +297,7 @@ class Service:
         try:
             due_s = min(due_s, self._links.turn(now_s))
         except Exception as error:
-            raise ServiceFault(f"a link of the service ended: {error!r}") from error
+            raise ServiceError(f"a link of the service ended: {error!r}") from error
         self._send()
         self._save()
         # Behind the save: an answer confirms what is on disk.

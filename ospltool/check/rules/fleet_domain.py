@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from engine.config import XmlElement
-from engine.dds.proofs import SecretFault, fingerprints
+from engine.dds.proofs import SecretError, fingerprints
 from ospltool.check.deployment import host_of, listed
 from ospltool.check.registry import OPENSPLICE, OSPLTOOL, RuleInput, rule
 from ospltool.check.views import FleetView, NodeView, Thing
@@ -357,7 +357,7 @@ def _secrets(node: NodeView) -> tuple[str, ...]:
         return ()
     try:
         return fingerprints(path)
-    except SecretFault:
+    except SecretError:
         return _UNREAD
 
 

@@ -8,7 +8,7 @@ from pathlib import Path, PurePosixPath
 from engine.config import ProblemKind
 from engine.config.settings import StoreMode
 from engine.core.name_spaces import Durability
-from engine.dds.proofs import DomainSecret, SecretFault
+from engine.dds.proofs import DomainSecret, SecretError
 from ospltool.check import edits
 from ospltool.check.registry import NOWHERE, OPENSPLICE, OSPLTOOL, rule
 from ospltool.check.views import NodeView
@@ -301,7 +301,7 @@ def unusable_secret(node: NodeView) -> Iterator[Finding]:
     if element and element.value and not element.value.is_broken and element.text:
         try:
             DomainSecret(element.text)
-        except SecretFault as fault:
+        except SecretError as fault:
             severity = Severity.WARNING if fault.is_local else None
             yield node.found(element.value, str(fault), subject=element.path, severity=severity)
 

@@ -11,7 +11,7 @@ import pytest
 import engine.core
 from docs import states as states_page
 from engine.core import states
-from engine.core.states import PHASES, LocalFault, Phase, ServiceState, Trigger, next_phase, service_state
+from engine.core.states import PHASES, InvariantError, Phase, ServiceState, Trigger, next_phase, service_state
 
 CORE = pathlib.Path(engine.core.__path__[0])
 
@@ -21,7 +21,7 @@ def test_every_pair_is_in_the_table_or_a_fault_of_ours(phase: Phase, trigger: Tr
     if trigger in PHASES[phase]:
         assert next_phase(phase, trigger) is PHASES[phase][trigger]
     else:
-        with pytest.raises(LocalFault, match=phase.value):
+        with pytest.raises(InvariantError, match=phase.value):
             next_phase(phase, trigger)
 
 

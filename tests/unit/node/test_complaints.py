@@ -177,7 +177,7 @@ def test_status_says_what_to_do_where_nobody_may_be_master() -> None:
 
 def test_a_fault_that_a_new_start_may_mend_is_traced() -> None:
     tracer = Tracer(lambda: 0, [])
-    assert program._died(process.NodeFault("the disk is gone"), tracer, None) == (
+    assert program._died(process.NodeError("the disk is gone"), tracer, None) == (
         EXIT_DIED,
         "the disk is gone",
     )
