@@ -25,6 +25,17 @@ def counter(lab: Lab, name: str, key: str) -> int:
     return shown.counters[key] if shown else 0
 
 
+def refused(lab: Lab, name: str) -> int:
+    """The messages that a node has refused, and what it says of who sends them."""
+    shown = lab.seen.node(name)
+    return counter(lab, name, "malformed") + sum(
+        count
+        for one in (shown.unproved if shown else ())
+        for why, count in one.counts.items()
+        if "name" in why
+    )
+
+
 @pytest.mark.parametrize("tag", ["node", "client"])
 def test_nonsense_on_the_protocol_topics_is_counted_and_reported_and_the_nodes_go_on(
     lab: Lab, tag: str
@@ -41,13 +52,14 @@ def test_nonsense_on_the_protocol_topics_is_counted_and_reported_and_the_nodes_g
         sent.append(hostile.answer("sent"))
         lab.seen.wait_for(
             f"{kind} messages are counted",
-            lambda: all(counter(lab, name, "malformed") >= sum(sent) for name in names),
+            lambda: all(refused(lab, name) >= sum(sent) for name in names),
         )
     assert lab.seen.are_complete(*names), "nobody believes that its fellows are about to end"
     for kind in ("unsupported", "absurd"):
         hostile.tell(send=kind)
         hostile.answer("sent")
     check_service(lab, names, 0, 100)
+    assert all("hostile" in str(shown and shown.unproved) for shown in map(lab.seen.node, names))
     assert hostile.end() == 0
     check_service(lab, names, 100, 100)
     for name in names:

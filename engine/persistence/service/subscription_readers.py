@@ -15,7 +15,7 @@ from engine.dds.capture_reader import CaptureReader
 from engine.dds.cdr import Malformed
 from engine.dds.errors import DdsError
 from engine.dds.participant import NodeParticipant
-from engine.dds.subscription_endpoints import answers_to, open_states, unpack_state
+from engine.dds.subscription_endpoints import STATES, answers_to, open_states, unpack_state
 from engine.dds.waiting import Signal
 from engine.dds.writer_names import WRITER_GONE
 from engine.persistence.core.replica_codec import MessageFault
@@ -72,7 +72,7 @@ class ConnectedReaders:
 
     def take(self) -> list[Any]:
         """Take the records that have arrived; for the pump."""
-        return self._states.drain()
+        return [*self._states.drain(), *self._participant.proofs.verifiable(STATES)]
 
     def understand(self, records: Sequence[Any]) -> list[_ReaderChange]:
         """Return the states in records, in order."""
