@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 from engine.core.events import AligneeRequest, ExpectSet, SendSet
 from engine.core.messages import NO_EPOCH
 from engine.dataset.dataset import DataSet
+from engine.runtime.steps import Steps
 from engine.runtime.transfers import Transfers
 
 if TYPE_CHECKING:
@@ -83,10 +84,12 @@ class Side:
             write_set=lambda *_, **__: None,
             tell_changes=lambda: None,
             malformed=self._malformed,
-            on_joined=lambda *_: None,
         )
         self.shared = cast("Any", shared)
-        self.transfers = Transfers(self.shared, anything, anything, anything, b"secret of " + node.encode())
+        steps = Steps(shared.clock, self._fail)
+        secret = b"secret of " + node.encode()
+        none = anything, anything, anything, anything
+        self.transfers = Transfers(self.shared, *none, steps, anything, secret)
 
     def work(self) -> None:
         """Carry out all steps."""

@@ -46,6 +46,7 @@ TRACE_JSON: Final = "OSPLTOOL_TRACE_JSON"
 TRACE_ROTATION: Final = "OSPLTOOL_TRACE_ROTATION"
 """`SIZE[:FILES]`, such as `64M:5`: when trace files are replaced, and how many former ones are kept."""
 _OUTPUT_FILE: Final = "//OpenSplice/DurabilityService/Tracing/OutputFile"
+_REFUSED: Final = "lifecycle.bad-configuration"
 _ENDING_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
 
 
@@ -66,7 +67,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (ConfigError, LinkError, ReportTargetError, RotationError, TraceFileError, OSError) as error:
         _tell_end(link, error)
         return EXIT_CONFIGURATION
-    reporter.attach(tracer)
+    # A supervisor reports the refusal, in the same words: one end, one record in ospl-error.log.
+    reporter.attach(tracer, without=(_REFUSED,) if link else ())
     with contextlib.closing(tracer), contextlib.closing(reporter):
         return serve(configuration, tracer, link)
 
@@ -127,10 +129,13 @@ def _serve(
         while True:
             tell_ignored(configuration, tracer)  # consoles forget what was said before a node began
             node.run()
-            if node.carries is None or told:
+            if node.carries is None:
+                break
+            if told:  # between two nodes nobody was there to hear it
+                tracer.event("lifecycle.stopped")
                 break
             node = RunningNode(configuration, name, tracer, os.environ, link, node.carries, past)
-            if told:  # between two nodes nobody was there to hear it
+            if told:
                 node.request_stop(told[-1])
     except ConfigurationRefused as refusal:
         return _refused(refusal, tracer, link)
@@ -149,7 +154,7 @@ def _died(fault: Exception, tracer: Tracer, link: SupervisorLink | None) -> tupl
 
 def _refused(refusal: Exception, tracer: Tracer, link: SupervisorLink | None) -> tuple[int, str]:
     """End for a reason that another start would find again."""
-    tracer.event("lifecycle.bad-configuration", cause=str(refusal))
+    tracer.event(_REFUSED, cause=str(refusal))
     return _ended(refusal, EXIT_CONFIGURATION, link)
 
 

@@ -8,7 +8,7 @@ Nothing is lost. A writer discovers the second reader before it learns of the en
 reliable and ordered), so it always has a reader to which it resends lost samples; and it had `BESIDE_S` to
 send everything that only the first one was owed. Every writer that matches the second one matches the first.
 
-Nothing arrives twice: see `Seam`. The second reader may be seconds behind, because a writer
+Nothing arrives twice: see `TapHandover`. The second reader may be seconds behind, because a writer
 sends it its remaining history. If a writer was there all the time, its samples before one that the first
 reader got are not new. A writer whose cache is full waits for the second reader and sends nothing to either;
 nothing shows how far behind the second reader is, so the tap waits for it.
@@ -26,19 +26,19 @@ import time
 from typing import TYPE_CHECKING, Final, Protocol
 
 from engine.core.lazy_dataclass import lazy_dataclass
-from engine.dataset.captured import CapturedRun
+from engine.dds.capture_reader import singly
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Collection, Iterable
 
-    from engine.dataset.captured import CapturedSample
+    from engine.dataset.captured import CapturedRun, CapturedSample
     from engine.dataset.groups import DurabilityKind
     from engine.dds.capture_reader import CaptureReader
     from engine.dds.qos import EndpointQos
     from engine.dds.topics import Topic
 
 
-class Seam:
+class TapHandover:
     """Passes all samples of the former reader, and those of the present one that the former one did not get.
 
     Cyclone DDS does not show the number of a sample. But once both readers are in step with a writer, both
@@ -205,7 +205,7 @@ class Tap:
         self._wanted = durability
         self._move: _Move | None = None
         self._former: CaptureReader | None = None
-        self._seam: Seam | None = None
+        self._seam: TapHandover | None = None
         self._once = self._once_more = _Once()
         self._forget_s = 0.0
         self._rejected = 0
@@ -286,7 +286,7 @@ class Tap:
             return
         writers = frozenset(move.reader.matched_writers())
         if writers <= move.writers or now_s >= move.began_s + LONGEST_S:
-            self._seam, move.remembers_s = Seam(move.writers), now_s
+            self._seam, move.remembers_s = TapHandover(move.writers), now_s
         else:
             move.writers, move.quiet_s = writers, now_s
 
@@ -324,8 +324,7 @@ class Tap:
 
     def drain(self, limit: int) -> list[CapturedSample]:
         """Take up to `limit` records, oldest first; fewer does not mean that it is empty."""
-        is_plain = self._seam is None and self._move is None
-        return self._reader.drain(limit) if is_plain else _singly(self.drain_runs(limit)[1])
+        return singly(self.drain_runs(limit)[1])
 
     def drain_runs(self, limit: int) -> tuple[int, list[CapturedSample | CapturedRun]]:
         """Drain like `drain`, but with runs; see `CaptureReader.drain_runs`."""
@@ -347,16 +346,16 @@ class Tap:
         count, taken = self._reader.drain_runs(limit)
         move.gave_s.update(dict.fromkeys((each.writer for each in taken), time.monotonic()))
         if seam is not None:
-            singly = _singly(taken)
+            records = singly(taken)
             earlier = count if move.listens_s is None else min(move.earlier, count)
             move.earlier = max(0, move.earlier - earlier)
-            before, beside = self._once(singly[:earlier]), self._once(singly[earlier:])
+            before, beside = self._once(records[:earlier]), self._once(records[earlier:])
             seam.give(before, both=False)
             seam.give(beside)
             taken = [*before, *beside]
         return count, taken
 
-    def _drain_former(self, seam: Seam, limit: int) -> list[CapturedSample]:
+    def _drain_former(self, seam: TapHandover, limit: int) -> list[CapturedSample]:
         assert self._former is not None
         last = self._once(self._former.drain(limit))
         seam.give(last)
@@ -366,7 +365,7 @@ class Tap:
             last += seam.rest() + self._drain_present(seam, limit)
         return last
 
-    def _drain_present(self, seam: Seam, limit: int) -> list[CapturedSample]:
+    def _drain_present(self, seam: TapHandover, limit: int) -> list[CapturedSample]:
         fresh = seam.fresh(self._once_more(self._reader.drain(limit)))
         if seam.is_closed or time.monotonic() >= self._forget_s:
             self._seam = None
@@ -401,13 +400,3 @@ class _Once:
 
 def _all_of(reader: CaptureReader) -> list[CapturedSample]:
     return reader.drain(max(1, len(reader)))
-
-
-def _singly(records: Sequence[CapturedSample | CapturedRun]) -> list[CapturedSample]:
-    found: list[CapturedSample] = []
-    for each in records:
-        if isinstance(each, CapturedRun):
-            found += each.records()
-        else:
-            found.append(each)
-    return found

@@ -6,8 +6,9 @@ import contextlib
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from engine.capture.tap import Tap
-from engine.core.expressions import is_literal, matches, name_within
+from engine.core.expressions import is_literal, name_within
 from engine.core.lazy_dataclass import lazy_dataclass
+from engine.dataset.groups import meets
 from engine.dataset.sample import DATA
 from engine.dds import abi
 from engine.dds.capture_reader import ANY_PARTITION, CaptureReader
@@ -54,7 +55,7 @@ class _Part:
 
     def meets(self, groups: Iterable[Group]) -> bool:
         """Tell whether it matches a writer that writes to these groups."""
-        return any(_meets(mine, group.partition) for group in groups for mine in self.partitions)
+        return any(meets(mine, group.partition) for group in groups for mine in self.partitions)
 
 
 class TapRegistry:
@@ -249,13 +250,6 @@ def _key(group: Group) -> _Key:
     return group.topic, group.type_id
 
 
-def _meets(requested: str, offered: str) -> bool:
-    """Tell whether a reader's partition matches a writer's: one may be an expression (DDS 1.4, 2.2.3.13)."""
-    if is_literal(offered):
-        return matches(requested, offered)
-    return is_literal(requested) and matches(offered, requested)
-
-
 def look_up_type(participant: NodeParticipant, writer: EndpointSeen, *, attempts: int) -> Resolution:
     """Request the type of a writer from the network; see `resolve_type`.
 
@@ -284,11 +278,11 @@ def look_up_type(participant: NodeParticipant, writer: EndpointSeen, *, attempts
         return resolve_type(participant, writer.type, attempts=max(1, attempts - 1))
 
 
-MAX_ORPHANS: Final = 200_000
+MAX_UNROUTED: Final = 200_000
 """Limit for waiting samples; beyond it all of them are dropped and counted."""
 
 
-class Orphans:
+class UnroutedSamples:
     """Samples that wait for discovery, which reports their writer within moments."""
 
     def __init__(self) -> None:
@@ -307,9 +301,9 @@ class Orphans:
             self._waiting.setdefault(tap, []).extend(waiting)
 
     def drop_surplus(self) -> int:
-        """Drop all samples if more than `MAX_ORPHANS` wait; return their number."""
+        """Drop all samples if more than `MAX_UNROUTED` wait; return their number."""
         count = len(self)
-        if count <= MAX_ORPHANS:
+        if count <= MAX_UNROUTED:
             return 0
         self._waiting.clear()
         return count

@@ -63,10 +63,10 @@ class ClientView:
                     yield description, group_set.samples()
 
     def unexpired(self, description: GroupDescription, samples: Samples) -> Samples:
-        """Return the samples that may still be given; see `Serving.unexpired`."""
+        """Return the samples that may still be given; see `LateJoinerDelivery.unexpired`."""
         if not description.qos.lifespans:
             return samples
-        return self._runtime.serving.unexpired(description, SampleRows.of(samples))
+        return self._runtime.late_joiners.unexpired(description, SampleRows.of(samples))
 
     def completeness(self, state: NameSpaceState, group: Group) -> Completeness:
         """Return the completeness of a group; a group of which a part may be missing is incomplete."""

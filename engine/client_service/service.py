@@ -144,8 +144,8 @@ class ClientService:
             )
             for name in (endpoints.STATE_REQUEST, endpoints.HISTORY_REQUEST)
         }
-        runtime.serving.on_difference = self._followers.difference
-        runtime.serving.on_replaced = self._followers.replaced
+        runtime.late_joiners.on_difference = self._followers.difference
+        runtime.late_joiners.on_replaced = self._followers.replaced
         for name in ("client_requests", "client_samples", "client_handed_over"):
             runtime.counters.setdefault(name, 0)
 

@@ -274,8 +274,6 @@ def _tell_outdated(
             fellow=message.name,
             incarnation=message.incarnation,
             known=later.incarnation,
-            commits=message.began_at,
-            total=later.commits,
         )
 
 
@@ -284,7 +282,7 @@ def found_outdated(context: Context, message: Outdated, sender: str, now: float,
 
     The message may be meant for a former run of this node, or name a number that no store can have. If
     another process with this node's id is there, one of the two runs on a copy of the other's store: then
-    their heartbeats must decide first which of them ends (`engine.runtime.telling.SharedIdentity`).
+    their heartbeats must decide first which of them ends (`engine.runtime.protocol_tracer.SharedIdentity`).
 
     Args:
         context: of the core.

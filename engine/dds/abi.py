@@ -112,6 +112,8 @@ def _load() -> tuple[ctypes.CDLL, str]:
 _version: Final = _supported()
 _library, OTHER = _load()
 """The library, and its path if it is not that of the package cyclonedds."""
+PATH: Final[str] = _library._name
+"""Where the library is."""
 NAME: Final = OTHER or f"cyclonedds {_version}"
 """What the library is called in messages."""
 IS_UNTRIED: Final = bool(OTHER) or _version != TESTED

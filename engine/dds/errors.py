@@ -73,6 +73,19 @@ class UnusableSettings(DdsError):
         self.args = (text,)
 
 
+class SettingsRefused(UnusableSettings):
+    """Settings that Cyclone DDS refuses.
+
+    Args:
+        text: which, where, and in what words.
+        may_pass: whether it may accept them later, as a host name that cannot be resolved yet.
+    """
+
+    def __init__(self, text: str, *, may_pass: bool) -> None:
+        super().__init__(BAD_PARAMETER, text)
+        self.may_pass = may_pass
+
+
 def no_security(domain_id: int, why: str) -> UnusableSettings:
     """Return the error for settings that ask for DDS Security.
 

@@ -6,8 +6,7 @@ import itertools
 import time
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from engine.core import expressions
-from engine.dataset.groups import KEEP_ALL
+from engine.dataset.groups import KEEP_ALL, meets
 from engine.dataset.living import DeliveryStep, WholeSet
 from engine.dataset.sample import DATA, UNREGISTER, make_sample
 from engine.dds.errors import DdsError, DdsTimeout
@@ -101,17 +100,8 @@ def match_versions(writers: Iterable[RawWriter], versions: dict[bytes, str], tim
 
 
 def partition_matches(patterns: tuple[str, ...], partition: str) -> bool:
-    """Tell whether a reader's partitions include the group's (DDS 1.4, 2.2.3.13).
-
-    No partition and an empty name mean the default partition. Two expressions never match each other.
-    """
-    literal = expressions.is_literal(partition)
-    return any(
-        expressions.matches(pattern, partition)
-        if literal
-        else expressions.is_literal(pattern) and expressions.matches(partition, pattern)
-        for pattern in patterns or ("",)
-    )
+    """Tell whether a reader's partitions include the group's; none and an empty name mean the default one."""
+    return any(meets(pattern, partition) for pattern in patterns or ("",))
 
 
 def match(writers: Iterable[RawWriter], willing: set[bytes], timeout_s: float) -> str:

@@ -25,6 +25,7 @@ from engine.dds.errors import (
 )
 from engine.dds.proofs import DomainSecret, Proofs
 from engine.dds.qos import EndpointQos, group_qos, new_qos
+from engine.dds.trial import refusal_of
 from engine.dds.uri import asks_for_security, incomplete_part, unreadable_file
 
 _RANDOM_BITS: Final = 0xFFFF
@@ -104,6 +105,8 @@ class Tag(NamedTuple):
 
 
 _SETTINGS: Final = " with the given settings, of which Cyclone DDS names the wrong part on its log (stderr)"
+_SERVICES: Final = (TagRole.NODE, TagRole.PERSISTENCE)
+"""Programs of our own try settings first: they end with one sentence, which names the wrong part."""
 
 
 class _Domains:
@@ -113,7 +116,7 @@ class _Domains:
         self._lock = threading.Lock()
         self._known: dict[int, list[int]] = {}
 
-    def acquire(self, domain_id: int, uri: str) -> None:
+    def acquire(self, domain_id: int, uri: str, *, tries: bool) -> None:
         with self._lock:
             known = self._known.get(domain_id)
             if known is not None:
@@ -123,7 +126,11 @@ class _Domains:
                 raise no_security(domain_id, "what hands over history has no identity of its own")
             if lack := incomplete_part(uri):
                 raise UnusableSettings(BAD_PARAMETER, f"CYCLONEDDS_URI is incomplete: {lack}")
-            entity = abi.create_domain(domain_id, uri.encode())
+            given = os.environ.get("CYCLONEDDS_URI", "").strip()
+            refusal = (
+                refusal_of(uri, domain_id, given if uri.endswith(given) else "", abi.PATH) if tries else None
+            )
+            entity = refusal.code if refusal else abi.create_domain(domain_id, uri.encode())
             if entity == PRECONDITION_NOT_MET:  # the application created it and stays its owner
                 self._known[domain_id] = [_NOT_OURS, 1]
                 return
@@ -131,6 +138,8 @@ class _Domains:
                 raise no_security(domain_id, "the package cyclonedds is built without DDS Security")
             if entity < 0 and (file := unreadable_file(uri)):
                 raise DdsError(entity, f"create domain {domain_id}: CYCLONEDDS_URI names {file}")
+            if refusal is not None:
+                raise refusal
             check(entity, f"create domain {domain_id}{_SETTINGS}")
             self._known[domain_id] = [entity, 1]
 
@@ -194,7 +203,7 @@ class NodeParticipant:
         self._children: dict[int, Closable] = {}
         self._closed = False
         user_data = self.tag.encode()
-        _domains.acquire(domain_id, uri)
+        _domains.acquire(domain_id, uri, tries=role in _SERVICES)
         try:
             with new_qos() as qos:
                 abi.qset_userdata(qos, user_data, len(user_data))

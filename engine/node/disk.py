@@ -60,7 +60,7 @@ def open_store(path: Path | None, node: str, new_node_id: Callable[[], str] = ra
 
 
 @lazy_dataclass(frozen=True, slots=True)
-class Pace:
+class WriteSchedule:
     """Times and intervals for writing a store.
 
     Attributes:
@@ -100,7 +100,7 @@ class Disk:
         node: str,
         on_result: Callable[[], None],
         activities: ThreadActivities,
-        pace: Pace = Pace(),  # noqa: B008  # a value that never changes
+        pace: WriteSchedule = WriteSchedule(),  # noqa: B008  # a value that never changes
     ) -> None:
         self._pace = pace
         self._session_began_s = time.monotonic()

@@ -1,4 +1,15 @@
-"""Everything that arrives at a node, on its way to the runtime: samples, streams, messages, discovery."""
+"""Everything that arrives at a node, on its way to the runtime: samples, streams, messages, discovery.
+
+Samples come in bulk or hardly at all, so `CaptureDrain` trades time for work. While many come, it looks at
+the taps every `GATHER_S` and takes all at once: to look costs more than one sample, and of many writes to
+one instance only the newest is made an object. While none come, a bell rings for the next one, so that an
+idle node does nothing, and a lone sample waits for nobody. A tap that fills up shortens the pause, since a
+full one holds its writers back; that is also how a slow disk slows writers down: the taps are not drained
+then.
+
+Streams and messages count only for the node whose participant sent them. Discovery has its turn before
+them, because it says whose a participant is; a message that overtakes it waits for it.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +19,7 @@ import time
 from typing import TYPE_CHECKING, Any, Final
 
 from engine.capture.matching import MatchWatch
-from engine.capture.tap_registry import Orphans, look_up_type
+from engine.capture.tap_registry import UnroutedSamples, look_up_type
 from engine.capture.unkept import UnkeptReason
 from engine.dds.abi import INFINITE_NS, participant_of
 from engine.dds.discovery import EndpointGone, ParticipantGone
@@ -33,7 +44,7 @@ if TYPE_CHECKING:
     from engine.dds.participant import NodeParticipant
     from engine.dds.proofs import Proofs
     from engine.dds.waiting import Bell
-    from engine.node.keeping import Keeping
+    from engine.node.alive_instances import KeptInstances
     from engine.node.wire import DdsWire
     from engine.runtime.ports import Clock
     from engine.runtime.runtime import Runtime
@@ -70,7 +81,7 @@ class CaptureDrain:
         runtime: takes the samples.
         store_queue: says how many wait for the disk.
         clients: the service for clients, which looks at the same samples; None without one.
-        keeping: hears which instances writers unregister.
+        alive: hears which instances writers unregister.
         watch: hears of which writers something was captured.
         clock: the node's.
         bell: rings when a tap has something.
@@ -84,7 +95,7 @@ class CaptureDrain:
         runtime: Runtime,
         store_queue: StoreQueue,
         clients: ClientService | None,
-        keeping: Keeping,
+        alive: KeptInstances,
         watch: MatchWatch,
         clock: Clock,
         *,
@@ -100,10 +111,10 @@ class CaptureDrain:
         self._runtime = runtime
         self._store_queue = store_queue
         self._clients = clients
-        self._keeping = keeping
+        self._alive = alive
         self._watch = watch
         self._clock = clock
-        self._orphans = Orphans()
+        self._unrouted_samples = UnroutedSamples()
         self._due_s = 0.0
         self._held_since_ns: int | None = None
 
@@ -167,7 +178,7 @@ class CaptureDrain:
         most = min(DRAIN, room)
         routes = self._neighbourhood.routes
         count, fill, is_behind = 0, 0.0, False
-        is_followed = bool(self._runtime.serving.tails)
+        is_followed = bool(self._runtime.late_joiners.tails)
         waits = waits and not is_followed
         self._bell.forget()
         for tap in self._taps:
@@ -176,17 +187,17 @@ class CaptureDrain:
             some, drained = tap.drain_runs(most)
             count += some
             is_behind = is_behind or some >= most
-            waiting = self._orphans.before(tap, drained)
+            waiting = self._unrouted_samples.before(tap, drained)
             taken = self._taps.once(tap, waiting, routes)
             unrouted = self._runtime.capture(taken, routes, waits=waits and is_busy) if taken else []
-            self._keeping.unregistered(taken)
+            self._alive.unregistered(taken)
             self._watch.heard(taken)
             if self._clients:
                 self._clients.captured(taken, unrouted, routes)
-            self._orphans.wait(tap, unrouted)
-            if dropped := self._orphans.drop_surplus():
+            self._unrouted_samples.wait(tap, unrouted)
+            if dropped := self._unrouted_samples.drop_surplus():
                 self._runtime.count_unrouted(dropped)
-        self._runtime.shared.is_behind = is_behind or bool(self._orphans)
+        self._runtime.shared.is_behind = is_behind or bool(self._unrouted_samples)
         self._runtime.settle_captured(WAIT_S if waits and count else -math.inf)
         is_hurried, haste = count >= BUSY, max(1.0, fill / ROOMY)
         now = self._clock.monotonic()
@@ -267,6 +278,7 @@ class Streams:
             else:
                 self._runtime.transfers.batch(sender, payload)
             self._bytes_done += len(payload)
+            assert self._bytes_done <= self._bytes_taken, "a batch is done once"
             self._receiver.wake()
 
 
@@ -408,17 +420,17 @@ class NodeIntake:
         self._writers_seen(changes)
         for reader in changes.readers_gone:
             for key in self._reader_keys(reader):
-                self._runtime.serving.gone(key)
+                self._runtime.late_joiners.gone(key)
         for reader in changes.readers_seen:
             for key in self._reader_keys(reader):
-                self._runtime.serving.seen(key, self._hosts(reader))
+                self._runtime.late_joiners.seen(key, self._hosts(reader))
         for reader, end in changes.ends_gone:
             for key in self._reader_keys(reader):
-                self._runtime.serving.end_gone(key, end)
+                self._runtime.late_joiners.end_gone(key, end)
         for reader, end, is_further in changes.ends_seen:
             for key in self._reader_keys(reader):
-                self._runtime.serving.end_seen(key, end, is_further=is_further)
-        self._wire.keeping.processes_gone(changes.processes_gone)
+                self._runtime.late_joiners.end_seen(key, end, is_further=is_further)
+        self._wire.alive.processes_gone(changes.processes_gone)
         undiscovered, self._undiscovered = self._undiscovered, []
         self.messages(undiscovered)
 
@@ -441,7 +453,7 @@ class NodeIntake:
         self.watch.watch(changes.offers)
         for unkept in changes.unkept:
             self._not_kept(unkept)
-        self._wire.keeping.changed(changes)
+        self._wire.alive.changed(changes)
 
     def _check_offers(self, offers: Iterable[Offer]) -> None:
         for offer in offers:
@@ -491,7 +503,7 @@ class NodeIntake:
         return frozenset(network) if network else reader.hosts | self._runtime.settings.hosts
 
     def _reader_keys(self, reader: HistoryReader) -> list[ReaderKey]:
-        return self._runtime.serving.reader_keys(reader.process.hex(), reader.topic, reader.partitions)
+        return self._runtime.late_joiners.reader_keys(reader.process.hex(), reader.topic, reader.partitions)
 
     def _look_up(self, endpoint: EndpointSeen, *, is_first: bool = True) -> None:
         reference, attempts = endpoint.type, ATTEMPTS if is_first else 1

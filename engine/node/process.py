@@ -1,7 +1,21 @@
-"""One node: its assembly, and the one thread of its runtime."""
+"""One node: its assembly, and the one thread of its runtime.
+
+`RunningNode.run` first opens the store, which may take its time: it must know what this node has before it
+takes part in an election. Then `_begin` makes the parts from the outside in: participant, channel, pulse, and
+the runtime, which makes its wire. From then on one thread, `_serve`, owns the runtime. Each turn takes in
+everything that has arrived (the mailbox, streams, the taps) *before* it lets the core look at its timers, so
+that no fellow is judged silent while its heartbeat waits here. Other threads only hand tasks to the mailbox:
+the pump (receives from Cyclone DDS), the sender and the workers of the wire, the pulse (heartbeats), the disk
+(the store), the past, and the deadlock watch, which alone renews the lease towards the supervisor.
+
+A new run in the same process, with the data of the one before, begins when a network interface comes up
+late, for nodes that choose their interface themselves, because Cyclone DDS reads the interfaces only when a
+domain is created. It also begins when the store turns out to be an older copy (`CarriedSets`).
+"""
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import os
 import time
@@ -13,6 +27,8 @@ from engine.capture.configured_uri import interface_fault, is_automatic, uri_of
 from engine.capture.neighbourhood import Neighbourhood
 from engine.capture.shell import Shell, give_memory_back
 from engine.config.schema import OF_SECRET, documented
+from engine.core.lazy_dataclass import lazy_dataclass
+from engine.core.settings import StoredSet
 from engine.core.states import ServiceState
 from engine.dds import abi
 from engine.dds.activity import BEAT_S, IDLE_BEATS
@@ -20,8 +36,14 @@ from engine.dds.bulk import TOPIC as BULK_TOPIC
 from engine.dds.bulk import BulkReceiver
 from engine.dds.channel import Announced, Channel, ChannelTopic
 from engine.dds.client_protocol import endpoints
-from engine.dds.errors import OUT_OF_RESOURCES, DdsError, DdsTimeout, UnsupportedCyclone
-from engine.dds.interfaces import address_of, addresses_of, interface_of, known_addresses
+from engine.dds.errors import OUT_OF_RESOURCES, DdsError, DdsTimeout, SettingsRefused, UnsupportedCyclone
+from engine.dds.interfaces import (
+    address_of,
+    addresses_of,
+    interface_of,
+    known_addresses,
+    suitable_interface,
+)
 from engine.dds.participant import NodeParticipant
 from engine.dds.proofs import DomainSecret, SecretFault
 from engine.dds.selfcheck import check_layouts
@@ -29,11 +51,10 @@ from engine.dds.uri import domain_tag
 from engine.dds.writer import LATEST_NS
 from engine.files import is_permanent
 from engine.node import wire
-from engine.node.disk import Disk, Pace, trace_found
+from engine.node.disk import Disk, WriteSchedule, trace_found
 from engine.node.filters import ContentFilters
 from engine.node.intake import CaptureDrain, NodeIntake, Streams
 from engine.node.pulse import Pulse
-from engine.node.roaming import CarriedSets, InterfaceWatch
 from engine.node.threads import Threads
 from engine.node.wire import DdsWire, receiver_partition
 from engine.runtime import codec
@@ -50,6 +71,9 @@ if TYPE_CHECKING:
 
     from engine.client_service.service import ClientService
     from engine.config.settings import Configuration, EntityNames
+    from engine.core.name_spaces import Element
+    from engine.dataset.dataset import DataSet
+    from engine.dataset.groups import GroupDescription
     from engine.runtime.startup import StoredContent
     from engine.tracing.tracer import Tracer
 
@@ -78,9 +102,9 @@ class ConfigurationRefused(Exception):
 def _is_permanent(error: BaseException) -> bool:
     """Whether another start of the node would end in the same way."""
     match error:
-        case UnsupportedCyclone():
+        case UnsupportedCyclone() | SettingsRefused():
             return not error.may_pass
-        case DdsError():  # settings that Cyclone DDS refuses, or a port that another process has
+        case DdsError():  # as for a port that another process has
             return not isinstance(error, DdsTimeout) and error.code != OUT_OF_RESOURCES
         case OSError():
             return is_permanent(error)
@@ -132,12 +156,92 @@ def _wrong_clock(now_ns: int) -> str:
     return f"the clock of this machine says {said}, and samples have times from 1970-01-01 to {last}"
 
 
-def _pace(configuration: Configuration) -> Pace:
+def _pace(configuration: Configuration) -> WriteSchedule:
     """Return times and intervals for writing the node's store."""
     persistent = configuration.persistent
     if persistent is None:
-        return Pace()
-    return Pace(persistent.session_time_s, persistent.sleep_time_s, persistent.optimize_interval)
+        return WriteSchedule()
+    return WriteSchedule(persistent.session_time_s, persistent.sleep_time_s, persistent.optimize_interval)
+
+
+INTERFACE_PERIOD_S: Final = 1.0
+"""Period of checks of the interfaces."""
+INTERFACE_LOOKS: Final = 2
+"""Consecutive checks that must find the same interface: it comes up in several steps."""
+
+
+class InterfaceWatch:
+    """Finds out when AUTO means another interface than the one that the node uses.
+
+    A node does not move because its interface is down or has lost its address: that may be a pulled cable.
+    """
+
+    def __init__(self) -> None:
+        self._name = suitable_interface()
+        self._address = address_of(self._name) if self._name else ""
+        self._due_s = 0.0
+        self._found: tuple[str, str] | None = None
+        self._times = 0
+
+    def look(self, now: float) -> str:
+        """Return name and address of the interface to move to; empty if the node should stay."""
+        if now < self._due_s:
+            return ""
+        self._due_s = now + INTERFACE_PERIOD_S
+        name = suitable_interface()
+        found = name, address_of(name)
+        stays = not name or found == (self._name, self._address)
+        if stays or (self._name and address_of(self._name) == self._address):
+            self._found, self._times = None, 0
+            return ""
+        self._times = self._times + 1 if found == self._found else 1
+        self._found = found
+        return f"{name} ({found[1]})" if self._times >= INTERFACE_LOOKS else ""
+
+
+@lazy_dataclass(frozen=True, slots=True)
+class CarriedSets:
+    """Complete sets that a node takes along in memory, by name-space."""
+
+    sets: dict[str, tuple[DataSet, list[GroupDescription]]] = dataclasses.field(default_factory=dict)
+    stored: dict[str, StoredSet] = dataclasses.field(default_factory=dict)
+    wanted: dict[str, tuple[Element, ...]] = dataclasses.field(default_factory=dict)
+
+    @classmethod
+    def of(cls, runtime: Runtime) -> CarriedSets:
+        """Collect the sets of a runtime at its end."""
+        carried = cls()
+        for name, data in runtime.spaces.items():
+            state = data.state
+            carried.wanted[name] = state.wanted
+            if not data.is_switched:
+                continue
+            groups = data.working.groups
+            descriptions = [runtime.descriptions[group] for group in groups if group in runtime.descriptions]
+            carried.sets[name] = data.working, descriptions
+            carried.stored[name] = StoredSet(
+                data.working.summary().newest_ns,
+                state.lineage,
+                state.line,
+                apart=state.apart,
+                role=runtime.settings.role,
+                part=state.may_lack,
+                whole=state.whole,
+                restored=runtime.shared.is_restored,
+                purges=state.purges,
+            )
+        return carried
+
+    def added_to(self, found: StoredContent) -> StoredContent:
+        """Return the content of a store with these sets in place of its own."""
+        parts = {name: part for name, part in found.parts.items() if name not in self.sets}
+        return dataclasses.replace(
+            found,
+            sets={**found.sets, **self.sets},
+            stored={**found.stored, **self.stored},
+            parts=parts,
+            wanted={**found.wanted, **self.wanted},
+        )
 
 
 class RunningNode:
@@ -253,20 +357,6 @@ class RunningNode:
             configuration.network.heartbeat.period_s,
         )
         self._shell.stack.callback(self._pulse.close, 1.0)
-        self._wire = DdsWire(
-            self._participant,
-            self._channel,
-            self._neighbourhood,
-            signal,
-            self._shell.mailbox.post,
-            node=node,
-            partition=partition,
-            interface=self._interface,
-            tag=domain_tag(self._uri),
-            pulse=self._pulse,
-            announced=announced,
-            activities=self._shell.activities,
-        )
         self._assemble(name)
         self._listen()
         self._watch()
@@ -295,7 +385,7 @@ class RunningNode:
         self._runtime = Runtime(
             core_settings(configuration, name, addresses_of(self._uri), found),
             self._disk.store_queue,
-            self._wire,
+            self._make_wire,
             self._clock,
             self._tracer,
             found.sets,
@@ -305,16 +395,6 @@ class RunningNode:
         is_loopback = address_of(self._interface).startswith("127.")
         reach = "which reaches this machine only" if is_loopback else "which leaves this machine"
         self._tracer.event("lifecycle.interface", interface=self._interface, reach=reach)
-        self._wire.on_stream_sent = self._runtime.transfers.sent
-        self._wire.on_delivered = self._runtime.serving.delivered
-        self._wire.on_rejected = self._runtime.serving.rejected
-        self._wire.keeping.runtime = self._runtime
-        self._runtime.serving.on_taken_over = self._wire.keeping.taken_over
-        self._runtime.serving.on_handed_over = self._wire.keeping.handed_over
-        self._runtime.serving.was_away = self._wire.keeping.was_away
-        self._runtime.writer_ends.on_ended = self._wire.keeping.ended
-        self._runtime.writer_ends.on_revived = self._wire.keeping.revived
-        self._runtime.serving.living = self._neighbourhood.living
         self._clients = self._serve_clients()
         self._incoming = NodeIntake(
             self._participant,
@@ -333,7 +413,7 @@ class RunningNode:
             self._runtime,
             self._disk.store_queue,
             self._clients,
-            self._wire.keeping,
+            self._wire.alive,
             self._incoming.watch,
             self._clock,
             max_waiting=configuration.persistent.queue_size if configuration.persistent else 0,
@@ -346,6 +426,24 @@ class RunningNode:
             self._runtime, self._wire, identity, self._clock, lambda: self._disk.used_bytes, self._past
         )
         self._shell.stack.callback(self._tracer.subscribe(self._showing.event, Level.FINE))
+
+    def _make_wire(self, runtime: Runtime) -> DdsWire:
+        self._wire = wire = DdsWire(
+            runtime,
+            self._participant,
+            self._channel,
+            self._neighbourhood,
+            self._shell.signal,
+            self._shell.mailbox.post,
+            node=self._found.report.node_id,
+            partition=self._configuration.entity_names.partition,
+            interface=self._interface,
+            tag=domain_tag(self._uri),
+            pulse=self._pulse,
+            announced=self._announced(self._configuration.entity_names),
+            activities=self._shell.activities,
+        )
+        return wire
 
     def _serve_clients(self) -> ClientService | None:
         """Make the service for clients, if the configuration has one."""
@@ -362,7 +460,7 @@ class RunningNode:
             self._shell.mailbox.post,
             self._neighbourhood.routes,
             self._neighbourhood.living,
-            self._wire.keeping.disposing,
+            self._wire.alive.disposing,
             self._wire.taps.is_sound,
             self._announced(names),
             self._shell.activities,
@@ -478,7 +576,8 @@ class RunningNode:
                     if self._runtime.refusal:
                         raise ConfigurationRefused(self._runtime.refusal)
             self._shell.work.rest()
-            self._tracer.event("lifecycle.stop-requested", signal=self._shell.stop_reason)
+            if not self._is_moving:  # to its user, a node that moves goes on
+                self._tracer.event("lifecycle.stop-requested", signal=self._shell.stop_reason)
             self._runtime.stop()
             self._duties()
             self._capture.drain()
@@ -494,9 +593,10 @@ class RunningNode:
                 raise NodeFault(LEFT_ALONE)
         finally:
             self._shell.stack.close()
-            self._tracer.event("lifecycle.stopped")
-            if self._lease and self.carries is None:
-                self._lease.report("TERMINATED", node=self._found.report.node_id)
+            if self.carries is None:
+                self._tracer.event("lifecycle.stopped")
+                if self._lease:
+                    self._lease.report("TERMINATED", node=self._found.report.node_id)
 
     def _tell_flushed(self, unwritten: int, elapsed_ns: int) -> None:
         """Trace how many of the samples that were not on disk at the request to end are now."""
@@ -529,10 +629,7 @@ class RunningNode:
             self.request_stop(f"network interface {interface} came up")
         if self._runtime.is_outdated and not self._is_moving:
             self._is_moving = True
-            is_restored = self._runtime.shared.is_restored
-            self.request_stop(
-                "the store was put back from a copy" if is_restored else "a copy of its store ran"
-            )
+            self.request_stop("fellows remember a later run of it")
         state = self._runtime.state.value
         if state != self._shown_state:
             self._shown_state = state

@@ -114,7 +114,7 @@ class Pulse:
         self._thread.join(timeout_s)
 
 
-class WithBeats:
+class PublishSchedule:
     """Says when something is due that is done with the heartbeats, so that it needs no turn of its own.
 
     Args:

@@ -1,4 +1,11 @@
-"""The output of a node over Cyclone DDS. Blocking calls run on threads of this module."""
+"""The output of a node over Cyclone DDS. Blocking calls run on threads of this module.
+
+The node's thread must never wait for a peer. Heartbeats go out on the pulse's thread, ahead of all else, as
+their absence would mean that the node is dead. Protocol messages keep their order and have one thread; one
+that a slow fellow holds up goes to the end of the queue, and costs the others nothing. Streams, deliveries
+and look-ups, which wait for acknowledgements, share a few workers. Results come back through the node's
+mailbox.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +18,7 @@ import socket
 import threading
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from engine.capture.delivery import Directed
 from engine.capture.tap_registry import TapRegistry
@@ -20,13 +27,13 @@ from engine.dds.bulk import TOPIC as BULK_TOPIC
 from engine.dds.bulk import BulkSender
 from engine.dds.channel import ChannelTopic
 from engine.dds.errors import DdsError, DdsTimeout
-from engine.node.keeping import Keeping
-from engine.node.pulse import WithBeats
+from engine.node.alive_instances import KeptInstances
+from engine.node.pulse import PublishSchedule
 from engine.runtime import monitor
 from engine.runtime.codec import STATUS_TOPIC
 from engine.runtime.monitor import DeliveryView, UnkeptView, UnprovedView
 from engine.runtime.node_snapshot import Identity, snapshot
-from engine.runtime.ports import Delivered
+from engine.runtime.ports import Delivered, Wire
 from engine.tracing.version import product_version
 
 if TYPE_CHECKING:
@@ -68,13 +75,6 @@ DELIVERIES_SHOWN: Final = 100
 """Limit for the deliveries that consoles show; older ones are in the trace."""
 
 
-class DeliveredCallback(Protocol):
-    """Takes the result of a delivery."""
-
-    def __call__(self, reader: ReaderKey, result: Delivered, *, whole: bool) -> None:
-        """See `engine.runtime.serving.Serving.delivered`."""
-
-
 class ShownDeliveries:
     """The last deliveries, for consoles.
 
@@ -111,10 +111,11 @@ class ShownDeliveries:
         )
 
 
-class DdsWire:
-    """`engine.runtime.ports.Wire` on Cyclone DDS.
+class DdsWire(Wire):
+    """The wire of a node on Cyclone DDS.
 
     Args:
+        runtime: takes the results.
         participant: the node's participant in the applications' domain.
         channel: sends the protocol messages.
         neighbourhood: knows the participants of fellows and readers.
@@ -131,6 +132,7 @@ class DdsWire:
 
     def __init__(
         self,
+        runtime: Runtime,
         participant: NodeParticipant,
         channel: Channel,
         neighbourhood: Neighbourhood,
@@ -145,6 +147,7 @@ class DdsWire:
         announced: Announced,
         activities: ThreadActivities,
     ) -> None:
+        self._runtime = runtime
         self._participant = participant
         self._channel = channel
         self._neighbourhood = neighbourhood
@@ -154,7 +157,7 @@ class DdsWire:
         self._pulse = pulse
         self._announced = announced
         directed = Directed(participant, bytes.fromhex(node), interface, tag)
-        self.keeping = Keeping(directed, neighbourhood, self.submit)
+        self.alive: KeptInstances = KeptInstances(runtime, directed, neighbourhood, self.submit)
         self._unsent: queue.SimpleQueue[tuple[str, bytes] | None] = queue.SimpleQueue()
         self._workers = Workers(activities, WORKERS, "worker")
         self._sender = threading.Thread(target=self._send_all, name="sender", daemon=True)
@@ -165,10 +168,7 @@ class DdsWire:
         self._activities = activities
         self._sending = activities.work("statusThread")
         self.fault: Exception | None = None
-        self.on_stream_sent: Callable[[str, tuple[str, ...], int, int], None]
-        self.on_delivered: DeliveredCallback
-        self.on_rejected: Callable[[Group, int], None]
-        self._deliveries = ShownDeliveries(self.keeping.is_present)
+        self._deliveries = ShownDeliveries(self.alive.is_present)
         self._sender.start()
 
     @property
@@ -224,10 +224,10 @@ class DdsWire:
         members = self._neighbourhood.members(bytes.fromhex(reader.process))
         if not groups:
             self._show(reader, time.time_ns(), Delivered())
-            self._post(lambda: self.on_delivered(reader, Delivered(), whole=whole))
+            self._post(lambda: self._runtime.late_joiners.delivered(reader, Delivered(), whole=whole))
         elif not members or not members[0].addresses:
             gone = Delivered(problem="its process is gone")
-            self._post(lambda: self.on_delivered(reader, gone, whole=whole))
+            self._post(lambda: self._runtime.late_joiners.delivered(reader, gone, whole=whole))
         else:
             began_ns = time.time_ns()
             self._show(reader, began_ns, None)
@@ -237,16 +237,16 @@ class DdsWire:
 
             def tell(result: Delivered) -> None:
                 self._show(reader, began_ns, result)
-                self.on_delivered(reader, result, whole=whole)
+                self._runtime.late_joiners.delivered(reader, result, whole=whole)
 
             def rejected(group: Group, attempt: int) -> None:
                 self._post(lambda: tell_rejected(group, attempt))
 
             def tell_rejected(group: Group, attempt: int) -> None:
                 self._show(reader, began_ns, None, f"RESOURCE_LIMITS of the reader reject samples of {group}")
-                self.on_rejected(group, attempt)
+                self._runtime.late_joiners.rejected(group, attempt)
 
-            self.keeping.deliver(
+            self.alive.deliver(
                 reader,
                 members[0].addresses,
                 groups,
@@ -295,7 +295,7 @@ class DdsWire:
     def _show(self, reader: ReaderKey, began_ns: int, result: Delivered | None, problem: str = "") -> None:
         """Record a delivery for consoles; the final record replaces the running one."""
         shown = DeliveryView(
-            participant=",".join(self.keeping.participants(reader)),
+            participant=",".join(self.alive.participants(reader)),
             topic=reader.topic,
             partition=",".join(reader.partitions),
             state="running" if result is None else "failed" if result.problem else "done",
@@ -377,7 +377,7 @@ class DdsWire:
                 sender.close()
         except (DdsError, ValueError):  # of these, a batch too large for the wire
             samples = sent = 0  # the alignee gets nothing more and asks again
-        self._post(lambda: self.on_stream_sent(name_space, fellows, samples, sent))
+        self._post(lambda: self._runtime.transfers.sent(name_space, fellows, samples, sent))
 
     def _note(self, fellow: str, target: bytes, note: bytes) -> None:
         with contextlib.suppress(DdsError):  # a fellow that waits in vain requests the whole set
@@ -458,7 +458,7 @@ class ConsolePublisher:
         self._past = past
         self._past_due_s = 0.0
         self._past_shown = -1
-        self.times = WithBeats(SNAPSHOT_PAUSE_S, runtime.settings.heartbeat_period_s)
+        self.times = PublishSchedule(SNAPSHOT_PAUSE_S, runtime.settings.heartbeat_period_s)
 
     def is_due(self, now: float) -> bool:
         """Tell whether a snapshot is due: with each heartbeat, or when one is late."""

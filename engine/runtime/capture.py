@@ -26,8 +26,8 @@ from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, Sample, make_sample
 from engine.dataset.sample_making import make_samples
 from engine.dataset.settling import FUTURE_NS, WIDTH_NS, border_before
 from engine.runtime.housekeeping import Registered
+from engine.runtime.late_joiners import LateJoinerDelivery
 from engine.runtime.name_space_data import NameSpaceData
-from engine.runtime.serving import Serving
 from engine.runtime.shared_state import SharedState
 from engine.store.interface import GroupChange
 
@@ -159,9 +159,9 @@ class _Sink:
 class CapturePath:
     """The path from the taps to the sets."""
 
-    def __init__(self, shared: SharedState, serving: Serving, registered: Registered) -> None:
+    def __init__(self, shared: SharedState, late_joiners: LateJoinerDelivery, registered: Registered) -> None:
         self._shared = shared
-        self._serving = serving
+        self._late_joiners = late_joiners
         self._registered = registered
         self._late: dict[Group, _Sink] = {}
         """Those with samples that wait for further batches."""
@@ -185,7 +185,7 @@ class CapturePath:
             routes: the groups of each writer, () for a writer to ignore.
             waits: large samples may wait for newer ones of their instances, until `settle`.
         """
-        batch = _Batch(self._shared, self._serving, self._registered, routes, self._late)
+        batch = _Batch(self._shared, self._late_joiners, self._registered, routes, self._late)
         unrouted = batch.take(records)
         if not (waits or self._late):
             batch.end(batch.all_sinks())
@@ -211,7 +211,7 @@ class CapturePath:
             if (data is None or sink.data is data) and sink.since_s < until_s
         ]
         if due:
-            batch = _Batch(self._shared, self._serving, self._registered, {}, self._late)
+            batch = _Batch(self._shared, self._late_joiners, self._registered, {}, self._late)
             batch.end([self._late.pop(group) for group in due])
 
 
@@ -221,13 +221,13 @@ class _Batch:
     def __init__(
         self,
         shared: SharedState,
-        serving: Serving,
+        late_joiners: LateJoinerDelivery,
         registered: Registered,
         routes: Mapping[bytes, tuple[Group, ...]],
         waiting: dict[Group, _Sink],
     ) -> None:
         self._shared = shared
-        self._serving = serving
+        self._late_joiners = late_joiners
         self._registered = registered
         self._routes = routes
         self._late = waiting
@@ -245,29 +245,6 @@ class _Batch:
 
     def take(self, records: Iterable[CapturedSample | CapturedRun]) -> list[CapturedSample]:
         """Take records, and leave the newest writes waiting in the sinks; return those without a route."""
-        self._take_all(records)
-        return self._unrouted
-
-    def sinks(self) -> list[tuple[Group, _Sink]]:
-        """Return the groups of the records."""
-        return list(self._by_group.items())
-
-    def all_sinks(self) -> Iterable[_Sink]:
-        """Return what takes the records."""
-        return self._by_group.values()
-
-    def end(self, sinks: Iterable[_Sink]) -> None:
-        """Apply what waits in these sinks, and hand all changes to the store."""
-        # KEEP_LAST 1 (DDS 1.4, 2.2.3.18): what waits is the newest of each instance, all that is kept.
-        for sink in sinks:
-            self._apply_waiting(sink)
-        counters = self._shared.counters
-        counters["captured"] += self._captured
-        # Persistent groups (guide, 5.2.3.2): the changes of a batch go to the store together.
-        for name, changes in self._changes.items():
-            self._shared.store_queue.append(name, changes)
-
-    def _take_all(self, records: Iterable[CapturedSample | CapturedRun]) -> None:
         single, passed = self._single, 0
         for record in records:
             if not isinstance(record, CapturedSample):
@@ -303,6 +280,26 @@ class _Batch:
             if status <= _SAMPLE:
                 self._take_singly(record)
         self._captured += passed
+        return self._unrouted
+
+    def sinks(self) -> list[tuple[Group, _Sink]]:
+        """Return the groups of the records."""
+        return list(self._by_group.items())
+
+    def all_sinks(self) -> Iterable[_Sink]:
+        """Return what takes the records."""
+        return self._by_group.values()
+
+    def end(self, sinks: Iterable[_Sink]) -> None:
+        """Apply what waits in these sinks, and hand all changes to the store."""
+        # KEEP_LAST 1 (DDS 1.4, 2.2.3.18): what waits is the newest of each instance, all that is kept.
+        for sink in sinks:
+            self._apply_waiting(sink)
+        counters = self._shared.counters
+        counters["captured"] += self._captured
+        # Persistent groups (guide, 5.2.3.2): the changes of a batch go to the store together.
+        for name, changes in self._changes.items():
+            self._shared.store_queue.append(name, changes)
 
     def _take_run(self, run: CapturedRun) -> None:
         """Take a run, whole if it is newer than all known samples, else record by record."""
@@ -312,7 +309,7 @@ class _Batch:
             self._apply_waiting(sink)
         passed = sink.add_run(run) if sink is not None else None
         if passed is None:
-            self._take_all(run.records())
+            self.take(run.records())
         else:
             self._captured += passed
 
@@ -359,7 +356,7 @@ class _Batch:
         # content filter looks at each (//OpenSplice/Domain/Filters). A writer in several partitions is rare.
         is_gated = bool(self._shared.gates) and not self._shared.gates.keys().isdisjoint(groups)
         is_plain = len(sinks) == 1 and sinks[0].group_set.is_renewable and not is_gated
-        if is_plain and not self._serving.tails.wants(writer):
+        if is_plain and not self._late_joiners.tails.wants(writer):
             self._single[writer] = sinks[0]
         return self._by_writer[writer]
 
@@ -397,8 +394,8 @@ class _Batch:
             return
         sink.data.has_changed = True
         # A late joiner that is being served may have missed the sample (5.4.7).
-        if self._serving.tails.wants(writer):
-            self._serving.tails.captured(sink.description.group, sample)
+        if self._late_joiners.tails.wants(writer):
+            self._late_joiners.tails.captured(sink.description.group, sample)
         if sink.on_disk:
             name = sink.data.state.name
             self._changes.setdefault(name, []).append(GroupChange(sink.description, sample, evicted))

@@ -122,10 +122,10 @@ def snapshot(
 
 
 def _deviations(runtime: Runtime) -> tuple[DeviationView, ...]:
-    shown = itertools.islice(runtime.serving.deviations.items(), MAX_DEVIATIONS_SHOWN)
+    shown = itertools.islice(runtime.late_joiners.deviations.items(), MAX_DEVIATIONS_SHOWN)
     return tuple(
         DeviationView(
-            ",".join(runtime.serving.participants(reader)),
+            ",".join(runtime.late_joiners.participants(reader)),
             reader.topic,
             ",".join(reader.partitions),
             dict(counts),

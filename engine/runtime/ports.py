@@ -6,13 +6,14 @@ once; long work is reported back by a call to the runtime.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol
 
 from engine.core.lazy_dataclass import lazy_dataclass
 from engine.core.messages import Outgoing, ReaderKey
 from engine.core.name_spaces import Element, Group
 from engine.dataset.groups import GroupDescription
+from engine.dataset.sample import Sample
 from engine.dataset.sample_rows import SampleRows
 from engine.runtime.codec import Envelope
 
@@ -134,6 +135,35 @@ class ReplacingDelivery:
     times: Mapping[Group, Mapping[bytes, int]]
 
 
+class AliveInstances:
+    """What is known of the writers that readers of this host see, and the node's own that stand in for them.
+
+    This one knows nothing, as on a host without readers.
+    """
+
+    def living(self, group: Group) -> frozenset[bytes]:
+        """Return the GUIDs of a group's living writers."""
+        del group
+        return frozenset()
+
+    def was_away(self, sample: Sample) -> bool:
+        """Tell whether the writer of a sample was out of this host's reach when it wrote it."""
+        del sample
+        return False
+
+    def taken_over(self, reader: ReaderKey) -> None:
+        """Keep the instances of a served reader ALIVE: this node takes charge of it."""
+
+    def handed_over(self, reader: ReaderKey) -> None:
+        """Keep them no longer: another node has taken charge."""
+
+    def ended(self, group: Group, samples: Sequence[Sample]) -> None:
+        """Take in ends of writers that are new in the set of a group."""
+
+    def revived(self, writer: bytes, groups: tuple[Group, ...]) -> None:
+        """Take in that the instances of a writer that is back are alive again in the sets of these groups."""
+
+
 class Clock(Protocol):
     """A clock that never jumps, and the wall clock, whose times are stored and shown."""
 
@@ -159,7 +189,15 @@ class Codec(Protocol):
 
 
 class Wire(Protocol):
-    """The way to fellows, applications and consoles."""
+    """The way to fellows, applications and consoles.
+
+    The runtime makes its wire, which answers with calls of the runtime.
+
+    Attributes:
+        alive: the instances that it keeps ALIVE in readers.
+    """
+
+    alive: AliveInstances
 
     def send(self, topic: str, payload: bytes) -> None:
         """Send a protocol message to all fellows; it contains its addressees."""
@@ -190,7 +228,7 @@ class Wire(Protocol):
         whole: bool,
         how: RevivingDelivery | ReplacingDelivery | None = None,
     ) -> None:
-        """Deliver samples to the reader's process only, in order; answer with `Serving.delivered`.
+        """Deliver samples to the reader's process only, in order; answer with `LateJoinerDelivery.delivered`.
 
         Args:
             reader: process, topic and partitions.

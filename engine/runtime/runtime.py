@@ -6,9 +6,10 @@ class; output leaves by the ports.
 
 from __future__ import annotations
 
+import functools
 import math
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from engine.core import events, plain
@@ -16,7 +17,6 @@ from engine.core.election import NOBODY_REMEDY
 from engine.core.name_spaces import Group
 from engine.core.settings import CoreSettings, RunSeen
 from engine.core.states import ServiceState
-from engine.dataset.captured import CapturedRun, CapturedSample
 from engine.dataset.dataset import DataSet
 from engine.dataset.groups import GroupDescription
 from engine.runtime import codec
@@ -25,15 +25,16 @@ from engine.runtime.capture import CapturePath
 from engine.runtime.deletions import Deletions
 from engine.runtime.housekeeping import Housekeeping
 from engine.runtime.jobs import Degraded, Recovered, SetStored, StoredGroups
+from engine.runtime.late_joiners import LateJoinerDelivery
 from engine.runtime.name_space_data import NameSpaceData
 from engine.runtime.pending_writers import PendingWriters
 from engine.runtime.ports import Clock, Codec, Filters, NoFilters, Wire
-from engine.runtime.serving import Serving
+from engine.runtime.protocol_tracer import ProtocolTracer, SharedIdentity
 from engine.runtime.shared_state import LEARNED, RESTORED, SharedState
 from engine.runtime.startup import autodispose_mark, away_mark, run_mark
+from engine.runtime.steps import Steps
 from engine.runtime.store_queue import StoreQueue
-from engine.runtime.telling import SharedIdentity, Telling
-from engine.runtime.transfers import Transfers
+from engine.runtime.transfers import Transfers, malformed
 from engine.runtime.writer_ends import WriterEnds
 from engine.store.interface import RememberedFellow
 from engine.tracing.tracer import Tracer
@@ -48,7 +49,7 @@ class Runtime:
         self,
         settings: CoreSettings,
         store_queue: StoreQueue,
-        wire: Wire,
+        make_wire: Callable[[Runtime], Wire],
         clock: Clock,
         tracer: Tracer,
         loaded: Mapping[str, tuple[DataSet, Sequence[GroupDescription]]],
@@ -62,7 +63,7 @@ class Runtime:
         Args:
             settings: settings of the core.
             store_queue: queue to the store.
-            wire: way to fellows and readers.
+            make_wire: makes the way to fellows and readers, which calls this runtime, but not yet.
             clock: the two clocks.
             tracer: writes the trace.
             loaded: verified complete sets of the store, by name-space, which have passed the filters.
@@ -72,8 +73,9 @@ class Runtime:
             filters: content filters of this node.
         """
         stored = {name: data for name, (data, _) in loaded.items()}
+        self._wire = wire = make_wire(self)
         self.shared = shared = SharedState(
-            settings, store_queue, wire, clock, tracer, stored, parts, filters or NoFilters()
+            settings, store_queue, wire, clock, tracer, stored, parts, filters or NoFilters(), self._opened
         )
         self.settings, self.core, self.store_queue = settings, shared.core, store_queue
         self.spaces, self.descriptions, self.counters = (
@@ -81,7 +83,7 @@ class Runtime:
             shared.descriptions,
             shared.counters,
         )
-        self._wire, self._clock, self._tracer, self._codec = wire, clock, tracer, message_codec
+        self._clock, self._tracer, self._codec = clock, tracer, message_codec
         self.refusal = ""
         self._core_due_s = float("-inf")
         self._unsupported: set[tuple[str, str]] = set()
@@ -90,23 +92,26 @@ class Runtime:
         self._degraded_ns = 0
         self._away = set(settings.away)
         self._identity = SharedIdentity(shared)
-        self.serving = Serving(shared)
+        self.late_joiners = LateJoinerDelivery(shared)
         self.pending = PendingWriters(shared)
         self.deletions = Deletions(shared, stored)
         self.housekeeping = Housekeeping(shared, self.pending)
-        self._capture = CapturePath(shared, self.serving, self.housekeeping.registered)
+        self._capture = CapturePath(shared, self.late_joiners, self.housekeeping.registered)
+        self.capture = self._capture.take
         self.agreement = Agreement(shared, self.pending)
-        self._telling = Telling(shared)
+        self._protocol_tracer = ProtocolTracer(shared)
+        steps = Steps(clock, functools.partial(malformed, shared))
+        registered = self.housekeeping.registered
+        self.writer_ends = WriterEnds(shared, self.late_joiners, steps, registered)
         self.transfers = Transfers(
             shared,
-            self.serving,
-            self._telling,
+            self.late_joiners,
+            self._protocol_tracer,
             self.deletions,
             self.housekeeping.tombstones,
+            steps,
+            self.writer_ends,
             secret or os.urandom(16),
-        )
-        self.writer_ends = WriterEnds(
-            shared, self.serving, self.transfers.steps, self.housekeeping.registered
         )
         self.turn()  # the name-spaces come with the first events of the core
         shared.want_stored()
@@ -142,7 +147,7 @@ class Runtime:
             if sender == self.settings.node:
                 self.refusal = self.refusal or self._identity.heard(envelope.message)
             elif not envelope.to or self.settings.node in envelope.to:
-                self._telling.receives(envelope.message, sender)
+                self._protocol_tracer.receives(envelope.message, sender)
                 follows = self.core.receive(envelope.message, sender, self._clock.monotonic())
                 return self.agreement.heard(envelope.message, sender) or follows
         return False
@@ -194,22 +199,6 @@ class Runtime:
             "group.ignored", group="?", reason=f"{count} samples of unknown writers were dropped"
         )
 
-    def capture(
-        self,
-        records: Iterable[CapturedSample | CapturedRun],
-        routes: Mapping[bytes, tuple[Group, ...]],
-        *,
-        waits: bool = False,
-    ) -> list[CapturedSample]:
-        """Apply records of taps; return the samples whose writer is not in `routes` yet.
-
-        Args:
-            records: the records.
-            routes: the groups of each writer, () for a writer to ignore.
-            waits: large samples may wait for newer ones of their instances, until `settle_captured`.
-        """
-        return self._capture.take(records, routes, waits=waits)
-
     @property
     def has_waiting(self) -> bool:
         """Whether captured samples wait for newer ones of their instances."""
@@ -247,18 +236,18 @@ class Runtime:
             self.writer_ends.work()
         self.deletions.work(now)
         self.housekeeping.work(now)
-        self.serving.work(now)
+        self.late_joiners.work(now)
         self.shared.tell_changes()
         self.transfers.work(now)
         for message in self.core.messages_to_send(now):
-            self._telling.sends(message.message)
+            self._protocol_tracer.sends(message.message)
             outgoing = self.transfers.announced(self.agreement.announced(message))
             self._wire.send(codec.topic_of(outgoing), self._codec.encode(outgoing))
         self.transfers.keep_wanted()
         self._tracer.enter(self.core.state)
         self._core_due_s = self.core.next_timer()
         earliest = self._core_due_s
-        for due in (self.housekeeping.next_s, self.serving.next_s, self.transfers.next_s):
+        for due in (self.housekeeping.next_s, self.late_joiners.next_s, self.transfers.next_s):
             if due is not None and due < earliest:
                 earliest = due
         return earliest
@@ -354,13 +343,13 @@ class Runtime:
                     node=self.settings.name,
                     reason=SERVES,
                 )
-                self.serving.deliver(event.reader, is_begun=event.is_begun)
+                self.late_joiners.deliver(event.reader, is_begun=event.is_begun)
             case events.TakenOver():
                 process, text = event.reader.process, event.reader.text
                 self._tracer.event("deliver.taken-over", reader=process, group=text)
-                self.serving.taken_over(event.reader)
+                self.late_joiners.taken_over(event.reader)
             case events.HandedOver():
-                self.serving.handed_over(event.reader)
+                self._wire.alive.handed_over(event.reader)
             case events.NoAligner():
                 subject = f"no node may be master of name-space '{event.name_space}'"
                 self.refusal = f"{subject}, and TimeToWaitForAligner forbids waiting; {NOBODY_REMEDY}"
@@ -374,6 +363,10 @@ class Runtime:
                 self._outlive(event)
 
     # The parts.
+
+    def _opened(self, group: Group) -> None:
+        """Take in that this node keeps a group from now on."""
+        self.writer_ends.opened(group)
 
     def _outlive(self, event: events.StoreOutdated) -> None:
         """Let the store count on above what the fellow remembers; the process then begins a new run.
@@ -433,7 +426,7 @@ class Runtime:
         data = self.spaces[event.name_space]
         conversion, keeps, data.keeps = data.complete(self.descriptions), data.keeps, ""
         self.shared.withhold_rest(data)
-        self.shared.on_joined(event.name_space, None)
+        self.writer_ends.joined(event.name_space, None)
         self.shared.write_set(data, conversion, keeps=keeps)
         began_ns = self._injecting.pop(event.name_space, None)
         for group, group_set in data.working.groups.items():

@@ -22,7 +22,7 @@ from engine.dataset.sample import DATA, Sample
 from engine.runtime import backups
 from engine.runtime.jobs import Conversion
 from engine.runtime.monitor import DEVIATIONS
-from engine.runtime.name_space_data import Difference, NameSpaceData
+from engine.runtime.name_space_data import NameSpaceData
 from engine.runtime.ports import Clock, FilterRefused, Filters, Gate, Wire
 from engine.runtime.store_queue import StoreQueue
 from engine.runtime.withholding import without_rest
@@ -93,8 +93,11 @@ class SharedState:
         loaded: dict[str, DataSet],
         parts: Mapping[str, DataSet],
         filters: Filters,
+        opened: Callable[[Group], None],
     ) -> None:
         self.settings = settings
+        self._opened = opened
+        """Called with a group that this node keeps from now on."""
         self._filters = filters
         self.gates: dict[Group, Gate] = {}
         """Content filters by group."""
@@ -133,10 +136,6 @@ class SharedState:
         """Autodispose writers that said that they end, with the time that they said; the latest ones."""
         self.late_writers: dict[str, set[bytes]] = {}
         """Those of which samples came afterwards, by name-space."""
-        self.on_joined: Callable[[str, Difference | None], None] = lambda *_: None
-        """Called with the samples of fellows that joined a set, or with None after another took its place."""
-        self.on_opened: Callable[[Group], None] = lambda _: None
-        """Called with a group that this node keeps from now on."""
         self._loaded = loaded
         """Stored sets of name-spaces that the core has not announced yet."""
         self._parts = dict(parts)
@@ -262,7 +261,7 @@ class SharedState:
                 self._unwanted.add(group)
             if announce:
                 self._announce(description)
-            self.on_opened(group)
+            self._opened(group)
             return True
         self.improve_group(description, announce=announce)
         if differences := self.descriptions[group].qos.differences(description.qos):

@@ -385,6 +385,8 @@ class StoreQueue:
                 self._carried_out += len(batch)
             else:
                 self._carried_out += 1
+            assert self._queued >= 0, "a change is taken off once"
+            assert self._carried_out <= self._handed_over, "nothing is on the disk that was not handed over"
             if not isinstance(job, AppendJob) or not job.changes:
                 self._jobs.popleft()
             if result is not None:

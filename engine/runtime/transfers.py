@@ -5,9 +5,10 @@ fellow's request with a stream of batches: of the whole set, or, where the two n
 (`engine.runtime.reconciling`), of what differs. What arrives is collected and verified apart from the sets
 of this node (`engine.runtime.incoming`), so a stream that breaks off or is damaged changes none of them.
 
-`_Placing` puts a verified set in place: it joins the set that is here, or replaces it. At the start of a run
-the stored set joins the aligner's, unless the two evolved apart (`engine.core.joining.why_not_joined`). In
-that case, and if a merge policy removes a set, the store keeps a back-up (deployment guide 5.2.3.3).
+`_SetInstaller` puts a verified set in place: it joins the set that is here, or replaces it. At the start of
+a run the stored set joins the aligner's, unless the two evolved apart
+(`engine.core.joining.why_not_joined`). In that case, and if a merge policy removes a set, the store keeps a
+back-up (deployment guide 5.2.3.3).
 """
 
 from __future__ import annotations
@@ -30,16 +31,17 @@ from engine.runtime.deletions import Deletions
 from engine.runtime.housekeeping import PurgedTombstones
 from engine.runtime.incoming import IncomingStream, IncomingStreams, broke_off, fills_store
 from engine.runtime.jobs import Conversion
+from engine.runtime.late_joiners import LateJoinerDelivery
 from engine.runtime.name_space_data import Began, Difference, NameSpaceData, dispose_of
+from engine.runtime.protocol_tracer import ProtocolTracer
 from engine.runtime.reconciling import messages
 from engine.runtime.reconciling.alignee import AligneeComparisons, Finished, joined
 from engine.runtime.reconciling.aligner import AlignerComparisons, LackingSamples, SetDifference, sent_part
 from engine.runtime.replacing import replaced
-from engine.runtime.serving import Serving
 from engine.runtime.shared_state import SharedState
 from engine.runtime.steps import Steps
-from engine.runtime.telling import Telling
 from engine.runtime.withholding import at_once, filtered
+from engine.runtime.writer_ends import WriterEnds
 
 
 class Transfers:
@@ -52,21 +54,23 @@ class Transfers:
     def __init__(
         self,
         shared: SharedState,
-        serving: Serving,
-        telling: Telling,
+        late_joiners: LateJoinerDelivery,
+        protocol_tracer: ProtocolTracer,
         deletions: Deletions,
         tombstones: PurgedTombstones,
+        steps: Steps,
+        writer_ends: WriterEnds,
         secret: bytes,
     ) -> None:
         self._shared = shared
-        self._telling = telling
+        self._protocol_tracer = protocol_tracer
         self._deletions = deletions
         self._incoming = IncomingStreams(shared.settings.node)
-        self.steps = Steps(shared.clock, self._malformed)
+        self.steps = steps
         lacking = LackingSamples(shared.clock)
         self._comparing = AligneeComparisons(shared, self.steps, secret, lacking)
         self._answering = AlignerComparisons(shared, self.steps, self._send_to, lacking)
-        self._placing = _Placing(shared, serving, tombstones, self._comparing)
+        self._installer = _SetInstaller(shared, late_joiners, tombstones, self._comparing, writer_ends)
         self._sent = 0
         self._joint: dict[tuple[str, tuple[str, ...]], tuple[AligneeRequest, ...]] = {}
 
@@ -91,7 +95,7 @@ class Transfers:
         """Forget everything about requests that are not wanted any more."""
         self._comparing.keep_wanted()
         self._keep_streams()
-        self._placing.keep_wanted()
+        self._installer.keep_wanted()
 
     def _keep_streams(self) -> None:
         for incoming in self._incoming.keep(self._is_wanted):
@@ -149,7 +153,7 @@ class Transfers:
             self._joint[name_space, fellows] = targets
         self._note_sending(name_space, fellows)
         what = "the whole set" if answer is None else "what it lacks"
-        self._telling.answering(name_space, targets, held, what, count)
+        self._protocol_tracer.answering(name_space, targets, held, what, count)
         batches = self._batches(begin, groups, removed)
         shared.wire.send_stream(name_space, fellows, batches, count)
 
@@ -197,7 +201,7 @@ class Transfers:
     def expect(self, event: ExpectSet) -> None:
         """Prepare for the answer to a request that goes out; samples written from now on are newer."""
         self._keep_streams()  # the next request can use what a broken-off stream brought
-        self._placing.expect(event)
+        self._installer.expect(event)
         self._comparing.begin(event)
 
     def batch(self, sender: str, payload: bytes) -> None:
@@ -210,21 +214,21 @@ class Transfers:
                 return
             incoming = self._incoming.take(sender, payload, shared.clock.wall_ns())
         except stream.StreamFault as fault:
-            self._malformed(fault)
+            malformed(shared, fault)
             return
         if incoming is None:
             return
         if not self._is_wanted(incoming):
-            self._telling.is_stray(incoming)
+            self._protocol_tracer.is_stray(incoming)
             return
-        self._telling.arrives(incoming)
+        self._protocol_tracer.arrives(incoming)
         self._store_early(incoming)
         name, request = incoming.begin.name_space, incoming.target.request
         shared.core.set_progress(name, request, shared.clock.monotonic())
         if incoming.is_whole:
             self._deletions.refuse(incoming.data, incoming.begin.aligner)
         if incoming.is_whole and incoming.target.purpose == GIVE:
-            self._placing.take_gift(incoming)
+            self._installer.take_gift(incoming)
         elif incoming.is_whole:
             self.steps.begin(self._received(incoming))
 
@@ -233,9 +237,6 @@ class Transfers:
         if target.purpose == GIVE:
             return self._shared.core.takes_gift(begin.name_space, begin.aligner, begin.lineage)
         return self._shared.core.expects(begin.name_space, target.request, begin.aligner)
-
-    def _malformed(self, fault: stream.StreamFault) -> None:
-        self._shared.malformed("d_sampleChain", "a fellow", str(fault))
 
     def _take_message(self, sender: str, payload: bytes) -> None:
         message, body = messages.decode(payload)
@@ -267,14 +268,14 @@ class Transfers:
         name, request = incoming.begin.name_space, incoming.target.request
         data = shared.spaces[name]
         floors = {group: group_set.floor_ns for group, group_set in incoming.data.groups.items()}
-        finished = yield from self._placing.finish(data, incoming)
+        finished = yield from self._installer.finish(data, incoming)
         if not shared.core.expects(name, request):
             return
         if finished is None:
             shared.core.set_failed(name, request, shared.clock.monotonic())
             return
-        self._telling.injects(incoming)
-        new, surplus = self._placing.put(data, incoming, finished)
+        self._protocol_tracer.injects(incoming)
+        new, surplus = self._installer.put(data, incoming, finished)
         shared.tracer.event(
             "align.completed",
             group=name,
@@ -325,12 +326,12 @@ class Transfers:
         self._shared.wire.send_stream(data.state.name, fellows, batches, count)
 
     def show_equal(self, name_space: str) -> None:
-        """See `_Placing.show_equal`."""
-        self._placing.show_equal(name_space)
+        """See `_SetInstaller.show_equal`."""
+        self._installer.show_equal(name_space)
 
     def delete_set(self, name_space: str) -> None:
         """Delete everything in a set (merge policy Delete)."""
-        self._placing.delete_set(name_space)
+        self._installer.delete_set(name_space)
 
 
 def _sum(samples: Difference) -> int:
@@ -346,18 +347,25 @@ _SHARING: Final = ("repair", MergeType.MERGE.value.lower())
 """Purposes after which the aligner is given the samples that it lacks."""
 
 
-class _Placing:
+def malformed(shared: SharedState, fault: stream.StreamFault) -> None:
+    """Count and trace a batch of a fellow that is damaged or out of order."""
+    shared.malformed("d_sampleChain", "a fellow", str(fault))
+
+
+class _SetInstaller:
     """The part of a runtime that puts received sets in place."""
 
     def __init__(
         self,
         shared: SharedState,
-        serving: Serving,
+        late_joiners: LateJoinerDelivery,
         tombstones: PurgedTombstones,
         comparing: AligneeComparisons,
+        writer_ends: WriterEnds,
     ) -> None:
+        self._writer_ends = writer_ends
         self._shared = shared
-        self._serving = serving
+        self._late_joiners = late_joiners
         self._tombstones = tombstones
         self._comparing = comparing
         self._began: dict[tuple[str, int], Began] = {}
@@ -441,8 +449,8 @@ class _Placing:
             self._replace(data, finished.data, began, purpose, passes_disposed=purpose == _REPLACING[0])
         elif data.state.holder:
             new = self._join(data, incoming, finished.data)
-            self._serving.show(data.state.name, new, missed=purpose == "repair")
-            self._shared.on_joined(data.state.name, new)
+            self._late_joiners.show(data.state.name, new, missed=purpose == "repair")
+            self._writer_ends.joined(data.state.name, new)
         elif data.staging is not None:
             data.stage_too(finished.data, self._shared.descriptions)
         else:
@@ -463,8 +471,8 @@ class _Placing:
         data = self._shared.spaces[incoming.begin.name_space]
         self.open_groups(incoming)
         new = self._join(data, incoming, at_once(filtered(incoming.data, self._shared.gates)))
-        self._serving.show(data.state.name, new, missed=True)
-        self._shared.on_joined(data.state.name, new)
+        self._late_joiners.show(data.state.name, new, missed=True)
+        self._writer_ends.joined(data.state.name, new)
 
     def open_groups(self, incoming: IncomingStream) -> None:
         """Open the groups of a stream, and leave out those that this node does not keep."""
@@ -546,10 +554,10 @@ class _Placing:
             self._shared.descriptions,
             now_ns,
             disposes_all=disposes_all,
-            tells=self._serving.on_replaced is not None,
+            tells=self._late_joiners.on_replaced is not None,
         )
-        self._serving.show_replaced(data.state.name, shown)
-        self._shared.on_joined(data.state.name, None)
+        self._late_joiners.show_replaced(data.state.name, shown)
+        self._writer_ends.joined(data.state.name, None)
 
 
 def _without(ours: DataSet, theirs: DataSet) -> Difference:

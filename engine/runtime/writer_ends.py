@@ -39,8 +39,8 @@ from engine.dataset.sample import (
 )
 from engine.dataset.sample_rows import Part, Partial
 from engine.runtime.housekeeping import INFINITE, Registered
+from engine.runtime.late_joiners import LateJoinerDelivery
 from engine.runtime.name_space_data import Difference, NameSpaceData
-from engine.runtime.serving import Serving
 from engine.runtime.shared_state import SharedState
 from engine.runtime.startup import autodispose_mark
 from engine.runtime.steps import Steps
@@ -60,18 +60,16 @@ class WriterEnds:
 
     Args:
         shared: the node's sets and ports.
-        serving: tells clients of new samples.
+        late_joiners: tells clients of new samples.
         steps: carries out long work.
         registered: knows writers with instances registered, besides those of the kept samples.
-
-    Attributes:
-        on_ended: called with a group and ends of writers that are new in its set.
-        on_revived: called with a returned writer and its groups once its instances are alive again.
     """
 
-    def __init__(self, shared: SharedState, serving: Serving, steps: Steps, registered: Registered) -> None:
+    def __init__(
+        self, shared: SharedState, late_joiners: LateJoinerDelivery, steps: Steps, registered: Registered
+    ) -> None:
         self._shared = shared
-        self._serving = serving
+        self._late_joiners = late_joiners
         self._steps = steps
         self._registered = registered
         self._here: dict[bytes, tuple[Group, ...]] = {}
@@ -81,10 +79,6 @@ class WriterEnds:
         """Ends that wait for the complete set, by name-space: the time that each writer said."""
         self._working: set[str] = set()
         """Name-spaces in which ends are being carried out."""
-        self.on_ended: Callable[[Group, Sequence[Sample]], None] = lambda *_: None
-        self.on_revived: Callable[[bytes, tuple[Group, ...]], None] | None = None
-        shared.on_joined = self._joined
-        shared.on_opened = self._opened
 
     # Writers.
 
@@ -112,7 +106,7 @@ class WriterEnds:
         for name, _ in self._by_name_space(groups):
             self._shared.core.autodispose_writer_lost(name, writer, now)
 
-    def _opened(self, group: Group) -> None:
+    def opened(self, group: Group) -> None:
         """Note that this node keeps a group from now on."""
         for writer in self._unopened.pop(group, {}):
             self.met(writer, self._here[writer])
@@ -260,8 +254,13 @@ class WriterEnds:
 
     # Returns.
 
-    def _joined(self, name: str, new: Difference | None) -> None:
-        """Look for ends of writers that are here, in samples of fellows or, with None, in the whole set."""
+    def joined(self, name: str, new: Difference | None) -> None:
+        """Look for ends of writers that are here, in samples of fellows or, with None, in the whole set.
+
+        Args:
+            name: the name-space.
+            new: samples of fellows that joined its set; None after another set took its place.
+        """
         if new is None:
             self._revive_all(name, frozenset(self._here))
             return
@@ -314,8 +313,7 @@ class WriterEnds:
                     self._apply(data, description, chunk, functools.partial(make, group))
                     yield
         for writer, groups in revived.items():
-            if self.on_revived is not None:
-                self.on_revived(writer, tuple(sorted(set(groups))))
+            self._shared.wire.alive.revived(writer, tuple(sorted(set(groups))))
 
     # Samples.
 
@@ -345,9 +343,9 @@ class WriterEnds:
                     changes.append(GroupChange(description, sample, evicted))
         if new:
             data.has_changed = True
-            self._serving.tell(data.state.name, {group: new})
+            self._late_joiners.tell(data.state.name, {group: new})
             if new[0].status & DISPOSE:
-                self.on_ended(group, new)
+                self._shared.wire.alive.ended(group, new)
         if changes:
             self._shared.store_queue.append(data.state.name, changes)
         return len(new)

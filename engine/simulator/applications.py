@@ -280,16 +280,16 @@ class Reader(Application):
         runtime = node.runtime
         assert runtime is not None
         self.seen_by[node] = node.run
-        for key in runtime.serving.reader_keys(self.participant_id, self.topic, self.partitions):
-            runtime.serving.seen(key, frozenset((self.host,)))
+        for key in runtime.late_joiners.reader_keys(self.participant_id, self.topic, self.partitions):
+            runtime.late_joiners.seen(key, frozenset((self.host,)))
 
     def lost_by(self, node: SimulatedNode) -> None:
         """Tell the node that the reader is gone."""
         runtime = node.runtime
         assert runtime is not None
         self.seen_by.pop(node, None)
-        for key in runtime.serving.reader_keys(self.participant_id, self.topic, self.partitions):
-            runtime.serving.gone(key)
+        for key in runtime.late_joiners.reader_keys(self.participant_id, self.topic, self.partitions):
+            runtime.late_joiners.gone(key)
 
     def take(self, key: ReaderKey, samples: tuple[Sample, ...], node: SimulatedNode) -> None:
         """Take a delivery of a node."""

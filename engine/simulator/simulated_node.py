@@ -254,7 +254,7 @@ class SimulatedNode:
         self.runtime = Runtime(
             settings,
             self.disk.store_queue,
-            self.wire,
+            lambda _: self.wire,
             self.clock,
             self.tracer,
             found.sets,
@@ -262,7 +262,7 @@ class SimulatedNode:
             self.cluster.codec,
             secret=f"{self.id} {self.run}".encode(),
         )
-        self.runtime.serving.on_difference = lambda _, difference: self.cluster.made(self, difference)
+        self.runtime.late_joiners.on_difference = lambda _, difference: self.cluster.made(self, difference)
         if options.step_s:
             self.runtime.transfers.steps.budget_s = 0.0
         self.cluster.network.join(self.participant)

@@ -11,7 +11,7 @@ from engine.dataset.groups import GroupDescription
 from engine.dataset.sample import Sample
 from engine.dataset.sample_rows import SampleRows
 from engine.runtime.codec import STATE_TOPICS
-from engine.runtime.ports import Delivered, ReplacingDelivery, RevivingDelivery
+from engine.runtime.ports import AliveInstances, Delivered, ReplacingDelivery, RevivingDelivery, Wire
 from engine.simulator.network import LOOPBACK_S, SimulatedParticipant
 from engine.simulator.simulated_node import BATCH, TAP_LEAST_S, SimulatedNode
 from engine.simulator.simulated_system import SimulatedSystem
@@ -20,7 +20,7 @@ MATCH_TIMEOUT_S: Final = 5.0
 """Limit for matching the readers of a stream's targets; the same as on Cyclone DDS."""
 
 
-class SimulatedWire:
+class SimulatedWire(Wire):
     """The output of one run of a node.
 
     Attributes:
@@ -33,6 +33,7 @@ class SimulatedWire:
     def __init__(self, system: SimulatedSystem, node: SimulatedNode) -> None:
         self.node = node
         self.system = system
+        self.alive = AliveInstances()
         self._is_closed = False
         self.taps: dict[tuple[str, str], float] = {}
         self.bytes_sent = self.messages = 0
@@ -110,7 +111,7 @@ class SimulatedWire:
             result = Delivered(samples=len(samples), elapsed_ns=1_000_000)
         runtime = self.node.runtime
         if runtime is not None and not self._is_closed:
-            runtime.serving.delivered(reader, result, whole=whole)
+            runtime.late_joiners.delivered(reader, result, whole=whole)
 
     @property
     def is_closed(self) -> bool:

@@ -8,6 +8,7 @@ import datetime
 import os
 import pathlib
 import selectors
+import shutil
 import signal
 import socket
 import subprocess
@@ -177,6 +178,10 @@ class NodeProcess:
             os.close(descriptor)
 
 
+MAX_LOG_BYTES: Final = 16 << 20
+"""Size at which the node.log of a running node becomes its node.log.1.
+
+Cyclone DDS prints there, among others for each damaged packet that somebody sends."""
 MAX_CAUSE: Final = 500
 """Limit for the characters of a node's last message."""
 STOP_SIGNALS: Final = (
@@ -256,6 +261,7 @@ class Supervisor:
         if node is not None and node.handle in ready:
             self._node_ended(node, now)
         self._obey(self._watch.timer(now, self._stuck))
+        self._bound_log()
 
     def _node_ended(self, node: NodeProcess, now: float) -> None:
         exit_code = node.ended()
@@ -315,9 +321,23 @@ class Supervisor:
             return
         log = self._directory.node_log
         if not self._watch.restarts and log.exists():
-            log.replace(log.with_name("node.log.1"))
+            log.replace(self._former_log)
         with self._open_log() as output:
             yield output
+
+    def _bound_log(self) -> None:
+        """Begin a new log when this one is large. The node keeps it open, so it is copied and emptied."""
+        log = self._directory.node_log
+        with contextlib.suppress(OSError):
+            if not self._to_terminal and log.stat().st_size > MAX_LOG_BYTES:
+                flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
+                with log.open("rb") as whole, os.fdopen(open_private(self._former_log, flags), "wb") as copy:
+                    shutil.copyfileobj(whole, copy)
+                os.truncate(log, 0)
+
+    @property
+    def _former_log(self) -> pathlib.Path:
+        return self._directory.node_log.with_name("node.log.1")
 
     def _open_log(self) -> IO[bytes]:
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND

@@ -12,7 +12,7 @@ import re
 import string
 import tomllib
 from collections.abc import Iterator, Mapping
-from typing import Final
+from typing import Any, Final
 
 from engine.core.lazy_dataclass import lazy_dataclass
 from engine.tracing.escaping import unescape
@@ -73,6 +73,8 @@ class EventType:
     """Type of its record in ospl-info.log or ospl-error.log, None for no record."""
     report_text: str
     """The description in that record."""
+    burst: int = 0
+    """Number of lines at once, after which `LINES_A_MINUTE` are written; 0 for no bound."""
 
 
 class EventCatalogue:
@@ -116,7 +118,7 @@ def catalogue() -> EventCatalogue:
     return EventCatalogue({kind.id: kind for kind in _read(tomllib.loads(source))})
 
 
-def _read(areas: Mapping[str, Mapping[str, Mapping[str, str]]]) -> Iterator[EventType]:
+def _read(areas: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> Iterator[EventType]:
     for area, events in areas.items():
         for name, entry in events.items():
             text = entry["text"]
@@ -129,6 +131,7 @@ def _read(areas: Mapping[str, Mapping[str, Mapping[str, str]]]) -> Iterator[Even
                 fields=field_names(text),
                 report=ReportType[entry["report"]] if "report" in entry else None,
                 report_text=entry.get("report_text", text),
+                burst=int(entry.get("burst", 0)),
             )
 
 

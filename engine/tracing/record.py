@@ -37,6 +37,7 @@ class EventRecord:
         fields: the values, by field name.
         text: the message, escaped: it has no control characters.
         lines: continuation lines without a header, escaped.
+        is_withheld: whether it is beyond the bound of its event, and written to no log.
     """
 
     sequence: int
@@ -46,6 +47,7 @@ class EventRecord:
     fields: Mapping[str, object]
     text: str
     lines: tuple[str, ...] = ()
+    is_withheld: bool = False
 
 
 def message(event: EventType, fields: Mapping[str, object]) -> str:

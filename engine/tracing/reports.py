@@ -22,9 +22,8 @@ from engine.tracing.record import fill_in, seconds_text
 from engine.tracing.sinks import open_sink
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Container, Mapping
 
-    from engine.tracing.catalogue import EventType
     from engine.tracing.record import EventRecord
     from engine.tracing.sinks import Sink
     from engine.tracing.tracer import Tracer
@@ -117,9 +116,11 @@ class Reporter:
             except OSError:
                 self.lost += 1
 
-    def attach(self, tracer: Tracer) -> None:
-        """Write a record for every later traced event that has one."""
-        tracer.subscribe(self._report_event, _has_report)
+    def attach(self, tracer: Tracer, without: Container[str] = ()) -> None:
+        """Write a record for every later traced event that has one, and is not `without` it here."""
+        tracer.subscribe(
+            self._report_event, lambda event: event.report is not None and event.id not in without
+        )
 
     def close(self) -> None:
         """Close both logs."""
@@ -129,7 +130,7 @@ class Reporter:
 
     def _report_event(self, record: EventRecord) -> None:
         event = record.event
-        if event.report is None or event.report < self._verbosity:
+        if event.report is None or event.report < self._verbosity or record.is_withheld:
             return
         self.report(
             event.report,
@@ -180,10 +181,6 @@ class _LogFile:
         if self._sink is not None:
             self._sink.close()
             self._sink = None
-
-
-def _has_report(event: EventType) -> bool:
-    return event.report is not None
 
 
 def _caller() -> str:

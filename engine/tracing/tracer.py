@@ -1,5 +1,9 @@
 """The tracer: it takes events from every part of a node and passes them to outputs and subscribers.
 
+What others send can cause some events any number of times. Of these (`EventType.burst`) the logs contain
+the first ones, then LINES_A_MINUTE, and once a minute how many were left out: nobody fills a disk from
+outside, or hides what else happened. Subscribers, which have bounds of their own, get all.
+
 An unwanted event costs one dictionary lookup. Tracing never stops a node: the tracer counts lines that it
 cannot write, and reports them in the same trace once it can write again.
 """
@@ -27,6 +31,9 @@ if TYPE_CHECKING:
     Subscriber = Callable[[EventRecord], None]
 
 INITIAL_STATE: Final = "INIT"
+LINES_A_MINUTE: Final = 10
+"""Lines of an event that others can cause, after the first ones."""
+_MINUTE_NS: Final = 60_000_000_000
 RECENT_RECORDS: Final = 2000
 """Default number of the last records that a tracer keeps in memory."""
 
@@ -45,6 +52,26 @@ class Output:
     format: Format = dataclasses.field(default_factory=TextFormat)
     lost: int = 0
     cause: str = ""
+
+
+@lazy_dataclass(slots=True)
+class _Bound:
+    """How many lines of an event may still be written, and how many were withheld since that was told."""
+
+    left: int
+    filled_ns: int
+    withheld: int = 0
+
+    def admits(self, burst: int, now_ns: int) -> bool:
+        """Count one more line; return whether it may be written."""
+        minutes = abs(now_ns - self.filled_ns) // _MINUTE_NS  # a clock may be set back
+        if minutes:
+            self.left, self.filled_ns = min(burst, self.left + minutes * LINES_A_MINUTE), now_ns
+        is_admitted = self.left > 0
+        self.left -= is_admitted
+        self.withheld += not is_admitted
+        assert 0 <= self.left <= burst
+        return is_admitted
 
 
 class Tracer:
@@ -82,6 +109,9 @@ class Tracer:
         self._catalogue = catalogue()
         self._wanted: dict[str, EventType] = {}
         self._closed = False
+        self._bounds: dict[str, _Bound] = {}
+        self._withheld_ns: int | None = None
+        """When the first line was withheld of those that are not told yet."""
         self._refresh_wanted()
 
     @property
@@ -148,6 +178,7 @@ class Tracer:
 
     def close(self) -> None:
         """Close the outputs; later events are kept in memory only. Idempotent."""
+        self._tell_withheld()
         with self._lock:
             if self._closed:
                 return
@@ -178,10 +209,12 @@ class Tracer:
         text = message(kind, fields)
         with self._lock:
             self._sequence += 1
-            record = EventRecord(self._sequence, self._clock(), self._state, kind, fields, text, lines)
+            now_ns = self._clock()
+            is_withheld = kind.burst > 0 and self._withholds(kind, now_ns)
+            record = EventRecord(self._sequence, now_ns, self._state, kind, fields, text, lines, is_withheld)
             if kind.level >= self._recent_level:
                 self._recent.append(record)
-            if not self._closed:
+            if not self._closed and not is_withheld:
                 for output in self._outputs:
                     if kind.level >= output.verbosity:
                         self._write(output, record)
@@ -189,6 +222,27 @@ class Tracer:
         for token, (callback, choice) in subscribers:
             if choice(kind):
                 self._call(token, callback, record)
+        if self._withheld_ns is not None and abs(now_ns - self._withheld_ns) >= _MINUTE_NS:
+            self._tell_withheld()
+
+    def _withholds(self, kind: EventType, now_ns: int) -> bool:
+        """Whether a line of this event would be one too many."""
+        bound = self._bounds.setdefault(kind.id, _Bound(kind.burst, now_ns))
+        if bound.admits(kind.burst, now_ns):
+            return False
+        if self._withheld_ns is None:
+            self._withheld_ns = now_ns
+        return True
+
+    def _tell_withheld(self) -> None:
+        """Trace how many lines of each event were withheld since this was told last."""
+        with self._lock:
+            self._withheld_ns = None
+            counts = {event: bound.withheld for event, bound in self._bounds.items() if bound.withheld}
+            for event in counts:
+                self._bounds[event].withheld = 0
+        for event, count in counts.items():
+            self.event("trace.withheld", kind=event, count=count)
 
     def _call(self, token: object, callback: Subscriber, record: EventRecord) -> None:
         try:

@@ -6,7 +6,7 @@ import dataclasses
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from ospltool.check.inputs import DeploymentInput, NodeInput, UsageFault, gather, named_nodes
+from ospltool.check.inputs import DeploymentInput, UsageFault, gather, named_nodes
 from ospltool.check.registry import RuleInput, all_rules, find_rules
 from ospltool.check.runner import Choice, examine, run
 from ospltool.check.views import FleetView
@@ -111,25 +111,6 @@ def check(inputs: Sequence[DeploymentInput], wanted: Choice, *, tries: bool = Fa
     """
     everything = dataclasses.replace(wanted, least=Severity.INFO)
     return run((examine(each, tries=tries) for each in inputs), everything)
-
-
-def check_settings(uri: str, environ: Mapping[str, str]) -> Report:
-    """Check the settings that a CYCLONEDDS_URI names, also by the installed Cyclone DDS.
-
-    XML in it has the path CYCLONEDDS_URI. Findings below an error are left out.
-
-    Args:
-        uri: files and XML, separated by commas.
-        environ: the variables for `${VAR}`.
-    """
-    from engine.dds.uri import parts_of
-
-    found = []
-    for text in parts_of(uri):
-        path = VARIABLE if text.startswith("<") else text
-        deployment = DeploymentInput((NodeInput(path, environ),))
-        found.append(examine(deployment, {VARIABLE: text.encode()}, tries=True))
-    return run(found, Choice(least=Severity.ERROR))
 
 
 def shown(report: Report, wanted: Choice) -> Report:

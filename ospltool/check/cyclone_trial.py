@@ -16,7 +16,7 @@ from typing import Final
 from engine.config import Attribute, ByteRange, Document, XmlElement
 from engine.config.problems import printable
 from engine.config.values import ValueFault, parse_int
-from engine.dds.trial import SettingsTrial, try_settings
+from engine.dds.trial import OLD_NAMES, SUBJECTS, SettingsTrial, try_settings
 from ospltool.check import cyclone
 from ospltool.check.cyclone import CycloneFaultKind
 from ospltool.check.findings import ForeignFault
@@ -27,16 +27,6 @@ _LOGS: Final = ("Tracing/OutputFile", "Tracing/PacketCaptureFile")
 _LINE: Final = re.compile(r"\s*\((?:[^()]* )?line (\d+)\)\s*$")
 _PATH: Final = re.compile(r"(?://)?CycloneDDS/Domain/?([\w/]*)(?:\[@(\w+)\])?")
 _WORD: Final = re.compile(r"[^\s,]+")
-_OLD_NAMES: Final = re.compile(r"deprecated|moved to")
-"""Messages that are no news: the rules know deprecated settings."""
-_SUBJECTS: Final = {
-    "socket receive buffer": "Internal/SocketReceiveBufferSize@min",
-    "socket send buffer": "Internal/SocketSendBufferSize@min",
-    "external network address": "General/ExternalNetworkAddress",
-    "ethernet type": "General/Transport",
-    "SPDP address": "Discovery/SPDPMulticastAddress",
-}
-"""Settings that messages are about without naming them."""
 
 
 def faults(document: Document) -> Iterator[ForeignFault]:
@@ -91,7 +81,7 @@ def _without_logs(document: Document) -> str:
 def _said(document: Document, trial: SettingsTrial) -> Iterator[ForeignFault]:
     is_refused = not (trial.is_accepted or trial.is_late)
     kind = CycloneFaultKind.TRIED if is_refused else CycloneFaultKind.REMARKED
-    told = [each for each in trial.said if not _OLD_NAMES.search(each)]
+    told = [each for each in trial.said if not OLD_NAMES.search(each)]
     for text in told:
         place, path = _place(document, text)
         message = printable(_LINE.sub("", text)).rstrip(".")
@@ -109,7 +99,7 @@ def _said(document: Document, trial: SettingsTrial) -> Iterator[ForeignFault]:
 
 def _place(document: Document, text: str) -> tuple[ByteRange, str]:
     """Return the bytes that a message is about, and the path of the setting; by default the Domain."""
-    path = next((path for words, path in _SUBJECTS.items() if words in text), "")
+    path = next((path for words, path in SUBJECTS.items() if words in text), "")
     named = _PATH.search(text)
     if named and named[1] and not path:
         path = f"{named[1]}@{named[2]}" if named[2] else named[1]

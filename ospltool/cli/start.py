@@ -153,7 +153,6 @@ def _start(
     streams.say(*_narration(target, started, status).split("\n"))
     if started.has_failed:
         _say_log(directory.node_log, started)
-        _say_settings(target, _exit_of(started))
     return _exit_of(started), status
 
 
@@ -207,18 +206,6 @@ def _say_log(log: pathlib.Path, started: Start) -> None:
     streams.say(f"  (end of {log})")
 
 
-def _say_settings(target: PlannedNode, code: int) -> None:
-    """Show where the settings of Cyclone DDS are wrong, if a node cannot run with them."""
-    settings = target.environ.get("CYCLONEDDS_URI", "")
-    if code != Exit.UNRECOVERABLE or not settings.strip():
-        return
-    from ospltool.check.commands import check_settings
-    from ospltool.diagnostics.text import concise
-
-    for line in concise(check_settings(settings, target.environ)).splitlines():
-        streams.say(f"  {line}")
-
-
 def _run_in_foreground(target: PlannedNode) -> int:
     from engine.supervisor.launch import module_environ
     from engine.supervisor.loop import Narrator, Supervisor
@@ -231,6 +218,4 @@ def _run_in_foreground(target: PlannedNode) -> int:
         if not is_ours or running(target, os.environ) is not None:
             streams.say(_already_running(target))
             return Exit.RECOVERABLE
-        code = Supervisor(launch, environ, Narrator(launch, environ), to_terminal=True).run()
-    _say_settings(target, code)
-    return code
+        return Supervisor(launch, environ, Narrator(launch, environ), to_terminal=True).run()

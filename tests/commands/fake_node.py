@@ -37,6 +37,9 @@ def main(mode: str) -> int:
     if mode != "slow":
         link.report("DISCOVER_FELLOWS_GROUPS")
         link.report("COMPLETE", fellows=0)
+    if mode == "chatty":
+        for _ in range(1024):
+            os.write(1, b"malformed packet received\n" * 1024)
     if mode == "silent":
         stopping.wait()
     while not stopping.wait(RENEWAL_S):

@@ -15,6 +15,7 @@ import pytest
 from engine.supervisor import control
 from engine.supervisor.control import Stop
 from engine.supervisor.launch import Launch, LaunchError
+from engine.supervisor.loop import MAX_LOG_BYTES
 from engine.supervisor.node_status import Condition, NodeStatus, status_of
 from engine.supervisor.policy import Action, NodePhase
 from engine.supervisor.process_identity import ProcessIdentity, identify
@@ -177,6 +178,15 @@ def test_a_node_that_fails_at_start_is_reported(world: World, mode: str, reason:
 def test_what_the_node_prints_is_kept(world: World) -> None:
     world.start("crash")
     assert world.directory.node_log.read_text() == "about to crash\n"
+
+
+def test_what_the_node_prints_is_bounded(world: World) -> None:
+    world.start("chatty")
+    log = world.directory.node_log
+    former = log.with_name("node.log.1")
+    world.wait_for(lambda status: former.exists() and log.stat().st_size < MAX_LOG_BYTES)
+    assert former.stat().st_size > MAX_LOG_BYTES
+    assert former.read_bytes().startswith(b"malformed packet")
 
 
 def test_a_program_that_is_not_there_is_reported(world: World) -> None:

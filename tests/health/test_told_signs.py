@@ -9,6 +9,7 @@ import pytest
 
 from engine.capture.unkept import UnkeptReason
 from engine.runtime.monitor import GroupView, NodeSnapshot, UnkeptView
+from engine.tracing.catalogue import catalogue
 from ospltool.health.health import Health
 from ospltool.health.incident import Incident
 from ospltool.live.expectation import Expectation
@@ -60,7 +61,7 @@ EVENTS: dict[str, tuple[str, str, str, str]] = {
     ),
     "a store from a copy": (
         "store.outdated",
-        "The store in /var/store was put back from a copy; run 4 follows all that fellows remember",
+        catalogue()["store.outdated"].text.format(directory="/var/store", incarnation=4),
         "DUL-STORE-RESTORED",
         "",
     ),

@@ -45,7 +45,7 @@ def test_what_holds_a_rule_of_the_architecture_is_there(root: pathlib.Path) -> N
     contracts = (root / "pyproject.toml").read_text("utf-8")
     simulator = (root / "docs" / "simulator.md").read_text("utf-8")
     named = list(HOLDER.finditer(text))
-    assert len(named) > 30
+    assert len(named) > 25
     assert [each["test"] for each in named if each["test"] and not (root / each["test"]).exists()] == []
     assert [
         each[0] for each in named if each["contract"] and f'name = "{each["contract"]}' not in contracts
@@ -53,12 +53,15 @@ def test_what_holds_a_rule_of_the_architecture_is_there(root: pathlib.Path) -> N
     assert [each[0] for each in named if each["rule"] and f"| {each['rule']} |" not in simulator] == []
 
 
+def test_the_architecture_is_read_in_ten_minutes(root: pathlib.Path) -> None:
+    assert len((root / "ARCHITECTURE.md").read_text("utf-8").split()) <= 1200
+
+
 def test_every_rule_of_the_architecture_names_what_holds_it(root: pathlib.Path) -> None:
     text = (root / "ARCHITECTURE.md").read_text("utf-8")
     table = text.partition("| Rule | Held by |\n|---|---|\n")[2].partition("\n\n")[0]
     assert [row for row in table.splitlines() if not HOLDER.search(row.rsplit(" | ", 1)[1])] == []
-    before = text.partition("## Four tasks")[0]
-    pieces = re.split(r"\n\n|\n(?=\||- |\d\. )", before)
+    pieces = re.split(r"\n\n|\n(?=\||- |\d\. )", text)
     assert [piece for piece in pieces if RULE.search(piece) and not HOLDER.search(piece)] == []
 
 
@@ -97,7 +100,7 @@ def test_the_table_of_packages_names_modules_that_are_there(root: pathlib.Path) 
         folders = [root / name.replace(".", "/") for name in names]
         there = {path.stem for folder in folders for path in folder.rglob("*") if path.suffix in {".py", ""}}
         missing += [f"{names[0]}: {word}" for word in words if word not in there]
-    assert len(rows) > 15
+    assert len(rows) > 12
     assert missing == []
 
 

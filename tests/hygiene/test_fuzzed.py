@@ -70,7 +70,7 @@ OWN: Final[dict[str, str]] = {
     "engine/dataset/sample.py": "digests that this process computed",
     "engine/dds/abi.py": "structures of Cyclone DDS in this process",
     "engine/dds/writer_names.py": "structures of Cyclone DDS in this process",
-    "engine/dds/ring.py": "records of the compiled library in this process",
+    "engine/dds/capture_reader.py": "records of the compiled library in this process",
     "engine/store/database.py": "100 bytes of fixed layout, with the store",
     "engine/supervisor/__main__.py": "the launch, which `launch` parses",
     "engine/supervisor/control.py": "the progress of a supervisor that this process started",

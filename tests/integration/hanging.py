@@ -27,7 +27,7 @@ from engine.dds import activity, typeinfo
 activity.ThreadActivities.__init__.__defaults__ = (float(os.environ.get("HANG_PATIENCE_S", {PATIENCE_S})),)
 typeinfo.LOOK_UP_S = 0.0
 for name, constant in (("engine.node.wire", "MARGIN_S"), ("engine.node.wire", "BATCH_TIMEOUT_S"),
-        ("engine.node.keeping", "TIMEOUT_S"), ("engine.persistence.service.replica_store", "WRITE_S"),
+        ("engine.node.alive_instances", "TIMEOUT_S"), ("engine.persistence.service.replica_store", "WRITE_S"),
         ("engine.persistence.service.service_process", "WORK_S")):
     setattr(importlib.import_module(name), constant, 0.0)
 library = ctypes.CDLL(None)

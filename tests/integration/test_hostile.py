@@ -1,7 +1,11 @@
 from __future__ import annotations
 
+import time
+
 import pytest
 
+from engine.tracing.catalogue import catalogue
+from engine.tracing.tracer import LINES_A_MINUTE
 from tests.integration.lab import Lab
 from tests.integration.nonsense import ESCAPE
 
@@ -36,10 +40,23 @@ def refused(lab: Lab, name: str) -> int:
     )
 
 
+def check_bounded(lab: Lab, name: str, event: str, took_s: float) -> None:
+    """Its logs have the first of these events, and then how many there were."""
+    kind = catalogue()[event]
+    most = kind.burst + LINES_A_MINUTE * int(took_s / 60)
+    assert kind.burst <= len(lab.trace(name, event)) <= most
+    start = kind.text.partition("{")[0]
+    assert kind.burst <= lab.information(name).count(start) <= most
+    withheld = [line for line in lab.trace(name, "trace.withheld") if line["kind"] == event]
+    assert sum(int(line["count"]) for line in withheld) > 0
+    assert "further events of kind message.malformed" in lab.information(name)
+
+
 @pytest.mark.parametrize("tag", ["node", "client"])
 def test_nonsense_on_the_protocol_topics_is_counted_and_reported_and_the_nodes_go_on(
     lab: Lab, tag: str
 ) -> None:
+    began_s = time.monotonic()
     names = lab.start_three()
     ids = [shown.id for name in names if (shown := lab.seen.node(name))]
     hostile = lab.program("hostile", tag=tag, nodes=ids)
@@ -60,13 +77,21 @@ def test_nonsense_on_the_protocol_topics_is_counted_and_reported_and_the_nodes_g
         hostile.answer("sent")
     check_service(lab, names, 0, 100)
     assert all("hostile" in str(shown and shown.unproved) for shown in map(lab.seen.node, names))
+    for _ in range(3):
+        hostile.tell(send="malformed")
+        sent.append(hostile.answer("sent"))
     assert hostile.end() == 0
     check_service(lab, names, 100, 100)
     for name in names:
-        if tag == "node":  # others are not even listened to
+        lab.stop(name)
+        took_s = time.monotonic() - began_s
+        if tag == "node":
+            check_bounded(lab, name, "message.malformed", took_s)
             assert lab.trace(name, "message.unsupported")
-        assert lab.trace(name, "message.malformed")
-        assert "is malformed and was ignored" in lab.information(name)
+            assert "is malformed and was ignored" in lab.information(name)
+        named = [one["name"] for one in lab.trace(name, "proof.refused")]  # others are not even listened to
+        assert 1 <= len(named) <= 2 + took_s / 60
+        assert all("hostile" in one for one in named), named
         trace = (lab.home(name) / "trace.log").read_text(encoding="utf-8")
         assert ESCAPE not in trace + lab.errors(name) + lab.information(name) + lab.output(name)
         assert "Traceback" not in lab.output(name)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from engine.runtime.serving import RETURN_S
+from engine.runtime.late_joiners import RETURN_S
 from tests.integration.configurations import Settings
 from tests.integration.hosts import hosts_lab
 

@@ -51,8 +51,9 @@ def test_a_store_put_back_from_a_copy_is_recognised_and_joins(lab: Lab, tmp_path
             write()
             clinic.check("DUL-STORE-RESTORED", "n1")
         check_any_age(lab, clinic, tmp_path, write)
-    assert "the store was put back from a copy" in lab.information("n1")
-    assert any("its store was put back" in lab.information(name) for name in ("n2", "n3"))
+    assert lab.information("n1").count("was put back from a copy") == len(copies), "once for each"
+    assert lab.information("n1").count("has now terminated") == 1, "a new run is no end"
+    assert any("n1 was put back" in lab.information(name) for name in ("n2", "n3"))
     assert lab.trace("n1", "store.outdated")
 
 

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from typing import Protocol
 
 from engine.runtime import monitor
+from engine.runtime.late_joiners import TAIL_S
 from engine.runtime.monitor import GroupView, NameSpaceView, NodeEvent, NodePast, NodeSnapshot
-from engine.runtime.serving import TAIL_S
 from ospltool.live.dds import LiveFeed
 from tests.integration.programs import Program
 

@@ -130,7 +130,9 @@ class Run:
         settings = CoreSettings("1" * 32, 1, "n", "r", "h", (space,), (policy,), initial_discovery_s=0.0)
         self.store = MemoryStore(Medium("1" * 32))
         self.store_queue = StoreQueue(self.store)
-        self.runtime = Runtime(settings, self.store_queue, stub, stub, Tracer(stub.wall_ns, []), {}, {})
+        self.runtime = Runtime(
+            settings, self.store_queue, lambda _: stub, stub, Tracer(stub.wall_ns, []), {}, {}
+        )
         while self.runtime.state.value != "COMPLETE":
             self.runtime.turn()
         for group in GROUPS[:2]:

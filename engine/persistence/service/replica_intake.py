@@ -9,7 +9,7 @@ from typing import Any, Final
 from engine.capture.matching import MatchWatch
 from engine.capture.neighbourhood import DiscoveryChanges, Neighbourhood, Offer
 from engine.capture.tap import Tap
-from engine.capture.tap_registry import Orphans, TapRegistry
+from engine.capture.tap_registry import TapRegistry, UnroutedSamples
 from engine.capture.unkept import Unkept, UnkeptReason
 from engine.dataset.captured import CapturedSample
 from engine.dataset.sample import DATA, DISPOSE, UNREGISTER
@@ -112,7 +112,7 @@ class Intake:
         self.taps = TapRegistry(participant, signal)
         self._positions = Positions()
         self._names: dict[bytes, tuple[tuple[bytes, str], ...]] = {}
-        self._orphans = Orphans()
+        self._unrouted_samples = UnroutedSamples()
         self._news: collections.deque[str] = collections.deque(maxlen=MAX_NEWS)
         self.neighbourhood = Neighbourhood()
         self._refusals = Refusals()
@@ -230,12 +230,12 @@ class Intake:
         """Take the samples of all taps, in order for each writer."""
         found: list[OriginalSample] = []
         for tap in self.taps:
-            drained = self._orphans.before(tap, tap.drain(DRAIN))
+            drained = self._unrouted_samples.before(tap, tap.drain(DRAIN))
             taken = self.taps.once(tap, drained, self.neighbourhood.routes)
             self._watch.heard(taken)
             for captured in taken:
                 self._take(tap, captured, found)
-        self.counters["unrouted"] += self._orphans.drop_surplus()
+        self.counters["unrouted"] += self._unrouted_samples.drop_surplus()
         if self._lost and not self.taps.has_news():
             for writer in self._lost:
                 self._owners.gone(writer)
@@ -247,7 +247,7 @@ class Intake:
         names = self._names.get(captured.writer)
         if names is None:
             if captured.writer not in self.neighbourhood.routes:
-                self._orphans.wait(tap, (captured,))
+                self._unrouted_samples.wait(tap, (captured,))
             return
         if captured.status & WRITER_GONE:
             self._owners.gone(captured.writer)

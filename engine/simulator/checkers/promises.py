@@ -41,7 +41,7 @@ class DeliveryChecker(Checker):
             wanted: set[ReaderKey] = set()
             for node in self.cluster.up():
                 assert node.runtime is not None
-                serving = node.runtime.serving
+                serving = node.runtime.late_joiners
                 wanted.update(serving.reader_keys(reader.participant_id, reader.topic, reader.partitions))
             served = {key for key, _, _ in reader.served}
             if reader.participant.is_alive and not wanted <= served:

@@ -30,7 +30,7 @@ def test_writers_that_are_held_back_are_said_once_with_how_long_it_took() -> Non
     tracer, clock = Tracer(lambda: 0), Clock()
     shared = types.SimpleNamespace(tracer=tracer, is_behind=False)
     runtime: Any = types.SimpleNamespace(
-        shared=shared, serving=types.SimpleNamespace(tails={}), settle_captured=lambda _: None
+        shared=shared, late_joiners=types.SimpleNamespace(tails={}), settle_captured=lambda _: None
     )
     persistence: Any = types.SimpleNamespace(queued_changes=MAX_BACKLOG + 1, queued_bytes=0, problem="")
     nobody: Any = types.SimpleNamespace(routes={})
@@ -68,7 +68,7 @@ def draining(
     serving = types.SimpleNamespace(tails=tails)
     runtime: Any = types.SimpleNamespace(
         shared=shared,
-        serving=serving,
+        late_joiners=serving,
         has_waiting=False,
         capture=lambda *_, **__: [],
         settle_captured=lambda _: None,
@@ -131,7 +131,7 @@ class Late:
 
     def __init__(self) -> None:
         self.shared = types.SimpleNamespace(tracer=Tracer(lambda: 0), is_behind=False)
-        self.serving = types.SimpleNamespace(tails={})
+        self.late_joiners = types.SimpleNamespace(tails={})
         self.has_waiting = False
         self.told: list[object] = []
 
@@ -158,7 +158,7 @@ def test_samples_wait_for_newer_ones_only_while_their_tap_is_busy(
 ) -> None:
     clock, armed, runtime = Clock(), list[float](), Late()
     capture = draining(clock, armed, count, fill, tails)
-    runtime.serving.tails, runtime.has_waiting = tails, has_waiting
+    runtime.late_joiners.tails, runtime.has_waiting = tails, has_waiting
     capture._runtime = runtime  # type: ignore[assignment]  # the part of it that a drain uses
     capture.turn()
     assert runtime.told == wanted

@@ -9,7 +9,7 @@ import pytest
 
 from engine.core.messages import Status
 from engine.core.states import ServiceState
-from engine.runtime.telling import SharedIdentity
+from engine.runtime.protocol_tracer import SharedIdentity
 from engine.tracing.levels import Level
 from engine.tracing.tracer import Tracer
 

@@ -10,7 +10,7 @@ import pytest
 
 from engine.dds.activity import Work
 from engine.dds.errors import DdsError, DdsTimeout
-from engine.node.pulse import LATE, Pulse, WithBeats
+from engine.node.pulse import LATE, PublishSchedule, Pulse
 
 PERIOD_S = 0.02
 SOON_S = 20.0
@@ -117,7 +117,7 @@ def test_last_heartbeat_is_sent_before_the_end(sent: Sent, work: Work) -> None:
 
 
 def test_what_is_done_with_the_heartbeats_waits_for_the_next_one_unless_it_is_late() -> None:
-    times = WithBeats(0.25, 1.0)
+    times = PublishSchedule(0.25, 1.0)
     assert times.is_due(0.3, 0), "the first time needs no heartbeat"
     times.done(0.3, 0)
     assert not times.is_due(0.9, 0)

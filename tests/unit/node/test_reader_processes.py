@@ -9,7 +9,7 @@ import pytest
 from engine.core.name_spaces import Group
 from engine.dds.errors import ALREADY_DELETED, DdsError
 from engine.dds.shared_waits import TOGETHER, Waits, completed, together
-from engine.node.keeping import Process
+from engine.node.alive_instances import Process
 
 
 class Session:

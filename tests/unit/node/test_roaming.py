@@ -11,8 +11,8 @@ from engine.config.loader import interpret
 from engine.config.reader import parse
 from engine.dds import interfaces
 from engine.dds.uri import cyclone_uri
-from engine.node import roaming
-from engine.node.roaming import PERIOD_S, InterfaceWatch
+from engine.node import process as roaming
+from engine.node.process import INTERFACE_PERIOD_S, InterfaceWatch
 
 FILE = """<OpenSplice><Domain><Name>n</Name></Domain>{network}
 <DurabilityService name="durability"><NameSpaces><NameSpace name="a"><Partition>*</Partition></NameSpace>
@@ -45,7 +45,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
 
 
 def looks(watch: InterfaceWatch, first: int, count: int = 3) -> list[str]:
-    return [watch.look((first + n) * PERIOD_S) for n in range(count)]
+    return [watch.look((first + n) * INTERFACE_PERIOD_S) for n in range(count)]
 
 
 def test_an_interface_that_comes_up_late_is_moved_to_once_it_has_settled(machine: Machine) -> None:

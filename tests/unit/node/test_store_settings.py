@@ -14,7 +14,7 @@ import pytest
 from engine.dataset.dataset import DataSet
 from engine.dataset.sample_rows import SampleRows
 from engine.dds.activity import ThreadActivities
-from engine.node.disk import Disk, Pace
+from engine.node.disk import Disk, WriteSchedule
 from engine.node.intake import CaptureDrain
 from engine.store.interface import GroupChange
 from engine.store.store_directory import DATABASE
@@ -34,7 +34,7 @@ PAYLOAD = 2_000
 class Written:
     """A store directory with its thread, and what was written into it."""
 
-    def __init__(self, directory: Path, pace: Pace) -> None:
+    def __init__(self, directory: Path, pace: WriteSchedule) -> None:
         self._news = threading.Event()
         self.file = directory / DATABASE
         self.disk = Disk(directory, "n1", self._news.set, ThreadActivities(), pace)
@@ -74,7 +74,7 @@ class Written:
 
 @contextlib.contextmanager
 def written(directory: Path, **pace: float) -> Iterator[Written]:
-    made = Written(directory, Pace(**pace))  # type: ignore[arg-type]  # whole numbers where they are wanted
+    made = Written(directory, WriteSchedule(**pace))  # type: ignore[arg-type]  # whole numbers where they are wanted
     try:
         yield made
     finally:
@@ -138,7 +138,7 @@ def test_no_more_is_captured_than_the_queue_of_the_store_has_room_for(
     shared = SimpleNamespace(is_behind=False, tracer=tracer)
     runtime: Any = SimpleNamespace(
         shared=shared,
-        serving=SimpleNamespace(tails=()),
+        late_joiners=SimpleNamespace(tails=()),
         has_waiting=False,
         settle_captured=lambda _: None,
     )

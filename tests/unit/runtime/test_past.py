@@ -119,7 +119,7 @@ def test_a_flood_of_small_news_does_not_push_out_what_is_grave(process: Process)
     process.begin()
     process.event("trace.lost", count=1, cause="first")
     for number in range(MAX_CALM + 50):
-        process.event("fellow.disconnected", fellow=str(number), reason="")
+        process.event("lifecycle.other-library", path=str(number))
     assert len(process.texts()) == MAX_CALM + 1
     assert "first" in process.texts()[0]
     for number in range(2 * MAX_GRAVE):  # as a stranger provokes them

@@ -11,8 +11,17 @@ from engine.core.name_spaces import Group
 from engine.dataset.groups import DurabilityKind, GroupDescription, GroupQos, TypeDescription
 from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, Sample, make_sample
 from engine.dataset.sample_rows import SampleRows
+from engine.runtime.late_joiners import (
+    LATE_S,
+    MAX_TAIL,
+    MISSED_S,
+    PASSED_S,
+    READERS_S,
+    RETURN_S,
+    TAIL_S,
+    Tails,
+)
 from engine.runtime.name_space_data import Difference
-from engine.runtime.serving import LATE_S, MAX_TAIL, MISSED_S, PASSED_S, READERS_S, RETURN_S, TAIL_S, Tails
 
 GROUP = Group("stock", "Reading", "type")
 READER = ReaderKey("01" * 16, "Reading", ("stock",), "stock")

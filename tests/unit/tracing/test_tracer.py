@@ -12,7 +12,7 @@ from engine.tracing.catalogue import UnknownEventError, catalogue
 from engine.tracing.levels import Level
 from engine.tracing.record import EventFieldsError, EventRecord, TextFormat, Timestamps, json_format
 from engine.tracing.sinks import DescriptorSink, open_sink
-from engine.tracing.tracer import Output, Tracer
+from engine.tracing.tracer import LINES_A_MINUTE, Output, Tracer
 from tests.trace_lines import read_line
 
 if TYPE_CHECKING:
@@ -103,6 +103,32 @@ def test_mistakes_of_ours_are_found_even_when_nobody_listens() -> None:
         tracer.event_with_lines("no.such-event", [])
     with pytest.raises(EventFieldsError):
         ticking().event("election.confirmed-self", name_space="a")
+
+
+def test_what_others_can_repeat_is_bounded_in_the_logs_and_counted() -> None:
+    minute, now = 60_000_000_000, 0
+    sink, heard = Lines(), list[EventRecord]()
+    tracer = Tracer(lambda: now, [plain(sink)])
+    tracer.subscribe(heard.append)
+    burst = catalogue()["message.malformed"].burst
+
+    def send(count: int) -> list[str]:
+        del sink.written[:]
+        for _ in range(count):
+            tracer.event("message.malformed", topic="t", sender="s", cause="c")
+        return [line.partition("-> ")[2][:11] for line in sink.written]
+
+    assert send(1_000) == ["Message on "] * burst
+    now += minute
+    told, first = f"{1_000 - burst} further ", ["Message on "] * LINES_A_MINUTE
+    assert send(100) == [first[0], told[:11], *first[1:]]
+    now -= 100 * 365 * 24 * 60 * minute  # a clock that is set back holds nothing up
+    assert send(100)[:2] == [first[0], "90 further "]
+    tracer.event("lifecycle.operational")
+    del sink.written[:]
+    tracer.close()
+    assert [line.partition("-> ")[2][:11] for line in sink.written] == ["90 further "]
+    assert len(heard) == 1_200 + 4, "subscribers have bounds of their own"
 
 
 def test_recent_records_are_bounded_and_show_the_gap() -> None:

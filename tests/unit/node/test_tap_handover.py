@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.capture.tap import Seam
+from engine.capture.tap import TapHandover
 from engine.dataset.captured import CapturedSample
 from engine.dataset.sample import DATA
 
@@ -27,7 +27,7 @@ def test_every_sample_counts_once_and_in_order(data: st.DataObject) -> None:
         begins = data.draw(st.integers(0, ends), label="the present one has from there")
         samples = [CapturedSample(number, writer, DATA, b"key", b"payload") for number in range(count)]
         former, present = _mix(data, former, samples[:ends]), _mix(data, present, samples[begins:])
-    seam, found = Seam(), []
+    seam, found = TapHandover(), []
     heard = data.draw(st.integers(0, len(present)), label="of the present one before it takes the place")
     first, rest = list(former), present[:heard]
     while first or rest:
@@ -56,7 +56,7 @@ def _mix(data: st.DataObject, one: list[CapturedSample], other: list[CapturedSam
 
 def test_the_present_one_is_in_step_when_it_has_heard_the_last_of_each_writer_that_matches_it() -> None:
     records = [CapturedSample(number, writer, DATA, b"", b"") for number in range(3) for writer in WRITERS]
-    seam = Seam()
+    seam = TapHandover()
     seam.give(records[:2], both=False)  # before it listened
     assert seam.is_in_step(WRITERS)
     seam.give(records[2:])
@@ -89,7 +89,7 @@ def test_a_sample_that_is_written_again_as_it_was_counts_again(
     former: str, heard: str, later: str, rest: str, fresh: str
 ) -> None:
     """What follows what only the present reader has heard is later than all that the former one had."""
-    seam = Seam()
+    seam = TapHandover()
     seam.give(records(former))
     seam.hear(records(heard))
     assert seam.rest() == records(rest)
@@ -99,7 +99,7 @@ def test_a_sample_that_is_written_again_as_it_was_counts_again(
 @pytest.mark.parametrize(("known", "later"), [(WRITERS, ""), (WRITERS[1:], "")])
 def test_a_present_one_that_is_far_behind_brings_nothing_twice(known: tuple[bytes, ...], later: str) -> None:
     """It still gets what the former one had long before that was remembered."""
-    seam = Seam(known)
+    seam = TapHandover(known)
     seam.give(records("efg"))
     seam.hear(records("abcde"))
     found = seam.rest() + seam.fresh(records("fgh"))
@@ -108,7 +108,7 @@ def test_a_present_one_that_is_far_behind_brings_nothing_twice(known: tuple[byte
 
 
 def test_what_only_the_present_one_has_counts_also_of_a_known_writer() -> None:
-    seam = Seam(WRITERS)
+    seam = TapHandover(WRITERS)
     seam.hear(records("abcd"))
     seam.give(records("bc"))
     assert "".join(chr(one.source_time_ns) for one in seam.rest()) == "d"
@@ -116,6 +116,6 @@ def test_what_only_the_present_one_has_counts_also_of_a_known_writer() -> None:
 
 def test_a_busy_writer_that_gave_nothing_to_both_is_waited_for() -> None:
     """Its cache may be full because the present reader is behind: nothing shows how far."""
-    seam = Seam()
+    seam = TapHandover()
     assert seam.is_in_step(WRITERS)
     assert not seam.is_in_step(WRITERS, WRITERS[:1])

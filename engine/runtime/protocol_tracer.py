@@ -19,7 +19,7 @@ from engine.runtime.incoming import IncomingStream
 from engine.runtime.shared_state import SharedState
 
 
-class Telling:
+class ProtocolTracer:
     """The part of a runtime that traces messages and streams."""
 
     def __init__(self, shared: SharedState) -> None:

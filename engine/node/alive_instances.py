@@ -38,7 +38,7 @@ from engine.dataset.sample import DATA, DISPOSE, UNREGISTER
 from engine.dds.directed import DeliveryPurpose, DirectedSession
 from engine.dds.errors import ALREADY_DELETED, DdsError
 from engine.dds.shared_waits import TOGETHER, Waits, completed, together
-from engine.runtime.ports import Delivered, ReplacingDelivery, RevivingDelivery
+from engine.runtime.ports import AliveInstances, Delivered, ReplacingDelivery, RevivingDelivery
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -68,16 +68,20 @@ _SAMPLE: Final = DATA | DISPOSE | UNREGISTER
 _WORK: Final = "resendQueue (delivery to a process of readers)"
 
 
-class Keeping:
+class KeptInstances(AliveInstances):
     """Deliveries to readers' processes, and the writers that stay there. One thread calls all methods.
 
     Args:
+        runtime: has the sets, and knows the readers in this node's charge.
         directed: opens sessions.
         neighbourhood: knows the living writers.
         submit: runs blocking work on a worker thread.
     """
 
-    def __init__(self, directed: Directed, neighbourhood: Neighbourhood, submit: Submit) -> None:
+    def __init__(
+        self, runtime: Runtime, directed: Directed, neighbourhood: Neighbourhood, submit: Submit
+    ) -> None:
+        self._runtime = runtime
         self._directed = directed
         self._neighbourhood = neighbourhood
         self._submit = submit
@@ -90,7 +94,6 @@ class Keeping:
         """Writers that counted as lost in a delivery without ever having been here."""
         self._began_ns = time.time_ns()
         self._later: dict[Group, dict[bytes, int]] = {}
-        self.runtime: Runtime | None = None
 
     @property
     def sessions(self) -> int:
@@ -104,11 +107,11 @@ class Keeping:
 
     def participants(self, reader: ReaderKey) -> tuple[str, ...]:
         """Return the GUIDs of the participants with readers of a kind."""
-        return self._runtime.serving.participants(reader)
+        return self._runtime.late_joiners.participants(reader)
 
     def is_present(self, reader: ReaderKey) -> bool:
         """Tell whether there are readers of a kind."""
-        return self._runtime.serving.is_present(reader)
+        return self._runtime.late_joiners.is_present(reader)
 
     # Delivery.
 
@@ -150,7 +153,7 @@ class Keeping:
             if living and has_room:
                 self._kept.setdefault(group, set()).add(name)
             elif living:
-                self._runtime.serving.deviates(reader, "not_kept", 1)
+                self._runtime.late_joiners.deviates(reader, "not_kept", 1)
             if not isinstance(how, RevivingDelivery):
                 portion = self._portion(description, rows, living, how, is_whole=is_whole)
                 portions.append(portion._replace(keeps=bool(living) and has_room, instances=most))
@@ -203,7 +206,7 @@ class Keeping:
         for group, description in self._runtime.descriptions.items():
             if (group.topic, group.partition, description.type.type_id) in crowd:
                 rows = self._rows(group)
-                some = self._runtime.serving.unexpired(description, rows) if rows else ()
+                some = self._runtime.late_joiners.unexpired(description, rows) if rows else ()
                 steps = written(some, self._neighbourhood.living(group))
                 most = self._instances(group.topic)
                 yield Portion(description, steps, DeliveryPurpose.PART, keeps=True, instances=most)
@@ -249,6 +252,10 @@ class Keeping:
             for kept in self._kept.values():
                 kept.discard(name)
 
+    def living(self, group: Group) -> frozenset[bytes]:
+        """See `AliveInstances`, as for the next five."""
+        return self._neighbourhood.living(group)
+
     def was_away(self, sample: Sample) -> bool:
         """Tell whether a sample's writer was lost: readers on this host may have missed the sample, too."""
         writer = sample.writer
@@ -277,7 +284,7 @@ class Keeping:
             return
         groups, autodispose = known
         self._lost[writer] = known
-        self._runtime.serving.lost(writer)
+        self._runtime.late_joiners.lost(writer)
         if len(self._lost) > MAX_LOST:
             del self._lost[next(iter(self._lost))]
         for group in groups:
@@ -342,7 +349,7 @@ class Keeping:
 
     def _show_again(self, groups: tuple[Group, ...], writer: bytes) -> None:
         """Deliver the groups of a returned writer again: readers on this host lost it, too."""
-        self._runtime.serving.returned(writer)
+        self._runtime.late_joiners.returned(writer)
         for group in groups:
             state = self._runtime.core.name_space_of(group)
             rows = self._rows(group)
@@ -352,7 +359,9 @@ class Keeping:
                 if rows and is_first and is_given(group, reader.topic, reader.partitions):
                     shown.add(reader.process)
                     description = self._runtime.descriptions[group]
-                    self._runtime.serving.show_again(reader, [(description, rows)], RevivingDelivery(writer))
+                    self._runtime.late_joiners.show_again(
+                        reader, [(description, rows)], RevivingDelivery(writer)
+                    )
 
     def taken_over(self, reader: ReaderKey) -> None:
         """Keep a reader's instances ALIVE, because the node that did so is gone."""
@@ -365,7 +374,7 @@ class Keeping:
                 rows = self._rows(group)
                 if rows:
                     groups.append((description, rows))
-        self._runtime.serving.show_again(reader, groups, RevivingDelivery(b""))
+        self._runtime.late_joiners.show_again(reader, groups, RevivingDelivery(b""))
 
     def handed_over(self, reader: ReaderKey) -> None:
         """Stop keeping a reader's instances ALIVE, as another node does, except for others of its process."""
@@ -407,11 +416,6 @@ class Keeping:
             return {history[0].key for history in instances(kept) if is_written(history, living)}
 
         return lambda key: key in found()
-
-    @property
-    def _runtime(self) -> Runtime:
-        assert self.runtime is not None
-        return self.runtime
 
     def _held(self, group: Group) -> GroupSet | None:
         state = self._runtime.core.name_space_of(group)

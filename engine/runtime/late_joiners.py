@@ -103,7 +103,7 @@ class _PlaceState:
     waiting: collections.deque[_Outgoing] = dataclasses.field(default_factory=collections.deque)
 
 
-class Serving:
+class LateJoinerDelivery:
     """The part of a runtime that serves readers."""
 
     def __init__(self, shared: SharedState) -> None:
@@ -113,14 +113,6 @@ class Serving:
         """Called with the samples that a merge brought to a name-space."""
         self.on_replaced: Callable[[str, Difference], None] | None = None
         """Called with the samples for clients when another set replaced that of a name-space."""
-        self.on_taken_over: Callable[[ReaderKey], None] | None = None
-        """Called when this node takes charge of a served reader."""
-        self.on_handed_over: Callable[[ReaderKey], None] | None = None
-        """Called when another node has taken charge of a reader."""
-        self.was_away: Callable[[Sample], bool] = lambda _: False
-        """Whether the writer of a sample was out of this host's reach when it wrote it."""
-        self.living: Callable[[Group], frozenset[bytes]] = lambda _: frozenset()
-        """Returns the GUIDs of a group's living writers."""
         self.deviations: dict[ReaderKey, collections.Counter[str]] = {}
         """Counts of what readers see otherwise than it is in the set, by cause."""
         self._places: dict[Place, _PlaceState] = {}
@@ -304,19 +296,13 @@ class Serving:
     def taken_over(self, reader: ReaderKey) -> None:
         """Take charge of a served reader, because the former node is lost or on another host."""
         self._note_begun(reader)
-        if self.on_taken_over is not None:
-            self.on_taken_over(reader)
+        self._shared.wire.alive.taken_over(reader)
 
     def _note_begun(self, reader: ReaderKey) -> None:
         """Note that readers of a kind may have what another node delivered."""
         place = self._places.get(reader.place)
         if place is not None:
             place.begun.update(place.ends.get(reader, ()))
-
-    def handed_over(self, reader: ReaderKey) -> None:
-        """Hand a reader over to another node, which keeps its instances ALIVE."""
-        if self.on_handed_over is not None:
-            self.on_handed_over(reader)
 
     def show(self, name_space: str, difference: Difference, *, missed: bool = False) -> None:
         """Deliver what a merge brought to durability clients and the readers in this node's charge.
@@ -345,19 +331,20 @@ class Serving:
 
     def _note_missed(self, readers: Sequence[ReaderKey], difference: Difference) -> None:
         """Remember samples that readers should have from living writers, which may be lost already."""
-        now = self._shared.clock.monotonic()
+        now, alive = self._shared.clock.monotonic(), self._shared.wire.alive
         since_ns = min((self._since_ns.get(reader, 0) for reader in readers), default=FOREVER_NS)
         for group, samples in difference.items():
-            living = self.living(group)
+            living = alive.living(group)
             taken = (s for s in samples if s.source_time_ns >= since_ns and s.writer in living)
-            self.tails.missed(group, (sample for sample in taken if not self.was_away(sample)), now)
+            self.tails.missed(group, (sample for sample in taken if not alive.was_away(sample)), now)
 
     def show_replaced(self, name_space: str, replaced: Replacement) -> None:
         """Deliver the set that replaced the one that readers and durability clients have."""
         if self.on_replaced is not None:
             self.on_replaced(name_space, replaced.told)
+        alive = self._shared.wire.alive
         owned = {
-            group: {key for key, writer in owners.items() if writer in self.living(group)}
+            group: {key for key, writer in owners.items() if writer in alive.living(group)}
             for group, owners in replaced.owners.items()
         }
         readers = self._shared.core.in_charge_of(name_space)
@@ -372,13 +359,14 @@ class Serving:
 
     def _read_by(self, reader: ReaderKey, difference: Difference, since_ns: int | None = None) -> Groups:
         """Return what a reader reads of a difference; with `since_ns`, only older samples."""
+        was_away = self._shared.wire.alive.was_away
         return [
             (self._shared.descriptions[group], SampleRows.of(shown))
             for group, samples in sorted(difference.items(), key=lambda item: item[0])
             if _reads(reader, group)
             and (
                 shown := [
-                    s for s in samples if since_ns is None or s.source_time_ns < since_ns or self.was_away(s)
+                    s for s in samples if since_ns is None or s.source_time_ns < since_ns or was_away(s)
                 ]
             )
         ]
