@@ -255,9 +255,11 @@ class Channel:
                 participant = abi.participant_of(writer)
                 if participant == own:
                     continue
-                if status & WRITER_GONE and name == ATTACHMENT_TOPIC:
-                    self._has_matched_us.pop(participant, None)
-                    self._update(participant)
+                if status & WRITER_GONE:
+                    proofs.ended(name, writer)
+                    if name == ATTACHMENT_TOPIC:
+                        self._has_matched_us.pop(participant, None)
+                        self._update(participant)
                 if not status & DATA:
                     continue
                 try:

@@ -286,6 +286,10 @@ class Proofs:
                 oldest = self._later.pop(next(iter(self._later)))
                 self._later_bytes -= max(len(oldest.payload), MESSAGE_COST)
 
+    def ended(self, topic: str, writer: bytes) -> None:
+        """Forget the state of a writer that is gone."""
+        self._keep(topic, writer, b"")
+
     def verifiable(self, topic: str) -> list[CapturedSample]:
         """Return the states of a topic that were refused for a secret that is known now, to verify again."""
         if not self._later or self.secret is None:
@@ -303,9 +307,6 @@ class Proofs:
         """Forget what was refused of a participant that has left."""
         with self._lock:
             self.refused.pop(participant, None)
-            places = [place for place in self._later if place[1] == participant]
-        for place in places:
-            self._keep(*place, b"")
 
     def refused_since(self, since_s: float) -> dict[bytes, dict[ProofFault, int]]:
         """Return what was refused of participants of which some was after a moment on the monotonic clock."""

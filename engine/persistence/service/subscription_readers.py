@@ -79,6 +79,7 @@ class ConnectedReaders:
         found: list[_ReaderChange] = []
         for record in records:
             if record.status & WRITER_GONE:
+                self._participant.proofs.ended(STATES, record.writer)
                 reader = self._reader_of.pop(record.writer, None)
                 if reader is not None:
                     self._end(self._lines.pop(reader))
