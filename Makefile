@@ -53,6 +53,7 @@ style:
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
+	$(BIN)/python -m tests.hygiene.measures
 
 types:
 	$(BIN)/mypy

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from benchmarks.rows import Row
 from engine.dataset.blocks import Block, pack_samples, pieces
 from engine.dataset.group_set import GroupSet
-from engine.dataset.packed import MAX_LOOSE
+from engine.dataset.packed import MAX_OBJECTS
 from engine.dataset.sample import DATA, Sample, make_sample
 from engine.dataset.sample_rows import SampleRows
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 AREA: Final = "sets"
-FEW: Final = MAX_LOOSE // 2
+FEW: Final = MAX_OBJECTS // 2
 MANY: Final = 131_072
 WRITER: Final = b"w" * 16
 PAYLOAD: Final = bytes(108)

@@ -18,8 +18,7 @@ from benchmarks.store_snapshots import Others, make
 from engine.dataset.sample import DATA, make_sample
 from engine.node.disk import open_store
 from engine.store.interface import DamageLog
-from ospltool.stores.diff.compare import CompareOptions, compare
-from ospltool.stores.diff.sides import Limits
+from ospltool.stores.diff.compare import CompareOptions, Limits, compare
 from ospltool.stores.model import RANGES_FILE, SAMPLES_FILE
 from ospltool.stores.opening import open_reader
 from ospltool.stores.snapshot import COMPARED, write_snapshot

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 PAGE = pathlib.Path(__file__).with_suffix(".md")
 HEAD = """# What a node does with each setting
 
-<!-- Made by `python -m docs.settings` from engine/config/fates.tsv. -->
+<!-- Made by `python -m docs.settings` from engine/config/opensplice.tsv. -->
 
 A node reads the configuration of OpenSplice: `Domain` and its `DurabilityService`. This page says of every
 element and attribute of that schema whether it works, is not needed, or is refused. To see what that means

@@ -10,7 +10,7 @@ from engine.core.name_spaces import Element
 from engine.runtime.monitor import NameSpaceView, NodeSnapshot
 from ospltool.check.inputs import DeploymentInput, NodeInput
 from ospltool.check.runner import Choice, examine, run
-from ospltool.diagnostics.model import Diagnostic, Target
+from ospltool.diagnostics.model import Finding, Target
 from tui import text
 
 RULES: Final = frozenset(
@@ -42,7 +42,7 @@ def advertised(snapshots: Iterable[NodeSnapshot]) -> Advertised:
     )
 
 
-def findings_of(snapshots: Iterable[NodeSnapshot]) -> tuple[Diagnostic, ...]:
+def findings_of(snapshots: Iterable[NodeSnapshot]) -> tuple[Finding, ...]:
     """Return the findings about the advertised system. This takes long for large systems.
 
     Nodes that advertise equal settings share a document, which is written and read once.
@@ -59,7 +59,7 @@ def findings_of(snapshots: Iterable[NodeSnapshot]) -> tuple[Diagnostic, ...]:
         nodes.append(NodeInput(path, {}, name, role=text.visible(snapshot.role)))
     examined = examine(DeploymentInput(tuple(nodes), is_fleet=True), contents)
     report = run([examined], Choice(codes=RULES, targets=frozenset({Target.OSPLTOOL})))
-    return tuple(sorted(report.diagnostics, key=lambda each: (-each.severity, each.code, each.message)))
+    return tuple(sorted(report.diagnostics, key=lambda each: (each.severity, each.code, each.message)))
 
 
 def document(snapshot: NodeSnapshot) -> bytes:

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from textual.screen import Screen
 
-from ospltool.health.codes import HealthSeverity
+from ospltool.diagnostics.model import Severity
 from ospltool.health.health import Health
 from ospltool.health.system import Source, System
 from ospltool.live.feed import Feed, TimeTravel
@@ -134,7 +134,7 @@ class Systems:
 def _trouble(one: System) -> int:
     """Return the worst severity of a system's incidents, as a number that grows with health."""
     worst = one.health.verdict.worst
-    return HealthSeverity.NOTICE if worst is None else worst
+    return Severity.NOTICE if worst is None else worst
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

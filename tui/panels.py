@@ -12,7 +12,8 @@ from rich.cells import cell_len
 
 from engine.runtime.monitor import DeliveryView, NameSpaceView, NodeEvent
 from engine.tracing.levels import Level
-from ospltool.health.codes import HealthSeverity, joined
+from ospltool.diagnostics.model import Severity
+from ospltool.health.codes import joined
 from ospltool.health.incident import Incident
 from ospltool.health.mutes import MuteEnd
 from ospltool.health.verdict import FAILED, NOBODY, STARTING, UNKNOWN
@@ -329,7 +330,7 @@ def severe(view: View) -> dict[str, tuple[str, ...]]:
     return {
         f"{one.origin} {one.rises}": (one.code.id, one.who, one.what)
         for one in current_incidents(view)
-        if one.severity is HealthSeverity.ERROR
+        if one.severity is Severity.ERROR
     }
 
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from engine.runtime.monitor import NameSpaceView
-from ospltool.health.codes import HealthSeverity
+from ospltool.diagnostics.model import Severity
 from ospltool.health.health import Health
 from ospltool.health.incident import Incident
 from ospltool.health.verdict import STARTING, UNKNOWN, SystemVerdict
@@ -272,12 +272,12 @@ def name_space_state(view: View, node: Node, space: NameSpaceView) -> tuple[Span
     return Span(glyphs.idle), min(held, 0.999)
 
 
-def severity_sign(glyphs: Glyphs, severity: HealthSeverity) -> tuple[str, Tone]:
+def severity_sign(glyphs: Glyphs, severity: Severity) -> tuple[str, Tone]:
     """Return the sign and the tone of an incident."""
     return {
-        HealthSeverity.ERROR: (glyphs.fault, Tone.FAULT),
-        HealthSeverity.WARNING: (glyphs.warn, Tone.WARN),
-        HealthSeverity.NOTICE: (glyphs.idle, Tone.DIM),
+        Severity.ERROR: (glyphs.fault, Tone.FAULT),
+        Severity.WARNING: (glyphs.warn, Tone.WARN),
+        Severity.NOTICE: (glyphs.idle, Tone.DIM),
     }[severity]
 
 
@@ -285,7 +285,7 @@ def verdict_sign(view: View, verdict: SystemVerdict) -> tuple[str, Tone]:
     """Return the sign and the tone of a verdict."""
     if verdict.word == STARTING:
         return view.glyphs.busy, Tone.STRONG
-    if verdict.worst in (None, HealthSeverity.NOTICE):
+    if verdict.worst in (None, Severity.NOTICE):
         return view.glyphs.idle if verdict.word == UNKNOWN else view.glyphs.ok, Tone.DIM
     return severity_sign(view.glyphs, verdict.worst)
 
@@ -304,7 +304,7 @@ def ranks(view: View, incidents: Sequence[Incident]) -> Mapping[str, Rank]:
     """Return the rank of every node, by its id."""
     found = {node_id: _rank(view, node) for node_id, node in view.model.nodes.items()}
     for incident in incidents:
-        if incident.severity is not HealthSeverity.NOTICE:
+        if incident.severity is not Severity.NOTICE:
             for node in incident.subjects:
                 if node in found:
                     found[node] = min(found[node], Rank(incident.severity))
@@ -375,11 +375,11 @@ def unheard_nodes(view: View) -> list[UnheardNode]:
             found.append(UnheardNode(name, "stopped", Tone.DIM, Rank.STOPPED, why))
         elif report and report.is_starting:
             found.append(UnheardNode(name, "starting", Tone.STRONG, Rank.BUSY, why))
-        elif incident is None or incident.severity is HealthSeverity.NOTICE:
+        elif incident is None or incident.severity is Severity.NOTICE:
             found.append(UnheardNode(name, "not heard yet", Tone.STRONG, Rank.BUSY, why))
         else:
             is_gone = incident.code.id == "DUL-NODE-GONE" or bool(report and report.is_dead)
-            state = "gone" if is_gone else "never heard"
+            state = "did not start" if report and report.never_ran else "gone" if is_gone else "never heard"
             why = why or (incident.why if incident.is_cause_known and incident.who == name else "")
             found.append(UnheardNode(name, state, Tone.FAULT, Rank(incident.severity), why, incident))
     return found

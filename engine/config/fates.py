@@ -1,8 +1,8 @@
-"""The table of what a node does with every element and attribute of the schema.
+"""What a node does with every element and attribute of the schema.
 
-The data are in `fates.tsv`. A line applies to one path, or with `/**` to an element with all below it; the
-most specific line counts. An element that only contains others needs no line. A test compares the table with
-the schema and with the settings that the code reads, and docs/settings.md is generated from it.
+The data are in `opensplice.tsv`. A fate applies to one path, or with `/**` to an element with all below it;
+the most specific one counts. An element that only contains others needs none. A test compares the table with
+the settings that the code reads, and docs/settings.md is generated from it.
 """
 
 from __future__ import annotations
@@ -10,12 +10,11 @@ from __future__ import annotations
 import dataclasses
 import enum
 import functools
-import pkgutil
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from engine.config.problems import Position
-from engine.config.schema import Item, documented, engine_schema
+from engine.config.schema import Item, documented, engine_schema, rows
 from engine.config.settings import Setting, SettingOrigin
 from engine.config.tree import Attribute, Value, XmlElement
 from engine.config.values import ValueFault, parse_value
@@ -79,18 +78,31 @@ class WithoutEffect(NamedTuple):
         return self.entry.path if isinstance(self.thing, XmlElement) else self.values[0][0]
 
 
+def in_vain(
+    thing: XmlElement | Attribute, reason: str, *values: tuple[str, Value], accepted: str = ""
+) -> WithoutEffect:
+    """Return a setting that others in the file make ineffective.
+
+    Args:
+        thing: its element or attribute.
+        reason: why it has no effect.
+        values: what the node ignores of it, at least one, with the schema paths.
+        accepted: `WITHOUT_WARNING` if the node reports it itself at its start.
+    """
+    entry = SettingFate(values[0][0], Fate.NOT_NEEDED, accepted, reason=reason)
+    return WithoutEffect(entry, thing, values)
+
+
 @functools.cache
 def lines() -> Mapping[str, SettingFate]:
-    """Read the lines of the table."""
-    text = (pkgutil.get_data(__package__, "fates.tsv") or b"").decode()
-    rows = [line.split("\t") for line in text.splitlines() if line and not line.startswith("#")]
-    return {row[0]: _entry(*(row + [""] * 5)[:5]) for row in rows}
-
-
-def _entry(path: str, fate: str, accepted: str, test: str, reason: str) -> SettingFate:
-    return SettingFate(
-        path.removesuffix(_BELOW), Fate[fate.upper().replace("-", "_")], accepted, test, reason
-    )
+    """Return the fates that the table states, by path; with `/**` behind it for all below."""
+    return {
+        path + (_BELOW if fate.endswith(_BELOW) else ""): SettingFate(
+            path, Fate[fate.removesuffix(_BELOW).upper().replace("-", "_")], accepted, test, reason
+        )
+        for path, *_, fate, accepted, test, reason in rows()
+        if fate
+    }
 
 
 @functools.cache

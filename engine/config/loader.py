@@ -11,16 +11,25 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
-from engine.config.fates import WITHOUT_WARNING, Fate, SettingFate, WithoutEffect, marked, without_effect
+from engine.config.fates import (
+    WITHOUT_WARNING,
+    Fate,
+    SettingFate,
+    WithoutEffect,
+    in_vain,
+    marked,
+    without_effect,
+)
 from engine.config.name_space_reader import NameSpaceReader
 from engine.config.problems import ByteRange, ConfigError, Position, Problem, ProblemKind, quoted
 from engine.config.reader import read_document
 from engine.config.scheduling import ORDINARY, schedules
-from engine.config.schema import OF_SECRET, documented, engine_schema
+from engine.config.schema import documented, engine_schema
 from engine.config.sections import SettingsReader
 from engine.config.settings import (
     AlignmentSettings,
@@ -30,19 +39,16 @@ from engine.config.settings import (
     DomainSettings,
     DurablePolicy,
     EntityNames,
-    FailureAction,
     Ignored,
     NetworkSettings,
     PersistentSettings,
     ServiceEntry,
     SettingOrigin,
-    StoreMode,
     TracingSettings,
-    Verbosity,
     WaitForAttachment,
     WatchdogSettings,
 )
-from engine.config.tree import Attribute, Document, Value, XmlElement
+from engine.config.tree import Document, Value, XmlElement
 from engine.config.validate import STRANGE, as_settings, check_bounds, problem, schema_problems, strangers
 from engine.config.values import ValueFault, did_you_mean, parse_memory
 from engine.core.expressions import covers
@@ -132,14 +138,14 @@ def interpret(document: Document, *, role: str | None = None, service: str = "du
         service=service,
         domain=builder.domain(role),
         name_spaces=name_spaces.read(filters),
-        network=builder.network(),
-        alignment=builder.alignment(),
+        network=reader.part(NetworkSettings),
+        alignment=reader.part(AlignmentSettings),
         wait_for_attachment=builder.wait_for_attachment(),
         master_election_wait_s=reader.number(f"{_SERVICE}/MasterElection/WaitTime"),
         persistent=builder.persistent(),
         entity_names=entity_names,
         client_durability=builder.client_durability(entity_names),
-        watchdog=builder.watchdog(),
+        watchdog=reader.part(WatchdogSettings),
         tracing=builder.tracing(),
         ddsi=builder.ddsi(ddsi is not None),
         durable_policies=builder.durable_policies(),
@@ -279,82 +285,30 @@ class _SettingsBuilder:
             self.problems.append(
                 problem(self.document, ProblemKind.OUT_OF_RANGE, message, node.value.span, node.path)
             )
-        if role is None:
-            role = read.text("Domain/Role")
-        else:
+        if role is not None:
             read.record("Domain/Role", role, None, SettingOrigin("role override"))
-        append, verbosity = "Domain/Report@append", "Domain/Report@verbosity"
-        return DomainSettings(
-            name=read.text("Domain/Name"),
-            id=domain_id,
-            role=role,
-            lease=read.expiry("Domain/Lease/ExpiryTime"),
-            daemon_heartbeat=read.expiry("Domain/Daemon/Heartbeat/ExpiryTime"),
-            service_terminate_period_s=read.number("Domain/ServiceTerminatePeriod"),
-            builtin_topics=read.flag("Domain/BuiltinTopics@enabled"),
-            report_append=read.flag(append) if read.has(append) else None,
-            report_verbosity=read.text(verbosity) if read.has(verbosity) else None,
-            services=tuple(self._service(node) for node in read.nodes("Domain/Service")),
-            secret=read.text(OF_SECRET),
-        )
-
-    def _service(self, node: XmlElement) -> ServiceEntry:
-        read = self.read
-        return ServiceEntry(
-            name=read.text("Domain/Service@name", node),
-            command=read.text("Domain/Service/Command", node),
-            enabled=read.flag("Domain/Service@enabled", node),
-            failure_action=FailureAction(read.text("Domain/Service/FailureAction", node)),
-            scheduling=read.scheduling("Domain/Service/Scheduling", node),
-            origin=read.origin(node),
-        )
-
-    def network(self) -> NetworkSettings:
-        """Read //OpenSplice/DurabilityService/Network."""
-        base = f"{_SERVICE}/Network"
-        priority = self._transport_priority
-        return NetworkSettings(
-            transport_priority=priority(base),
-            heartbeat=self.read.expiry(f"{base}/Heartbeat/ExpiryTime"),
-            heartbeat_priority=priority(f"{base}/Heartbeat"),
-            heartbeat_scheduling=self.read.scheduling(f"{base}/Heartbeat/Scheduling"),
-            initial_discovery_period_s=self.read.number(f"{base}/InitialDiscoveryPeriod"),
-        )
-
-    def _transport_priority(self, path: str) -> int:
-        """Read TRANSPORT_PRIORITY of an element of Network; its default is that of Network itself."""
-        attribute, above = f"{path}@transport_priority", f"{_SERVICE}/Network@transport_priority"
-        if attribute == above or self.read.has(attribute) or not self.read.has(above):
-            return self.read.whole(attribute)
-        return self.read.inherited(attribute, above)
-
-    def alignment(self) -> AlignmentSettings:
-        """Read …/Network/Alignment."""
-        read = self.read
-        base = f"{_SERVICE}/Network/Alignment"
-        return AlignmentSettings(
-            time_alignment=read.flag(f"{base}/TimeAlignment"),
-            combine_initial_s=read.number(f"{base}/RequestCombinePeriod/Initial"),
-            combine_operational_s=read.number(f"{base}/RequestCombinePeriod/Operational"),
-            wait_for_aligner_s=read.number(f"{base}/TimeToWaitForAligner"),
-            transport_priority=self._transport_priority(base),
-            aligner_scheduling=read.scheduling(f"{base}/AlignerScheduling"),
-            alignee_scheduling=read.scheduling(f"{base}/AligneeScheduling"),
+        own_role = read.text("Domain/Role") if role is None else role
+        return read.part(
+            DomainSettings,
+            id=lambda: domain_id,
+            role=lambda: own_role,
+            services=lambda: tuple(
+                read.part(ServiceEntry, node, origin=functools.partial(read.origin, node))
+                for node in read.nodes("Domain/Service")
+            ),
         )
 
     def wait_for_attachment(self) -> WaitForAttachment | None:
         """Read …/Network/WaitForAttachment, if the file has it."""
-        base = f"{_SERVICE}/Network/WaitForAttachment"
-        node = self.read.node(base)
+        node = self.read.node(f"{_SERVICE}/Network/WaitForAttachment")
         if node is None:
             return None
-        count = self.read.whole(f"{base}@maxWaitCount")
-        return WaitForAttachment(count, self.read.texts(node.named("ServiceName")))
+        names = node.named("ServiceName")
+        return self.read.part(WaitForAttachment, service_names=lambda: self.read.texts(names))
 
     def persistent(self) -> PersistentSettings | None:
         """Read …/Persistent, if the file has it; without it nothing is stored."""
-        base = f"{_SERVICE}/Persistent"
-        node = self.read.node(base)
+        node = self.read.node(f"{_SERVICE}/Persistent")
         if node is None:
             return None
         directory = node.find("StoreDirectory")
@@ -363,15 +317,7 @@ class _SettingsBuilder:
             self.problems.append(
                 problem(self.document, ProblemKind.EMPTY_VALUE, message, directory.tag_span, directory.path)
             )
-        return PersistentSettings(
-            store_directory=self.read.text(f"{base}/StoreDirectory"),
-            session_time_s=self.read.number(f"{base}/StoreSessionTime"),
-            sleep_time_s=self.read.number(f"{base}/StoreSleepTime"),
-            mode=StoreMode(self.read.text(f"{base}/StoreMode")),
-            optimize_interval=self.read.whole(f"{base}/StoreOptimizeInterval"),
-            queue_size=self.read.whole(f"{base}/QueueSize"),
-            scheduling=self.read.scheduling(f"{base}/Scheduling"),
-        )
+        return self.read.part(PersistentSettings)
 
     def entity_names(self) -> EntityNames:
         """Read …/EntityNames."""
@@ -395,23 +341,11 @@ class _SettingsBuilder:
             self.read.text(partition) if self.read.has(partition) else above.partition,
         )
 
-    def watchdog(self) -> WatchdogSettings:
-        """Read …/Watchdog."""
-        base = f"{_SERVICE}/Watchdog"
-        return WatchdogSettings(
-            self.read.flag(f"{base}@deadlockDetection"), self.read.scheduling(f"{base}/Scheduling")
-        )
-
     def tracing(self) -> TracingSettings:
         """Read …/Tracing; it is off without an OutputFile, and an empty one means the documented name."""
-        base = f"{_SERVICE}/Tracing"
-        output = self.read.text(f"{base}/OutputFile") if self.read.node(f"{base}/OutputFile") else None
-        return TracingSettings(
-            output_file=output,
-            verbosity=Verbosity[self.read.text(f"{base}/Verbosity")],
-            has_timestamps=self.read.flag(f"{base}/Timestamps"),
-            absolute_timestamps=self.read.flag(f"{base}/Timestamps@absolute"),
-            synchronous=self.read.flag(f"{base}@synchronous"),
+        path = f"{_SERVICE}/Tracing/OutputFile"
+        return self.read.part(
+            TracingSettings, output_file=lambda: self.read.text(path) if self.read.node(path) else None
         )
 
     def ddsi(self, is_configured: bool) -> DdsiSettings:
@@ -420,14 +354,13 @@ class _SettingsBuilder:
         peers = self.read.nodes(f"{base}/Discovery/Peers/Peer")
         peers += self.read.nodes(f"{base}/Discovery/Peers/Group/Peer")
         peers.sort(key=lambda node: node.span.start)
-        return DdsiSettings(
-            is_configured=is_configured,
-            network_interface=self.read.text(f"{base}/General/NetworkInterfaceAddress"),
-            allow_multicast=self.read.text(f"{base}/General/AllowMulticast").lower(),
-            peers=tuple(address.text for node in peers if (address := node.attribute("Address"))),
-            generate_builtin_topics=self.read.flag(f"{base}/Discovery/GenerateBuiltinTopics"),
-            max_sample_bytes=self._max_sample_bytes(f"{base}/Internal/MaxSampleSize"),
+        found = self.read.part(
+            DdsiSettings,
+            is_configured=lambda: is_configured,
+            peers=lambda: tuple(address.text for node in peers if (address := node.attribute("Address"))),
+            max_sample_bytes=lambda: self._max_sample_bytes(f"{base}/Internal/MaxSampleSize"),
         )
+        return dataclasses.replace(found, allow_multicast=found.allow_multicast.lower())
 
     def _max_sample_bytes(self, path: str) -> int:
         """Read the largest payload to keep; a value that is none is noted, and the default applies."""
@@ -438,20 +371,14 @@ class _SettingsBuilder:
                     return given
             reason += f"; samples of up to {MAX_SAMPLE_BYTES} bytes are kept"
             if node.value:
-                entry = SettingFate(node.path, Fate.NOT_NEEDED, reason=reason)
-                self.without_effect.append(WithoutEffect(entry, node, ((node.path, node.value),)))
+                self.without_effect.append(in_vain(node, reason, (node.path, node.value)))
         return MAX_SAMPLE_BYTES
 
     def durable_policies(self) -> tuple[DurablePolicy, ...]:
         """Read //OpenSplice/Domain/DurablePolicies."""
-        path = "Domain/DurablePolicies/Policy"
         return tuple(
-            DurablePolicy(
-                self.read.text(f"{path}@obtain", node),
-                self.read.flag(f"{path}@cache", node),
-                self.read.origin(node),
-            )
-            for node in self.read.nodes(path)
+            self.read.part(DurablePolicy, node, origin=functools.partial(self.read.origin, node))
+            for node in self.read.nodes("Domain/DurablePolicies/Policy")
         )
 
     def filters(self) -> tuple[ContentFilterSettings, ...]:
@@ -471,7 +398,9 @@ class _SettingsBuilder:
             if given and made.why_ignored:
                 values = [(f"{path}@content", given.value)]
                 values += [(child.path, child.value) for child in written if child.value]
-                self._have_no_effect(given, values, made.why_ignored)
+                self.without_effect.append(
+                    in_vain(given, made.why_ignored, *values, accepted=WITHOUT_WARNING)
+                )
             else:
                 self._note_shadowed(sound, [one for each in found[:-1] for one in each.elements])
         return tuple(found)
@@ -484,10 +413,8 @@ class _SettingsBuilder:
                 covers(one.partition, partition) and covers(one.topic, topic) for one in earlier
             )
             if child.value and is_shadowed:
-                entry = SettingFate(
-                    child.path, Fate.NOT_NEEDED, reason="an earlier Filter applies to all of it"
-                )
-                self.without_effect.append(WithoutEffect(entry, child, ((child.path, child.value),)))
+                reason = "an earlier Filter applies to all of it"
+                self.without_effect.append(in_vain(child, reason, (child.path, child.value)))
 
     def scheduling_in_vain(self, configuration: Configuration) -> None:
         """Note Scheduling elements that are impossible in an ordinary process of Linux."""
@@ -495,14 +422,9 @@ class _SettingsBuilder:
         for _, asked, _, fault in schedules(configuration, ORDINARY):
             node = places.get(Position(asked.origin.line, asked.origin.column))
             if fault and node and node.value:
-                self._have_no_effect(node, [(node.path, node.value)], fault)
-
-    def _have_no_effect(
-        self, thing: XmlElement | Attribute, values: list[tuple[str, Value]], reason: str
-    ) -> None:
-        """Note values that the node reports itself at its start."""
-        entry = SettingFate(values[0][0], Fate.NOT_NEEDED, WITHOUT_WARNING, reason=reason)
-        self.without_effect.append(WithoutEffect(entry, thing, tuple(values)))
+                self.without_effect.append(
+                    in_vain(node, fault, (node.path, node.value), accepted=WITHOUT_WARNING)
+                )
 
     def _check_condition(self, node: XmlElement, content: str) -> None:
         """Refuse a condition that cannot be parsed, at the place of the fault in the file."""

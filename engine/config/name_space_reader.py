@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable
 
-from engine.config.fates import WITHOUT_WARNING, Fate, SettingFate, WithoutEffect
+from engine.config.fates import WITHOUT_WARNING, WithoutEffect, in_vain
 from engine.config.problems import Problem, ProblemKind, quoted
 from engine.config.sections import SettingsReader
 from engine.config.settings import ContentFilterSettings, NameSpaceSettings, SettingOrigin
@@ -173,8 +173,8 @@ class NameSpaceReader:
     def _in_vain(self, node: XmlElement, name: str, reason: str, accepted: str = "") -> None:
         given = node.attribute(name)
         if given:
-            entry = SettingFate(f"{_BASE}/Policy@{name}", Fate.NOT_NEEDED, accepted, reason=reason)
-            self.without_effect.append(WithoutEffect(entry, given, ((entry.path, given.value),)))
+            path = f"{_BASE}/Policy@{name}"
+            self.without_effect.append(in_vain(given, reason, (path, given.value), accepted=accepted))
 
     def _note_filtered(
         self,

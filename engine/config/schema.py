@@ -1,7 +1,8 @@
 """The OpenSplice configuration schema: all elements and attributes.
 
-The data are in `opensplice.tsv`, one line per element or attribute, in the order of the schema. Paths are
-written below the root: `Domain/Name`, `DurabilityService/NameSpaces/Policy@aligner`.
+The data are in `opensplice.tsv`, one line per element or attribute, in the order of the schema: what
+OpenSplice says of it, and what a node does with it (`engine.config.fates`). Paths are written below the root:
+`Domain/Name`, `DurabilityService/NameSpaces/Policy@aligner`. The flag `ours` marks what OpenSplice lacks.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from engine.core.lazy_dataclass import lazy_dataclass
 
 ROOT = "OpenSplice"
+_OURS = "ours"
+_COLUMNS = 11
 OF_SECRET = "Domain/DomainSecret"  # noqa: S105  # a path of the schema
 """The path of our own element, which OpenSplice does not have."""
 
@@ -97,10 +100,6 @@ class Schema:
         widened[path] = dataclasses.replace(widened[path], labels=widened[path].labels + labels)
         return Schema(widened.values())
 
-    def with_item(self, item: Item) -> Schema:
-        """Return a schema with a further item."""
-        return Schema((*self._items.values(), item))
-
     def paths(self) -> tuple[str, ...]:
         """Return all paths, in the order of the schema."""
         return tuple(self._items)
@@ -148,19 +147,26 @@ def engine_schema() -> Schema:
     Policy durability Volatile is in the deployment guide, 5.2.3.2, but OpenSplice itself refuses it. It has
     no DomainSecret.
     """
-    known = schema().with_labels("DurabilityService/NameSpaces/Policy@durability", ("Volatile",))
-    return known.with_item(_item(f"{OF_SECRET}\tstring\t0..1"))
+    known = Schema(_item(row) for row in rows())
+    return known.with_labels("DurabilityService/NameSpaces/Policy@durability", ("Volatile",))
 
 
 @functools.cache
 def schema() -> Schema:
     """Return the schema of OpenSplice 6.9, read once."""
+    return Schema(_item(row) for row in rows() if _OURS not in row[6])
+
+
+@functools.cache
+def rows() -> tuple[list[str], ...]:
+    """Return the columns of the table of all settings, without its head."""
     text = (pkgutil.get_data(__package__, "opensplice.tsv") or b"").decode()
-    return Schema(_item(line) for line in text.splitlines() if line and not line.startswith("#"))
+    lines = (line for line in text.splitlines() if line and not line.startswith("#"))
+    return tuple((line.split("\t") + [""] * _COLUMNS)[:_COLUMNS] for line in lines)
 
 
-def _item(line: str) -> Item:
-    path, kind, occurs, default, bounds, unit, flags = (line.split("\t") + [""] * 6)[:7]
+def _item(row: list[str]) -> Item:
+    path, kind, occurs, default, bounds, unit, flags = row[:7]
     type_ = Type(kind)
     low, _, high = bounds.partition("..") if type_ is not Type.ENUM else ("", "", "")
     minimum, maximum = _occurrence(occurs)

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import enum
+import types
+import typing
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 from engine.config.schema import Item, Schema, documented
 from engine.config.settings import (
@@ -14,6 +18,8 @@ from engine.config.settings import (
 )
 from engine.config.tree import Document, Value, XmlElement
 from engine.config.values import ValueFault, default_value, parse_value
+
+_Part = typing.TypeVar("_Part")
 
 
 class SettingsReader:
@@ -107,11 +113,39 @@ class SettingsReader:
             found.append(node.text)
         return tuple(found)
 
-    def inherited(self, path: str, above: str) -> int:
-        """Return a whole number that is set at the path `above`, and record it with that origin."""
-        setting = next(each for each in self.settings if each.path == documented(above))
-        self.record(path, setting.value, setting.raw, setting.origin)
-        return int(setting.value)
+    def part(
+        self, kind: type[_Part], within: XmlElement | None = None, **given: Callable[[], object]
+    ) -> _Part:
+        """Read the settings of a class, in the order of its fields.
+
+        Args:
+            kind: the class; its annotations name the paths.
+            within: the element to which all its paths lead, of several.
+            given: what makes the fields that are not read by their paths alone.
+        """
+        found: dict[str, object] = {}
+        for name, hint in typing.get_type_hints(kind, include_extras=True).items():
+            if name in given:
+                found[name] = given[name]()
+            elif typing.get_origin(hint) is typing.Annotated:
+                found[name] = self._typed(hint.__origin__, *hint.__metadata__, within=within)
+        return kind(**found)
+
+    def _typed(self, kind: Any, path: str, above: str = "", *, within: XmlElement | None) -> object:
+        """Return the value at a path as a type; a value at the path `above` is the default."""
+        if above and not self.has(path) and self.has(above):
+            setting = next(each for each in self.settings if each.path == documented(above))
+            self.record(path, setting.value, setting.raw, setting.origin)
+            return setting.value
+        if isinstance(kind, types.UnionType):  # with None: what does not stand in the file is not set
+            return self.value(path, within) if self.has(path) else None
+        if kind is Expiry:
+            return self.expiry(path)
+        if kind is Scheduling:
+            return self.scheduling(path, within)
+        value = self.value(path, within)
+        is_by_name = isinstance(kind, type) and issubclass(kind, enum.IntEnum)
+        return kind[str(value)] if is_by_name else kind(value)
 
     def text(self, path: str, within: XmlElement | None = None) -> str:
         """Return a string or a label."""

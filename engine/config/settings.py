@@ -1,13 +1,16 @@
 """The typed settings of one node.
 
-Each class is one part of //OpenSplice/Domain or //OpenSplice/DurabilityService, with the documented defaults.
-Times are in seconds.
+Each class is one part of //OpenSplice/Domain or //OpenSplice/DurabilityService. An annotation of a field says
+where it is in the file; type, default, range and unit of that place, and what a node does with it, are in
+`opensplice.tsv`. A second path is that of the setting whose value is the default. `SettingsReader.part` reads
+what is declared so; the loader reads the rest. Times are in seconds.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import enum
+from typing import Annotated
 
 from engine.core.lazy_dataclass import lazy_dataclass
 from engine.core.name_spaces import Element, NameSpace, Policy
@@ -130,11 +133,11 @@ class Expiry:
 class ServiceEntry:
     """A service that the domain lists (//OpenSplice/Domain/Service)."""
 
-    name: str
-    command: str
-    enabled: bool
-    failure_action: FailureAction
-    scheduling: Scheduling
+    name: Annotated[str, "Domain/Service@name"]
+    command: Annotated[str, "Domain/Service/Command"]
+    enabled: Annotated[bool, "Domain/Service@enabled"]
+    failure_action: Annotated[FailureAction, "Domain/Service/FailureAction"]
+    scheduling: Annotated[Scheduling, "Domain/Service/Scheduling"]
     origin: SettingOrigin
 
 
@@ -142,27 +145,27 @@ class ServiceEntry:
 class DomainSettings:
     """//OpenSplice/Domain."""
 
-    name: str
+    name: Annotated[str, "Domain/Name"]
     """Name of the domain."""
-    id: int
+    id: Annotated[int, "Domain/Id"]
     """Domain id, 0 to 230."""
-    role: str
+    role: Annotated[str, "Domain/Role"]
     """Role, from the file or overridden by the fleet."""
-    lease: Expiry
+    lease: Annotated[Expiry, "Domain/Lease/ExpiryTime"]
     """Lease of the node towards its supervisor."""
-    daemon_heartbeat: Expiry
+    daemon_heartbeat: Annotated[Expiry, "Domain/Daemon/Heartbeat/ExpiryTime"]
     """Lease of the splice-daemon, which ospltool does not have."""
-    service_terminate_period_s: float
+    service_terminate_period_s: Annotated[float, "Domain/ServiceTerminatePeriod"]
     """Time for an orderly end."""
-    builtin_topics: bool
+    builtin_topics: Annotated[bool, "Domain/BuiltinTopics@enabled"]
     """BuiltinTopics enabled."""
-    report_append: bool | None
+    report_append: Annotated[bool | None, "Domain/Report@append"]
     """Whether reports append to existing logs; None lets the environment decide."""
-    report_verbosity: str | None
+    report_verbosity: Annotated[str | None, "Domain/Report@verbosity"]
     """Least type of reports; None lets the environment decide."""
     services: tuple[ServiceEntry, ...]
     """The listed services."""
-    secret: str = ""
+    secret: Annotated[str, "Domain/DomainSecret"] = ""
     """Path of the file with the secret of the domain; empty for none."""
 
     def service(self, name: str) -> ServiceEntry | None:
@@ -174,8 +177,8 @@ class DomainSettings:
 class DurablePolicy:
     """Data that this node obtains as a durability client (//OpenSplice/Domain/DurablePolicies/Policy)."""
 
-    obtain: str
-    cache: bool
+    obtain: Annotated[str, "Domain/DurablePolicies/Policy@obtain"]
+    cache: Annotated[bool, "Domain/DurablePolicies/Policy@cache"]
     origin: SettingOrigin
 
 
@@ -210,11 +213,15 @@ class NetworkSettings:
     The priorities are TRANSPORT_PRIORITY of the writers of protocol messages and of heartbeats.
     """
 
-    transport_priority: int
-    heartbeat: Expiry
-    heartbeat_priority: int
-    heartbeat_scheduling: Scheduling
-    initial_discovery_period_s: float
+    transport_priority: Annotated[int, "DurabilityService/Network@transport_priority"]
+    heartbeat: Annotated[Expiry, "DurabilityService/Network/Heartbeat/ExpiryTime"]
+    heartbeat_priority: Annotated[
+        int,
+        "DurabilityService/Network/Heartbeat@transport_priority",
+        "DurabilityService/Network@transport_priority",
+    ]
+    heartbeat_scheduling: Annotated[Scheduling, "DurabilityService/Network/Heartbeat/Scheduling"]
+    initial_discovery_period_s: Annotated[float, "DurabilityService/Network/InitialDiscoveryPeriod"]
 
 
 @lazy_dataclass(frozen=True, slots=True)
@@ -226,20 +233,26 @@ class AlignmentSettings:
     aligner ends; with more it waits.
     """
 
-    time_alignment: bool
-    combine_initial_s: float
-    combine_operational_s: float
-    wait_for_aligner_s: float
-    transport_priority: int
-    aligner_scheduling: Scheduling
-    alignee_scheduling: Scheduling
+    time_alignment: Annotated[bool, "DurabilityService/Network/Alignment/TimeAlignment"]
+    combine_initial_s: Annotated[float, "DurabilityService/Network/Alignment/RequestCombinePeriod/Initial"]
+    combine_operational_s: Annotated[
+        float, "DurabilityService/Network/Alignment/RequestCombinePeriod/Operational"
+    ]
+    wait_for_aligner_s: Annotated[float, "DurabilityService/Network/Alignment/TimeToWaitForAligner"]
+    transport_priority: Annotated[
+        int,
+        "DurabilityService/Network/Alignment@transport_priority",
+        "DurabilityService/Network@transport_priority",
+    ]
+    aligner_scheduling: Annotated[Scheduling, "DurabilityService/Network/Alignment/AlignerScheduling"]
+    alignee_scheduling: Annotated[Scheduling, "DurabilityService/Network/Alignment/AligneeScheduling"]
 
 
 @lazy_dataclass(frozen=True, slots=True)
 class WaitForAttachment:
     """…/Network/WaitForAttachment (guide 5.3.2): wait at most `max_wait_count` times 100 ms."""
 
-    max_wait_count: int
+    max_wait_count: Annotated[int, "DurabilityService/Network/WaitForAttachment@maxWaitCount"]
     service_names: tuple[str, ...]
 
 
@@ -253,13 +266,13 @@ class PersistentSettings:
     the disk (0: the default of the node).
     """
 
-    store_directory: str
-    session_time_s: float
-    sleep_time_s: float
-    mode: StoreMode
-    optimize_interval: int
-    queue_size: int
-    scheduling: Scheduling
+    store_directory: Annotated[str, "DurabilityService/Persistent/StoreDirectory"]
+    session_time_s: Annotated[float, "DurabilityService/Persistent/StoreSessionTime"]
+    sleep_time_s: Annotated[float, "DurabilityService/Persistent/StoreSleepTime"]
+    mode: Annotated[StoreMode, "DurabilityService/Persistent/StoreMode"]
+    optimize_interval: Annotated[int, "DurabilityService/Persistent/StoreOptimizeInterval"]
+    queue_size: Annotated[int, "DurabilityService/Persistent/QueueSize"]
+    scheduling: Annotated[Scheduling, "DurabilityService/Persistent/Scheduling"]
 
 
 @lazy_dataclass(frozen=True, slots=True)
@@ -275,8 +288,8 @@ class EntityNames:
 class WatchdogSettings:
     """//OpenSplice/DurabilityService/Watchdog."""
 
-    deadlock_detection: bool
-    scheduling: Scheduling
+    deadlock_detection: Annotated[bool, "DurabilityService/Watchdog@deadlockDetection"]
+    scheduling: Annotated[Scheduling, "DurabilityService/Watchdog/Scheduling"]
 
 
 @lazy_dataclass(frozen=True, slots=True)
@@ -287,11 +300,11 @@ class TracingSettings:
     relative file starts from the directory in which the node is started.
     """
 
-    output_file: str | None
-    verbosity: Verbosity
-    has_timestamps: bool
-    absolute_timestamps: bool
-    synchronous: bool
+    output_file: Annotated[str | None, "DurabilityService/Tracing/OutputFile"]
+    verbosity: Annotated[Verbosity, "DurabilityService/Tracing/Verbosity"]
+    has_timestamps: Annotated[bool, "DurabilityService/Tracing/Timestamps"]
+    absolute_timestamps: Annotated[bool, "DurabilityService/Tracing/Timestamps@absolute"]
+    synchronous: Annotated[bool, "DurabilityService/Tracing@synchronous"]
 
 
 @lazy_dataclass(frozen=True, slots=True)
@@ -304,10 +317,10 @@ class DdsiSettings:
     """
 
     is_configured: bool
-    network_interface: str
-    allow_multicast: str
+    network_interface: Annotated[str, "DDSI2Service/General/NetworkInterfaceAddress"]
+    allow_multicast: Annotated[str, "DDSI2Service/General/AllowMulticast"]
     peers: tuple[str, ...]
-    generate_builtin_topics: bool
+    generate_builtin_topics: Annotated[bool, "DDSI2Service/Discovery/GenerateBuiltinTopics"]
     max_sample_bytes: int = MAX_SAMPLE_BYTES
 
 

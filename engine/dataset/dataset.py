@@ -27,7 +27,7 @@ from engine.dataset.group_set import MODULUS_MASK, TIMELESS, ApplyOutcome, Group
 from engine.dataset.groups import NO_LIMITS, GroupDescription, GroupLimits, loosest
 from engine.dataset.sample import DATA, Sample
 from engine.dataset.sample_rows import SampleRows
-from engine.dataset.settling import Content, Present
+from engine.dataset.settling import Content, SettlingClock
 
 _MAX_STALE: Final = 1_000
 """Removed samples, beyond the number of kept ones, that may stay in the order of ages."""
@@ -74,7 +74,7 @@ class LimitedSet(GroupSet):
 
     __slots__ = ("_by_age", "_history_depth", "_keys", "_room", "_writes")
 
-    def __init__(self, depth: int, limits: GroupLimits, present: Present | None = None) -> None:
+    def __init__(self, depth: int, limits: GroupLimits, present: SettlingClock | None = None) -> None:
         self._history_depth = depth
         self._room = _Room.of(depth, limits)
         super().__init__(self._room.depth, present)
@@ -236,7 +236,7 @@ def weight_of(group: Group) -> int:
     return int.from_bytes(hashlib.blake2b(text, digest_size=16).digest()) | 1
 
 
-def make_set(depth: int, limits: GroupLimits = NO_LIMITS, present: Present | None = None) -> GroupSet:
+def make_set(depth: int, limits: GroupLimits = NO_LIMITS, present: SettlingClock | None = None) -> GroupSet:
     """Make an empty set with this history depth and these limits."""
     if not limits.are_set:
         return GroupSet(depth, present)
@@ -286,7 +286,7 @@ class DataSet:
                 newest = part_newest
         return Summary(count, digest & MODULUS_MASK, newest)
 
-    def settle_with(self, present: Present) -> None:
+    def settle_with(self, present: SettlingClock) -> None:
         """Date changes in all groups by this present from now on."""
         self._present = present
         for group_set in self.groups.values():

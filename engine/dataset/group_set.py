@@ -13,12 +13,12 @@ from engine.dataset.blocks import Block, pack
 from engine.dataset.groups import NO_LIMITS, GroupLimits, loosest
 from engine.dataset.packed import Instances
 from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, UNTIMED, Sample, retained
-from engine.dataset.sample_rows import Loose, Partial, SampleRows
-from engine.dataset.settling import WIDTH_NS, Content, Present, Recent
+from engine.dataset.sample_rows import MaskedBlock, ObjectRows, SampleRows
+from engine.dataset.settling import WIDTH_NS, Content, Recent, SettlingClock
 
 MODULUS_MASK: Final = (1 << 128) - 1
-TIMELESS: Final = Present()
-"""Present of sets that are not compared while they change."""
+TIMELESS: Final = SettlingClock()
+"""Clock of sets that are not compared while they change."""
 
 NO_FLOOR: Final = -(1 << 63)
 """Floor of a set of which nothing has been deleted."""
@@ -79,7 +79,7 @@ class GroupSet(Instances):
         "touched",
     )
 
-    def __init__(self, depth: int, present: Present | None = None) -> None:
+    def __init__(self, depth: int, present: SettlingClock | None = None) -> None:
         super().__init__()
         self.depth = depth
         """Samples kept per instance (`engine.dataset.sample`)."""
@@ -174,10 +174,10 @@ class GroupSet(Instances):
         if known_ns is None:
             return None
         # Of a long history the objects are the newest, which is where a copy from another node is found.
-        loose = self._instances.get(sample.key, [])
-        at = bisect.bisect_left(loose, (known_ns, sample.writer, sample.sequence))
-        if at < len(loose) and _identity(loose[at]) == identity:
-            return loose[at]
+        objects = self._instances.get(sample.key, [])
+        at = bisect.bisect_left(objects, (known_ns, sample.writer, sample.sequence))
+        if at < len(objects) and _identity(objects[at]) == identity:
+            return objects[at]
         return next((one for one in self.instance(sample.key) if _identity(one) == identity), None)
 
     def _redate(self, twin: Sample, sample: Sample) -> None:
@@ -257,7 +257,7 @@ class GroupSet(Instances):
         """Apply many samples; fast if each is the first of its instance, as in an arriving set."""
         self._untimed = None
         for part in SampleRows.of(samples).parts:
-            block = pack(part.columns()) if isinstance(part, Partial) else part
+            block = pack(part.columns()) if isinstance(part, MaskedBlock) else part
             if not isinstance(block, Block) or not self._add_block(block):
                 self._extend(part.samples())
 
@@ -277,7 +277,7 @@ class GroupSet(Instances):
         for sample in samples:
             if sample.status & DISPOSE:
                 self._end(sample.key)
-        self._count_in_rows(SampleRows((Loose(samples),)))
+        self._count_in_rows(SampleRows((ObjectRows(samples),)))
         self._pack_surplus()
 
     def _add_block(self, block: Block) -> bool:
@@ -407,7 +407,7 @@ class GroupSet(Instances):
             self._note_end(key, history)
             if not history:
                 del self._instances[key]
-        self._count_out_rows(SampleRows((Loose(removed),)))
+        self._count_out_rows(SampleRows((ObjectRows(removed),)))
         return removed
 
     def remove_instance(self, key: bytes) -> list[Sample]:
@@ -415,7 +415,7 @@ class GroupSet(Instances):
         self._unpack_key(key)
         removed = [*self._take(key, slice(None)), *self._instances.pop(key, [])]
         self._revive(key)
-        self._count_out_rows(SampleRows((Loose(removed),)))
+        self._count_out_rows(SampleRows((ObjectRows(removed),)))
         return removed
 
     def _count_in(self, sample: Sample, gone: Sequence[Sample] = ()) -> None:
@@ -444,14 +444,14 @@ class GroupSet(Instances):
         if len(came) == 1 and not present.skews:
             self._count_in(came[0], gone[0])
             return
-        rows = SampleRows((Loose(came),))
+        rows = SampleRows((ObjectRows(came),))
         first, last = min(rows.parts[0].times_ns()), rows.newest_ns()
         if last >= present.kept_ns and (first // WIDTH_NS < last // WIDTH_NS or present.skews):
             for sample, pushed in zip(came, gone, strict=True):
                 self._count_in(sample, pushed)
             return
         count, digest = self._count(
-            rows, SampleRows((Loose([sample for pushed in gone for sample in pushed]),))
+            rows, SampleRows((ObjectRows([sample for pushed in gone for sample in pushed]),))
         )
         self._newest_ns = max(self._newest_ns, last)
         self._recent.add(last, b"", count, digest)
@@ -490,7 +490,7 @@ class GroupSet(Instances):
         count, digest = self._recent.since(until_ns)
         return self.count - count, (self._digest - digest) & MODULUS_MASK
 
-    def settle_with(self, present: Present) -> None:
+    def settle_with(self, present: SettlingClock) -> None:
         """Date changes by this present from now on, and forget those that are not recent any more."""
         self._recent.present = present
         self._recent.forget()

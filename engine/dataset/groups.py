@@ -42,8 +42,18 @@ class GroupLimits(NamedTuple):
         return max(self) > 0
 
     def loosened_by(self, other: GroupLimits) -> GroupLimits:
-        """Return the higher of each limit; none is higher than any."""
-        return GroupLimits(*map(loosest, self, other))
+        """Return the higher of each limit; none is higher than any.
+
+        Nodes learn of limits in different orders, so this is a join. Where samples and instances are limited,
+        an instance has its share of the samples (`engine.dataset.dataset`). More instances must not make that
+        share smaller, or a set would hold what a new one refuses: there may be more samples instead.
+        """
+        loosened = GroupLimits(*map(loosest, self, other))
+        if min(loosened[:2]) <= 0:
+            return loosened
+        share = max(self.max_samples // self.max_instances, other.max_samples // other.max_instances)
+        most = max(loosened.max_samples, loosened.max_instances * share)
+        return loosened._replace(max_samples=most)
 
 
 def loosest(one: int, other: int) -> int:

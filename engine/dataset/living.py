@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from engine.dataset.blocks import Block
 from engine.dataset.sample import DATA, DISPOSE, KEY_HEADER, UNREGISTER, Sample
-from engine.dataset.sample_rows import Part, Partial, SampleRows
+from engine.dataset.sample_rows import MaskedBlock, Part, SampleRows
 
 _KEY: Final = operator.attrgetter("key")
 
@@ -131,7 +131,7 @@ class WholeSet:
 
     def _is_written(self, part: Part) -> bool | None:
         """Tell whether the instances of a packed part are written if all are alike, and plain writes."""
-        block = part.block if isinstance(part, Partial) else part
+        block = part.block if isinstance(part, MaskedBlock) else part
         return self._alike(block.writers) if isinstance(block, Block) and block.is_plain else None
 
     def _are_written(self, parts: Sequence[Part]) -> bool | None:
@@ -150,7 +150,7 @@ class WholeSet:
 
 
 def _run(part: Part, is_written: bool) -> DeliveryRun:
-    if isinstance(part, Block | Partial):
+    if isinstance(part, Block | MaskedBlock):
         return DeliveryRun(part.payloads(), part.times_ns(), is_written)
     samples = part.samples()
     times_ns = [sample.source_time_ns for sample in samples]

@@ -5,7 +5,7 @@ its bytes. So the samples of a group are in one of three places, and `Instances`
 which:
 
 - As objects: the instances that were touched last. A sample that arrives, and one that a lookup changes, is
-  always an object first. Beyond `MAX_LOOSE` samples those that have rested longest are packed.
+  always an object first. Beyond `MAX_OBJECTS` samples those that have rested longest are packed.
 - `Packed`: instances with a single write, which is what most instances have. Blocks have the samples; an open
   hash table in arrays finds each instance. A touched instance is taken out and becomes an object; a block
   with less than half of its samples left is dissolved.
@@ -35,8 +35,15 @@ from engine import native
 from engine.dataset.blocks import MAX_SAMPLES, PLACE, PLACE_BITS, Block, pack_samples, pieces
 from engine.dataset.living import by_instance
 from engine.dataset.sample import DATA, Sample
-from engine.dataset.sample_rows import Loose, Part, Partial, SampleRows
-from engine.dataset.weaving import BlockSources, Newer, Woven
+from engine.dataset.sample_rows import (
+    BlockSources,
+    GatheredRows,
+    MaskedBlock,
+    ObjectRows,
+    OverlayRows,
+    Part,
+    SampleRows,
+)
 
 if TYPE_CHECKING:
     import numpy as np
@@ -44,7 +51,7 @@ if TYPE_CHECKING:
 else:
     from engine.dataset.numpy_later import np
 
-MAX_LOOSE: Final = 16_384
+MAX_OBJECTS: Final = 16_384
 """Samples of a group kept as objects; of more, the longest untouched instances are packed."""
 PACKED_FROM: Final = MAX_SAMPLES
 """Instances below which a group is not packed on arrival."""
@@ -80,7 +87,7 @@ class Instances:
         """Instances with a single write."""
         self._histories: Histories | None = None
         """Older writes of the others."""
-        self._pack_at = MAX_LOOSE
+        self._pack_at = MAX_OBJECTS
         """Number of samples, packed or not, at which some are packed."""
 
     # Packing.
@@ -163,7 +170,7 @@ class Instances:
             if count < len(history):
                 self._instances[key] = history[count:]
         held = sum([part.count for part in (self._packed, self._histories) if part])
-        self._pack_at = held + max(MAX_LOOSE, self.count - held + _STEP // 4 + 1)
+        self._pack_at = held + max(MAX_OBJECTS, self.count - held + _STEP // 4 + 1)
 
     def _unpack(self, slot: int, known: Sample) -> list[Sample]:
         """Make a packed instance an object; return its history."""
@@ -243,14 +250,14 @@ class Instances:
     def samples(self) -> SampleRows:
         """Return the present samples, those of each instance oldest first; instances in any order."""
         several = self._histories
-        woven = several.parts(self._instances) if several else ()
-        loose = [
+        gathered = several.parts(self._instances) if several else ()
+        objects = [
             sample
             for key, history in self._instances.items()
             if several is None or key not in several
             for sample in history
         ]
-        return SampleRows((*(self._packed.parts() if self._packed else ()), *woven, Loose(loose)))
+        return SampleRows((*(self._packed.parts() if self._packed else ()), *gathered, ObjectRows(objects)))
 
 
 def _is_packable(sample: Sample) -> bool:
@@ -507,7 +514,9 @@ class Packed(_Segments):
 
     def parts(self) -> list[Part]:
         """Return the present blocks."""
-        return [block if alive is None else Partial(block, bytes(alive)) for _, block, alive in self._parts()]
+        return [
+            block if alive is None else MaskedBlock(block, bytes(alive)) for _, block, alive in self._parts()
+        ]
 
     def keys(self) -> Iterator[bytes]:
         """Yield the keys."""
@@ -720,7 +729,7 @@ class Histories(_Segments):
         block, place = self._at(row)
         return block.time_ns(place)
 
-    def parts(self, newer: Mapping[bytes, list[Sample]]) -> list[Woven]:
+    def parts(self, newer: Mapping[bytes, list[Sample]]) -> list[GatheredRows]:
         """Return all samples, and after those of each instance the newer ones of the same instance."""
         known, sources = self.rows, self._sources
         runs = [older for key, older in known.items() if key not in newer]
@@ -730,6 +739,6 @@ class Histories(_Segments):
         for older, history in later:
             runs += older, places[begin : begin + len(history)]
             begin += len(history)
-        rows, among = array.array("i", b"".join(runs)), Newer(objects)
+        rows, overlay = array.array("i", b"".join(runs)), OverlayRows(objects)
         begins = range(0, len(rows), MAX_SAMPLES)
-        return [Woven(sources, rows[begin : begin + MAX_SAMPLES], among) for begin in begins]
+        return [GatheredRows(sources, rows[begin : begin + MAX_SAMPLES], overlay) for begin in begins]

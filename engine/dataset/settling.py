@@ -37,7 +37,7 @@ Content = tuple[int, int]
 """Number of samples, and the sum of their digests."""
 
 
-class Present:
+class SettlingClock:
     """The present and the wrong clocks of writers, shared by all groups of a set.
 
     Attributes:
@@ -115,7 +115,7 @@ class Recent:
 
     __slots__ = ("_begin_ns", "_changes", "_end_ns", "_era", "_last", "present")
 
-    def __init__(self, present: Present) -> None:
+    def __init__(self, present: SettlingClock) -> None:
         self.present = present
         self._era = present.era
         self._changes: dict[int, list[int]] = {}

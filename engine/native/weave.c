@@ -1,4 +1,4 @@
-/* Samples of many blocks as one block or as objects, as engine/dataset/weaving.py explains it. All of them are
+/* Samples of many blocks as one block or as objects, as engine/dataset/sample_rows.py explains it. All of them are
  * plain writes.
  */
 #include <string.h>

@@ -14,7 +14,7 @@ from engine.dataset.groups import DurabilityKind, GroupDescription
 from engine.dataset.living import by_instance
 from engine.dataset.sample import DISPOSE, KEY_HEADER, NO_WRITER, UNREGISTER, Sample, make_sample
 from engine.dataset.sample_rows import SampleRows
-from engine.dataset.settling import Content, Present
+from engine.dataset.settling import Content, SettlingClock
 from engine.runtime.jobs import Conversion
 from engine.store.interface import GroupChange, roll_up
 
@@ -88,7 +88,7 @@ class NameSpaceData:
     """Watermark of each group on disk."""
     has_changed: bool = True
     """`working` has changed since the core was last told its content."""
-    present: Present = dataclasses.field(default_factory=Present)
+    present: SettlingClock = dataclasses.field(default_factory=SettlingClock)
     """Clock by which changes of `working` are dated."""
     keeps: str = ""
     """Why the stored set stays as a back-up when the staged one replaces it; empty if it does not."""

@@ -37,7 +37,7 @@ from engine.dataset.sample import (
     is_lost_end,
     make_sample,
 )
-from engine.dataset.sample_rows import Part, Partial
+from engine.dataset.sample_rows import MaskedBlock, Part
 from engine.runtime.housekeeping import INFINITE, Registered
 from engine.runtime.late_joiners import LateJoinerDelivery
 from engine.runtime.name_space_data import Difference, NameSpaceData
@@ -353,7 +353,7 @@ class WriterEnds:
 
 def _writers(part: Part) -> Iterable[bytes]:
     """Return the writers of a part, perhaps with further ones."""
-    block = part.block if isinstance(part, Partial) else part
+    block = part.block if isinstance(part, MaskedBlock) else part
     return block.writers if isinstance(block, Block) else {sample.writer for sample in part.samples()}
 
 

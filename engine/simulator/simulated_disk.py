@@ -46,29 +46,17 @@ class Committed:
     whole: bool = False
 
 
-class _WatchedWriter:
+class _WatchedWriter(SetWriter):
     """A set writer that remembers the added samples."""
 
     def __init__(self, inner: SetWriter, store: WatchedStore) -> None:
-        self._inner = inner
+        super().__init__(inner._set, inner._add)
         self._store = store
         self.samples: list[tuple[Group, Sample]] = []
 
-    @property
-    def name_space(self) -> str:
-        return self._inner.name_space
-
-    @property
-    def version(self) -> int:
-        return self._inner.version
-
-    @property
-    def stored(self) -> Summary:
-        return self._inner.stored
-
     def add(self, description: GroupDescription, samples: Samples, evicted: Sequence[Sample] = ()) -> None:
         self._store.step()
-        self._inner.add(description, samples, evicted)
+        super().add(description, samples, evicted)
         self.samples.extend((description.group, sample) for sample in samples)
         if evicted:
             gone = {(description.group, sample.digest) for sample in evicted}
@@ -106,8 +94,8 @@ class WatchedStore(MemoryStore):
         if inner is None:
             return None
         writer = _WatchedWriter(inner, self)
-        version = self._medium.versions[inner.version]
-        writer.samples = [(key, row) for key, group in version.groups.items() for row in group.rows.values()]
+        groups = self._versions[inner.version].groups
+        writer.samples = [(key, row) for key, group in groups.items() for row in group.rows.values()]
         return writer
 
     def commit_complete(

@@ -16,55 +16,19 @@ from engine.dataset.group_set import EMPTY, Summary
 from engine.dataset.groups import GroupDescription, GroupQos, TypeDescription
 from engine.store import tables
 from engine.store.interface import (
-    GroupInfo,
+    GroupRow,
     Marks,
     RememberedFellow,
-    SetInfo,
     SetState,
+    SetVersion,
     Soundness,
     StoreDamage,
     StoreDamaged,
-    roll_up,
 )
 from engine.store.tables import DROPPED, row_check
 
 _TOO_LARGE: Final = 1 << 62
 """Bound of plausible counters: no store is opened or written more often."""
-
-
-@lazy_dataclass(slots=True)
-class GroupRow:
-    """A group of one version: its number in the file, and its watermark."""
-
-    id: int
-    description: GroupDescription
-    type_number: int
-    qos_text: str
-    stored: Summary = EMPTY
-
-
-@lazy_dataclass(slots=True)
-class SetVersion:
-    """A set version of an open store; `damage` was found in the small tables."""
-
-    number: int
-    name_space: str
-    state: SetState
-    mark: str = ""
-    soundness: Soundness = Soundness.UNVERIFIED
-    groups: dict[Group, GroupRow] = dataclasses.field(default_factory=dict)
-    damage: list[StoreDamage] = dataclasses.field(default_factory=list)
-
-    def stored(self) -> Summary:
-        """Return the roll-up of the groups."""
-        return roll_up((group, row.stored) for group, row in self.groups.items())
-
-    def info(self) -> SetInfo:
-        """Return the public description."""
-        rows = [self.groups[key] for key in sorted(self.groups)]
-        groups = tuple(GroupInfo(row.description, row.stored) for row in rows)
-        stored = self.stored()
-        return SetInfo(self.number, self.name_space, self.state, self.mark, stored, groups, self.soundness)
 
 
 @lazy_dataclass(slots=True)
@@ -149,7 +113,7 @@ def _take_group(catalog: Catalog, types: dict[int, TypeDescription], row: _Group
         qos: GroupQos = plain.from_plain(GroupQos, json.loads(qos_text))
         description = GroupDescription(group, types[type_number], qos)
         stored = Summary(count, int.from_bytes(digest), newest)
-        version.groups[group] = GroupRow(number, description, type_number, qos_text, stored)
+        version.groups[group] = GroupRow(description, stored, number, type_number, qos_text)
 
 
 def new_version(connection: sqlite3.Connection, name_space: str) -> SetVersion:
@@ -201,14 +165,14 @@ def write_group(
         connection.execute(
             "UPDATE sample_group SET type = ?, qos = ? WHERE id = ?", (type_number, qos_text, row.id)
         )
-        return GroupRow(row.id, description, type_number, qos_text, row.stored)
+        return GroupRow(description, row.stored, row.id, type_number, qos_text)
     number = connection.execute(
         "INSERT INTO sample_group (version, partition, topic, type_id, type, qos, sample_count,"
         " sample_digest, newest_ns, row_check) VALUES (?, ?, ?, ?, ?, ?, 0, x'', 0, x'')",
         (version, *group, type_number, qos_text),
     ).lastrowid
     assert number is not None
-    return GroupRow(number, description, type_number, qos_text)
+    return GroupRow(description, EMPTY, number, type_number, qos_text)
 
 
 def write_watermark(connection: sqlite3.Connection, version: int, row: GroupRow) -> None:

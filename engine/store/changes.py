@@ -1,12 +1,11 @@
-"""Changes on their way to the disk: their net effect, and the writer of a new version."""
+"""Changes on their way to the disk: their net effect."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Generic, NamedTuple, Protocol, TypeVar
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from engine.core.name_spaces import Group
-from engine.dataset.group_set import Summary
 from engine.dataset.groups import GroupDescription
 from engine.dataset.sample import Sample
 from engine.dataset.sample_rows import SampleRows, Samples
@@ -85,48 +84,3 @@ def net_changes(changes: Sequence[GroupChange]) -> dict[Group, Net]:
         for sample in evicted:
             net.evict(sample)
     return nets
-
-
-class Filled(Protocol):
-    """The facts of a set version that a writer needs."""
-
-    number: int
-    name_space: str
-
-    def stored(self) -> Summary:
-        """Return the roll-up of the groups."""
-        ...
-
-
-V = TypeVar("V", bound=Filled)
-
-
-class FillingSet(Generic[V]):
-    """A writer; see `engine.store.interface.SetWriter` for the calls."""
-
-    __slots__ = ("_add", "_version")
-
-    def __init__(
-        self, version: V, add: Callable[[V, GroupDescription, Samples, Sequence[Sample]], None]
-    ) -> None:
-        self._version = version
-        self._add = add
-
-    @property
-    def name_space(self) -> str:
-        """The name-space of the version."""
-        return self._version.name_space
-
-    @property
-    def version(self) -> int:
-        """The number of the version."""
-        return self._version.number
-
-    @property
-    def stored(self) -> Summary:
-        """Roll-up of the samples added so far."""
-        return self._version.stored()
-
-    def add(self, description: GroupDescription, samples: Samples, evicted: Sequence[Sample] = ()) -> None:
-        """Put samples into a group and take the evicted out."""
-        self._add(self._version, description, samples, evicted)

@@ -12,18 +12,20 @@ thread opens its own read-only view instead.
 
 from __future__ import annotations
 
+import abc
+import dataclasses
 import enum
 import errno
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Final, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import Final, NamedTuple, TypeAlias
 
 from engine.core import plain
 from engine.core.lazy_dataclass import lazy_dataclass
 from engine.core.name_spaces import Group
 from engine.dataset.dataset import weight_of
-from engine.dataset.group_set import Summary
+from engine.dataset.group_set import EMPTY, Summary
 from engine.dataset.groups import GroupDescription
 from engine.dataset.sample import Sample
 from engine.dataset.sample_rows import SampleRows, Samples
@@ -218,23 +220,83 @@ class OpenReport:
     commits: int = 0
 
 
-class SetWriter(Protocol):
+def roll_up(groups: Iterable[tuple[Group, Summary]]) -> Summary:
+    """Return the summary of a whole version, equal to `DataSet.summary` of the same samples."""
+    count = digest = newest_ns = 0
+    for group, stored in groups:
+        count += stored.count
+        digest += stored.digest * weight_of(group)
+        newest_ns = max(newest_ns, stored.newest_ns)
+    return Summary(count, digest & ((1 << 128) - 1), newest_ns)
+
+
+@lazy_dataclass(slots=True)
+class GroupRow:
+    """A group of one version, and its watermark."""
+
+    description: GroupDescription
+    stored: Summary = EMPTY
+    id: int = 0
+    """Its number in a file."""
+    type_number: int = 0
+    """That of its type."""
+    qos_text: str = ""
+    """Its QoS, as in the file."""
+    rows: dict[bytes, Sample] = dataclasses.field(default_factory=dict)
+    """Its samples by digest, in a store in memory."""
+
+
+@lazy_dataclass(slots=True)
+class SetVersion:
+    """A set version of an open store; `damage` was found in the small tables of a file."""
+
+    number: int
+    name_space: str
+    state: SetState
+    mark: str = ""
+    soundness: Soundness = Soundness.UNVERIFIED
+    groups: dict[Group, GroupRow] = dataclasses.field(default_factory=dict)
+    damage: list[StoreDamage] = dataclasses.field(default_factory=list)
+
+    def stored(self) -> Summary:
+        """Return the roll-up of the groups."""
+        return roll_up((group, row.stored) for group, row in self.groups.items())
+
+    def info(self) -> SetInfo:
+        """Return the public description."""
+        rows = [self.groups[key] for key in sorted(self.groups)]
+        groups = tuple(GroupInfo(row.description, row.stored) for row in rows)
+        stored = self.stored()
+        return SetInfo(self.number, self.name_space, self.state, self.mark, stored, groups, self.soundness)
+
+
+class SetWriter:
     """Fills one new set version; each call is a transaction."""
+
+    __slots__ = ("_add", "_set")
+
+    def __init__(
+        self,
+        version: SetVersion,
+        add: Callable[[SetVersion, GroupDescription, Samples, Sequence[Sample]], None],
+    ) -> None:
+        self._set = version
+        self._add = add
 
     @property
     def name_space(self) -> str:
         """The name-space of the version."""
-        ...
+        return self._set.name_space
 
     @property
     def version(self) -> int:
         """The number of the version."""
-        ...
+        return self._set.number
 
     @property
     def stored(self) -> Summary:
         """Roll-up of the samples added so far."""
-        ...
+        return self._set.stored()
 
     def add(self, description: GroupDescription, samples: Samples, evicted: Sequence[Sample] = ()) -> None:
         """Add samples to a group and remove the evicted ones; without samples, declare the group.
@@ -242,28 +304,38 @@ class SetWriter(Protocol):
         Raises:
             StoreError: this call stored nothing; the writer can be used again.
         """
-        ...
+        self._add(self._set, description, samples, evicted)
 
 
-class Store(Protocol):
-    """A store of sets, and of values and fellows that a node must remember."""
+class Store(abc.ABC):
+    """A store of sets, and of values and fellows that a node must remember.
 
-    @property
-    def report(self) -> OpenReport:
-        """The result of opening."""
-        ...
+    Attributes:
+        report: the result of opening.
+    """
 
+    report: OpenReport
+    _versions: dict[int, SetVersion]
+    """All versions that can be seen, by number."""
+
+    @abc.abstractmethod
     def name_spaces(self) -> tuple[str, ...]:
         """Return the name-spaces with a set or a remembered value."""
-        ...
 
     def sets(self, name_space: str) -> tuple[SetInfo, ...]:
         """Return all versions, oldest first."""
-        ...
+        return tuple(v.info() for v in self._versions.values() if v.name_space == name_space)
+
+    def _find(self, name_space: str, state: SetState) -> SetVersion | None:
+        for version in self._versions.values():
+            if version.name_space == name_space and version.state is state:
+                return version
+        return None
 
     def complete_set(self, name_space: str) -> SetInfo | None:
         """Return the complete version, which may be empty; None if there never was one."""
-        ...
+        version = self._find(name_space, SetState.COMPLETE)
+        return version.info() if version else None
 
     def newest_until(self, name_space: str, limit_ns: int) -> int | None:
         """Return the quality of the complete set without the samples later than `limit_ns`.
@@ -271,15 +343,41 @@ class Store(Protocol):
         Returns:
             None without a complete set that is known to be intact; 0 if no sample is that old.
         """
-        ...
+        version = self._find(name_space, SetState.COMPLETE)
+        if version is None or version.soundness is not Soundness.INTACT:
+            return None
+        return self._newest_until(version, limit_ns)
 
+    @abc.abstractmethod
+    def _newest_until(self, version: SetVersion, limit_ns: int) -> int:
+        """Return the newest source time of a version up to a limit; 0 for none."""
+
+    @abc.abstractmethod
     def begin_set(self, name_space: str) -> SetWriter:
         """Begin a new version; one that was filling is abandoned."""
-        ...
 
     def filling(self, name_space: str) -> SetWriter | None:
         """Continue the version that is filling, which a former run may have begun; None without one."""
-        ...
+        version = self._find(name_space, SetState.FILLING)
+        return SetWriter(version, self._add) if version else None
+
+    @abc.abstractmethod
+    def _add(
+        self, version: SetVersion, description: GroupDescription, samples: Samples, evicted: Sequence[Sample]
+    ) -> None:
+        """Do what `SetWriter.add` says."""
+
+    def _filling(self, number: int) -> SetVersion:
+        return self._in_state(number, SetState.FILLING, "filling")
+
+    def _backup(self, number: int) -> SetVersion:
+        return self._in_state(number, SetState.KEPT, "a back-up")
+
+    def _in_state(self, number: int, state: SetState, words: str) -> SetVersion:
+        version = self._versions.get(number)
+        if version is None or version.state is not state:
+            raise LookupError(f"set version {number} is not {words}")
+        return version
 
     def commit_complete(
         self,
@@ -298,7 +396,7 @@ class Store(Protocol):
                 oldest back-up is dropped.
             marks: values to remember in the same transaction; see `mark`.
         """
-        ...
+        return self._complete(self._filling(writer.version), mark, keep_previous, marks)
 
     def restore_backup(self, version: int, mark: str, keep_previous: str, marks: Marks = NO_MARKS) -> SetInfo:
         """Make a back-up the complete set again; the present one becomes a back-up.
@@ -312,7 +410,44 @@ class Store(Protocol):
         Raises:
             LookupError: there is no such back-up.
         """
-        ...
+        return self._complete(self._backup(version), mark, keep_previous, marks)
+
+    def _complete(self, version: SetVersion, mark: str, keep_previous: str | None, marks: Marks) -> SetInfo:
+        previous = self._find(version.name_space, SetState.COMPLETE)
+        kept = None if keep_previous is None else previous
+        dropped = [] if previous is None else [previous]
+        if kept is not None:
+            backups = [one for one in self._versions.values() if one.state is SetState.KEPT]
+            others = [one for one in backups if one.name_space == version.name_space and one is not version]
+            dropped = others[: max(0, len(others) - MAX_BACKUPS + 1)]  # the oldest make room for one more
+        self._switch(version, mark, kept, keep_previous or "", dropped, marks)
+        # Only now, as the transaction may fail; then nothing has changed.
+        for one in dropped:
+            self._forget(one)
+        if kept is not None:
+            kept.state, kept.mark = SetState.KEPT, keep_previous or ""
+        version.state, version.mark = SetState.COMPLETE, mark
+        return version.info()
+
+    @abc.abstractmethod
+    def _switch(
+        self,
+        version: SetVersion,
+        mark: str,
+        kept: SetVersion | None,
+        kept_mark: str,
+        dropped: Sequence[SetVersion],
+        marks: Marks,
+    ) -> None:
+        """Write in one transaction that a version is complete, another one a back-up, and others dropped."""
+
+    @abc.abstractmethod
+    def _forget(self, version: SetVersion) -> None:
+        """Remove a version that has been dropped."""
+
+    @abc.abstractmethod
+    def _drop(self, version: SetVersion) -> None:
+        """Drop and remove a version."""
 
     def drop_backup(self, version: int) -> None:
         """Drop a back-up, so that `tidy` can free its space.
@@ -320,11 +455,11 @@ class Store(Protocol):
         Raises:
             LookupError: there is no such back-up.
         """
-        ...
+        self._drop(self._backup(version))
 
     def abandon(self, writer: SetWriter) -> None:
         """Drop a version that is filling."""
-        ...
+        self._drop(self._filling(writer.version))
 
     def append(
         self, name_space: str, changes: Sequence[GroupChange], marks: Marks = NO_MARKS
@@ -345,7 +480,16 @@ class Store(Protocol):
             StoreError: none of the changes was stored.
             LookupError: there is no complete set.
         """
-        ...
+        version = self._find(name_space, SetState.COMPLETE)
+        if version is None:
+            raise LookupError(f"there is no complete set of name-space {name_space!r}")
+        return self._append(version, changes, marks)
+
+    @abc.abstractmethod
+    def _append(
+        self, version: SetVersion, changes: Sequence[GroupChange], marks: Marks
+    ) -> dict[Group, Summary]:
+        """Do what `append` says."""
 
     def load(
         self, name_space: str, damage: DamageLog, version: int | None = None
@@ -362,25 +506,35 @@ class Store(Protocol):
             damage: collects damage.
             version: number of the version; the complete one by default.
         """
-        ...
+        chosen = self._find(name_space, SetState.COMPLETE) if version is None else self._versions.get(version)
+        if chosen is None or chosen.name_space != name_space:
+            raise LookupError(f"there is no such set of name-space {name_space!r}")
+        return self._read(chosen, damage)
 
+    @abc.abstractmethod
+    def _read(
+        self, version: SetVersion, damage: DamageLog
+    ) -> Iterator[tuple[GroupDescription, Iterator[SampleRows]]]:
+        """Do what `load` says."""
+
+    @abc.abstractmethod
     def remember_fellows(self, name_space: str, fellows: Iterable[RememberedFellow]) -> None:
         """Replace the remembered fellows of a name-space."""
-        ...
 
+    @abc.abstractmethod
     def mark(self, name_space: str, marks: Marks) -> None:
         """Remember values for a name-space, such as its elements, in one transaction; None forgets one."""
-        ...
 
+    @abc.abstractmethod
     def marks(self, name_space: str) -> dict[str, str]:
         """Return the values remembered with `mark`."""
-        ...
 
     @property
+    @abc.abstractmethod
     def commits(self) -> int:
         """Transactions so far, over all openings."""
-        ...
 
+    @abc.abstractmethod
     def outlive(self, incarnation: int, commits: int) -> None:
         """Count on from above these numbers, because others know a later state of the store.
 
@@ -388,12 +542,12 @@ class Store(Protocol):
             incarnation: number of an opening.
             commits: number of transactions.
         """
-        ...
 
+    @abc.abstractmethod
     def check_in_place(self) -> None:
         """Raise `StoreDamaged` if the medium was taken away while it was in use."""
-        ...
 
+    @abc.abstractmethod
     def replace_damaged(self) -> str:
         """Put a damaged medium aside and continue with one without sets; remembered values stay.
 
@@ -405,15 +559,15 @@ class Store(Protocol):
         Raises:
             StoreError: it cannot be put aside, or this happened once since the opening.
         """
-        ...
 
+    @abc.abstractmethod
     def tidy(self) -> bool:
         """Free some of the space of dropped versions, a bounded piece of work; return True if more is left.
 
         Writing does a little of this, too.
         """
-        ...
 
+    @abc.abstractmethod
     def optimize(self) -> bool:
         """Give free space inside the store back to the disk; return whether that was worth doing.
 
@@ -423,21 +577,10 @@ class Store(Protocol):
         Raises:
             StoreError: it failed; the store is unchanged.
         """
-        ...
 
+    @abc.abstractmethod
     def close(self) -> None:
         """Close the store, so that the next opening reports a clean shutdown. Idempotent."""
-        ...
-
-
-def roll_up(groups: Iterable[tuple[Group, Summary]]) -> Summary:
-    """Return the summary of a whole version, equal to `DataSet.summary` of the same samples."""
-    count = digest = newest_ns = 0
-    for group, stored in groups:
-        count += stored.count
-        digest += stored.digest * weight_of(group)
-        newest_ns = max(newest_ns, stored.newest_ns)
-    return Summary(count, digest & ((1 << 128) - 1), newest_ns)
 
 
 def unfinished(name_space: str, count: int) -> str:
@@ -447,8 +590,6 @@ def unfinished(name_space: str, count: int) -> str:
         "next one, and the last complete set stays"
     )
 
-
-T = TypeVar("T")
 
 REPLACED_MARK: Final = "replaced"
 """Key of the mark by which a store remembers that a command replaced a node's set."""
@@ -477,11 +618,6 @@ class Replaced:
     def to_mark(self) -> str:
         """Return the note as the mark of a set version."""
         return json.dumps(plain.to_plain(self))
-
-
-def displaced(kept: Sequence[T]) -> Sequence[T]:
-    """Return the back-ups of a name-space, given oldest first, that one more displaces."""
-    return kept[: max(0, len(kept) - MAX_BACKUPS + 1)]
 
 
 def note_of(mark: str) -> Replaced | None:

@@ -7,34 +7,29 @@ the same faults as a real one.
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from engine.core.lazy_dataclass import lazy_dataclass
 from engine.core.name_spaces import Group
-from engine.dataset.group_set import EMPTY, Summary
+from engine.dataset.group_set import Summary
 from engine.dataset.groups import GroupDescription
 from engine.dataset.sample import Sample
 from engine.dataset.sample_rows import SampleRows, Samples
-from engine.store.changes import FillingSet
 from engine.store.interface import (
-    NO_MARKS,
     DamageLog,
     GroupChange,
-    GroupInfo,
+    GroupRow,
     Marks,
     OpenReport,
     RememberedFellow,
-    SetInfo,
     SetState,
+    SetVersion,
     SetWriter,
     Soundness,
+    Store,
     StoreFailed,
     StoreFull,
-    displaced,
-    roll_up,
     unfinished,
 )
 from engine.store.verification import sound_samples
@@ -42,34 +37,6 @@ from engine.store.verification import sound_samples
 _MASK: Final = (1 << 128) - 1
 _PIECE: Final = 4096
 """Samples of one piece."""
-
-
-@lazy_dataclass(slots=True)
-class _GroupRows:
-    description: GroupDescription
-    rows: dict[bytes, Sample]
-    stored: Summary = EMPTY
-
-
-@lazy_dataclass(slots=True)
-class _Version:
-    number: int
-    name_space: str
-    state: SetState
-    mark: str = ""
-    soundness: Soundness = Soundness.INTACT
-    groups: dict[Group, _GroupRows] = dataclasses.field(default_factory=dict)
-
-    def stored(self) -> Summary:
-        return roll_up((group, row.stored) for group, row in self.groups.items())
-
-    def info(self) -> SetInfo:
-        groups = tuple(
-            GroupInfo(self.groups[key].description, self.groups[key].stored) for key in sorted(self.groups)
-        )
-        return SetInfo(
-            self.number, self.name_space, self.state, self.mark, self.stored(), groups, self.soundness
-        )
 
 
 class Medium:
@@ -99,7 +66,7 @@ class Medium:
         self.closed = True
         self.last_version = 0
         self.used_bytes = 0
-        self.versions: dict[int, _Version] = {}
+        self.versions: dict[int, SetVersion] = {}
         self.fellows: dict[str, tuple[RememberedFellow, ...]] = {}
         self.marks: dict[str, dict[str, str]] = {}
         self.rotten: set[tuple[str, bytes]] = set()
@@ -136,7 +103,7 @@ class Medium:
         if not self.marks[name_space]:
             del self.marks[name_space]
 
-    def drop(self, version: _Version) -> None:
+    def drop(self, version: SetVersion) -> None:
         """Remove a version and free its space."""
         del self.versions[version.number]
         for group in version.groups.values():
@@ -145,14 +112,14 @@ class Medium:
 
 def _change(
     medium: Medium,
-    version: _Version,
+    version: SetVersion,
     description: GroupDescription,
     added: Iterable[Sample],
     evicted: Iterable[Sample],
 ) -> None:
     group = version.groups.get(description.group)
     if group is None:
-        group = version.groups[description.group] = _GroupRows(description, {})
+        group = version.groups[description.group] = GroupRow(description)
     group.description = description
     count, digest, newest_ns = group.stored.count, group.stored.digest, group.stored.newest_ns
     for sample in added:
@@ -175,12 +142,12 @@ def _in_pieces(samples: Iterator[Sample]) -> Iterator[SampleRows]:
         yield SampleRows.of(piece)
 
 
-class MemoryStore:
+class MemoryStore(Store):
     """A store on a `Medium`; see `engine.store.interface.Store` for the calls."""
 
     def __init__(self, medium: Medium) -> None:
         medium.check_writable()
-        self._medium = medium
+        self._medium, self._versions = medium, medium.versions
         self._open = True
         findings = []
         for version in list(medium.versions.values()):
@@ -204,33 +171,6 @@ class MemoryStore:
         named = {version.name_space for version in self._medium.versions.values()}
         return tuple(sorted(named.union(self._medium.fellows, self._medium.marks)))
 
-    def sets(self, name_space: str) -> tuple[SetInfo, ...]:
-        """Return all versions, oldest first."""
-        versions = self._medium.versions.values()
-        return tuple(version.info() for version in versions if version.name_space == name_space)
-
-    def _complete(self, name_space: str) -> _Version | None:
-        return self._find(name_space, SetState.COMPLETE)
-
-    def _find(self, name_space: str, state: SetState) -> _Version | None:
-        for version in self._medium.versions.values():
-            if version.name_space == name_space and version.state is state:
-                return version
-        return None
-
-    def complete_set(self, name_space: str) -> SetInfo | None:
-        """Return the complete version, or None."""
-        version = self._complete(name_space)
-        return version.info() if version else None
-
-    def newest_until(self, name_space: str, limit_ns: int) -> int | None:
-        """Return the newest source timestamp up to a limit, of an intact complete set."""
-        version = self._complete(name_space)
-        if version is None or version.soundness is not Soundness.INTACT:
-            return None
-        times = (row.source_time_ns for group in version.groups.values() for row in group.rows.values())
-        return max((time_ns for time_ns in times if time_ns <= limit_ns), default=0)
-
     def begin_set(self, name_space: str) -> SetWriter:
         """Begin a new version."""
         self._medium.check_writable()
@@ -238,110 +178,56 @@ class MemoryStore:
         if former is not None:
             self._medium.drop(former)
         self._medium.last_version += 1
-        version = _Version(self._medium.last_version, name_space, SetState.FILLING)
+        number = self._medium.last_version
+        version = SetVersion(number, name_space, SetState.FILLING, soundness=Soundness.INTACT)
         self._medium.versions[version.number] = version
-        return FillingSet(version, self._add)
+        return SetWriter(version, self._add)
 
-    def filling(self, name_space: str) -> SetWriter | None:
-        """Continue the version that is filling."""
-        version = self._find(name_space, SetState.FILLING)
-        return FillingSet(version, self._add) if version else None
+    def _newest_until(self, version: SetVersion, limit_ns: int) -> int:
+        times = (row.source_time_ns for group in version.groups.values() for row in group.rows.values())
+        return max((time_ns for time_ns in times if time_ns <= limit_ns), default=0)
 
     def _add(
-        self, version: _Version, description: GroupDescription, samples: Samples, evicted: Sequence[Sample]
+        self, version: SetVersion, description: GroupDescription, samples: Samples, evicted: Sequence[Sample]
     ) -> None:
-        if self._medium.versions.get(version.number) is not version:
-            raise LookupError(f"set version {version.number} was abandoned")
-        if version.state is not SetState.FILLING:
-            raise LookupError(f"set version {version.number} is not filling any more")
+        self._filling(version.number)
         self._medium.check_writable(sum(len(sample.payload) for sample in samples))
         _change(self._medium, version, description, samples, evicted)
 
-    def _filling(self, writer: SetWriter) -> _Version:
-        version = self._medium.versions.get(writer.version)
-        if version is None or version.state is not SetState.FILLING:
-            raise LookupError(f"set version {writer.version} is not filling")
-        return version
-
-    def commit_complete(
+    def _switch(
         self,
-        writer: SetWriter,
-        mark: str = "",
-        *,
-        keep_previous: str | None = None,
-        marks: Marks = NO_MARKS,
-    ) -> SetInfo:
-        """Make the writer's version the complete one."""
+        version: SetVersion,
+        mark: str,  # the version gets them from the caller
+        kept: SetVersion | None,
+        kept_mark: str,
+        dropped: Sequence[SetVersion],
+        marks: Marks,
+    ) -> None:
         self._medium.check_writable()
-        info = self._switch_to(self._filling(writer), mark, keep_previous)
         self._medium.commits += 1
-        self._medium.remember(info.name_space, marks)
-        return info
+        self._medium.remember(version.name_space, marks)
 
-    def restore_backup(self, version: int, mark: str, keep_previous: str, marks: Marks = NO_MARKS) -> SetInfo:
-        """Make a back-up the complete set again."""
+    def _forget(self, version: SetVersion) -> None:
+        self._medium.drop(version)
+
+    def _drop(self, version: SetVersion) -> None:
         self._medium.check_writable()
-        info = self._switch_to(self._backup(version), mark, keep_previous)
-        self._medium.remember(info.name_space, marks)
-        return info
+        self._medium.drop(version)
 
-    def _switch_to(self, version: _Version, mark: str, keep_previous: str | None) -> SetInfo:
-        previous = self._complete(version.name_space)
-        if previous is not None and keep_previous is not None:
-            kept = [one for one in self._medium.versions.values() if one.state is SetState.KEPT]
-            others = [one for one in kept if one.name_space == version.name_space and one is not version]
-            for one in displaced(others):
-                self._medium.drop(one)
-            previous.state, previous.mark = SetState.KEPT, keep_previous
-        elif previous is not None:
-            self._medium.drop(previous)
-        version.state = SetState.COMPLETE
-        version.mark = mark
-        return version.info()
-
-    def drop_backup(self, version: int) -> None:
-        """Drop a back-up."""
-        self._medium.check_writable()
-        self._medium.drop(self._backup(version))
-
-    def _backup(self, number: int) -> _Version:
-        version = self._medium.versions.get(number)
-        if version is None or version.state is not SetState.KEPT:
-            raise LookupError(f"set version {number} is not a back-up")
-        return version
-
-    def abandon(self, writer: SetWriter) -> None:
-        """Drop a version that is filling."""
-        self._medium.check_writable()
-        self._medium.drop(self._filling(writer))
-
-    def append(
-        self, name_space: str, changes: Sequence[GroupChange], marks: Marks = NO_MARKS
+    def _append(
+        self, version: SetVersion, changes: Sequence[GroupChange], marks: Marks
     ) -> dict[Group, Summary]:
-        """Apply changes to the complete set."""
-        version = self._complete(name_space)
-        if version is None:
-            raise LookupError(f"there is no complete set of name-space {name_space!r}")
         self._medium.check_writable(sum(len(change.added.payload) for change in changes if change.added))
         touched: dict[Group, Summary] = {}
         for description, added, evicted in changes:
             _change(self._medium, version, description, () if added is None else (added,), evicted)
             touched[description.group] = version.groups[description.group].stored
-        self._medium.remember(name_space, marks)
+        self._medium.remember(version.name_space, marks)
         self._medium.commits += 1
         return touched
 
-    def load(
-        self, name_space: str, damage: DamageLog, version: int | None = None
-    ) -> Iterator[tuple[GroupDescription, Iterator[SampleRows]]]:
-        """Read and verify a version."""
-        chosen = self._complete(name_space) if version is None else self._medium.versions.get(version)
-        if chosen is None or chosen.name_space != name_space:
-            raise LookupError(f"there is no such set of name-space {name_space!r}")
-        return self._read(chosen, damage)
-
     def _read(
-        self, version: _Version, damage: DamageLog
+        self, version: SetVersion, damage: DamageLog
     ) -> Iterator[tuple[GroupDescription, Iterator[SampleRows]]]:
         before = damage.count
         snapshot = [

@@ -15,15 +15,23 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
-from engine.core.lazy_dataclass import lazy_dataclass
 from engine.core.name_spaces import Group
 from engine.dataset.blocks import Block, SampleColumns
 from engine.dataset.groups import GroupDescription
 from engine.dataset.sample import Sample
 from engine.store import compiled_rows, tables
-from engine.store.catalog import GroupRow, SetVersion, read_catalog, read_fellows, read_marks, read_node
+from engine.store.catalog import read_catalog, read_fellows, read_marks, read_node
 from engine.store.database import is_header_damaged, mend_header
-from engine.store.interface import DamageLog, RememberedFellow, SetInfo, StoreError, StoreFailed, StoreRefused
+from engine.store.interface import (
+    DamageLog,
+    GroupRow,
+    RememberedFellow,
+    SetInfo,
+    SetVersion,
+    StoreError,
+    StoreFailed,
+    StoreRefused,
+)
 from engine.store.sample_table import newest_until, read_group
 from engine.store.store_directory import DATABASE, LOCK, file_uri, lock_holder
 from engine.store.verification import compiled_blocks, sound_blocks, sound_samples
@@ -131,6 +139,10 @@ class StoreView:
         node_id, incarnation, _, closed = read_node(self._connection, self.path)
         return node_id, incarnation, closed
 
+    def holder(self) -> tuple[int, str, int] | None:
+        """Return pid, node name and opening time (ns since 1970 UTC) of the node that has it open."""
+        return lock_holder(self.path.with_name(LOCK))
+
     def name_spaces(self) -> tuple[str, ...]:
         """Return the name-spaces with a set or a remembered value."""
         return name_spaces(self._connection, self._catalog.versions)
@@ -159,10 +171,8 @@ class StoreView:
         Raises:
             LookupError: there is no such version.
         """
-        chosen = self._catalog.versions.get(version)
-        if chosen is None:
-            raise LookupError(f"{self.path}: there is no set version {version}")
-        return self._load(chosen, damage)
+        # Not by blocks: of large samples, one at a time needs less memory than the few of a block.
+        return self._in_blocks(version, damage, lambda _, one_by_one: one_by_one())
 
     def load_blocks(
         self, version: int, damage: DamageLog
@@ -217,18 +227,6 @@ class StoreView:
         raw = read_group(self._connection, row.id, row.stored.count, f"group {key}", damage)
         return sound_samples(key, row.stored, raw, damage)
 
-    def _load(
-        self, version: SetVersion, damage: DamageLog
-    ) -> Iterator[tuple[GroupDescription, Iterator[Sample]]]:
-        for place, reason in version.damage:
-            damage.add(place, reason)
-        for key in sorted(version.groups):
-            row = version.groups[key]
-            samples = self._sound(key, row, damage)
-            yield row.description, samples
-            skipped = sum(1 for _ in samples)
-            assert not skipped, "a group's samples must be used up before the next group is asked for"
-
 
 def name_spaces(connection: sqlite3.Connection, versions: dict[int, SetVersion]) -> tuple[str, ...]:
     """Return the name-spaces with a set or a remembered value."""
@@ -239,57 +237,3 @@ def name_spaces(connection: sqlite3.Connection, versions: dict[int, SetVersion])
 
 def _unreadable(error: sqlite3.Error, path: Path) -> Exception:
     return tables.typed(error, path) or StoreFailed(f"{path}: {error}")
-
-
-@lazy_dataclass(frozen=True, slots=True)
-class StoreSummary:
-    """A summary of a store."""
-
-    path: str
-    """The database file."""
-    node_id: str
-    """Id of the node, 32 hexadecimal characters."""
-    incarnation: int
-    """Number of the last opening."""
-    closed: bool
-    """Whether the last run ended in order, or is still running."""
-    holder: tuple[int, str, int] | None
-    """Pid, node name and opening time (ns since 1970 UTC) of the node that has it open."""
-    file_bytes: int
-    """Size of the database and its log."""
-    sets: tuple[SetInfo, ...]
-    """All visible set versions."""
-    marks: dict[str, dict[str, str]]
-    """Remembered values by name-space."""
-    findings: tuple[str, ...]
-    """Problems found in the header and the small tables."""
-
-
-def store_summary(path: Path) -> StoreSummary:
-    """Summarise a store without reading its samples.
-
-    Raises:
-        StoreError: see `StoreView`.
-    """
-    with StoreView(path) as view:
-        node_id, incarnation, closed = view.node()
-        holder = lock_holder(view.path.with_name(LOCK))
-        return StoreSummary(
-            path=str(view.path),
-            node_id=node_id,
-            incarnation=incarnation,
-            closed=closed or holder is not None,
-            holder=holder,
-            file_bytes=_bytes_of(view.path),
-            sets=view.sets(),
-            marks={space: view.marks(space) for space in view.name_spaces()},
-            findings=view.findings,
-        )
-
-
-def _bytes_of(path: Path) -> int:
-    total = 0
-    for name in (path.name, path.name + "-wal"):
-        with contextlib.suppress(FileNotFoundError):
-            total += path.with_name(name).stat().st_size
-    return total

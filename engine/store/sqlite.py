@@ -7,6 +7,7 @@ store stays usable: the next call may work, for example when a full disk has roo
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -21,8 +22,6 @@ from engine.dataset.sample_rows import SampleRows, Samples
 from engine.store import tables
 from engine.store.catalog import (
     Catalog,
-    GroupRow,
-    SetVersion,
     new_version,
     read_catalog,
     read_fellows,
@@ -34,25 +33,26 @@ from engine.store.catalog import (
     write_version,
     write_watermark,
 )
-from engine.store.changes import FillingSet, Net, NewSamples, net_changes
+from engine.store.changes import Net, NewSamples, net_changes
 from engine.store.database import check_structure, lost_tail, open_database, put_aside
 from engine.store.interface import (
     NO_MARKS,
     DamageLog,
     GroupChange,
+    GroupRow,
     Marks,
     OpenReport,
     RememberedFellow,
-    SetInfo,
     SetState,
+    SetVersion,
     SetWriter,
     Soundness,
+    Store,
     StoreDamaged,
     StoreError,
     StoreFailed,
     StoreFull,
     StoreRefused,
-    displaced,
     unfinished,
 )
 from engine.store.read_only import StoreView, name_spaces
@@ -69,7 +69,7 @@ _GROUP_COST: Final = 4
 """Cost of removing a group, in samples."""
 
 
-class SqliteStore:
+class SqliteStore(Store):
     """A store in a directory; see `engine.store.interface.Store` for the calls."""
 
     def __init__(self, directory: Path, node: str, new_node_id: Callable[[], str]) -> None:
@@ -227,28 +227,6 @@ class SqliteStore:
         with self._reading():
             return name_spaces(self._connection, self._versions)
 
-    def sets(self, name_space: str) -> tuple[SetInfo, ...]:
-        """Return all versions, oldest first."""
-        return tuple(v.info() for v in self._versions.values() if v.name_space == name_space)
-
-    def _find(self, name_space: str, state: SetState) -> SetVersion | None:
-        for version in self._versions.values():
-            if version.name_space == name_space and version.state is state:
-                return version
-        return None
-
-    def complete_set(self, name_space: str) -> SetInfo | None:
-        """Return the complete version, or None."""
-        version = self._find(name_space, SetState.COMPLETE)
-        return version.info() if version else None
-
-    def newest_until(self, name_space: str, limit_ns: int) -> int | None:
-        """Return the newest source timestamp up to a limit, of an intact complete set."""
-        version = self._find(name_space, SetState.COMPLETE)
-        if version is None or version.soundness is not Soundness.INTACT:
-            return None
-        return newest_until(self._connection, (row.id for row in version.groups.values()), limit_ns)
-
     def begin_set(self, name_space: str) -> SetWriter:
         """Begin a new version."""
         former = self._find(name_space, SetState.FILLING)
@@ -259,18 +237,10 @@ class SqliteStore:
         if former is not None:
             self._forget(former)
         self._versions[version.number] = version
-        return FillingSet(version, self._add)
+        return SetWriter(version, self._add)
 
-    def filling(self, name_space: str) -> SetWriter | None:
-        """Continue the version that is filling."""
-        version = self._find(name_space, SetState.FILLING)
-        return FillingSet(version, self._add) if version else None
-
-    def _filling(self, number: int) -> SetVersion:
-        version = self._versions.get(number)
-        if version is None or version.state is not SetState.FILLING:
-            raise LookupError(f"set version {number} is not filling")
-        return version
+    def _newest_until(self, version: SetVersion, limit_ns: int) -> int:
+        return newest_until(self._connection, (row.id for row in version.groups.values()), limit_ns)
 
     def _add(
         self, version: SetVersion, description: GroupDescription, samples: Samples, evicted: Sequence[Sample]
@@ -288,59 +258,24 @@ class SqliteStore:
             net.evict(sample)
         self._write(version, {description.group: net})
 
-    def commit_complete(
+    def _switch(
         self,
-        writer: SetWriter,
-        mark: str = "",
-        *,
-        keep_previous: str | None = None,
-        marks: Marks = NO_MARKS,
-    ) -> SetInfo:
-        """Make the writer's version the complete one."""
-        return self._switch_to(self._filling(writer.version), mark, keep_previous, marks)
-
-    def restore_backup(self, version: int, mark: str, keep_previous: str, marks: Marks = NO_MARKS) -> SetInfo:
-        """Make a back-up the complete set again."""
-        return self._switch_to(self._backup(version), mark, keep_previous, marks)
-
-    def _switch_to(self, version: SetVersion, mark: str, keep_previous: str | None, marks: Marks) -> SetInfo:
-        previous = self._find(version.name_space, SetState.COMPLETE)
-        dropped: Sequence[SetVersion] = [] if previous is None else [previous]
-        if previous is not None and keep_previous is not None:
-            kept = [one for one in self._versions.values() if one.state is SetState.KEPT]
-            dropped = displaced(
-                [one for one in kept if one.name_space == version.name_space and one is not version]
-            )
+        version: SetVersion,
+        mark: str,
+        kept: SetVersion | None,
+        kept_mark: str,
+        dropped: Sequence[SetVersion],
+        marks: Marks,
+    ) -> None:
         with self._transaction():
             for one in dropped:
                 write_version(self._connection, one, tables.DROPPED)
-            if previous is not None and keep_previous is not None:
-                write_version(self._connection, previous, SetState.KEPT, keep_previous)
+            if kept is not None:
+                write_version(self._connection, kept, SetState.KEPT, kept_mark)
             write_version(self._connection, version, SetState.COMPLETE, mark)
             write_marks(self._connection, version.name_space, {**marks, MISSING: None})
-        for one in dropped:
-            self._forget(one)
-        if previous is not None and keep_previous is not None:
-            previous.state, previous.mark = SetState.KEPT, keep_previous
-        version.state, version.mark = SetState.COMPLETE, mark
-        return version.info()
 
-    def drop_backup(self, version: int) -> None:
-        """Drop a back-up."""
-        kept = self._backup(version)
-        with self._transaction():
-            write_version(self._connection, kept, tables.DROPPED)
-        self._forget(kept)
-
-    def _backup(self, number: int) -> SetVersion:
-        version = self._versions.get(number)
-        if version is None or version.state is not SetState.KEPT:
-            raise LookupError(f"set version {number} is not a back-up")
-        return version
-
-    def abandon(self, writer: SetWriter) -> None:
-        """Drop a version that is filling."""
-        version = self._filling(writer.version)
+    def _drop(self, version: SetVersion) -> None:
         with self._transaction():
             write_version(self._connection, version, tables.DROPPED)
         self._forget(version)
@@ -349,13 +284,9 @@ class SqliteStore:
         del self._versions[version.number]
         self._dropped.extend(row.id for row in version.groups.values())
 
-    def append(
-        self, name_space: str, changes: Sequence[GroupChange], marks: Marks = NO_MARKS
+    def _append(
+        self, version: SetVersion, changes: Sequence[GroupChange], marks: Marks
     ) -> dict[Group, Summary]:
-        """Apply changes to the complete set."""
-        version = self._find(name_space, SetState.COMPLETE)
-        if version is None:
-            raise LookupError(f"there is no complete set of name-space {name_space!r}")
         nets = net_changes(changes)
         self._write(version, nets, marks)
         return {group: version.groups[group].stored for group in nets}
@@ -386,7 +317,7 @@ class SqliteStore:
         ):
             row = write_group(self._connection, version.number, known, net.description)
         else:
-            row = GroupRow(known.id, known.description, known.type_number, known.qos_text, known.stored)
+            row = dataclasses.replace(known)
         if isinstance(net, NewSamples):
             added, evicted = net.added, SampleRows()
         else:
@@ -464,15 +395,6 @@ class SqliteStore:
             self._connection.execute("VACUUM")
         self._make_room()
         return True
-
-    def load(
-        self, name_space: str, damage: DamageLog, version: int | None = None
-    ) -> Iterator[tuple[GroupDescription, Iterator[SampleRows]]]:
-        """Read and verify a version."""
-        chosen = self._find(name_space, SetState.COMPLETE) if version is None else self._versions.get(version)
-        if chosen is None or chosen.name_space != name_space:
-            raise LookupError(f"there is no such set of name-space {name_space!r}")
-        return self._read(chosen, damage)
 
     def _read(
         self, version: SetVersion, damage: DamageLog

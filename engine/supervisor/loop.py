@@ -363,6 +363,7 @@ class Supervisor:
             started_ns=now_ns,
             changed_ns=now_ns,
             supervisor=identity,
+            has_run=False,
             working_directory=launch.working_directory,
         )
 
@@ -374,6 +375,7 @@ class Supervisor:
         record = dataclasses.replace(
             self._record,
             failure=watch.failure,
+            has_run=watch.has_run,
             phase=watch.phase,
             reason=watch.reason,
             restarts=watch.restarts,

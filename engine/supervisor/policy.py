@@ -106,6 +106,7 @@ class SupervisionPolicy:
         reason: reason for the phase, for people; empty while the node runs and responds.
         failure: the last failure, also after recovery.
         failures: number of failures.
+        has_run: whether the node, at any of its starts, has got beyond INIT.
         restarts: number of restarts.
         is_unresponsive: whether its lease has expired and it was left alone (skip).
         exit_code: exit code of the supervisor, once the phase is final.
@@ -117,6 +118,7 @@ class SupervisionPolicy:
         self.reason = ""
         self.failure = ""
         self.failures = 0
+        self.has_run = False
         self.restarts = 0
         self.is_unresponsive = False
         self.exit_code = EXIT_ENDED
@@ -132,6 +134,7 @@ class SupervisionPolicy:
         """Take in a renewal of the lease, in this service state."""
         if self.phase is NodePhase.STARTING and state not in ("", INITIAL_STATE):
             self.phase = NodePhase.RUNNING
+            self.has_run = True
             self.reason = ""
         if self.phase in (NodePhase.STARTING, NodePhase.RUNNING):
             if self.is_unresponsive:

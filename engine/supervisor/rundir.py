@@ -92,6 +92,8 @@ class RunRecord:
     """The node's last failure; empty for none."""
     failed_ns: int = 0
     """Time of that failure; 0 for none."""
+    has_run: bool = True
+    """Whether the node, at any of its starts, has got beyond INIT."""
     working_directory: str = ""
     """Directory in which the node was started, which relative paths in its configuration refer to."""
 

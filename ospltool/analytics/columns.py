@@ -1,4 +1,4 @@
-"""Columns of query results as values of Python, at once: one by one, they would take ten times as long."""
+"""Columns of query results as values of Python; texts that are often equal, as in traces, are one object."""
 
 from __future__ import annotations
 
@@ -14,17 +14,10 @@ _SAMPLE: Final = 256
 
 
 def values_of(column: Any) -> list[Any]:
-    """Convert a column of texts, integers, truth values or maps; a missing value becomes None."""
+    """Convert a column; a missing value becomes None."""
     kind = column.type
     if pa.types.is_map(kind):
         return _maps(column)
-    if pa.types.is_integer(kind) or pa.types.is_boolean(kind):
-        if not column.null_count:
-            return list(column.to_numpy(zero_copy_only=False).tolist())
-        filled = column.fill_null(0 if pa.types.is_integer(kind) else False)
-        there = column.is_valid().to_numpy(zero_copy_only=False).tolist()
-        values = filled.to_numpy(zero_copy_only=False).tolist()
-        return [value if known else None for value, known in zip(values, there, strict=True)]
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
         return texts_of(column)
     return list(column.to_pylist())

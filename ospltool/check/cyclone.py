@@ -19,16 +19,22 @@ import dataclasses
 import enum
 import functools
 import ipaddress
+import os
 import re
 import socket
+import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from importlib import resources
-from typing import Final, TypeAlias
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from engine.config import Attribute, ByteRange, Document, Value, XmlElement
-from engine.config.problems import quoted
-from engine.config.values import did_you_mean
+from engine.config.problems import printable, quoted
+from engine.config.values import ValueFault, did_you_mean, parse_int
 from ospltool.check.findings import MAX_NAMED, ForeignFault, hint
+
+if TYPE_CHECKING:
+    from engine.dds.trial import SettingsTrial
 
 ROOT: Final = "CycloneDDS"
 VERSIONS: Final = "0.10.2 and 11.0.1"
@@ -84,7 +90,7 @@ class CycloneItem:
     path: str
     """Path below CycloneDDS/Domain, as in `General/Interfaces/NetworkInterface@name`."""
     type: str
-    """Type of the value: duration, element (no value), enum, int, list, memory, string, or of `_FORMS`."""
+    """Type of the value: duration, element (no value), enum, int, list, memory, string, or of `FORMS`."""
     low: float | None
     """Least number: in seconds, bytes, or as written for an int; None for no bound."""
     high: float | None
@@ -360,8 +366,8 @@ def _value(value: Value, written: CycloneItem, *, is_attribute: bool) -> Iterato
             message = f"{re.split('[/@]', item.path)[-1]} has no value"
             yield _fault(CycloneFaultKind.VALUE, value.span, message, path=item.path)
         return
-    if item.type in _FORMS:
-        fits, kind = _FORMS[item.type]
+    if item.type in FORMS:
+        fits, kind = FORMS[item.type]
         if text.lower() not in item.words and not fits(text):
             yield _fault(CycloneFaultKind.VALUE, value.span, f"{quoted(text)} is not {kind}", path=item.path)
         return
@@ -409,7 +415,7 @@ def _is_host(text: str) -> bool:
 
 
 _ANY: Final = ipaddress.IPv4Address(0)
-_FORMS: Final[dict[str, tuple[Callable[[str], bool], str]]] = {
+FORMS: Final[dict[str, tuple[Callable[[str], bool], str]]] = {
     "multicast": (_is_multicast, "a multicast address such as 239.255.0.1"),
     "address": (
         lambda text: _is_host(text) and not _is_multicast(text),
@@ -640,3 +646,129 @@ def _range(item: CycloneItem) -> str:
     if item.type == "duration":
         return f"{low:g} s and {high:g} s"
     return f"{low:.0f} and {high:.0f}" + (" B" if item.type == "memory" else "")
+
+
+# What the installed Cyclone DDS says of settings. They are tried as they are, except that no log is written
+# that can be written: a trial must not cut off the log of a running application.
+
+MAX_DOMAINS: Final = 5
+"""Most Domain elements of a file that are tried."""
+_LOGS: Final = ("Tracing/OutputFile", "Tracing/PacketCaptureFile")
+_LINE: Final = re.compile(r"\s*\((?:[^()]* )?line (\d+)\)\s*$")
+_PATH: Final = re.compile(r"(?://)?CycloneDDS/Domain/?([\w/]*)(?:\[@(\w+)\])?")
+_WORD: Final = re.compile(r"[^\s,]+")
+
+
+def tried(document: Document) -> Iterator[ForeignFault]:
+    """Try the settings of a file, for each domain that it names, and yield what Cyclone DDS says."""
+    from engine.dds.trial import try_settings  # only a trial pays for this import
+
+    said: dict[tuple[ByteRange, str], ForeignFault] = {}
+    with tempfile.TemporaryDirectory(prefix="ospltool-") as folder:
+        # A copy has no comma in its path, at which Cyclone DDS would divide it.
+        copy = Path(folder, "settings.xml")
+        copy.write_bytes(document.source.data)
+        for domain_id in _numbers(document):
+            trial = try_settings(f"file://{copy},{_without_logs(document)}", domain_id)
+            for fault in _said(document, trial):
+                said.setdefault((fault.span, fault.message), fault)
+    yield from sorted(said.values(), key=lambda each: each.span)
+
+
+def tried_of_node(document: Document, given: str, domain_id: int) -> Iterator[ForeignFault]:
+    """Try the settings that a node derives from a file of OpenSplice, and yield what Cyclone DDS says.
+
+    Args:
+        document: the file.
+        given: what the node derives, like the value of CYCLONEDDS_URI.
+        domain_id: the domain of the node.
+    """
+    from engine.dds.trial import try_settings
+
+    yield from _said(document, try_settings(given, domain_id))
+
+
+def _numbers(document: Document) -> list[int]:
+    """Return the domains for which a file has settings; domain 0 stands for any."""
+    found = []
+    for node in domains(document):
+        try:
+            found.append(parse_int(next(each.text for each in node.attributes if each.name.lower() == "id")))
+        except (ValueFault, StopIteration):
+            found.append(0)
+    known = [each for each in dict.fromkeys(found) if 0 <= each < 1 << 32]
+    return known[:MAX_DOMAINS] or [0]
+
+
+def _without_logs(document: Document) -> str:
+    """Return settings that follow those of a file, so that logs which could be written go nowhere."""
+    inner = ""
+    for path in _LOGS:
+        for given in settings(document, path):
+            if os.access(Path(text_of(given)).parent, os.W_OK):
+                name = path.rpartition("/")[2]
+                inner = f"{inner}<{name}>/dev/null</{name}>"
+                break
+    return f'<CycloneDDS><Domain Id="any"><Tracing>{inner}</Tracing></Domain></CycloneDDS>'
+
+
+def _said(document: Document, trial: SettingsTrial) -> Iterator[ForeignFault]:
+    from engine.dds.trial import OLD_NAMES
+
+    is_refused = not (trial.is_accepted or trial.is_late)
+    kind = CycloneFaultKind.TRIED if is_refused else CycloneFaultKind.REMARKED
+    told = [each for each in trial.said if not OLD_NAMES.search(each)]
+    for text in told:
+        place, path = _place(document, text)
+        message = printable(_LINE.sub("", text)).rstrip(".")
+        yield ForeignFault(kind, place, f"Cyclone DDS says: {message}", subject=path)
+    if trial.is_late:
+        message = f"whether Cyclone DDS takes these settings is not known: a trial {trial.ended}"
+        yield ForeignFault(kind, _whole(document).name_span, message)
+    elif trial.ended:
+        message = f"a process that tries these settings {trial.ended}"
+        yield ForeignFault(kind, _whole(document).name_span, message)
+    elif not trial.is_accepted and not told:
+        message = "Cyclone DDS refuses these settings, and does not say why"
+        yield ForeignFault(kind, _whole(document).name_span, message)
+
+
+def _place(document: Document, text: str) -> tuple[ByteRange, str]:
+    """Return the bytes that a message is about, and the path of the setting; by default the Domain."""
+    from engine.dds.trial import SUBJECTS
+
+    path = next((path for words, path in SUBJECTS.items() if words in text), "")
+    named = _PATH.search(text)
+    if named and named[1] and not path:
+        path = f"{named[1]}@{named[2]}" if named[2] else named[1]
+    about = next((each for each in table().items if each.lower() == path.lower()), path)
+    found: list[XmlElement | Attribute] = []
+    found += settings(document, about) if about else []
+    line = _LINE.search(text)
+    if line:
+        on_line = [each for each in _all(document) if each.position.line == int(line[1])]
+        words = set(map(str.strip, re.split(r"[\s:'\[\]@]+", text)))
+        found = [each for each in on_line if each.name in words] or on_line or found
+    words = {each.strip(".:'\"") for each in _WORD.findall(text)}
+    by_value = [each for each in found or _all(document) if _values_of(each) & words]
+    best = max(by_value, key=lambda each: len(text_of(each)), default=None) or next(iter(found), None)
+    named_path = subject(about) if about and found else ""
+    if best is None:
+        return _whole(document).name_span, named_path
+    if best.value is not None and not (isinstance(best, XmlElement) and best.children):
+        return best.value.span, named_path
+    return best.name_span, named_path
+
+
+def _values_of(given: XmlElement | Attribute) -> set[str]:
+    return set(_WORD.findall(text_of(given)))
+
+
+def _all(document: Document) -> Iterator[XmlElement | Attribute]:
+    for node in document.root.walk():
+        yield node
+        yield from node.attributes
+
+
+def _whole(document: Document) -> XmlElement:
+    return next(iter(domains(document)), document.root)

@@ -168,7 +168,8 @@ def _cyclone_children(item: CycloneItem) -> list[str]:
 
 def cyclone_facts(item: CycloneItem) -> list[tuple[str, str]]:
     """Return what is known of a setting of Cyclone DDS, as names and values."""
-    found = [("type", item.type)]
+    found = [("type", "string"), ("form", cyclone.FORMS[item.type][1])] if item.type in cyclone.FORMS else []
+    found = found or [("type", item.type)]
     if item.words:
         only = (f"{word} ({one} only)" if one else word for word, one in item.words.items())
         found.append(("one of" if item.low is None else "or", ", ".join(only)))

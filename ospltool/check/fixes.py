@@ -14,7 +14,7 @@ from ospltool.check.edits import edited
 from ospltool.check.inputs import DeploymentInput
 from ospltool.check.proofs import Proofs
 from ospltool.check.runner import Choice, Examined, examine, run
-from ospltool.diagnostics.model import Diagnostic, Edit, Report
+from ospltool.diagnostics.model import Edit, Finding, Report
 from ospltool.output.text import visible
 
 MAX_PASSES = 10
@@ -81,7 +81,7 @@ def _report(
     return run(examined, choice, proofs), proofs
 
 
-def _plan(diagnostics: Iterable[Diagnostic], *, unsafe: bool) -> dict[str, list[list[Edit]]]:
+def _plan(diagnostics: Iterable[Finding], *, unsafe: bool) -> dict[str, list[list[Edit]]]:
     """Return the fixes for each file; fixes that touch several files are left to people."""
     plan: dict[str, list[list[Edit]]] = {}
     for each in diagnostics:
@@ -92,7 +92,7 @@ def _plan(diagnostics: Iterable[Diagnostic], *, unsafe: bool) -> dict[str, list[
     return plan
 
 
-def _bytes_of(diagnostics: Iterable[Diagnostic], path: str) -> bytes:
+def _bytes_of(diagnostics: Iterable[Finding], path: str) -> bytes:
     """Return the content for which the fixes of a file were made."""
     return next(
         each.place.source.data for each in diagnostics if each.place.source and each.place.source.path == path

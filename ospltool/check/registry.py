@@ -15,8 +15,7 @@ import re
 from collections.abc import Callable, Iterable
 from typing import TypeAlias
 
-from ospltool.check.findings import Finding
-from ospltool.diagnostics.model import RuleText, Severity, Target
+from ospltool.diagnostics.model import Finding, RuleText, Severity, Target
 
 FAMILIES = (
     "files",
@@ -172,6 +171,7 @@ def all_rules() -> dict[str, Rule]:
     """Return every rule by code, in the order of the codes."""
     for family in FAMILIES:
         importlib.import_module(f"ospltool.check.rules.{family}")
+    importlib.import_module("ospltool.check.rules").register_handed_on()
     importlib.import_module("ospltool.check.suppressions")
     return dict(sorted(_RULES.items()))
 

@@ -26,13 +26,12 @@ from engine.config.syntax import root_name
 from engine.config.values import did_you_mean
 from ospltool.check import cyclone, profiles
 from ospltool.check.edits import edited
-from ospltool.check.findings import Finding
 from ospltool.check.inputs import WITHIN_OTHERS, DeploymentInput, NodeInput
 from ospltool.check.proofs import Proofs
 from ospltool.check.registry import Rule, RuleInput, all_rules
 from ospltool.check.suppressions import Suppressor
 from ospltool.check.views import FileView, FleetView, NodeView
-from ospltool.diagnostics.model import Diagnostic, Report, Severity, Target
+from ospltool.diagnostics.model import Finding, Report, Severity, Target
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -162,18 +161,16 @@ def _read(given: NodeInput, texts: _Texts) -> NodeView | FileView:
 
 def _tried(view: NodeView | FileView) -> NodeView | FileView:
     """Add what the installed Cyclone DDS says of the settings of a file."""
-    from ospltool.check import cyclone_trial  # only a trial pays for this import
-
     if isinstance(view, FileView):
         if view.cyclone is None:
             return view
-        return dataclasses.replace(view, faults=(*view.faults, *cyclone_trial.faults(view.cyclone)))
+        return dataclasses.replace(view, faults=(*view.faults, *cyclone.tried(view.cyclone)))
     if not view.interpreted.problems:
         from engine.capture.configured_uri import uri_of
 
         configuration = view.configuration
         settings = uri_of(configuration, {})
-        found = cyclone_trial.node_faults(view.document, settings, configuration.domain.id)
+        found = cyclone.tried_of_node(view.document, settings, configuration.domain.id)
         view.trial = tuple(found)
     return view
 
@@ -227,7 +224,7 @@ def run(deployments: Iterable[Examined], choice: Choice, proofs: Proofs | None =
     """
     proofs = proofs or Proofs()
     rules = {code: each for code, each in all_rules().items() if _is_chosen(each, choice)}
-    found: list[Diagnostic] = []
+    found: list[Finding] = []
     files: list[str] = []
     skipped: list[str] = []
     suppressed = alone = 0
@@ -235,7 +232,7 @@ def run(deployments: Iterable[Examined], choice: Choice, proofs: Proofs | None =
         proofs.note(deployment.given.nodes, declared=deployment.given.is_declared)
         deployment = _with_nothing_found(deployment, files, skipped)
         kept, taken_away = _kept(deployment, rules)
-        found += (_diagnostic(each, finding, choice) for each, finding in kept)
+        found += (_judged(each, finding, choice) for each, finding in kept)
         suppressed += taken_away
         files += deployment.paths
         skipped += deployment.skipped
@@ -243,7 +240,7 @@ def run(deployments: Iterable[Examined], choice: Choice, proofs: Proofs | None =
         for node in deployment.fleet.nodes:
             node.release()
     every = [_proved(each, proofs) for each in _merged(found)]
-    shown = tuple(each for each in every if each.severity >= choice.least)
+    shown = tuple(each for each in every if each.severity <= choice.least)
     broken = {each.code for each in shown}
     return Report(
         diagnostics=shown,
@@ -274,7 +271,7 @@ def _is_below(path: str, directory: str) -> bool:
     return os.path.realpath(path).startswith(os.path.realpath(directory).rstrip("/") + "/")
 
 
-def _proved(found: Diagnostic, proofs: Proofs) -> Diagnostic:
+def _proved(found: Finding, proofs: Proofs) -> Finding:
     """Mark the fix of a finding as safe if it provably changes no effective setting of any node."""
     source = found.place.source
     if found.fix is None or source is None or any(each.path != source.path for each in found.fix.edits):
@@ -325,28 +322,22 @@ def _findings(deployment: Examined, rules: Iterable[Rule]) -> Iterator[tuple[Rul
                 yield each, finding
 
 
-def _diagnostic(each: Rule, finding: Finding, choice: Choice) -> Diagnostic:
-    severity = finding.severity or each.severity
-    blocks = each.blocks if finding.blocks is None else finding.blocks
-    return Diagnostic(
+def _judged(each: Rule, finding: Finding, choice: Choice) -> Finding:
+    """Return a finding of a rule with what depends on the rule and on the choice."""
+    blocks = each.blocks if finding.refusing is None else finding.refusing
+    return dataclasses.replace(
+        finding,
         code=each.code,
         name=each.name,
-        severity=choice.severities.get(each.code, severity),
-        message=finding.message,
-        place=finding.place,
-        related=finding.related,
-        nodes=finding.nodes,
-        subject=finding.subject,
-        help=finding.advice,
-        blocks=blocks & choice.targets,
+        level=choice.severities.get(each.code, each.severity if finding.level is None else finding.level),
+        refusing=blocks & choice.targets,
         targets=each.targets,
-        fix=finding.fix,
     )
 
 
-def _merged(diagnostics: Iterable[Diagnostic]) -> list[Diagnostic]:
-    """Merge the diagnostics that several nodes with the same file share, in the order of the files."""
-    found: dict[tuple[object, ...], Diagnostic] = {}
+def _merged(diagnostics: Iterable[Finding]) -> list[Finding]:
+    """Merge the findings that several nodes with the same file share, in the order of the files."""
+    found: dict[tuple[object, ...], Finding] = {}
     for each in diagnostics:
         key = (each.code, each.place.path, each.place.span, each.place.line, each.message)
         earlier = found.get(key)
@@ -354,5 +345,5 @@ def _merged(diagnostics: Iterable[Diagnostic]) -> list[Diagnostic]:
             found[key] = each
         else:
             nodes = tuple(dict.fromkeys((*earlier.nodes, *each.nodes)))
-            found[key] = dataclasses.replace(earlier, nodes=nodes, blocks=earlier.blocks | each.blocks)
+            found[key] = dataclasses.replace(earlier, nodes=nodes, refusing=earlier.blocks | each.blocks)
     return sorted(found.values(), key=lambda each: (*each.place.order, each.code))

@@ -14,10 +14,9 @@ from collections.abc import Iterable, Iterator
 from engine.config import ByteRange, Comment, Document, XmlElement
 from engine.config.problems import printable
 from ospltool.check import edits
-from ospltool.check.findings import Finding
 from ospltool.check.registry import Rule, RuleInput, all_rules, rule
 from ospltool.check.views import NodeView
-from ospltool.diagnostics.model import Place, Severity
+from ospltool.diagnostics.model import Finding, Place, Severity
 
 _SYNTAX = re.compile(
     r"""\s*ospl:\s*(?P<kind>ignore|file-ignore)\s*\[(?P<codes>[^\]]*)\]"""

@@ -24,8 +24,8 @@ from engine.config.persistence import InterpretedServices
 from engine.config.schema import documented
 from engine.core import expressions
 from engine.core.name_spaces import NameSpace, Policy
-from ospltool.check.findings import Finding, ForeignFault
-from ospltool.diagnostics.model import Fix, Place, Severity, Target
+from ospltool.check.findings import ForeignFault
+from ospltool.diagnostics.model import Finding, Fix, Place, Severity, Target
 
 Thing: TypeAlias = XmlElement | Attribute | Value | ByteRange
 

@@ -157,7 +157,7 @@ class _Domain:
 
     def exit_code(self) -> int:
         """0, 1 or 2 by severity, 1 while nodes start; 3 for the verdict UNKNOWN, 70 for FAILED."""
-        from ospltool.health.codes import HealthSeverity
+        from ospltool.diagnostics.model import Severity
         from ospltool.health.verdict import FAILED, STARTING, UNKNOWN
 
         worst = self.health.verdict.worst
@@ -167,7 +167,7 @@ class _Domain:
             return Exit.UNREACHABLE
         if self.health.verdict.word == STARTING:
             return 1
-        return {HealthSeverity.ERROR: 2, HealthSeverity.WARNING: 1}.get(worst, 0) if worst is not None else 0
+        return {Severity.ERROR: 2, Severity.WARNING: 1}.get(worst, 0) if worst is not None else 0
 
     def news(self) -> list[tuple[str, Incident]]:
         """Return what `IncidentNews.take` returns."""

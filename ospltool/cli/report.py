@@ -10,25 +10,24 @@ from typing import Annotated
 import typer
 
 from ospltool.cli.exits import CommandError, Exit
-from ospltool.cli.trace_analyses import AsJson, EngineName, Inputs, Master, Nodes, Since, Skew, Until, end
+from ospltool.cli.options import grouped
+from ospltool.cli.trace import AsJson, EngineOptions, Inputs, Skew, WindowOptions, end
 
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command("report", short_help="Write an incident report as one HTML file.")(report)
+    app.command("report", short_help="Write an incident report as one HTML file.")(grouped(report))
 
 
 def report(
     names: Inputs = None,
+    *,
     output: Annotated[
         pathlib.Path, typer.Option("-o", "--output", help="Write the report to this file.")
     ] = pathlib.Path("report.html"),
     skew: Skew = None,
-    since: Since = None,
-    until: Until = None,
-    nodes: Nodes = None,
-    engine: EngineName = "duckdb",
-    master: Master = "local[*]",
+    window: WindowOptions,
+    case: EngineOptions,
     force: Annotated[bool, typer.Option("--force", help="Overwrite the file.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -40,16 +39,13 @@ def report(
 
     Exit codes: 0 nothing found, 1 anomalies or a damaged file, 2 wrong usage or unreadable input.
     """
-    from ospltool.cli.trace_analyses import evidence_of
     from ospltool.output import envelope, progress, streams
 
-    with evidence_of(names, engine, master) as evidence:
+    with case.evidence(names) as evidence:
         from ospltool.forensics import text
-        from ospltool.forensics.evidence import window_of
         from ospltool.forensics.investigation import configured, investigate
 
-        window = window_of(evidence, since, until, nodes or ())
-        found = investigate(evidence, window, evidence.skews(skew or ()))
+        found = investigate(evidence, window.resolved(evidence), evidence.skews(skew or ()))
         with progress.shown("checking the configurations", unit=""):
             configurations, problems = configured(evidence.attachments)
         if problems:

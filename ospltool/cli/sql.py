@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from ospltool.cli.exits import CommandError, Exit
-from ospltool.cli.trace_analyses import AsJson, EngineName, Master, needs_analytics, open_engine
+from ospltool.cli.options import grouped
+from ospltool.cli.trace import AsJson, EngineOptions, needs_analytics
 
 if TYPE_CHECKING:
     from ospltool.analytics.engines import Result
@@ -19,7 +20,7 @@ OUTPUTS: Final = ("table", "csv", "jsonl")
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command("sql", short_help="Query a case with SQL or a named query.")(sql)
+    app.command("sql", short_help="Query a case with SQL or a named query.")(grouped(sql))
 
 
 def sql(
@@ -29,12 +30,12 @@ def sql(
     query: Annotated[
         str | None, typer.Argument(metavar="SQL|NAME", help="Run this SQL, or the query with this name.")
     ] = None,
+    *,
     list_queries: Annotated[
         bool, typer.Option("--list", help="List the named queries and the tables.")
     ] = False,
     show_query: Annotated[bool, typer.Option("--show", help="Show the SQL of a named query.")] = False,
-    engine: EngineName = "duckdb",
-    master: Master = "local[*]",
+    reader: EngineOptions,
     output: Annotated[
         str, typer.Option("-o", "--output", help="Set the output format: table, csv or jsonl.")
     ] = "table",
@@ -63,15 +64,14 @@ def sql(
         return
     if " " not in query.strip() and query not in named:
         raise CommandError(f"{query!r} is not a named query: see --list", Exit.USAGE)
-    if engine not in {"duckdb", "spark"}:
-        raise CommandError(f"--engine {engine!r}: choose duckdb or spark", Exit.USAGE)
+    reader.require_known()
     if output not in OUTPUTS:
         raise CommandError(f"--output {output!r}: choose {', '.join(OUTPUTS)}", Exit.USAGE)
     streams.wait_for(f"opening {case}")
     with needs_analytics():
         from ospltool.output import progress
 
-        with contextlib.closing(open_engine(open_case(pathlib.Path(case)), engine, master)) as opened:
+        with contextlib.closing(reader.open(open_case(pathlib.Path(case)))) as opened:
             with progress.shown("querying", unit=""):
                 result = opened.query(text)
             _put_result(result, "json" if as_json else output, limit)
@@ -104,7 +104,7 @@ def _put_result(result: Result, output: str, limit: int | None) -> None:
     from ospltool.analytics import show
     from ospltool.output import progress, streams
 
-    rows = show.limited(result.rows, limit)
+    rows = show.Limited(result.rows, limit)
     pieces = show.FORMATS[output](result.columns, progress.counted(rows))
     with contextlib.closing(progress.awaited(pieces, "querying", "rows")) as awaited:
         for piece in awaited:

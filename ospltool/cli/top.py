@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import os
 import pathlib
@@ -14,6 +15,7 @@ import typer
 from ospltool.cli import domains
 from ospltool.cli.domains import LISTEN_S, Partition, Watched, WatchedDomain, listen_for, watched
 from ospltool.cli.exits import CommandError, Exit, not_installed
+from ospltool.cli.options import grouped
 from ospltool.output import envelope, streams
 
 if TYPE_CHECKING:
@@ -26,7 +28,53 @@ if TYPE_CHECKING:
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command("top", short_help="Open the operations console.")(top)
+    app.command("top", short_help="Open the operations console.")(grouped(top))
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class SimulationOptions:
+    """The simulated system that the console shows in place of a live one."""
+
+    simulate: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DEPLOYMENT",
+            help="Show a simulation of this fleet file, or, with `none`, of a system drawn from the seed.",
+        ),
+    ] = None
+    seed: Annotated[int, typer.Option(help="Simulate this run.")] = 1
+    faults: Annotated[
+        str, typer.Option(help="Simulate these faults: any, all, none, or a list such as crash,partition.")
+    ] = "any"
+    minutes: Annotated[
+        float | None,
+        typer.Option(
+            min=0.1,
+            max=1440,
+            metavar="N",
+            help="Inject faults for N simulated minutes (default: drawn from the seed).",
+        ),
+    ] = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class DocumentOptions:
+    """What is printed as JSON in place of the console."""
+
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print what the console would show as JSON, and exit.")
+    ] = False
+    screen: Annotated[
+        str | None,
+        typer.Option(help="With --json: print only this screen, such as groups, conflicts or findings."),
+    ] = None
+    at: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MOMENT",
+            help="With --json: print this moment of a recording or simulation, such as +90 or 12:30:05.",
+        ),
+    ] = None
 
 
 def top(
@@ -34,6 +82,7 @@ def top(
         str | None,
         typer.Argument(envvar="OSPL_URI", help="Watch the domain of this configuration or fleet file."),
     ] = None,
+    *,
     domain: WatchedDomain = None,
     partition: Partition = None,
     replay: Annotated[
@@ -45,26 +94,7 @@ def top(
             help="Allow going back in time in this file, which `ospltool record` writes; repeatable."
         ),
     ] = None,
-    simulate: Annotated[
-        str | None,
-        typer.Option(
-            metavar="DEPLOYMENT",
-            help="Show a simulation of this fleet file, or, with `none`, of a system drawn from the seed.",
-        ),
-    ] = None,
-    seed: Annotated[int, typer.Option(help="Simulate this run.")] = 1,
-    faults: Annotated[
-        str, typer.Option(help="Simulate these faults: any, all, none, or a list such as crash,partition.")
-    ] = "any",
-    minutes: Annotated[
-        float | None,
-        typer.Option(
-            min=0.1,
-            max=1440,
-            metavar="N",
-            help="Inject faults for N simulated minutes (default: drawn from the seed).",
-        ),
-    ] = None,
+    simulation: SimulationOptions,
     speed: Annotated[float, typer.Option(min=0.1, max=1000, help="Replay or simulate at this speed.")] = 1.0,
     trace: Annotated[
         list[str] | None,
@@ -95,20 +125,7 @@ def top(
     port: Annotated[
         int, typer.Option(min=1, max=65535, help="Use this port of 127.0.0.1 with --serve.")
     ] = 8000,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print what the console would show as JSON, and exit.")
-    ] = False,
-    screen: Annotated[
-        str | None,
-        typer.Option(help="With --json: print only this screen, such as groups, conflicts or findings."),
-    ] = None,
-    at: Annotated[
-        str | None,
-        typer.Option(
-            metavar="MOMENT",
-            help="With --json: print this moment of a recording or simulation, such as +90 or 12:30:05.",
-        ),
-    ] = None,
+    document: DocumentOptions,
 ) -> None:
     """Open the operations console: nodes, name-spaces, masters, alignment, events, persistence services.
 
@@ -120,18 +137,18 @@ def top(
     Exit codes: 0 success, 2 wrong usage or the console is not installed, 3 domain not reachable, or no node
     heard with --json, 70 the watch itself failed with --json.
     """
-    if replay is not None and simulate is not None:
+    if replay is not None and simulation.simulate is not None:
         raise CommandError("choose --replay or --simulate, not both", Exit.USAGE)
-    if operate and (replay is not None or simulate is not None):
+    if operate and (replay is not None or simulation.simulate is not None):
         raise CommandError("--operate needs a live domain: leave out --replay and --simulate", Exit.USAGE)
-    if recording and (replay is not None or simulate is not None or as_json):
+    if recording and (replay is not None or simulation.simulate is not None or document.as_json):
         raise CommandError(
             f"--recording {recording[0]} needs a live domain: leave out --replay, --simulate and --json",
             Exit.USAGE,
         )
-    if trace and as_json:
+    if trace and document.as_json:
         raise CommandError(f"--trace {trace[0]} is for the console: leave out --json", Exit.USAGE)
-    if not as_json and (screen is not None or at is not None):
+    if not document.as_json and (document.screen is not None or document.at is not None):
         raise CommandError("--screen and --at need --json", Exit.USAGE)
     if theme is not None:
         _require_theme(theme)
@@ -139,21 +156,21 @@ def top(
     def open_sources() -> list[Source]:
         from ospltool.health.health import Health
 
-        if simulate is not None:
-            feed, expected = domains.simulated(simulate, seed, faults, minutes, speed)
+        if simulation.simulate is not None:
+            feed, expected = domains.simulated(
+                simulation.simulate, simulation.seed, simulation.faults, simulation.minutes, speed
+            )
             return [(feed, functools.partial(Health, expected=expected))]
         if replay is not None:
             feed, expected = domains.recording(replay, speed, uri, domain)
             return [(feed, functools.partial(Health, expected=expected))]
         chosen = watched(uri, domain)
-        if as_json:
+        if document.as_json:
             _require_one(chosen)
         return [(domains.live_at(one.place, partition), one.health) for one in chosen]
 
-    if as_json:
-        from ospltool.cli.top import put_json
-
-        put_json(lambda: open_sources()[0], screen=screen, at=at)
+    if document.as_json:
+        put_json(lambda: open_sources()[0], screen=document.screen, at=document.at)
         return
     if serve:
         _serve(port, operate=operate)
@@ -363,7 +380,7 @@ def _findings(model: SystemModel) -> list[dict[str, Any]]:
             "severity": one.severity.label,
             "nodes": list(one.nodes),
             "message": one.message,
-            "help": one.help,
+            "help": one.advice,
         }
         for one in findings_of(present)
     ]

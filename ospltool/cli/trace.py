@@ -1,15 +1,20 @@
-"""`ospltool trace`: read, follow, merge, filter and explain traces and logs."""
+"""`ospltool trace`: read, follow, merge, filter, explain and analyse traces and logs.
+
+An analysis reads a case or its files, with the same result. `report` and `sql` share the options.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
+import itertools
 import os
 import pathlib
 import re
 import signal
 import sys
 import time
-from collections.abc import MutableMapping, Sequence
+from collections.abc import Iterable, Iterator, MutableMapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
@@ -17,15 +22,20 @@ import typer.main
 from typer.core import TyperGroup
 
 from ospltool.cli.exits import CommandError, Exit
-from ospltool.cli.trace_analyses import AsJson, Master, Since, Skew, Until, end, errors, needs_analytics
+from ospltool.cli.options import grouped
 from ospltool.output.text import plural
 
 if TYPE_CHECKING:
+    from ospltool.analytics.case import Case
     from ospltool.analytics.contract import Detail
+    from ospltool.analytics.engines import Engine
     from ospltool.forensics.attachments import Attachment
-    from ospltool.forensics.evidence import RawEvidence
+    from ospltool.forensics.evidence import Evidence, RawEvidence, Window
     from ospltool.trace.case.local_load import LoadCounts
+    from ospltool.trace.reading.damage import FileDamage
     from ospltool.trace.reading.sources import SourceSet
+    from ospltool.trace.views.records import ViewMode
+    from ospltool.trace.views.selection import RecordFilter
 
     Command = Any  # Typer does not show its class
 
@@ -45,6 +55,273 @@ _SETTINGS: Final[dict[str, Any]] = {
     "rich_markup_mode": None,
     "context_settings": {"help_option_names": ["-h", "--help"], "max_content_width": 100},
 }
+
+LINES_AT_ONCE: Final = 1_000
+"""Lines that are written together, since a conversation may have millions."""
+_DRAWING: Final = "drawing the alignments"
+
+Skew = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--skew",
+        metavar="NODE=DURATION",
+        help="Correct the clock of a node, such as n2=+1.3s; auto estimates all.",
+    ),
+]
+Inputs = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="CASE|FILE|DIRECTORY|NODE=FILE...", help="Read a case, or files."),
+]
+Since = Annotated[
+    str | None,
+    typer.Option("-S", "--since", metavar="TIME", help="Skip records before TIME (ISO, 01:08:34, +10s)."),
+]
+Until = Annotated[str | None, typer.Option("-U", "--until", metavar="TIME", help="Skip records after TIME.")]
+Nodes = Annotated[
+    list[str] | None, typer.Option("--node", metavar="NODE", help="Analyse only this node; repeatable.")
+]
+EngineName = Annotated[str, typer.Option("--engine", help="Read a case with duckdb or spark.")]
+Master = Annotated[
+    str,
+    typer.Option(
+        "--master", help="Connect to this Spark master: local[*], spark://host:port or sc://host:port."
+    ),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class WindowOptions:
+    """The records that an analysis reads."""
+
+    since: Since = None
+    until: Until = None
+    nodes: Nodes = None
+
+    def resolved(self, evidence: Evidence) -> Window:
+        """Return the window in the times of the evidence."""
+        from ospltool.forensics.evidence import window_of
+
+        return window_of(evidence, self.since, self.until, self.nodes or ())
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class EngineOptions:
+    """The engine that reads a case."""
+
+    engine: EngineName = "duckdb"
+    master: Master = "local[*]"
+
+    def require_known(self) -> None:
+        """Require an engine that there is.
+
+        Raises:
+            CommandError: there is no such engine.
+        """
+        if self.engine not in {"duckdb", "spark"}:
+            raise CommandError(f"--engine {self.engine!r}: choose duckdb or spark", Exit.USAGE)
+
+    def open(self, case: Case, *, is_frugal: bool = False) -> Engine:
+        """Open the engine for a case.
+
+        Args:
+            case: the case.
+            is_frugal: whether DuckDB takes half of the memory and one processor.
+
+        Raises:
+            AnalyticsMissingError: it is not installed.
+            CaseError: it cannot read this case.
+        """
+        from ospltool.analytics.engines import need
+
+        if self.engine == "spark":
+            need("pyspark", "spark")
+            from ospltool.analytics.spark import SparkEngine
+
+            return SparkEngine(case, self.master)
+        need("duckdb", "sql")
+        from ospltool.analytics.duck import DuckEngine
+
+        return DuckEngine(case, is_frugal=is_frugal)
+
+    @contextlib.contextmanager
+    def evidence(self, names: list[str] | None) -> Iterator[Evidence]:
+        """Open a case or files for an analysis; turn their faults into command errors."""
+        from ospltool.output import streams
+
+        streams.wait_for("opening the evidence")  # the libraries alone take seconds on a busy machine
+        from ospltool.trace.reading import damage
+
+        damage.take()  # what another command of this process has noted
+        if not names:
+            raise CommandError("name a case, or the files or directories to read", Exit.USAGE)
+        self.require_known()
+        with errors():
+            from ospltool.forensics.attachments import AttachmentKind
+            from ospltool.forensics.evidence import CaseEvidence, RawEvidence, is_case
+
+            cases = [name for name in names if is_case(name)]
+            if not cases and self.engine == "spark":
+                raise CommandError(
+                    "--engine spark needs a case: make one with `ospltool trace load`", Exit.USAGE
+                )
+            if not cases:
+                evidence = RawEvidence(names, sys.stderr)
+                kinds = {one.what for one in evidence.attachments}
+                if not evidence.sources and kinds <= {AttachmentKind.CONFIGURATION}:
+                    files = ", ".join(names)
+                    raise CommandError(f"{files}: no trace, log, store or recording", Exit.USAGE)
+                yield evidence
+                return
+            if len(names) > 1:
+                raise CommandError(
+                    f"{cases[0]}: give a case alone, or add the files to it with `ospltool trace load`",
+                    Exit.USAGE,
+                )
+            with needs_analytics():
+                from ospltool.analytics.case import open_case
+                from ospltool.forensics.attachments import kept_in
+
+                case = open_case(pathlib.Path(cases[0]))
+                with contextlib.closing(self.open(case, is_frugal=True)) as opened:
+                    yield CaseEvidence(case, opened, kept_in(case.path))
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class SelectionOptions:
+    """The records that `view` shows."""
+
+    level: Annotated[
+        str | None,
+        typer.Option(
+            "-l", "--level", help="Show only records of this level or above, such as WARNING or ERROR."
+        ),
+    ] = None
+    thread: Annotated[
+        list[str] | None,
+        typer.Option(
+            "-t", "--thread", metavar="GLOB", help="Show only records of these threads, such as d_*."
+        ),
+    ] = None
+    state: Annotated[
+        list[str] | None,
+        typer.Option("--state", help="Show only records in these service states, such as COMPLETE."),
+    ] = None
+    fellow: Annotated[
+        list[str] | None,
+        typer.Option("--fellow", metavar="ID|NODE", help="Show only records about this node."),
+    ] = None
+    namespace: Annotated[
+        list[str] | None,
+        typer.Option("--namespace", metavar="GLOB", help="Show only records about this name-space."),
+    ] = None
+    group: Annotated[
+        list[str] | None,
+        typer.Option("--group", metavar="GLOB", help="Show only records about this partition.topic."),
+    ] = None
+    conflict: Annotated[
+        str | None, typer.Option("--conflict", help="Show only records about this conflict.")
+    ] = None
+    run: Annotated[
+        int | None,
+        typer.Option("--run", metavar="N", help="Show only the Nth run of the service in its file."),
+    ] = None
+    grep: Annotated[
+        list[str] | None,
+        typer.Option("-g", "--grep", metavar="REGEX", help="Show only records that match REGEX."),
+    ] = None
+    exclude: Annotated[
+        list[str] | None,
+        typer.Option("-v", "--exclude", metavar="REGEX", help="Hide records that match REGEX."),
+    ] = None
+    ignore_case: Annotated[
+        bool, typer.Option("-i", "--ignore-case", help="Ignore case in --grep, --exclude and --highlight.")
+    ] = False
+
+    def pattern(self, text: str) -> re.Pattern[str]:
+        """Return a regular expression that ignores case if the user wants that."""
+        try:
+            return re.compile(text, re.IGNORECASE if self.ignore_case else 0)
+        except re.error as cause:
+            raise CommandError(f"{text!r} is not a regular expression: {cause}", Exit.USAGE) from None
+
+    def filter(self) -> RecordFilter:
+        """Return what selects the records, but for the fellows, whose names the files tell.
+
+        Raises:
+            CommandError: there is no such level, or an expression is wrong.
+        """
+        from ospltool.trace.reading.record import LEVELS
+        from ospltool.trace.views.selection import REPORT_LEVELS, RecordFilter
+
+        least = None if self.level is None else REPORT_LEVELS.get(self.level.upper(), self.level.upper())
+        if least is not None and least not in LEVELS:
+            known = ", ".join(dict.fromkeys((*LEVELS, *REPORT_LEVELS)))
+            raise CommandError(f"{self.level!r} is not a level: write {known}", Exit.USAGE)
+        return RecordFilter(
+            level=least,
+            threads=tuple(self.thread or ()),
+            states=tuple(one.upper() for one in self.state or ()),
+            namespaces=tuple(self.namespace or ()),
+            groups=tuple(self.group or ()),
+            conflict=self.conflict,
+            run=self.run,
+            grep=tuple(map(self.pattern, self.grep or ())),
+            exclude=tuple(map(self.pattern, self.exclude or ())),
+        )
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class LayoutOptions:
+    """How `view` shows records, or what it counts in their place."""
+
+    gaps: Annotated[
+        str | None, typer.Option("--gaps", metavar="DURATION", help="Mark silences of at least DURATION.")
+    ] = None
+    hist: Annotated[
+        str | None,
+        typer.Option("--hist", metavar="DURATION", help="Show the number of records per DURATION."),
+    ] = None
+    templates: Annotated[
+        bool, typer.Option("--templates", help="Show the number of records per template.")
+    ] = False
+    unknown: Annotated[bool, typer.Option("--unknown", help="List messages that match no template.")] = False
+    count: Annotated[bool, typer.Option("-c", "--count", help="Show only the number of records.")] = False
+    output: Annotated[
+        str,
+        typer.Option(
+            "-o",
+            "--output",
+            help="Set the format: short, full, raw, jsonl, parquet or template='{clock} {text}'.",
+        ),
+    ] = "short"
+    colour: Annotated[
+        str, typer.Option("--color", metavar="WHEN", help="Colour the output: auto, always or never.")
+    ] = "auto"
+
+    def mode(self, *, follow: bool) -> ViewMode:
+        """Return the one thing to show.
+
+        Raises:
+            CommandError: there are several, or one that has no end.
+        """
+        from ospltool.trace.views.records import ViewMode
+
+        if self.colour not in {"auto", "always", "never"}:
+            raise CommandError(f"--color {self.colour!r}: choose auto, always or never", Exit.USAGE)
+        chosen = {
+            ViewMode.COUNT: self.count,
+            ViewMode.HISTOGRAM: self.hist is not None,
+            ViewMode.TEMPLATES: self.templates,
+            ViewMode.UNKNOWN: self.unknown,
+        }
+        modes = [mode for mode, is_chosen in chosen.items() if is_chosen]
+        if len(modes) > 1 or (modes and follow):
+            raise CommandError(
+                "--count, --hist, --templates, --unknown and --follow exclude each other", Exit.USAGE
+            )
+        return modes[0] if modes else ViewMode.RECORDS
+
 
 Names = Annotated[
     list[str] | None, typer.Argument(metavar="FILE|DIRECTORY|NODE=FILE...", help="Read these files.")
@@ -83,22 +360,22 @@ def register(app: typer.Typer) -> None:
 
 
 def _commands() -> typer.Typer:
-    from ospltool.cli.trace_analyses import anomalies, conversation, timeline
-
     trace = typer.Typer(**_SETTINGS)
-    trace.command(VIEW, short_help="Show records (the default).")(view)
-    trace.command("conversation", short_help="Follow the alignments of one group across all nodes.")(
-        conversation
-    )
-    trace.command("timeline", short_help="Show the time of phases, alignments and merges.")(timeline)
-    trace.command("anomalies", short_help="Find anomalies, and say what became of the data.")(anomalies)
-    trace.command("explain", short_help="Explain a line, a message, or the id of a template.")(explain)
-    trace.command("load", short_help="Load traces into a case for SQL.")(load)
+    for name, command, about in (
+        (VIEW, view, "Show records (the default)."),
+        ("conversation", conversation, "Follow the alignments of one group across all nodes."),
+        ("timeline", timeline, "Show the time of phases, alignments and merges."),
+        ("anomalies", anomalies, "Find anomalies, and say what became of the data."),
+        ("explain", explain, "Explain a line, a message, or the id of a template."),
+        ("load", load, "Load traces into a case for SQL."),
+    ):
+        trace.command(name, short_help=about)(grouped(command))
     return trace
 
 
 def view(
     names: Names = None,
+    *,
     follow: Annotated[
         bool, typer.Option("-f", "--follow", help="Keep reading as the files grow, like `tail -f`.")
     ] = False,
@@ -107,52 +384,7 @@ def view(
         typer.Option("-n", "--lines", min=0, metavar="N", help="Show only the last N records."),
     ] = None,
     skew: Skew = None,
-    level: Annotated[
-        str | None,
-        typer.Option(
-            "-l", "--level", help="Show only records of this level or above, such as WARNING or ERROR."
-        ),
-    ] = None,
-    thread: Annotated[
-        list[str] | None,
-        typer.Option(
-            "-t", "--thread", metavar="GLOB", help="Show only records of these threads, such as d_*."
-        ),
-    ] = None,
-    state: Annotated[
-        list[str] | None,
-        typer.Option("--state", help="Show only records in these service states, such as COMPLETE."),
-    ] = None,
-    fellow: Annotated[
-        list[str] | None,
-        typer.Option("--fellow", metavar="ID|NODE", help="Show only records about this node."),
-    ] = None,
-    namespace: Annotated[
-        list[str] | None,
-        typer.Option("--namespace", metavar="GLOB", help="Show only records about this name-space."),
-    ] = None,
-    group: Annotated[
-        list[str] | None,
-        typer.Option("--group", metavar="GLOB", help="Show only records about this partition.topic."),
-    ] = None,
-    conflict: Annotated[
-        str | None, typer.Option("--conflict", help="Show only records about this conflict.")
-    ] = None,
-    run: Annotated[
-        int | None,
-        typer.Option("--run", metavar="N", help="Show only the Nth run of the service in its file."),
-    ] = None,
-    grep: Annotated[
-        list[str] | None,
-        typer.Option("-g", "--grep", metavar="REGEX", help="Show only records that match REGEX."),
-    ] = None,
-    exclude: Annotated[
-        list[str] | None,
-        typer.Option("-v", "--exclude", metavar="REGEX", help="Hide records that match REGEX."),
-    ] = None,
-    ignore_case: Annotated[
-        bool, typer.Option("-i", "--ignore-case", help="Ignore case in --grep, --exclude and --highlight.")
-    ] = False,
+    selection: SelectionOptions,
     highlight: Annotated[
         str | None,
         typer.Option("-H", "--highlight", metavar="REGEX", help="Highlight text that matches REGEX."),
@@ -174,29 +406,7 @@ def view(
     around: Annotated[
         str | None, typer.Option("--around", metavar="TIME±DURATION", help="Show only records around TIME.")
     ] = None,
-    gaps: Annotated[
-        str | None, typer.Option("--gaps", metavar="DURATION", help="Mark silences of at least DURATION.")
-    ] = None,
-    hist: Annotated[
-        str | None,
-        typer.Option("--hist", metavar="DURATION", help="Show the number of records per DURATION."),
-    ] = None,
-    templates: Annotated[
-        bool, typer.Option("--templates", help="Show the number of records per template.")
-    ] = False,
-    unknown: Annotated[bool, typer.Option("--unknown", help="List messages that match no template.")] = False,
-    count: Annotated[bool, typer.Option("-c", "--count", help="Show only the number of records.")] = False,
-    output: Annotated[
-        str,
-        typer.Option(
-            "-o",
-            "--output",
-            help="Set the format: short, full, raw, jsonl, parquet or template='{clock} {text}'.",
-        ),
-    ] = "short",
-    colour: Annotated[
-        str, typer.Option("--color", metavar="WHEN", help="Colour the output: auto, always or never.")
-    ] = "auto",
+    layout: LayoutOptions,
     as_json: AsJson = False,
 ) -> None:
     """Show the records of traces and logs, of several nodes merged by time.
@@ -205,62 +415,31 @@ def view(
     130 interrupted.
     """
     from ospltool.trace.reading.reader import require_records
-    from ospltool.trace.reading.record import LEVELS
-    from ospltool.trace.views.records import ViewMode, ViewOptions, show
-    from ospltool.trace.views.selection import REPORT_LEVELS, RecordFilter
+    from ospltool.trace.views.records import ViewOptions, show
 
-    least = None if level is None else REPORT_LEVELS.get(level.upper(), level.upper())
-    if least is not None and least not in LEVELS:
-        known = ", ".join(dict.fromkeys((*LEVELS, *REPORT_LEVELS)))
-        raise CommandError(f"{level!r} is not a level: write {known}", Exit.USAGE)
-    if colour not in {"auto", "always", "never"}:
-        raise CommandError(f"--color {colour!r}: choose auto, always or never", Exit.USAGE)
-    modes = [
-        mode
-        for mode, chosen in (
-            (ViewMode.COUNT, count),
-            (ViewMode.HISTOGRAM, hist is not None),
-            (ViewMode.TEMPLATES, templates),
-            (ViewMode.UNKNOWN, unknown),
-        )
-        if chosen
-    ]
-    if len(modes) > 1 or (modes and follow):
-        raise CommandError(
-            "--count, --hist, --templates, --unknown and --follow exclude each other", Exit.USAGE
-        )
-    if follow and (as_json or output in {"json", "parquet"}):
+    chosen, mode = selection.filter(), layout.mode(follow=follow)
+    if follow and (as_json or layout.output in {"json", "parquet"}):
         raise CommandError(
             "--follow never ends, so its output cannot be JSON or Parquet: choose -o jsonl", Exit.USAGE
         )
     with errors():
         options = ViewOptions(
-            filter=RecordFilter(
-                level=least,
-                threads=tuple(thread or ()),
-                states=tuple(one.upper() for one in state or ()),
-                namespaces=tuple(namespace or ()),
-                groups=tuple(group or ()),
-                conflict=conflict,
-                run=run,
-                grep=tuple(_pattern(one, ignore_case) for one in grep or ()),
-                exclude=tuple(_pattern(one, ignore_case) for one in exclude or ()),
-            ),
-            fellows=tuple(fellow or ()),
+            filter=chosen,
+            fellows=tuple(selection.fellow or ()),
             since=since,
             until=until,
             around=around,
             skews=tuple(skew or ()),
-            mode=modes[0] if modes else ViewMode.RECORDS,
-            output="json" if as_json else output,
+            mode=mode,
+            output="json" if as_json else layout.output,
             lines=lines,
             before=before or context,
             after=after or context,
-            gaps=gaps,
-            span=hist or "1s",
-            highlight=_pattern(highlight, ignore_case) if highlight else None,
+            gaps=layout.gaps,
+            span=layout.hist or "1s",
+            highlight=selection.pattern(highlight) if highlight else None,
             follow=follow,
-            colour=colour,
+            colour=layout.colour,
         )
         sources = _sources(names)
         if not follow:
@@ -427,13 +606,6 @@ def _keep(target: pathlib.Path, attachments: Sequence[Attachment]) -> tuple[str,
     return said, kept.is_whole
 
 
-def _pattern(text: str, ignore_case: bool) -> re.Pattern[str]:
-    try:
-        return re.compile(text, re.IGNORECASE if ignore_case else 0)
-    except re.error as cause:
-        raise CommandError(f"{text!r} is not a regular expression: {cause}", Exit.USAGE) from None
-
-
 def _sources(names: list[str] | None) -> SourceSet:
     from ospltool.trace.reading import damage
     from ospltool.trace.reading.sources import find_sources
@@ -442,3 +614,216 @@ def _sources(names: list[str] | None) -> SourceSet:
     if not names:
         raise CommandError("name the files or directories to read", Exit.USAGE)
     return find_sources(names)
+
+
+def say_damages(known: Iterable[FileDamage] = ()) -> bool:
+    """Report the files that could not be read to the end; return whether there are any."""
+    from ospltool.output import streams
+    from ospltool.trace.reading import damage
+
+    damages = {one.file: one for one in (*damage.take(), *known)}
+    for one in damages.values():
+        streams.say(str(one))
+    return bool(damages)
+
+
+def end(*, has_findings: bool = False, damages: Iterable[FileDamage] = ()) -> None:
+    """End a command with exit code 1 if it has findings or could not read all of its input."""
+    if say_damages(damages) or has_findings:
+        raise typer.Exit(Exit.FINDINGS)
+
+
+@contextlib.contextmanager
+def errors() -> Iterator[None]:
+    """Turn errors in the input into command errors with exit code 2."""
+    from ospltool.trace.reading.sources import SourceError
+    from ospltool.trace.views.overview import TooManySpansError
+    from ospltool.trace.views.render import RenderError
+    from ospltool.trace.views.times import TimeError
+
+    try:
+        yield
+    except (SourceError, TimeError, RenderError, TooManySpansError) as error:
+        say_damages()
+        raise CommandError(str(error), Exit.USAGE) from error
+
+
+def conversation(
+    group: Annotated[str, typer.Argument(metavar="PARTITION.TOPIC", help="Follow this group.")],
+    names: Inputs = None,
+    *,
+    skew: Skew = None,
+    run: Annotated[
+        int | None, typer.Option("--run", metavar="N", help="Show only alignments that began in the Nth run.")
+    ] = None,
+    window: WindowOptions,
+    output: Annotated[str, typer.Option("-o", "--output", help="Set the format: text or mermaid.")] = "text",
+    case: EngineOptions,
+    as_json: AsJson = False,
+) -> None:
+    """Follow the alignments of one group across all nodes, as a sequence diagram.
+
+    Exit codes: 0 success, 1 no alignment of this group, 2 wrong usage or unreadable input.
+    """
+    from ospltool.output import envelope, progress, streams
+    from ospltool.output.text import visible
+
+    if output not in {"text", "mermaid"}:
+        raise CommandError(f"--output {output!r}: choose text or mermaid", Exit.USAGE)
+    with case.evidence(names) as evidence:
+        from ospltool.forensics import right_clocks
+        from ospltool.trace.reading.record import no_collection
+        from ospltool.trace.views import conversation as talks
+
+        with no_collection():
+            talk, doubts = right_clocks.conversation_of(
+                evidence, window.resolved(evidence), evidence.skews(skew or ()), group, run
+            )
+    if as_json:
+        with progress.shown(_DRAWING, unit=""):
+            value = {**talks.as_value(talk), "unknown": doubts}
+            document = envelope.document("trace-conversation", value)
+        streams.put(document)
+    elif talk.exchanges:
+        lines = talks.as_mermaid(talk) if output == "mermaid" else talks.as_text(talk)
+        with (
+            contextlib.closing(progress.awaited(_pieces(lines), _DRAWING, "lines")) as pieces,
+            no_collection(),
+        ):
+            for piece in pieces:
+                streams.put(piece)
+    _say_unknown(doubts)
+    say_damages()
+    if talk.exchanges and not talk.is_named:
+        what = "no line of these traces names this group; shown are the alignments of its name-space"
+        streams.say(f"ospltool: {visible(group)}: {what}")
+    if not talk.exchanges:
+        raise CommandError(f"{group}: no alignment of this group in these traces", Exit.FINDINGS)
+
+
+def _say_unknown(doubts: Iterable[str]) -> None:
+    from ospltool.output import streams
+
+    for one in doubts:
+        streams.say(f"unknown: {one}")
+
+
+def _pieces(lines: Iterator[str]) -> Iterator[str]:
+    """Join lines to pieces that are written together, and count them as progress."""
+    from ospltool.output.progress import counted
+
+    lines = counted(lines)
+    while piece := "".join(f"{line}\n" for line in itertools.islice(lines, LINES_AT_ONCE)):
+        yield piece
+
+
+def timeline(
+    names: Inputs = None,
+    *,
+    skew: Skew = None,
+    window: WindowOptions,
+    case: EngineOptions,
+    as_json: AsJson = False,
+) -> None:
+    """Show the time of the phases of each run with their longest waits, of alignments and of merges.
+
+    Exit codes: 0 success, 1 no trace among the files, or a damaged file was read in part, 2 wrong usage or
+    unreadable input.
+    """
+    from ospltool.output import envelope, progress, streams
+    from ospltool.output.text import visible
+
+    with case.evidence(names) as evidence:
+        from ospltool.forensics import right_clocks
+        from ospltool.trace.views import timeline as times
+
+        facts, doubts = right_clocks.facts_of(
+            evidence, window.resolved(evidence), evidence.skews(skew or ()), with_waits=True
+        )
+        with progress.shown("adding up the times", unit=""):
+            answer = times.timeline(facts)
+    if as_json:
+        streams.put(envelope.document("trace-timeline", {**times.as_value(answer), "unknown": doubts}))
+    else:
+        streams.put("".join(f"{line}\n" for line in times.as_text(answer)))
+    _say_unknown(doubts)
+    if not answer.runs:
+        say_damages()
+        raise CommandError(
+            f"{visible(' '.join(names or ()))}: no timed record of a durability trace; logs of reports show "
+            "neither phases nor alignments",
+            Exit.FINDINGS,
+        )
+    end()
+
+
+def anomalies(
+    names: Inputs = None,
+    *,
+    skew: Skew = None,
+    window: WindowOptions,
+    rules: Annotated[
+        list[str] | None, typer.Option("--rule", metavar="NAME", help="Show only this rule; repeatable.")
+    ] = None,
+    traces_only: Annotated[
+        bool,
+        typer.Option(
+            "--traces-only", help="Do not read the stores and recordings that belong to the traces."
+        ),
+    ] = False,
+    list_rules: Annotated[bool, typer.Option("--list", help="List the rules.")] = False,
+    case: EngineOptions,
+    as_json: AsJson = False,
+) -> None:
+    """Find anomalies, and say what became of the data.
+
+    The first line is the verdict: which set was emptied, replaced or left behind, where, when, by which
+    decision. Then come what is unknown, the stories (findings with one cause), and each finding with its
+    lines.
+
+    Exit codes: 0 nothing found, 1 anomalies or a damaged file, 2 wrong usage or unreadable input.
+    """
+    from ospltool.output import envelope, streams
+    from ospltool.output.text import plural
+    from ospltool.trace import rules as rule_book
+
+    known = {one.name: one.looks_for for one in rule_book.all_rules()}
+    if list_rules:
+        streams.put_table(("RULE", "LOOKS FOR"), list(known.items()))
+        return
+    unknown = [name for name in rules or () if name not in known]
+    if unknown:
+        raise CommandError(f"no rule {', '.join(unknown)}: see --list", Exit.USAGE)
+    with case.evidence(names) as evidence:
+        from ospltool.forensics import text
+        from ospltool.forensics.investigation import investigate
+
+        found = investigate(
+            evidence,
+            window.resolved(evidence),
+            evidence.skews(skew or ()),
+            rules,
+            with_stores=not traces_only,
+        )
+    if as_json:
+        streams.put(envelope.document("trace-anomalies", text.as_value(found)))
+    else:
+        streams.put("".join(f"{line}\n" for line in text.as_text(found)))
+        streams.say(plural(len(found.findings), "anomaly", "anomalies"))
+    end(has_findings=found.is_bad)
+
+
+@contextlib.contextmanager
+def needs_analytics() -> Iterator[None]:
+    """Turn a missing package, a bad case or a bad query into a command error with exit code 2."""
+    from ospltool.analytics.case import CaseError
+    from ospltool.analytics.engines import AnalyticsMissingError, QueryError
+
+    try:
+        yield
+    except (CaseError, QueryError, AnalyticsMissingError) as error:
+        raise CommandError(str(error), Exit.USAGE) from error
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in {"duckdb", "numpy", "pyarrow", "pyspark"}:
+            raise
+        raise CommandError(f"this needs {error.name}: pip install 'ospltool[sql]'", Exit.USAGE) from error

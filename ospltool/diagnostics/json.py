@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ospltool.diagnostics.model import Diagnostic, Place, Report, Severity, Target, fingerprints
+from ospltool.diagnostics.model import Finding, Place, Report, Severity, Target, fingerprints
 from ospltool.output import envelope
 
 
@@ -31,7 +31,7 @@ def document(report: Report, *, colour: bool = False) -> str:
     return envelope.document("diagnostics", data)
 
 
-def plain(each: Diagnostic, fingerprint: str) -> dict[str, Any]:
+def plain(each: Finding, fingerprint: str) -> dict[str, Any]:
     """Convert a finding to JSON values. Lines and columns count from 1 and in characters, bytes from 0."""
     return {
         "code": each.code,
@@ -42,7 +42,7 @@ def plain(each: Diagnostic, fingerprint: str) -> dict[str, Any]:
         "subject": each.subject,
         **plain_place(each.place),
         "related": [{**plain_place(place), "label": place.label} for place in each.related],
-        "help": each.help,
+        "help": each.advice,
         "refused_by": sorted(each.blocks),
         "targets": sorted(each.targets),
         "fingerprint": fingerprint,
@@ -59,7 +59,7 @@ def plain_place(place: Place) -> dict[str, Any]:
     return {"file": place.path, "range": {"start": start, "end": end}}
 
 
-def _fix(each: Diagnostic) -> dict[str, Any] | None:
+def _fix(each: Finding) -> dict[str, Any] | None:
     if each.fix is None:
         return None
     return {

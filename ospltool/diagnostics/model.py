@@ -11,11 +11,16 @@ from engine.config import ByteRange, SourceFile
 
 
 class Severity(enum.IntEnum):
-    """The severity of a finding; a higher number is more severe."""
+    """The severity of what a tool found, most severe first, so that it sorts to the top.
 
-    INFO = 1
-    WARNING = 2
-    ERROR = 3
+    A NOTICE of health is good to know; INFO is what only some users want to hear. Neither affects exit codes
+    unless an option says so.
+    """
+
+    ERROR = 0
+    WARNING = 1
+    NOTICE = 2
+    INFO = 3
 
     @property
     def label(self) -> str:
@@ -24,16 +29,16 @@ class Severity(enum.IntEnum):
 
     @classmethod
     def named(cls, name: str) -> Severity:
-        """Return the severity with a name, in upper or lower case.
+        """Return the severity of a rule with a name, in upper or lower case; rules have no notices.
 
         Raises:
             ValueError: no severity has that name.
         """
+        levels = {each.label: each for each in (cls.INFO, cls.WARNING, cls.ERROR)}
         try:
-            return cls[name.strip().upper()]
+            return levels[name.strip().lower()]
         except KeyError:
-            labels = ", ".join(each.label for each in cls)
-            raise ValueError(f"{name!r} is none of {labels}") from None
+            raise ValueError(f"{name!r} is none of {', '.join(levels)}") from None
 
 
 class Target(enum.StrEnum):
@@ -99,33 +104,44 @@ class Fix:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Diagnostic:
-    """A finding, as output formats render it."""
+class Finding:
+    """A case of a rule. The rule says what and where; the runner adds what depends on rule and choice."""
 
-    code: str
-    """Stable code, such as DUR201."""
-    name: str
-    """Stable name of the rule in kebab-case."""
-    severity: Severity
-    """Severity of this finding."""
     message: str
     """One sentence about this case."""
     place: Place
     """The place to look at first."""
     related: tuple[Place, ...] = ()
     """Further places."""
-    nodes: tuple[str, ...] = ()
-    """Names of the nodes concerned; empty for a single file."""
+    advice: str = ""
+    """Remedy; empty without one."""
     subject: str = ""
     """Documentation path of the setting; else empty."""
-    help: str = ""
-    """Remedy."""
-    blocks: frozenset[Target] = frozenset()
-    """Services that refuse to start because of it."""
-    targets: frozenset[Target] = frozenset()
-    """Services for which it matters."""
+    nodes: tuple[str, ...] = ()
+    """Names of the nodes concerned; empty for a single file."""
+    level: Severity | None = None
+    """Replaces the severity of the rule; None keeps it."""
+    refusing: frozenset[Target] | None = None
+    """Replaces the services that refuse to start because of it; None keeps those of the rule."""
     fix: Fix | None = None
     """A repair; None if there is none."""
+    code: str = ""
+    """Stable code, such as DUR201."""
+    name: str = ""
+    """Stable name of the rule in kebab-case."""
+    targets: frozenset[Target] = frozenset()
+    """Services for which it matters."""
+
+    @property
+    def severity(self) -> Severity:
+        """Its severity, once the runner has set it."""
+        assert self.level is not None, "the runner sets it"
+        return self.level
+
+    @property
+    def blocks(self) -> frozenset[Target]:
+        """Services that refuse to start because of it."""
+        return self.refusing or frozenset()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -149,7 +165,7 @@ class Report:
     with no other one.
     """
 
-    diagnostics: tuple[Diagnostic, ...]
+    diagnostics: tuple[Finding, ...]
     files: tuple[str, ...]
     rules: tuple[RuleText, ...]
     suppressed: int = 0
@@ -167,7 +183,7 @@ class Report:
         return tuple(path for path in self.files if path in blocked)
 
 
-def fingerprints(diagnostics: Iterable[Diagnostic]) -> list[str]:
+def fingerprints(diagnostics: Iterable[Finding]) -> list[str]:
     """Make a stable identity for each finding, in order.
 
     It depends on rule, file, setting and message, not on the line, so that it survives edits elsewhere in the

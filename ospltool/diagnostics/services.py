@@ -7,7 +7,7 @@ from typing import Any
 from urllib.parse import quote
 from xml.sax.saxutils import escape, quoteattr
 
-from ospltool.diagnostics.model import Diagnostic, Place, Report, Severity, fingerprints
+from ospltool.diagnostics.model import Finding, Place, Report, Severity, fingerprints
 from ospltool.output.text import visible
 
 _COMMANDS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "notice"}
@@ -18,7 +18,7 @@ def github(report: Report, *, colour: bool = False) -> str:
     return "".join(f"{_command(each)}\n" for each in report.diagnostics)
 
 
-def _command(each: Diagnostic) -> str:
+def _command(each: Finding) -> str:
     place = each.place
     properties = [
         f"title=ospltool ({each.code})",
@@ -28,7 +28,7 @@ def _command(each: Diagnostic) -> str:
     ]
     if place.line == place.end_line:  # GitHub ignores the line when columns span several
         properties += [f"col={place.column}", f"endColumn={place.end_column}"]
-    text = f"{each.message}\n{each.help}" if each.help else each.message
+    text = f"{each.message}\n{each.advice}" if each.advice else each.message
     return f"::{_COMMANDS[each.severity]} {','.join(properties)}::{_data(text)}"
 
 
@@ -67,7 +67,7 @@ def gitlab(report: Report, *, colour: bool = False) -> str:
 
 def junit(report: Report, *, colour: bool = False) -> str:
     """Render JUnit XML: a suite for each file, with a case for each finding, or a passed one."""
-    by_file: dict[str, list[Diagnostic]] = {path: [] for path in report.files}
+    by_file: dict[str, list[Finding]] = {path: [] for path in report.files}
     for each in report.diagnostics:
         by_file.setdefault(each.place.path, []).append(each)
     failures = len(report.diagnostics)
@@ -89,11 +89,11 @@ def junit(report: Report, *, colour: bool = False) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _case(each: Diagnostic) -> list[str]:
+def _case(each: Finding) -> list[str]:
     place = each.place
     text = f"{place.path}:{place.line}:{place.column}: {each.message}"
-    if each.help:
-        text += f"; {each.help}"
+    if each.advice:
+        text += f"; {each.advice}"
     name, path = _attribute(f"{each.code} {each.name}"), _attribute(place.path)
     kind, message = _attribute(each.severity.label), _attribute(each.message)
     return [
@@ -140,8 +140,8 @@ def sarif(report: Report, *, colour: bool = False) -> str:
     return json.dumps(document, indent=2) + "\n"
 
 
-def _result(each: Diagnostic, fingerprint: str, rule_index: int) -> dict[str, Any]:
-    text = f"{each.message}. {each.help}" if each.help else each.message
+def _result(each: Finding, fingerprint: str, rule_index: int) -> dict[str, Any]:
+    text = f"{each.message}. {each.advice}" if each.advice else each.message
     result: dict[str, Any] = {
         "ruleId": each.code,
         "ruleIndex": rule_index,
@@ -170,7 +170,7 @@ def _location(place: Place) -> dict[str, Any]:
     return {"physicalLocation": {"artifactLocation": {"uri": quote(place.path)}, "region": region}}
 
 
-def _fix(each: Diagnostic) -> dict[str, Any]:
+def _fix(each: Finding) -> dict[str, Any]:
     assert each.fix is not None, "asked for only where there is one"
     by_file: dict[str, list[dict[str, Any]]] = {}
     for edit in each.fix.edits:
@@ -195,8 +195,8 @@ def rdjson(report: Report, *, colour: bool = False) -> str:
     return json.dumps(result, indent=2) + "\n"
 
 
-def _diagnostic(each: Diagnostic) -> dict[str, Any]:
-    text = f"{each.message}. {each.help}" if each.help else each.message
+def _diagnostic(each: Finding) -> dict[str, Any]:
+    text = f"{each.message}. {each.advice}" if each.advice else each.message
     found: dict[str, Any] = {
         "message": text,
         "location": _byte_location(each.place),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ospltool.diagnostics.model import Diagnostic, Place, Report, Severity, Target
+from ospltool.diagnostics.model import Finding, Place, Report, Severity, Target
 from ospltool.output.text import Style, paint, visible, width
 
 STYLES = {Severity.ERROR: Style.RED, Severity.WARNING: Style.YELLOW, Severity.INFO: Style.CYAN}
@@ -13,7 +13,7 @@ def concise(report: Report, *, colour: bool = False) -> str:
     return "".join(f"{_line(each, colour=colour)}\n" for each in report.diagnostics)
 
 
-def _line(each: Diagnostic, *, colour: bool) -> str:
+def _line(each: Finding, *, colour: bool) -> str:
     place = each.place
     head = paint(f"{each.severity.label}[{each.code}]", STYLES[each.severity], on=colour)
     where = paint(visible(place.path), Style.BOLD, on=colour)
@@ -35,7 +35,7 @@ def full(report: Report, *, colour: bool = False) -> str:
     return "".join(f"{_finding(each, colour=colour)}\n\n" for each in report.diagnostics)
 
 
-def _finding(each: Diagnostic, *, colour: bool) -> str:
+def _finding(each: Finding, *, colour: bool) -> str:
     places = (each.place, *each.related)
     gutter = len(str(max(place.line for place in places)))
     head = paint(f"{each.severity.label}[{each.code}]", STYLES[each.severity], on=colour)
@@ -47,10 +47,10 @@ def _finding(each: Diagnostic, *, colour: bool) -> str:
     return "\n".join(lines)
 
 
-def _notes(each: Diagnostic) -> list[str]:
+def _notes(each: Finding) -> list[str]:
     notes = []
-    if each.help:
-        notes.append(f"help: {visible(each.help)}")
+    if each.advice:
+        notes.append(f"help: {visible(each.advice)}")
     if each.fix:
         kind = "--fix" if each.fix.is_safe else "--unsafe-fixes"
         notes.append(f"fix: {visible(each.fix.title)} (with {kind})")

@@ -11,6 +11,7 @@ from engine.dataset.groups import kept_depth
 from engine.dds.abi import INFINITE_NS
 from engine.dds.qos import EndpointQos
 from engine.runtime.monitor import NodeSnapshot
+from ospltool.diagnostics.model import Severity
 
 
 def is_ros_type(type_name: str) -> bool:
@@ -111,14 +112,6 @@ class DomainPicture:
         return dataclasses.replace(self, endpoints=kept)
 
 
-class Weight(enum.StrEnum):
-    """ERROR: data does not arrive at all. WARNING: not eventually consistent. INFO: depends on the use."""
-
-    ERROR = "error"
-    WARNING = "warning"
-    INFO = "info"
-
-
 class DoctorCause(enum.StrEnum):
     """The kind of a finding; the names are stable."""
 
@@ -148,7 +141,8 @@ class DoctorFinding:
 
     Attributes:
         cause: kind of the finding.
-        weight: severity.
+        severity: ERROR: data does not arrive at all. WARNING: not eventually consistent. INFO: depends on the
+            use.
         topics: topic names; none for findings about nodes.
         message: the fact, and what follows from it.
         advice: remedy.
@@ -157,7 +151,7 @@ class DoctorFinding:
     """
 
     cause: DoctorCause
-    weight: Weight
+    severity: Severity
     topics: tuple[str, ...]
     message: str
     advice: str

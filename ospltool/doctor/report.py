@@ -6,15 +6,15 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from ospltool.diagnostics.model import Severity
 from ospltool.doctor import rules
-from ospltool.doctor.picture import DoctorCause, DoctorFinding, DomainPicture, Endpoint, Weight
+from ospltool.doctor.picture import DoctorCause, DoctorFinding, DomainPicture, Endpoint
 from ospltool.output.text import plural, visible
 
 CLOCK_BOUND_NS: Final = 100_000_000
 MAX_FINDINGS: Final = 1_000
 
-_ORDER: Final = {Weight.ERROR: 0, Weight.WARNING: 1, Weight.INFO: 2}
-_DECIDING: Final = (Weight.ERROR, Weight.WARNING)
+_DECIDING: Final = (Severity.ERROR, Severity.WARNING)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Diagnosis:
     @property
     def is_good(self) -> bool:
         """Whether there are no findings other than information."""
-        return not any(each.weight in _DECIDING for each in self.findings)
+        return not any(each.severity in _DECIDING for each in self.findings)
 
     def inconsistent(self, *, writers: bool) -> int:
         """Count the writers or readers that are not certain to become consistent."""
@@ -42,7 +42,7 @@ class Diagnosis:
             {
                 endpoint.guid
                 for each in self.findings
-                if each.weight in _DECIDING and each.cause is not DoctorCause.WRITERS_DISAGREE
+                if each.severity in _DECIDING and each.cause is not DoctorCause.WRITERS_DISAGREE
                 for endpoint in each.endpoints
                 if endpoint.is_writer is writers
             }
@@ -59,9 +59,9 @@ def diagnose(picture: DomainPicture, clock_bound_ns: int = CLOCK_BOUND_NS) -> Di
     found = list(rules.node_findings(picture, clock_bound_ns))
     found += rules.topic_findings(picture)
     found = _merged(found)
-    found.sort(key=lambda each: _ORDER[each.weight])
+    found.sort(key=lambda each: each.severity)
     kept = found[:MAX_FINDINGS]
-    kept.sort(key=lambda each: (each.topics, _ORDER[each.weight], each.cause))
+    kept.sort(key=lambda each: (each.topics, each.severity, each.cause))
     return Diagnosis(picture, tuple(kept), len(found) - len(kept))
 
 
@@ -69,7 +69,7 @@ def _merged(findings: Sequence[DoctorFinding]) -> list[DoctorFinding]:
     """Make one finding of those that say the same of several topics."""
     alike: dict[tuple[object, ...], list[DoctorFinding]] = {}
     for each in findings:
-        key = each.cause, each.weight, each.message, each.advice, each.nodes, bool(each.topics)
+        key = each.cause, each.severity, each.message, each.advice, each.nodes, bool(each.topics)
         alike.setdefault(key, []).append(each)
     return [
         dataclasses.replace(
@@ -110,7 +110,7 @@ def _heading(topics: Sequence[str]) -> str:
 
 
 def _finding(finding: DoctorFinding) -> Iterator[str]:
-    yield f"  {finding.weight} {finding.cause}: {_subject(finding)}{finding.message}"
+    yield f"  {finding.severity.label} {finding.cause}: {_subject(finding)}{finding.message}"
     for is_writer in (True, False):
         members = [each for each in finding.endpoints if each.is_writer is is_writer]
         for each in members[:MAX_SHOWN]:
@@ -190,7 +190,7 @@ def _endpoint_sum(diagnosis: Diagnosis, *, writers: bool) -> dict[str, int]:
 def _finding_data(finding: DoctorFinding) -> dict[str, object]:
     return {
         "cause": finding.cause,
-        "weight": finding.weight,
+        "weight": finding.severity.label,
         "topics": finding.topics,
         "message": finding.message,
         "advice": finding.advice,

@@ -16,7 +16,8 @@ from engine.dds.abi import INFINITE_NS
 from engine.dds.offering import offer
 from engine.dds.qos import incompatibilities
 from engine.runtime.monitor import GroupView, NameSpaceView, NodeSnapshot, is_nowhere
-from ospltool.doctor.picture import DoctorCause, DoctorFinding, DomainPicture, Endpoint, TopicView, Weight
+from ospltool.diagnostics.model import Severity
+from ospltool.doctor.picture import DoctorCause, DoctorFinding, DomainPicture, Endpoint, TopicView
 from ospltool.doctor.set_rules import history_cut, kept_in_memory, limited
 from ospltool.doctor.type_rules import different_types, may_match
 from ospltool.output.text import plural
@@ -95,7 +96,7 @@ def _of_policy(
     is_periodic = _periodic(topic)
     kinds = _grouped(wrong, lambda each: (say(each), is_periodic(each), advice(each)))
     for (text, periodic, remedy), members in kinds.items():
-        weight = Weight.INFO if periodic else Weight.WARNING
+        weight = Severity.INFO if periodic else Severity.WARNING
         message = text + _PERIODIC if periodic else text
         yield DoctorFinding(cause, weight, (topic.name,), message, remedy, members)
 
@@ -159,11 +160,11 @@ def _destination_order(topic: TopicView, *, is_kept: bool) -> Iterator[DoctorFin
         if not each.is_library and not each.qos.by_source_timestamp and (are_several or is_kept)
     ]
 
-    def weight(endpoint: Endpoint) -> Weight:
+    def weight(endpoint: Endpoint) -> Severity:
         # A service is another source of the same instances for the readers that it delivers to. Whether two
         # writers write the same instance is not announced.
         is_late = not endpoint.is_writer and endpoint.qos.durability >= _TRANSIENT
-        return Weight.WARNING if is_kept and (are_several or is_late) else Weight.INFO
+        return Severity.WARNING if is_kept and (are_several or is_late) else Severity.INFO
 
     kinds = _grouped(wrong, lambda each: (each.is_writer, each.is_ros, weight(each)))
     for (is_writer, is_ros, gravity), members in kinds.items():
@@ -225,7 +226,7 @@ def _pairs(topic: TopicView, kept: Sequence[Endpoint]) -> Iterator[DoctorFinding
             if is_served:
                 text += "; who joins late gets what nodes keep, and nothing that is written later"
             ends = (*sorted(met.values(), key=lambda each: each.guid), *members)
-            yield DoctorFinding(cause, Weight.ERROR, (topic.name,), text, _PAIR_ADVICE[cause], ends)
+            yield DoctorFinding(cause, Severity.ERROR, (topic.name,), text, _PAIR_ADVICE[cause], ends)
     for (cause, policy), (groups, readers) in refused.items():
         known = pairs.get((cause, policy), ({}, {}))[1]
         if ends := tuple(each for guid, each in readers.items() if guid not in known):
@@ -233,7 +234,7 @@ def _pairs(topic: TopicView, kept: Sequence[Endpoint]) -> Iterator[DoctorFinding
                 dict.fromkeys(each.partitions[0] if each.partitions else "" for each in groups.values())
             )
             text = f"refuses what nodes keep in {where} ({policy}), so it gets none of that"
-            yield DoctorFinding(cause, Weight.ERROR, (topic.name,), text, _KEPT_ADVICE, ends)
+            yield DoctorFinding(cause, Severity.ERROR, (topic.name,), text, _KEPT_ADVICE, ends)
 
 
 _PAIR_ADVICE = {
@@ -333,7 +334,7 @@ def _lost(topic: TopicView, lost: Sequence[Endpoint], names: Sequence[str]) -> I
             continue  # data may be written before anybody reads it
         yield DoctorFinding(
             DoctorCause.PARTITION,
-            Weight.WARNING if hint else Weight.INFO,
+            Severity.WARNING if hint else Severity.INFO,
             (topic.name,),
             f"{text} {_shown(names)}",
             hint or "where that data is meant, the same partition on both sides",
@@ -378,7 +379,7 @@ def _writers_disagree(topic: TopicView) -> Iterator[DoctorFinding]:
             effect = _THE_HIGHEST if policy == "DURABILITY" else _THE_FIRST
             yield DoctorFinding(
                 DoctorCause.WRITERS_DISAGREE,
-                Weight.WARNING,
+                Severity.WARNING,
                 (topic.name,),
                 f"differ in {policy} ({', '.join(sorted(values))}): {effect}",
                 "the QoS of the topic for all of its writers",
@@ -424,7 +425,7 @@ def _dies_with_writer(topic: TopicView) -> Iterator[DoctorFinding]:
         )
         advice = "autodispose_unregistered_instances FALSE where data must outlive its writer"
         yield DoctorFinding(
-            DoctorCause.DIES_WITH_WRITER, Weight.INFO, (topic.name,), message, advice, writers
+            DoctorCause.DIES_WITH_WRITER, Severity.INFO, (topic.name,), message, advice, writers
         )
 
 
@@ -512,7 +513,7 @@ def _nobody_keeps(picture: DomainPicture) -> Iterator[DoctorFinding]:
             writers = {guid: each for those in missed.values() for guid, each in those.items()}
             yield DoctorFinding(
                 DoctorCause.NOBODY_KEEPS,
-                Weight.WARNING,
+                Severity.WARNING,
                 (topic.name,),
                 message,
                 advice,
@@ -552,7 +553,7 @@ def _not_kept(picture: DomainPicture) -> Iterator[DoctorFinding]:
         )
         yield DoctorFinding(
             DoctorCause.NOT_KEPT,
-            Weight.WARNING,
+            Severity.WARNING,
             (topic,),
             f"{what}: {text}",
             "see docs/durability-qos.md#writers-that-are-not-kept",
@@ -566,7 +567,7 @@ def _not_kept(picture: DomainPicture) -> Iterator[DoctorFinding]:
         for topic, count in large:
             yield DoctorFinding(
                 DoctorCause.NOT_KEPT,
-                Weight.WARNING,
+                Severity.WARNING,
                 (topic,) if topic else (),
                 f"{node.name} did not capture {plural(count, 'sample')} above its limit, and has them only "
                 "if a fellow with a higher limit sends them",
@@ -585,7 +586,7 @@ def _incompatible(nodes: Sequence[NodeSnapshot]) -> Iterator[DoctorFinding]:
                 said.add(pair)
                 yield DoctorFinding(
                     DoctorCause.NODES_INCOMPATIBLE,
-                    Weight.ERROR,
+                    Severity.ERROR,
                     (),
                     f"{node.name} and {fellow.name} do not communicate: {fellow.problem}",
                     "the same name-spaces on both, or disjoint ones",
@@ -611,7 +612,7 @@ def _not_merged(nodes: Sequence[NodeSnapshot]) -> Iterator[DoctorFinding]:
             more = f" (and {len(pairs) - 1} more pairs)" if len(pairs) > 1 else ""
             yield DoctorFinding(
                 DoctorCause.NOT_MERGED,
-                Weight.WARNING,
+                Severity.WARNING,
                 (),
                 f"name-space '{name}': after a disconnection {left_name} does {here} and {right_name} "
                 f"does {there}{more}: the sets stay different",
@@ -637,7 +638,7 @@ def _deviations(picture: DomainPicture) -> Iterator[DoctorFinding]:
             first = "create the readers of a process together" if is_repetition else "start the reader again"
             yield DoctorFinding(
                 DoctorCause.READER_DEVIATES,
-                Weight.WARNING if view.counts.keys() - {"shown_later", "repeated"} else Weight.INFO,
+                Severity.WARNING if view.counts.keys() - {"shown_later", "repeated"} else Severity.INFO,
                 (view.topic,),
                 f"deviates from the set of {node.name} ({view.text})",
                 f"{first}, or read with the client library; see docs/readers.md",
@@ -684,7 +685,7 @@ def _clocks(picture: DomainPicture, bound_ns: int) -> Iterator[DoctorFinding]:
             message += f" and {len(topics) - _MAX_SHOWN} more topics" if len(topics) > _MAX_SHOWN else ""
         yield DoctorFinding(
             DoctorCause.CLOCKS,
-            Weight.WARNING if topics else Weight.INFO,
+            Severity.WARNING if topics else Severity.INFO,
             (),
             message,
             "synchronize the clocks (NTP, PTP): the update with the later timestamp wins",

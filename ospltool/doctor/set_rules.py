@@ -9,7 +9,8 @@ from collections.abc import Iterator, Sequence
 from engine.core.expressions import is_literal
 from engine.dataset.groups import DurabilityKind, depth_name, is_deeper, loosest, meets
 from engine.runtime.monitor import GroupView, NameSpaceView, NodeSnapshot
-from ospltool.doctor.picture import DoctorCause, DoctorFinding, Endpoint, TopicView, Weight
+from ospltool.diagnostics.model import Severity
+from ospltool.doctor.picture import DoctorCause, DoctorFinding, Endpoint, TopicView
 from ospltool.output.text import durability_service, plural
 
 _MOST_TOPICS = 5
@@ -33,7 +34,7 @@ def kept_in_memory(nodes: Sequence[NodeSnapshot]) -> Iterator[DoctorFinding]:
         more = f" and {len(shown) - _MOST_TOPICS:,} more" if len(shown) > _MOST_TOPICS else ""
         yield DoctorFinding(
             DoctorCause.MEMORY_ONLY,
-            Weight.INFO,
+            Severity.INFO,
             (),
             f"{', '.join(who)} {'keeps' if len(who) == 1 else 'keep'} PERSISTENT data in memory only, "
             f"because {why}: {word} {listed}{more}",
@@ -84,7 +85,7 @@ def history_cut(topic: TopicView, nodes: Sequence[NodeSnapshot]) -> Iterator[Doc
     names = sorted({depth_name(each.qos.history_depth) for each in cut.values()})
     yield DoctorFinding(
         DoctorCause.HISTORY_CUT,
-        Weight.WARNING if any(_names_a_number(each) for each in cut.values()) else Weight.INFO,
+        Severity.WARNING if any(_names_a_number(each) for each in cut.values()) else Severity.INFO,
         (topic.name,),
         f"HISTORY is {' and '.join(names)}, but what is kept for late joiners is "
         f"{depth_name(_shallowest(kept))} of each instance: DURABILITY_SERVICE decides that",
@@ -156,7 +157,7 @@ def limited(nodes: Sequence[NodeSnapshot]) -> Iterator[DoctorFinding]:
         line = durability_service(view.depth, (-1, -1, -1), view.cleanup_delay_ns)
         yield DoctorFinding(
             DoctorCause.LIMITED,
-            Weight.INFO if set(causes) == {"max_samples_per_instance"} else Weight.WARNING,
+            Severity.INFO if set(causes) == {"max_samples_per_instance"} else Severity.WARNING,
             (topic,),
             f"{', '.join(views)} kept out or pushed out {counts} of DURABILITY_SERVICE: late "
             "joiners do not get them",

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from ospltool.doctor.picture import DoctorCause, DoctorFinding, Endpoint, TopicView, Weight
+from ospltool.diagnostics.model import Severity
+from ospltool.doctor.picture import DoctorCause, DoctorFinding, Endpoint, TopicView
 
 _MAX_SHOWN: Final = 5
 _ADVICE: Final = "one version of the type, or appendable or mutable versions with the same key"
@@ -31,7 +32,7 @@ def different_types(topic: TopicView, kept: Sequence[str]) -> Iterator[DoctorFin
     names = sorted({each.type_name for each in endpoints})
     if len(names) > 1 and not all(each.type_id for each in endpoints):
         yield _finding(
-            Weight.ERROR,
+            Severity.ERROR,
             topic,
             f"have different types, {_listed(names)}, and not all announce their structure: no data flows "
             "between different names where one side does not",
@@ -42,11 +43,11 @@ def different_types(topic: TopicView, kept: Sequence[str]) -> Iterator[DoctorFin
     if (count := len({each.type_id for each in told})) > 1:
         named = _listed(sorted({each.type_name for each in told}))
         text = f"have {count} different types named {named}: data flows only between compatible ones"
-        yield _finding(Weight.WARNING, topic, text, _ADVICE, told)
+        yield _finding(Severity.WARNING, topic, text, _ADVICE, told)
     strange = tuple(each for each in topic.readers if kept and each.type_name not in kept)
     if strange and not topic.writers:
         text = f"have another type than nodes keep, {_listed(kept)}: they get that only if it is compatible"
-        yield _finding(Weight.WARNING, topic, text, _ADVICE, strange)
+        yield _finding(Severity.WARNING, topic, text, _ADVICE, strange)
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -55,6 +56,6 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def _finding(
-    weight: Weight, topic: TopicView, text: str, advice: str, endpoints: tuple[Endpoint, ...]
+    weight: Severity, topic: TopicView, text: str, advice: str, endpoints: tuple[Endpoint, ...]
 ) -> DoctorFinding:
     return DoctorFinding(DoctorCause.DIFFERENT_TYPES, weight, (topic.name,), text, advice, endpoints)

@@ -307,7 +307,7 @@ def _problems_of(entry: dict[str, Any]) -> Iterator[str]:
 def _snapshot(reader: StoreReader, one: Attachment, place: Path) -> dict[str, Any]:
     from engine.store.interface import DamageLog
     from ospltool.stores.describe import count_sets
-    from ospltool.stores.identity import identity_of
+    from ospltool.stores.opening import identity_of
     from ospltool.stores.snapshot import write_snapshot  # these take long, and few cases have stores
 
     facts = reader.facts

@@ -57,7 +57,7 @@ from ospltool.trace.views.timeline import START_STATES
 from ospltool.trace.views.times import SECOND_NS, clock_since, duration, iso
 
 if TYPE_CHECKING:
-    from ospltool.diagnostics.model import Diagnostic, Report
+    from ospltool.diagnostics.model import Finding, Report
 
 MOST_BYTES: Final = 64 << 20
 """Most bytes of a text that is read as a whole."""
@@ -694,9 +694,9 @@ def _of_findings(what: str, report: Report, place: str, stopping: Collection[str
     found = sorted(
         report.diagnostics,
         key=lambda each: (
-            each.severity < Severity.ERROR,
+            each.severity > Severity.ERROR,
             each.code not in stopping,
-            -each.severity,
+            each.severity,
             each.code in _OLD,
             not each.blocks,
             each.place.order,
@@ -718,7 +718,7 @@ def _of_findings(what: str, report: Report, place: str, stopping: Collection[str
         _remedy_of(first),
         tuple(others),
         tuple(further),
-        is_bad=first.severity > Severity.INFO,
+        is_bad=first.severity < Severity.INFO,
     )
 
 
@@ -734,7 +734,7 @@ _STOPS_HERE: Final = {
 `check`, as a file may be for another machine."""
 
 
-def _remark_on(found: Sequence[Diagnostic], stopping: Collection[str]) -> str:
+def _remark_on(found: Sequence[Finding], stopping: Collection[str]) -> str:
     """Return that nothing stops a start, and how much there is to improve; empty if something does."""
     if found[0].severity is Severity.ERROR or found[0].code in stopping:
         return ""
@@ -746,13 +746,13 @@ def _remark_on(found: Sequence[Diagnostic], stopping: Collection[str]) -> str:
     return f"no error, but {plural(warnings, 'warning')}{also}; "
 
 
-def _found_at(one: Diagnostic, names: Collection[str]) -> str:
+def _found_at(one: Finding, names: Collection[str]) -> str:
     """Return the place of a finding; `names` are the files that have any."""
     file = f"{one.place.path}, " if len(names) > 1 else ""
     return f"{file}line {one.place.line}, {one.severity.label} {one.code}"
 
 
-def _why_found(one: Diagnostic) -> str:
+def _why_found(one: Finding) -> str:
     """Return why a rule finds something, and who does not start because of it."""
     from ospltool.check.registry import all_rules
 
@@ -767,8 +767,8 @@ def _why_found(one: Diagnostic) -> str:
     return f"{why} {blocked[:1].upper()}{blocked[1:]}" if names else why
 
 
-def _remedy_of(one: Diagnostic) -> str:
-    remedy = one.help or (one.fix.title if one.fix is not None else _STOPS_HERE.get(one.code, ""))
+def _remedy_of(one: Finding) -> str:
+    remedy = one.advice or (one.fix.title if one.fix is not None else _STOPS_HERE.get(one.code, ""))
     return f"{remedy[:1].upper()}{remedy[1:]}"
 
 

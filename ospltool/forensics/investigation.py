@@ -27,7 +27,7 @@ from ospltool.trace.rules import Anomaly, anomalies
 from ospltool.trace.views.times import clock_since, iso
 
 if TYPE_CHECKING:
-    from ospltool.diagnostics.model import Diagnostic
+    from ospltool.diagnostics.model import Finding
     from ospltool.forensics.stored import StoredEvidence
 
 NO_TRACE: Final = "there is no trace"
@@ -174,7 +174,7 @@ def _unknown(facts: TraceFacts, shown: Sequence[SetSize]) -> Iterable[str]:
         yield f"{dropped} more {kind} were not examined"
 
 
-def configured(attachments: Iterable[Attachment]) -> tuple[tuple[Diagnostic, ...] | None, tuple[str, ...]]:
+def configured(attachments: Iterable[Attachment]) -> tuple[tuple[Finding, ...] | None, tuple[str, ...]]:
     """Return the findings of the configurations as one deployment (None without files), and problems.
 
     The findings show the paths that the user gave.
@@ -201,7 +201,7 @@ def configured(attachments: Iterable[Attachment]) -> tuple[tuple[Diagnostic, ...
         )
         for each in report.diagnostics
     ]
-    return tuple(sorted(named, key=lambda each: (-each.severity, each.code, each.place.path))), ()
+    return tuple(sorted(named, key=lambda each: (each.severity, each.code, each.place.path))), ()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ import string
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from ospltool.diagnostics.model import Diagnostic
+from ospltool.diagnostics.model import Finding
 from ospltool.forensics import drawing
 from ospltool.forensics.attachments import Attachment
 from ospltool.forensics.conclusion import Conclusion, SetFate, code_of
@@ -57,7 +57,7 @@ class About:
     names: tuple[str, ...]
     nodes: tuple[str, ...]
     attachments: tuple[Attachment, ...]
-    configurations: tuple[Diagnostic, ...] | None
+    configurations: tuple[Finding, ...] | None
     made_by: str
 
 
@@ -333,7 +333,7 @@ def _differences(stored: StoredEvidence) -> str:
     return _table(("Group", "Key", "Samples in each", "Likely cause", "Evidence"), rows) + left
 
 
-def _configurations(found: tuple[Diagnostic, ...] | None) -> str:
+def _configurations(found: tuple[Finding, ...] | None) -> str:
     if found is None:
         return _nothing("No configuration was examined.")
     if not found:
@@ -342,7 +342,7 @@ def _configurations(found: tuple[Diagnostic, ...] | None) -> str:
         [
             _cell(each.severity.label, each.severity.label), _cell(each.code),
             _cell(f"{each.place.path}:{each.place.line}"),
-            f"<td>{text_of(each.message)}{f'<br>{text_of(each.help)}' if each.help else ''}</td>",
+            f"<td>{text_of(each.message)}{f'<br>{text_of(each.advice)}' if each.advice else ''}</td>",
         ]
         for each in found
     ]  # fmt: skip

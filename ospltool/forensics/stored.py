@@ -29,9 +29,8 @@ from ospltool.stores.diff.compare import CompareOptions, compare
 from ospltool.stores.diff.report import GroupReport, ReportData
 from ospltool.stores.diff.report import Verdict as Compared
 from ospltool.stores.diff.sides import MAX_SIDES, ComparedPart, DiffError
-from ospltool.stores.identity import identity_of
 from ospltool.stores.model import SetKind, StoreFacts, StoreFormat, StoreNotSupported, StoreUnreadable
-from ospltool.stores.opening import open_reader
+from ospltool.stores.opening import identity_of, open_reader
 from ospltool.trace.meaning.fact_kinds import BUILT_IN, SetSize, SizeOrigin
 from ospltool.trace.rules import grouped
 from ospltool.trace.views.times import iso
@@ -226,7 +225,7 @@ def _newest(stores: Sequence[StoreOf]) -> list[StoreOf]:
 
 
 def _compared(given: Sequence[str]) -> ReportData:
-    return compare(given, CompareOptions(instances=50, engine="merge", left=ComparedPart.DATA))
+    return compare(given, CompareOptions(instances=50, left=ComparedPart.DATA))
 
 
 def _store_of(one: Attachment) -> StoreOf:

@@ -10,7 +10,8 @@ import dataclasses
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Final, NamedTuple
 
-from ospltool.health.codes import OF_WATCH, SECOND_NS, HealthSeverity, Sign, joined
+from ospltool.diagnostics.model import Severity
+from ospltool.health.codes import OF_WATCH, SECOND_NS, Sign, joined
 from ospltool.health.scene import Scene
 from ospltool.live.nodes import natural
 
@@ -28,14 +29,14 @@ class RootCause:
         return (self.root, *self.others)
 
     @property
-    def urgency(self) -> HealthSeverity:
+    def urgency(self) -> Severity:
         """The severity of the most urgent sign."""
         return min(sign.urgency for sign in self.signs)
 
     @property
-    def brought(self) -> HealthSeverity:
+    def brought(self) -> Severity:
         """The severity of the most urgent sign but the root; NOTICE without another."""
-        return min((sign.urgency for sign in self.others), default=HealthSeverity.NOTICE)
+        return min((sign.urgency for sign in self.others), default=Severity.NOTICE)
 
     @property
     def nodes(self) -> tuple[str, ...]:
@@ -46,6 +47,11 @@ class RootCause:
     def name_spaces(self) -> tuple[str, ...]:
         """The name-spaces that the signs name."""
         return tuple(sorted({sign.name_space for sign in self.signs if sign.name_space}))
+
+    @property
+    def kinds(self) -> frozenset[str]:
+        """What rules know the root by: its code, and its cause in the registry."""
+        return frozenset((self.root.code, self.root.kind.cause))
 
     @property
     def keys(self) -> frozenset[str]:
@@ -72,9 +78,11 @@ def _rule(root: str, brings: str, shared: str = "node") -> CausalRule:
 
 
 _RULES: Final = (
+    # A machine is taken down before it is restored, so the loss of the node and the back-up are part of it.
+    _rule("DUL-STORE-RESTORED", "DUL-NODE-RESTARTED backup"),
     _rule("node stuck", "copies disk-copies", "unheard"),
     _rule("node", "copies disk-copies conflict align master set definition complete reader late"),
-    _rule("DUL-NODE-ABSENT DUL-NODE-GONE DUL-NODE-RESTARTED DUL-NODE-STALLED", "mesh"),
+    _rule("DUL-NODE-ABSENT DUL-NODE-NOT-STARTED DUL-NODE-GONE DUL-NODE-RESTARTED DUL-NODE-STALLED", "mesh"),
     _rule(
         "DUL-INCOMPATIBLE", "master conflict set complete mesh copies disk-copies align definition", "subject"
     ),
@@ -210,13 +218,13 @@ def _with(root: RootCause, others: list[RootCause]) -> RootCause:
 
 def _applied(rule: CausalRule, causes: list[RootCause]) -> list[RootCause]:
     """Return the causes that remain after each root has absorbed its consequences."""
-    roots = [one for one in causes if {one.root.code, one.root.kind.cause} & rule.root]
+    roots = [one for one in causes if one.kinds & rule.root]
     if not roots:
         return causes
     taken: dict[str, list[RootCause]] = {root.root.key: [] for root in roots}
     remaining = []
     for one in causes:
-        if one.root.key in taken or one.root.kind.cause not in rule.brings:
+        if one.root.key in taken or one.kinds.isdisjoint(rule.brings):
             remaining.append(one)
             continue
         root = next((root for root in roots if _shares(rule.shared, root, one)), None)
@@ -241,9 +249,7 @@ def _takes(cause: RootCause, sign: Sign) -> bool:
         return True
     alone = RootCause(sign)
     return any(
-        sign.kind.cause in rule.brings
-        and {cause.root.code, kind} & rule.root
-        and _shares(rule.shared, cause, alone)
+        alone.kinds & rule.brings and cause.kinds & rule.root and _shares(rule.shared, cause, alone)
         for rule in _RULES
     )
 

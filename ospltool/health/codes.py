@@ -3,25 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import enum
 import functools
 import tomllib
 from collections.abc import Iterable
 from importlib import resources
 from typing import Final
 
-
-class HealthSeverity(enum.IntEnum):
-    """Severity of a trouble, most urgent first. A NOTICE does not affect exit codes."""
-
-    ERROR = 0
-    WARNING = 1
-    NOTICE = 2
-
-    @property
-    def label(self) -> str:
-        """Name for people."""
-        return self.name.lower()
+from ospltool.diagnostics.model import Severity
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -32,7 +20,7 @@ class Code:
     """As in DUL-NODE-GONE; never reused for another trouble."""
     title: str
     """One-line description."""
-    severity: HealthSeverity
+    severity: Severity
     """Default; a sign may have another one."""
     cause: str
     """Family of codes; signs of one family about one subject make one incident."""
@@ -71,7 +59,7 @@ def codes() -> dict[str, Code]:
         name: Code(
             name,
             entry["title"],
-            HealthSeverity[entry["severity"].upper()],
+            Severity[entry["severity"].upper()],
             entry["cause"],
             entry["observed"],
             tuple(entry["causes"]),
@@ -106,7 +94,7 @@ class Sign:
     """Cause; empty if unknown."""
     next: str = ""
     """Advice that is more precise than the code's."""
-    severity: HealthSeverity | None = None
+    severity: Severity | None = None
     """Severity in place of the code's."""
     patience_ns: int = 0
     """Time that the sign must last before it counts."""
@@ -134,7 +122,7 @@ class Sign:
         return codes()[self.code]
 
     @property
-    def urgency(self) -> HealthSeverity:
+    def urgency(self) -> Severity:
         """Severity of the sign, else of its code."""
         return self.kind.severity if self.severity is None else self.severity
 

@@ -49,6 +49,15 @@ def was_alive(before: Incident, root: Sign) -> bool:
     return before.code.cause == "late" and root.kind.cause == "node"
 
 
+def is_restore(before: Incident, root: Sign) -> bool:
+    """Return whether the loss of a node turns out to be part of putting its store back from a copy.
+
+    The node begins a new run as soon as it knows that, which hides the restart that rules would see.
+    """
+    is_of_loss = before.code.cause == "node" and before.who == root.who
+    return is_of_loss and root.code == "DUL-STORE-RESTORED"
+
+
 def is_kin(before: Incident, root: Sign) -> bool:
     """Return whether one is about a pair with a node of the other, or both about one node with two names."""
     if " and " in before.who + root.who:

@@ -12,9 +12,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from engine.runtime.monitor import NodeEvent
+from ospltool.diagnostics.model import Severity
 from ospltool.health.acknowledgements import Acknowledgements
 from ospltool.health.causes import Patience, RootCause, causes_of, unaccounted
-from ospltool.health.codes import SECOND_NS, HealthSeverity, Sign, joined
+from ospltool.health.codes import SECOND_NS, Sign, joined
 from ospltool.health.descriptions import described
 from ospltool.health.effects import effects
 from ospltool.health.gathering import Gathering
@@ -350,7 +351,7 @@ class Health:
 
     def _failed(self, why: str) -> SystemVerdict:
         """Return the verdict if this watch has failed, which does not count as an incident."""
-        worst = HealthSeverity.ERROR
+        worst = Severity.ERROR
         return SystemVerdict(worst, word=FAILED, parts=(why,), why=why, next=NEXT_OF_FAILED)
 
     def _verdict(self) -> SystemVerdict:
@@ -360,23 +361,23 @@ class Health:
         muted = len(self.muted)
         worst = min(counts, default=None)
         words = [
-            counted(counts[HealthSeverity.ERROR], "error"),
-            counted(counts[HealthSeverity.WARNING], "warning"),
-            counted(counts[HealthSeverity.NOTICE], "notice"),
+            counted(counts[Severity.ERROR], "error"),
+            counted(counts[Severity.WARNING], "warning"),
+            counted(counts[Severity.NOTICE], "notice"),
             f"{muted} muted" if muted else "",
         ]
         heard = [node for node in self.model.nodes.values() if not node.is_stale(self._updated_ns)]
         services = self.model.persistence.ordered()
         is_anybody_heard = heard or any(not one.is_stale(self._updated_ns) for one in services)
-        word = self._calm_word(heard) if worst in (None, HealthSeverity.NOTICE) else worst.name
+        word = self._calm_word(heard) if worst in (None, Severity.NOTICE) else worst.name
         if self.model.is_empty or not (muted or is_anybody_heard):
             word = UNKNOWN if worst is None else word
         why, advice = self._unknown() if word == UNKNOWN else ("", "")
         return SystemVerdict(
             worst,
-            errors=counts[HealthSeverity.ERROR],
-            warnings=counts[HealthSeverity.WARNING],
-            notices=counts[HealthSeverity.NOTICE],
+            errors=counts[Severity.ERROR],
+            warnings=counts[Severity.WARNING],
+            notices=counts[Severity.NOTICE],
             muted=muted,
             word=word,
             parts=tuple(filter(None, (", ".join(filter(None, words)), self._nodes(heard), self._left()))),

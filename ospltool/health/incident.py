@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 from typing import Final
 
-from ospltool.health.codes import SECOND_NS, Code, HealthSeverity
+from ospltool.diagnostics.model import Severity
+from ospltool.health.codes import SECOND_NS, Code
 from ospltool.output.text import age, lasted
 
 _BOUNDS: Final = {
@@ -25,7 +26,7 @@ class Incident:
     """Identity, unchanged while the incident lasts."""
     code: Code
     """Entry of the registry."""
-    severity: HealthSeverity
+    severity: Severity
     """Worst severity of its signs; of a closed incident, while it lasted."""
     who: str
     """Subject: a node, name-space, pair of nodes or service."""

@@ -8,9 +8,10 @@ import types
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final
 
+from ospltool.diagnostics.model import Severity
 from ospltool.health import forms
 from ospltool.health.causes import RootCause
-from ospltool.health.codes import SECOND_NS, HealthSeverity
+from ospltool.health.codes import SECOND_NS
 from ospltool.health.incident import Incident
 from ospltool.live.remarks import clock
 
@@ -75,16 +76,16 @@ class _Open:
     root: str
     seen_ns: int
     keys: frozenset[str]
-    worst: HealthSeverity
+    worst: Severity
     most: int
-    brought: HealthSeverity
+    brought: Severity
     brought_ns: int
-    gravest: HealthSeverity
+    gravest: Severity
     after_ns: int = 0
     is_assumed: bool = False
     known_ns: int = 0
 
-    def bring(self, severity: HealthSeverity, now_ns: int, *, is_same: bool) -> None:
+    def bring(self, severity: Severity, now_ns: int, *, is_same: bool) -> None:
         """Take in the worst severity of the present consequences; `is_same`: the code is as it was."""
         if severity <= self.brought or not is_same or now_ns - self.brought_ns >= FALL_NS:
             self.brought, self.brought_ns = severity, now_ns
@@ -220,7 +221,10 @@ class Incidents:
             if one.incident.code == cause.root.kind and cause.root.key in one.keys:
                 return key
         for key, one in free.items():
-            if one.incident.code.cause == cause.root.kind.cause and forms.is_kin(one.incident, cause.root):
+            is_of_family = one.incident.code.cause == cause.root.kind.cause
+            if is_of_family and forms.is_kin(one.incident, cause.root):
+                return key
+            if forms.is_restore(one.incident, cause.root):
                 return key
         return None
 

@@ -6,7 +6,8 @@ import dataclasses
 import re
 from typing import Final, NamedTuple
 
-from ospltool.health.codes import LAST_COPY, NO_MASTER, HealthSeverity
+from ospltool.diagnostics.model import Severity
+from ospltool.health.codes import LAST_COPY, NO_MASTER
 from ospltool.health.health import Health
 from ospltool.health.incident import Incident
 
@@ -33,7 +34,7 @@ class _Form(NamedTuple):
     """What is told at once when it changes."""
 
     code: str
-    severity: HealthSeverity
+    severity: Severity
     who: str
     muted_until_ns: int
     is_cause_known: bool

@@ -108,6 +108,7 @@ def report(status: NodeStatus, seen_ns: int) -> SupervisorReport:
         is_starting=starting,
         is_trouble=status.condition in _TROUBLE,
         is_dead=is_dead,
+        never_ran=record.phase is NodePhase.DIED and not record.has_run,
         next=_next(status) if text else "",
         is_coming=is_coming,
         store=record.store,

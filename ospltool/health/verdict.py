@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Final
 
-from ospltool.health.codes import HealthSeverity
+from ospltool.diagnostics.model import Severity
 
 UNKNOWN: Final = "UNKNOWN"
 """The verdict if no node was heard."""
@@ -43,7 +43,7 @@ class SystemVerdict:
     say it.
     """
 
-    worst: HealthSeverity | None = None
+    worst: Severity | None = None
     errors: int = 0
     warnings: int = 0
     notices: int = 0

@@ -23,6 +23,8 @@ class SupervisorReport:
     """Whether it has died, does not respond, or is being started again after a failure."""
     is_dead: bool = False
     """Whether its process does not exist any more, and it had not ended in order."""
+    never_ran: bool = False
+    """Whether it is dead, and none of its starts has got so far that others could hear it."""
     next: str = ""
     """Advice that fits the report; empty for that of the code."""
     is_coming: bool = False

@@ -74,7 +74,7 @@ class ValueReader:
     def primitive(self, type_: Primitive) -> bool | int | float | str:
         """Decode the next primitive."""
         self.align(type_.size)
-        raw = self.take(type_.size)
+        raw = self.next_bytes(type_.size)
         if type_ is CHAR:
             return raw.decode("latin-1")
         value: bool | int | float = struct.unpack(f"{self._order}{type_.code}", raw)[0]
@@ -83,11 +83,11 @@ class ValueReader:
     def number(self) -> int:
         """Decode the next unsigned 32-bit number."""
         self.align(4)
-        (value,) = struct.unpack(f"{self._order}I", self.take(4))
+        (value,) = struct.unpack(f"{self._order}I", self.next_bytes(4))
         return int(value)
 
-    def take(self, size: int) -> bytes:
-        """Take the next `size` bytes."""
+    def next_bytes(self, size: int) -> bytes:
+        """Return the next `size` bytes, and go on behind them."""
         found = self._data[self.at : self.at + size]
         if len(found) < size:
             raise Undecodable(f"{size} bytes are missing at {self.at} of {len(self._data)}")
@@ -99,14 +99,14 @@ class ValueReader:
         length = self.number()
         if not length:
             return ""  # OpenSplice writes a null string so
-        raw = self.take(length)
+        raw = self.next_bytes(length)
         if raw[-1]:
             raise Undecodable(f"the string that ends at {self.at} does not end with a null byte")
         return raw[:-1].decode("utf-8", "surrogateescape")
 
     def _label(self, type_: Enumeration) -> str:
         self.align(4)
-        (value,) = struct.unpack(f"{self._order}i", self.take(4))
+        (value,) = struct.unpack(f"{self._order}i", self.next_bytes(4))
         for label, number in type_.labels:
             if number == value:
                 return label
@@ -130,7 +130,7 @@ class ValueReader:
             return [self.value(type_.element, depth + 1) for _ in range(count)]
         if count:
             self.align(type_.element.size)
-        raw = self.take(count * type_.element.size)
+        raw = self.next_bytes(count * type_.element.size)
         return list(struct.unpack(f"{self._order}{count}{type_.element.code}", raw))
 
 

@@ -55,14 +55,9 @@ class GroupCount:
 
 
 class SampleTally:
-    """Counts the samples of a group.
+    """Counts the samples of a group."""
 
-    Args:
-        max_keys: number of instances to count exactly; 0 counts no instances.
-    """
-
-    def __init__(self, max_keys: int = MAX_COUNTED_KEYS) -> None:
-        self._max_keys = max_keys
+    def __init__(self) -> None:
         self.samples = self.payload_bytes = self.disposed = self.newest_ns = 0
         self.oldest_ns = _NEVER
         self._keys: set[int] = set()
@@ -75,7 +70,7 @@ class SampleTally:
             self.disposed += bool(sample.status & DISPOSE)
             self.newest_ns = max(self.newest_ns, sample.source_time_ns)
             self.oldest_ns = min(self.oldest_ns, sample.source_time_ns)
-            if len(self._keys) < self._max_keys:
+            if len(self._keys) < MAX_COUNTED_KEYS:
                 self._keys.add(hash(sample.key))
             yield sample
 

@@ -10,16 +10,18 @@ import contextlib
 import dataclasses
 import sqlite3
 import struct
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
+
+import pyarrow as pa
 
 from engine.core.plain import words_of
 from engine.dataset.sample import Sample
 from engine.store.interface import DamageLog
 from ospltool.stores import opensplice_values as values
 from ospltool.stores.cdr import ValueReader
-from ospltool.stores.compression import NAMES, decompress
 from ospltool.stores.model import (
     KVMT_FILE,
     GroupFacts,
@@ -139,7 +141,7 @@ class KvStore:
         topic = self._tables.topics[group.topic]
         for instance, message, data in self._rows(group, facts, damage):
             try:
-                sample, _ = self._source.decode(data, topic)
+                sample = self._source.decode(data, topic)
             except Undecodable as error:
                 damage.add(f"group {facts.name}, message {group.number}:{instance}:{message}", str(error))
             else:
@@ -212,7 +214,9 @@ class _Binary:
 
     def tables(self) -> _Tables:
         tables = _Tables()
-        compression = NAMES[self._compression] if self._compression < len(NAMES) else "unknown"
+        compression = (
+            _COMPRESSIONS[self._compression] if self._compression < len(_COMPRESSIONS) else "unknown"
+        )
         tables.detail = {"encoding": _ENCODINGS[self._encoding], "compression": compression}
         low, high = _KEY.pack(_TOPIC_TYPE << 24, 0, 0), _KEY.pack(_TOPIC_TYPE + 1 << 24, 0, 0)
         found = self._connection.execute("SELECT k, v FROM data WHERE k >= ? AND k < ?", (low, high))
@@ -227,7 +231,7 @@ class _Binary:
                 try:
                     if isinstance(value, Undecodable):
                         raise value
-                    read.take(tables, table, (number, version), value)
+                    read.add_entry(tables, table, (number, version), value)
                 except Undecodable as error:
                     tables.findings.append(f"entry {table}:{number}:{version}:0 is damaged: {error}")
         tables.complete = {
@@ -250,7 +254,7 @@ class _Binary:
             else:
                 yield place[1], place[2], self._value(value)
 
-    def decode(self, data: bytes | Undecodable, topic: StoredTopic) -> tuple[Sample, int]:
+    def decode(self, data: bytes | Undecodable, topic: StoredTopic) -> Sample:
         if isinstance(data, Undecodable):
             raise data
         if self._encoding == _XML_XML:
@@ -277,7 +281,7 @@ def _tolerant(rows: Iterator[Row], unread: list[str]) -> Iterator[Row]:
 class _CdrValues:
     """Values of encoding BIGECDR_V1."""
 
-    def take(self, tables: _Tables, table: int, place: tuple[int, int], value: bytes) -> None:
+    def add_entry(self, tables: _Tables, table: int, place: tuple[int, int], value: bytes) -> None:
         decoder = ValueReader(value, order=">")
         if table == _TOPIC:
             tables.topics[place[0]] = values.topic_from_binary(value)
@@ -286,7 +290,7 @@ class _CdrValues:
         elif table == _QUALITY:
             tables.quality_ns[place] = decoder.number() << 32 | decoder.number()
         elif table == _COMPLETENESS:
-            tables.complete[place] = decoder.take(1) != b"\0"
+            tables.complete[place] = decoder.next_bytes(1) != b"\0"
         else:
             topic, name_space, version = decoder.number(), decoder.number(), decoder.number()
             group = _Group(place[0], topic, name_space, version, decoder.text(), decoder.text())
@@ -299,7 +303,7 @@ class _XmlValues:
     def __init__(self, types_: dict[int, bytes]) -> None:
         self._types = types_
 
-    def take(self, tables: _Tables, table: int, place: tuple[int, int], value: bytes) -> None:
+    def add_entry(self, tables: _Tables, table: int, place: tuple[int, int], value: bytes) -> None:
         root = values.parse_object(value)
 
         def text(name: str) -> str:
@@ -399,7 +403,7 @@ class _Readable:
             else:
                 yield *_NOWHERE, Undecodable("its row is damaged")
 
-    def decode(self, data: bytes | Undecodable, topic: StoredTopic) -> tuple[Sample, int]:
+    def decode(self, data: bytes | Undecodable, topic: StoredTopic) -> Sample:
         if isinstance(data, Undecodable):
             raise data
         return values.decode_xml(data, topic)
@@ -418,3 +422,89 @@ def _note_transactions(tables: _Tables, ids: list[int]) -> None:
     still_open = sum(1 for number in ids if not number & 1)
     if still_open:
         tables.findings.append(f"{still_open} transactions were never finished; their samples are included")
+
+
+MAX_VALUE_BYTES: Final = 256 << 20
+"""A value that claims to be larger is taken for damaged."""
+
+_COMPRESSIONS: Final = ("none", "lzf", "snappy", "zlib", "custom")
+_FRAME_BYTES: Final = 5
+
+
+def decompress(kind: int, data: bytes) -> bytes:
+    """Decompress a value.
+
+    Raises:
+        Undecodable: it is damaged, or of a compression that is not known.
+    """
+    name = dict(enumerate(_COMPRESSIONS)).get(kind, str(kind))
+    if name == "none":
+        return data
+    if name == "snappy":
+        return _snappy(data)
+    if name not in ("zlib", "lzf"):
+        raise Undecodable(f"compression {name} is not known")
+    if len(data) < _FRAME_BYTES:
+        raise Undecodable("the compressed value is cut off")
+    size = int.from_bytes(data[1:_FRAME_BYTES])
+    if size > MAX_VALUE_BYTES:
+        raise Undecodable(f"the compressed value claims {size} bytes")
+    body = data[_FRAME_BYTES:]
+    value = _inflated(body, size) if name == "zlib" else _lzf(body, size)
+    if len(value) != size:
+        raise Undecodable(f"the compressed value gives {len(value)} bytes instead of {size}")
+    return value
+
+
+def _inflated(data: bytes, size: int) -> bytes:
+    try:
+        return zlib.decompressobj().decompress(data, size + 1)
+    except zlib.error as error:
+        raise Undecodable(f"the compressed value is damaged: {error}") from error
+
+
+def _lzf(data: bytes, size: int) -> bytes:
+    """Decompress LZF: a control byte N below 32 precedes N + 1 literal bytes; others repeat earlier bytes."""
+    out = bytearray()
+    at = 0
+    try:
+        while at < len(data) and len(out) <= size:
+            control = data[at]
+            at += 1
+            if control < 32:
+                out += data[at : at + control + 1]
+                at += control + 1
+                continue
+            length = control >> 5
+            if length == 7:
+                length += data[at]
+                at += 1
+            _repeat(out, ((control & 31) << 8 | data[at]) + 1, length + 2)
+            at += 1
+    except IndexError:
+        raise Undecodable("the compressed value is cut off") from None
+    return bytes(out)
+
+
+def _snappy(data: bytes) -> bytes:
+    """Decompress Snappy, which begins with the size: seven bits in a byte, the lowest first."""
+    size = shift = 0
+    for byte in data[:5]:
+        size |= (byte & 0x7F) << shift
+        shift += 7
+        if byte < 0x80:
+            break
+    if size > MAX_VALUE_BYTES:
+        raise Undecodable(f"the compressed value claims {size} bytes")
+    try:
+        value: bytes = pa.Codec("snappy").decompress(data, decompressed_size=size, asbytes=True)
+    except (pa.ArrowException, OSError) as error:
+        raise Undecodable(f"the compressed value is damaged: {error}") from error
+    return value
+
+
+def _repeat(out: bytearray, distance: int, length: int) -> None:
+    if not 0 < distance <= len(out):
+        raise Undecodable("the compressed value refers to what is not there")
+    for _ in range(length):  # it may overlap itself
+        out.append(out[-distance])

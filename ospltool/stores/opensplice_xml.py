@@ -202,7 +202,7 @@ def _records(data: bytes | mmap.mmap, place: str, topic: StoredTopic, damage: Da
             at = following + 1 if following >= 0 else -1
             continue
         try:
-            sample, _ = values.decode_xml(record[1], topic)
+            sample = values.decode_xml(record[1], topic)
         except Undecodable as error:
             damage.add(f"{place}, record {number} at byte {at}", str(error))
         else:

@@ -18,7 +18,7 @@ from engine.dataset.settling import FUTURE_NS
 from engine.persistence.service import replica_rows as rows
 from engine.runtime.shared_state import PART
 from engine.store.interface import DamageLog, SetInfo, SetState, StoreError
-from engine.store.read_only import StoreView, store_summary
+from engine.store.read_only import StoreView
 from engine.store.store_directory import DAMAGED, DATABASE
 from ospltool.stores.model import (
     GroupFacts,
@@ -56,7 +56,7 @@ class OurStore:
         except (sqlite3.Error, ValueError) as error:  # ValueError: a name in its tables is no text
             raise StoreUnreadable(f"{path}: {plain.words_of(error)}") from error
         try:
-            detail, unread = _detail(path)
+            detail, unread = _detail(self._view)
             sets = tuple(_set_facts(self._view, info, detail) for info in self._view.sets())
         except (sqlite3.Error, ValueError) as error:
             self._view.close()
@@ -109,22 +109,25 @@ def group_facts(description: GroupDescription, stored: int | None = None) -> Gro
     )
 
 
-def _detail(path: Path) -> tuple[dict[str, str], tuple[str, ...]]:
+def _detail(view: StoreView) -> tuple[dict[str, str], tuple[str, ...]]:
     """Return the facts of the node from the small tables, or why they cannot be read."""
     try:
-        summary = store_summary(path)
+        node_id, incarnation, closed = view.node()
+        holder = view.holder()
+        marks = {
+            f"{space}/{key}": text for space in view.name_spaces() for key, text in view.marks(space).items()
+        }
     except (StoreError, sqlite3.Error, ValueError) as error:
         return {}, (f"node, marks and fellows cannot be read: {plain.words_of(error)}",)
     detail = {
-        "node": summary.node_id,
-        "incarnation": str(summary.incarnation),
-        "closed": "yes" if summary.closed else "no, its node was killed",
+        "node": node_id,
+        "incarnation": str(incarnation),
+        "closed": "yes" if closed else "no, its node was killed",
     }
-    if summary.holder:
-        pid, name, since_ns = summary.holder
+    if holder:
+        pid, name, since_ns = holder
         since = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(since_ns / 1e9))
         detail["closed"] = f"in use by node {name} (process {pid}) since {since}"
-    marks = {f"{space}/{key}": text for space, known in summary.marks.items() for key, text in known.items()}
     return detail | marks, ()
 
 
@@ -192,7 +195,7 @@ class PersistenceStore:
         self.facts.set_of(number)
         for id_, group in self._groups.items():
             yield group, self._samples(id_, group, damage)
-        self._look_for_others(damage)
+        self._note_undescribed(damage)
 
     def _samples(self, id_: bytes, group: GroupFacts, damage: DamageLog) -> Iterator[Sample]:
         upper = (int.from_bytes(id_) + 1).to_bytes(GROUP_BYTES + 1)[1:]
@@ -208,7 +211,7 @@ class PersistenceStore:
         except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
             damage.add(f"group {group.name}", f"a part of it cannot be read: {plain.words_of(error)}")
 
-    def _look_for_others(self, damage: DamageLog) -> None:
+    def _note_undescribed(self, damage: DamageLog) -> None:
         """Count values whose group is not described."""
         known = ",".join("?" * len(self._groups))
         query = f"SELECT count(*) FROM kept WHERE substr(key, 1, {GROUP_BYTES}) NOT IN ({known})"  # noqa: S608  # marks

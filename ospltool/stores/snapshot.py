@@ -11,7 +11,9 @@ engines compare numbers and nothing else.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
+import operator
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -268,8 +270,8 @@ def write_description(
         "format": facts.format.value,
         "detail": dict(facts.detail),
         "findings": list(facts.findings),
-        "sets": [_plain_set(one) for one in sets],
-        "counts": [dataclasses.asdict(group) for group in written.groups],
+        "sets": plain.to_plain(tuple(sets)),
+        "counts": plain.to_plain(written.groups),
         "damage": written.damage,
     }
     document = {"format_version": FORMAT_VERSION, "kind": _KIND, "data": described}
@@ -287,19 +289,6 @@ def _crc32(path: Path) -> int:
         while size := file.readinto(block):
             found = zlib.crc32(memoryview(block)[:size], found)
     return found
-
-
-def _plain_set(facts: SetFacts) -> dict[str, Any]:
-    value: dict[str, Any] = {field.name: getattr(facts, field.name) for field in dataclasses.fields(facts)}
-    groups = []
-    for group in facts.groups:
-        fields: dict[str, Any] = {
-            field.name: getattr(group, field.name) for field in dataclasses.fields(group)
-        }
-        fields["name"] = list(group.name)
-        fields["description"] = plain.to_plain(group.description) if group.description else None
-        groups.append(fields)
-    return {**value, "kind": facts.kind.value, "groups": groups}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -391,22 +380,37 @@ class SnapshotStore:
         """Yield the verified samples of a set."""
         groups = {group_code(group.name): group for group in self.facts.set_of(number).groups}
         promised = {count.code: count.samples for count in self.counts if count.set_number == number}
-        rows = _Rows(self._file, number, damage)
         missing = dict(groups)
-        while (code := rows.next_group()) is not None:
+        for code, rows in itertools.groupby(self._rows(number, damage), key=operator.itemgetter(0)):
             group = groups.get(code)
             if group is None:
                 damage.add(f"rows of group number {code}", "the snapshot does not describe it")
-                rows.skip_group()
                 continue
             missing.pop(code, None)
-            yield group, _sound(group, rows, promised.get(code), damage)
+            yield group, _sound(group, (sample for _, sample in rows), promised.get(code), damage)
         for code, group in missing.items():
             if promised.get(code):
                 damage.add(
                     f"group {group.name}", f"its {plural(promised[code], 'sample is', 'samples are')} missing"
                 )
             yield group, iter(())
+
+    def _rows(self, number: int, damage: DamageLog) -> Iterator[tuple[int, Sample]]:
+        """Yield the rows of a set, each with the number of its group."""
+        for part in range(self._file.metadata.num_row_groups):
+            try:
+                for batch in self._file.iter_batches(ROWS_AT_ONCE, row_groups=[part]):
+                    columns = [column.to_pylist() for column in batch.columns]
+                    for row in zip(*columns, strict=True):
+                        if row[0] != number:
+                            continue
+                        found = _sample_of(row)
+                        if found is None:
+                            damage.add("a row", "its cells are not those of a sample")
+                        else:
+                            yield found
+            except (pa.ArrowException, OSError, ValueError) as error:
+                damage.add(f"rows in part {part + 1}", f"cannot be read: {plain.words_of(error)}")
 
     def decode(self, group: GroupFacts, sample: Sample) -> dict[str, Value] | None:
         """Decode the fields of a sample."""
@@ -435,48 +439,11 @@ def _sample_of(row: tuple[Any, ...]) -> tuple[int, Sample] | None:
     return code, Sample(time_ns, writer, sequence % _UNSIGNED, digest, status, key, payload)
 
 
-class _Rows:
-    """The rows of one set, cut where the group changes."""
-
-    def __init__(self, file: pq.ParquetFile, number: int, damage: DamageLog) -> None:
-        self._samples = self._all(file, number, damage)
-        self._next: tuple[int, Sample] | None = next(self._samples, None)
-
-    @staticmethod
-    def _all(file: pq.ParquetFile, number: int, damage: DamageLog) -> Iterator[tuple[int, Sample]]:
-        for part in range(file.metadata.num_row_groups):
-            try:
-                for batch in file.iter_batches(ROWS_AT_ONCE, row_groups=[part]):
-                    columns = [column.to_pylist() for column in batch.columns]
-                    for row in zip(*columns, strict=True):
-                        if row[0] != number:
-                            continue
-                        found = _sample_of(row)
-                        if found is None:
-                            damage.add("a row", "its cells are not those of a sample")
-                        else:
-                            yield found
-            except (pa.ArrowException, OSError, ValueError) as error:
-                damage.add(f"rows in part {part + 1}", f"cannot be read: {plain.words_of(error)}")
-
-    def next_group(self) -> int | None:
-        return None if self._next is None else self._next[0]
-
-    def skip_group(self) -> None:
-        for _ in self.group():
-            pass
-
-    def group(self) -> Iterator[Sample]:
-        code = self.next_group()
-        while self._next is not None and self._next[0] == code:
-            sample = self._next[1]
-            self._next = next(self._samples, None)
-            yield sample
-
-
-def _sound(group: GroupFacts, rows: _Rows, promised: int | None, damage: DamageLog) -> Iterator[Sample]:
+def _sound(
+    group: GroupFacts, samples: Iterator[Sample], promised: int | None, damage: DamageLog
+) -> Iterator[Sample]:
     count = 0
-    for sample in rows.group():
+    for sample in samples:
         count += 1
         if is_intact(sample):
             yield sample

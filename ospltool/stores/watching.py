@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from engine.store.interface import StoreError
-from engine.store.read_only import store_summary
+from engine.store.read_only import StoreView
 from ospltool.stores.describe import count_sets
 from ospltool.stores.model import StoreUnreadable
 from ospltool.stores.opening import open_reader
@@ -65,7 +65,7 @@ def watch(
     while True:
         now_stamp = () if is_ours(path) else _stamp(path)
         if before is None or is_ours(path) or now_stamp != stamp:
-            now = _look(path)
+            now = _counts_now(path)
             yield from _changes(before, now)
             before, stamp = now, now_stamp
         done += 1
@@ -74,10 +74,11 @@ def watch(
         pause(interval_s)
 
 
-def _look(path: Path) -> dict[_Place, _Count]:
+def _counts_now(path: Path) -> dict[_Place, _Count]:
     if is_ours(path):
         try:
-            sets = store_summary(path).sets
+            with StoreView(path) as view:
+                sets = view.sets()
         except StoreError as error:
             raise StoreUnreadable(str(error)) from error
         return {

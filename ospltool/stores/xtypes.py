@@ -25,7 +25,6 @@ from ospltool.stores.types import (
     Union,
 )
 
-_KEYED: Final = 1 << 12
 _PRIMITIVES: Final = {
     types.BOOLEAN: bool,
     types.CHAR: idl.char,

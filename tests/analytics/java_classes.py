@@ -16,7 +16,7 @@ from collections.abc import Iterator
 import pyspark
 import pytest
 
-from ospltool.analytics.java import java_home
+from ospltool.analytics.spark import java_home
 
 ROOT = pathlib.Path(__file__).parents[2]
 SHORT_START = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+pytest.importorskip("pyspark", reason="Spark needs the extra `spark`")
+
 from ospltool.analytics.engines import QueryError
 from ospltool.analytics.query_check import check_reading
 from ospltool.analytics.show import named_queries
@@ -75,7 +77,6 @@ BAD = (
     "select $$a$$",
     "select 'a\\', reflect('x', 'y') -- '",
     "select r'\\', reflect('x', 'y') -- '",
-    "-- \\\nselect 1",
     "select /*+ broadcast(x) */ 1",
     "select 1 /* ' */ , reflect('a') -- '",
     "select * from other",
@@ -116,6 +117,54 @@ BAD = (
     "select * from records join lateral text.passwd",
     "select * from records join join",
     "",
+    "select REFLECT('a', 'b')",
+    "select /**/reflect/**/('a', 'b')",
+    "select 1 /* /* */ */ , reflect('a') /* */",
+    "select * replace (reflect('a', 'b') as node) from records",
+    "select node from records order by reflect('a', 'b')",
+    "select count(*) filter (where reflect('a', 'b')) from records",
+    "select sum(off) over (partition by reflect('a', 'b')) from records",
+    "select * from records pivot (reflect('a') for node in ('x'))",
+    "select interval (reflect('a', 'b')) day",
+    "select cast(reflect('a', 'b') as date format 'x')",
+    "select transform_values(fields, (k, v) -> reflect(k, v)) from records",
+    "select fields[reflect('a', 'b')] from records",
+    "select case when reflect('a', 'b') then 1 end",
+    "select * from (values (reflect('a', 'b'))) t(a)",
+    "select * from range(reflect('a', 'b'))",
+    "select * from records, lateral reflect('a')",
+    "select * from records lateral view reflect('a') t as x",
+    "select r.reflect('a') from records r",
+    "select session.reflect('a')",
+    "select refle\ufb06('a')",
+    "select input_file_name()",
+    "select raise_error('a')",
+    "select from_avro(text, 'a') from records",
+    "with function f() returns int return 1 select f()",
+    "select * from read_files('/etc/passwd')",
+    "select * from stream(records)",
+    "select * from records version as of 1",
+    "select * from records for update",
+    "select * from `text`.`passwd`",
+    "select * from `text.passwd`",
+    "select * from 'text.passwd'",
+    "select text.passwd from records r",
+    "select (select 1 from text.passwd)",
+    "select 1 union select * from text.passwd",
+    "with q as (delete from records) select 1",
+    "select * into outfile 'x' from records",
+    "execute immediate 'select 1'",
+    "call system.x()",
+    "declare x int",
+    "cache table x as select 1",
+    "select :p",
+    "select ?",
+    "select @x",
+    "select \x00 1",
+    "select 'a' -- \\\n 'b'",
+    "explain explain select 1",
+    "explain analyze table records compute statistics",
+    "select " + "(" * 3_000 + "1" + ")" * 3_000,
 )
 
 
@@ -131,12 +180,26 @@ def test_what_may_do_more_is_refused(sql: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("sql", "sent"),
+    [
+        ("-- \\\nselect 1", "select 1"),
+        ("select 1 -- \\\n /* \n , reflect('a') -- */", "select 1"),
+        ("select 1 /* /* */ , reflect('a') */", "select 1"),
+        ("explain -- a\n select 1L, 'a'", "explain select 1L, 'a'"),
+        ("-- a\nEXPLAIN extended select  1 /**/", "EXPLAIN extended select 1"),
+    ],
+)
+def test_comments_are_not_sent(sql: str, sent: str) -> None:
+    """Spark ends some of them elsewhere: a backslash before the end of a line goes on with the comment."""
+    assert check_reading(sql, TABLES).split() == sent.split()
+
+
+@pytest.mark.parametrize(
     "master", ["spark://127.0.0.1:9", "sc://127.0.0.1:9", "spark://no.such.host.invalid:7077"]
 )
 def test_a_cluster_that_cannot_be_reached_is_said_before_spark_starts(
     master: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pytest.importorskip("pyspark", reason="Spark needs the extra `spark`")
     from ospltool.analytics.case import CaseError
     from ospltool.analytics.spark import session
 

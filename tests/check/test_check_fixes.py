@@ -268,4 +268,4 @@ def test_no_fix_guesses_what_was_meant(
     text = varied((old, bad))
     outcome, after = fixed(text, unsafe=True)
     assert after == text
-    assert help_ in [each.help for each in outcome.report.diagnostics]
+    assert help_ in [each.advice for each in outcome.report.diagnostics]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -13,8 +14,8 @@ from engine.config import ByteRange, SourceFile
 from ospltool.cli.check import OutputFormat
 from ospltool.diagnostics.formats import FORMATS, render
 from ospltool.diagnostics.model import (
-    Diagnostic,
     Edit,
+    Finding,
     Fix,
     Place,
     Report,
@@ -37,28 +38,30 @@ def span_of(piece: str) -> ByteRange:
 def sample() -> Report:
     source = SourceFile("dir/a file.xml", DATA)
     other = SourceFile("b.xml", b"<b><c/></b>")
-    first = Diagnostic(
+    first = Finding(
         code="DUR999",
         name="sample-rule",
-        severity=Severity.ERROR,
+        level=Severity.ERROR,
         message="x is 'früher': 100%",
         place=Place.of(source, span_of("früher")),
         related=(Place.of(other, ByteRange(3, 7), "the other one"),),
         nodes=("n1", "n2"),
         subject="//OpenSplice/A[@x]",
-        help="write something else",
-        blocks=frozenset({Target.OPENSPLICE}),
+        advice="write something else",
+        refusing=frozenset({Target.OPENSPLICE}),
         targets=frozenset({Target.OPENSPLICE}),
         fix=Fix("Replace by 'x'", (Edit("dir/a file.xml", span_of("früher"), b"x"),)),
     )
-    second = Diagnostic(
-        "DUR998",
-        "other-rule",
-        Severity.INFO,
+    second = Finding(
         "two\nlines \x1b[31m",
         Place.of(source, ByteRange(0, len(DATA))),
+        level=Severity.INFO,
+        code="DUR998",
+        name="other-rule",
     )
-    third = Diagnostic("DUR001", "unreadable-file", Severity.WARNING, "gone", Place("none.xml", 3, 2, 3, 2))
+    third = Finding(
+        "gone", Place("none.xml", 3, 2, 3, 2), level=Severity.WARNING, code="DUR001", name="unreadable-file"
+    )
     rules = (
         RuleText("DUR001", "unreadable-file", Severity.ERROR, "A file cannot be read.", "Nothing is known."),
         RuleText("DUR999", "sample-rule", Severity.ERROR, "A sample.", "Because."),
@@ -117,7 +120,7 @@ def test_a_long_line_is_cut_around_the_mark() -> None:
     data = b"<a " + b"b" * 300 + b'="x"' + b" " * 300 + b"/>"
     source = SourceFile("f.xml", data)
     place = Place.of(source, ByteRange(303, 307))
-    found = Diagnostic("DUR1", "r", Severity.ERROR, "m", place)
+    found = Finding("m", place, level=Severity.ERROR, code="DUR1", name="r")
     frame = render(Report((found,), (), ()), "full").splitlines()
     shown = next(line for line in frame if line.startswith("1 |"))
     assert len(shown) < 140
@@ -129,7 +132,7 @@ def test_a_long_line_is_cut_around_the_mark() -> None:
 def test_wide_characters_take_two_columns() -> None:
     source = SourceFile("f.xml", '<a b="日本" c=""/>'.encode())
     span = ByteRange(source.data.index(b"c="), source.data.index(b"c=") + 4)
-    found = Diagnostic("DUR1", "r", Severity.ERROR, "m", Place.of(source, span))
+    found = Finding("m", Place.of(source, span), level=Severity.ERROR, code="DUR1", name="r")
     frame = render(Report((found,), (), ()), "full").splitlines()
     mark = next(line for line in frame if "^" in line)
     assert mark.index("^") == len('1 | <a b="日本" ') + 2
@@ -181,10 +184,8 @@ def test_github_commands_stay_on_one_line() -> None:
 def test_fingerprints_survive_moves_and_tell_equals_apart() -> None:
     report = sample()
     first = report.diagnostics[0]
-    moved = Diagnostic(
-        first.code, first.name, first.severity, first.message,
-        Place.of(SourceFile("dir/a file.xml", b"\n\n" + DATA), ByteRange(2, 3)), subject=first.subject,
-    )  # fmt: skip
+    place = Place.of(SourceFile("dir/a file.xml", b"\n\n" + DATA), ByteRange(2, 3))
+    moved = dataclasses.replace(first, place=place)
     one, two = fingerprints([first, first])
     assert one != two
     assert fingerprints([moved]) == [one]

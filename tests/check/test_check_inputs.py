@@ -214,7 +214,7 @@ def test_xml_of_another_kind_is_named_as_what_it_is(
 ) -> None:
     (only,) = checked(text).diagnostics
     assert only.code == "DUR006"
-    assert said in only.help
+    assert said in only.advice
 
 
 def test_an_unset_variable_is_one_finding_with_its_places(checked: Callable[..., Report], clean: str) -> None:

@@ -15,7 +15,7 @@ from ospltool.check.inputs import DeploymentInput, NodeInput
 from ospltool.check.registry import RuleInput, all_rules
 from ospltool.check.runner import Choice, examine, run
 from ospltool.cli.app import main
-from ospltool.diagnostics.model import Diagnostic, Severity
+from ospltool.diagnostics.model import Finding, Severity
 from tests.check.asking_cyclone import MARK, refusals
 
 SETTINGS = """<CycloneDDS>
@@ -123,7 +123,7 @@ REFUSING = {"DUR750", "DUR751", "DUR752", "DUR753", "DUR770", "DUR771", "DUR772"
 """Rules about what Cyclone DDS 11.0.1 refuses."""
 
 
-def checked(text: str) -> tuple[Diagnostic, ...]:
+def checked(text: str) -> tuple[Finding, ...]:
     """All findings of one file."""
     examined = examine(DeploymentInput((NodeInput("c.xml", {}),)), {"c.xml": text.encode()})
     return run([examined], Choice()).diagnostics
@@ -178,7 +178,7 @@ def test_an_unknown_setting_is_named_with_its_place_before_one_like_it(
     old: str, new: str, advice: str
 ) -> None:
     found = [each for each in checked(SETTINGS.replace(old, new, 1)) if each.code == "DUR750"]
-    assert [each.help for each in found] == [advice]
+    assert [each.advice for each in found] == [advice]
 
 
 def test_clean_files_have_no_finding_and_cyclone_accepts_them() -> None:
@@ -476,4 +476,4 @@ def test_a_directory_with_settings_of_cyclone_still_has_a_matrix(
 def test_no_kind_of_durability_is_proposed_that_cyclone_dds_refuses() -> None:
     (found,) = checked(PROFILES.replace("TRANSIENT_LOCAL_DURABILITY_QOS", "TRANSIENTX_DURABILITY_QOS"))
     assert found.message.endswith(" is none of VOLATILE_DURABILITY_QOS, TRANSIENT_LOCAL_DURABILITY_QOS")
-    assert found.help == "did you mean TRANSIENT_LOCAL_DURABILITY_QOS?"
+    assert found.advice == "did you mean TRANSIENT_LOCAL_DURABILITY_QOS?"

@@ -11,8 +11,8 @@ import pytest
 
 from engine.persistence.service.replica_view import PeerView, ReplicaView, WriterView
 from ospltool.cli.app import main
-from ospltool.cli.persistence_show import text
-from ospltool.health.codes import HealthSeverity
+from ospltool.cli.persistence import text
+from ospltool.diagnostics.model import Severity
 from ospltool.health.export import model_as_plain
 from ospltool.live import persistence
 from ospltool.live.feed import FeedNotice, HeardReplica, Inbox, NoticeKind, ReceivedSnapshot, Update
@@ -198,7 +198,7 @@ def test_a_lag_grows_when_it_rose_for_a_period_and_never_fell(lags_s: list[int],
     assert stream(model).grows is expected
 
 
-def check_incidents(model: SystemModel, expected: list[tuple[HealthSeverity, str]], now_s: float = 1) -> None:
+def check_incidents(model: SystemModel, expected: list[tuple[Severity, str]], now_s: float = 1) -> None:
     found = incidents(model, START_NS + int(now_s * S))
     assert [(one.severity, one.what) for one in found] == expected
 
@@ -214,8 +214,8 @@ def test_absent_replicas_are_incidents_whatever_they_said_before() -> None:
     lose(model, "a", 2)
     lose(model, "b", 3)
     expected = [
-        (HealthSeverity.ERROR, "persistence service a is gone"),
-        (HealthSeverity.WARNING, "persistence service c is silent"),
+        (Severity.ERROR, "persistence service a is gone"),
+        (Severity.WARNING, "persistence service c is silent"),
     ]
     check_incidents(model, expected, now_s=9)
 
@@ -223,20 +223,20 @@ def test_absent_replicas_are_incidents_whatever_they_said_before() -> None:
 def test_problems_and_lags_are_incidents() -> None:
     far = [dataclasses.replace(behind(lag_s), topic=topic) for topic, lag_s in (("T", 60), ("U", 70))]
     expected = [
-        (HealthSeverity.ERROR, "persistence service a: no space left on device"),
-        (HealthSeverity.WARNING, "persistence service a lags 70.0 s, in Orders.T and 1 more"),
+        (Severity.ERROR, "persistence service a: no space left on device"),
+        (Severity.WARNING, "persistence service a lags 70.0 s, in Orders.T and 1 more"),
     ]
     view = fake.replica("a", *far, peers=UP, problems=("no space left on device",))
     check_incidents(model_of((0, view)), expected)
     growing = [(s, fake.replica("a", behind(s))) for s in range(1, 8)]
     expected = [
-        (HealthSeverity.WARNING, "persistence service a lags 7.0 s and falls further behind, in Orders.Trade")
+        (Severity.WARNING, "persistence service a lags 7.0 s and falls further behind, in Orders.Trade")
     ]
     check_incidents(model_of(*growing), expected, now_s=8)
 
 
 def test_a_provider_that_is_missing_is_an_incident_after_the_bound_of_the_choice() -> None:
-    expected = [(HealthSeverity.WARNING, "persistence service a has no provider of Orders.Trade")]
+    expected = [(Severity.WARNING, "persistence service a has no provider of Orders.Trade")]
     turns = [(s, fake.replica("a", NOBODY, peers=UP)) for s in range(0, 40, 5)]
     check_incidents(model_of(*turns), [], now_s=36)
     turns += [(s, view) for s, (_, view) in zip((36, 37), turns, strict=False)]
@@ -276,7 +276,7 @@ def test_more_replicas_than_the_bound_are_counted_and_told() -> None:
     heard = tuple(HeardReplica(fake.replica(f"i{n}"), START_NS) for n in range(1_001))
     model.apply(Update(replicas=heard), START_NS)
     assert len(model.persistence) == 1_000
-    check_incidents(model, [(HealthSeverity.NOTICE, "1 message not shown: no room, or unreadable")])
+    check_incidents(model, [(Severity.NOTICE, "1 message not shown: no room, or unreadable")])
     inbox = Inbox(max_nodes=2)
     for one in heard[:4]:
         inbox.put(one)

@@ -58,6 +58,10 @@ def rows(health: Health, moment_ns: int, text: str = "") -> list[list[str]]:
             {"n2": SupervisorReport("its supervisor says: died", is_dead=True, is_trouble=True)},
             ["✖", "n2", "gone"],
         ),
+        (
+            {"n2": SupervisorReport("it cannot run", is_dead=True, is_trouble=True, never_ran=True)},
+            ["✖", "n2", "did not start"],
+        ),
     ],
 )
 def test_an_expected_node_that_was_never_heard_has_a_row(

@@ -120,7 +120,7 @@ def node(
 def check_finds(picture: DomainPicture, *expected: str) -> Diagnosis:
     """Exactly these, as `weight cause`; every one with its reason, its advice and whom it concerns."""
     found = diagnose(picture)
-    assert sorted(f"{each.weight} {each.cause}" for each in found.findings) == sorted(expected)
+    assert sorted(f"{each.severity.label} {each.cause}" for each in found.findings) == sorted(expected)
     assert all(each.message and each.advice and (each.endpoints or each.nodes) for each in found.findings)
     assert found.is_good == all(text.startswith("info") for text in expected)
     assert as_text(found).isascii()

@@ -6,8 +6,8 @@ import dataclasses
 import re
 
 from ospltool.cli.health import heading
+from ospltool.diagnostics.model import Severity
 from ospltool.health import export
-from ospltool.health.codes import HealthSeverity
 from ospltool.health.incident import Incident
 from ospltool.health.news import IncidentNews
 from tests.health.test_alarms import THREE, Watch
@@ -84,4 +84,4 @@ def test_a_return_that_is_less_grave_was_never_as_grave_as_what_was_before() -> 
     again, gone = watch.health.closed
     assert [one.code.id for one in (gone, again)] == ["DUL-NODE-GONE", "DUL-NODE-SILENT"]
     assert again.times == 2
-    assert (gone.severity, again.severity) == (HealthSeverity.ERROR, HealthSeverity.WARNING)
+    assert (gone.severity, again.severity) == (Severity.ERROR, Severity.WARNING)

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from ospltool.health.codes import HealthSeverity
+from ospltool.diagnostics.model import Severity
 from ospltool.health.health import Health
 from ospltool.health.incident import Incident
 from ospltool.live.expectation import Expectation, ExpectedSpace
@@ -300,7 +300,7 @@ def test_a_node_that_its_fellows_hear_and_this_watch_does_not_is_told_so() -> No
     watch.run(9, 1, 2, fellows=(1, 2, 3))
     (found,) = watch.health.open
     assert (found.code.id, found.what) == ("DUL-NODE-ABSENT", f"{UNHEARD}, but n1 and n2 hear it")
-    assert found.severity is HealthSeverity.WARNING, "as if this watch had heard it once"
+    assert found.severity is Severity.WARNING, "as if this watch had heard it once"
     assert found.why == "n1 and n2 heard it at 01:03:29 UTC, and this watch did not reach it"
     assert found.next.startswith(
         "Compare the interface and the CYCLONEDDS_URI of this watch with those of n3"

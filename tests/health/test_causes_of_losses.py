@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import pytest
 
 from engine.runtime import monitor
-from ospltool.health.codes import HealthSeverity
+from ospltool.diagnostics.model import Severity
 from ospltool.health.health import Health
 from ospltool.health.incident import Incident
 from ospltool.health.news import IncidentNews
@@ -240,7 +240,7 @@ def test_a_node_that_is_killed_behind_a_cut_link_is_gone_from_then_on() -> None:
     ward.run(3, 1, 3)
     gone = ward.of("n2")
     assert (gone.code.id, gone.what, gone.since_ns) == ("DUL-NODE-GONE", "n2 is gone", START_NS + 15 * S)
-    assert (gone.times, gone.severity) == (1, HealthSeverity.ERROR)
+    assert (gone.times, gone.severity) == (1, Severity.ERROR)
     assert gone.why == (
         f"cause unknown: link to {THERE} cut, host down, or process killed or stopped; "
         "n1 and n3 lost it, too, and heard it last at 01:03:35 UTC"

@@ -145,18 +145,19 @@ def test_a_node_that_was_stopped_and_does_not_start_again_is_told() -> None:
     assert (watch.open, watch.health.verdict.word) == ([], "OK")
     began_ns = watch.now_ns + S
     failed = SupervisorReport(
-        "the store is in use", is_trouble=True, is_dead=True, started_ns=began_ns, ended_ns=began_ns + 1
-    )
+        "the store is in use", is_trouble=True, is_dead=True, never_ran=True, started_ns=began_ns,
+        ended_ns=began_ns + 1,
+    )  # fmt: skip
     for reports, heard in (({}, (1, 2)), ({}, (1, 2, 3))):
         watch.reports = {"n3": dataclasses.replace(failed, is_coming=True, failed_ns=began_ns + 1)}
         watch.run(1, 1, 2)
         watch.reports = {"n3": failed}
         watch.run(2, 1, 2)
         (found,) = watch.health.open
-        assert (found.code.id, found.who, found.why) == ("DUL-NODE-GONE", "n3", "the store is in use")
+        assert (found.code.id, found.who, found.why) == ("DUL-NODE-NOT-STARTED", "n3", "the store is in use")
         assert found.what == "n3 was stopped, and its next start has failed"
         assert found.since_ns >= began_ns
         watch.reports = reports
         watch.run(4, *heard, started_s=watch.second if len(heard) == 3 else -600)
         assert watch.open == []
-    assert [one.code.id for one in watch.health.closed] == ["DUL-NODE-GONE"] * 2
+    assert [one.code.id for one in watch.health.closed] == ["DUL-NODE-NOT-STARTED"] * 2

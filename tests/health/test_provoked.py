@@ -21,12 +21,13 @@ MODULES = (
     INTEGRATION / "test_restored.py",
     INTEGRATION / "test_settings.py",
     INTEGRATION / "test_shared_identity.py",
+    INTEGRATION / "test_store.py",
     INTEGRATION.parent / "adversary" / "test_counters.py",
 )
 """The tests of `make faults`, and others of every run that look at the health of real nodes."""
 
 FAULTS = {
-    "a node expected and never heard": "NODE-ABSENT",
+    "a node expected and never heard": "NODE-ABSENT NODE-NOT-STARTED",
     "silent": "NODE-SILENT",
     "gone and why": "NODE-GONE NODE-RESTARTED NODE-STALLED DOMAIN-LOST",
     "redundancy below N copies": "COPIES-LOW ONLY-PARTS SET-FROM-PARTS",

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import pytest
 
-from ospltool.health.codes import HealthSeverity
+from ospltool.diagnostics.model import Severity
 from ospltool.health.health import Health
 from ospltool.health.incident import Incident
 from ospltool.health.system import System
@@ -274,7 +274,7 @@ def test_a_gap_of_the_recording_is_no_silence_of_the_nodes(
     made.recorder.close()
     for moment_ns in (began_ns + round(GAP_S) * S // 2, 0):
         health = replayed(tmp_path / "r.jsonl", THREE, moment_ns)
-        lost = [(one.code.id, one.who) for one in health.every if one.severity is HealthSeverity.ERROR]
+        lost = [(one.code.id, one.who) for one in health.every if one.severity is Severity.ERROR]
         assert lost == ([("DUL-NODE-GONE", "n3")] if is_killed and not moment_ns else [])
     for one in health.open:
         assert began_ns - S <= one.since_ns <= began_ns + GAP_S * S + S

@@ -19,7 +19,7 @@ from engine.runtime.monitor import (
     UnkeptView,
     UnprovedView,
 )
-from ospltool.health.codes import HealthSeverity
+from ospltool.diagnostics.model import Severity
 from ospltool.health.health import Health
 from ospltool.live.expectation import Expectation, ExpectedSpace
 from ospltool.live.feed import FeedNotice, HeardReplica, NoticeKind, ReceivedSnapshot, Update
@@ -554,7 +554,7 @@ def test_a_cut_history_is_a_notice_once_for_all_nodes_and_topics_with_the_line_t
     heard = [dataclasses.replace(node(number, groups=groups), time_ns=now_ns) for number in (1, 2, 3)]
     model.apply(Update(tuple(ReceivedSnapshot(one, now_ns) for one in heard)), now_ns)
     (found,) = (one for one in incidents(model, now_ns) if one.code.id == "DUL-HISTORY-CUT")
-    assert found.severity is HealthSeverity.NOTICE
+    assert found.severity is Severity.NOTICE
     assert "Orders.U0 (asked KEEP_LAST 2, kept KEEP_LAST 1); Orders.U1" in found.what
     assert found.what.endswith("; 2 more topics")
     assert found.next.endswith(
@@ -662,7 +662,7 @@ def test_a_node_that_is_refused_is_absent_for_a_reason_that_is_known() -> None:
         Update(snapshots=tuple(ReceivedSnapshot(each, START_NS) for each in heard)), START_NS - 30 * S
     )
     (found,) = incidents(model, START_NS + S, Expectation(("n1", "n2", "n4")))
-    assert (found.code.id, found.who, found.severity) == ("DUL-UNPROVED", "n4", HealthSeverity.ERROR)
+    assert (found.code.id, found.who, found.severity) == ("DUL-UNPROVED", "n4", Severity.ERROR)
     assert found.signs[1:] == ("n4 is expected and was not heard since this watch began",)
     model = SystemModel()
     model.apply(Update(snapshots=(ReceivedSnapshot(refusing(1, n4=OTHER), START_NS),)), START_NS)

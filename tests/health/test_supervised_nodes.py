@@ -16,7 +16,7 @@ from engine.supervisor.node_status import Condition, NodeStatus
 from engine.supervisor.policy import NodePhase
 from engine.supervisor.process_identity import identify
 from engine.supervisor.rundir import NodeDirectory, RunDirectory, RunRecord
-from ospltool.health.codes import HealthSeverity
+from ospltool.diagnostics.model import Severity
 from ospltool.health.supervisors import SupervisorWatch, report
 from ospltool.live.feed import FeedNotice, NoticeKind, ReceivedSnapshot, Update
 from ospltool.live.nodes import Presence
@@ -99,7 +99,7 @@ def test_a_node_that_its_supervisor_starts_again_is_silent_and_not_gone(is_watch
     watch.reports = {"n3": comes(watch)}
     watch.run(6, 1, 2, lost=(3,))
     (found,) = watch.health.open
-    assert (found.code.id, found.who, found.severity) == ("DUL-NODE-SILENT", "n3", HealthSeverity.WARNING)
+    assert (found.code.id, found.who, found.severity) == ("DUL-NODE-SILENT", "n3", Severity.WARNING)
     watch.reports = {"n3": runs(failed_ns)}
     watch.run(2, 1, 2)
     assert [one.code.id for one in watch.health.every] == ["DUL-NODE-SILENT"]
@@ -115,7 +115,7 @@ def test_a_late_caller_is_told_of_a_restart_as_is_one_who_watched_it() -> None:
     watch.run(3, 1, 2, 3, started_s=-1)
     (found,) = watch.health.open
     assert (found.code.id, found.who, found.why) == ("DUL-NODE-RESTARTED", "n3", FAILED)
-    assert (found.severity, found.since_ns) == (HealthSeverity.WARNING, failed_ns)
+    assert (found.severity, found.since_ns) == (Severity.WARNING, failed_ns)
     watch.run(6, 1, 2, 3, started_s=-1)
     assert watch.open == []
 
@@ -266,7 +266,7 @@ def test_a_node_that_nobody_watches_is_told_until_its_supervisor_goes_on(
     assert watch.open == told
     for found in watch.health.open:
         assert (found.why, found.next) == ("its supervisor was stopped", "continue it")
-        assert (found.severity, watch.health.verdict.word) == (HealthSeverity.WARNING, "WARNING")
+        assert (found.severity, watch.health.verdict.word) == (Severity.WARNING, "WARNING")
     watch.reports = {}
     watch.run(3, 1, 2, 3)
     assert watch.open == []

@@ -50,6 +50,10 @@ def test_a_store_put_back_from_a_copy_is_recognised_and_joins(lab: Lab, tmp_path
             put_back(lab, "n1", copy, number)
             write()
             clinic.check("DUL-STORE-RESTORED", "n1")
+        told = [one for one in clinic.told.values() if one.document["severity"] != "notice"]
+        assert len(told) == clinic.times("DUL-STORE-RESTORED"), (
+            "the loss, the restart and the restore are one"
+        )
         check_any_age(lab, clinic, tmp_path, write)
     assert lab.information("n1").count("was put back from a copy") == len(copies), "once for each"
     assert lab.information("n1").count("has now terminated") == 1, "a new run is no end"

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import os
 import random
 import resource
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from engine.store.tables import PAGE_BYTES
+from engine.supervisor.policy import EXIT_CONFIGURATION
 from tests.integration.configurations import Settings
 from tests.integration.lab import Lab
 
@@ -57,6 +59,15 @@ def test_a_second_node_on_the_same_store_is_refused_and_told_who_has_it(lab: Lab
     assert "Traceback" not in text
     (fatal,) = lab.trace("n1", "lifecycle.bad-configuration")
     assert fatal["cause"] in text
+    lab.configure("n2", Settings())
+    path = lab.home("n2") / "ospl.xml"
+    path.write_text(path.read_text().replace(str(lab.home("n2") / "store"), str(lab.home("n1") / "store")))
+    assert lab.ospltool("n2", "start")[0] == EXIT_CONFIGURATION
+    (told,) = json.loads(lab.ospltool("n2", "health", "--json")[1])["data"]
+    (found,) = told["incidents"]
+    assert (found["code"], found["who"]) == ("DUL-NODE-NOT-STARTED", "n2")
+    assert found["what"] == "n2 did not start, and was not heard since this watch began"
+    assert "the store is in use by node 'n1'" in found["why"]
     lab.write({"count": 10, "time": 1_000})
     lab.seen.wait_for("the first one goes on", lambda: lab.seen.stored("n1") == 10)
     lab.seen.wait_for("it shows what its files take up", lambda: shown_bytes(lab, "n1") == du(lab, "n1") > 10)

@@ -35,7 +35,7 @@ def samples(keys: tuple[bytes, ...] = KEYS) -> st.SearchStrategy[Sample]:
 
 def pack_early(patch: pytest.MonkeyPatch) -> None:
     """From now on, sets are packed as soon as they have a few samples."""
-    for name, value in {"PACKED_FROM": 2, "MIN_PACKED": 2, "MAX_LOOSE": 4, "_STEP": 3, "_MOVED": 3}.items():
+    for name, value in {"PACKED_FROM": 2, "MIN_PACKED": 2, "MAX_OBJECTS": 4, "_STEP": 3, "_MOVED": 3}.items():
         patch.setattr(packed, name, value)
 
 

@@ -6,14 +6,14 @@ import itertools
 import random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from engine.dataset.dataset import DataSet, LimitedSet, make_set
 from engine.dataset.group_set import ApplyOutcome, GroupSet
 from engine.dataset.groups import NO_LIMITS, GroupLimits, loosest
 from engine.dataset.sample import DATA, Sample
-from engine.dataset.settling import KEPT_NS, STEP_NS, WIDTH_NS, Present, border_before
+from engine.dataset.settling import KEPT_NS, STEP_NS, WIDTH_NS, SettlingClock, border_before
 from tests.property.samples import GROUPS, model, samples
 from tests.property.test_datasets import check_is_sound
 from tests.property.test_settling import NOW_NS, SECOND_NS, present, sample
@@ -125,6 +125,12 @@ def test_every_arrival_says_what_it_did_and_is_counted(
         assert subject.rejected.keys() <= limits._asdict().keys()
 
 
+@example(  # an instance had a share of two samples, and of one with more instances
+    bounds=(0, GroupLimits(5, 2, 3)),
+    more=(0, GroupLimits(2, 3)),
+    arrived=[sample(NOW_NS, 0), sample(NOW_NS + 1, 0)],
+    later=[sample(NOW_NS, 0)],
+)
 @given(
     bounds=st.tuples(st.sampled_from((0, 1, 2)), st.sampled_from((NO_LIMITS, *LIMITS))),
     more=st.tuples(st.sampled_from((0, 1, 2, 3)), st.sampled_from((NO_LIMITS, *LIMITS))),
@@ -233,7 +239,7 @@ def test_nodes_agree_on_what_both_have_seen(
 
 def test_who_comes_late_and_pushes_out_what_is_newer_is_dated_by_the_newer() -> None:
     """Two nodes hear two writers in different orders; nothing of it shows before both have written."""
-    limits, clock = GroupLimits(max_instances=1), Present()
+    limits, clock = GroupLimits(max_instances=1), SettlingClock()
     clock.advance(NOW_NS)
     early, late = sample(NOW_NS - 3 * SECOND_NS, 1), sample(NOW_NS - SECOND_NS, 2)
     sets = [make_set(0, limits, clock), make_set(0, limits, clock)]

@@ -21,8 +21,7 @@ from engine.dataset.group_set import GroupSet
 from engine.dataset.groups import DurabilityKind, GroupDescription, GroupQos, TypeDescription
 from engine.dataset.rateless import finished
 from engine.dataset.sample import DATA, UNTIMED, Sample, make_sample
-from engine.dataset.sample_rows import SampleRows
-from engine.dataset.weaving import Woven
+from engine.dataset.sample_rows import GatheredRows, SampleRows
 from engine.runtime import stream
 from engine.runtime.incoming import IncomingStreams
 from tests.property.samples import DEPTHS, GROUPS, STATUSES, WRITERS, hash_keys_with, pack_early
@@ -200,7 +199,7 @@ def test_packed_histories_make_no_difference(depth: int, monkeypatch: pytest.Mon
             found = list(living.instances(rows))
             assert len(found) == len(twins.packed.keys()), "the samples of an instance follow each other"
             assert all(history == sorted(history) for history in found)
-            packed_steps += any(isinstance(part, Woven) for part in rows.parts)
+            packed_steps += any(isinstance(part, GatheredRows) for part in rows.parts)
     assert packed_steps >= (100 if depth != 1 else 0)
     assert len(kept_blocks) >= (10 if depth != 1 else 0)
 
@@ -218,7 +217,7 @@ def filled(depth: int, count: int) -> GroupSet:
 @pytest.mark.parametrize("depth", [0, 10])
 def test_a_packed_history_takes_few_bytes(depth: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of 1,000 instances, samples come twice as often as KEEP_LAST keeps them, so blocks are replaced."""
-    monkeypatch.setattr(packed, "MAX_LOOSE", 500)
+    monkeypatch.setattr(packed, "MAX_OBJECTS", 500)
     filled(depth, 5_000)  # what is imported for the first one is no part of it
     tracemalloc.start()
     try:
@@ -305,7 +304,7 @@ def test_many_instances_are_packed_and_those_touched_are_not(depth: int) -> None
     subject = GroupSet(depth)
     for sample in made:
         subject.apply(sample)
-    loose = packed.MAX_LOOSE
+    loose = packed.MAX_OBJECTS
     assert len(subject.samples().parts[-1].samples()) <= loose
     assert [subject.instance(sample.key) for sample in made[::500]] == [(sample,) for sample in made[::500]]
     newer = [s._replace(source_time_ns=s.source_time_ns + 40_000, digest=s.digest[::-1]) for s in made[::3]]

@@ -15,15 +15,15 @@ from engine.core.states import ServiceState
 from engine.dataset.dataset import DataSet
 from engine.dataset.group_set import GroupSet
 from engine.dataset.sample import DATA, DISPOSE, Sample, make_sample
-from engine.dataset.settling import KEPT_NS, STEP_NS, WIDTH_NS, Present, border_before
+from engine.dataset.settling import KEPT_NS, STEP_NS, WIDTH_NS, SettlingClock, border_before
 from engine.runtime import codec
 
 NOW_NS = 1_800_000_000_000_000_000
 SECOND_NS = 1_000_000_000
 
 
-def present(wall_ns: int = NOW_NS) -> Present:
-    made = Present()
+def present(wall_ns: int = NOW_NS) -> SettlingClock:
+    made = SettlingClock()
     made.advance(wall_ns)
     return made
 

@@ -7,7 +7,7 @@ import random
 
 from engine.dataset.blocks import MAX_SAMPLES, PLACE_BITS, Block, pack_samples
 from engine.dataset.sample import DATA, Sample, make_sample
-from engine.dataset.weaving import BlockSources, Newer, Woven
+from engine.dataset.sample_rows import BlockSources, GatheredRows, OverlayRows
 
 
 def made(chance: random.Random, count: int) -> list[Sample]:
@@ -28,7 +28,7 @@ def made(chance: random.Random, count: int) -> list[Sample]:
     ]
 
 
-def woven(chance: random.Random) -> tuple[Woven, list[Sample]]:
+def woven(chance: random.Random) -> tuple[GatheredRows, list[Sample]]:
     """Some samples of blocks with unused numbers between them, in any order, and objects among them."""
     blocks: dict[int, Block] = {}
     found: list[tuple[int, Sample]] = []
@@ -40,7 +40,7 @@ def woven(chance: random.Random) -> tuple[Woven, list[Sample]]:
     found += [(~place, sample) for place, sample in enumerate(objects)]
     found = chance.sample(found, chance.randint(1, len(found)))
     rows = array.array("i", [row for row, _ in found])
-    return Woven(BlockSources(blocks), rows, Newer(objects)), [sample for _, sample in found]
+    return GatheredRows(BlockSources(blocks), rows, OverlayRows(objects)), [sample for _, sample in found]
 
 
 def test_woven_samples_are_those_that_were_packed() -> None:
@@ -78,5 +78,5 @@ def test_woven_samples_are_those_that_were_packed() -> None:
 def test_no_block_has_too_many_samples() -> None:
     sample = made(random.Random(1), 1)[0]
     rows = array.array("i", [0]) * (MAX_SAMPLES + 1)
-    blocks = list(BlockSources({0: pack_samples([sample])}).woven(rows, 1 << 40))
+    blocks = list(BlockSources({0: pack_samples([sample])}).gathered(rows, 1 << 40))
     assert [block.count for block in blocks] == [MAX_SAMPLES, 1]

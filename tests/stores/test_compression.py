@@ -9,7 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ospltool.stores.compression import MAX_VALUE_BYTES, decompress
+pytest.importorskip("pyarrow", reason="stores of OpenSplice need the extra `sql`")
+
+from ospltool.stores.opensplice_kv import MAX_VALUE_BYTES, decompress
 from ospltool.stores.types import Undecodable
 from tests.stores.making import Compression
 

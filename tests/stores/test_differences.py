@@ -1,4 +1,4 @@
-"""Whatever differs between stores is found, by every engine, and nothing else is."""
+"""Whatever differs between stores is found, and nothing else is."""
 
 from __future__ import annotations
 
@@ -19,16 +19,15 @@ from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, Sample, make_sample
 from engine.store.interface import DamageLog
 from ospltool.stores.describe import group_code
 from ospltool.stores.diff.causes import Cause
-from ospltool.stores.diff.compare import CompareOptions, compare
+from ospltool.stores.diff.compare import CompareOptions, Limits, compare
 from ospltool.stores.diff.report import ReportData, Verdict
-from ospltool.stores.diff.sides import ComparedPart, DiffError, Limits
+from ospltool.stores.diff.sides import ComparedPart, DiffError
 from ospltool.stores.model import GroupName, StoreUnreadable
 from ospltool.stores.opening import open_reader
 from ospltool.stores.snapshot import write_snapshot
 from tests.stores.making import BASE_NS, LAYOUTS, Held, Message, Version, write_kv, write_kvmt, write_xml
 from tests.stores.own_stores import described, write_ours
 
-LOCAL = ("duckdb", "merge")
 GROUPS = (described("a"), described("b"), described("c"))
 Content = dict[GroupDescription, set[Sample]]
 Place = tuple[str, str]
@@ -109,11 +108,9 @@ def found_in(report: ReportData) -> set[Place]:
     return {(one.partition, one.key) for one in report.instances}
 
 
-def reports(stores: Sequence[str], engines: Sequence[str] = LOCAL, *, contents: bool = False) -> ReportData:
-    """What all engines say; it is the same."""
-    all_of_them = [compare(stores, CompareOptions(None, contents, engine)) for engine in engines]
-    assert all(report == all_of_them[0] for report in all_of_them[1:])
-    return all_of_them[0]
+def reports(stores: Sequence[str], *, contents: bool = False) -> ReportData:
+    """Everything that differs."""
+    return compare(stores, CompareOptions(None, contents))
 
 
 @settings(max_examples=20, suppress_health_check=[HealthCheck.too_slow])
@@ -306,9 +303,8 @@ def test_what_is_not_listed_is_counted(tmp_path: Path) -> None:
         str(write_kv(tmp_path / "a", Version((Held(many),)))),
         str(write_kv(tmp_path / "b", Version((Held(()),)))),
     ]
-    for engine in LOCAL:
-        report = compare(stores, CompareOptions(instances=7, engine=engine))
-        assert (len(report.instances), report.differing, report.left_out) == (7, 30, 23)
+    report = compare(stores, CompareOptions(instances=7))
+    assert (len(report.instances), report.differing, report.left_out) == (7, 30, 23)
 
 
 def test_little_memory_gives_the_same_report(tmp_path: Path) -> None:
@@ -317,7 +313,7 @@ def test_little_memory_gives_the_same_report(tmp_path: Path) -> None:
     stores = [str(write_ours(tmp_path / "a", content)), str(write_ours(tmp_path / "b", less))]
     wanted = compare(stores, CompareOptions(None))
     assert wanted.differing == 2
-    assert compare(stores, CompareOptions(None, engine="merge", limits=Limits(1 << 20))) == wanted
+    assert compare(stores, CompareOptions(None, limits=Limits(64 << 20))) == wanted
 
 
 def test_what_can_not_be_compared_is_refused(tmp_path: Path) -> None:
@@ -356,17 +352,14 @@ def test_a_group_whose_topic_cannot_be_read_is_damaged_and_not_missing(tmp_path:
 
 
 @pytest.mark.parametrize("left", ComparedPart)
-@pytest.mark.parametrize("engine", LOCAL)
-def test_what_a_snapshot_could_not_take_over_is_damage(
-    engine: str, left: ComparedPart, tmp_path: Path
-) -> None:
-    """Also to the engine that reads the snapshot itself, and where a part of the samples is compared."""
+def test_what_a_snapshot_could_not_take_over_is_damage(left: ComparedPart, tmp_path: Path) -> None:
+    """Also where a part of the samples is compared."""
     whole = write_kv(tmp_path / "a", Version((Held(WRITES),)))
     reader = open_reader(write_kv(tmp_path / "b", Version((Held(WRITES[:1]),)), damaged=1))
     write_snapshot(reader, tmp_path / "snapshot", list(reader.facts.current()), DamageLog())
     reader.close()
     stores = [str(whole), str(tmp_path / "snapshot")]
-    report = compare(stores, CompareOptions(None, engine=engine, left=left))
+    report = compare(stores, CompareOptions(None, left=left))
     assert report.groups[0].damaged == (0, 1)
     assert set(report.causes) == {"damage"}
     assert [side.damaged for side in report.sides] == [0, 1]

@@ -44,7 +44,7 @@ def stores(tmp_path: Path) -> list[str]:
 
 
 def test_the_page_asks_the_network_for_nothing(stores: list[str]) -> None:
-    text = page(compare(stores, CompareOptions(contents=True, engine="merge")))
+    text = page(compare(stores, CompareOptions(contents=True)))
     seen = Elements()
     seen.feed(text)
     attributes = {name for _, found in seen.tags for name in found}
@@ -57,7 +57,7 @@ def test_the_page_asks_the_network_for_nothing(stores: list[str]) -> None:
 
 
 def test_what_is_in_a_store_stays_text(stores: list[str]) -> None:
-    text = page(compare(stores, CompareOptions(contents=True, engine="merge")))
+    text = page(compare(stores, CompareOptions(contents=True)))
     seen = Elements()
     seen.feed(text)
     assert [tag for tag, _ in seen.tags].count("script") == 1
@@ -68,7 +68,7 @@ def test_what_is_in_a_store_stays_text(stores: list[str]) -> None:
 
 
 def test_the_page_has_the_whole_report(stores: list[str]) -> None:
-    report = compare(stores, CompareOptions(contents=True, engine="merge"))
+    report = compare(stores, CompareOptions(contents=True))
     seen = Elements()
     seen.feed(page(report))
     for expected in (
@@ -88,7 +88,7 @@ def test_the_page_has_the_whole_report(stores: list[str]) -> None:
 
 def test_the_page_says_what_it_does_not_list(stores: list[str]) -> None:
     seen = Elements()
-    seen.feed(page(compare(stores, CompareOptions(instances=1, engine="merge"))))
+    seen.feed(page(compare(stores, CompareOptions(instances=1))))
     assert "1 more are not listed" in seen.text
 
 
@@ -104,5 +104,5 @@ def test_the_page_goes_to_a_file_or_to_standard_output(
 
 def test_stores_that_are_the_same_give_a_page_that_says_so(stores: list[str]) -> None:
     seen = Elements()
-    seen.feed(page(compare([stores[1], stores[1]], CompareOptions(engine="merge"))))
+    seen.feed(page(compare([stores[1], stores[1]], CompareOptions())))
     assert "Stores: equal" in seen.text

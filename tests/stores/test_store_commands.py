@@ -347,13 +347,12 @@ def test_one_set_is_chosen_where_a_name_is_given(run: Run, tmp_path: Path) -> No
 # Comparison.
 
 
-@pytest.mark.parametrize("engine", ["duckdb", "merge"])
-def test_diff_ends_with_0_1_or_2(engine: str, run: Run, one: Path, more: Path, broken: Path) -> None:
-    assert run("diff", one, one, "--engine", engine)[0] == 0
-    assert run("diff", one, more, "--engine", engine)[0] == 1
-    assert run("diff", broken, broken, "--engine", engine)[0] == 1
-    assert run("diff", one, one.with_name("no"), "--engine", engine)[0] == 2
-    assert run("diff", one, "--engine", engine)[0] == 2
+def test_diff_ends_with_0_1_or_2(run: Run, one: Path, more: Path, broken: Path) -> None:
+    assert run("diff", one, one)[0] == 0
+    assert run("diff", one, more)[0] == 1
+    assert run("diff", broken, broken)[0] == 1
+    assert run("diff", one, one.with_name("no"))[0] == 2
+    assert run("diff", one)[0] == 2
 
 
 @pytest.mark.parametrize(

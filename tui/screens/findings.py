@@ -9,7 +9,7 @@ from typing import Final
 from textual import on, work
 
 from engine.runtime.monitor import NodeSnapshot
-from ospltool.diagnostics.model import Diagnostic, Severity
+from ospltool.diagnostics.model import Finding, Severity
 from ospltool.live.model import SystemModel
 from ospltool.output.text import plural
 from tui import advertised, text
@@ -23,7 +23,7 @@ FIELDS = ("code", "name", "node", "severity")
 _TONES = {Severity.ERROR: Tone.FAULT, Severity.WARNING: Tone.WARN, Severity.INFO: Tone.PLAIN}
 
 
-def finding_rows(view: View, found: Sequence[Diagnostic], width: int) -> Rows[Diagnostic]:
+def finding_rows(view: View, found: Sequence[Finding], width: int) -> Rows[Finding]:
     """Return the findings, the worst first."""
     columns = (
         Column("mark", "", 1),
@@ -32,7 +32,7 @@ def finding_rows(view: View, found: Sequence[Diagnostic], width: int) -> Rows[Di
         Column("message", "finding", 30, grow=5),
     )
 
-    def render(one: Diagnostic, key: str) -> Cell:
+    def render(one: Finding, key: str) -> Cell:
         tone = _TONES[one.severity]
         glyphs = view.glyphs
         if key == "mark":
@@ -58,7 +58,7 @@ def finding_rows(view: View, found: Sequence[Diagnostic], width: int) -> Rows[Di
     return Rows(columns, kept, render, width=width, fixed=2, hidden=len(found) - len(kept))
 
 
-def finding_lines(view: View, one: Diagnostic, width: int) -> list[Line]:
+def finding_lines(view: View, one: Finding, width: int) -> list[Line]:
     """Return one finding in full, what to do about it, and the command that explains the rule."""
     ellipsis = view.glyphs.ellipsis
     room = max(20, width - 2)
@@ -66,13 +66,13 @@ def finding_lines(view: View, one: Diagnostic, width: int) -> list[Line]:
         (Span(f" {one.code} {one.name}", Tone.STRONG), Span(f"  {one.severity.label}", Tone.DIM))
     ]
     lines += [(Span(f" {part}"),) for part in text.wrap(one.message, room, 3, ellipsis=ellipsis)]
-    if one.help:
-        lines += [(Span(f" {part}"),) for part in text.wrap(one.help, room, 3, ellipsis=ellipsis)]
+    if one.advice:
+        lines += [(Span(f" {part}"),) for part in text.wrap(one.advice, room, 3, ellipsis=ellipsis)]
     lines.append((Span(f" more: ospltool explain {one.code}", Tone.DIM),))
     return lines
 
 
-def title(view: View, found: Sequence[Diagnostic], hidden: int, *, running: bool) -> str:
+def title(view: View, found: Sequence[Finding], hidden: int, *, running: bool) -> str:
     """Return the title with the numbers of findings by severity.
 
     Of these the filter hides `hidden`; none is known yet while the check is running.
@@ -115,14 +115,14 @@ class FindingsScreen(TableScreen):
 
     def __init__(self) -> None:
         super().__init__()
-        self._found: tuple[Diagnostic, ...] = ()
+        self._found: tuple[Finding, ...] = ()
         self._model: SystemModel | None = None
         self._about: advertised.Advertised | None = None
         self._seen = -1
         self._looked_ns = 0
         self._working = False
 
-    def table(self, view: View, width: int) -> Rows[Diagnostic]:
+    def table(self, view: View, width: int) -> Rows[Finding]:
         """Return the findings so far; new ones are worked out when the nodes advertise something else."""
         if view.model is not self._model:  # another system is shown
             self._model, self._found, self._about, self._seen = view.model, (), None, -1
@@ -152,7 +152,7 @@ class FindingsScreen(TableScreen):
         self.app.call_from_thread(self._worked_out, model, about, found)
 
     def _worked_out(
-        self, model: SystemModel, about: advertised.Advertised, found: tuple[Diagnostic, ...]
+        self, model: SystemModel, about: advertised.Advertised, found: tuple[Finding, ...]
     ) -> None:
         self._working = False
         if model is not self._model:
@@ -162,11 +162,11 @@ class FindingsScreen(TableScreen):
         if is_new:
             self.refresh_now()
 
-    def table_title(self, view: View, rows: Rows[Diagnostic]) -> str:
+    def table_title(self, view: View, rows: Rows[Finding]) -> str:
         """Return the title of the table."""
         return title(view, self._found, rows.hidden, running=self._about is None)
 
-    def about(self, view: View, row: Diagnostic, width: int) -> list[Line]:
+    def about(self, view: View, row: Finding, width: int) -> list[Line]:
         """Return the finding and what to do about it."""
         return finding_lines(view, row, width)
 

@@ -10,7 +10,7 @@ from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
-from ospltool.health.codes import HealthSeverity
+from ospltool.diagnostics.model import Severity
 from ospltool.health.incident import Incident
 from ospltool.live.nodes import Node, Presence
 from ospltool.live.series import RATE_WINDOW_NS, NodeSeries
@@ -70,8 +70,8 @@ def moments(view: View, begin_ns: int) -> Iterator[tuple[int, Tone]]:
     """Return when incidents began and nodes reported grave events, also before the console's start."""
     health = view.health
     for one in health.every:
-        if one.since_ns >= begin_ns and one.severity is not HealthSeverity.NOTICE:
-            yield one.since_ns, Tone.FAULT if one.severity is HealthSeverity.ERROR else Tone.WARN
+        if one.since_ns >= begin_ns and one.severity is not Severity.NOTICE:
+            yield one.since_ns, Tone.FAULT if one.severity is Severity.ERROR else Tone.WARN
     for event in reversed(view.model.events):
         if event.time_ns < begin_ns:
             return
@@ -262,7 +262,7 @@ class Overview:
         mark, rank = node_mark(self._view, node), self._ranked[node.id]
         is_heard = self._view.presence(node) is Presence.HEARD
         if is_heard and mark.tone is Tone.DIM and rank <= Rank.WARNING:
-            return Span(*severity_sign(self._view.glyphs, HealthSeverity(rank)))
+            return Span(*severity_sign(self._view.glyphs, Severity(rank)))
         return mark
 
     def _name_space_cell(self, node: Node, name: str, width: int) -> Cell:

@@ -1,1 +1,59 @@
-"""The rules, one function each; a module holds one family. `ospltool.check.registry` collects them."""
+"""The rules, in a module for each family; `ospltool.check.registry` collects them.
+
+Most are functions. Those that only hand on what the reader of a file, the schema or the table of another
+product has found are rows of `handed_on.toml`.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterator
+from importlib import resources
+from typing import Any, Final
+
+from engine.config import ProblemKind
+from ospltool.check.cyclone import CycloneFaultKind
+from ospltool.check.profiles import ProfileFaultKind
+from ospltool.check.registry import NOWHERE, OPENSPLICE, Check, RuleInput, rule
+from ospltool.check.rules.files import of_kind
+from ospltool.check.views import FileView, NodeView
+from ospltool.diagnostics.model import Finding, Severity, Target
+
+_FAULTS: Final[dict[str, type[CycloneFaultKind | ProfileFaultKind]]] = {
+    "cyclone": CycloneFaultKind,
+    "profiles": ProfileFaultKind,
+}
+
+
+def register_handed_on() -> None:
+    """Register the rules of the table."""
+    text = resources.files(__package__).joinpath("handed_on.toml").read_text("utf-8")
+    for code, row in tomllib.loads(text).items():
+        register = rule(
+            code,
+            row["name"],
+            Severity.named(row["severity"]),
+            takes=RuleInput(row["takes"]),
+            targets=frozenset(map(Target, row.get("targets", Target))),
+            blocks=frozenset(map(Target, row.get("blocks", ()))),
+        )
+        register(_check(row))
+
+
+def _check(row: dict[str, Any]) -> Check:
+    kind = row["kind"]
+
+    def of_file(file: FileView) -> Iterator[Finding]:
+        return of_kind(file, ProblemKind(kind))
+
+    def of_another_product(file: FileView) -> Iterator[Finding]:
+        return file.findings(_FAULTS[row["takes"]](kind))
+
+    def of_node(node: NodeView) -> Iterator[Finding]:
+        blocks = NOWHERE if row.get("starts") else OPENSPLICE
+        return (node.from_problem(each, blocks=blocks) for each in node.problems(ProblemKind(kind)))
+
+    checks: dict[str, Check] = {"file": of_file, "node": of_node}
+    check = checks.get(row["takes"], of_another_product)
+    check.__doc__ = row["doc"]
+    return check

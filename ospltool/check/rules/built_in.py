@@ -19,10 +19,9 @@ from engine.core.name_spaces import (
     overlap,
 )
 from ospltool.check import edits
-from ospltool.check.findings import Finding
 from ospltool.check.registry import EVERYWHERE, OPENSPLICE, OSPLTOOL, rule
 from ospltool.check.views import Definition, NodeView
-from ospltool.diagnostics.model import Severity
+from ospltool.diagnostics.model import Finding, Severity
 
 BUILT_IN_TOPICS = (
     "DCPSTopic",

@@ -7,10 +7,9 @@ from collections.abc import Iterator
 from engine.config import XmlElement
 from engine.core.name_spaces import Durability
 from ospltool.check.deployment import listed
-from ospltool.check.findings import Finding
 from ospltool.check.registry import OPENSPLICE, RuleInput, rule
 from ospltool.check.views import FleetView, NodeView
-from ospltool.diagnostics.model import Severity
+from ospltool.diagnostics.model import Finding, Severity
 
 _NETWORK = ("NetworkService", "SNetworkService")
 _NOT_KEEPING = (Durability.VOLATILE, Durability.TRANSIENT_LOCAL)

@@ -9,10 +9,9 @@ from engine.config import ByteRange, ProblemKind, Value, persistence
 from engine.config.problems import printable, quoted
 from engine.config.syntax import root_name
 from ospltool.check import cyclone, edits
-from ospltool.check.findings import Finding
 from ospltool.check.registry import EVERYWHERE, NOWHERE, OPENSPLICE, OSPLTOOL, RuleInput, rule
 from ospltool.check.views import FileView, NodeView
-from ospltool.diagnostics.model import Severity, Target
+from ospltool.diagnostics.model import Finding, Severity, Target
 
 MAX_RELATED = 5
 _OF_ANY_FILE = frozenset(
@@ -20,8 +19,8 @@ _OF_ANY_FILE = frozenset(
 )
 
 
-def _of_kind(file: FileView, kind: ProblemKind) -> Iterator[Finding]:
-    """The problems of one kind; those of the content of a fleet file belong to DUR007."""
+def of_kind(file: FileView, kind: ProblemKind) -> Iterator[Finding]:
+    """Find the problems of one kind; those of the content of a fleet file belong to DUR007."""
     if kind not in _OF_ANY_FILE and _is_fleet(file):
         return
     nodes = (file.node_name,) if file.node_name else ()
@@ -29,7 +28,7 @@ def _of_kind(file: FileView, kind: ProblemKind) -> Iterator[Finding]:
     for problem in file.problems:
         if problem.kind is kind:
             yield Finding(
-                problem.message, file.place(problem), advice=problem.hint, nodes=nodes, blocks=blocks
+                problem.message, file.place(problem), advice=problem.hint, nodes=nodes, refusing=blocks
             )
 
 
@@ -55,108 +54,6 @@ def _is_fleet(file: FileView) -> bool:
     return file.path.endswith(".toml")
 
 
-@rule("DUR001", "unreadable-file", Severity.ERROR, takes=RuleInput.FILE, blocks=EVERYWHERE)
-def unreadable_file(file: FileView) -> Iterator[Finding]:
-    """A file that is named cannot be read.
-
-    Why: Nothing is known of the node that would run with it.
-
-    Example:
-        ospltool check file:///etc/opt/ospl.xml
-    Use instead:
-        A path or `file://` URI of a file that exists and may be read. Nothing is fetched from a network.
-    OpenSplice: Takes `file://` URIs only and answers anything else with `Invalid URI specified`.
-    Reference: deployment guide, OSPL_URI
-    """
-    return _of_kind(file, ProblemKind.UNREADABLE)
-
-
-@rule("DUR002", "file-too-large", Severity.ERROR, takes=RuleInput.FILE, blocks=EVERYWHERE)
-def file_too_large(file: FileView) -> Iterator[Finding]:
-    """A file exceeds a bound of the reader.
-
-    Why: Configurations have a few KB. What is larger than 1 MiB, has more than 10,000 elements and
-        attributes or nests more than 64 deep is no configuration, and is not worth the memory that
-        reading it would take.
-
-    Example:
-        <OpenSplice><a><a><a>...
-    Use instead:
-        The file that was meant.
-    OpenSplice: Is not known to have any bound.
-    Reference: bounds and habits of this tool
-    """
-    return _of_kind(file, ProblemKind.TOO_LARGE)
-
-
-@rule("DUR003", "wrong-encoding", Severity.ERROR, takes=RuleInput.FILE, blocks=EVERYWHERE)
-def wrong_encoding(file: FileView) -> Iterator[Finding]:
-    """The bytes of a file are not in the encoding that it declares, or in one that is not read.
-
-    Why: A wrongly decoded name of a partition is another partition.
-
-    Example:
-        <?xml version="1.0" encoding="UTF-16"?>
-    Use instead:
-        UTF-8, which needs no declaration. US-ASCII and ISO-8859-1 are read when they are declared.
-    OpenSplice: Has a reader of its own; what it does with other encodings is not documented.
-    Reference: XML 1.0, 4.3.3
-    """
-    return _of_kind(file, ProblemKind.ENCODING)
-
-
-@rule("DUR004", "not-well-formed", Severity.ERROR, takes=RuleInput.FILE, blocks=EVERYWHERE)
-def not_well_formed(file: FileView) -> Iterator[Finding]:
-    """A file is not well-formed XML.
-
-    Why: What an unclosed element contains cannot be known.
-
-    Example:
-        <Domain><Name>n1</Domain>
-    Use instead:
-        <Domain><Name>n1</Name></Domain>
-    OpenSplice: Refuses the file: `line ..., element ...: ...`, with the report context `configuration
-        parser`.
-    Reference: XML 1.0, 2.1
-    """
-    return _of_kind(file, ProblemKind.SYNTAX)
-
-
-@rule("DUR005", "document-type", Severity.ERROR, takes=RuleInput.FILE, blocks=EVERYWHERE)
-def document_type(file: FileView) -> Iterator[Finding]:
-    """A file has a document type declaration.
-
-    Why: Document types bring entities, which can read other files, reach into the network, or grow
-        without bound. No OpenSplice configuration needs one.
-
-    Example:
-        <!DOCTYPE OpenSplice [<!ENTITY name "n1">]>
-    Use instead:
-        Variables: ${NAME:-n1}
-    OpenSplice: Its reader knows no document types.
-    Reference: XML 1.0, 2.8
-    """
-    return _of_kind(file, ProblemKind.DTD)
-
-
-@rule("DUR006", "wrong-root", Severity.ERROR, takes=RuleInput.FILE, blocks=EVERYWHERE)
-def wrong_root(file: FileView) -> Iterator[Finding]:
-    """The root element is not OpenSplice.
-
-    Why: It is another kind of file, which the finding names where it is known. Settings of Cyclone DDS itself
-        and QoS profiles have rules of their own.
-
-    Example:
-        <MetaData>...</MetaData>
-    Use instead:
-        <OpenSplice>...</OpenSplice>
-    OpenSplice: `Root element missing expected 'OpenSplice' but found '...'`, and the domain does not
-        start.
-    Reference: //OpenSplice
-    """
-    return _of_kind(file, ProblemKind.ROOT)
-
-
 @rule("DUR007", "wrong-fleet-file", Severity.ERROR, takes=RuleInput.FILE, blocks=OSPLTOOL)
 def wrong_fleet_file(file: FileView) -> Iterator[Finding]:
     """A fleet file does not describe a deployment.
@@ -178,23 +75,6 @@ def wrong_fleet_file(file: FileView) -> Iterator[Finding]:
         for problem in file.problems:
             if problem.kind not in _OF_ANY_FILE:
                 yield Finding(problem.message, file.place(problem), advice=problem.hint)
-
-
-@rule("DUR008", "nothing-to-check", Severity.ERROR, takes=RuleInput.FILE)
-def nothing_to_check(file: FileView) -> Iterator[Finding]:
-    """A directory has no configuration, or one inside a file that is no XML.
-
-    Why: A check of nothing finds nothing. It would pass for ever in a build whose files have moved.
-        Templates have to be rendered, and XML in YAML has to become a file, before they can be checked.
-
-    Example:
-        ospltool check charts/
-    Use instead:
-        helm template charts/ > rendered.yaml, then the XML in it as a file
-    OpenSplice: Takes one file, and no directory.
-    Reference: bounds and habits of this tool
-    """
-    return _of_kind(file, ProblemKind.NOTHING_FOUND)
 
 
 @rule("DUR010", "broken-expansion", Severity.ERROR, blocks=EVERYWHERE)

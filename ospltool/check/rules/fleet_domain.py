@@ -8,10 +8,9 @@ from typing import Final
 from engine.config import XmlElement
 from engine.dds.proofs import SecretFault, fingerprints
 from ospltool.check.deployment import host_of, listed
-from ospltool.check.findings import Finding
 from ospltool.check.registry import OPENSPLICE, OSPLTOOL, RuleInput, rule
 from ospltool.check.views import FleetView, NodeView, Thing
-from ospltool.diagnostics.model import Severity
+from ospltool.diagnostics.model import Finding, Severity
 
 
 def _groups(nodes: list[NodeView], key: Callable[[NodeView], object]) -> list[list[NodeView]]:

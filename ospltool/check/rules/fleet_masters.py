@@ -6,10 +6,9 @@ from collections.abc import Iterator
 
 from engine.core.name_spaces import MAX_PRIORITY, Alignee, Durability
 from ospltool.check.deployment import by_role, expected_masters, listed, names_of
-from ospltool.check.findings import Finding
 from ospltool.check.registry import OPENSPLICE, RuleInput, rule
 from ospltool.check.views import Definition, FleetView
-from ospltool.diagnostics.model import Severity
+from ospltool.diagnostics.model import Finding, Severity
 
 
 def _found(

@@ -8,10 +8,9 @@ from collections.abc import Iterator
 from engine.core import expressions
 from engine.core.name_spaces import MergeType
 from ospltool.check.deployment import TAKES, by_role, is_senseless, listed, merge_towards, names_of
-from ospltool.check.findings import Finding
 from ospltool.check.registry import OPENSPLICE, RuleInput, rule
 from ospltool.check.views import Definition, FleetView
-from ospltool.diagnostics.model import Place, Severity
+from ospltool.diagnostics.model import Finding, Place, Severity
 
 
 def _merge_place(definition: Definition, role: str, label: str = "") -> Place:

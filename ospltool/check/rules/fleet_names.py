@@ -12,10 +12,9 @@ from engine.config.name_space_reader import conflict_text
 from engine.core import expressions
 from engine.core.name_spaces import Element, NameSpace, Policy, compare, find_policy, overlap
 from ospltool.check.deployment import listed, names_of
-from ospltool.check.findings import Finding
 from ospltool.check.registry import OPENSPLICE, RuleInput, rule
 from ospltool.check.views import Definition, FleetView
-from ospltool.diagnostics.model import Severity
+from ospltool.diagnostics.model import Finding, Severity
 
 
 def _distinct(fleet: FleetView) -> dict[NameSpace, list[Definition]]:

@@ -12,13 +12,10 @@ from pathlib import Path
 from engine.config import Document, XmlElement
 from engine.dds.interfaces import address_of
 from ospltool.check import cyclone, profiles
-from ospltool.check.cyclone import CycloneFaultKind
 from ospltool.check.deployment import has_address, has_interface
-from ospltool.check.findings import Finding
-from ospltool.check.profiles import ProfileFaultKind
 from ospltool.check.registry import OSPLTOOL, RuleInput, rule
 from ospltool.check.views import FileView
-from ospltool.diagnostics.model import Place, Severity
+from ospltool.diagnostics.model import Finding, Place, Severity
 
 _cyclone_rule = functools.partial(rule, takes=RuleInput.CYCLONE, targets=OSPLTOOL)
 
@@ -27,140 +24,6 @@ def _found(file: FileView, given: cyclone.Given, path: str, message: str) -> Fin
     assert file.cyclone is not None
     span = given.value.span if given.value else given.name_span
     return Finding(message, Place.of(file.cyclone.source, span), subject=cyclone.subject(path))
-
-
-@_cyclone_rule("DUR750", "cyclone-unknown-element", Severity.ERROR, blocks=OSPLTOOL)
-def cyclone_unknown_element(file: FileView) -> Iterator[Finding]:
-    """A file with settings of Cyclone DDS has an element or attribute that Cyclone DDS does not know there.
-
-    Why: Cyclone DDS refuses the whole file, and no participant can be created: neither a node nor an
-        application starts with it.
-
-    Example:
-        <General><AllowMultiCasting>false</AllowMultiCasting></General>
-    Use instead:
-        <General><AllowMulticast>false</AllowMulticast></General>
-    OpenSplice: Does not read this file.
-    Reference: Cyclone DDS, configuration guide; observed with 11.0.1
-    """
-    return file.findings(CycloneFaultKind.UNKNOWN)
-
-
-@_cyclone_rule("DUR751", "cyclone-bad-value", Severity.ERROR, blocks=OSPLTOOL)
-def cyclone_bad_value(file: FileView) -> Iterator[Finding]:
-    """A setting of Cyclone DDS has a value that it refuses, or a required attribute is missing.
-
-    Why: Cyclone DDS refuses the whole file. Durations have the units ns, us, ms, s, min, hr and day,
-        sizes B, kB, KiB, MB, MiB, GB and GiB; upper and lower case matter in units, but not in words.
-        Some numbers beyond 32 bits are not refused, but taken for another number.
-
-    Example:
-        <LeaseDuration>10 sec</LeaseDuration>
-    Use instead:
-        <LeaseDuration>10 s</LeaseDuration>
-    OpenSplice: Does not read this file.
-    Reference: Cyclone DDS, configuration guide; observed with 11.0.1
-    """
-    return file.findings(CycloneFaultKind.VALUE)
-
-
-@_cyclone_rule("DUR752", "cyclone-set-twice", Severity.ERROR, blocks=OSPLTOOL)
-def cyclone_set_twice(file: FileView) -> Iterator[Finding]:
-    """One Domain has the same setting of Cyclone DDS twice.
-
-    Why: Cyclone DDS refuses the whole file: `only 1 instance allowed`. Sections may be repeated, settings
-        may not.
-
-    Example:
-        <Discovery><Tag>a</Tag><Tag>b</Tag></Discovery>
-    Use instead:
-        <Discovery><Tag>b</Tag></Discovery>
-    OpenSplice: Does not read this file.
-    Reference: observed with Cyclone DDS 11.0.1
-    """
-    return file.findings(CycloneFaultKind.REPEATED)
-
-
-@_cyclone_rule("DUR753", "cyclone-removed-setting", Severity.ERROR, blocks=OSPLTOOL)
-def cyclone_removed_setting(file: FileView) -> Iterator[Finding]:
-    """A setting of Cyclone DDS 0.10 is not in version 11, or not in the build that a node uses.
-
-    Why: Cyclone DDS 11.0.1 of a node refuses the whole file. Its build has no TLS, TCP or security.
-
-    Example:
-        <Internal><UnicastResponseToSPDPMessages>true</UnicastResponseToSPDPMessages></Internal>
-    Use instead:
-        Nothing; nodes and applications with different versions need a file each.
-    OpenSplice: Does not read this file.
-    Reference: observed with Cyclone DDS 0.10.2 and 11.0.1
-    """
-    return file.findings(CycloneFaultKind.REMOVED)
-
-
-@_cyclone_rule("DUR754", "cyclone-new-setting", Severity.INFO)
-def cyclone_new_setting(file: FileView) -> Iterator[Finding]:
-    """A setting of Cyclone DDS 11 is not in version 0.10.
-
-    Why: An application with Cyclone DDS 0.10 refuses the whole file.
-
-    Example:
-        <Discovery><Peers AddLocalhost="false"/></Discovery>
-    Use instead:
-        Nothing, if no application uses Cyclone DDS 0.10; else a file for each version.
-    OpenSplice: Does not read this file.
-    Reference: observed with Cyclone DDS 0.10.2 and 11.0.1
-    """
-    return file.findings(CycloneFaultKind.NEW)
-
-
-@_cyclone_rule("DUR755", "cyclone-deprecated-setting", Severity.WARNING)
-def cyclone_deprecated_setting(file: FileView) -> Iterator[Finding]:
-    """A setting of Cyclone DDS has moved or is deprecated.
-
-    Why: Cyclone DDS says so at every start, and a later version may refuse the file.
-
-    Example:
-        <General><NetworkInterfaceAddress>eth0</NetworkInterfaceAddress></General>
-    Use instead:
-        <General><Interfaces><NetworkInterface name="eth0"/></Interfaces></General>
-    OpenSplice: Does not read this file.
-    Reference: observed with Cyclone DDS 11.0.1
-    """
-    return file.findings(CycloneFaultKind.DEPRECATED)
-
-
-@_cyclone_rule("DUR756", "cyclone-shortened-name", Severity.INFO)
-def cyclone_shortened_name(file: FileView) -> Iterator[Finding]:
-    """The name of a setting of Cyclone DDS is shortened, or in other upper and lower case.
-
-    Why: Cyclone DDS takes the beginning of a name for the whole, as long as only one name begins so. A
-        version with another setting that begins so refuses the file.
-
-    Example:
-        <Discovery><Lease>10 s</Lease></Discovery>
-    Use instead:
-        <Discovery><LeaseDuration>10 s</LeaseDuration></Discovery>
-    OpenSplice: Does not read this file.
-    Reference: observed with Cyclone DDS 11.0.1
-    """
-    return file.findings(CycloneFaultKind.SPELLING)
-
-
-@_cyclone_rule("DUR757", "cyclone-number-without-unit", Severity.WARNING)
-def cyclone_number_without_unit(file: FileView) -> Iterator[Finding]:
-    """A duration or size of Cyclone DDS has no unit.
-
-    Why: Cyclone DDS takes a unit that it does not name, warns that this is deprecated, and refuses it in
-        some places.
-
-    Example:
-        <LeaseDuration>10</LeaseDuration>
-    Use instead:
-        <LeaseDuration>10 s</LeaseDuration>
-    OpenSplice: Does not read this file.
-    Reference: observed with Cyclone DDS 11.0.1
-    """
-    return file.findings(CycloneFaultKind.UNIT)
 
 
 @_cyclone_rule("DUR758", "cyclone-several-domains", Severity.INFO)
@@ -192,24 +55,6 @@ def cyclone_several_domains(file: FileView) -> Iterator[Finding]:
                 message, Place.of(file.cyclone.source, domain.tag_span), subject="//CycloneDDS/Domain"
             )
         earlier.setdefault(id_, domain)
-
-
-@_cyclone_rule("DUR766", "cyclone-contradiction", Severity.ERROR, blocks=OSPLTOOL)
-def cyclone_contradiction(file: FileView) -> Iterator[Finding]:
-    """Settings of Cyclone DDS exclude each other.
-
-    Why: Each is good by itself, and together Cyclone DDS creates no participant with them: an interface
-        without a name or selected twice, `autodetermine` beside a name, old settings beside <Interfaces>,
-        watermarks out of order, ports above 65535, a network partition that is not there.
-
-    Example:
-        <NetworkInterface autodetermine="true" name="eth0"/>
-    Use instead:
-        <NetworkInterface name="eth0"/>
-    OpenSplice: Does not read this file.
-    Reference: observed with Cyclone DDS 11.0.1
-    """
-    return file.findings(CycloneFaultKind.CONTRADICTION)
 
 
 @_cyclone_rule("DUR759", "cyclone-interface-not-here", Severity.WARNING)
@@ -425,38 +270,6 @@ def _has_library(name: str) -> bool:
     )
 
 
-@_cyclone_rule("DUR764", "cyclone-refuses", Severity.ERROR, blocks=OSPLTOOL)
-def cyclone_refuses(file: FileView) -> Iterator[Finding]:
-    """The installed Cyclone DDS refuses the settings (`check --try`).
-
-    Why: On this machine, as it is now, no participant can be created with the file.
-
-    Example:
-        <ExternalNetworkAddress>192.0.2</ExternalNetworkAddress>
-    Use instead:
-        What the message of Cyclone DDS asks for
-    OpenSplice: Does not read this file.
-    Reference: Cyclone DDS, configuration guide
-    """
-    return file.findings(CycloneFaultKind.TRIED)
-
-
-@_cyclone_rule("DUR765", "cyclone-remarks", Severity.WARNING)
-def cyclone_remarks(file: FileView) -> Iterator[Finding]:
-    """The installed Cyclone DDS takes the settings, and remarks something (`check --try`).
-
-    Why: A part of the settings has another effect than it says, or none.
-
-    Example:
-        <Tracing><PacketCaptureFile>/nowhere/packets</PacketCaptureFile></Tracing>
-    Use instead:
-        What the message of Cyclone DDS asks for
-    OpenSplice: Does not read this file.
-    Reference: Cyclone DDS, configuration guide
-    """
-    return file.findings(CycloneFaultKind.REMARKED)
-
-
 @_cyclone_rule("DUR761", "cyclone-fragment-above-message", Severity.INFO)
 def cyclone_fragment_above_message(file: FileView) -> Iterator[Finding]:
     """Fragments of samples are larger than messages may be.
@@ -486,58 +299,6 @@ def cyclone_fragment_above_message(file: FileView) -> Iterator[Finding]:
                 f"{cyclone.text_of(message[0][0])}"
             )
             yield _found(file, node, "General/FragmentSize", text)
-
-
-@rule("DUR770", "profile-unknown-element", Severity.ERROR, takes=RuleInput.PROFILES, targets=OSPLTOOL)
-def profile_unknown_element(file: FileView) -> Iterator[Finding]:
-    """A QoS profile has an element or attribute that the QosProvider of Cyclone DDS does not know there.
-
-    Why: The QosProvider refuses the whole file, and the application that asks for a profile gets an
-        error. Some policies belong to some entities only: partition to publishers and subscribers,
-        lifespan to writers.
-
-    Example:
-        <datawriter_qos><histroy><depth>5</depth></histroy></datawriter_qos>
-    Use instead:
-        <datawriter_qos><history><depth>5</depth></history></datawriter_qos>
-    OpenSplice: Has a reader of its own for QoS profiles.
-    Reference: Cyclone DDS, QoS Provider; OMG DDS-XML 1.0
-    """
-    return file.findings(ProfileFaultKind.UNKNOWN)
-
-
-@rule("DUR771", "profile-bad-value", Severity.ERROR, takes=RuleInput.PROFILES, targets=OSPLTOOL)
-def profile_bad_value(file: FileView) -> Iterator[Finding]:
-    """A QoS profile has a value that the QosProvider of Cyclone DDS refuses, or lacks one that it needs.
-
-    Why: The QosProvider refuses the whole file. Names of kinds are those of the DDS specification, in
-        capitals.
-
-    Example:
-        <reliability><kind>RELIABLE</kind></reliability>
-    Use instead:
-        <reliability><kind>RELIABLE_RELIABILITY_QOS</kind></reliability>
-    OpenSplice: Has a reader of its own for QoS profiles.
-    Reference: Cyclone DDS, QoS Provider; OMG DDS-XML 1.0
-    """
-    return file.findings(ProfileFaultKind.VALUE)
-
-
-@rule("DUR772", "profile-durability", Severity.ERROR, takes=RuleInput.PROFILES, targets=OSPLTOOL)
-def profile_durability(file: FileView) -> Iterator[Finding]:
-    """A QoS profile asks for transient or persistent data, which the QosProvider of Cyclone DDS 11 refuses.
-
-    Why: It refuses the whole file with `Unsupported value`, although writers and readers may have this
-        durability, and a durability service keeps their data.
-
-    Example:
-        <durability><kind>PERSISTENT_DURABILITY_QOS</kind></durability>
-    Use instead:
-        No durability in the profile; the application sets it in the QoS that it got of the profile.
-    OpenSplice: Knows all kinds of durability.
-    Reference: Cyclone DDS 11.0.1, QoS Provider
-    """
-    return file.findings(ProfileFaultKind.DURABILITY)
 
 
 @rule("DUR773", "profile-of-opensplice", Severity.INFO, takes=RuleInput.PROFILES, targets=OSPLTOOL)

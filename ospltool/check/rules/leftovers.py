@@ -8,10 +8,9 @@ from engine.config import Attribute, ByteRange, XmlElement
 from engine.config.fates import Fate, WithoutEffect, without_effect
 from engine.config.schema import schema
 from ospltool.check import edits
-from ospltool.check.findings import Finding
 from ospltool.check.registry import OPENSPLICE, OSPLTOOL, rule
 from ospltool.check.views import NodeView
-from ospltool.diagnostics.model import Severity
+from ospltool.diagnostics.model import Finding, Severity
 
 _NOTATION = ("durabilityKind", "alignmentKind")
 

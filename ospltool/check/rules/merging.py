@@ -9,10 +9,9 @@ from engine.core import expressions
 from engine.core.expressions import covers
 from engine.core.name_spaces import MergeRule, MergeType, Policy
 from ospltool.check import edits
-from ospltool.check.findings import Finding
 from ospltool.check.registry import OPENSPLICE, rule
 from ospltool.check.views import NodeView
-from ospltool.diagnostics.model import Severity
+from ospltool.diagnostics.model import Finding, Severity
 
 
 def merges(policy: Policy, element: XmlElement) -> list[tuple[MergeRule, XmlElement]]:

@@ -11,10 +11,9 @@ from engine.core import expressions
 from engine.core.expressions import covers
 from engine.core.name_spaces import Element, compare
 from ospltool.check import edits
-from ospltool.check.findings import Finding
 from ospltool.check.registry import EVERYWHERE, NOWHERE, OPENSPLICE, OSPLTOOL, rule
 from ospltool.check.views import NodeView
-from ospltool.diagnostics.model import Severity
+from ospltool.diagnostics.model import Finding, Severity
 
 MAX_OPENSPLICE_EXPRESSION = 99
 """Longest `partition.topic` that OpenSplice has room for."""

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from engine.config import XmlElement
-from ospltool.check.findings import Finding
 from ospltool.check.registry import OPENSPLICE, rule
 from ospltool.check.views import NodeView
-from ospltool.diagnostics.model import Severity
+from ospltool.diagnostics.model import Finding, Severity
 
 
 def _label(node: XmlElement) -> str:

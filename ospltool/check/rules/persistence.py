@@ -10,10 +10,9 @@ from engine.config.settings import StoreMode
 from engine.core.name_spaces import Durability
 from engine.dds.proofs import DomainSecret, SecretFault
 from ospltool.check import edits
-from ospltool.check.findings import Finding
 from ospltool.check.registry import NOWHERE, OPENSPLICE, OSPLTOOL, rule
 from ospltool.check.views import NodeView
-from ospltool.diagnostics.model import Severity
+from ospltool.diagnostics.model import Finding, Severity
 
 _REBOOT = "is emptied at reboot"
 _WEEKS = "is cleaned of what is old, by systemd after 30 days"

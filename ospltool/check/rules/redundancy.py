@@ -8,10 +8,9 @@ from collections.abc import Iterator
 from engine.config import ByteRange, Problem, ProblemKind
 from engine.config.persistence import GroupSettings, PersistenceService
 from engine.core import expressions
-from ospltool.check.findings import Finding
 from ospltool.check.registry import OSPLTOOL, RuleInput, rule
 from ospltool.check.views import FileView
-from ospltool.diagnostics.model import Place, Severity
+from ospltool.diagnostics.model import Finding, Place, Severity
 
 _service_rule = functools.partial(rule, takes=RuleInput.PERSISTENCE, targets=OSPLTOOL)
 

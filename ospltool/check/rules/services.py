@@ -10,10 +10,9 @@ from engine.config.schema import SERVICE_COMMANDS
 from engine.config.settings import FailureAction
 from engine.dds.uri import incomplete_part
 from ospltool.check.deployment import has_address, has_interface
-from ospltool.check.findings import Finding
 from ospltool.check.registry import OPENSPLICE, OSPLTOOL, rule
 from ospltool.check.views import NodeView
-from ospltool.diagnostics.model import Severity
+from ospltool.diagnostics.model import Finding, Severity
 
 _ELEMENTS = frozenset(SERVICE_COMMANDS.values())
 _DDSI = ("DDSI2Service", "DDSI2EService")

@@ -7,10 +7,9 @@ from collections.abc import Iterator
 
 from engine.config import Problem, ProblemKind
 from ospltool.check import edits
-from ospltool.check.findings import Finding
 from ospltool.check.registry import EVERYWHERE, NOWHERE, OPENSPLICE, OSPLTOOL, rule
 from ospltool.check.views import NodeView
-from ospltool.diagnostics.model import Severity
+from ospltool.diagnostics.model import Finding, Severity
 
 _MEANT = re.compile(r"did you mean (\w+)\?")
 
@@ -91,78 +90,6 @@ def unknown_attribute(node: NodeView) -> Iterator[Finding]:
         if attribute and name and is_free:
             fix = edits.rename_attribute(node, attribute, name)
         yield node.from_problem(problem, fix=fix)
-
-
-@rule("DUR022", "missing-element", Severity.ERROR, blocks=OPENSPLICE)
-def missing_element(node: NodeView) -> Iterator[Finding]:
-    """A required element is missing.
-
-    Why: What would hold instead is not defined; defaults of the schema do not apply to required elements.
-
-    Example:
-        <Heartbeat/>
-    Use instead:
-        <Heartbeat><ExpiryTime update_factor="0.2">10.0</ExpiryTime></Heartbeat>
-    OpenSplice: `Required element '...' is missing`, and the domain does not start.
-    Reference: //OpenSplice
-    """
-    for problem in node.problems(ProblemKind.MISSING_ELEMENT):
-        yield node.from_problem(problem)
-
-
-@rule("DUR023", "missing-attribute", Severity.ERROR, blocks=OPENSPLICE)
-def missing_attribute(node: NodeView) -> Iterator[Finding]:
-    """A required attribute is missing.
-
-    Why: What would hold instead is not defined; a Merge without scope even crashes a service whose
-        validator is switched off.
-
-    Example:
-        <Policy nameSpace="*" aligner="true" durability="Durable"/>
-    Use instead:
-        <Policy nameSpace="*" aligner="true" durability="Durable" alignee="Initial"/>
-    OpenSplice: `Element '...' required attribute '...' is missing`, and the domain does not start.
-    Reference: //OpenSplice
-    """
-    for problem in node.problems(ProblemKind.MISSING_ATTRIBUTE):
-        # No fix inserts the default of the schema: nobody said that it is meant. It switches channels off.
-        yield node.from_problem(problem)
-
-
-@rule("DUR024", "repeated-element", Severity.ERROR, blocks=OPENSPLICE)
-def repeated_element(node: NodeView) -> Iterator[Finding]:
-    """An element occurs more often than the schema allows.
-
-    Why: Only one of them counts, and it is not always the one that a reader expects.
-
-    Example:
-        <Role>A</Role><Role>B</Role>
-    Use instead:
-        <Role>A</Role>
-    OpenSplice: `Element '...' is specified more than '1' times`, and the domain does not start. Without
-        the validator the first of repeated values counts, but the last of DurabilityService elements of
-        one name.
-    Reference: //OpenSplice
-    """
-    for problem in node.problems(ProblemKind.REPEATED_ELEMENT):
-        yield node.from_problem(problem)
-
-
-@rule("DUR025", "stray-text", Severity.WARNING)
-def stray_text(node: NodeView) -> Iterator[Finding]:
-    """Text stands where only elements may stand, or elements stand in a value.
-
-    Why: It is the rest of a comment or of an edit, and has no effect.
-
-    Example:
-        <Domain>test <Name>n1</Name></Domain>
-    Use instead:
-        <Domain><!-- test --><Name>n1</Name></Domain>
-    OpenSplice: No message of its validator is about such text.
-    Reference: //OpenSplice
-    """
-    for problem in node.problems(ProblemKind.STRAY_TEXT):
-        yield node.from_problem(problem, blocks=NOWHERE)
 
 
 @rule("DUR026", "removed-setting", Severity.ERROR, blocks=OPENSPLICE)

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from engine.core.name_spaces import MAX_PRIORITY
-from ospltool.check.findings import Finding
 from ospltool.check.registry import OPENSPLICE, rule
 from ospltool.check.views import NodeView
-from ospltool.diagnostics.model import Severity
+from ospltool.diagnostics.model import Finding, Severity
 
 _EXPIRIES = (
     ("DurabilityService", "Network/Heartbeat/ExpiryTime"),

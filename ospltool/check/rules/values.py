@@ -8,10 +8,9 @@ from collections.abc import Iterator
 from engine.config import Problem, ProblemKind, Value
 from engine.config.schema import Item, Type, documented, engine_schema, schema
 from ospltool.check import edits
-from ospltool.check.findings import Finding
 from ospltool.check.registry import NOWHERE, OPENSPLICE, rule
 from ospltool.check.views import NodeView
-from ospltool.diagnostics.model import Fix, Severity, Target
+from ospltool.diagnostics.model import Finding, Fix, Severity, Target
 
 _STORE_MODE = "//OpenSplice/DurabilityService/Persistent/StoreMode"
 _MEANT = re.compile(r"did you mean (\w+)\?")
@@ -154,41 +153,6 @@ def out_of_range(node: NodeView) -> Iterator[Finding]:
 
 def _is_low(item: Item, value: Value) -> bool:
     return bool(item.low) and value.text.strip().startswith("-")
-
-
-@rule("DUR105", "value-too-long", Severity.ERROR, blocks=OPENSPLICE)
-def value_too_long(node: NodeView) -> Iterator[Finding]:
-    """A text is longer than the schema allows.
-
-    Why: What is cut off could have told two names apart.
-
-    Example:
-        <EntityNames><Partition>(65 characters)</Partition></EntityNames>
-    Use instead:
-        A name of at most 64 characters.
-    OpenSplice: `Element '...' incorrect value '...'`, and the domain does not start.
-    Reference: //OpenSplice/DurabilityService/EntityNames
-    """
-    for problem in node.problems(ProblemKind.TOO_LONG):
-        yield node.from_problem(problem)
-
-
-@rule("DUR106", "empty-value", Severity.ERROR)
-def empty_value(node: NodeView) -> Iterator[Finding]:
-    """An element that needs a value is empty.
-
-    Why: It looks as if something were set.
-
-    Example:
-        <Verbosity/>
-    Use instead:
-        Remove it to get the default, or give it a value.
-    OpenSplice: Its validator never looks at an empty element, and the service keeps the default. An
-        ospltool node refuses it.
-    Reference: //OpenSplice
-    """
-    for problem in node.problems(ProblemKind.EMPTY_VALUE):
-        yield node.from_problem(problem, blocks=NOWHERE)
 
 
 @rule("DUR107", "octal-number", Severity.WARNING)

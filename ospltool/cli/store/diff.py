@@ -46,9 +46,7 @@ def diff(
             help="List at most N differing instances (default: 100; jsonl and parquet: all).",
         ),
     ] = None,
-    engine: Annotated[
-        str, typer.Option("--engine", help="Compare with duckdb, merge (little memory) or spark.")
-    ] = "duckdb",
+    engine: Annotated[str, typer.Option("--engine", help="Compare with duckdb or spark.")] = "duckdb",
     master: Annotated[
         str, typer.Option("--master", help="Connect to this Spark master: local[*], spark://... or sc://...")
     ] = "local[*]",
@@ -66,9 +64,9 @@ def diff(
 
     Exit codes: 0 no difference, 1 differences or unreadable records, 2 wrong usage or unreadable store.
     """
-    from ospltool.stores.diff.compare import DEFAULT_INSTANCES, ENGINES, CompareOptions, compare
+    from ospltool.stores.diff.compare import DEFAULT_INSTANCES, ENGINES, CompareOptions, Limits, compare
     from ospltool.stores.diff.report import Verdict
-    from ospltool.stores.diff.sides import ComparedPart, DiffError, Limits
+    from ospltool.stores.diff.sides import ComparedPart, DiffError
 
     kind = "json" if as_json else output
     if kind not in {"text", "json", "jsonl", "parquet", "html"}:

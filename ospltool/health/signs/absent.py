@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from ospltool.health.codes import SECOND_NS, HealthSeverity, Sign, joined
+from ospltool.diagnostics.model import Severity
+from ospltool.health.codes import SECOND_NS, Sign, joined
 from ospltool.health.scene import Scene
 from ospltool.health.signs.domain import stopped_processes
 from ospltool.health.signs.losses import OWN_LINK, broken_link, look_at_host
@@ -69,6 +70,8 @@ def _absence(
     if report and report.restarts(scene.now_ns):
         what = (STARTED if report.pid else RESTARTS).format(name)
         code, known_ns = "DUL-NODE-SILENT", report.failed_ns
+    elif report and report.never_ran and not hearing:
+        code, what = "DUL-NODE-NOT-STARTED", f"{name} did not start, and was not heard since this watch began"
     elif (report and report.is_dead) or (farewell and not farewell.is_orderly and not hearing):
         code, what = "DUL-NODE-GONE", f"{name} is gone, and was not heard since this watch began"
         if farewell and farewell.time_ns >= (report.started_ns if report and report.is_dead else 0):
@@ -98,7 +101,7 @@ def _absence(
         why, advice = "this watch refuses its messages", refused
     is_later = code == "DUL-NODE-GONE" and known_ns == last_ns > began_ns
     is_out_of_reach = bool(hearing) and code == "DUL-NODE-ABSENT"
-    severity = HealthSeverity.WARNING if is_out_of_reach else None  # as of one that this watch has heard
+    severity = Severity.WARNING if is_out_of_reach else None  # as of one that this watch has heard
     return Sign(
         code, name, what, known_ns if is_later else min(known_ns or bound_ns, began_ns), why=why, next=advice,
         severity=severity, weight=2, began_before=not known_ns, is_later=is_later,

@@ -9,7 +9,8 @@ from typing import Final
 from engine.core.name_spaces import MergeType
 from engine.core.states import Phase
 from engine.runtime.monitor import UnkeptView, is_nowhere
-from ospltool.health.codes import SECOND_NS, HealthSeverity, Sign, joined
+from ospltool.diagnostics.model import Severity
+from ospltool.health.codes import SECOND_NS, Sign, joined
 from ospltool.health.redundancy import Redundancy
 from ospltool.health.scene import KEPT_ON_DISK, Scene
 from ospltool.live.conflicts import ReportedConflict
@@ -54,7 +55,7 @@ def _copies(scene: Scene, one: Redundancy, unheard: tuple[str, ...]) -> Iterator
     if one.lacks:
         warning = f", {one.warning}" if one.warning else ""
         what = f"{one.name}: {one.text}{warning}" + (f"; missing: {absent}" if absent else "")
-        severity = HealthSeverity.ERROR if len(one.held) + len(one.unsure) <= 1 else None
+        severity = Severity.ERROR if len(one.held) + len(one.unsure) <= 1 else None
         why = reasons or f"no further node has {one.name} in its configuration"
         yield Sign(
             "DUL-COPIES-LOW", one.name, what, 0, (*one.lost, *one.apart, *others), one.name,
@@ -71,7 +72,7 @@ def _copies(scene: Scene, one: Redundancy, unheard: tuple[str, ...]) -> Iterator
         is_known = not is_waiting and _is_of_lost(scene, one, one.lacks_on_disk)
         yield Sign(
             "DUL-DISK-COPIES-LOW", one.name, what, 0, (*without, *one.lost, *one.apart, *others), one.name,
-            why, advice, severity=None if one.on_disk or one.unsure else HealthSeverity.ERROR,
+            why, advice, severity=None if one.on_disk or one.unsure else Severity.ERROR,
             patience_ns=0 if is_known else WRITING_NS,
             occasion=_occasion(one.lacks_on_disk, one.on_disk_apart, one.lost), weight=one.lacks_on_disk,
         )  # fmt: skip

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from ospltool.health.codes import SECOND_NS, HealthSeverity, Sign
+from ospltool.diagnostics.model import Severity
+from ospltool.health.codes import SECOND_NS, Sign
 from ospltool.health.hearings import fellows_of
 from ospltool.health.runs import has_failed_to_start
 from ospltool.health.scene import Scene
@@ -143,7 +144,7 @@ def of_unheard(scene: Scene, node: Node, loss: NodeLoss) -> Sign:
             what = STARTED.format(name)
             advice = f"Wait: {name} starts. If it is not heard in a minute, read its ospl-error.log."
         is_urgent = not scene.heard and scene.now_ns - node.heard_ns > 2 * node.stale_after_ns
-        severity = HealthSeverity.ERROR if is_urgent else None
+        severity = Severity.ERROR if is_urgent else None
         return Sign(
             "DUL-NODE-SILENT", name, what, loss.since_ns, (node.id,), why=why or told.why, guess=told.guess,
             next=advice or told.next, severity=severity, began_before=loss.began_before,
@@ -151,11 +152,13 @@ def of_unheard(scene: Scene, node: Node, loss: NodeLoss) -> Sign:
     if node.lost_supervisor and not why:
         why = "its supervisor was killed, and the node ended by itself"
         advice = "Start it again on its host: `ospltool start` with its configuration."
-    what, is_of_start = f"{name} is gone", bool(report and has_failed_to_start(node, report))
-    if is_of_start:
+    code, what = "DUL-NODE-GONE", f"{name} is gone"
+    is_of_start = bool(report and has_failed_to_start(node, report))
+    if report and is_of_start:
+        code = "DUL-NODE-NOT-STARTED" if report.never_ran else code
         what = f"{name} was stopped, and its next start has failed"
     return Sign(
-        "DUL-NODE-GONE", name, what, loss.since_ns, (node.id,), why=why or told.why,
+        code, name, what, loss.since_ns, (node.id,), why=why or told.why,
         guess=told.guess, next=advice or told.next, weight=2, began_before=loss.began_before,
         is_later=not is_of_start and loss.since_ns > node.heard_ns + node.stale_after_ns,
     )  # fmt: skip

@@ -5,12 +5,15 @@ from __future__ import annotations
 import collections
 import contextlib
 import dataclasses
+import string
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from engine.dataset.sample import DATA, Sample
+from ospltool.analytics.case import CaseError
+from ospltool.analytics.engines import AnalyticsMissingError, QueryError, Tables
 from ospltool.stores.describe import GroupCount, fields_of, key_fields
 from ospltool.stores.diff.causes import Holder, find_cause
 from ospltool.stores.diff.report import (
@@ -25,10 +28,8 @@ from ospltool.stores.diff.report import (
 from ospltool.stores.diff.sides import (
     MAX_SIDES,
     ComparedPart,
-    DiffEngine,
     DiffError,
     InstanceDifference,
-    Limits,
     Row,
     Side,
     Wanted,
@@ -37,9 +38,27 @@ from ospltool.stores.diff.sides import (
 from ospltool.stores.model import GroupFacts, status_text
 from ospltool.stores.types import Value
 
+if TYPE_CHECKING:
+    from ospltool.stores.diff.engine import DiffEngine
+
 DEFAULT_INSTANCES: Final = 100
-ENGINES: Final = ("duckdb", "merge", "spark")
+ENGINES: Final = ("duckdb", "spark")
+_SHARE: Final = 0.6
+"""Of the memory; DuckDB takes a quarter more than its limit, and the report takes its part."""
 _MAX_DAMAGE_SHOWN: Final = 20
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Limits:
+    """The resources that an engine may use.
+
+    Attributes:
+        memory_bytes: approximate limit of memory; the rest goes to disk.
+        threads: number of threads; 0 for one per processor.
+    """
+
+    memory_bytes: int = 1 << 30
+    threads: int = 0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -49,7 +68,7 @@ class CompareOptions:
     Attributes:
         instances: number of differing instances to list; None for all.
         contents: decode samples that differ, and compare their fields.
-        engine: `duckdb`, `merge` or `spark`.
+        engine: `duckdb` or `spark`.
         master: the Spark master.
         settings: more settings for Spark, such as `spark.executor.memory`.
         left: the part of the samples to compare.
@@ -76,38 +95,32 @@ def compare(given: Sequence[str], options: CompareOptions) -> ReportData:
         raise DiffError(f"2 to {MAX_SIDES} stores can be compared, not {len(given)}")
     with contextlib.ExitStack() as stack:
         scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="ospltool-diff-")))
-        sides = []
-        for number, one in enumerate(given):
-            where = None if options.engine == "merge" else scratch
-            side = open_side(chr(ord("A") + number), one, where, contents=options.contents, left=options.left)
-            stack.callback(side.reader.close)
-            sides.append(side)
-        engine = open_engine(sides, options)
-        stack.callback(engine.close)
-        return build(sides, engine, options)
+        try:
+            sides = []
+            for label, one in zip(string.ascii_uppercase, given, strict=False):
+                side = open_side(label, one, scratch, contents=options.contents, left=options.left)
+                stack.callback(side.reader.close)
+                sides.append(side)
+            tables = _open_tables(options)
+            stack.callback(tables.close)
+            from ospltool.stores.diff.engine import DiffEngine  # it needs pyarrow
+
+            return build(sides, DiffEngine(sides, tables), options)
+        except ModuleNotFoundError as error:
+            extra = "spark" if options.engine == "spark" else "sql"
+            raise DiffError(f"this needs {error.name}: pip install 'ospltool[{extra}]'") from error
+        except (QueryError, CaseError, AnalyticsMissingError) as error:
+            raise DiffError(str(error)) from error
 
 
-def open_engine(sides: Sequence[Side], options: CompareOptions) -> DiffEngine:
-    """Open the engine that the options name.
+def _open_tables(options: CompareOptions) -> Tables:
+    if options.engine == "spark":
+        from ospltool.analytics.spark import SparkTables
 
-    Raises:
-        DiffError: it is not installed, or cannot read the sides.
-    """
-    try:
-        if options.engine == "merge":
-            from ospltool.stores.diff.merge_diff import MergeDiff
+        return SparkTables(options.master, options.settings)
+    from ospltool.analytics.duck import DuckTables
 
-            return MergeDiff(sides, options.limits)
-        if options.engine == "spark":
-            from ospltool.stores.diff.spark_diff import SparkDiff
-
-            return SparkDiff(sides, options.master, options.settings)
-        from ospltool.stores.diff.duck_diff import DuckDiff
-
-        return DuckDiff(sides, options.limits)
-    except ModuleNotFoundError as error:
-        extra = "spark" if options.engine == "spark" else "sql"
-        raise DiffError(f"this needs {error.name}: pip install 'ospltool[{extra}]'") from error
+    return DuckTables(int(options.limits.memory_bytes * _SHARE), options.limits.threads)
 
 
 @dataclasses.dataclass(slots=True)
@@ -138,7 +151,7 @@ def build(sides: Sequence[Side], engine: DiffEngine, options: CompareOptions) ->
         for number in range(len(sides)):
             total.absent[number] += number not in present
         odd, left, right = _odd_one(sides, instance.rows)
-        finding = find_cause(holders.of(instance, left), holders.of(instance, right))
+        finding = find_cause(holders.holder(instance, left), holders.holder(instance, right))
         total.causes[finding.cause.value] += 1
         total.odd[odd] += 1
         if options.instances is None or len(listed) < options.instances:
@@ -178,7 +191,7 @@ class _Codes:
         self.replaced = {code for codes in self._untyped for place, code in codes.items() if place in typed}
         """Numbers of groups without type that stand for one with a type."""
 
-    def of(self, number: int, side: Side, code: int) -> int:
+    def code_in(self, number: int, side: Side, code: int) -> int:
         """Return the number by which a store, whose own number is given, knows a group."""
         name = self._names[code]
         return code if code in side.groups else self._untyped[number].get((name.partition, name.topic), code)
@@ -192,10 +205,10 @@ class _Holders:
         self._codes = codes
         self._spaces = [{one.name_space for one in side.sets} for side in sides]
 
-    def of(self, instance: InstanceDifference, number: int) -> Holder:
+    def holder(self, instance: InstanceDifference, number: int) -> Holder:
         side = self._sides[number]
         code = instance.code
-        own = self._codes.of(number, side, code)
+        own = self._codes.code_in(number, side, code)
         count = side.counts.get(own)
         space = next((one.name_spaces[code] for one in self._sides if code in one.name_spaces), "")
         return Holder(
@@ -236,7 +249,7 @@ def _groups(sides: Sequence[Side], totals: Mapping[int, _Totals], codes: _Codes)
         if code in codes.replaced:
             continue
         total = totals.get(code) or _Totals(only=[0] * len(sides), absent=[0] * len(sides))
-        own = [codes.of(number, side, code) for number, side in enumerate(sides)]
+        own = [codes.code_in(number, side, code) for number, side in enumerate(sides)]
         counts = [side.counts.get(each) for side, each in zip(sides, own, strict=True)]
         samples = tuple(
             (count.samples if count else 0) if each in side.groups else None

@@ -15,7 +15,7 @@ from typing import IO, Final
 
 from ospltool.output import envelope
 from ospltool.output.text import plural, table, visible
-from ospltool.stores.diff.report import GroupReport, InstanceReport, ReportData
+from ospltool.stores.diff.report import GroupReport, InstanceReport, ReportData, Verdict
 from ospltool.stores.model import shown
 
 BAR_WIDTH: Final = 40
@@ -40,7 +40,8 @@ def text(report: ReportData, *, instances: bool, stat: bool) -> Iterator[str]:
     yield ""
     yield from _name_spaces(report)
     yield ""
-    yield from bars(report) if stat else _groups(report)
+    header, rows = _group_table(report)
+    yield from bars(report) if stat else table([name.upper() for name in header], rows).splitlines()
     if instances and report.instances:
         yield ""
         for instance in report.instances:
@@ -65,23 +66,21 @@ def _summary(report: ReportData) -> str:
     return f"{plural(report.differing, 'instance differs', 'instances differ')} ({causes}){odd}"
 
 
-def _groups(report: ReportData) -> Iterator[str]:
+def _group_table(report: ReportData) -> tuple[list[str], list[list[object]]]:
+    """Return the header and the rows of the table of groups."""
     labels = [side.label for side in report.sides]
-    header = ["NAME-SPACE", "GROUP", "VERDICT", *labels, "EQUAL", "DIFFERING"]
-    header += [f"ONLY {label}" for label in labels]
-    if any(any(group.damaged) for group in report.groups):
-        header += [f"DAMAGED {label}" for label in labels]
-    header += ["ODD", "CAUSES"]
+    has_damage = any(any(group.damaged) for group in report.groups)
+    header = ["Name-space", "Group", "Verdict", *labels, "Equal", "Differing"]
+    header += [f"Only {label}" for label in labels]
+    header += [f"Damaged {label}" for label in labels if has_damage]
     rows = []
     for group in report.groups:
-        row = [group.name_space or "?", f"{group.partition}.{group.topic}", group.verdict.value]
-        row += ["-" if count is None else str(count) for count in group.samples]
-        row += [str(group.equal), str(group.differing), *map(str, group.only)]
-        if any(any(one.damaged) for one in report.groups):
-            row += map(str, group.damaged)
-        row += [group.odd, ", ".join(f"{cause} {count}" for cause, count in group.causes.items())]
-        rows.append(row)
-    yield from table(header, rows).splitlines()
+        row: list[object] = [group.name_space or "?", f"{group.partition}.{group.topic}", group.verdict]
+        row += ["-" if count is None else count for count in group.samples]
+        row += [group.equal, group.differing, *group.only, *(group.damaged if has_damage else ())]
+        causes = ", ".join(f"{cause} {count}" for cause, count in group.causes.items())
+        rows.append([*row, group.odd, causes])
+    return [*header, "Odd", "Causes"], rows
 
 
 def _name_spaces(report: ReportData) -> Iterator[str]:
@@ -260,25 +259,15 @@ def _sides(report: ReportData) -> str:
 
 
 def _page_groups(report: ReportData) -> str:
-    labels = [side.label for side in report.sides]
-    header = ["Name-space", "Group", "Type", "Verdict", *labels, "Equal", "Differing", "Odd", "Causes"]
-    rows = []
-    for group in report.groups:
-        causes = ", ".join(f"{cause} {count}" for cause, count in group.causes.items())
-        rows.append(
-            [
-                _cell(group.name_space or "?"),
-                _cell(f"{group.partition}.{group.topic}"),
-                _cell(group.type_name),
-                _cell(group.verdict.value, group.verdict.value),
-                *(_cell("-" if count is None else count, "n") for count in group.samples),
-                _cell(group.equal, "n"),
-                _cell(group.differing, "n"),
-                _cell(group.odd),
-                _cell(causes),
-            ]
-        )
-    return _table(header, rows)
+    header, rows = _group_table(report)
+    cells = [[_cell(value, _kind(value)) for value in row] for row in rows]
+    for row, group in zip(cells, report.groups, strict=True):
+        row.insert(2, _cell(group.type_name))
+    return _table([*header[:2], "Type", *header[2:]], cells)
+
+
+def _kind(value: object) -> str:
+    return value.value if isinstance(value, Verdict) else "n" if isinstance(value, int) else ""
 
 
 def _instances(report: ReportData) -> str:

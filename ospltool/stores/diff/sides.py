@@ -1,28 +1,28 @@
-"""The stores of a comparison, opened, with their sets chosen, and the contract of engines that compare them.
-
-An engine finds the instances that are not the same in all stores. An instance is a key of a group. It is the
-same in two stores if its samples have the same digests.
-"""
+"""The stores of a comparison: opened, with their sets chosen, and each as a snapshot that SQL can read."""
 
 from __future__ import annotations
 
 import dataclasses
 import enum
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 
 from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, Sample, make_sample
 from engine.store.interface import DamageLog
 from ospltool.output.text import plural
 from ospltool.stores.describe import GroupCount, group_code
-from ospltool.stores.model import GroupFacts, SetFacts, StoreFacts, StoreFormat, StoreReader, StoreUnreadable
+from ospltool.stores.model import (
+    SAMPLES_FILE,
+    GroupFacts,
+    SetFacts,
+    StoreFacts,
+    StoreReader,
+    StoreUnreadable,
+)
 from ospltool.stores.opening import open_reader
 from ospltool.stores.types import Value
-
-if TYPE_CHECKING:
-    from ospltool.stores.snapshot import SnapshotStore
 
 
 class Row(NamedTuple):
@@ -52,44 +52,7 @@ class Wanted(NamedTuple):
 
 
 class DiffError(Exception):
-    """An engine failed; the text says why."""
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Limits:
-    """The resources that an engine may use.
-
-    Attributes:
-        memory_bytes: approximate limit of memory; the rest goes to disk.
-        threads: number of threads; 0 for one per processor.
-    """
-
-    memory_bytes: int = 1 << 30
-    threads: int = 0
-
-
-class DiffEngine(Protocol):
-    """An engine that compares the sides it was made with."""
-
-    def instances(self) -> Iterator[InstanceDifference]:
-        """Yield the instances that differ, ordered by group number and key.
-
-        Raises:
-            DiffError: the engine failed.
-        """
-        ...
-
-    def contents(self, wanted: Sequence[Wanted]) -> Mapping[Wanted, bytes]:
-        """Return the payloads of samples.
-
-        Raises:
-            DiffError: the engine failed.
-        """
-        ...
-
-    def close(self) -> None:
-        """Close the engine."""
-        ...
+    """The stores cannot be compared; the text says why."""
 
 
 _NOBODY = bytes(16)
@@ -160,14 +123,12 @@ class Side:
     """Facts of each group, by its number."""
     name_spaces: dict[int, str]
     """Name-space of each group, by its number."""
-    counts: dict[int, GroupCount]
+    counts: dict[int, GroupCount] = dataclasses.field(default_factory=dict)
     """Counts of each group, by its number."""
-    snapshot: Path | None
-    """Directory of its snapshot; None for an engine that reads the store itself and fills `counts`."""
-    damage: DamageLog
+    samples_path: Path = Path()
+    """The samples of its snapshot, as Parquet."""
+    damage: DamageLog = dataclasses.field(default_factory=DamageLog)
     """Records that cannot be read."""
-    lost: Mapping[tuple[int, int], int] = dataclasses.field(default_factory=dict)
-    """Records that could not be read when the snapshot was made that the store is, by set and group."""
     ranges: Any = None
     """Digests of ranges of the snapshot (`ospltool.stores.snapshot.SnapshotStore.ranges`); None without."""
 
@@ -194,7 +155,7 @@ def chosen_sets(given: str) -> tuple[Path, tuple[int, ...]]:
 def open_side(
     label: str,
     given: str,
-    scratch: Path | None,
+    scratch: Path,
     *,
     contents: bool = False,
     left: ComparedPart = ComparedPart.ALL,
@@ -204,60 +165,53 @@ def open_side(
     Args:
         label: its label in the comparison.
         given: `PATH` or `PATH@1,2`.
-        scratch: directory for its snapshot, unless it is one; None makes no snapshot.
-        contents: the engine will need payloads.
+        scratch: directory for its snapshot, unless it is one.
+        contents: payloads will be wanted.
         left: the part of the samples to compare.
 
     Raises:
         StoreUnreadable: it cannot be opened, has no such set, or its sets overlap.
     """
     path, numbers = chosen_sets(given)
-    reader = open_reader(path)
-    damage, lost = DamageLog(), {}
-    if (made := _snapshot_of(reader)) is not None:
-        lost = {(one.set_number, one.code): one.damaged for one in made.counts if one.damaged}
-        if made.damage:
-            damage.add(given, f"{plural(made.damage, 'sample')} could not be read when the snapshot was made")
-    if left is not ComparedPart.ALL:
-        reader = Filtered(reader, left)
+    reader = whole = open_reader(path)
     try:
-        facts = reader.facts
-        sets = tuple(map(facts.set_of, numbers)) if numbers else facts.current()
+        if left is not ComparedPart.ALL:
+            reader = Filtered(reader, left)
+        sets = tuple(map(reader.facts.set_of, numbers)) if numbers else reader.facts.current()
         groups = {group_code(group.name): group for one in sets for group in one.groups}
         spaces = {group_code(group.name): one.name_space for one in sets for group in one.groups}
         if sum(len(one.groups) for one in sets) != len(groups):
             raise StoreUnreadable(
                 f"{given}: one group is in several of the sets; choose one with PATH@NUMBER"
             )
-        side = Side(label, given, reader, sets, groups, spaces, {}, None, damage, lost)
-        return side if scratch is None else _spooled(side, path, scratch, contents=contents)
+        return _with_snapshot(
+            Side(label, given, reader, sets, groups, spaces), whole, scratch, contents=contents
+        )
     except BaseException:
         reader.close()
         raise
 
 
-def _snapshot_of(reader: StoreReader) -> SnapshotStore | None:
-    """Return the reader of a snapshot, whole; None for that of anything else."""
-    if reader.facts.format is not StoreFormat.SNAPSHOT:
-        return None
-    from ospltool.stores.snapshot import SnapshotStore  # it needs pyarrow
-
-    return reader if isinstance(reader, SnapshotStore) else None
-
-
-def _spooled(side: Side, path: Path, scratch: Path, *, contents: bool) -> Side:
+def _with_snapshot(side: Side, whole: StoreReader, scratch: Path, *, contents: bool) -> Side:
+    """Complete a side whose unfiltered reader is `whole`."""
     from ospltool.stores import snapshot  # it needs pyarrow
 
-    given = _snapshot_of(side.reader)
-    ranges = None
-    if given and given.is_sealed():
-        directory, counted, ranges = path, given.counts, given.ranges()
+    damage, lost = DamageLog(), {}
+    given = whole if isinstance(whole, snapshot.SnapshotStore) else None
+    if given is not None:
+        lost = {(one.set_number, one.code): one.damaged for one in given.counts if one.damaged}
+        if given.damage:
+            what = plural(given.damage, "sample")
+            damage.add(side.given, f"{what} could not be read when the snapshot was made")
+    if given is not None and side.reader is given and given.is_sealed():
+        path, counted, ranges = given.samples_path, given.counts, given.ranges()
     else:  # a snapshot that is not what was written is verified sample by sample
-        directory = scratch / side.label
         form = snapshot.COMPARED_BY_FIELDS if contents else snapshot.COMPARED
+        made = snapshot.write_snapshot(side.reader, scratch / side.label, side.sets, damage, form)
+        path, ranges = scratch / side.label / SAMPLES_FILE, None
         counted = tuple(
-            dataclasses.replace(one, damaged=one.damaged + side.lost.get((one.set_number, one.code), 0))
-            for one in snapshot.write_snapshot(side.reader, directory, side.sets, side.damage, form).groups
+            dataclasses.replace(one, damaged=one.damaged + lost.get((one.set_number, one.code), 0))
+            for one in made.groups
         )
-    side.counts.update((count.code, count) for count in counted if count.set_number in side.set_numbers)
-    return dataclasses.replace(side, snapshot=directory, ranges=ranges)
+    counts = {count.code: count for count in counted if count.set_number in side.set_numbers}
+    return dataclasses.replace(side, counts=counts, samples_path=path, damage=damage, ranges=ranges)

@@ -1,4 +1,4 @@
-/* Computes the digests of blocks and weaves them, as engine/dataset/blocks.py and engine/dataset/weaving.py let the
+/* Computes the digests of blocks and weaves them, as engine/dataset/blocks.py and engine/dataset/sample_rows.py let the
  * library do it, without Python. What it reads, the test writes (`blocks_of_file`); it ends with 0 when all digests
  * are those of the file, and writes the woven block, its digests, and the places of the rows.
  *

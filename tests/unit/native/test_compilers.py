@@ -20,7 +20,7 @@ from engine.dataset import rateless
 from engine.dataset.blocks import PLACE_BITS, pack_samples
 from engine.dataset.rateless import finished
 from engine.dataset.sample import DATA, make_sample
-from engine.dataset.weaving import BlockSources, times_of
+from engine.dataset.sample_rows import BlockSources, times_of
 from engine.native import load
 from tests.unit.native.building import BUILD_S, ROOT, library_of, pip_wheel
 

@@ -26,7 +26,7 @@ from engine.store.interface import (
     StoreRefused,
 )
 from engine.store.memory import Medium, MemoryStore
-from engine.store.read_only import StoreView, store_summary
+from engine.store.read_only import StoreView
 from engine.store.sqlite import SqliteStore
 from engine.store.store_directory import DATABASE, LEDGER
 from tests.unit.store.making import BASE_NS, description, sample, samples
@@ -375,12 +375,11 @@ def files_of(directory: Path) -> dict[str, bytes]:
 
 def test_a_view_of_a_closed_store_changes_nothing(filled: Path) -> None:
     before = files_of(filled)
-    summary = store_summary(filled)
-    assert summary.node_id == NODE_ID
-    assert summary.closed
-    assert summary.holder is None
-    assert summary.sets[0].stored.count == 2 * COUNT
-    assert summary.marks == {"space": {"elements": "part*.Topic"}}
+    with StoreView(filled) as view:
+        assert view.node() == (NODE_ID, 1, True)
+        assert view.holder() is None
+        assert view.sets()[0].stored.count == 2 * COUNT
+        assert view.marks("space") == {"elements": "part*.Topic"}
     assert files_of(filled) == before
 
 
@@ -410,10 +409,9 @@ def test_a_view_of_a_running_node_s_store_is_a_snapshot(filled: Path) -> None:
         damage = DamageLog()
         assert sum(len(list(rows)) for _, rows in view.load(info.version, damage)) == 2 * COUNT
         assert not damage.count
-        summary = store_summary(filled)
-        assert summary.sets[0].stored.count == 2 * COUNT + 1
-        assert summary.holder is not None
-        assert summary.holder[:2] == (os.getpid(), "node one")
+        with StoreView(filled) as later:
+            assert later.sets()[0].stored.count == 2 * COUNT + 1
+            assert (later.holder() or ())[:2] == (os.getpid(), "node one")
 
 
 def test_appending_while_a_set_is_read_is_not_taken_for_damage(filled: Path) -> None:
@@ -431,7 +429,7 @@ def test_appending_while_a_set_is_read_is_not_taken_for_damage(filled: Path) -> 
 
 def test_a_missing_store_is_refused_in_words(tmp_path: Path) -> None:
     with pytest.raises(StoreRefused, match="there is no store"):
-        store_summary(tmp_path)
+        StoreView(tmp_path)
     (tmp_path / "file").write_text("x")
     with pytest.raises(StoreError, match="file"):
         open_disk(tmp_path / "file")

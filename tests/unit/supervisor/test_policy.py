@@ -37,6 +37,10 @@ def phase_of(node: SupervisionPolicy) -> NodePhase:
     return node.phase
 
 
+def has_run(node: SupervisionPolicy) -> bool:
+    return node.has_run
+
+
 def running(action: Action) -> SupervisionPolicy:
     made = watch(action)
     made.renewed(1.0, "DISCOVER_FELLOWS_GROUPS")
@@ -48,9 +52,11 @@ def test_a_node_is_starting_until_it_leaves_init() -> None:
     node = watch(Action.SKIP)
     node.renewed(1.0, "INIT")
     node.renewed(2.0, "")
-    assert phase_of(node) is NodePhase.STARTING
+    assert (phase_of(node), has_run(node)) == (NodePhase.STARTING, False)
     node.renewed(3.0, "COMPLETE")
-    assert phase_of(node) is NodePhase.RUNNING
+    assert (phase_of(node), has_run(node)) == (NodePhase.RUNNING, True)
+    node.exited(4.0, EXIT_CONFIGURATION)
+    assert (phase_of(node), has_run(node)) == (NodePhase.DIED, True)
 
 
 @pytest.mark.parametrize("first", [START_GRACE_S, EXPIRY_S + 1.0], ids=["starting", "running"])
