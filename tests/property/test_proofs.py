@@ -107,10 +107,10 @@ def test_a_secret_is_replaced_while_it_is_used(tmp_path: Path, monkeypatch: pyte
     assert not there.verifiable("another")
     waiting = there.verifiable("t")
     assert many / 2 - 5 < len(waiting) < many / 2 + 1
-    assert [one.writer for one in waiting[-2:]] == [writers[-3], writers[-2]]
-    for one in waiting:
-        sender, message = cdr.unpack_named(one.payload)
-        assert there.verify("t", one.writer, sender, message, is_state=True) == payload
+    assert [each.writer for each in waiting[-2:]] == [writers[-3], writers[-2]]
+    for each in waiting:
+        sender, message = cdr.unpack_named(each.payload)
+        assert there.verify("t", each.writer, sender, message, is_state=True) == payload
     assert not there.verifiable("t")
 
 
