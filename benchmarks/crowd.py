@@ -88,7 +88,7 @@ def start_up(nodes: int, seed: int = 1) -> StartUp:
 
 
 def _start_up(cluster: Cluster) -> StartUp:
-    cluster.checkers.clear()
+    cluster.watchers.clear()
     rng = cluster.rng("start")
     for node in cluster.nodes:
         cluster.schedule.at(rng.uniform(0, cluster.options.start_spread_s), node.start)

@@ -92,7 +92,7 @@ class LargeSystem:
     def __init__(self, nodes: int) -> None:
         self._run = ObservedRun(options(nodes))
         self._cluster = self._run._cluster
-        self._cluster.checkers[:-1] = []  # what they check has other tests
+        self._cluster.watchers[:-1] = []  # what they check has other tests
         self._s = 0.0
         self.steps: Steps = []
         if nodes > CROWD:
@@ -132,10 +132,6 @@ class LargeSystem:
             self._cluster.network.cut(node.name, other.name)
             self._cluster.network.cut(other.name, node.name)
 
-    def close(self) -> None:
-        """End it."""
-        self._run.close()
-
 
 def update_of(heard: Sequence[Seen]) -> Update:
     """As a live feed would return it."""
@@ -158,7 +154,6 @@ def simulated(nodes: int) -> tuple[Steps, Steps]:
     healthy, system.steps = system.steps, []
     system.break_some()
     system.advance(TROUBLE_S)
-    system.close()
     return healthy, system.steps
 
 

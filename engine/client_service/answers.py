@@ -1,8 +1,16 @@
-"""The parts of an answer to a request for historical data, checked and encoded."""
+"""Answers to clients: what this node knows for them, their messages, and the writers that send these.
+
+The node's thread decides what goes into an answer. The messages are made and written on other threads: one
+writer, with a queue of its own, for each partition in which a client reads, so that a slow client holds up no
+other.
+"""
 
 from __future__ import annotations
 
+import collections
 import itertools
+import threading
+import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
@@ -10,8 +18,10 @@ from engine.core.name_spaces import Group, Interest
 from engine.core.states import Phase
 from engine.dataset.sample import DATA
 from engine.dataset.sample_rows import SampleRows
+from engine.dds.activity import Workers, moved
 from engine.dds.client_protocol import extensions
-from engine.dds.client_protocol.encoding import encode_link
+from engine.dds.client_protocol.endpoints import open_writer
+from engine.dds.client_protocol.extensions import StateAddition
 from engine.dds.client_protocol.messages import (
     MAJOR_VERSION,
     UNLIMITED,
@@ -21,7 +31,10 @@ from engine.dds.client_protocol.messages import (
     GroupState,
     HistoryLimits,
     Link,
+    encode_link,
 )
+from engine.dds.errors import DdsError, DdsTimeout
+from engine.dds.writer import stamp_ns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -29,15 +42,48 @@ if TYPE_CHECKING:
     from engine.core.name_space_state import NameSpaceState
     from engine.dataset.groups import GroupDescription
     from engine.dataset.sample_rows import Samples
+    from engine.dds.activity import ThreadActivities
+    from engine.dds.channel import Announced
     from engine.dds.client_protocol.messages import HistoryRequest
+    from engine.dds.participant import NodeParticipant
+    from engine.dds.topics import Topic
+    from engine.dds.writer import RawWriter
     from engine.runtime.runtime import Runtime
 
 
-class ClientView:
-    """A client's view of a runtime."""
+Groups = Sequence[tuple["GroupDescription", "Samples"]]
 
-    def __init__(self, runtime: Runtime) -> None:
+MAX_LIVING: Final = 10_000
+"""Limit for the living writers that an answer names, and for the lost ones."""
+_ENCAPSULATIONS: Final = {
+    ByteOrder.ANY: (b"\x00\x00", b"\x00\x01"),
+    ByteOrder.BIG_ENDIAN: (b"\x00\x00",),
+    ByteOrder.LITTLE_ENDIAN: (b"\x00\x01",),
+}
+"""Encapsulations for which the protocol has a name: plain CDR of XCDR1."""
+
+
+class Answers:
+    """What a runtime has for clients, and the messages that tell it.
+
+    Args:
+        runtime: the node's; used on its thread only.
+        living: returns the living writers of an interest.
+        disposing: returns its lost writers with autodispose.
+    """
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        living: Callable[[Interest], Iterable[bytes]],
+        disposing: Callable[[Interest], Iterable[bytes]],
+    ) -> None:
         self._runtime = runtime
+        self._server = bytes.fromhex(runtime.settings.node)
+        self._living = living
+        self._disposing = disposing
+
+    # What there is.
 
     def name_spaces(self, interest: Interest) -> list[NameSpaceState]:
         """Return the name-spaces that the interest touches."""
@@ -74,37 +120,31 @@ class ClientView:
             return Completeness.UNKNOWN
         return Completeness.COMPLETE if state.has_group(group) else Completeness.INCOMPLETE
 
-    def filtered(self, groups: list[GroupState]) -> list[int]:
-        """Return the places of the groups of which a content filter of this node withholds samples."""
-        gated = {(group.partition, group.topic) for group in self._runtime.shared.gates}
-        return [place for place, one in enumerate(groups) if (one.partition, one.topic) in gated]
-
-    def counts(self, groups: list[GroupState]) -> list[int]:
-        """Return the number of samples of each group that this node keeps."""
+    def told(self, groups: list[GroupState]) -> StateAddition:
+        """Return who this node is, and what the state of these groups has no field for."""
         kept = {
-            (group.partition, group.topic): group_set.count
+            (group.partition, group.topic): group_set
             for data in self._runtime.spaces.values()
             for group, group_set in data.working.groups.items()
         }
-        return [kept.get((one.partition, one.topic), 0) for one in groups]
+        found = [kept.get((one.partition, one.topic)) for one in groups]
+        gated = {(group.partition, group.topic) for group in self._runtime.shared.gates}
+        return StateAddition(
+            node=self._runtime.settings.node,
+            name=self._runtime.settings.name,
+            filtered=tuple(at for at, one in enumerate(groups) if (one.partition, one.topic) in gated),
+            samples=tuple(one.count if one is not None else 0 for one in found),
+            floors=tuple(one.floor_ns if one is not None else None for one in found),
+        )
 
-    def floors(self, groups: list[GroupState]) -> list[int | None]:
-        """Return the source time up to which each group was deleted; None for a group that is not kept."""
-        floors = {
-            (group.partition, group.topic): group_set.floor_ns
-            for data in self._runtime.spaces.values()
-            for group, group_set in data.working.groups.items()
-        }
-        return [floors.get((one.partition, one.topic)) for one in groups]
-
-    def fellows(self) -> list[tuple[str, str]]:
+    def fellows(self) -> tuple[tuple[str, str], ...]:
         """Return ids and names of the nodes that this node hears."""
-        return [(fellow.node, fellow.name) for fellow in self._runtime.core.fellows]
+        return tuple((fellow.node, fellow.name) for fellow in self._runtime.core.fellows)
 
-    def away(self) -> list[str]:
+    def away(self) -> tuple[str, ...]:
         """Return the names of the nodes that this node has heard in this run, and does not hear now."""
         here = {fellow.name for fellow in self._runtime.core.fellows} | {self._runtime.settings.name}
-        return sorted({fellow.name for fellow in self._runtime.core.away} - here)
+        return tuple(sorted({fellow.name for fellow in self._runtime.core.away} - here))
 
     def group_states(self, states: list[NameSpaceState], interest: Interest | None) -> list[GroupState]:
         """Return the completeness of the groups of an interest; of all groups with None."""
@@ -125,40 +165,7 @@ class ClientView:
         }
         return sorted(found, key=lambda one: (one.partition, one.topic))
 
-
-Groups = Sequence[tuple["GroupDescription", "Samples"]]
-
-MAX_LIVING: Final = 10_000
-"""Limit for the living writers that an answer names, and for the lost ones."""
-_ENCAPSULATIONS: Final = {
-    ByteOrder.ANY: (b"\x00\x00", b"\x00\x01"),
-    ByteOrder.BIG_ENDIAN: (b"\x00\x00",),
-    ByteOrder.LITTLE_ENDIAN: (b"\x00\x01",),
-}
-"""Encapsulations for which the protocol has a name: plain CDR of XCDR1."""
-
-
-class Answers:
-    """Makes the messages that answer requests.
-
-    Args:
-        server: the node id.
-        held: the node's data.
-        living: returns the living writers of an interest.
-        disposing: returns its lost writers with autodispose.
-    """
-
-    def __init__(
-        self,
-        server: bytes,
-        held: ClientView,
-        living: Callable[[Interest], Iterable[bytes]],
-        disposing: Callable[[Interest], Iterable[bytes]],
-    ) -> None:
-        self._server = server
-        self._living = living
-        self._disposing = disposing
-        self._held = held
+    # What is told.
 
     def interest(self, request: HistoryRequest) -> Interest:
         """Return the groups that a request is about."""
@@ -200,7 +207,7 @@ class Answers:
     def error(self, request: HistoryRequest, error: ErrorCode) -> list[bytes]:
         """Make an answer without data."""
         link = Link(0, Completeness.UNKNOWN, error)
-        states = self._held.name_spaces(self.interest(request))
+        states = self.name_spaces(self.interest(request))
         return [encode_link(self._server, request.request, link, self._addition(request, states, []))]
 
     def messages(
@@ -213,8 +220,8 @@ class Answers:
             groups: the groups and their samples.
             states: the name-spaces that the answer is about, None for an update.
         """
-        groups = [(one, self._held.unexpired(one, samples)) for one, samples in groups]
-        touched = self._held.name_spaces(self.interest(request)) if states is not None else []
+        groups = [(one, self.unexpired(one, samples)) for one, samples in groups]
+        touched = self.name_spaces(self.interest(request)) if states is not None else []
         elements = self.interest(request).elements
         complete = all(state.has_all(elements) for state in states or ())
         addition = self._addition(request, touched, states)
@@ -255,29 +262,213 @@ class Answers:
         interest = self.interest(request)
         elements = interest.elements
         return extensions.pack(
-            living=[writer.hex() for writer in itertools.islice(self._living(interest), MAX_LIVING)],
-            disposing=[writer.hex() for writer in itertools.islice(self._disposing(interest), MAX_LIVING)],
-            update=covered is None,
-            name_spaces={state.name: state.has_all(elements) for state in touched},
-            covers=[state.name for state in covered or () if state.has_all(elements)],
-            parts=[state.name for state in covered or () if state.has_part_of(elements)],
+            extensions.LinkAddition(
+                living=frozenset(itertools.islice(self._living(interest), MAX_LIVING)),
+                disposing=frozenset(itertools.islice(self._disposing(interest), MAX_LIVING)),
+                update=covered is None,
+                name_spaces={state.name: state.has_all(elements) for state in touched},
+                covers=tuple(state.name for state in covered or () if state.has_all(elements)),
+                parts=tuple(state.name for state in covered or () if state.has_part_of(elements)),
+            )
         )
 
 
 def _select(request: HistoryRequest, groups: Groups) -> Groups:
     """Select the samples within the limits; `max_samples` and `max_instances` count all groups together."""
-    each = (extensions.unpack(request.extensions) or {}).get("each")
+    added = extensions.unpack(request.extensions, extensions.HistoryRequestAddition)
+    each = added.each if added is not None else UNLIMITED
     limits = HistoryLimits(
         start_ns=HistoryLimits().start_ns if request.start.is_open else request.start.ns,
         end_ns=HistoryLimits().end_ns if request.end.is_open else request.end.ns,
         max_samples=request.max_samples,
         max_instances=request.max_instances,
-        max_samples_per_instance=each
-        if isinstance(each, int) and each >= 0
-        else request.max_samples_per_instance,
+        max_samples_per_instance=each if each >= 0 else request.max_samples_per_instance,
     )
     if limits == HistoryLimits(start_ns=0):
         return groups
     objects = [(group, list(samples)) for group, samples in groups]
     selected = {id(one) for one in limits.select([one for _, samples in objects for one in samples])}
     return [(group, [one for one in samples if id(one) in selected]) for group, samples in objects]
+
+
+WORKERS: Final = 4
+"""Limit for clients served at once; a slow client blocks one thread."""
+MATCH_TIMEOUT_S: Final = 10.0
+"""Limit for discovering a client's reader; then the answer is given up."""
+SEND_TIMEOUT_S: Final = 30.0
+"""Limit for a client that takes nothing; then the answer is given up."""
+ANSWER_S: Final = MATCH_TIMEOUT_S + SEND_TIMEOUT_S + 10.0
+"""Limit for one message of an answer, with a margin for the deadlock watch."""
+IDLE_S: Final = 10.0
+CLOSE_S: Final = 10.0
+"""Time that the end of the node waits for threads that are in the middle of a message."""
+MAX_LINES: Final = 1_000
+PREFIX_BYTES: Final = 12
+"""The first bytes of a GUID, the same for all entities of a participant."""
+
+
+class _Job:
+    """Messages for one client (None: for all), and the callback for their end."""
+
+    __slots__ = ("done", "messages", "participant")
+
+    def __init__(
+        self, participant: bytes | None, messages: Iterable[bytes], done: Callable[[str], None]
+    ) -> None:
+        self.participant = participant
+        self.messages = messages
+        self.done = done
+
+
+class _Line:
+    """One writer with its queue. One thread at a time works on it."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.jobs: collections.deque[_Job] = collections.deque()
+        self.busy = False
+        self.used_s = time.monotonic()
+        self.writer: RawWriter | None = None
+
+
+class TopicWriters:
+    """The writers of one topic.
+
+    Args:
+        participant: the node's.
+        topic: the topic of the answers.
+        announced: name and TRANSPORT_PRIORITY of the writers.
+        activities: registers the work of its threads for the deadlock watch.
+        is_proved: the messages have a place for their proof.
+    """
+
+    def __init__(
+        self,
+        participant: NodeParticipant,
+        topic: Topic,
+        announced: Announced,
+        activities: ThreadActivities,
+        *,
+        is_proved: bool = False,
+    ) -> None:
+        self._participant = participant
+        self._is_proved = is_proved
+        self._announced = announced
+        self._topic = topic
+        self._activities = activities
+        self._lines: dict[tuple[str, ...], _Line] = {}
+        self._workers = Workers(activities, WORKERS, "historicalData")
+        self._closing = threading.Event()
+
+    def send(
+        self,
+        partitions: tuple[str, ...],
+        participant: bytes | None,
+        messages: Iterable[bytes],
+        done: Callable[[str], None],
+    ) -> None:
+        """Write messages in a client's partitions, after earlier messages there.
+
+        Args:
+            partitions: the partitions of the client's reader.
+            participant: GUID prefix of the client whose reader must match first. None writes to all matched.
+            messages: the messages, iterated on another thread.
+            done: called on another thread with the problem, "" for none.
+        """
+        line = self._lines.get(partitions)
+        if line is None:
+            if len(self._lines) >= MAX_LINES:
+                done(f"{MAX_LINES} clients are being answered already")
+                return
+            line = self._lines[partitions] = _Line()
+        with line.lock:
+            line.jobs.append(_Job(participant, messages, done))
+            line.used_s = time.monotonic()
+            if line.busy:
+                return
+            line.busy = True
+        self._workers.submit(lambda: self._work(partitions, line))
+
+    def close_idle(self, kept: set[tuple[str, ...]]) -> None:
+        """Close the writers unused for `IDLE_S`, except those of `kept` partitions."""
+        now = time.monotonic()
+        for partitions, line in list(self._lines.items()):
+            with line.lock:
+                idle = not line.busy and not line.jobs and now - line.used_s > IDLE_S
+            if idle and partitions not in kept:
+                del self._lines[partitions]
+                if line.writer is not None:
+                    line.writer.close()
+
+    def _work(self, partitions: tuple[str, ...], line: _Line) -> None:
+        while True:
+            with line.lock:
+                if not line.jobs:
+                    line.busy = False
+                    line.used_s = time.monotonic()
+                    return
+                job = line.jobs.popleft()
+            problem = ""
+            try:
+                if line.writer is None:
+                    line.writer = self._open(partitions)
+                with self._activities.job("historicalDataRequestHandler (answer to a client)", ANSWER_S):
+                    problem = self._carry_out(line.writer, job)
+            except DdsError as error:
+                problem = str(error)
+            job.done(problem)
+
+    def _open(self, partitions: tuple[str, ...]) -> RawWriter:
+        announced = self._announced
+        return open_writer(
+            self._participant,
+            self._topic,
+            partitions,
+            batching=True,
+            name=announced.writer,
+            priority=announced.priorities.get(self._topic.name, announced.priority),
+        )
+
+    def _carry_out(self, writer: RawWriter, job: _Job) -> str:
+        def is_there() -> bool:
+            if self._closing.is_set():
+                return True
+            prefixes = {guid[:PREFIX_BYTES] for guid in writer.matched_readers().values()}
+            return job.participant is None or job.participant in prefixes
+
+        if not writer.wait_until(is_there, MATCH_TIMEOUT_S):
+            return "READER_NOT_KNOWN: its reader of historical data was not discovered"
+        for message in job.messages:
+            problem = self._write(writer, message, is_there)
+            moved()
+            if problem:
+                return problem
+        writer.flush()
+        return ""
+
+    def _write(self, writer: RawWriter, message: bytes, is_there: Callable[[], bool]) -> str:
+        deadline = time.monotonic() + SEND_TIMEOUT_S
+        while not self._closing.is_set():
+            try:
+                writer.write(self._proved(writer, message), stamp_ns())
+            except DdsTimeout:
+                if not is_there():
+                    return "the client is gone"
+                if time.monotonic() > deadline:
+                    return f"the client took nothing for {SEND_TIMEOUT_S} s"
+            else:
+                return ""
+        return "the node ends"
+
+    def _proved(self, writer: RawWriter, message: bytes) -> bytes:
+        if not self._is_proved:
+            return message
+        return self._participant.proofs.filled(self._topic.name, writer.guid, message)
+
+    def close(self) -> None:
+        """End the threads; unwritten messages are given up."""
+        self._closing.set()
+        self._workers.close(CLOSE_S)
+        for line in self._lines.values():
+            if line.writer is not None:
+                line.writer.close()

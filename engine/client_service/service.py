@@ -1,7 +1,10 @@
 """Requests of durability clients: the node's thread answers them, and other threads write the answers.
 
-The service holds a request that it cannot answer yet, for at most the time that the client gave. A client of
-this product may request updates (see `engine.client_service.followers`).
+The service holds a request that it cannot answer yet, for at most the time that the client gave.
+
+A reader of this product may ask for updates after its set. It gets, as further parts of the same answer, the
+samples captured while it was being matched and those that merges bring. It may request everything again;
+until that answer it still gets the merges, because the disposes of a merge are not part of any set.
 """
 
 from __future__ import annotations
@@ -10,47 +13,50 @@ import functools
 import math
 from typing import TYPE_CHECKING, Any, Final
 
-from engine.client_service.answers import Answers, ClientView
-from engine.client_service.followers import (
-    Followers,
-    HeldDeletion,
-    HeldRequest,
-    Question,
-    Way,
-    parse_pending,
-    way_of,
-)
-from engine.client_service.lines import PREFIX_BYTES, TopicWriters
+import msgspec
+from msgspec import Struct
+
+from engine.client_service.answers import PREFIX_BYTES, Answers, TopicWriters
 from engine.client_service.storage import Storage, StorageQuestion
 from engine.core.name_spaces import Interest
+from engine.core.purging import FOREVER_NS
+from engine.core.settings import PendingWriter
 from engine.dataset.captured import CapturedSample
 from engine.dataset.sample import DATA
 from engine.dds.abi import INFINITE_NS
 from engine.dds.cdr import Malformed
 from engine.dds.client_protocol import endpoints, extensions, naming
-from engine.dds.client_protocol.encoding import decode_history_request, decode_state_request, encode_state
 from engine.dds.client_protocol.messages import (
     ErrorCode,
     GroupState,
     HistoryRequest,
     StateAnswer,
     StateRequest,
+    decode,
+    encode,
 )
 from engine.dds.writer_names import WRITER_GONE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
+    from typing import TypeAlias
 
     from engine.client_service.answers import Groups
     from engine.core.name_space_state import NameSpaceState
     from engine.core.name_spaces import Element, Group
     from engine.dataset.captured import CapturedRun
+    from engine.dataset.groups import GroupDescription
     from engine.dataset.sample import Sample
+    from engine.dataset.sample_rows import SampleRows
     from engine.dds.activity import ThreadActivities
     from engine.dds.channel import Announced
+    from engine.dds.client_protocol.extensions import DeletionOrder, PendingAddition
     from engine.dds.participant import NodeParticipant
     from engine.dds.waiting import Signal
+    from engine.runtime.name_space_data import Difference
     from engine.runtime.runtime import Runtime
+
+    Samples: TypeAlias = Sequence[tuple[GroupDescription, SampleRows]]
 
 MAX_HELD: Final = 10_000
 """Limit for waiting requests of each kind; more are refused."""
@@ -62,9 +68,185 @@ DELETION_S: Final = 1.0
 MAX_BACKLOG: Final = 200_000
 """Samples that may wait for the disk; while more wait, clients cannot hand over samples."""
 MAX_GROUPS_TOLD: Final = 2_000
+MAX_PENDING_S: Final = 86_400.0
+"""Limit for the time in which tombstones wait for a durable writer that is silent."""
+MAX_PENDING_CHARS: Final = 4_096
+"""Limit for the characters of its topic and partitions together."""
 REFUSAL_S: Final = 0.3
 """Seconds from a request that is refused for its proof until clients hear that this node refuses: by then
 its client's reader has been discovered. All refusals of that time are one message, of whichever clients."""
+
+Way = tuple[bytes, str, tuple[str, ...], tuple[str, ...]]
+"""Identity of a client's reader: a repeated request for the same comes from the same reader."""
+
+
+def way_of(request: HistoryRequest) -> Way:
+    """Return the identity of the reader that sent a request."""
+    return request.request.client, request.topic, request.partitions, request.alignment_partitions
+
+
+class HeldRequest(Struct):
+    """A request for history that waits for complete sets or its deadline."""
+
+    client: bytes
+    deadline_s: float
+    request: HistoryRequest
+
+
+class Question(Struct):
+    """A state request that waits for its samples or its deadline."""
+
+    client: bytes
+    deadline_s: float
+    request: StateRequest
+    storage: StorageQuestion
+
+
+class HeldDeletion(Struct):
+    """A deletion that this node has carried out in memory, and that waits for the disk or its deadline."""
+
+    client: bytes
+    deadline_s: float
+    request: StateRequest
+    until_ns: int
+    """Source time up to which it deletes."""
+    slow: str
+    """Node whose clock bounds it; empty if none does."""
+    barrier: int | None = None
+    """Number of changes that the disk must have carried out; None until the deletion has been queued."""
+
+
+TAIL_S: Final = 1.0
+"""Time after a set at which a reader gets samples captured meanwhile; all writers have matched it by then."""
+
+
+class _Follower(Struct):
+    """A reader with its client and its last request.
+
+    `given` has the digests of the samples that it got of a name-space, until `tail_s`: then it gets the
+    samples that came into the set meanwhile.
+    """
+
+    client: bytes
+    request: HistoryRequest
+    name_spaces: frozenset[str]
+    given: dict[str, set[bytes]]
+    tail_s: float
+
+
+class Followers:
+    """All readers that get updates.
+
+    Args:
+        runtime: the node's.
+        answers: the node's data.
+        send: sends samples to a client as an update of the answer to a request.
+    """
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        answers: Answers,
+        send: Callable[[bytes, HistoryRequest, Groups], None],
+    ) -> None:
+        self._runtime = runtime
+        self._clock = runtime.shared.clock
+        self._answers = answers
+        self._send = send
+        self._all: dict[Way, _Follower] = {}
+
+    @property
+    def partitions(self) -> set[tuple[str, ...]]:
+        """Partitions of their answers."""
+        return {one.request.alignment_partitions for one in self._all.values()}
+
+    def name_spaces(self, request: HistoryRequest) -> frozenset[str]:
+        """Return the name-spaces of a reader's updates, even if another node is their master now."""
+        known = self._all.get(way_of(request))
+        return known.name_spaces if known else frozenset()
+
+    def begin(self, client: bytes, request: HistoryRequest, sets: Mapping[str, Samples]) -> None:
+        """Begin updates for a reader that is about to get these sets, by name-space.
+
+        Its `client` is the sender of the request.
+        """
+        given = {name: _digests(samples for _, samples in groups) for name, groups in sets.items()}
+        names = self.name_spaces(request).union(given)
+        tail_s = self._clock.monotonic() + TAIL_S
+        self._all[way_of(request)] = _Follower(client, request, names, given, tail_s)
+
+    def ask_again(self, request: HistoryRequest) -> None:
+        """Note that a reader requests everything again."""
+        known = self._all.get(way_of(request))
+        if known is not None:
+            known.request = request
+
+    def end(self, request: HistoryRequest) -> None:
+        """End the updates for a reader."""
+        self._all.pop(way_of(request), None)
+
+    def failed(self, request: HistoryRequest) -> None:
+        """End the updates for a reader that a message did not reach: it must request everything again."""
+        known = self._all.get(way_of(request))
+        if known is not None and known.request.request == request.request:
+            self.end(request)
+
+    def gone(self, client: bytes) -> None:
+        """Forget a client with all its readers."""
+        self._all = {way: one for way, one in self._all.items() if one.client != client}
+
+    def work(self, now: float) -> list[float]:
+        """Send what is due; return the times of later updates."""
+        for follower in self._all.values():
+            if follower.given and now >= follower.tail_s:
+                self._send_tail(follower)
+        return [follower.tail_s for follower in self._all.values() if follower.given]
+
+    def difference(self, name_space: str, difference: Difference) -> None:
+        """Send the result of a merge to the readers that have the set."""
+        for follower in self._all.values():
+            if name_space not in follower.name_spaces:
+                continue
+            interest = self._answers.interest(follower.request)
+            groups = [
+                (self._runtime.descriptions[group], samples)
+                for group, samples in sorted(difference.items(), key=lambda item: item[0])
+                if interest.wants(group)
+            ]
+            if groups:
+                self._send(follower.client, follower.request, groups)
+
+    def replaced(self, name_space: str, told: Difference) -> None:
+        """Send the changes after a set was replaced; samples captured meanwhile follow."""
+        followers = [each for each in self._all.values() if name_space in each.name_spaces]
+        if not followers:
+            return
+        self.difference(name_space, told)
+        working = self._runtime.spaces[name_space].working
+        given = _digests(group_set.samples() for group_set in working.groups.values())
+        for follower in followers:
+            follower.given[name_space] = given
+            follower.tail_s = self._clock.monotonic() + TAIL_S
+
+    def _send_tail(self, follower: _Follower) -> None:
+        """Send the samples that came into the set since it was sent."""
+        interest = self._answers.interest(follower.request)
+        groups = []
+        for state in self._answers.name_spaces(interest):
+            if state.name not in follower.given:
+                continue
+            given = follower.given[state.name]
+            for description, samples in self._answers.groups([state], interest):
+                new = [sample for sample in samples if sample.digest not in given]
+                if new:
+                    groups.append((description, new))
+        follower.given = {}
+        if groups:
+            self._send(follower.client, follower.request, groups)
+
+
+def _digests(sets: Iterable[SampleRows]) -> set[bytes]:
+    return {digest for samples in sets for digest in samples.each_digest()}
 
 
 class ClientService:
@@ -112,26 +294,16 @@ class ClientService:
         self._deletions: list[HeldDeletion] = []
         self._newest: dict[Way, tuple[int, bytes]] = {}
         self._told: dict[str, tuple[bool, tuple[Element, ...]]] = {}
-        self._view = ClientView(runtime)
         self._routes = routes
         self._is_sound = is_sound
         self._storage = Storage(runtime, has_disk=has_disk)
         self._answers = Answers(
-            self._server,
-            self._view,
+            runtime,
             functools.partial(self._writers, living),
             functools.partial(self._writers, disposing),
         )
-        self._followers = Followers(runtime, self._view, self._answers, self._send_update)
-        topics = {
-            name: endpoints.open_protocol_topic(participant, name)
-            for name in (
-                endpoints.STATE_REQUEST,
-                endpoints.STATE,
-                endpoints.HISTORY_REQUEST,
-                endpoints.HISTORY,
-            )
-        }
+        self._followers = Followers(runtime, self._answers, self._send_update)
+        topics = endpoints.open_topics(participant)
         self._lines = TopicWriters(participant, topics[endpoints.HISTORY], announced, activities)
         self._states = TopicWriters(
             participant, topics[endpoints.STATE], announced, activities, is_proved=True
@@ -170,11 +342,11 @@ class ClientService:
             elif record.status & DATA:
                 try:
                     if topic == endpoints.HISTORY_REQUEST:
-                        request = decode_history_request(record.payload)
+                        request = decode(HistoryRequest, record.payload)
                         if self._is_proved(topic, record, request.extensions):
                             self._history_requested(client, request)
                     else:
-                        question = decode_state_request(record.payload)
+                        question = decode(StateRequest, record.payload)
                         if self._is_proved(topic, record, question.extensions):
                             self._state_requested(client, question)
                 except Malformed as error:
@@ -223,10 +395,10 @@ class ClientService:
     def _history_requested(self, client: bytes, request: HistoryRequest) -> None:
         if request.servers and self._server not in request.servers:
             return
-        added = extensions.unpack(request.extensions) or {}
-        if extensions.NAME in request.extensions:
+        added = extensions.unpack(request.extensions, extensions.HistoryRequestAddition)
+        if added is not None:
             self._supersede(request)
-            if added.get("cancel"):
+            if added.cancel:
                 self._followers.end(request)
                 return
             self._newest[way_of(request)] = (request.request.number, client)
@@ -244,8 +416,8 @@ class ClientService:
             return
         hold_s = min(MAX_HOLD_S, 0.0 if request.timeout.ns < 0 else request.timeout.ns / 1e9)
         held = HeldRequest(client, self._clock.monotonic() + hold_s, request)
-        for state in self._view.name_spaces(self._answers.interest(request)):
-            self._view.want(state, self._answers.interest(request))
+        for state in self._answers.name_spaces(self._answers.interest(request)):
+            self._answers.want(state, self._answers.interest(request))
         self._held.append(held)
 
     def _supersede(self, request: HistoryRequest) -> None:
@@ -259,13 +431,13 @@ class ClientService:
         """Answer a request if that is possible or due; return False to hold it."""
         request = held.request
         interest = self._answers.interest(request)
-        states = self._view.name_spaces(interest)
+        states = self._answers.name_spaces(interest)
         followed = self._followers.name_spaces(request)
         mine = [
             state
             for state in states
             if state.name in followed
-            or self._view.is_responsible(state)
+            or self._answers.is_responsible(state)
             or (request.servers and not followed)
         ]
         undecided = [state for state in states if state.following is None]
@@ -281,8 +453,9 @@ class ClientService:
     def _send_set(self, client: bytes, request: HistoryRequest, states: list[NameSpaceState]) -> None:
         interest = self._answers.interest(request)
         whole = [state for state in states if state.has_all(interest.elements)]
-        sets = {state.name: list(self._view.groups([state], interest)) for state in whole}
-        if (extensions.unpack(request.extensions) or {}).get("follow"):
+        sets = {state.name: list(self._answers.groups([state], interest)) for state in whole}
+        added = extensions.unpack(request.extensions, extensions.HistoryRequestAddition)
+        if added is not None and added.follow:
             self._followers.begin(client, request, sets)
         groups = [each for some in sets.values() for each in some]
         self._send(client, request, self._answers.messages(request, groups, states))
@@ -340,27 +513,24 @@ class ClientService:
         )
         if not request.topic or not request.partitions:
             return  # NO_TOPIC, NO_PARTITIONS: the answer has no field for an error
-        added = extensions.unpack(request.extensions) or {}
-        if "delete" in added:
-            self._delete(client, request, added["delete"])
-        elif "stored" in added:
-            self._asked(client, request, StorageQuestion.parse(added["stored"], request.extensions))
-        elif "pending" in added:
-            self._is_pending(request, added["pending"])
-        elif "keep" in added:
-            self._keep(client, request, added["keep"])
-        elif "others" in added:
-            self._send_state(client, request, fellows=self._view.fellows(), away=self._view.away())
+        added = extensions.unpack(request.extensions, extensions.StateRequestAddition)
+        if added is None:
+            self._send_state(client, request)
+        elif added.delete is not None:
+            self._delete(client, request, added.delete)
+        elif added.stored is not None:
+            self._asked(client, request, StorageQuestion.of(added.stored, request.extensions))
+        elif added.pending is not None:
+            self._is_pending(request, added.pending)
+        elif added.keep is not None:
+            self._keep(client, request, added.keep)
+        elif added.others:
+            self._send_state(client, request, fellows=self._answers.fellows(), away=self._answers.away())
         else:
             self._send_state(client, request)
 
-    def _delete(self, client: bytes, request: StateRequest, values: Any) -> None:
-        try:
-            partition, topic, until_ns = values["partition"], values["topic"], values["until_ns"]
-        except (TypeError, KeyError):
-            raise Malformed("our addition does not say what to delete") from None
-        if not (isinstance(partition, str) and isinstance(topic, str) and isinstance(until_ns, int)):
-            raise Malformed("our addition does not say what to delete")
+    def _delete(self, client: bytes, request: StateRequest, order: DeletionOrder) -> None:
+        partition, topic, until_ns = order.partition, order.topic, order.until_ns
         self._tracer.event(
             "delete.received", expression=f"{partition}.{topic}", origin=request.request.client.hex()
         )
@@ -394,7 +564,7 @@ class ClientService:
 
     def _why_it_would_come_back(self, interest: Interest) -> str:
         """Return the reason why a deletion by this node would not last; empty if it lasts."""
-        for state in self._view.name_spaces(interest):
+        for state in self._answers.name_spaces(interest):
             if state.is_lazy or not state.policy.aligner:
                 what = "has parts of" if state.is_lazy else "is no aligner of"
                 return f"node {self._runtime.settings.name} {what} name-space '{state.name}'"
@@ -404,7 +574,7 @@ class ClientService:
         """Take in a client's question about its stored samples."""
         if question is None:
             reason = "the client is of another version than this node, which does not answer it"
-            self._send_state(client, request, required=True, stored=False, reason=reason)
+            self._send_state(client, request, required=True, reason=reason)
         elif len(self._questions) < MAX_HELD:
             hold_s = min(MAX_HOLD_S, max(0.0, request.timeout.ns / 1e9))
             deadline_s = self._clock.monotonic() + hold_s
@@ -412,15 +582,15 @@ class ClientService:
 
     def _answer_question(self, one: Question, now: float) -> bool:
         request, question, storage = one.request, one.storage, self._storage
-        states = self._view.name_spaces(Interest(request.topic, request.partitions))
+        states = self._answers.name_spaces(Interest(request.topic, request.partitions))
         places = storage.places(states, request.topic, request.partitions)
         if places and not storage.is_answered(question, states, places, now, one.deadline_s):
             return False
         is_persistent, is_on_disk = storage.keeping(places)
-        added: dict[str, object] = {
+        added: dict[str, Any] = {
             "answers": naming.ANSWERS,
             "required": bool(places),
-            "partitions": [place.partition for place in places],
+            "partitions": tuple(place.partition for place in places),
             "complete": not storage.incomplete(states),
             "reason": storage.why_not(states, places),
             "on_disk": is_on_disk,
@@ -442,23 +612,24 @@ class ClientService:
         self._send_state(one.client, request, blocks, **added)
         return True
 
-    def _is_pending(self, request: StateRequest, values: Any) -> None:
+    def _is_pending(self, request: StateRequest, pending: PendingAddition) -> None:
         """Note that a durable writer may still hand over samples, or will not; nothing is answered."""
-        writer = parse_pending(request, values)
-        if writer.since_ns < 0:
-            self._runtime.pending.ended(writer.id)
-        else:
-            self._runtime.pending.heard(writer)
+        if len(request.topic) + sum(map(len, request.partitions)) > MAX_PENDING_CHARS:
+            raise Malformed("the names of what is pending are too long")
+        if pending.since_ns is None:
+            self._runtime.pending.ended(pending.id)
+            return
+        since_ns = max(0, min(pending.since_ns, FOREVER_NS))
+        wait_s = min(MAX_PENDING_S, pending.wait_s)
+        self._runtime.pending.heard(
+            PendingWriter(pending.id, request.topic, request.partitions, since_ns, wait_s)
+        )
 
-    def _keep(self, client: bytes, request: StateRequest, values: Any) -> None:
+    def _keep(self, client: bytes, request: StateRequest, by: bytes) -> None:
         """Take in samples that this node missed and a client hands over, as if captured.
 
         `by` is a living writer of the client in the same groups; the samples may be of an earlier writer.
         """
-        try:
-            by = bytes.fromhex(values["by"])
-        except (TypeError, KeyError, ValueError):
-            raise Malformed("our addition names no writer") from None
         samples = naming.unpack_samples(request.extensions.get(naming.SAMPLES, b""))
         groups = self._routes.get(by, ())
         sound = {self._is_sound(group, one) for group in groups[:1] for one in samples}
@@ -489,33 +660,18 @@ class ClientService:
         client: bytes,
         request: StateRequest,
         blocks: Mapping[str, bytes] | None = None,
-        **added: object,
+        **added: Any,
     ) -> None:
         interest = Interest(request.topic, request.partitions, by_expression=True)
-        states = self._view.name_spaces(interest)
-        found = self._view.group_states(states, interest)
-        settings, told = self._runtime.settings, found[:MAX_GROUPS_TOLD]
+        states = self._answers.name_spaces(interest)
+        found = self._answers.group_states(states, interest)
+        told = found[:MAX_GROUPS_TOLD]
+        addition = msgspec.structs.replace(self._answers.told(told), left_out=len(found) - len(told), **added)
+        packed = {**extensions.pack(addition), **(blocks or {})}
         state = StateAnswer(
-            self._server,
-            (request.request,),
-            tuple(told),
-            extensions.with_proof(
-                {
-                    **extensions.pack(
-                        node=settings.node,
-                        filtered=self._view.filtered(told),
-                        samples=self._view.counts(told),
-                        floors=self._view.floors(told),
-                        name=settings.name,
-                        left_out=max(0, len(found) - MAX_GROUPS_TOLD),
-                        **added,
-                    ),
-                    **(blocks or {}),
-                },
-                self._proofs,
-            ),
+            self._server, (request.request,), tuple(told), extensions.with_proof(packed, self._proofs)
         )
-        self._states.send((self._partition,), client, [encode_state(state)], _nothing)
+        self._states.send((self._partition,), client, [encode(state)], _nothing)
 
     def _tell_changes(self) -> None:
         """Tell all clients about groups whose completeness has changed."""
@@ -525,7 +681,7 @@ class ClientService:
             if self._told.get(state.name, (False, ())) != now:
                 self._told[state.name] = now
                 changed.append(state)
-        groups = self._view.group_states(changed, None)
+        groups = self._answers.group_states(changed, None)
         if groups:
             self._tell_all(groups[:MAX_GROUPS_TOLD])
 
@@ -538,7 +694,7 @@ class ClientService:
     def _tell_all(self, groups: Sequence[GroupState]) -> None:
         added = extensions.with_proof({}, self._proofs)
         message = StateAnswer(self._server, (), tuple(groups), added)
-        self._states.send((self._partition,), None, [encode_state(message)], _nothing)
+        self._states.send((self._partition,), None, [encode(message)], _nothing)
 
 
 def _nothing(_: str) -> None:

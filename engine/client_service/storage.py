@@ -10,11 +10,11 @@ many as were written, it missed none.
 
 from __future__ import annotations
 
-import dataclasses
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from msgspec import Struct
 
 from engine.core.expressions import intersection, matches
-from engine.core.lazy_dataclass import lazy_dataclass
 from engine.core.name_spaces import Group
 from engine.core.states import Phase
 from engine.dataset.captured import CapturedSample
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from engine.core.name_space_state import NameSpaceState
     from engine.dataset.captured import CapturedRun
     from engine.dataset.group_set import GroupSet
+    from engine.dds.client_protocol.extensions import StoredQuestion
     from engine.runtime.name_space_data import NameSpaceData
     from engine.runtime.runtime import Runtime
 
@@ -51,8 +52,7 @@ _SAMPLE: Final = DATA | DISPOSE | UNREGISTER
 _NOT_KEPT: Final = ("Volatile", "Transient_Local")
 
 
-@lazy_dataclass(slots=True)
-class StorageQuestion:
+class StorageQuestion(Struct):
     """A client's question whether the node has samples, and how safely."""
 
     names: tuple[SampleName, ...] = ()
@@ -61,7 +61,7 @@ class StorageQuestion:
     """GUID of a writer."""
     count: int = 0
     """Number of samples that the writer wrote."""
-    verdicts: list[SampleVerdict] = dataclasses.field(default_factory=list)
+    verdicts: list[SampleVerdict] = []
     """The present verdict on each name."""
     barrier: int | None = None
     """Number of changes that the disk must have carried out for the samples that were found."""
@@ -75,29 +75,22 @@ class StorageQuestion:
     """Time from that look to the one after it."""
 
     @classmethod
-    def parse(cls, values: Any, extensions: Mapping[str, bytes]) -> StorageQuestion | None:
-        """Read the question from a state request's additions; None for a client of another version.
+    def of(cls, asked: StoredQuestion, extensions: Mapping[str, bytes]) -> StorageQuestion | None:
+        """Return the question of a state request; None for a client of another version.
 
         Raises:
-            Malformed: the additions are damaged.
+            Malformed: the names are damaged, or there is neither a name nor a writer.
         """
-        if not isinstance(values, dict):
-            raise Malformed("our addition asks for nothing")
-        if values.get("version") != ANSWERS:
+        if asked.version != ANSWERS:
             return None
         if NAMES in extensions:
             return cls(unpack_names(extensions[NAMES]))
-        try:
-            writer, count = bytes.fromhex(values["writer"]), values["count"]
-        except (TypeError, KeyError, ValueError):
-            raise Malformed("our addition asks for no writer") from None
-        if len(writer) != _WRITER_BYTES or not isinstance(count, int) or count < 0:
+        if len(asked.writer) != _WRITER_BYTES:
             raise Malformed("our addition asks for no writer")
-        return cls(writer=writer, count=count)
+        return cls(writer=asked.writer, count=asked.count)
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class _Place:
+class _Place(NamedTuple):
     """A partition of a question, with the name-spaces that keep it and their groups of the topic."""
 
     partition: str
@@ -105,8 +98,7 @@ class _Place:
     groups: tuple[tuple[Group, GroupSet, NameSpaceData], ...]
 
 
-@lazy_dataclass(slots=True)
-class _Tally:
+class _Tally(Struct):
     """Numbers of one writer's samples in this run: put into sets (with their oldest time), and refused."""
 
     count: int = 0

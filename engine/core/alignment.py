@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from engine.core import joining
 from engine.core.context import Context
-from engine.core.events import AbandonSet, AligneeRequest, Completed, ExpectSet, SendSet, WholeKnown
+from engine.core.events import AbandonSet, AligneeRequest, Completed, ExpectSet, SendSet, StoreMarks
 from engine.core.fellows import Fellow
 from engine.core.messages import DAMAGED, MERGE_PURPOSES, NO_EPOCH, Epoch, Refusal, SampleRequest
 from engine.core.name_space_state import NameSpaceState, Outstanding, lengthened
@@ -82,7 +82,7 @@ def _obtain(
     state.obtain(elements, whole=whole)
     context.changed = True
     if state.holder and state.whole != were_whole:
-        context.emit(WholeKnown(state.name))
+        context.emit(StoreMarks(state.name))
     if state.obtained != before:
         context.note("align.obtained", group=state.name, elements=",".join(map(str, elements)))
 
@@ -105,7 +105,7 @@ def _may_be_delayed(context: Context, state: NameSpaceState) -> bool:
     """Whether this node's stored data may still be injected into an empty set without writers (5.2.3.3).
 
     The master, which holds the empty set, asks for the data; until then this node does not align to that. It
-    must be sure to be asked: `roles.open_delayed_set` has the same conditions.
+    must be sure to be asked: `merging.open_delayed_set` has the same conditions.
     """
     report = context.aligner_report(state)
     fellow = context.fellows.get(state.aligner)

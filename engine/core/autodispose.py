@@ -134,6 +134,7 @@ class AutodisposeWriters:
             is_known = one.writer in self._entries or one.writer in self._ended_s
             if not is_known and self._has_room():
                 self._entries[one.writer] = _Entry(max(PATIENCE_S, one.patience_s), now)
+                assert len(self._entries) <= MAX_WRITERS
                 added.append(one)
         return added
 

@@ -7,7 +7,7 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Final, TypeAlias
 
-from engine.core.events import AligneeRequest, Event, Note
+from engine.core.events import AligneeRequest, Event, Note, StoreMarks
 from engine.core.fellows import Fellow, FellowTable
 from engine.core.lazy_dataclass import lazy_dataclass
 from engine.core.messages import (
@@ -62,6 +62,7 @@ class RequestQueue:
                 return False
             self._waiting += 1
         batch.targets[target.node] = target
+        assert 0 < self._waiting <= MAX_WAITING, "the queue of requests has lost count"
         return True
 
     def waits(self, name_space: str) -> bool:
@@ -86,6 +87,7 @@ class RequestQueue:
         for name in due:
             batch = self._batches.pop(name)
             self._waiting -= len(batch.targets)
+            assert self._waiting >= 0, "the queue of requests has lost count"
             answers.append((name, tuple(batch.targets[node] for node in sorted(batch.targets))))
         return answers
 
@@ -189,6 +191,16 @@ class Context:
         """Queue a trace line."""
         self.emit(Note(event, fields))
 
+    def note_lineage(self, state: NameSpaceState) -> None:
+        """Have the lineage of a set stored, and trace it."""
+        self.emit(StoreMarks(state.name))
+        self.note(
+            "namespace.merge-state",
+            namespace=state.name,
+            merge_state=state.lineage,
+            role=self.settings.role,
+        )
+
     def next_request(self) -> int:
         """Return a request number that no run of this node has used.
 
@@ -234,7 +246,7 @@ class Context:
             for state in self.states.values():
                 if state.name_space.contains(group):
                     if len(self._space_of) >= MAX_KNOWN_GROUPS:
-                        self._space_of.clear()
+                        self._space_of.clear()  # strangers may announce many; the groups in use come back
                     self._space_of[group] = state
                     return state
         return known
@@ -278,8 +290,7 @@ class Context:
         for fellow in self.fellows.approved():
             report = fellow.report(state.name)
             if report and (report.complete or report.part) and fellow.status:
-                is_master = report.following is not None and report.following.node == fellow.node
-                priority = report.master_priority
+                is_master, priority = fellow.leads(report), report.master_priority
                 servers.append(Server(fellow.node, fellow.status.hosts, is_master, priority, report.part))
         return servers
 

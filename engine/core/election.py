@@ -109,6 +109,13 @@ def decide(
         gone: ids of nodes that it lost a short while ago; it follows no master among them.
         expects_more: a fellow has not reported everything yet; this node does not become master before.
     """
+    decision = _decide(own, peers, gone, expects_more=expects_more)
+    is_leader = decision.following is not None and decision.following.node == own.node
+    assert own.may_be_master or own.is_master or not is_leader, "a node leads that may not be master"
+    return decision
+
+
+def _decide(own: Stand, peers: Sequence[Stand], gone: frozenset[str], *, expects_more: bool) -> Decision:
     stands = {stand.node: stand for stand in (own, *peers)}
     # A confirmed master is followed, and never disturbed without reason (5.4.3).
     claims = [stand for stand in stands.values() if stand.is_master]

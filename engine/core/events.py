@@ -1,7 +1,8 @@
 """Events of the core for its runtime: work to do, and news.
 
 They name sets and fellows, never bytes: the runtime moves the data between store and wire and reports back by
-a method of `DurabilityNode`.
+a method of `DurabilityNode`. Three messages are events, too: `DeleteData`, `Purge` and `WritersEnded` mean
+the same to the node that sends them and to those that hear them.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from engine.core.lazy_dataclass import lazy_dataclass
-from engine.core.messages import AutodisposeWriter, Epoch, PurgedInstance, ReaderKey
+from engine.core.messages import AutodisposeWriter, DeleteData, Epoch, Purge, ReaderKey, WritersEnded
 from engine.core.name_spaces import Element, Group, NameSpace, Policy
 from engine.core.settings import RunSeen
 
@@ -82,18 +83,13 @@ class Completed:
 
 
 @lazy_dataclass(frozen=True, slots=True)
-class WholeKnown:
-    """Store that more of a part, or of a set made of parts, is known to be whole."""
+class StoreMarks:
+    """Store what is known of the set besides its samples.
+
+    That is its lineage, whether it stands apart, what of it is whole, and how often instances were purged.
+    """
 
     name_space: str
-
-
-@lazy_dataclass(frozen=True, slots=True)
-class LineageAdopted:
-    """Store the lineage of the set, or that it stands apart."""
-
-    name_space: str
-    lineage: Epoch
 
 
 @lazy_dataclass(frozen=True, slots=True)
@@ -136,36 +132,11 @@ class GroupAnnounced:
 
 
 @lazy_dataclass(frozen=True, slots=True)
-class DataDeleted:
-    """Delete the samples of all groups that match, up to a source time, and never take them in again."""
-
-    partition: str
-    topic: str
-    until_ns: int
-
-
-@lazy_dataclass(frozen=True, slots=True)
-class InstancesPurged:
-    """Forget these disposed instances where they still end with the same sample."""
-
-    group: Group
-    instances: tuple[PurgedInstance, ...]
-
-
-@lazy_dataclass(frozen=True, slots=True)
 class AutodisposeWritersKnown:
     """Remember these autodispose writers of a name-space in the store."""
 
     name_space: str
     writers: tuple[AutodisposeWriter, ...]
-
-
-@lazy_dataclass(frozen=True, slots=True)
-class LostWritersEnded:
-    """Dispose the instances of these autodispose writers, which no node has any more, and forget them."""
-
-    name_space: str
-    writers: tuple[bytes, ...]
 
 
 @lazy_dataclass(frozen=True, slots=True)
@@ -218,13 +189,6 @@ class FellowAway:
 
 
 @lazy_dataclass(frozen=True, slots=True)
-class PurgesCounted:
-    """Store how often instances were purged from sets of the name-space's history."""
-
-    name_space: str
-
-
-@lazy_dataclass(frozen=True, slots=True)
 class RunsSeen:
     """Store the last runs of fellows, by id."""
 
@@ -261,23 +225,21 @@ Event = (
     | SendSet
     | ExpectSet
     | Completed
-    | WholeKnown
-    | LineageAdopted
+    | StoreMarks
     | DeleteSet
     | ReplaceShown
     | NameSpaceLearned
     | NameSpaceDoubted
     | GroupAnnounced
-    | DataDeleted
-    | InstancesPurged
+    | DeleteData
+    | Purge
+    | WritersEnded
     | AutodisposeWritersKnown
-    | LostWritersEnded
     | Deliver
     | TakenOver
     | HandedOver
     | FellowsKnown
     | FellowAway
-    | PurgesCounted
     | RunsSeen
     | StoreOutdated
     | NoAligner

@@ -28,7 +28,7 @@ MAX_REMEMBERED: Final = 1024
 """Lost fellows remembered to recognise a reconnection; the oldest are forgotten first."""
 
 ESTIMATES: Final = 5
-"""Heartbeats by which clocks are compared."""
+"""Heartbeats by which clocks are compared: one of five has hardly waited on its way."""
 
 AT_ONCE: Final = 0.5
 """Part of the period within which heartbeats come at once: they waited, and count as one."""
@@ -110,10 +110,10 @@ class Fellow:
         """Take what the heartbeat says, if one has come."""
         self.name, self.role, self.expiry_s = self.node[:8], "", EXPIRY_S
         if self.status is not None:
-            self.take(self.status)
+            self.note_status(self.status)
 
-    def take(self, status: Status) -> None:
-        """Take its newest heartbeat."""
+    def note_status(self, status: Status) -> None:
+        """Note its newest heartbeat."""
         self.status = status
         self.name, self.role, self.expiry_s = status.name, status.role, status.expiry_s
 
@@ -182,6 +182,10 @@ class Fellow:
             if report.name == name_space:
                 return report
         return None
+
+    def leads(self, report: NameSpaceReport) -> bool:
+        """Whether it is the confirmed master, by its own report on a name-space."""
+        return report.following is not None and report.following.node == self.node
 
     def roll_up(self, name_space: str) -> RollUp | None:
         """Return its newest roll-up of a name-space's set."""
@@ -317,7 +321,7 @@ class FellowTable:
                 fellow.heard(now)  # a busy fellow repeats its last heartbeat
             return (fellow, True) if new else None
         if isinstance(message, Status):
-            self._take(fellow, message)
+            self._note_status(fellow, message)
             fellow.heard(now)
             self._remember(sender, message)
         elif isinstance(message, NameSpaces):
@@ -366,9 +370,9 @@ class FellowTable:
         if len(self.runs) > MAX_REMEMBERED:
             del self.runs[next(iter(self.runs))]
 
-    def _take(self, fellow: Fellow, status: Status) -> None:
+    def _note_status(self, fellow: Fellow, status: Status) -> None:
         before = fellow.status
-        fellow.take(status)
+        fellow.note_status(status)
         if before is None or before.role != status.role:
             self.version += 1
         if before is None or (before.heard is not status.heard and before.heard != status.heard):

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from engine.core.context import Context
-from engine.core.events import WholeKnown
+from engine.core.events import StoreMarks
 from engine.core.fellows import Fellow
 from engine.core.messages import DAMAGED, NO_EPOCH, Epoch
 from engine.core.name_space_state import NameSpaceState
@@ -84,7 +84,7 @@ def found_whole(context: Context, state: NameSpaceState, fellow: Fellow) -> None
     """Note that the set is whole, because a fellow with the same set knows that."""
     state.from_parts, state.whole = False, ()
     context.changed = True
-    context.emit(WholeKnown(state.name))
+    context.emit(StoreMarks(state.name))
     note_whole(context, state, fellow.node)
 
 

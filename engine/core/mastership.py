@@ -1,4 +1,10 @@
-"""Carry out the decision of the election for one name-space (deployment guide, 5.4.3)."""
+"""Who is master of a name-space in a role, and which of the masters of all roles injects.
+
+Within a role the election decides (`engine.core.election`), and this module carries that out (deployment
+guide 5.4.3). At start there is one injector in the whole system: the master with an intact store before one
+without, then with the highest masterPriority, the best quality, the highest id. The other masters align from
+it; merge policies are only for systems that have been running (5.4.4, 5.4.8).
+"""
 
 from __future__ import annotations
 
@@ -8,8 +14,9 @@ from collections.abc import Sequence
 from engine.core import election, operator_events
 from engine.core.context import Context, Reporting
 from engine.core.election import Decision, Stand
-from engine.core.events import AbandonSet, NoAligner
-from engine.core.messages import Vote
+from engine.core.events import AbandonSet, LoadStored, NoAligner
+from engine.core.fellows import Fellow
+from engine.core.messages import DAMAGED, Vote
 from engine.core.name_space_state import NameSpaceState, stand_of
 from engine.core.states import Phase, Trigger
 
@@ -194,3 +201,84 @@ def _note_master(context: Context, state: NameSpaceState, decision: Decision) ->
     else:
         master = context.name_of(state.following.node)
         context.note("election.confirmed-fellow", namespace=state.name, fellow=master)
+
+
+# The injector.
+
+
+def find_source(context: Context, state: NameSpaceState, now: float) -> None:
+    """In phase SOURCE: choose the injector as soon as every role has a master."""
+    settings = context.settings
+    if not state.source_until_s:
+        state.source_until_s = now + 2 * (settings.initial_discovery_s + settings.heartbeat_expiry_s)
+    foreign = context.foreign_fellows(state)
+    # A set that some node holds has been injected: align from it, even if its holders cannot be master.
+    holders = _holders(context, state)
+    masters = [one for one in foreign if _leads(one)]
+    if holders:
+        complete = [one for one in holders if one[1].complete]
+        if not complete and now < state.source_until_s:
+            return  # it is merging now
+        best = max(complete or holders, key=lambda one: (_leads(one), one[1].master_priority, one[0].node))
+        _wait_for(context, state, best[0])
+        return
+    undecided = {
+        fellow.role for fellow, report in foreign if report.aligner and report.master_priority > 0
+    } - {fellow.role for fellow, _ in masters}
+    if undecided and now < state.source_until_s:
+        return
+    own = (state.quality_ns != DAMAGED, state.policy.master_priority, state.quality_ns, settings.node)
+    better = [one for one in masters if _rank(one) > own]
+    if better:
+        _wait_for(context, state, max(better, key=_rank)[0])
+    else:
+        state.source_until_s = 0.0
+        state.move(Trigger.INJECTOR_IS_SELF)
+        context.changed = True
+        context.emit(LoadStored(state.name))
+
+
+def _holders(context: Context, state: NameSpaceState) -> list[Reporting]:
+    """Return the aligners of all roles that hold the set of this run."""
+    fellows = [*context.role_fellows(state), *context.foreign_fellows(state)]
+    return [one for one in fellows if one[1].holder and one[1].aligner]
+
+
+def yield_to_holder(context: Context, state: NameSpaceState) -> None:
+    """In phase COLLECT: align from a fellow that turns out to hold the set, instead of injecting this one."""
+    if state.phase is not Phase.COLLECT:
+        return
+    holders = _holders(context, state)
+    if holders:
+        state.outstanding.clear()
+        context.emit(AbandonSet(state.name))
+        _wait_for(context, state, max(holders, key=lambda one: (one[1].complete, one[0].node))[0])
+
+
+def _rank(one: Reporting) -> tuple[bool, int, int, str]:
+    fellow, report = one
+    return (report.quality_ns != DAMAGED, report.master_priority, report.quality_ns, fellow.node)
+
+
+def _wait_for(context: Context, state: NameSpaceState, injector: Fellow) -> None:
+    state.source_until_s = 0.0
+    state.source, state.source_run = injector.node, injector.incarnation
+    state.move(Trigger.INJECTOR_IS_OTHER)
+    context.changed = True
+    context.note("injection.not-mine", namespace=state.name, master=injector.name)
+
+
+def check_source(context: Context, state: NameSpaceState) -> None:
+    """In phase WAIT for another role: choose the injector again if that node is lost or started again."""
+    if state.phase is not Phase.WAIT or not state.source:
+        return
+    fellow = context.fellows.get(state.source)
+    is_same = fellow is not None and fellow.incarnation == state.source_run
+    if not is_same or context.aligner_report(state) is None:
+        state.source = ""
+        state.move(Trigger.MASTER_IS_SELF)
+        context.changed = True
+
+
+def _leads(one: Reporting) -> bool:
+    return one[0].leads(one[1])

@@ -594,7 +594,7 @@ class DiscoveryEnd:
     def is_over(self, state: NameSpaceState, now: float) -> bool:
         """Whether the name-space may elect a master."""
         for fellow, report in self._context.role_fellows(state):
-            if report.holder and report.following and report.following.node == fellow.node:
+            if report.holder and fellow.leads(report):
                 if now < self._ended_s:
                     self._note(now, f"{fellow.name} is the confirmed master of '{state.name}'")
                 return True

@@ -9,6 +9,10 @@ first: with policy Merge it takes in the sets of the others. Then it begins a li
 that it decided about (`engine.core.name_space_state`). The others find their lineage there and carry out
 their own policy against the master's set; those that stayed with the master find theirs in the line, and
 join. A node whose set is equal to the master's, as heartbeats show, moves no data.
+
+Between roles, each master applies its own policy for the other's role, once for each lineage that is news
+to it. A lineage made only of known ones is no news, so two masters that merge with each other come to rest.
+Pairs of policies that contradict each other are reported and treated as Ignore.
 """
 
 from __future__ import annotations
@@ -17,7 +21,7 @@ from typing import Final
 
 from engine.core import alignment, joining
 from engine.core.context import Context
-from engine.core.events import DeleteSet, LineageAdopted, ReplaceShown
+from engine.core.events import DeleteSet, ReplaceShown
 from engine.core.expressions import matches
 from engine.core.fellows import Fellow
 from engine.core.joining import policy_for
@@ -34,6 +38,18 @@ PART_REST: Final = 20
 """The pause is also this many times the duration of a comparison, which resends withheld samples."""
 MAX_REPAIR_PAUSE_S: Final = 60.0
 """Longest pause between repairs that did not help."""
+
+CONTRADICTIONS: Final = frozenset(
+    {
+        frozenset({MergeType.REPLACE}),
+        frozenset({MergeType.REPLACE, MergeType.MERGE}),
+        frozenset({MergeType.REPLACE, MergeType.DELETE}),
+        frozenset({MergeType.DELETE, MergeType.MERGE}),
+    }
+)
+"""Contradictory pairs of policies between two roles; one type alone stands for a pair of it."""
+
+_MOVES_NOTHING: Final = (MergeType.IGNORE, MergeType.DELETE)
 
 
 def advance(context: Context, state: NameSpaceState, now: float) -> None:
@@ -125,7 +141,7 @@ def _decide(
         others, with_data=with_data, node=context.node, because_of=because_of, replaced=replaced
     )
     context.changed = True
-    context.emit(LineageAdopted(state.name, state.lineage))
+    context.note_lineage(state)
 
 
 def _as_follower(context: Context, state: NameSpaceState, now: float) -> None:
@@ -159,7 +175,7 @@ def _adopt(context: Context, state: NameSpaceState, lineage: Epoch, *, apart: bo
     state.adopt(lineage, context.line_of(state, state.aligner))
     state.apart = apart
     context.changed = True
-    context.emit(LineageAdopted(state.name, lineage))
+    context.note_lineage(state)
 
 
 def carry_out(
@@ -362,7 +378,7 @@ def surplus_found(context: Context, state: NameSpaceState) -> tuple[str, ...]:
         return ()
     if not state.gives:
         state.apart = True
-        context.emit(LineageAdopted(state.name, state.lineage))
+        context.note_lineage(state)
         return ()
     if not state.policy.aligner:
         return ()
@@ -384,3 +400,129 @@ def takes_gift(context: Context, state: NameSpaceState, node: str, lineage: Epoc
     fellow = context.fellows.get(node)
     is_talked_to = fellow is not None and fellow.approved
     return is_talked_to and state.complete and not state.apart and lineage == state.lineage
+
+
+# Between roles.
+
+
+def meet(context: Context, state: NameSpaceState, now: float) -> None:
+    """As complete master: apply the merge policy to lineages of other roles that are news."""
+    if state.phase is not Phase.COMPLETE or not state.is_master(context.node) or now < state.not_before_s:
+        return
+    for fellow, report in context.foreign_fellows(state):
+        if not fellow.leads(report) or not report.complete or fellow.conflict:
+            continue
+        if not fellow.is_current:
+            continue  # its roll-up may be that of an earlier set
+        came_back = fellow.node in state.rejoined  # then even a known lineage may have changed
+        parts = (*report.parents, *report.merged)
+        if not came_back and state.has_decided_about(report.lineage):
+            continue
+        if not came_back and parts and all(state.has_decided_about(part) for part in parts):
+            _note_foreign(state, report)
+            continue
+        state.rejoined.discard(fellow.node)
+        context.note(
+            "conflict.foreign-state", namespace=state.name, fellow=fellow.name, conflict=report.lineage
+        )
+        _apply_foreign(context, state, fellow, report, now)
+        if state.outstanding:
+            return  # one merge after the other
+
+
+def _apply_foreign(
+    context: Context, state: NameSpaceState, fellow: Fellow, report: NameSpaceReport, now: float
+) -> None:
+    policy = _policy_between(context, state, fellow, report)
+    if policy is MergeType.DELETE and state.roll_up.count:
+        context.emit(DeleteSet(state.name))
+        _settle_foreign(context, state, fellow, report)
+    elif policy in _MOVES_NOTHING:
+        _note_foreign(state, report)
+    elif _has_same_content(fellow, state):
+        if show_equal(context, state, policy):
+            _settle_foreign(context, state, fellow, report)
+        else:
+            _note_foreign(state, report)
+    else:
+        state.move(Trigger.DIVERGED)
+        state.merging, state.merging_role = (report.lineage,), fellow.role
+        state.merging_replaces = policy is not MergeType.MERGE
+        context.changed = True
+        context.note(
+            "merge.started",
+            fellow=fellow.name,
+            namespace=state.name,
+            conflict=report.lineage,
+            policy=policy,
+            role=fellow.role,
+        )
+        purpose = "collect" if policy is MergeType.MERGE else policy.value.lower()
+        alignment.request(context, state, fellow.node, purpose, now)
+
+
+def _settle_foreign(context: Context, state: NameSpaceState, fellow: Fellow, report: NameSpaceReport) -> None:
+    """Begin a lineage after a change because of another role; followers apply their policy for it."""
+    _note_foreign(state, report)
+    state.decide_about(
+        (report.lineage,), with_data=True, node=context.node, because_of=fellow.role, replaced=True
+    )
+    context.changed = True
+    context.note_lineage(state)
+
+
+def _note_foreign(state: NameSpaceState, report: NameSpaceReport) -> None:
+    state.note_foreign(*report.parents, *report.merged, report.lineage)
+
+
+def _policy_between(
+    context: Context, state: NameSpaceState, fellow: Fellow, report: NameSpaceReport
+) -> MergeType:
+    """Return this node's policy for the fellow's role; Ignore if there is none or the two contradict."""
+    ours = state.policy.merge_type(fellow.role)
+    if ours is None:
+        context.note("merge.no-scope", namespace=state.name, role=fellow.role, fellow=fellow.name)
+        return MergeType.IGNORE
+    own_role = context.settings.role
+    theirs = next((rule.type for rule in report.merges if matches(rule.scope, own_role)), None)
+    if theirs is not None and frozenset({ours, theirs}) in CONTRADICTIONS:
+        context.note(
+            "merge.contradiction",
+            policy=ours,
+            other_policy=theirs,
+            role=own_role,
+            other_role=fellow.role,
+            namespace=state.name,
+        )
+        return MergeType.IGNORE
+    return ours
+
+
+def open_delayed_set(context: Context, state: NameSpaceState, now: float) -> None:
+    """As master of an empty complete set without writers: take the data of a late node (5.2.3.3)."""
+    if (
+        not state.policy.delayed_alignment
+        or state.phase is not Phase.COMPLETE
+        or not state.is_master(context.node)
+        or state.roll_up.count
+        or state.has_writers
+    ):
+        return
+    known = (state.lineage, *state.parents, *state.line)
+    late = [
+        (report.quality_ns, fellow.node)
+        for fellow, report in context.role_fellows(state)
+        if report.aligner
+        and report.delayed
+        and report.quality_ns > 0
+        and not report.holder
+        and report.phase is Phase.WAIT
+        # A related set joins. That of a node that was asked is related, even if nothing of it is kept.
+        and not joining.are_related(known, report.delayed_line)
+    ]
+    if late:
+        state.move(Trigger.DIVERGED)
+        state.merging, state.merging_replaces = (state.lineage,), False
+        context.changed = True
+        context.note("namespace.delayed-set", namespace=state.name)
+        alignment.request(context, state, max(late)[1], "delayed", now)

@@ -311,6 +311,8 @@ class NameSpaceState:
             return
         took_over = self.following.node == node and (previous is None or previous.node != node)
         if took_over and self.holder and not self.is_lazy:
+            # A new lineage although nothing changed yet: what other nodes capture from now on, cut off with
+            # the lost master, belongs to the old one.
             self.parents = (*self.parents, self.lineage)[-MAX_MERGED:]
             self.line = lengthened(self.line, self.lineage)
             self.lineage = self.following
@@ -371,6 +373,7 @@ class NameSpaceState:
     def _next_counter(self, others: tuple[Epoch, ...] = ()) -> int:
         """Reserve a counter above all known ones, so that a new lineage is never taken for an old one."""
         self.highest = max(self.newest, *(epoch.counter for epoch in (NO_EPOCH, *others))) + 1
+        assert self.highest > self.lineage.counter, "a lineage would be begun twice"
         return self.highest
 
     @property
@@ -401,7 +404,7 @@ class NameSpaceState:
         self.lineage, self.line, self.given_to = lineage, line, ""
         self.parents, self.merged, self.because_of = (), (), ""
 
-    def told(self) -> NameSpaceReport:
+    def report_to_fellows(self) -> NameSpaceReport:
         """Report to fellows, in which the part of a Lazy node is no set."""
         report = self.report()
         if not self.is_lazy:

@@ -192,7 +192,7 @@ class DefinitionConflict:
     theirs: NameSpace
     witness: Group | None
 
-    def told(self, ours: str, theirs: str) -> str:
+    def described(self, ours: str, theirs: str) -> str:
         """Return the conflict in words; `ours` and `theirs` are the names of the two nodes."""
         if self.ours.name == self.theirs.name:
             return f"{ours} defines name-space '{self.ours.name}' as {self.ours}, {theirs} as {self.theirs}"

@@ -10,18 +10,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from engine.core import alignment, joining, mastership, membership, merging, operator_events, purging, roles
+from engine.core import alignment, joining, mastership, membership, merging, operator_events, purging
 from engine.core.context import Context
 from engine.core.events import (
     AligneeRequest,
     AutodisposeWritersKnown,
-    DataDeleted,
     Deliver,
     Event,
     GroupAnnounced,
     HandedOver,
-    InstancesPurged,
-    LostWritersEnded,
     SendSet,
     TakenOver,
 )
@@ -58,7 +55,7 @@ GREETING_S: Final = 0.005
 STALL_S: Final = 0.1
 """Lateness of a timer, in seconds, that shows a stall of this node."""
 MAX_STRANGERS: Final = 100
-"""Senders whose deletions were refused that are traced."""
+"""Senders whose deletions were refused that are traced; a forger could use a new id for each message."""
 GREETING_PART: Final = 0.25
 """Longest pause of that kind, in heartbeat periods."""
 
@@ -148,7 +145,7 @@ class DurabilityNode:
         if context.changed:
             context.changed = False
             context.status_due = True
-            reports = tuple(state.told() for state in context.states.values())
+            reports = tuple(state.report_to_fellows() for state in context.states.values())
             self._reported = self._next_serial()
             settings = context.settings
             context.send(NameSpaces(settings.incarnation, self._reported, reports, settings.life))
@@ -222,6 +219,7 @@ class DurabilityNode:
         if now - self._promised_s >= STALL_S:
             self._stood_still(now - self._promised_s)
         self._promised_s = self._seen_s = now
+        # The stall is excused above, before anybody is judged silent below.
         if now >= self._next_status:
             self._context.status_due = self._context.writers_due = True
             self._judge_lost_writers(now)
@@ -273,10 +271,8 @@ class DurabilityNode:
                 elif sender not in self._strangers and len(self._strangers) < MAX_STRANGERS:
                     self._strangers.add(sender)
                     context.note("delete.refused", origin=context.name_of(sender))
-            case DeleteData():
-                context.emit(DataDeleted(message.partition, message.topic, message.until_ns))
-            case Purge():
-                context.emit(InstancesPurged(message.group, message.instances))
+            case DeleteData() | Purge():
+                context.emit(message)
             case Outdated():
                 membership.found_outdated(context, message, sender, now)
             case WriterView():
@@ -288,7 +284,7 @@ class DurabilityNode:
                 state = context.states.get(message.name_space)
                 if state is not None:
                     state.autodispose.ended(message.writers, now)
-                    context.emit(LostWritersEnded(message.name_space, message.writers))
+                    context.emit(message)
             case NewGroup():
                 fellow = context.fellows.get(sender)
                 if fellow is None or fellow.conflict is None:
@@ -358,7 +354,7 @@ class DurabilityNode:
         if state.phase is Phase.INJECT:
             state.move(Trigger.INJECTED)
             self._context.changed = True
-            roles.yield_to_holder(self._context, state)  # a holder may have appeared meanwhile
+            mastership.yield_to_holder(self._context, state)  # a holder may have appeared meanwhile
         if state.phase is Phase.COLLECT and not state.outstanding:
             alignment.start_collecting(self._context, state, now)
         self._evaluate(now)
@@ -407,8 +403,7 @@ class DurabilityNode:
             ended = state.autodispose.decide(concerned, context.settings.heartbeat_expiry_s, now)
             if ended:
                 state.autodispose.ended(ended, now)
-                context.send(WritersEnded(state.name, ended))
-                context.emit(LostWritersEnded(state.name, ended))
+                self._everywhere(WritersEnded(state.name, ended))
 
     def wanted(self, name_space: str, elements: Iterable[Element], now: float) -> None:
         """Keep, if Lazy, groups that a durable reader on this node's host wants (5.2.3.1)."""
@@ -497,8 +492,7 @@ class DurabilityNode:
 
     def delete_data(self, partition: str, topic: str, until_ns: int) -> None:
         """Delete historical data everywhere (delete_historical_data; 5.5.18 d_deleteData)."""
-        self._context.send(DeleteData(partition, topic, until_ns))
-        self._context.emit(DataDeleted(partition, topic, until_ns))
+        self._everywhere(DeleteData(partition, topic, until_ns))
 
     def oldest_clock(self, wall_ns: int, now: float) -> tuple[str, int]:
         """Return the node whose clock is the furthest behind, and its time: no deletion reaches beyond it.
@@ -545,6 +539,11 @@ class DurabilityNode:
 
     # The parts.
 
+    def _everywhere(self, message: DeleteData | WritersEnded) -> None:
+        """Tell the fellows to do something, and do it here."""
+        self._context.send(message)
+        self._context.emit(message)
+
     def _is_approved(self, node: str) -> bool:
         fellow = self._context.fellows.get(node)
         return fellow is not None and fellow.approved
@@ -566,7 +565,7 @@ class DurabilityNode:
         self._timer_s = self._heard_s = None
         if self._stopping:
             return
-        membership.approve(self._context, now)
+        membership.approve(self._context, now)  # first, because all that follows counts approved fellows only
         for state in list(self._context.states.values()):
             if state.phase is Phase.DISCOVER:
                 if not self._discovery.is_over(state, now):
@@ -576,15 +575,18 @@ class DurabilityNode:
                 self._context.changed = True
             if state.phase is Phase.PASSIVE:
                 continue
+            # Each step acts on what the one before has decided: the master, then who injects, then the set,
+            # then sets of the role that evolved apart, and those of other roles last, because these take the
+            # result of the role.
             mastership.elect(self._context, state, now)
             if state.phase is Phase.SOURCE:
-                roles.find_source(self._context, state, now)
-            roles.yield_to_holder(self._context, state)
-            roles.check_source(self._context, state)
+                mastership.find_source(self._context, state, now)
+            mastership.yield_to_holder(self._context, state)
+            mastership.check_source(self._context, state)
             alignment.advance(self._context, state, now)
             merging.advance(self._context, state, now)
-            roles.open_delayed_set(self._context, state, now)
-            roles.meet(self._context, state, now)
+            merging.open_delayed_set(self._context, state, now)
+            merging.meet(self._context, state, now)
             self._context.settle(state, now)
             operator_events.phase(self._context, state)
         for name, targets in self._context.requests.due(now, self._is_ready):

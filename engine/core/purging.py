@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from engine.core.context import Context
-from engine.core.events import PurgesCounted
+from engine.core.events import StoreMarks
 from engine.core.fellows import Fellow
 from engine.core.messages import Status
 from engine.core.name_space_state import NameSpaceState
@@ -27,7 +27,7 @@ def purgeable_until(context: Context, state: NameSpaceState, now: float) -> int 
     """
     if not state.complete or not state.is_master(context.node) or away(context, now):
         return None
-    until_ns = FOREVER_NS
+    until_ns = FOREVER_NS  # alone, with nobody to wait for
     present = {context.node, *(fellow.node for fellow in context.fellows.all())}
     for fellow in context.fellows.all():
         if fellow.name_spaces is None:
@@ -85,7 +85,7 @@ def count(context: Context, state: NameSpaceState, purges: int) -> None:
         state.purges = purges
         context.changed = True
         if state.holder:
-            context.emit(PurgesCounted(state.name))
+            context.emit(StoreMarks(state.name))
 
 
 def away(context: Context, now: float) -> frozenset[str]:

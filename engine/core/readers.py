@@ -23,7 +23,11 @@ HostsOf: TypeAlias = Callable[[str], frozenset[str]]
 
 FIRST_PAUSE_S: Final = 0.5
 LONGEST_PAUSE_S: Final = 30.0
-"""The pause after a failed delivery doubles from the first to the longest."""
+"""The pause after a failed delivery doubles from the first to the longest.
+
+A process that is starting may need the first moments; one that stands still for good must not cost a whole
+set each second.
+"""
 MAX_FORMER: Final = 10_000
 """Served readers remembered after they went away, in case they were only out of reach."""
 HANDED_OVER_S: Final = 5.0
@@ -238,7 +242,8 @@ class ReaderTable:
         ]
         for reader in ours:
             self._again.discard(reader)
-            self._claims.setdefault(reader, Delivery(reader, self._node, done=False))
+            claim = self._claims.setdefault(reader, Delivery(reader, self._node, done=False))
+            assert claim.node == self._node, "two nodes would serve one reader"
         return ours
 
     def _is_due_again(self, reader: ReaderKey) -> bool:

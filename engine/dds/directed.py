@@ -54,6 +54,9 @@ LONGEST_UNREST_S: Final = 1.0
 """Limit for waiting for such a time."""
 SETTLE_S: Final = 0.005
 """Pause between our match with the target's readers and the first write."""
+LATECOMERS_S: Final = 0.025
+"""Pause between the last acknowledgement and the look at who came late: discovery of a reader that was made
+while samples arrived is on its way, and that reader has got them."""
 VERSION_TIMEOUT_S: Final = 2.0
 """Limit for readers of another version of a type, whose process looks the type up first."""
 REFUSED: Final = "every reader of the target refuses what is offered: "
@@ -278,9 +281,10 @@ class DirectedSession:
                             writers, turns, acks, deadline, frees=frees
                         )
                         problem = problem or trouble
-                        latecomers = frozenset().union(*(one.matched_guids() for one in writers)) - readers
                         yield 0.0
                         is_acked = acks.wait()
+                        yield LATECOMERS_S if mode is DeliveryPurpose.WHOLE else 0.0
+                        latecomers = frozenset().union(*(one.matched_guids() for one in writers)) - readers
                         resent = acks.resent
                         if is_acked:
                             acked = sent

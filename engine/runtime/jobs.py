@@ -56,8 +56,8 @@ class AppendJob:
     def join(self, changes: list[GroupChange]) -> int:
         """Add changes; return by how many bytes the payloads of the job grew, which may be less than 0.
 
-        What comes and goes within a transaction is not written (`engine.store.changes`), so a large sample
-        needs its payload no longer once a change of its transaction evicts it.
+        What comes and goes within a transaction is not written (`engine.store.sample_table`), so a large
+        sample needs its payload no longer once a change of its transaction evicts it.
         """
         sizes = [len(change.added.payload) for change in changes if change.added is not None]
         if not self._large and max(sizes, default=0) < LET_GO_BYTES:

@@ -144,7 +144,7 @@ def _fellow(name: str, fellow: Fellow, now: float, wall_ns: int) -> FellowView:
         communication=communication,
         last_heartbeat_ns=wall_ns - int((now - fellow.last_heard_s) * 1e9),
         skew_ns=fellow.least_skew_ns,
-        problem=fellow.conflict.told(name, fellow.name) if fellow.conflict else "",
+        problem=fellow.conflict.described(name, fellow.name) if fellow.conflict else "",
     )
 
 

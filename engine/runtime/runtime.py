@@ -14,6 +14,7 @@ from typing import Final
 
 from engine.core import events, plain
 from engine.core.election import NOBODY_REMEDY
+from engine.core.messages import DeleteData, Purge, WritersEnded
 from engine.core.name_spaces import Group
 from engine.core.settings import CoreSettings, RunSeen
 from engine.core.states import ServiceState
@@ -306,15 +307,7 @@ class Runtime:
                 self.spaces[event.name_space].stage_nothing()
             case events.Completed():
                 self._complete(event)
-            case events.LineageAdopted():
-                self.shared.remember_lineage(self.spaces[event.name_space])
-                self._tracer.event(
-                    "namespace.merge-state",
-                    namespace=event.name_space,
-                    merge_state=event.lineage,
-                    role=self.settings.role,
-                )
-            case events.WholeKnown() | events.PurgesCounted():
+            case events.StoreMarks():
                 self.shared.remember_lineage(self.spaces[event.name_space])
             case events.SendSet():
                 self.transfers.send(event)
@@ -324,14 +317,14 @@ class Runtime:
                 self.transfers.show_equal(event.name_space)
             case events.DeleteSet():
                 self.transfers.delete_set(event.name_space)
-            case events.DataDeleted():
+            case DeleteData():
                 self.deletions.deleted(event.partition, event.topic, event.until_ns)
-            case events.InstancesPurged():
+            case Purge():
                 self.housekeeping.purged(event.group, event.instances)
             case events.AutodisposeWritersKnown():
                 marks = {autodispose_mark(one.writer): str(one.patience_s) for one in event.writers}
                 self.store_queue.mark(event.name_space, marks)
-            case events.LostWritersEnded():
+            case WritersEnded():
                 self.writer_ends.decided(event.name_space, event.writers)
             case events.GroupAnnounced():
                 self._group_announced(event)

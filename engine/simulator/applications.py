@@ -14,7 +14,7 @@ from engine.dataset.groups import GroupDescription, GroupQos, TypeDescription
 from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, Sample
 from engine.simulator.network import SimulatedParticipant
 from engine.simulator.options import TopicPlan
-from engine.simulator.simulated_node import SAMPLE, TAP_LEAST_S, SimulatedNode, Surroundings
+from engine.simulator.simulated_node import SAMPLE, TAP_LEAST_S, SimulatedNode, SimulatorHost
 
 KEY_PREFIX: Final = b"\0\1\0\0key"
 END_HOLD_S: Final = 1.0
@@ -36,11 +36,11 @@ def describe(plan: TopicPlan) -> GroupDescription:
 class Application:
     """An application's process on one of the hosts. The name is in the log, too."""
 
-    def __init__(self, cluster: Surroundings, name: str, host: str) -> None:
+    def __init__(self, cluster: SimulatorHost, name: str, host: str) -> None:
         self.cluster = cluster
         self.name = name
         self.host = host
-        self.participant = SimulatedParticipant(name, name, host, self)
+        self.participant = SimulatedParticipant(name, name, host, None, application=self)
 
     def begin(self) -> None:
         """Start the process."""
@@ -55,21 +55,6 @@ class Application:
 
     def lost_by(self, node: SimulatedNode) -> None:
         """Do what follows when a node loses this process."""
-
-    def receive(self, sender: SimulatedParticipant, topic: str, item: object) -> None:
-        """Ignore messages of nodes."""
-
-    def appeared(self, peer: SimulatedParticipant) -> None:
-        """Ignore other participants."""
-
-    def vanished(self, peer: SimulatedParticipant) -> None:
-        """Ignore other participants."""
-
-    def attached(self, peer: SimulatedParticipant) -> None:
-        """Do nothing: only nodes attach."""
-
-    def detached(self, peer: SimulatedParticipant) -> None:
-        """Do nothing: only nodes attach."""
 
 
 class Writer(Application):
@@ -97,7 +82,7 @@ class Writer(Application):
 
     def __init__(
         self,
-        cluster: Surroundings,
+        cluster: SimulatorHost,
         name: str,
         host: str,
         rng: random.Random,
@@ -152,8 +137,7 @@ class Writer(Application):
 
     def discovered_by(self, node: SimulatedNode) -> None:
         """Tell the node of the writers; its taps match them soon."""
-        runtime = node.runtime
-        assert runtime is not None
+        runtime = node.live
         for guid, description in self._endpoints.values():
             node.routes[guid] = (description.group,)
             runtime.group_seen(description)
@@ -166,15 +150,13 @@ class Writer(Application):
     def lost_by(self, node: SimulatedNode) -> None:
         """Tell the node that the writers are gone; their routes stay for queued samples."""
         self._taps.pop(node, None)
-        assert node.runtime is not None
         for guid, _ in self._endpoints.values():
-            node.runtime.writer_gone(guid)
+            node.live.writer_gone(guid)
             if self.autodispose and node.participant in self.participant.heard_leaving:
                 node.run_later(END_HOLD_S, self._said, node, guid)
 
     def _said(self, node: SimulatedNode, guid: bytes) -> None:
-        assert node.runtime is not None
-        node.runtime.writer_ends.said(guid, self.ended_ns)
+        node.live.writer_ends.said(guid, self.ended_ns)
 
     def matched(self, topic: int) -> list[SimulatedNode]:
         """Return the nodes whose taps have matched the writer of a planned topic."""
@@ -261,7 +243,7 @@ class Reader(Application):
 
     def __init__(
         self,
-        cluster: Surroundings,
+        cluster: SimulatorHost,
         name: str,
         host: str,
         topic: str,
@@ -277,20 +259,18 @@ class Reader(Application):
 
     def discovered_by(self, node: SimulatedNode) -> None:
         """Tell the node of the reader."""
-        runtime = node.runtime
-        assert runtime is not None
+        runtime = node.live
         self.seen_by[node] = node.run
         for key in runtime.late_joiners.reader_keys(self.participant_id, self.topic, self.partitions):
             runtime.late_joiners.seen(key, frozenset((self.host,)))
 
     def lost_by(self, node: SimulatedNode) -> None:
         """Tell the node that the reader is gone."""
-        runtime = node.runtime
-        assert runtime is not None
+        runtime = node.live
         self.seen_by.pop(node, None)
         for key in runtime.late_joiners.reader_keys(self.participant_id, self.topic, self.partitions):
             runtime.late_joiners.gone(key)
 
-    def take(self, key: ReaderKey, samples: tuple[Sample, ...], node: SimulatedNode) -> None:
-        """Take a delivery of a node."""
+    def deliver(self, key: ReaderKey, samples: tuple[Sample, ...], node: SimulatedNode) -> None:
+        """Note a delivery of a node."""
         self.served.append((key, node, samples))

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import copy
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from engine.core.states import Phase, ServiceState
-from engine.simulator.checkers.checker import Standing
 from engine.simulator.options import Fault
 from engine.simulator.simulated_node import SimulatedNode
-from engine.simulator.simulated_system import SimulatedSystem
+from engine.simulator.simulated_system import SimulatedSystem, Standing, Watcher
 from engine.store.interface import SetState
 from engine.store.memory import Medium
 
@@ -26,11 +25,11 @@ ROLL_PATIENCE_S: Final = 15.0
 _DELICATE: Final = (Phase.INJECT, Phase.COLLECT, Phase.ALIGN, Phase.MERGE, Phase.COMPLETE)
 
 
-class FaultInjector:
+class FaultInjector(Watcher):
     """Chooses faults at random and carries them out."""
 
     def __init__(self, cluster: SimulatedSystem, rng: random.Random) -> None:
-        self._cluster = cluster
+        super().__init__(cluster)
         self._rng = rng
         self._is_over = False
         kinds: dict[Fault, Callable[[], None]] = {
@@ -60,7 +59,7 @@ class FaultInjector:
             self._next()
 
     def _next(self) -> None:
-        pause = self._rng.expovariate(1.0) * self._cluster.options.fault_pause_s
+        pause = self._rng.expovariate(1.0) * self.cluster.options.fault_pause_s
         self._after(pause, self._strike)
 
     def _strike(self) -> None:
@@ -69,7 +68,7 @@ class FaultInjector:
 
     def _after(self, delay_s: float, action: Callable[..., None], *arguments: object) -> None:
         """Plan an action of the first phase."""
-        self._cluster.schedule.after(delay_s, self._unless_over, action, arguments)
+        self.cluster.schedule.after(delay_s, self._unless_over, action, arguments)
 
     def _unless_over(self, action: Callable[..., None], arguments: tuple[object, ...]) -> None:
         if not self._is_over:
@@ -79,10 +78,10 @@ class FaultInjector:
         return self._rng.uniform(*self._rng.choice(DURATIONS))
 
     def _line(self, who: str, text: str, sign: str = "!") -> None:
-        self._cluster.log.line(who, sign, text)
+        self.cluster.log.line(who, sign, text)
 
     def _any_up(self) -> SimulatedNode | None:
-        up = self._cluster.up()
+        up = self.cluster.up()
         return self._rng.choice(up) if up else None
 
     # Nodes.
@@ -100,34 +99,32 @@ class FaultInjector:
             return
         torn = self._rng.random() < 0.5
         node.crash(torn=torn)
-        self._cluster.statistics.crashes += 1
+        self.cluster.statistics.crashes += 1
         self._line(node.name, "is killed" + (" in a transaction" if torn else ""), "v")
         self._after(self._duration(), node.start)
 
     def _stop(self) -> None:
         node = self._any_up()
         if node:
-            node.stop()
-            self._cluster.statistics.stops += 1
-            self._line(node.name, "ends in order", "v")
+            self._end(node, in_order=True)
             self._after(self._duration(), node.start)
 
     def _replace_writer(self) -> None:
-        living = [writer for writer in self._cluster.writers if writer.participant.is_alive]
+        living = [writer for writer in self.cluster.writers if writer.participant.is_alive]
         if living:
             writer = self._rng.choice(living)
             writer.end(in_order=self._rng.random() < 0.5)
             self._line(writer.name, "ends", "v")
-            self._after(self._duration(), self._cluster.start_writer)
+            self._after(self._duration(), self.cluster.start_writer)
 
-    def stepped(self, node: SimulatedNode, before: Standing | None, now: Standing) -> None:
+    def stepped(self, node: SimulatedNode, name_space: str, before: Standing | None, now: Standing) -> None:
         """Kill a node, by chance, after a delicate step."""
-        if self._is_over or Fault.CRASH not in self._cluster.options.faults or now.phase not in _DELICATE:
+        if self._is_over or Fault.CRASH not in self.cluster.options.faults or now.phase not in _DELICATE:
             return
         if (before is None or before.phase is not now.phase) and self._rng.random() < CRASH_IN_STEP:
             victim = node
             if now.following and self._rng.random() < 0.5:
-                master = [other for other in self._cluster.nodes if other.id == now.following.node]
+                master = [other for other in self.cluster.nodes if other.id == now.following.node]
                 victim = master[0] if master else node
             self._after(self._rng.choice((0.0, self._rng.uniform(0, 0.02))), self._kill, victim)
 
@@ -137,15 +134,15 @@ class FaultInjector:
             return
         if in_order:
             node.stop()
-            self._cluster.statistics.stops += 1
+            self.cluster.statistics.stops += 1
         else:
             node.crash(torn=self._rng.random() < 0.5)
-            self._cluster.statistics.crashes += 1
+            self.cluster.statistics.crashes += 1
         self._line(node.name, "ends in order" if in_order else "is killed", "v")
 
     def _roll(self) -> None:
         """Restart the nodes one by one: each as soon as the previous one is up, or complete, again."""
-        nodes = self._rng.sample(self._cluster.nodes, len(self._cluster.nodes))
+        nodes = self._rng.sample(self.cluster.nodes, len(self.cluster.nodes))
         self._line("all", "the nodes are restarted one after the other")
         self._roll_on(nodes, in_order=self._rng.random() < 0.5, is_patient=self._rng.random() < 0.7)
 
@@ -159,10 +156,10 @@ class FaultInjector:
 
         def restart(node: SimulatedNode) -> None:
             node.start()
-            wait(node, self._cluster.schedule.now + ROLL_PATIENCE_S)
+            wait(node, self.cluster.schedule.now + ROLL_PATIENCE_S)
 
         def wait(node: SimulatedNode, until_s: float) -> None:
-            now = self._cluster.schedule.now
+            now = self.cluster.schedule.now
             runtime = node.runtime
             is_back = runtime is not None and runtime.state is ServiceState.COMPLETE
             if is_back or not is_patient or now >= until_s:
@@ -181,7 +178,7 @@ class FaultInjector:
         self._after(self._rng.uniform(3.0, 20.0), self._stale_first, node)
 
     def _stale_first(self, stale: SimulatedNode) -> None:
-        others = [node for node in self._cluster.nodes if node is not stale]
+        others = [node for node in self.cluster.nodes if node is not stale]
         for node in others:
             self._end(node, in_order=False)
         self._line(stale.name, "starts first, the others have lost power")
@@ -195,17 +192,17 @@ class FaultInjector:
         node = self._any_up()
         if node is not None and node.plan.has_disk:
             node.lose_disk()
-            self._cluster.statistics.crashes += 1
+            self.cluster.statistics.crashes += 1
             self._line(node.name, "is killed, and its disk is lost", "v")
             self._after(self._duration(), node.start)
 
     def _copy(self) -> None:
         """Copy the disks of one or two nodes; put the copies back later, sometimes while they are cut off."""
-        nodes = [node for node in self._cluster.nodes if node.plan.has_disk and node.run]
+        nodes = [node for node in self.cluster.nodes if node.plan.has_disk and node.run]
         chosen = self._rng.sample(nodes, min(len(nodes), self._rng.choice((1, 1, 2))))
         copies = [(node, node.id, copy.deepcopy(node.medium)) for node in chosen]
         age_s = self._rng.choice((self._duration(), self._rng.uniform(0.0, 60.0)))
-        self._after(age_s, self._put_back, copies, self._cluster.schedule.now)
+        self._after(age_s, self._put_back, copies, self.cluster.schedule.now)
 
     def _put_back(self, copies: list[tuple[SimulatedNode, str, Medium]], made_s: float) -> None:
         is_cut_off = self._rng.random() < 0.3
@@ -214,13 +211,11 @@ class FaultInjector:
                 continue  # its disk was lost since, and it is another node
             node.put_back(medium)
             for name_space, digest in sorted(medium.rotten):
-                self._cluster.rotted(node, name_space, digest)
-            self._cluster.statistics.crashes += 1
+                self.cluster.rotted(node, name_space, digest)
+            self.cluster.statistics.crashes += 1
             self._line(node.name, f"is killed, and a copy of its disk of {made_s:.3f} s is put back", "v")
             if is_cut_off:
-                others = [host for host in self._hosts() if host != node.name]
-                links = [link for other in others for link in ((node.name, other), (other, node.name))]
-                self._cut(links, f"cuts {node.name} off", self._duration())
+                self._cut(_both_ways(node.name, self._hosts()), f"cuts {node.name} off", self._duration())
             self._after(self._duration(), node.start)
 
     def _pause(self) -> None:
@@ -229,20 +224,20 @@ class FaultInjector:
             return
         is_process = self._rng.random() < 0.5
         if is_process:
-            self._cluster.network.freeze(node.participant)
+            self.cluster.network.freeze(node.participant)
         else:
             node.is_stalled = True
-            self._cluster.network.disturbed_s = self._cluster.schedule.now
-        self._cluster.statistics.pauses += 1
+            self.cluster.network.disturb()
+        self.cluster.statistics.pauses += 1
         self._line(node.name, "the process stands still" if is_process else "the main thread stands still")
         self._after(self._duration(), self._resume, node, node.run)
 
     def _resume(self, node: SimulatedNode, run: int) -> None:
         if node.is_up and node.run == run and (node.is_stalled or node.participant.is_frozen):
             node.is_stalled = False
-            self._cluster.network.disturbed_s = self._cluster.schedule.now
+            self.cluster.network.disturb()
             if node.participant.is_frozen:
-                self._cluster.network.thaw(node.participant)
+                self.cluster.network.thaw(node.participant)
             self._line(node.name, "goes on", "-")
             node.go_on()
 
@@ -256,26 +251,25 @@ class FaultInjector:
     def _hurry(self, node: SimulatedNode, run: int) -> None:
         if node.run == run:
             node.cost_s = 0.0
-            self._cluster.network.disturbed_s = self._cluster.schedule.now
+            self.cluster.network.disturb()
 
     # Links.
 
     def _hosts(self) -> list[str]:
-        return [node.name for node in self._cluster.nodes]
+        return [node.name for node in self.cluster.nodes]
 
     def _cut_writer(self) -> None:
         """Cut the links between one application and some nodes."""
         remote = [
             writer.host
-            for writer in self._cluster.writers
+            for writer in self.cluster.writers
             if writer.participant.is_alive and writer.host not in self._hosts()
         ]
         if not remote:
             return
         host = self._rng.choice(remote)
         nodes = self._rng.sample(self._hosts(), self._rng.randint(1, len(self._hosts())))
-        links = [link for node in nodes for link in ((host, node), (node, host))]
-        self._cut(links, f"cuts the {host} from {' '.join(nodes)}", self._duration())
+        self._cut(_both_ways(host, nodes), f"cuts the {host} from {' '.join(nodes)}", self._duration())
 
     def _partition(self) -> None:
         hosts = self._hosts()
@@ -297,15 +291,15 @@ class FaultInjector:
         self._cut(links, "cut " + " ".join(f"{a}>{b}" for a, b in links), self._duration())
 
     def _cut(self, links: list[tuple[str, str]], text: str, duration_s: float) -> None:
-        cut = [link for link in links if self._cluster.network.cut(*link)]
+        cut = [link for link in links if self.cluster.network.cut(*link)]
         if cut:
-            self._cluster.statistics.cuts += 1
+            self.cluster.statistics.cuts += 1
             self._line("net", text, "~")
             self._after(duration_s, self._restore, cut)
 
     def _restore(self, links: list[tuple[str, str]]) -> None:
         for link in links:
-            self._cluster.network.restore(*link)
+            self.cluster.network.restore(*link)
         self._line("net", f"{len(links)} links are back", "-")
 
     def _clog(self) -> None:
@@ -314,39 +308,39 @@ class FaultInjector:
         chosen = self._rng.sample(hosts, self._rng.randint(1, len(hosts)))
         delay = 0.0
         for host in chosen:
-            links = [link for other in hosts if other != host for link in ((host, other), (other, host))]
+            links = _both_ways(host, hosts)
             self._after(delay, self._cut, links, f"clogs {host}", 1e9)
             self._after(delay + self._duration(), self._restore, links)
             delay += self._rng.uniform(0, 2.0)
 
     def _trouble(self) -> None:
-        rng, network, plan = self._rng, self._cluster.network, self._cluster.options.network
+        rng, network, plan = self._rng, self.cluster.network, self.cluster.options.network
         network.loss = rng.choice((0.0, 0.05, 0.2, 0.5))
         network.duplication = rng.choice((0.0, 0.1, 0.3))
         network.delay_mean_s = min(plan.delay_mean_s * rng.choice((1, 10, 100)), LONGEST_DELAY_S)
-        network.disturbed_s = self._cluster.schedule.now
+        network.disturb()
         text = f"loses {network.loss:.0%}, repeats {network.duplication:.0%}"
         self._line("net", f"{text}, delays {network.delay_mean_s * 1000:.0f} ms", "~")
         self._after(self._duration(), self._calm)
 
     def _calm(self) -> None:
-        network, plan = self._cluster.network, self._cluster.options.network
+        network, plan = self.cluster.network, self.cluster.options.network
         network.loss, network.duplication = plan.loss, plan.duplication
         network.delay_mean_s = plan.delay_mean_s
-        network.disturbed_s = self._cluster.schedule.now
+        network.disturb()
 
     # Clocks and disks.
 
     def _jump(self) -> None:
         host = self._rng.choice(self._hosts())
-        skew_s = self._cluster.options.skew_s
+        skew_s = self.cluster.options.skew_s
         offset_s = self._rng.uniform(-skew_s, skew_s)
-        self._cluster.clocks[host].offset_ns = int(offset_s * 1e9)
-        self._cluster.statistics.jumps += 1
+        self.cluster.clocks[host].offset_ns = int(offset_s * 1e9)
+        self.cluster.statistics.jumps += 1
         self._line(host, f"its wall clock jumps to {offset_s:+.3f} s")
 
     def _disk(self) -> None:
-        node = self._rng.choice(self._cluster.nodes)
+        node = self._rng.choice(self.cluster.nodes)
         kind = self._rng.choice(("full", "failing", "slow"))
         if kind == "full":
             node.medium.capacity_bytes = node.medium.used_bytes + self._rng.randrange(500)
@@ -354,7 +348,7 @@ class FaultInjector:
             node.medium.failing = True
         elif node.is_up:
             node.disk.slowness = self._rng.choice((20.0, 200.0))
-        self._cluster.statistics.disk_faults += 1
+        self.cluster.statistics.disk_faults += 1
         self._line(node.name, f"its disk is {kind}")
         self._after(self._duration(), self._mend, node)
 
@@ -365,7 +359,7 @@ class FaultInjector:
             node.disk.slowness = 1.0
 
     def _rot(self) -> None:
-        node = self._rng.choice(self._cluster.nodes)
+        node = self._rng.choice(self.cluster.nodes)
         stored = [
             (version.name_space, digest)
             for version in node.medium.versions.values()
@@ -376,22 +370,27 @@ class FaultInjector:
         if stored:
             name_space, digest = self._rng.choice(stored)
             if node.medium.flip(name_space, digest):
-                self._cluster.statistics.rotten += 1
+                self.cluster.statistics.rotten += 1
                 self._line(node.name, f"a stored sample of {name_space} rots")
-                self._cluster.rotted(node, name_space, digest)
+                self.cluster.rotted(node, name_space, digest)
 
     # The end of the first phase.
 
     def heal(self) -> None:
         """Repair everything, and start all nodes that are down."""
         self._is_over = True
-        for link in self._cluster.network.cuts():
-            self._cluster.network.restore(*link)
+        for link in self.cluster.network.cuts():
+            self.cluster.network.restore(*link)
         self._calm()
-        for node in self._cluster.nodes:
+        for node in self.cluster.nodes:
             self._mend(node)
             if node.is_up:
                 node.cost_s = 0.0
                 self._resume(node, node.run)
             else:
                 node.start()
+
+
+def _both_ways(host: str, others: Sequence[str]) -> list[tuple[str, str]]:
+    """Return the links between a host and others, in both directions."""
+    return [link for other in others if other != host for link in ((host, other), (other, host))]

@@ -16,7 +16,7 @@ from __future__ import annotations
 import dataclasses
 import random
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from engine.core.lazy_dataclass import lazy_dataclass
 from engine.simulator.options import NetworkPlan
@@ -31,8 +31,18 @@ LONG_LOSS_S: Final = 0.3
 """Limit for the pause before a lost datagram is resent."""
 
 
+class Discovered(Protocol):
+    """An application's process, as nodes find and lose it."""
+
+    def discovered_by(self, node: Any) -> None:
+        """Tell the `SimulatedNode` what the process has."""
+
+    def lost_by(self, node: Any) -> None:
+        """Tell the `SimulatedNode` that the process is gone."""
+
+
 class Handler(Protocol):
-    """The behaviour of a participant. All calls come from the schedule, one at a time."""
+    """The behaviour of a node's participant. All calls come from the schedule, one at a time."""
 
     def receive(self, sender: SimulatedParticipant, topic: str, item: object) -> None:
         """Take in an item that `sender` sent."""
@@ -58,7 +68,8 @@ class SimulatedParticipant:
         id: unique in the whole simulation; the next run of a node has another one.
         name: name of the node or application, the same in all its runs.
         host: name of its host; links are cut between hosts.
-        handler: takes what arrives and what discovery finds.
+        handler: takes what arrives and what discovery finds; None for an application, to which nobody sends.
+        application: what nodes discover in it; None for a node.
         node: id of the node; empty for an application.
         is_alive: False once the process has ended.
         is_frozen: True while the process is stopped (as by SIGSTOP).
@@ -75,8 +86,9 @@ class SimulatedParticipant:
     id: str
     name: str
     host: str
-    handler: Handler
+    handler: Handler | None
     node: str = ""
+    application: Discovered | None = None
     is_alive: bool = True
     is_frozen: bool = False
     silent_since: float | None = None
@@ -167,13 +179,13 @@ class Network:
 
     def freeze(self, participant: SimulatedParticipant) -> None:
         """Stop a process."""
-        self.disturbed_s = self._schedule.now
+        self.disturb()
         participant.is_frozen = True
         self._fall_silent(participant)
 
     def thaw(self, participant: SimulatedParticipant) -> None:
         """Continue a stopped process, which does not notice the lost time."""
-        self.disturbed_s = self._schedule.now
+        self.disturb()
         participant.is_frozen = False
         participant.silent_since = None
         for pipe in list(self._pipes.values()):
@@ -198,7 +210,7 @@ class Network:
         if source == target or (source, target) in self._cut:
             return False
         self._cut[source, target] = self._schedule.now
-        self._disturb(source, target)
+        self.disturb(source, target)
         for participant in self.participants:
             if participant.host == target:
                 for other in participant.matched:
@@ -216,7 +228,7 @@ class Network:
         """Restore a link; return False if it was not cut, or if there is a wall."""
         if (source, target) in self._walls or self._cut.pop((source, target), None) is None:
             return False
-        self._disturb(source, target)
+        self.disturb(source, target)
         for pipe in list(self._pipes.values()):
             if pipe.sender.host == source and pipe.receiver.host == target:
                 self._release(pipe)
@@ -231,8 +243,9 @@ class Network:
         """Return the cut links, the oldest cut first, without walls."""
         return [link for link in self._cut if link not in self._walls]
 
-    def _disturb(self, source: str, target: str) -> None:
-        if source in self.backbone and target in self.backbone:
+    def disturb(self, *hosts: str) -> None:
+        """Note a change between these hosts, or of all the network, for `disturbed_s`."""
+        if self.backbone.issuperset(hosts):
             self.disturbed_s = self._schedule.now
 
     def is_calm(self) -> bool:
@@ -326,7 +339,7 @@ class Network:
             assert isinstance(item, frozenset)
             receiver.told[pipe.sender] = item
             self._update_attachment(receiver, pipe.sender)
-        else:
+        elif receiver.handler is not None:
             receiver.handler.receive(pipe.sender, topic, item)
 
     def _release(self, pipe: _Pipe) -> None:
@@ -363,7 +376,7 @@ class Network:
         participant.matched[peer] = None
         self._pipe(participant, peer).forget()
         self._pipe(peer, participant).forget()
-        if participant.node:
+        if participant.handler is not None:
             participant.handler.appeared(peer)
         if participant.node and peer.node:
             self._tell_matches(participant)
@@ -387,7 +400,7 @@ class Network:
         if not participant.is_alive:
             return
         self._update_attachment(participant, peer)
-        if participant.node:
+        if participant.handler is not None:
             participant.handler.vanished(peer)
         if participant.node and peer.node:
             self._tell_matches(participant)
@@ -416,6 +429,8 @@ class Network:
                 self.send(participant, other, ATTACHMENT, told)
 
     def _update_attachment(self, participant: SimulatedParticipant, peer: SimulatedParticipant) -> None:
+        if participant.handler is None:
+            return
         attached = peer in participant.matched and participant in participant.told.get(peer, ())
         if attached and peer not in participant.attached:
             participant.attached[peer] = None

@@ -1,7 +1,6 @@
 """A run that is watched: the snapshots and events that each node would publish, at the right times.
 
-The run is the same as without anybody watching: nothing here changes a clock, a generator or a message. It
-goes on in a thread of its own, but never while the watcher works: one waits for the other.
+The run is the same as without anybody watching: nothing here changes a clock, a generator or a message.
 """
 
 from __future__ import annotations
@@ -9,7 +8,6 @@ from __future__ import annotations
 import collections
 import dataclasses
 import re
-import threading
 import time
 from typing import Final
 
@@ -18,17 +16,15 @@ from engine.core.states import ServiceState
 from engine.runtime.monitor import DeliveryView, NodeEvent, NodeSnapshot
 from engine.runtime.node_snapshot import Identity, snapshot
 from engine.runtime.startup import StoredContent
-from engine.simulator.checkers.checker import Checker
 from engine.simulator.cluster import Cluster
 from engine.simulator.options import SimulationOptions
 from engine.simulator.run_record import RunResult
 from engine.simulator.schedule import START_NS
 from engine.simulator.simulated_node import SimulatedNode
+from engine.simulator.simulated_system import Watcher
 from engine.tracing.levels import Level
 from engine.tracing.record import EventRecord
 
-LOOK_S: Final = 0.1
-"""Virtual seconds between two checks of all nodes."""
 SNAPSHOT_PAUSE_S: Final = 0.25
 """Least time between two snapshots of a node; otherwise one in each heartbeat period, as in a live node."""
 MAX_DELIVERIES: Final = 100
@@ -60,32 +56,21 @@ class Seen:
     item: NodeSnapshot | NodeEvent | Gone
 
 
-class _Closed(BaseException):
-    """The watcher ended the run. The run must not handle this as its own fault."""
-
-
 class ObservedRun:
-    """One run with the options, watched step by step.
-
-    Attributes:
-        result: what the run came to; None while it goes on.
-    """
+    """One run with the options, watched step by step."""
 
     def __init__(self, options: SimulationOptions) -> None:
         self.options = options
-        self.result: RunResult | None = None
         self._seen: list[Seen] = []
-        self._until_s = -1.0
-        self._deadline = 0.0
-        self._is_closed = False
-        self._started = False
-        self._mine = threading.Semaphore(0)
-        self._yours = threading.Semaphore(0)
         self._cluster = Cluster(options, self._logged)
+        self._steps = self._cluster.steps()
         self._observer = Observer(self._cluster, self._seen)
-        self._cluster.checkers.append(self._observer)
-        self._cluster.schedule.at(0.0, self._gate)
-        self._thread = threading.Thread(target=self._run, name="simulated", daemon=True)
+        self._cluster.watchers.append(self._observer)
+
+    @property
+    def result(self) -> RunResult | None:
+        """What the run came to; None while it goes on."""
+        return self._cluster.result
 
     @property
     def now_ns(self) -> int:
@@ -95,51 +80,17 @@ class ObservedRun:
     def advance(self, until_ns: int, work_s: float) -> list[Seen]:
         """Go on to a moment, but work no longer than `work_s` seconds; what was seen since the last call.
 
-        What is seen may lie up to `LOOK_S` after the moment.
+        What is seen may lie up to `PIECE_S` after the moment.
         """
-        self._until_s = (until_ns - START_NS) / 1e9
-        if self.result is None and not self._is_closed and self._cluster.schedule.now < self._until_s:
-            self._deadline = time.monotonic() + work_s
-            if self._started:
-                self._mine.release()
-            else:
-                self._started = True
-                self._thread.start()
-            self._yours.acquire()
+        until_s, deadline = (until_ns - START_NS) / 1e9, time.monotonic() + work_s
+        while self.result is None and self._cluster.schedule.now < until_s:
+            next(self._steps, None)
+            self._observer.observe()
+            if len(self._seen) >= MAX_ITEMS or time.monotonic() >= deadline:
+                break
         seen = self._seen[:]
         self._seen.clear()
         return seen
-
-    def close(self) -> None:
-        """End the run. Idempotent."""
-        if self._is_closed:
-            return
-        self._is_closed = True
-        if self._started and self.result is None:
-            self._mine.release()
-            self._thread.join()
-
-    # In the thread of the run.
-
-    def _run(self) -> None:
-        try:
-            self.result = self._cluster.run()
-            self._observer.look()
-        except _Closed:
-            return
-        finally:
-            self._yours.release()
-
-    def _gate(self) -> None:
-        """Observe all nodes, and wait until the watcher wants more."""
-        self._observer.look()
-        now = self._cluster.schedule.now
-        while now >= self._until_s or len(self._seen) >= MAX_ITEMS or time.monotonic() >= self._deadline:
-            self._yours.release()
-            self._mine.acquire()
-            if self._is_closed:
-                raise _Closed
-        self._cluster.schedule.after(LOOK_S, self._gate)
 
     def _logged(self, line: str) -> None:
         """Show faults and messages of checkers as events of the simulator."""
@@ -147,16 +98,13 @@ class ObservedRun:
         if found is None or found["sign"] not in _SIGNS:
             return
         is_violation = found["text"].startswith("VIOLATION")
-        self._observer.tell(
+        self._observer.add_event(
             found["who"], "SEVERE" if is_violation else _SIGNS[found["sign"]], " ".join(found["text"].split())
         )
 
 
-class Observer(Checker):
+class Observer(Watcher):
     """Observes the data that nodes would publish on the monitor topics."""
-
-    invariant = "none"
-    meaning = "what nodes show of themselves"
 
     def __init__(self, cluster: Cluster, seen: list[Seen]) -> None:
         super().__init__(cluster)
@@ -201,7 +149,7 @@ class Observer(Checker):
         """Record the end of a run."""
         self._add(Gone(node.id))
 
-    def tell(self, who: str, level: str, text: str) -> None:
+    def add_event(self, who: str, level: str, text: str) -> None:
         """Record an event of the simulation itself.
 
         `who` is the name of a node, or of another participant, `level` as in a trace, `text` what happened.
@@ -222,7 +170,7 @@ class Observer(Checker):
             )
         )
 
-    def look(self) -> None:
+    def observe(self) -> None:
         """Take the snapshots that are due, but not of stopped nodes."""
         now = self.cluster.schedule.now
         for node in self.cluster.nodes:

@@ -25,8 +25,7 @@ def difference(cluster: SimulatedSystem) -> str:
             return f"{node.name} {reason}"
     roles: dict[tuple[str, str], list[tuple[SimulatedNode, NameSpaceState]]] = {}
     for node in cluster.nodes:
-        assert node.runtime is not None
-        for state in node.runtime.core.name_spaces:
+        for state in node.live.core.name_spaces:
             if state.phase is not Phase.PASSIVE and not state.is_lazy:
                 roles.setdefault((node.plan.settings.role, state.name), []).append((node, state))
     for (role, name), members in roles.items():
@@ -56,7 +55,7 @@ def unsettled(cluster: SimulatedSystem, until_s: float) -> str:
 def _unsettled(cluster: SimulatedSystem, nodes: list[SimulatedNode], name: str, until_s: float) -> str:
     members: list[tuple[SimulatedNode, NameSpaceData]] = []
     for node in nodes:
-        data = node.runtime.spaces.get(name) if node.runtime else None
+        data = node.space(name)
         if data is None or data.state.phase is Phase.PASSIVE or data.state.is_lazy:
             continue
         if data.state.apart and data.state.is_master(node.id):
@@ -94,11 +93,10 @@ def _unended(cluster: SimulatedSystem, node: SimulatedNode) -> list[str]:
 
     A writer whose end is in the sets may be missed once more, by fellows that only know of it.
     """
-    assert node.runtime is not None
     return [
         writer.name
         for guid, writer in cluster.by_guid.items()
-        for data in node.runtime.spaces.values()
+        for data in node.live.spaces.values()
         if not writer.participant.is_alive
         and data.state.complete
         and data.state.following is not None
@@ -160,10 +158,8 @@ def _lacking(aligner: SimulatedNode, members: list[tuple[SimulatedNode, NameSpac
     """Find a non-aligner that lacks samples; it may have more than the others, because it sends none."""
     for node, state in members:
         if not state.policy.aligner:
-            assert aligner.runtime is not None
-            assert node.runtime is not None
-            given = held(aligner.runtime.spaces[state.name].working)
-            lost = missing(given, node.runtime.spaces[state.name].working)
+            given = held(aligner.live.spaces[state.name].working)
+            lost = missing(given, node.live.spaces[state.name].working)
             if not _has_tried(state, _summary(node, state.name), _summary(aligner, state.name)):
                 return f"{node.name} has not tried to repair its set"
             if lost:
@@ -177,7 +173,7 @@ def _unlike(cluster: SimulatedSystem, role: str, members: list[tuple[SimulatedNo
     if master is None or master[1].apart:
         return ""
     for node in cluster.nodes:
-        data = node.runtime.spaces.get(master[1].name) if node.runtime else None
+        data = node.space(master[1].name)
         if data is None or not data.state.wanted or not data.state.is_lazy:
             continue
         if node.plan.settings.role == role and not data.state.apart:
@@ -195,12 +191,10 @@ def _unlike_part(
         return f"follows {state.following} in {state.lineage}, not {theirs.following} in {theirs.lineage}"
     if not state.has(state.wanted):
         return "has not obtained what its readers want"
-    assert master.runtime is not None
-    assert node.runtime is not None
-    unchanged_ns = node.runtime.shared.clock.wall_ns() - state.changed_ns
+    unchanged_ns = node.live.shared.clock.wall_ns() - state.changed_ns
     if not state.is_level and unchanged_ns > HELD_WITHIN_NS:
         return "has not held its part against the master's set"
-    whole = master.runtime.spaces[state.name].working
+    whole = master.live.spaces[state.name].working
     given = {key: sample for key, sample in held(whole).items() if state.has_group(key[0])}
     lost = missing(given, data.working)
     if lost:
@@ -218,5 +212,4 @@ def _has_tried(state: NameSpaceState, own: Summary, theirs: Summary) -> bool:
 
 
 def _summary(node: SimulatedNode, name_space: str) -> Summary:
-    assert node.runtime is not None
-    return node.runtime.spaces[name_space].working.summary()
+    return node.live.spaces[name_space].working.summary()

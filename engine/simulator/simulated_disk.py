@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from engine.core.lazy_dataclass import lazy_dataclass
 from engine.core.name_spaces import Group
 from engine.dataset.group_set import Summary
-from engine.dataset.groups import GroupDescription
 from engine.dataset.sample import Sample
 from engine.runtime.store_queue import StoreQueue
 from engine.simulator.schedule import Schedule
@@ -18,22 +18,17 @@ from engine.store.interface import (
     GroupChange,
     Marks,
     OpenReport,
-    RememberedFellow,
     SetInfo,
     SetWriter,
 )
-from engine.store.memory import Medium, MemoryStore
+from engine.store.memory import Medium, MemoryStore, PowerCut
 
 if TYPE_CHECKING:
-    from engine.dataset.sample_rows import Samples
+    pass
 
 RETRY_S: Final = 1.0
 LONGEST_S: Final = 30.0
 """Limit for a transaction on the slowest disk, also if it began before everything healed."""
-
-
-class PowerCut(Exception):
-    """The node died in the middle of a transaction."""
 
 
 @lazy_dataclass(frozen=True, slots=True)
@@ -46,57 +41,16 @@ class Committed:
     whole: bool = False
 
 
-class _WatchedWriter(SetWriter):
-    """A set writer that remembers the added samples."""
-
-    def __init__(self, inner: SetWriter, store: WatchedStore) -> None:
-        super().__init__(inner._set, inner._add)
-        self._store = store
-        self.samples: list[tuple[Group, Sample]] = []
-
-    def add(self, description: GroupDescription, samples: Samples, evicted: Sequence[Sample] = ()) -> None:
-        self._store.step()
-        super().add(description, samples, evicted)
-        self.samples.extend((description.group, sample) for sample in samples)
-        if evicted:
-            gone = {(description.group, sample.digest) for sample in evicted}
-            self.samples = [each for each in self.samples if (each[0], each[1].digest) not in gone]
-
-
 class WatchedStore(MemoryStore):
-    """A store that reports its transactions, and that can die after a number of steps.
+    """A store that reports its transactions.
 
     Attributes:
         committed: transactions since somebody looked last.
-        steps_left: writes until the power is cut; None for no such thing.
     """
 
     def __init__(self, medium: Medium) -> None:
         self.committed: list[Committed] = []
-        self.steps_left: int | None = None
         super().__init__(medium)
-
-    def step(self) -> None:
-        """Count one write to the medium."""
-        if self.steps_left is not None:
-            if self.steps_left <= 0:
-                raise PowerCut
-            self.steps_left -= 1
-
-    def begin_set(self, name_space: str) -> SetWriter:
-        """As in the store below."""
-        self.step()
-        return _WatchedWriter(super().begin_set(name_space), self)
-
-    def filling(self, name_space: str) -> SetWriter | None:
-        """As in the store below."""
-        inner = super().filling(name_space)
-        if inner is None:
-            return None
-        writer = _WatchedWriter(inner, self)
-        groups = self._versions[inner.version].groups
-        writer.samples = [(key, row) for key, group in groups.items() for row in group.rows.values()]
-        return writer
 
     def commit_complete(
         self,
@@ -107,17 +61,16 @@ class WatchedStore(MemoryStore):
         marks: Marks = NO_MARKS,
     ) -> SetInfo:
         """As in the store below."""
-        assert isinstance(writer, _WatchedWriter)
-        self.step()
         info = super().commit_complete(writer, mark, keep_previous=keep_previous, marks=marks)
-        self.committed.append(Committed(writer.name_space, tuple(writer.samples), whole=True))
+        groups = self._medium.versions[info.version].groups.items()
+        samples = tuple((key, row) for key, group in groups for row in group.rows.values())
+        self.committed.append(Committed(writer.name_space, samples, whole=True))
         return info
 
     def append(
         self, name_space: str, changes: Sequence[GroupChange], marks: Marks = NO_MARKS
     ) -> dict[Group, Summary]:
         """As in the store below."""
-        self.step()
         watermarks = super().append(name_space, changes, marks)
         added: dict[tuple[Group, bytes], Sample] = {}
         evicted: dict[tuple[Group, bytes], Sample] = {}
@@ -131,21 +84,6 @@ class WatchedStore(MemoryStore):
                 evicted[group, sample.digest] = sample
         self.committed.append(Committed(name_space, _each(added), _each(evicted)))
         return watermarks
-
-    def remember_fellows(self, name_space: str, fellows: Iterable[RememberedFellow]) -> None:
-        """As in the store below."""
-        self.step()
-        super().remember_fellows(name_space, fellows)
-
-    def outlive(self, incarnation: int, commits: int) -> None:
-        """As in the store below."""
-        self.step()
-        super().outlive(incarnation, commits)
-
-    def mark(self, name_space: str, marks: Marks) -> None:
-        """As in the store below."""
-        self.step()
-        super().mark(name_space, marks)
 
 
 def _each(samples: dict[tuple[Group, bytes], Sample]) -> tuple[tuple[Group, Sample], ...]:
@@ -169,6 +107,7 @@ class SimulatedDisk:
         delay_s: float,
         on_result: Callable[[], None],
     ) -> None:
+        self._medium = medium
         self.store = WatchedStore(medium)
         self.store_queue = StoreQueue(self.store)
         self.slowness = 1.0
@@ -213,10 +152,9 @@ class SimulatedDisk:
     def die(self, *, torn: bool) -> None:
         """Kill the process; with `torn` in the middle of a waiting transaction, if there is one."""
         if torn and not self._is_dead:
-            self.store.steps_left = self._rng.randrange(4)
-            try:
+            self._medium.writes_left = self._rng.randrange(4)
+            with contextlib.suppress(PowerCut):
                 while self.store_queue.work():
                     pass
-            except PowerCut:
-                pass
+            self._medium.writes_left = None  # the next run has power
         self._is_dead = True

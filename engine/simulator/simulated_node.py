@@ -5,20 +5,23 @@ from __future__ import annotations
 import collections
 import dataclasses
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final, Protocol
 
-from engine.core.messages import Outgoing
+from engine.core.expressions import matches
+from engine.core.messages import Outgoing, Purge, ReaderKey
 from engine.core.name_spaces import Group
 from engine.dataset.captured import CapturedSample
 from engine.dataset.groups import GroupDescription
+from engine.dataset.sample import Sample
+from engine.dataset.sample_rows import SampleRows
 from engine.runtime import codec
-from engine.runtime.codec import Envelope
-from engine.runtime.name_space_data import Difference
-from engine.runtime.ports import Wire
+from engine.runtime.codec import STATE_TOPICS, Envelope
+from engine.runtime.name_space_data import Difference, NameSpaceData
+from engine.runtime.ports import AliveInstances, Delivered, ReplacingDelivery, RevivingDelivery, Wire
 from engine.runtime.runtime import Runtime
 from engine.runtime.startup import StoredContent, read_store
-from engine.simulator.network import CROWD, GATHER_S, Network, SimulatedParticipant
+from engine.simulator.network import CROWD, GATHER_S, LOOPBACK_S, Network, SimulatedParticipant
 from engine.simulator.options import NodePlan, SimulationOptions
 from engine.simulator.schedule import Schedule, SimulatedClock
 from engine.simulator.simulated_disk import Committed, SimulatedDisk
@@ -78,8 +81,8 @@ BATCH: Final = "batch"
 """The topic of streams."""
 
 
-class Surroundings(Protocol):
-    """What a process needs of the system around it, and tells it."""
+class SimulatorHost(Protocol):
+    """What nodes and applications need of the system around them, and tell it."""
 
     options: SimulationOptions
     schedule: Schedule
@@ -89,9 +92,6 @@ class Surroundings(Protocol):
 
     def outputs_for(self, node: SimulatedNode) -> Sequence[Output]:
         """Return the outputs for the trace of a run."""
-
-    def wire_for(self, node: SimulatedNode) -> NodeWire:
-        """Make the wire of a run."""
 
     def not_opened(self, node: SimulatedNode, error: StoreError) -> None:
         """Take in that a node could not open its store; it tries again."""
@@ -120,32 +120,169 @@ class Surroundings(Protocol):
     def made(self, node: SimulatedNode, difference: Difference) -> None:
         """Take in samples that a node made of the end or the return of a writer."""
 
+    def purged(self, purge: Purge) -> None:
+        """Take in that a master tells its fellows to forget instances."""
 
-class NodeWire(Wire, Protocol):
+    def streaming(self, node: SimulatedNode, name_space: str, fellows: tuple[str, ...], samples: int) -> None:
+        """Take in that a node begins to send a set to fellows."""
+
+    def serving(self, node: SimulatedNode, reader: ReaderKey, *, whole: bool) -> None:
+        """Take in that a node begins to serve a late joiner. It gets the whole set, or a difference."""
+
+    def hand_over(self, node: SimulatedNode, reader: ReaderKey, samples: tuple[Sample, ...]) -> str:
+        """Give samples to the process of a late joiner; return why that failed, empty if it did not."""
+
+
+MATCH_TIMEOUT_S: Final = 5.0
+"""Limit for matching the readers of a stream's targets; the same as on Cyclone DDS."""
+
+
+class SimulatedWire(Wire):
     """The output of one run of a node.
 
     Attributes:
         taps: when samples of each (topic, type) can be seen first.
         bytes_sent: of all streams, counted once for each target.
         messages: protocol messages, each counted once, as by multicast.
+        published: monitor messages.
+        is_closed: the run has ended.
     """
 
-    taps: dict[tuple[str, str], float]
-    bytes_sent: int
-    messages: int
+    def __init__(self, node: SimulatedNode) -> None:
+        self.node = node
+        self.system = node.cluster
+        self.alive = AliveInstances()
+        self.is_closed = False
+        self.taps: dict[tuple[str, str], float] = {}
+        self.bytes_sent = self.messages = 0
+        self.published = 0
 
     def close(self) -> None:
         """End the run's streams."""
+        self.is_closed = True
+
+    def send(self, topic: str, payload: bytes) -> None:
+        """Send a protocol message to all fellows."""
+        self.messages += 1
+        network, is_state = self.system.network, topic in STATE_TOPICS
+        envelope = self.system.codec.decode(payload)
+        if isinstance(envelope.message, Purge):
+            self.system.purged(envelope.message)
+        to = envelope.to if network.is_crowd and not is_state else ()
+        network.broadcast(self.node.participant, topic, payload, is_state=is_state, to=to)
+
+    def publish(self, topic: str, payload: bytes) -> None:
+        """Ignore monitor messages."""
+        self.published += bool(topic and payload)
+
+    def open_group(self, description: GroupDescription, partitions: tuple[str, ...]) -> None:
+        """Open the tap of the group's topic and type, which matches a little later."""
+        assert any(matches(each, description.group.partition) for each in partitions)
+        key = (description.group.topic, description.group.type_id)
+        if key not in self.taps:
+            delay = self.node.rng.uniform(TAP_LEAST_S, self.system.options.tap_delay_s)
+            self.taps[key] = self.system.schedule.now + delay
+
+    def send_stream(
+        self, name_space: str, fellows: tuple[str, ...], batches: Iterator[bytes], samples: int
+    ) -> None:
+        """Send the batches in order, at the planned speed."""
+        self.system.streaming(self.node, name_space, fellows, samples)
+        stream = _Stream(self, name_space, fellows, batches, samples)
+        self.system.schedule.after(self.node.rng.uniform(0.001, 0.02), stream.begin)
+
+    def send_note(self, fellow: str, note: bytes) -> None:
+        """Send a note to a fellow, if it is matched then."""
+        self.bytes_sent += len(note)
+        self.node.run_later(self.node.rng.uniform(0.001, 0.02), self._send_note, fellow, note)
+
+    def _send_note(self, fellow: str, note: bytes) -> None:
+        for peer in list(self.node.participant.matched):
+            if peer.node == fellow:
+                self.system.network.send(self.node.participant, peer, BATCH, note)
+
+    def deliver(
+        self,
+        reader: ReaderKey,
+        groups: list[tuple[GroupDescription, SampleRows]],
+        *,
+        whole: bool,
+        # applications here have no states of instances
+        how: RevivingDelivery | ReplacingDelivery | None = None,
+    ) -> None:
+        """Deliver samples to the reader's process after a delay, if it can be reached then."""
+        self.system.serving(self.node, reader, whole=whole)
+        samples = tuple(sample for _, group in groups for sample in group)
+        delay = LOOPBACK_S + len(samples) * 1e-5 + self.node.rng.expovariate(20.0)
+        self.node.run_later(delay, self._give, reader, samples, whole)
+
+    def _give(self, reader: ReaderKey, samples: tuple[Sample, ...], whole: bool) -> None:
+        problem = self.system.hand_over(self.node, reader, samples)
+        result = (
+            Delivered(problem=problem) if problem else Delivered(samples=len(samples), elapsed_ns=1_000_000)
+        )
+        runtime = self.node.runtime
+        if runtime is not None and not self.is_closed:
+            runtime.late_joiners.delivered(reader, result, whole=whole)
 
 
-class Discovered(Protocol):
-    """What a node does when it discovers or loses an application's process."""
+class _Stream:
+    """A stream under way."""
 
-    def discovered_by(self, node: SimulatedNode) -> None:
-        """Tell the node what the process has."""
+    def __init__(
+        self,
+        wire: SimulatedWire,
+        name_space: str,
+        fellows: tuple[str, ...],
+        batches: Iterator[bytes],
+        samples: int,
+    ) -> None:
+        self._wire = wire
+        self._node = wire.node
+        self._system = wire.system
+        self._name_space = name_space
+        self._fellows = fellows
+        self._batches = batches
+        self._samples = samples
+        self._sent = 0
+        self._patience_until = self._system.schedule.now + MATCH_TIMEOUT_S
+        self._targets: list[SimulatedParticipant] = []
 
-    def lost_by(self, node: SimulatedNode) -> None:
-        """Tell the node that the process is gone."""
+    def begin(self) -> None:
+        """Wait, up to a limit, until the readers of all targets match: missing ones ask again."""
+        if self._wire.is_closed:
+            return
+        now = self._system.schedule.now
+        matched = {peer.node: peer for peer in self._node.participant.matched if peer.node}
+        if any(fellow not in matched for fellow in self._fellows) and now < self._patience_until:
+            self._system.schedule.after(0.1, self.begin)
+            return
+        self._targets = [matched[fellow] for fellow in self._fellows if fellow in matched]
+        self._next()
+
+    def _next(self) -> None:
+        if self._wire.is_closed:
+            return
+        batch = next(self._batches, None)
+        if batch is None:
+            self._node.run_later(0.001, self._finished)
+            return
+        pause = len(batch) / self._system.options.network.bytes_per_s
+        self._system.schedule.after(pause, self._send, batch)
+
+    def _send(self, batch: bytes) -> None:
+        if self._wire.is_closed:
+            return
+        for target in self._targets:
+            self._system.network.send(self._node.participant, target, BATCH, batch)
+        self._sent += len(batch)
+        self._wire.bytes_sent += len(batch) * len(self._targets)
+        self._next()
+
+    def _finished(self) -> None:
+        runtime = self._node.runtime
+        if runtime is not None:
+            runtime.transfers.sent(self._name_space, self._fellows, self._samples, self._sent)
 
 
 class SimulatedNode:
@@ -165,7 +302,7 @@ class SimulatedNode:
 
     def __init__(
         self,
-        cluster: Surroundings,
+        cluster: SimulatorHost,
         plan: NodePlan,
         medium: Medium,
         clock: SimulatedClock,
@@ -181,7 +318,7 @@ class SimulatedNode:
         self.runtime: Runtime | None = None
         self.disk: SimulatedDisk
         self.tracer: Tracer
-        self.wire: NodeWire
+        self.wire: SimulatedWire
         self.participant: SimulatedParticipant
         self.incarnation = 0
         self.run = 0
@@ -201,6 +338,16 @@ class SimulatedNode:
     def is_up(self) -> bool:
         """Whether the node is running."""
         return self.runtime is not None
+
+    @property
+    def live(self) -> Runtime:
+        """The present run's runtime; only while the node is up."""
+        assert self.runtime is not None, f"{self.name} is down"
+        return self.runtime
+
+    def space(self, name: str) -> NameSpaceData | None:
+        """Return the data of a name-space; None if the node is down or does not know it."""
+        return self.runtime.spaces.get(name) if self.runtime else None
 
     # Life.
 
@@ -231,7 +378,7 @@ class SimulatedNode:
         self._captured.clear()
         self._timer_at = float("inf")
         self.participant = SimulatedParticipant(f"{self.id} {self.run}", self.name, self.name, self, self.id)
-        self.wire = self.cluster.wire_for(self)
+        self.wire = SimulatedWire(self)
         fellows = frozenset(fellow.id for known in report.fellows.values() for fellow in known)
         settings = dataclasses.replace(
             self.plan.settings,
@@ -462,9 +609,8 @@ class SimulatedNode:
         """Take in a discovered participant."""
         if self.runtime is not None and peer.node:
             self.post(self.runtime.core.fellow_discovered, peer.node)
-        elif self.runtime is not None:
-            application: Discovered = peer.handler  # type: ignore[assignment]  # only nodes have an id
-            self.post(application.discovered_by, self)
+        elif peer.application is not None:
+            self.post(peer.application.discovered_by, self)
 
     def vanished(self, peer: SimulatedParticipant) -> None:
         """Take in a lost participant; for a node, both discovery and the channel report it."""
@@ -472,9 +618,8 @@ class SimulatedNode:
             return
         if peer.node:
             self.post(self.runtime.fellow_detached, peer.node, peer.id)
-        else:
-            application: Discovered = peer.handler  # type: ignore[assignment]  # only nodes have an id
-            self.post(application.lost_by, self)
+        elif peer.application is not None:
+            self.post(peer.application.lost_by, self)
 
 
 def _nothing() -> None:

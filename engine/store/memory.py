@@ -39,12 +39,17 @@ _PIECE: Final = 4096
 """Samples of one piece."""
 
 
+class PowerCut(Exception):
+    """The node died in the middle of a transaction."""
+
+
 class Medium:
     """The substitute for a store directory, which survives its stores.
 
     Attributes:
         node_id: id of the node.
         capacity_bytes: limit for payload bytes, None for none; a write beyond it raises `StoreFull`.
+        writes_left: writes until the power is cut; None for no such thing.
         failing: whether every write raises `StoreFailed`.
         incarnation: number of openings.
         commits: number of transactions.
@@ -66,18 +71,24 @@ class Medium:
         self.closed = True
         self.last_version = 0
         self.used_bytes = 0
+        self.writes_left: int | None = None
         self.versions: dict[int, SetVersion] = {}
         self.fellows: dict[str, tuple[RememberedFellow, ...]] = {}
         self.marks: dict[str, dict[str, str]] = {}
         self.rotten: set[tuple[str, bytes]] = set()
 
     def check_writable(self, more_bytes: int = 0) -> None:
-        """Raise the fault that is set, if any.
+        """Raise the fault that is set, if any; each write calls this once, before it changes anything.
 
         Raises:
+            PowerCut: `writes_left` writes have been made.
             StoreFull: `more_bytes` do not fit.
             StoreFailed: the medium is failing.
         """
+        if self.writes_left is not None:
+            if self.writes_left <= 0:
+                raise PowerCut
+            self.writes_left -= 1
         if self.failing:
             raise StoreFailed("memory medium: writing fails")
         if self.capacity_bytes is not None and self.used_bytes + more_bytes > self.capacity_bytes:

@@ -1,5 +1,7 @@
 """Reading and writing the table of samples, many with each statement: SQLite itself splits the columns.
 
+What is written is the net effect of the changes of a transaction (`Net`).
+
 A statement gets the bytes of a block as one value and the source times as a JSON array, and cuts each field
 out by its position. A value for each field of each row would cost three times as much processor time, most of
 it under the interpreter lock, for which the node's thread waits. Python's sqlite3 also releases that lock at
@@ -13,13 +15,15 @@ import functools
 import itertools
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
+from engine.core.name_spaces import Group
 from engine.dataset.blocks import Block
 from engine.dataset.group_set import Summary
+from engine.dataset.groups import GroupDescription
 from engine.dataset.sample import DATA, DIGEST_BYTES, LARGE_BYTES, Sample
-from engine.dataset.sample_rows import Part, SampleRows, has_large
-from engine.store.interface import DamageLog
+from engine.dataset.sample_rows import Part, SampleRows, Samples, has_large
+from engine.store.interface import DamageLog, GroupChange
 from engine.store.tables import APART, CHECKPOINT_PAGES, IN_ORDER
 
 _COLUMNS: Final = "source_time_ns, writer, sequence, digest, status, key, payload"
@@ -148,6 +152,80 @@ MOVED_PAGES: Final = CHECKPOINT_PAGES
 """Size of a file, 64 MiB, up to which its samples are moved for the first large one: that takes a second."""
 _TRIES: Final = 3
 """Attempts at that in one run, because the disk may be full."""
+
+
+class Net:
+    """The net effect of a sequence of changes of one group.
+
+    A sample that came and went within the sequence is `passing`: it is not written, and presumed absent.
+    """
+
+    __slots__ = ("added", "description", "evicted", "passing")
+
+    def __init__(self, description: GroupDescription) -> None:
+        self.description = description
+        self.added: dict[bytes, Sample] = {}
+        self.evicted: dict[bytes, Sample] = {}
+        self.passing: dict[bytes, Sample] = {}
+
+    def add(self, sample: Sample) -> None:
+        """Add a sample."""
+        digest = sample.digest
+        if self.evicted:
+            self.evicted.pop(digest, None)
+        if self.passing:
+            self.passing.pop(digest, None)
+        self.added[digest] = sample
+
+    def extend(self, samples: Samples) -> None:
+        """Add many samples; fast while none was evicted."""
+        if self.evicted or self.passing:
+            for sample in samples:
+                self.add(sample)
+        else:
+            self.added.update([(sample.digest, sample) for sample in samples])
+
+    def evict(self, sample: Sample) -> None:
+        """Evict a sample."""
+        digest = sample.digest
+        if self.added.pop(digest, None) is not None:
+            self.passing[digest] = sample
+        elif digest not in self.passing:
+            self.evicted[digest] = sample
+
+    def sort_out(self, here: set[bytes]) -> None:
+        """Keep only effective changes, given the digests that the store has."""
+        self.added = {digest: sample for digest, sample in self.added.items() if digest not in here}
+        gone = {**self.evicted, **self.passing}
+        self.evicted = {digest: sample for digest, sample in gone.items() if digest in here}
+        self.passing = {}
+
+    def samples(self) -> list[Sample]:
+        """Return all samples of the sequence."""
+        return [*self.added.values(), *self.evicted.values(), *self.passing.values()]
+
+
+class NewSamples(NamedTuple):
+    """Samples to add to a group, each presumed new."""
+
+    description: GroupDescription
+    added: SampleRows
+
+
+def net_changes(changes: Sequence[GroupChange]) -> dict[Group, Net]:
+    """Return the net effect of a sequence of changes on each group."""
+    nets: dict[Group, Net] = {}
+    for description, added, evicted in changes:
+        group = description.group
+        net = nets.get(group)
+        if net is None:
+            net = nets[group] = Net(description)
+        net.description = description
+        if added is not None:
+            net.add(added)
+        for sample in evicted:
+            net.evict(sample)
+    return nets
 
 
 class Unexpected(Exception):

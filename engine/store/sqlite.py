@@ -33,7 +33,6 @@ from engine.store.catalog import (
     write_version,
     write_watermark,
 )
-from engine.store.changes import Net, NewSamples, net_changes
 from engine.store.database import check_structure, lost_tail, open_database, put_aside
 from engine.store.interface import (
     NO_MARKS,
@@ -56,7 +55,14 @@ from engine.store.interface import (
     unfinished,
 )
 from engine.store.read_only import StoreView, name_spaces
-from engine.store.sample_table import SampleTable, Unexpected, newest_until
+from engine.store.sample_table import (
+    Net,
+    NewSamples,
+    SampleTable,
+    Unexpected,
+    net_changes,
+    newest_until,
+)
 from engine.store.store_directory import DATABASE, StorePlace, StoreProgress, has_room_for_copy, room_on_disk
 
 MISSING: Final = "missing"

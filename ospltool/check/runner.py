@@ -1,4 +1,12 @@
-"""The run of a check: it reads the input, runs the rules, and sorts their findings."""
+"""The run of a check: it reads the input, runs the rules, and sorts their findings.
+
+`examine` turns what `inputs` found into views. A file of a node becomes a `NodeView`, in which the loader's
+settings and problems stand side by side, so that rules also run over a file with which no node starts; any
+other file is a `FileView` with what its reader found. `run` hands each view to the rules that take such ones,
+and the whole deployment to those that compare nodes. Rules yield findings and know neither severities that a
+user changed nor comments that suppress: both are applied afterwards. At the end `proofs` tries each fix in
+every environment of the file, and only a fix that changes no effective setting is safe.
+"""
 
 from __future__ import annotations
 

@@ -15,7 +15,6 @@ import typer
 from ospltool.cli import exits
 from ospltool.cli.domains import DomainAccess, require_interface
 from ospltool.cli.exits import CommandError, Exit
-from ospltool.live import persistence
 from ospltool.output import streams
 from ospltool.output.text import table, visible
 
@@ -196,6 +195,8 @@ _SHOWN_COUNTERS = ("captured", "received", "repeated", "sent", "changes")
 
 def text(replicas: Sequence[ReplicaView]) -> str:
     """Return tables of replicas, of the providers of each writer, of durable subscriptions, and problems."""
+    from ospltool.live import persistence
+
     header = ("REPLICA", "SERVICE", "PID", "VALUES", "STORED", "CONNECTED", *map(str.upper, _SHOWN_COUNTERS))
     rows = [
         (
@@ -236,6 +237,8 @@ def _writers(writers: Sequence[tuple[str, WriterView]]) -> str:
 
 
 def _row(one: tuple[str, WriterView]) -> tuple[object, ...]:
+    from ospltool.live import persistence
+
     replica, writer = one
     return (
         writer.topic,
@@ -251,6 +254,8 @@ def _row(one: tuple[str, WriterView]) -> tuple[object, ...]:
 
 
 def _subscriptions(subscriptions: Sequence[tuple[str, SubscriptionView]]) -> str:
+    from ospltool.live import persistence
+
     header = ("SUBSCRIPTION", "TOPIC", "PARTITION", "QUORUM", "REPLICA", "PENDING", "MEMBERS", "IN DOUBT")
     ordered = sorted(subscriptions, key=lambda one: (one[1].name, one[1].topic, one[1].partition, one[0]))
     rows = [
@@ -288,23 +293,23 @@ def rehearse(
     Exit codes: 0 all replicas ended with the same values and every reader got everything once, 1 not so,
     2 wrong usage or configuration.
     """
-    from engine.simulator.rehearsal import scenario
+    from engine.simulator import rehearsal
 
-    if fault not in scenario.FAULTS:
-        raise CommandError(f"no fault {fault!r}; there are {', '.join(scenario.FAULTS)}", Exit.USAGE)
+    if fault not in rehearsal.FAULTS:
+        raise CommandError(f"no fault {fault!r}; there are {', '.join(rehearsal.FAULTS)}", Exit.USAGE)
     settings = _settings(file, service)
     if not settings.synchronization.enable:
         message = f"{file}: data_synchronization is not enabled: there is nothing to rehearse"
         raise CommandError(message, Exit.USAGE)
     try:
-        result = scenario.rehearse(settings, replicas, fault, periods, seed)
+        result = rehearsal.rehearse(settings, replicas, fault, periods, seed)
     except ValueError as error:
         raise CommandError(f"{file}: {error}", Exit.USAGE) from error
     if as_json:
         from ospltool.output import envelope
 
-        streams.put(envelope.document("redundancy", scenario.summary(result)))
+        streams.put(envelope.document("redundancy", rehearsal.summary(result)))
     else:
-        streams.put("".join(scenario.lines(result)))
+        streams.put("".join(rehearsal.lines(result)))
     if not result.is_good:
         raise typer.Exit(Exit.FINDINGS)

@@ -6,9 +6,10 @@ import contextlib
 import time
 import types
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from engine.dds.client_protocol import extensions
+from engine.dds.client_protocol.extensions import PendingAddition, StateAddition, StateRequestAddition
 from engine.dds.client_protocol.messages import RequestId, StateRequest, Time
 from engine.dds.errors import DdsTimeout
 from ospltool.client.errors import Closed, SecretMismatch, printable
@@ -25,20 +26,26 @@ GRACE_S: Final = 1.5
 """Further seconds in which an answer may come."""
 PAUSE_S: Final = 0.1
 
-_NOTHING: Final[Mapping[str, Any]] = types.MappingProxyType({})
+_NOTHING: Final[Mapping[str, bytes]] = types.MappingProxyType({})
+NO_ADDITION: Final = StateRequestAddition()
 
 Answers = dict[bytes, "StateAnswer"]
 """Answers by the service's GUID prefix."""
 
 
-def added(state: StateAnswer) -> dict[str, Any]:
-    """Return the additions of an ospltool node to its answer."""
-    return extensions.unpack(state.extensions) or {}
+def is_ours(state: StateAnswer) -> bool:
+    """Return whether an answer is of an ospltool node."""
+    return extensions.NAME in state.extensions
+
+
+def added(state: StateAnswer) -> StateAddition:
+    """Return the addition of an ospltool node to its answer; one without content for another product."""
+    return extensions.unpack(state.extensions, StateAddition) or extensions.NOTHING
 
 
 def name_of(state: StateAnswer) -> str:
     """Return the name of the node, or its id if it tells none."""
-    return printable(added(state).get("name", state.server.hex()))
+    return printable(added(state).name or state.server.hex())
 
 
 def ask(
@@ -50,8 +57,8 @@ def ask(
     hold_s: float = 0.0,
     servers: tuple[bytes, ...] = (),
     enough: Callable[[Answers], bool] | None = None,
-    blocks: Mapping[str, bytes] | None = None,
-    values: Mapping[str, object] | None = None,
+    blocks: Mapping[str, bytes] = _NOTHING,
+    addition: StateRequestAddition = NO_ADDITION,
 ) -> Answers:
     """Ask all services, or `servers` only; return the answers that came in time.
 
@@ -64,15 +71,15 @@ def ask(
         servers: ids of the services that must answer; empty for all.
         enough: tells whether the answers so far suffice.
         blocks: binary additions to the request.
-        values: additions to the request.
+        addition: what the request says besides.
     """
-    make = state_request(
-        topic, partitions, hold_s=hold_s, servers=servers, blocks=blocks or {}, values=values or {}
+    request = state_request(
+        topic, partitions, hold_s=hold_s, servers=servers, blocks=blocks, addition=addition
     )
     with session.lock:
         session.check()
         try:
-            number = session.ask(make)
+            number = session.ask(request)
         except DdsTimeout:  # a service accepts nothing; it vanishes when its lease expires
             return {}
 
@@ -136,24 +143,20 @@ def state_request(
     hold_s: float = 0.0,
     servers: tuple[bytes, ...] = (),
     blocks: Mapping[str, bytes] = _NOTHING,
-    values: Mapping[str, object] = _NOTHING,
-) -> Callable[[RequestId], StateRequest]:
-    """Return a function that makes a state request with its id.
+    addition: StateRequestAddition = NO_ADDITION,
+) -> StateRequest:
+    """Return a state request, which gets its id when it is sent.
 
-    `topic`, `partitions`, `hold_s`, `servers`, `blocks` and `values` are as for `ask`.
+    `topic`, `partitions`, `hold_s`, `servers`, `blocks` and `addition` are as for `ask`.
     """
-
-    def make(request: RequestId) -> StateRequest:
-        return StateRequest(
-            request,
-            topic,
-            tuple(partitions) or ("",),
-            servers,
-            Time.of_ns(round(hold_s * 1e9)),
-            {**extensions.pack(**values), **blocks},
-        )
-
-    return make
+    return StateRequest(
+        RequestId(b"", 0),
+        topic,
+        tuple(partitions) or ("",),
+        servers,
+        Time.of_ns(round(hold_s * 1e9)),
+        {**extensions.pack(addition), **blocks},
+    )
 
 
 def pause(session: Session, deadline_s: float) -> None:
@@ -188,7 +191,7 @@ class PendingNotice:
         self._session = session
         self._topic = topic
         self._partitions = tuple(partitions)
-        self._values = {"id": identity, "wait_s": wait_s}
+        self._identity, self._wait_s = identity, wait_s
         self._due_s = 0.0
         self._told: frozenset[bytes] = frozenset()
 
@@ -210,13 +213,15 @@ class PendingNotice:
                 None if there will be no more.
             is_idle: nothing is pending now.
         """
-        values = {"pending": {**self._values, "since_ns": since_ns}}
+        pending = PendingAddition(self._identity, since_ns, self._wait_s)
         with self._session.lock, contextlib.suppress(DdsTimeout):  # a service that accepts nothing vanishes
             self._session.check()
             self._told = self._session.state_services()
             self._due_s = time.monotonic() + (IDLE_S if is_idle else PENDING_S)
-            make = state_request(self._topic, self._partitions, values=values)
-            self._session.forget(self._session.ask(make))
+            request = state_request(
+                self._topic, self._partitions, addition=StateRequestAddition(pending=pending)
+            )
+            self._session.forget(self._session.ask(request))
 
     def end(self) -> None:
         """Tell the nodes that nothing will be handed over any more, if they can be reached."""

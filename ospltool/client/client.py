@@ -12,10 +12,11 @@ from cyclonedds.pub import DataWriter
 from cyclonedds.qos import Policy
 
 from engine.dds.client_protocol import endpoints
+from engine.dds.client_protocol.extensions import DeletionOrder, StateRequestAddition
 from engine.dds.client_protocol.messages import Completeness
 from engine.dds.participant import Tag, TagRole
 from ospltool.client import asking, errors
-from ospltool.client.asking import added, ask, name_of, pause
+from ospltool.client.asking import added, ask, is_ours, name_of, pause
 from ospltool.client.session import Session
 from ospltool.client.subscribing import SubscriptionChange
 from ospltool.client.surveys import CountedQuestion, NamedQuestion, StoredAt, Survey, Written
@@ -199,7 +200,7 @@ class DurabilityClient:
                 f"no service has answered in time{names and f' ({names})'}; it may stand still, or have "
                 "another secret of the domain"
             )
-        if any(not added(state) for state in states):
+        if not all(map(is_ours, states)):
             states += self._resolved(topic, tuple(partitions) or ("",), deadline_s)
         return _completeness(states)
 
@@ -222,7 +223,14 @@ class DurabilityClient:
             def is_new(_: object = None, asked: frozenset[bytes] = asked) -> bool:
                 return not session.state_services() <= asked
 
-            answers = ask(session, topic, partitions, deadline_s, values={"others": True}, enough=is_new)
+            answers = ask(
+                session,
+                topic,
+                partitions,
+                deadline_s,
+                addition=StateRequestAddition(others=True),
+                enough=is_new,
+            )
             found |= {
                 service: state
                 for service, state in answers.items()
@@ -232,7 +240,7 @@ class DurabilityClient:
             with session.lock:
                 refusing, there = session.refusing(), session.state_services()
                 silent = {session.name_of(service) for service in there - found.keys() - refusing.keys()}
-            ids = {str(added(state).get("node")) for state in found.values()}
+            ids = {added(state).node for state in found.values()}
             missing = {name for node, name in here.items() if node not in ids}
             now_s = time.monotonic()
             if now_s >= settled_s or not (missing or silent):
@@ -249,7 +257,7 @@ class DurabilityClient:
         for of, partition in sorted(groups):
             answer_s = min(deadline_s, time.monotonic() + asking.GRACE_S)
             answers = ask(self.session, of, (partition,), answer_s)
-            states += [state for state in answers.values() if not added(state)]
+            states += [state for state in answers.values() if not is_ours(state)]
         return states
 
     def delete_historical_data(
@@ -290,7 +298,7 @@ class DurabilityClient:
         deadline_s = time.monotonic() + timeout_s
         self.session.wait_for_services(deadline_s)
         wanted_ns = time.time_ns() if until_ns is None else until_ns
-        order = {"partition": partition_expression, "topic": topic_expression, "until_ns": wanted_ns}
+        order = DeletionOrder(partition_expression, topic_expression, wanted_ns)
         reasons: set[str] = set()
         while time.monotonic() < deadline_s:
             answer_s = min(deadline_s, time.monotonic() + asking.GRACE_S)
@@ -299,47 +307,53 @@ class DurabilityClient:
                 asking.require_willing(self.session)
             if (
                 known
-                and not any(map(added, known.values()))
+                and not any(map(is_ours, known.values()))
                 and known.keys() >= self.session.state_services()
             ):
                 raise errors.UnsupportedService(
                     "only durability services of another product were found: they delete nothing for clients"
                 )
-            for node in sorted(state.server for state in known.values() if added(state)):
-                confirmed = ask(
-                    self.session,
-                    topic_expression,
-                    (partition_expression,),
-                    min(deadline_s, time.monotonic() + asking.HOLD_S + asking.GRACE_S),
-                    hold_s=asking.HOLD_S,
-                    servers=(node,),
-                    values={"delete": order},
-                )
-                for state in confirmed.values():
-                    values, refused = added(state), asking.refusals(self.session)
-                    if values.get("deleted"):
-                        reached_ns, slow = values.get("until_ns"), errors.printable(values.get("slow", ""))
-                        if not isinstance(reached_ns, int) or not 0 <= reached_ns <= wanted_ns:
-                            reached_ns, slow = wanted_ns, ""  # it says nothing that can be
-                        answers, unconfirmed = self._survey(
-                            topic_expression,
-                            (partition_expression,),
-                            min(deadline_s, time.monotonic() + SETTLE_S),
-                            reached_ns,
-                        )
-                        return Deletion(
-                            reached_ns,
-                            slow,
-                            name_of(state),
-                            refused,
-                            tuple(sorted({name_of(state), *map(name_of, answers.values())})),
-                            tuple(name for name in unconfirmed if name != name_of(state)),
-                            _completeness([*answers.values()]),
-                        )
-                reasons |= {str(reason) for one in confirmed.values() if (reason := added(one).get("reason"))}
+            for node in sorted(state.server for state in known.values() if is_ours(state)):
+                done, refusals = self._delete_at(node, order, deadline_s)
+                if done is not None:
+                    return done
+                reasons |= refusals
             pause(self.session, deadline_s)
         why = f": {'; '.join(sorted(reasons))}" if reasons else ""
         raise errors.DurabilityTimeout(f"no node has confirmed that it deletes historical data{why}")
+
+    def _delete_at(
+        self, node: bytes, order: DeletionOrder, deadline_s: float
+    ) -> tuple[Deletion | None, set[str]]:
+        """Let one node delete, and wait for the others; return None and the reasons if it does not."""
+        where = order.topic, (order.partition,)
+        confirmed = ask(
+            self.session,
+            *where,
+            min(deadline_s, time.monotonic() + asking.HOLD_S + asking.GRACE_S),
+            hold_s=asking.HOLD_S,
+            servers=(node,),
+            addition=StateRequestAddition(delete=order),
+        )
+        for state in confirmed.values():
+            told, refused = added(state), asking.refusals(self.session)
+            if told.deleted:
+                reached_ns, slow = told.until_ns, errors.printable(told.slow)
+                if reached_ns is None or not 0 <= reached_ns <= order.until_ns:
+                    reached_ns, slow = order.until_ns, ""  # it says nothing that can be
+                settled_s = min(deadline_s, time.monotonic() + SETTLE_S)
+                answers, unconfirmed = self._survey(*where, settled_s, reached_ns)
+                name = name_of(state)
+                return Deletion(
+                    reached_ns,
+                    slow,
+                    name,
+                    refused,
+                    tuple(sorted({name, *map(name_of, answers.values())})),
+                    tuple(one for one in unconfirmed if one != name),
+                    _completeness([*answers.values()]),
+                ), set()
+        return None, {reason for one in confirmed.values() if (reason := added(one).reason)}
 
     def register_durable_subscription(
         self,
@@ -464,7 +478,7 @@ class DurabilityClient:
                 min(deadline_s, now_s + asking.HOLD_S + asking.GRACE_S),
                 hold_s=min(asking.HOLD_S, left_s / 2),  # the answer must still be in time
                 blocks=question.blocks(),
-                values=question.values(),
+                addition=StateRequestAddition(stored=question.asked()),
             )
             if left_s < asking.HOLD_S + asking.GRACE_S:  # too short to call a service silent
                 answers = {**{one: found.answers[one] for one in services & found.answers.keys()}, **answers}
@@ -494,29 +508,19 @@ class DurabilityClient:
         self.close()
 
 
-def _count(told: object, place: int) -> int | None:
-    """Return a count from a service's list; another product, or an older release, sends none."""
-    found = told[place] if isinstance(told, list) and place < len(told) else None
-    return found if isinstance(found, int) and found >= 0 else None
-
-
-def _places(told: object) -> set[int]:
-    """Return whole numbers from a service; another product sends none."""
-    return {one for one in told if isinstance(one, int)} if isinstance(told, list) else set()
-
-
 def _completeness(states: Sequence[StateAnswer]) -> tuple[GroupCompleteness, ...]:
     found = {
         GroupCompleteness(
             state.server.hex(),
-            str(added(state).get("name", "")),
+            told.name,
             group.partition,
             group.topic,
             Completeness(min(group.completeness, Completeness.COMPLETE)),
-            place in _places(added(state).get("filtered")),
-            _count(added(state).get("samples"), place),
+            place in told.filtered,
+            told.samples[place] if place < len(told.samples) else None,
         )
         for state in states
+        for told in (added(state),)
         for place, group in enumerate(state.groups)
     }
     return tuple(sorted(found, key=lambda one: (one.partition, one.service_name, one.service, one.topic)))
@@ -524,20 +528,12 @@ def _completeness(states: Sequence[StateAnswer]) -> tuple[GroupCompleteness, ...
 
 def _has_deleted(state: StateAnswer, until_ns: int) -> bool:
     """Return whether a service keeps nothing of the groups of its answer that a deletion covers."""
-    floors = added(state).get("floors")
-    if not isinstance(floors, list) or len(floors) != len(state.groups):
-        return False  # of another product, or an older release
-    return all(floor is None or (isinstance(floor, int) and floor >= until_ns) for floor in floors)
+    floors = added(state).floors
+    return len(floors) == len(state.groups) and all(floor is None or floor >= until_ns for floor in floors)
 
 
 def _others(states: Sequence[StateAnswer]) -> tuple[dict[str, str], set[str]]:
     """Return the nodes that services hear, names by id, and the names of those that they hear no more."""
-    here: dict[str, str] = {}
-    away: set[str] = set()
-    for state in states:
-        fellows, lost = added(state).get("fellows"), added(state).get("away")
-        for one in fellows if isinstance(fellows, list) else ():
-            if isinstance(one, (list, tuple)) and len(one) == 2:
-                here[str(one[0])] = errors.printable(one[1])
-        away |= {errors.printable(name) for name in lost} if isinstance(lost, list) else set()
-    return here, away
+    told = [added(state) for state in states]
+    here = {node: errors.printable(name) for one in told for node, name in one.fellows}
+    return here, {errors.printable(name) for one in told for name in one.away}

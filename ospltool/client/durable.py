@@ -14,6 +14,7 @@ from cyclonedds.qos import Policy
 from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, make_sample
 from engine.dds import abi
 from engine.dds.client_protocol import naming
+from engine.dds.client_protocol.extensions import StateRequestAddition
 from engine.dds.client_protocol.naming import SampleName, SampleVerdict
 from engine.dds.errors import TIMEOUT, DdsError
 from ospltool.client import asking, errors
@@ -21,7 +22,7 @@ from ospltool.client.asking import JOURNAL_WAIT_S, MEMORY_WAIT_S, PendingNotice,
 from ospltool.client.errors import MissingSamples, Reason, counted
 from ospltool.client.journal import Journal, Recovery
 from ospltool.client.ledger import DurableCounters, NodeVerdicts, PendingQueue, PendingSample
-from ospltool.client.surveys import NamedQuestion, given_up, may_count, uncounted
+from ospltool.client.surveys import NamedQuestion, given_up, is_kept, may_count, partitions_of, uncounted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -38,7 +39,6 @@ HOLD_S: Final = 0.25
 """Seconds that a node may wait for samples on the way; those that it misses then are handed over."""
 PAUSE_S: Final = 0.1
 CLOSE_S: Final = 10.0
-_KEPT: Final = (Policy.Durability.Transient, Policy.Durability.Persistent)
 _WRITES: Final[dict[int, Callable[..., int]]] = {
     DATA: abi.write_at,
     DATA | DISPOSE: abi.writedispose_at,
@@ -93,8 +93,7 @@ class DurableWriter(Generic[_T]):
         journal: Path | None = None,
         sync: bool = True,
     ) -> None:
-        qos = writer.get_qos()
-        if Policy.Durability not in qos or qos[Policy.Durability] not in _KEPT:
+        if not is_kept(writer):
             raise errors.PreconditionNotMet(
                 "the writer is neither TRANSIENT nor PERSISTENT, so nothing is kept"
             )
@@ -103,15 +102,13 @@ class DurableWriter(Generic[_T]):
             raise errors.PreconditionNotMet(f"nodes is 1 to the number of expected nodes, not {wanted}")
         if min(max_samples, max_bytes) < 1:
             raise errors.PreconditionNotMet("max_samples and max_bytes are at least 1")
-        publisher = writer.get_parent().get_qos()
-        names = tuple(publisher[Policy.Partition].partitions) if Policy.Partition in publisher else ()
         self.writer = writer
         self._session = client.session
         self._topic = writer.topic.name
-        self._partitions = tuple(sorted(set(names))) or ("",)
+        self._partitions = tuple(sorted(set(partitions_of(writer)))) or ("",)
         self._expected = frozenset(expected)
         self._nodes = wanted
-        self._blocking_s = _blocking_s(qos)
+        self._blocking_s = _blocking_s(writer.get_qos())
         self._guid = abi.guid_of(writer._ref)
         self._write_lock = threading.Lock()
         self._changed = threading.Condition()
@@ -323,7 +320,7 @@ class DurableWriter(Generic[_T]):
     def _not_stored(self) -> errors.NotStored:
         missing = self._given_up()
         if self._question is not None:
-            required = {one: state for one, state in self._answers.items() if added(state).get("required")}
+            required = {one: state for one, state in self._answers.items() if added(state).required}
             current = {one: state for one, state in required.items() if _is_current(state)}
             missing += [each for found in self._question.missing(current).values() for each in found]
             outdated = [name_of(state) for one, state in required.items() if one not in current]
@@ -404,7 +401,7 @@ class DurableWriter(Generic[_T]):
             hold_s=HOLD_S,
             enough=is_enough,
             blocks=question.blocks(),
-            values=question.values(),
+            addition=StateRequestAddition(stored=question.asked()),
         )
         verdicts = {one: question.verdicts(state) for one, state in answers.items() if _is_current(state)}
         counting = self._counting(answers)
@@ -415,8 +412,8 @@ class DurableWriter(Generic[_T]):
                 [
                     NodeVerdicts(
                         name_of(answers[one]),
-                        added(answers[one]).get("partitions", ()) if one in counting else (),
-                        bool(added(answers[one]).get("on_disk")),
+                        added(answers[one]).partitions if one in counting else (),
+                        added(answers[one]).on_disk,
                         said,
                         answers[one].server.hex(),
                     )
@@ -432,16 +429,15 @@ class DurableWriter(Generic[_T]):
             missed = {entry.name for entry, verdict in zip(entries, said, strict=True)
                       if verdict is SampleVerdict.MISSING}  # fmt: skip
             lacks = [entry for entry in left if entry.name in missed]
-            if lacks and added(state).get("complete") and added(state).get("required"):
+            if lacks and added(state).complete and added(state).required:
                 handed += self._hand_over(state.server, self._ledger.following(lacks, left))
         return bool(settled or handed)
 
     def _counts(self, state: Any) -> bool:
         """Return whether a node is one of those that must store samples."""
-        values = added(state)
         return (
             _is_current(state)
-            and bool(values.get("required"))
+            and added(state).required
             and may_count(state)
             and (not self._expected or name_of(state) in self._expected)
         )
@@ -462,10 +458,9 @@ class DurableWriter(Generic[_T]):
                 time.monotonic() + asking.GRACE_S,
                 servers=(server,),
                 blocks={naming.SAMPLES: naming.pack_samples(samples)},
-                values={"keep": {"by": self._guid.hex()}},
+                addition=StateRequestAddition(keep=self._guid),
             )
-            told = [added(state).get("kept") for state in answers.values()]
-            kept = sum(count for count in told if isinstance(count, int))
+            kept = sum(added(state).kept for state in answers.values())
             with self._changed:
                 self._handed_over += kept
             taken += kept
@@ -475,7 +470,7 @@ class DurableWriter(Generic[_T]):
 
 
 def _is_current(state: Any) -> bool:
-    return added(state).get("answers") == naming.ANSWERS
+    return added(state).answers == naming.ANSWERS
 
 
 def _padded(serialized: bytes) -> bytes:

@@ -10,9 +10,10 @@ No clock and no DDS here: `HistoryFetch` is told what happens and says what to s
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from engine.dataset.sample import is_end
+from engine.dds.client_protocol.extensions import LinkAddition
 from engine.dds.client_protocol.messages import Completeness, ErrorCode
 
 if TYPE_CHECKING:
@@ -30,29 +31,6 @@ MAX_GRACE_S: Final = 30.0
 PAUSE_S: Final = 0.1
 """Seconds before the next request."""
 WILDCARDS: Final = "*?"
-MAX_LIVING: Final = 10_000
-_GUID_BYTES: Final = 16
-
-
-def _guids(texts: object) -> frozenset[bytes] | None:
-    """Parse a list of GUIDs, without invalid ones; return None for anything else."""
-    if not isinstance(texts, list):
-        return None
-    return frozenset(guid for text in texts[:MAX_LIVING] if (guid := _guid(text)))
-
-
-def _guid(text: object) -> bytes | None:
-    """Parse a GUID in hexadecimal digits; return None for anything else."""
-    try:
-        found = bytes.fromhex(str(text))
-    except ValueError:
-        return None
-    return found if len(found) == _GUID_BYTES else None
-
-
-def _names(told: object) -> list[str]:
-    """Return the names of name-spaces from a service; [] for anything else."""
-    return [name for name in told if isinstance(name, str)] if isinstance(told, list | tuple) else []
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -168,21 +146,20 @@ class _PartitionFetch:
         self._until_s = max(self._until_s, now + self._patience_s)
 
     def end(
-        self, service: bytes, number: int, server: bytes, link: Link, added: dict[str, Any] | None
+        self, service: bytes, number: int, server: bytes, link: Link, added: LinkAddition | None
     ) -> list[tuple[Sample, bool]] | None:
         """Take in the end of an answer; return its samples, or None if some are missing."""
         parts = self._parts.pop((service, number), [])
         code = ErrorCode(link.error) if link.error in set(ErrorCode) else ErrorCode.INVALID
         whole = len(parts) == link.count
-        if added is not None and added.get("update"):
+        if added is not None and added.update:
             if not whole:
                 self.ask_again()
             return parts if whole else None
         if not whole and number != max(self.numbers):
             return None  # aborted by a newer request
-        names = (added or {}).get("name_spaces", {})
-        parts_only = frozenset(_names((added or {}).get("parts")))
-        self._answers[service] = _Answer(server, code, names if isinstance(names, dict) else {}, parts_only)
+        told = added or LinkAddition()
+        self._answers[service] = _Answer(server, code, told.name_spaces, frozenset(told.parts))
         self.parts_only = frozenset().union(*(one.parts for one in self._answers.values())) - self._covered
         self.last_code = code if code is not ErrorCode.OK or self.last_code.is_refusal else self.last_code
         if code.is_refusal:
@@ -192,9 +169,8 @@ class _PartitionFetch:
         if added is None:
             self._foreign_done = self._foreign_done or link.completeness == Completeness.COMPLETE
         else:
-            covers = _names(added.get("covers"))
-            self._covered.update(covers)
-            if covers:
+            self._covered.update(added.covers)
+            if added.covers:
                 self.followed[service] = server
         return parts
 
@@ -308,20 +284,17 @@ class HistoryFetch:
             self._on_history(staged)
         return sends
 
-    def end(
-        self, service: bytes, number: int, server: bytes, link: Link, added: dict[str, Any] | None
-    ) -> None:
+    def end(self, service: bytes, number: int, server: bytes, link: Link, added: LinkAddition | None) -> None:
         """Take in the end of an answer.
 
         `service` sent it as `server`, in answer to the request `number`; `added` are the extensions of
         ospltool.
         """
         exchange = self.exchange(number)
-        living, disposing = (_guids((added or {}).get(name)) for name in ("living", "disposing"))
-        if exchange and living is not None:
+        if exchange and added is not None and added.living is not None:
             self.asked_s = exchange.asked_s
-            self.living = living
-            self.disposing = disposing or frozenset()
+            self.living = added.living
+            self.disposing = added.disposing
         parts = exchange.end(service, number, server, link, added) if exchange else None
         if not parts:
             return

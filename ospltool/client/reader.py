@@ -1,34 +1,62 @@
-"""A reader that gets the complete history in order, without repetitions."""
+"""A reader that gets the complete history in order, without repetitions.
+
+`HistoryRequests` asks the services, and puts what they answer into the cache. `Arrivals` holds live samples
+back while the history is on its way, puts them behind it, and tells the cache which writers live. The cache
+(`ospltool.client.cache`) decides what is new and where it belongs. All of it runs on the session's thread,
+under its lock; `DurableReader` is what the application calls.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import dataclasses
 import time
-from typing import TYPE_CHECKING, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
 
 from cyclonedds.domain import DomainParticipant
 from cyclonedds.qos import Policy, Qos, _CQos
 
 from engine.dataset.groups import KEEP_ALL, DurabilityKind
 from engine.dataset.instance_states import InstanceState
+from engine.dataset.sample import DATA, make_sample
+from engine.dds import abi
 from engine.dds.capture_reader import CaptureReader
+from engine.dds.cdr import Malformed
+from engine.dds.client_protocol import endpoints, extensions
+from engine.dds.client_protocol.extensions import HistoryRequestAddition, LinkAddition
+from engine.dds.client_protocol.messages import (
+    INFINITE,
+    UNLIMITED,
+    ZERO,
+    Bead,
+    HistoryLimits,
+    HistoryRequest,
+    RequestId,
+    Time,
+    decode_history,
+)
+from engine.dds.errors import DdsError
 from engine.dds.qos import BOTH_REPRESENTATIONS, EndpointQos, read_endpoint_qos
 from engine.dds.topics import Topic
+from engine.dds.writer_names import AUTODISPOSE, WRITER_GONE
 from ospltool.client import errors
-from ospltool.client.arrivals import Arrivals
+from ospltool.client.asking import mismatch
 from ospltool.client.cache import Counters, ResourceLimits, SampleCache
 from ospltool.client.client import DurabilityClient
 from ospltool.client.errors import UnsupportedQos
-from ospltool.client.history import HistoryRequests
+from ospltool.client.fetching import HOLD_S, HistoryFetch, Send
+from ospltool.client.presence import MAX_GONE
 from ospltool.client.samples import HistorySelection, ReceivedSample, SampleDecoder
-from ospltool.client.session import SessionPart
+from ospltool.client.session import PREFIX_BYTES, Session, SessionPart
 from ospltool.client.subscribing import ReaderSubscription, identity, identity_of_received
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from engine.dataset.captured import CapturedSample
+    from engine.dataset.sample import Sample
     from ospltool.client.cache import CacheEntry
-    from ospltool.client.fetching import HistoryFetch
 
 DEFAULT_QOS: Final = (Policy.Durability.Transient, Policy.Reliability.Reliable(0), Policy.History.KeepAll)
 
@@ -79,6 +107,401 @@ def subscribed_qos(qos: EndpointQos) -> EndpointQos:
     if not qos.reliable or qos.history_depth != KEEP_ALL:
         raise UnsupportedQos("a reader with a durable subscription is RELIABLE and KEEP_ALL")
     return dataclasses.replace(qos, durability=DurabilityKind.VOLATILE)
+
+
+HOLD_BACK_S: Final = 30.0
+"""Most seconds that live samples are held back for the history; then they are given first."""
+DRAIN: Final = 10_000
+LOOK_AGAIN_S: Final = 1.0
+"""Seconds between two checks of the living writers without news."""
+RETURN_S: Final = 1.0
+"""Seconds after a writer's return in which a reader may miss samples that services have."""
+EXPECTED_S: Final = 10.0
+"""Seconds that a writer counts as living on the word of a service, before it is discovered."""
+
+
+class _Expected(NamedTuple):
+    """A writer that a service knows: when the service was asked, and how long the writer counts as living."""
+
+    asked_s: float
+    until_s: float
+
+
+class Arrivals:
+    """Puts live samples into the cache, after the older history, and tells it which writers live.
+
+    Called under the session's lock.
+
+    Args:
+        session: knows the participants that deliver history to ordinary readers.
+        live: reader of live samples.
+        cache: the application takes samples from it.
+        subscription: durable subscription of the reader, if it has one; its samples wait with the others.
+        max_samples: samples that may wait for the application; then writers are held back.
+        holds: hold live samples back from the start.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        live: CaptureReader,
+        cache: SampleCache,
+        subscription: ReaderSubscription | None,
+        max_samples: int,
+        *,
+        holds: bool,
+    ) -> None:
+        self._session = session
+        self._live = live
+        self._cache = cache
+        self._subscription = subscription
+        self._max_samples = max_samples
+        self._held: list[Sample] = []
+        self._given: list[Sample] = []
+        self._seen = -1
+        self._look_again_s = 0.0
+        self._autodispose: dict[bytes, bool] = {}
+        self._expected: dict[bytes, _Expected] = {}
+        self._found_s: dict[bytes, float] = {}
+        self._unmatched: dict[bytes, None] = {}
+        session.signal.attach(live.entity, abi.SUBSCRIPTION_MATCHED)
+        self._hold_until_s = time.monotonic() + HOLD_BACK_S if holds else 0.0
+        self._return_s = 0.0
+
+    @property
+    def due_s(self) -> float | None:
+        """Time at which `turn` is due even if nothing arrives."""
+        dues = [self._hold_until_s if self._is_holding else None, self._return_s or None]
+        if self._subscription is not None:
+            dues.append(self._subscription.due_s)
+        return min((due for due in dues if due is not None), default=None)
+
+    @property
+    def _is_holding(self) -> bool:
+        return self._hold_until_s > 0
+
+    def take_live(self, now: float) -> None:
+        """Take live samples, and update the living writers."""
+        status = ctypes.c_uint32()
+        abi.take_status(self._live.entity, ctypes.byref(status), abi.SUBSCRIPTION_MATCHED)
+        records, is_drained = self._drain()
+        self._session.discovered()
+        batch: list[Sample] = []
+        for record in records:
+            if record.status & WRITER_GONE:
+                self._arrived(batch)
+                batch = []
+                self._unmatched[record.writer] = None
+                self._lost(record.writer, autodispose=record.payload == AUTODISPOSE)
+            else:
+                batch.append(make_sample(*record))
+        self._arrived(batch)
+        is_changed = bool(status.value) or self._session.writers_seen != self._seen
+        if is_drained and (is_changed or now >= self._look_again_s):
+            self._seen = self._session.writers_seen
+            self._look_again_s = now + LOOK_AGAIN_S
+            self._look(now)
+
+    def _look(self, now: float) -> None:
+        """Tell the cache which writers live: matched and discovered ones."""
+        writers = self._cache.writers
+        matched = self._live.matched_writers().keys()
+        there = self._session.writers(self._live.topic.name)
+        for writer in matched:
+            self._unmatched.pop(writer, None)
+        known = matched | (there.keys() - self._unmatched.keys())
+        for writer in known & self._expected.keys():
+            self._look_for_gap(now, self._expected.pop(writer).asked_s, now)
+            self._found_s[writer] = now
+        self._expected = {one: each for one, each in self._expected.items() if now < each.until_s}
+        living = known | self._expected.keys()
+        for writer in writers.living - living:
+            self._lost(writer, autodispose=self._autodispose.pop(writer, False))
+        self._autodispose.update(there)
+        for writer in living - writers.living:
+            self._found(writer, now)
+        for writer in self._autodispose.keys() - living:
+            del self._autodispose[writer]
+        while len(self._unmatched) > MAX_GONE:
+            del self._unmatched[next(iter(self._unmatched))]
+
+    def _found(self, writer: bytes, now: float) -> None:
+        if self._cache.writers.was_lost(writer):
+            self._return_s = now + RETURN_S
+        self._found_s[writer] = now
+        self._cache.found(writer)
+
+    def _look_for_gap(self, found_s: float, asked_s: float, now: float) -> None:
+        """Note that samples may be missing if a writer was found long after services were asked."""
+        if found_s > asked_s + RETURN_S:
+            self._return_s = now + RETURN_S
+
+    def is_missing(self, now: float) -> bool:
+        """Return, once, whether samples of writers that came back may be missing."""
+        if not self._return_s or now < self._return_s:
+            return False
+        self._return_s = 0.0
+        return True
+
+    def _lost(self, writer: bytes, *, autodispose: bool) -> None:
+        self._expected.pop(writer, None)
+        self._found_s.pop(writer, None)
+        if writer in self._cache.writers.living:
+            self._cache.lost(writer, time.time_ns(), autodispose=autodispose)
+
+    def expect(
+        self, writers: Iterable[bytes], disposing: Iterable[bytes], asked_s: float, now: float
+    ) -> None:
+        """Let writers that a service knows count as living until they are discovered, for a while.
+
+        Args:
+            writers: the living writers.
+            disposing: the lost writers with autodispose.
+            asked_s: when the service was asked; its answer describes a moment after that.
+            now: monotonic time, seconds.
+        """
+        self._look(now)
+        for writer in disposing:
+            if writer not in self._cache.writers.living:
+                self._cache.lost(writer, time.time_ns(), autodispose=True)
+        for writer in writers:
+            if writer in self._cache.writers.living:
+                self._look_for_gap(self._found_s.get(writer, asked_s), asked_s, now)
+            elif writer not in self._unmatched:
+                self._expected[writer] = _Expected(asked_s, now + EXPECTED_S)
+        self._look(now)
+
+    def turn(self, now: float) -> None:
+        """Take samples from persistence services, and release live samples when the history is complete."""
+        counters = self._cache.counters
+        if self._subscription is not None:
+            self._given += self._subscription.hear(now)
+            counters.missed = self._subscription.deciding.missed
+            counters.malformed += self._subscription.take_malformed()
+            if self._subscription.deciding.is_complete or not self._is_holding:
+                self.release()
+        if self._is_holding and now >= self._hold_until_s:
+            self.release()
+
+    def _drain(self) -> tuple[list[CapturedSample], bool]:
+        """Return the arrived samples that find room, and whether these were all."""
+        room = self._max_samples - self._cache.count - len(self._held)
+        if room <= 0 or self._cache.is_full:
+            return [], False  # the queue fills, and writers block until the application takes samples
+        most = min(DRAIN, room)
+        taken = self._live.drain(most)
+        return taken, len(taken) < most
+
+    def _arrived(self, samples: list[Sample]) -> None:
+        counters, ours = self._cache.counters, []
+        for sample in samples:
+            if sample.writer[:PREFIX_BYTES] in self._session.deliverers:
+                counters.deliveries += 1  # for ordinary readers of this process
+            elif self._subscription is not None and not self._subscription.is_new(sample):
+                counters.repeated += 1
+            else:
+                ours.append(sample)
+        if self._is_holding:
+            self._held += ours
+            return
+        for writer in dict.fromkeys(sample.writer for sample in ours):
+            if writer not in self._cache.writers.living:
+                self._found(writer, time.monotonic())
+        self._cache.add(ours, is_historical=False)
+
+    def release(self) -> None:
+        """Give the held samples to the application."""
+        self._hold_until_s = 0.0
+        given, self._given = self._given, []
+        self._cache.add(given, is_historical=True, outdates=False)
+        held, self._held = self._held, []
+        self._cache.add(held, is_historical=False)
+
+
+class HistoryRequests:
+    """The requests of one reader for history, and their answers. Called under the session's lock.
+
+    Args:
+        session: provides participant and thread.
+        topic: name of the topic.
+        qos: policies of the reader.
+        decoder: decodes its samples.
+        cache: receives the history.
+        arrivals: gets the writers that a service knows, and releases live samples behind the history.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        topic: str,
+        qos: EndpointQos,
+        decoder: SampleDecoder[Any],
+        cache: SampleCache,
+        arrivals: Arrivals,
+    ) -> None:
+        self._session = session
+        self._topic = topic
+        self._qos = qos
+        self._decoder = decoder
+        self._cache = cache
+        self._arrivals = arrivals
+        self._fetches: list[HistoryFetch] = []
+        self._alignment = (f"{session.partition}.{session.id.hex()}.{next(session.numbers)}",)
+        self._answers = endpoints.open_reader(
+            session.participant, session.history_topic, self._alignment, session.signal
+        )
+
+    # What the reader wants.
+
+    def fetch(self, selection: HistorySelection, *, is_followed: bool) -> HistoryFetch:
+        """Request history until `end`.
+
+        Args:
+            selection: wanted part of the history.
+            is_followed: the services send updates afterwards.
+        """
+
+        def on_history(parts: list[tuple[Sample, bool]]) -> None:
+            exact = {sample.digest: is_exact for sample, is_exact in parts}
+            whole = {sample.digest: sample for sample, _ in parts}.values()
+            selected = selection.limits.select(filter(accepts, whole))
+            self._expect(fetch)
+            for kind in (True, False):
+                some = [sample for sample in selected if exact[sample.digest] is kind]
+                self._cache.add(some, is_historical=True, exact=kind)
+            self._arrivals.release()
+
+        def accepts(sample: Sample) -> bool:
+            return self._decoder.is_accepted(sample, selection.condition)
+
+        def on_update(parts: list[tuple[Sample, bool]]) -> None:
+            self._expect(fetch)
+            self._cache.add_update([sample for sample, _ in parts], exact=all(one for _, one in parts))
+
+        fetch = HistoryFetch(
+            self._qos.partitions or ("",),
+            self._session.numbers,
+            selection,
+            is_followed=is_followed,
+            on_history=on_history,
+            on_update=on_update,
+            resolve=lambda expression: (
+                partition for _, partition in self._session.groups(self._topic, expression)
+            ),
+        )
+        self._fetches.append(fetch)
+        self._session.signal.set()
+        return fetch
+
+    def _expect(self, fetch: HistoryFetch) -> None:
+        self._arrivals.expect(fetch.living, fetch.disposing, fetch.asked_s, time.monotonic())
+
+    def end(self, fetch: HistoryFetch) -> None:
+        """End a fetch, and cancel its updates."""
+        self._fetches.remove(fetch)
+        self._cancel(fetch)
+
+    def check_complete(self, fetch: HistoryFetch) -> None:
+        """Raise if a fetch is not complete.
+
+        Raises:
+            RequestRefused: the services refuse the request; see its subclasses.
+            DurabilityTimeout: the fetch is not complete; the subclass and the text tell what is missing.
+        """
+        if fetch.refusal.is_refusal:
+            raise errors.refused(fetch.refusal, f"historical data of topic '{self._topic}'")
+        if not fetch.done:
+            raise self._too_late(fetch)
+
+    def _too_late(self, fetch: HistoryFetch) -> errors.DurabilityTimeout:
+        missing = ", ".join(repr(one.partition) for one in fetch.exchanges if not one.done)
+        what = f"the complete history of topic '{self._topic}' in partition {missing}"
+        if not self._session.services():
+            return errors.NoService(f"{what}: no durability service that serves clients was found")
+        if (refused := mismatch(self._session)) is not None:
+            return refused
+        if fetch.parts_only:
+            names = ", ".join(f"'{name}'" for name in sorted(fetch.parts_only))
+            reason = f"only parts of name-space {names} can be reached, which may lack some of it"
+            return errors.OnlyParts(f"{what}: {reason}")
+        return errors.timed_out(fetch.last_code, what)
+
+    def close(self) -> None:
+        """End all fetches and delete the reader of answers."""
+        for fetch in self._fetches:
+            self._cancel(fetch)
+        self._answers.close()
+
+    # On the session's thread.
+
+    @property
+    def due_s(self) -> float | None:
+        """Time at which `turn` is due."""
+        dues = [fetch.due_s for fetch in self._fetches]
+        return min((due for due in dues if due is not None), default=None)
+
+    def turn(self, now: float) -> None:
+        """Take answers, and send requests that are due."""
+        for record in self._answers.drain(DRAIN):
+            if record.status & DATA:
+                try:
+                    self._answered(record.writer[:PREFIX_BYTES], record.payload, now)
+                except (Malformed, ValueError):
+                    self._cache.counters.malformed += 1
+        for fetch in list(self._fetches):
+            for send in fetch.turn(now, self._session.services()):
+                self._session.request_history(self._request(fetch, send))
+
+    def _answered(self, service: bytes, payload: bytes, now: float) -> None:
+        message = decode_history(payload)
+        for request in message.requests:
+            for fetch in self._fetches:
+                exchange = fetch.exchange(request.number)
+                if request.client != self._session.id or exchange is None:
+                    continue
+                if isinstance(message.content, Bead):
+                    sample, exact = self._sample(message.content, message.extensions)
+                    exchange.part(service, request.number, sample, now, exact=exact)
+                else:
+                    added = extensions.unpack(message.extensions, LinkAddition)
+                    fetch.end(service, request.number, message.server, message.content, added)
+
+    def _sample(self, bead: Bead, added: Any) -> tuple[Sample, bool]:
+        """Return the sample in a bead, and whether its writer's GUID equals that of its live samples."""
+        sample, depth = extensions.sample_of(bead, added)
+        if depth is None:
+            return self._decoder.with_key(sample), False
+        self._cache.group_depth(depth)
+        return sample, True
+
+    def _request(self, fetch: HistoryFetch, send: Send, *, cancel: bool = False) -> HistoryRequest:
+        """Make a request with the limits that services can apply without knowing each other's sets.
+
+        A service of another product is asked without limits, since it would leave out whole instances.
+        """
+        limits, none = fetch.selection.limits, HistoryLimits()
+        each = UNLIMITED if fetch.selection.condition else limits.max_samples_per_instance
+        return HistoryRequest(
+            request=RequestId(self._session.id, send.number),
+            topic=self._topic,
+            partitions=(send.partition,),
+            durability=int(self._qos.durability),
+            start=ZERO if limits.start_ns == none.start_ns else Time.of_ns(limits.start_ns),
+            end=INFINITE if limits.end_ns == none.end_ns else Time.of_ns(limits.end_ns),
+            alignment_partitions=self._alignment,
+            servers=send.servers,
+            timeout=Time.of_ns(round(HOLD_S * 1e9)),
+            extensions=extensions.pack(
+                HistoryRequestAddition(fetch.is_followed and not cancel, cancel, each)
+            ),
+        )
+
+    def _cancel(self, fetch: HistoryFetch) -> None:
+        for exchange in fetch.exchanges:
+            if exchange.numbers:
+                send = Send(max(exchange.numbers), exchange.partition, ())
+                with contextlib.suppress(DdsError):  # services also see that the reader is gone
+                    self._session.request_history(self._request(fetch, send, cancel=True))
 
 
 Data = TypeVar("Data")
@@ -181,15 +604,7 @@ class DurableReader(SessionPart, Generic[Data]):
                 holds=self.is_durable or subscription is not None,
             )
             self._history = HistoryRequests(
-                session,
-                topic,
-                self._qos,
-                self._decoder,
-                self._cache,
-                self._arrivals.release,
-                lambda living, disposing, asked_s: self._arrivals.expect(
-                    living, disposing, asked_s, time.monotonic()
-                ),
+                session, topic, self._qos, self._decoder, self._cache, self._arrivals
             )
             if self.is_durable:
                 self._whole_history = self._history.fetch(HistorySelection(), is_followed=True)

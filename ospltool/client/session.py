@@ -1,15 +1,21 @@
-"""The library's participant and thread, which receive from services and writers."""
+"""The library's participant and thread, which receive from services and writers.
+
+Everything that arrives is handled by one thread, under one lock: it takes samples and messages, lets each
+member (a reader, a change of a durable subscription) have its turn, and then wakes the callers that wait for
+something. Callers on other threads hold the same lock while they look at the state.
+"""
 
 from __future__ import annotations
 
 import abc
 import ctypes
-import dataclasses
 import itertools
 import threading
 import time
 import uuid
 from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
 
 from engine.core.expressions import matches
 from engine.dataset.groups import DurabilityKind
@@ -17,8 +23,7 @@ from engine.dataset.sample import DATA
 from engine.dds import abi
 from engine.dds.cdr import Malformed
 from engine.dds.client_protocol import endpoints, extensions
-from engine.dds.client_protocol.encoding import decode_state, encode_history_request, encode_state_request
-from engine.dds.client_protocol.messages import RequestId, StateAnswer
+from engine.dds.client_protocol.messages import RequestId, StateAnswer, decode, encode
 from engine.dds.discovery import Discovery, EndpointGone, EndpointSeen, ParticipantSeen
 from engine.dds.participant import NodeParticipant, TagRole
 from engine.dds.proofs import VARIABLE, DomainSecret, ProofFault
@@ -37,9 +42,12 @@ if TYPE_CHECKING:
 
 PREFIX_BYTES: Final = 12
 _LONGEST_WAIT_S: Final = 1.0
+"""Longest pause of the thread: matches of writers are looked at without an event in each turn."""
 _MAX_STATES: Final = 1_000
+"""Answers to one state request that are kept; nobody has more nodes."""
 _MAX_DELIVERERS: Final = 10_000
 _MAX_NAMES: Final = 10_000
+"""Deliverers and names of nodes that are remembered: participants go, and GUIDs are never used again."""
 _WHY_REFUSED: Final = {
     ProofFault.UNASKED: f"nodes there have a secret of the domain, whose file {VARIABLE} must name",
     ProofFault.OTHER: "the secret of the domain there is another one than that of this client",
@@ -64,8 +72,7 @@ class SessionPart(abc.ABC):
 class Session:
     """A participant tagged as a client, whose readers nodes do not serve.
 
-    `writers` are the discovered writers by topic, each with its autodispose; `writers_seen` counts their
-    changes.
+    `writers_seen` counts the changes of the discovered writers.
 
     Args:
         domain_id: DDS domain.
@@ -88,11 +95,8 @@ class Session:
         self.partition = partition
         self.numbers = itertools.count(1)
         self.deliverers: dict[bytes, None] = {}
-        self.writers: dict[str, dict[bytes, bool]] = {}
         self.writers_seen = 0
-        self._topic_of: dict[bytes, str] = {}
-        self._groups: dict[bytes, tuple[str, tuple[str, ...]]] = {}
-        self._types: dict[bytes, tuple[str, TypeRef]] = {}
+        self._endpoints: dict[bytes, EndpointSeen] = {}
         self._names: dict[bytes, str] = {}
         self._heard_s: dict[bytes, float] = {}
         self.malformed = 0
@@ -120,15 +124,7 @@ class Session:
     def _open(self) -> None:
         self.signal = Signal(self.participant)
         self._discovery = Discovery(self.participant, self.signal)
-        topics = {
-            name: endpoints.open_protocol_topic(self.participant, name)
-            for name in (
-                endpoints.STATE_REQUEST,
-                endpoints.STATE,
-                endpoints.HISTORY_REQUEST,
-                endpoints.HISTORY,
-            )
-        }
+        topics = endpoints.open_topics(self.participant)
         self.history_topic = topics[endpoints.HISTORY]
         partitions = (self.partition,)
         self._states = endpoints.open_reader(
@@ -184,38 +180,46 @@ class Session:
         """Return topics and partitions of discovered durable writers and readers that match expressions."""
         return sorted(
             {
-                (of, name)
-                for of, names in self._groups.values()
-                if matches(topic, of)
-                for name in names
+                (one.topic, name)
+                for one in self._endpoints.values()
+                if one.durability >= DurabilityKind.TRANSIENT and matches(topic, one.topic)
+                for name in one.partitions or ("",)
                 if matches(partition, name) and not any(char in name for char in "*?")
             }
         )
 
     def types(self, topic: str) -> list[TypeRef]:
         """Return the discovered types of a topic, of writers, readers and nodes that keep it."""
-        return list({reference: None for of, reference in self._types.values() if of == topic})
+        found = (one.type for one in self._endpoints.values() if one.topic == topic)
+        return list({reference: None for reference in found if reference is not None})
+
+    def writers(self, topic: str) -> dict[bytes, bool]:
+        """Return the discovered writers of a topic, each with its autodispose."""
+        return {
+            guid: one.endpoint_qos.autodispose
+            for guid, one in self._endpoints.items()
+            if one.is_writer and one.topic == topic
+        }
 
     def request_history(self, request: HistoryRequest) -> None:
         """Send a request."""
-        added = extensions.with_proof(request.extensions, self.participant.proofs)
-        encoded = encode_history_request(dataclasses.replace(request, extensions=added))
-        self._send(self._history_requests, endpoints.HISTORY_REQUEST, encoded)
+        self._send(self._history_requests, endpoints.HISTORY_REQUEST, request)
 
-    def _send(self, writer: RawWriter, topic: str, encoded: bytes) -> None:
-        writer.write(self.participant.proofs.filled(topic, writer.guid, encoded), stamp_ns())
+    def _send(self, writer: RawWriter, topic: str, request: HistoryRequest | StateRequest) -> None:
+        proofs = self.participant.proofs
+        added = extensions.with_proof(request.extensions, proofs)
+        encoded = encode(msgspec.structs.replace(request, extensions=added))
+        writer.write(proofs.filled(topic, writer.guid, encoded), stamp_ns())
 
-    def ask(self, make: Callable[[RequestId], StateRequest]) -> int:
+    def ask(self, request: StateRequest) -> int:
         """Send a state request; return its number, with which `answers` collects until `forget`.
 
         Raises:
             DdsTimeout: a service accepts no requests.
         """
         number = next(self.numbers)
-        request = make(RequestId(self.id, number))
-        added = extensions.with_proof(request.extensions, self.participant.proofs)
-        encoded = encode_state_request(dataclasses.replace(request, extensions=added))
-        self._send(self._state_requests, endpoints.STATE_REQUEST, encoded)
+        sent = msgspec.structs.replace(request, request=RequestId(self.id, number))
+        self._send(self._state_requests, endpoints.STATE_REQUEST, sent)
         self._answers[number] = []  # answers are processed only after the lock is free
         return number
 
@@ -287,8 +291,8 @@ class Session:
         self.discovered()
         for record in taken:
             try:
-                state = decode_state(record.payload)
-                extensions.unpack(state.extensions)
+                state = decode(StateAnswer, record.payload)
+                extensions.unpack(state.extensions, extensions.StateAddition)
             except Malformed:
                 self.malformed += 1
                 continue
@@ -307,19 +311,12 @@ class Session:
     def discovered(self) -> None:
         """Process discovery; members call it after taking samples and before judging their writers."""
         for change in self._discovery.take():
-            if isinstance(change, EndpointSeen) and change.durability >= DurabilityKind.TRANSIENT:
-                self._groups[change.guid] = change.topic, change.partitions or ("",)
-            if isinstance(change, EndpointSeen) and change.type is not None:
-                self._types[change.guid] = change.topic, change.type
-            if isinstance(change, EndpointSeen) and change.is_writer:
-                self._gone(change.guid)
-                self._topic_of[change.guid] = change.topic
-                self.writers.setdefault(change.topic, {})[change.guid] = change.endpoint_qos.autodispose
-                self.writers_seen += 1
+            if isinstance(change, EndpointSeen):
+                self._endpoints[change.guid] = change
+                self.writers_seen += change.is_writer
             elif isinstance(change, EndpointGone):
-                self._gone(change.guid)
-                self._groups.pop(change.guid, None)
-                self._types.pop(change.guid, None)
+                gone = self._endpoints.pop(change.guid, None)
+                self.writers_seen += gone is not None and gone.is_writer
             tag = change.tag if isinstance(change, ParticipantSeen) else None
             if isinstance(change, ParticipantSeen) and tag is not None and tag.role is TagRole.NODE:
                 self._names[change.guid[:PREFIX_BYTES]] = printable(change.name)
@@ -329,14 +326,6 @@ class Session:
                 self.deliverers[change.guid[:PREFIX_BYTES]] = None
                 if len(self.deliverers) > _MAX_DELIVERERS:  # the oldest are long gone
                     del self.deliverers[next(iter(self.deliverers))]
-
-    def _gone(self, writer: bytes) -> None:
-        topic = self._topic_of.pop(writer, None)
-        if topic is not None:
-            self.writers_seen += 1
-            del self.writers[topic][writer]
-            if not self.writers[topic]:
-                del self.writers[topic]
 
     def close(self) -> None:
         """End the thread and delete the participant. Idempotent."""

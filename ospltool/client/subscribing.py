@@ -9,15 +9,16 @@ from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, make_sample
 from engine.dds.errors import DdsError
 from engine.dds.subscription_endpoints import StateWriter, open_answers, reader_id
 from engine.dds.writer import stamp_ns
-from engine.persistence.core.positions import position_of
-from engine.persistence.core.replica_codec import MessageFault
-from engine.persistence.core.subscriber import Subscriber
-from engine.persistence.core.subscription_codec import (
-    MAX_NAME_CHARS,
-    MAX_QUORUM,
-    decode_answer,
-    encode_state,
+from engine.persistence.core.messages import (
+    MessageFault,
+    OriginalSample,
+    SubscriberAnswer,
+    decode,
+    encode,
 )
+from engine.persistence.core.positions import position_of
+from engine.persistence.core.subscriber import Subscriber
+from engine.persistence.core.subscription_ledger import MAX_NAME_CHARS, MAX_QUORUM
 from ospltool.client.errors import DurabilityTimeout, InvalidSubscription, NoPersistenceService
 from ospltool.client.session import Session, SessionPart
 
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from engine.dataset.sample import Sample
-    from engine.persistence.core import replica_messages as messages
     from ospltool.client.samples import ReceivedSample
 
 MEMBER: Final = "reader"
@@ -109,7 +109,7 @@ class ReaderSubscription:
         self.deciding.present((guid.hex() for guid in self._states.services()), now)
         for received in answers:
             try:
-                answer = decode_answer(received.payload or b"")
+                answer = decode(received.payload or b"", SubscriberAnswer)
                 samples = [_of_dataset(each) for each in answer.samples]
             except (MessageFault, ValueError):
                 self.malformed += 1
@@ -119,7 +119,7 @@ class ReaderSubscription:
         state = self.deciding.turn(now)
         if state is not None:
             with contextlib.suppress(DdsError):  # a service is behind; the next state repeats everything
-                self._states.write(encode_state(state), stamp_ns())
+                self._states.write(encode(state), stamp_ns())
         return found
 
     def close(self) -> None:
@@ -141,7 +141,7 @@ def identity_of_received(sample: ReceivedSample[Any]) -> tuple[str, int]:
     return identity(make_sample(sample.source_time_ns, sample.writer, status, sample.key, sample.cdr))
 
 
-def _of_dataset(sample: messages.OriginalSample) -> Sample:
+def _of_dataset(sample: OriginalSample) -> Sample:
     writer = bytes.fromhex(sample.writer)
     if len(writer) != _GUID_BYTES:
         raise ValueError("no GUID of a writer")

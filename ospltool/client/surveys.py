@@ -11,6 +11,7 @@ from cyclonedds.qos import Policy
 
 from engine.dds import abi
 from engine.dds.cdr import Malformed
+from engine.dds.client_protocol.extensions import StoredQuestion
 from engine.dds.client_protocol.naming import (
     ANSWERS,
     NAMES,
@@ -34,6 +35,7 @@ from ospltool.client.errors import (
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from engine.dds.client_protocol.extensions import StateAddition
     from engine.dds.client_protocol.messages import StateAnswer
 
 MAX_SAID: Final = 10
@@ -48,6 +50,18 @@ _REASONS: Final = {
 
 _NO_ROOM: Final = "too large, or the limits of DURABILITY_SERVICE leave no room"
 _FORGOTTEN: Final = "they never arrived, or were disposed and forgotten"
+
+
+def is_kept(writer: DataWriter[Any]) -> bool:
+    """Return whether nodes keep what a writer writes: it is TRANSIENT or PERSISTENT."""
+    qos = writer.get_qos()
+    return Policy.Durability in qos and qos[Policy.Durability] in _KEPT
+
+
+def partitions_of(writer: DataWriter[Any]) -> tuple[str, ...]:
+    """Return the partitions of a writer; empty for the default one."""
+    publisher = writer.get_parent().get_qos()
+    return tuple(publisher[Policy.Partition].partitions) if Policy.Partition in publisher else ()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -80,15 +94,30 @@ class StoredAt:
     on_disk: bool = True
 
 
-class NamedQuestion:
-    """A question about samples by name, as many as fit into one question.
+class _Question:
+    """A question whether nodes have stored samples of a topic; no partitions means the default one."""
 
-    No partitions means the default one.
-    """
-
-    def __init__(self, topic: str, partitions: Sequence[str], names: Sequence[SampleName]) -> None:
+    def __init__(self, topic: str, partitions: Sequence[str]) -> None:
         self.topic = topic
         self.partitions = tuple(partitions) or ("",)
+
+    def asked(self) -> StoredQuestion:
+        """Return the question as the request says it."""
+        return StoredQuestion(ANSWERS)
+
+    def blocks(self) -> dict[str, bytes]:
+        """Return the binary part of the request."""
+        return {}
+
+    def _missed(self, state: StateAnswer, reason: Reason, count: int = 0, detail: str = "") -> MissingSamples:
+        return MissingSamples(self.topic, name_of(state), reason, count, detail=detail)
+
+
+class NamedQuestion(_Question):
+    """A question about samples by name in these `partitions`, as many as fit into one question."""
+
+    def __init__(self, topic: str, partitions: Sequence[str], names: Sequence[SampleName]) -> None:
+        super().__init__(topic, partitions)
         self.names = tuple(names)
 
     @classmethod
@@ -100,12 +129,8 @@ class NamedQuestion:
             yield cls(written.topic, written.partitions, names[:count])
             names = names[count:]
 
-    def values(self) -> dict[str, object]:
-        """Return the additions to the request."""
-        return {"stored": {"version": ANSWERS, "writer": ""}}
-
     def blocks(self) -> dict[str, bytes]:
-        """Return the binary part."""
+        """Return the names."""
         return {NAMES: pack_names(self.names)}
 
     def verdicts(self, state: StateAnswer) -> tuple[SampleVerdict, ...]:
@@ -121,29 +146,27 @@ class NamedQuestion:
 
     def _missing_at(self, state: StateAnswer) -> Iterator[MissingSamples]:
         by_reason: dict[Reason, list[SampleName]] = collections.defaultdict(list)
-        values = added(state)
-        forgotten_ns = values.get("forgotten_ns")
-        forgotten_ns = forgotten_ns if isinstance(forgotten_ns, int) else 0
+        told = added(state)
         for name, verdict in zip(self.names, self.verdicts(state), strict=True):
             if not verdict.is_kept:
                 reason = _REASONS[verdict]
-                if not values.get("complete") and verdict is not SampleVerdict.DELETED:
+                if not told.complete and verdict is not SampleVerdict.DELETED:
                     reason = Reason.NOT_COMPLETE
-                elif verdict is SampleVerdict.MISSING and name.source_time_ns <= forgotten_ns:
+                elif verdict is SampleVerdict.MISSING and name.source_time_ns <= told.forgotten_ns:
                     reason = Reason.CANNOT_TELL
                 by_reason[reason].append(name)
-        detail = printable(values.get("reason", ""))
+        detail = printable(told.reason)
         for reason, names in sorted(by_reason.items()):
             said = _FORGOTTEN if reason is Reason.CANNOT_TELL else detail
             if reason is Reason.REFUSED:
-                limits = printable(values.get("limits") or "")
+                limits = printable(told.limits)
                 said = f"{_NO_ROOM}: {limits}" if limits else "too large"
             yield MissingSamples(
                 self.topic, name_of(state), reason, len(names), tuple(sorted(names)[:MAX_SAID]), said
             )
 
 
-class CountedQuestion:
+class CountedQuestion(_Question):
     """A question about all samples of a writer of this process, without names.
 
     A node that captured as many samples as the writer wrote missed none. Another node has all of them, too,
@@ -154,14 +177,9 @@ class CountedQuestion:
     """
 
     def __init__(self, writer: DataWriter[Any]) -> None:
-        qos = writer.get_qos()
-        if Policy.Durability not in qos or qos[Policy.Durability] not in _KEPT:
+        if not is_kept(writer):
             raise PreconditionNotMet("the writer is neither TRANSIENT nor PERSISTENT, so nothing is kept")
-        publisher = writer.get_parent().get_qos()
-        self.topic = writer.topic.name
-        self.partitions = (
-            tuple(publisher[Policy.Partition].partitions) if Policy.Partition in publisher else ()
-        ) or ("",)
+        super().__init__(writer.topic.name, partitions_of(writer))
         self._entity: int = writer._ref
         self._guid = abi.guid_of(self._entity)
         self._before = self.count()
@@ -173,74 +191,60 @@ class CountedQuestion:
             raise PreconditionNotMet("the writer has been deleted")
         return count
 
-    def values(self) -> dict[str, object]:
-        """Return the additions to the request."""
+    def asked(self) -> StoredQuestion:
+        """Return the question as the request says it."""
         self._before = self.count()
-        return {"stored": {"version": ANSWERS, "writer": self._guid.hex(), "count": self._before}}
-
-    def blocks(self) -> dict[str, bytes]:
-        """Return the binary part, which is empty."""
-        return {}
+        return StoredQuestion(ANSWERS, self._guid, self._before)
 
     def missing(self, answers: Mapping[bytes, StateAnswer]) -> dict[bytes, list[MissingSamples]]:
         """Return what is missing at each node that must store the samples."""
         known = {service: added(state) for service, state in answers.items()}
         now = self.count()
         has_seen_all = {
-            service
-            for service, values in known.items()
-            if values.get("captured") == now and not values.get("refused")
+            service for service, told in known.items() if told.captured == now and not told.refused
         }
         contents = [
-            (values.get("partitions"), values["content"])
-            for service, values in known.items()
-            if service in has_seen_all and values.get("content") is not None
+            (told.partitions, told.content)
+            for service, told in known.items()
+            if service in has_seen_all and told.content is not None
         ]
-        kept_out = next((values for values in known.values() if values.get("kept_out")), None)
-        is_deleted = any(known[service].get("deleted") for service in has_seen_all)
+        kept_out = next((told for told in known.values() if told.kept_out), None)
+        is_deleted = any(known[service].deleted for service in has_seen_all)
         found: dict[bytes, list[MissingSamples]] = {}
         for service, state in answers.items():
-            values = known[service]
-            if is_deleted or values.get("deleted"):
-                found[service] = [MissingSamples(self.topic, name_of(state), Reason.DELETED, 0)]
+            told = known[service]
+            if is_deleted or told.deleted:
+                found[service] = [self._missed(state, Reason.DELETED)]
                 continue
             if kept_out is not None:
                 said = (
                     "limits of DURABILITY_SERVICE have kept out samples of the topic: "
-                    f"{printable(kept_out.get('limits') or '')}"
+                    f"{printable(kept_out.limits)}"
                 )
-                found[service] = [
-                    MissingSamples(self.topic, name_of(state), Reason.CANNOT_TELL, 0, detail=said)
-                ]
+                found[service] = [self._missed(state, Reason.CANNOT_TELL, detail=said)]
                 continue
-            content = values.get("partitions"), values.get("content")
-            has_all = service in has_seen_all or content in contents
-            most = max((whole[0] for where, whole in contents if where == content[0]), default=0)
-            lacks = most - content[1][0] if content[1] is not None else 0
-            found[service] = list(self._missing_at(state, values, now, has_all=has_all, lacks=lacks))
+            has_all = service in has_seen_all or (told.partitions, told.content) in contents
+            most = max((whole[0] for where, whole in contents if where == told.partitions), default=0)
+            lacks = most - told.content[0] if told.content is not None else 0
+            found[service] = list(self._missing_at(state, told, now, has_all=has_all, lacks=lacks))
         return found
 
     def _missing_at(
-        self, state: StateAnswer, values: dict[str, Any], now: int, *, has_all: bool, lacks: int
+        self, state: StateAnswer, told: StateAddition, now: int, *, has_all: bool, lacks: int
     ) -> Iterator[MissingSamples]:
-        node, detail = name_of(state), printable(values.get("reason", ""))
-        captured, refused = values.get("captured"), values.get("refused")
-        if not values.get("complete"):
-            yield MissingSamples(self.topic, node, Reason.NOT_COMPLETE, now, detail=detail)
-        elif detail or (has_all and not values.get("written")):
-            yield MissingSamples(
-                self.topic, node, Reason.NOT_ON_DISK, now, detail=detail or "the disk is behind"
-            )
-        elif isinstance(refused, int) and refused:
-            yield MissingSamples(self.topic, node, Reason.REFUSED, refused, detail="too large")
+        detail = printable(told.reason)
+        if not told.complete:
+            yield self._missed(state, Reason.NOT_COMPLETE, now, detail)
+        elif detail or (has_all and not told.written):
+            yield self._missed(state, Reason.NOT_ON_DISK, now, detail or "the disk is behind")
+        elif told.refused:
+            yield self._missed(state, Reason.REFUSED, told.refused, "too large")
         elif not has_all and now != self._before:
-            yield MissingSamples(self.topic, node, Reason.UNDECIDED, 0, detail="written to meanwhile")
+            yield self._missed(state, Reason.UNDECIDED, detail="written to meanwhile")
         elif not has_all:
-            said = f"it captured {captured} of {now}, and is not known to have the rest from others"
-            if lacks > 0:
-                yield MissingSamples(self.topic, node, Reason.NEVER_ARRIVED, lacks, detail=said)
-            else:
-                yield MissingSamples(self.topic, node, Reason.CANNOT_TELL, 0, detail=said)
+            said = f"it captured {told.captured} of {now}, and is not known to have the rest from others"
+            reason = Reason.NEVER_ARRIVED if lacks > 0 else Reason.CANNOT_TELL
+            yield self._missed(state, reason, max(0, lacks), said)
 
 
 Question = NamedQuestion | CountedQuestion
@@ -264,9 +268,9 @@ class Survey:
         Raises:
             OutdatedService: a node that must keep it is of another version.
         """
-        required = {service: state for service, state in answers.items() if added(state).get("required")}
+        required = {service: state for service, state in answers.items() if added(state).required}
         for state in required.values():
-            if added(state).get("answers") != ANSWERS:
+            if added(state).answers != ANSWERS:
                 raise OutdatedService(
                     f"node {name_of(state)} is of another version than this library and does not answer for "
                     f"samples; update it, or the library"
@@ -281,7 +285,7 @@ class Survey:
     def stored(self) -> list[StoredAt]:
         """Return the nodes that have stored all samples."""
         return [
-            StoredAt(state.server.hex(), name_of(state), bool(added(state).get("on_disk")))
+            StoredAt(state.server.hex(), name_of(state), added(state).on_disk)
             for service, state in self.answers.items()
             if self.missed.get(service) == [] and not _not_shared(state)
         ]
@@ -299,7 +303,7 @@ class Survey:
         if len(self._counted()) < nodes:
             found += [each for state in self.required for each in uncounted(topic, state)]
         for partition in self.question.partitions:
-            count = sum(partition in added(state).get("partitions", ()) for state in self._counted())
+            count = sum(partition in added(state).partitions for state in self._counted())
             if count < nodes:
                 verb = "stores" if count == 1 else "store"
                 said = f"{counted(count, 'node')} {verb} it in partition '{partition}', {nodes} are wanted"
@@ -313,12 +317,12 @@ class Survey:
 
 def may_count(state: StateAnswer) -> bool:
     """Return whether a node keeps PERSISTENT samples on its disk, and shares its set."""
-    return not added(state).get("weaker") and not _not_shared(state)
+    return not added(state).weaker and not _not_shared(state)
 
 
 def uncounted(topic: str, state: StateAnswer) -> Iterator[MissingSamples]:
     """Yield the reasons for which a node does not count."""
-    if added(state).get("weaker"):
+    if added(state).weaker:
         yield MissingSamples(topic, name_of(state), Reason.MEMORY_ONLY, 0)
     if _not_shared(state):
         yield MissingSamples(topic, name_of(state), Reason.NOT_SHARED, 0, detail=_not_shared(state))
@@ -333,4 +337,4 @@ def given_up(topic: str, why: SampleVerdict, count: int, names: tuple[SampleName
 
 def _not_shared(state: StateAnswer) -> str:
     """Return a node's reason not to share its set; empty if it shares."""
-    return printable(added(state).get("not_shared") or "")
+    return printable(added(state).not_shared)

@@ -243,20 +243,8 @@ def kept_in(case: Path) -> tuple[Attachment, ...]:
         return ()
     refuse_links(case)
     entries: dict[str, _Entry] = plain.from_plain(dict[str, _Entry], _listed(case))
-    return tuple(
-        Attachment(
-            each.what,
-            each.node,
-            case / DIRECTORY / each.place,
-            each.name,
-            each.format,
-            each.damage,
-            each.identity,
-            each.unread,
-            each.is_foreign,
-        )
-        for _, each in sorted(entries.items())
-    )
+    kept = (dataclasses.asdict(each) for _, each in sorted(entries.items()))
+    return tuple(Attachment(path=case / DIRECTORY / each.pop("place"), **each) for each in kept)
 
 
 def _listed(case: Path) -> dict[str, Any]:

@@ -12,6 +12,7 @@ import bisect
 import collections
 import contextlib
 import dataclasses
+import io
 import itertools
 import re
 import sys
@@ -40,7 +41,7 @@ from ospltool.trace.meaning.trace_facts import MAIN_THREADS, TraceFacts
 from ospltool.trace.reading.headers import headers
 from ospltool.trace.reading.reader import read_records
 from ospltool.trace.reading.record import RecordKind, TraceRecord, one_line, valid_text
-from ospltool.trace.reading.report_logs import read_report
+from ospltool.trace.reading.report_logs import read_reports
 from ospltool.trace.reading.sources import (
     SNIFFED_BYTES,
     NothingFoundError,
@@ -283,13 +284,9 @@ def _line_of(record: TraceRecord, lines: _Lines, text: str = "") -> int:
 
 
 def _reports_in(text: str, start: int, name: str) -> Iterator[TraceRecord]:
-    """Yield the reports in a text that begins with something else."""
+    """Return the reports in a text that begins with something else."""
     source = TraceFile(Path(name), "", TraceFormat.REPORTS, name=name)
-    cuts = [start, *(found.start() for found in re.finditer(r"^={60,}\s*$", text[start + 1 :], re.MULTILINE))]
-    places = [start, *(start + 1 + each for each in cuts[1:]), len(text)]
-    for begin, end in itertools.pairwise(dict.fromkeys(places)):
-        raw = text[begin:end].encode()
-        yield read_report(raw, source, len(text[:begin].encode()))
+    return read_reports(io.BytesIO(text[start:].encode()), source, len(text[:start].encode()))
 
 
 def _of_reports(name: str, records: Sequence[TraceRecord], lines: _Lines) -> CauseReport:
@@ -625,7 +622,7 @@ def _last_line(facts: TraceFacts, run: tuple[str, int]) -> RecordPlace | None:
     own = [
         one.last for (each, thread), one in facts.activity.items() if each == run and thread in MAIN_THREADS
     ]
-    return max(own, key=lambda one: one.time_ns or 0, default=None)
+    return max(own, key=lambda one: one.at_ns, default=None)
 
 
 # ------------------------------------------------------------------ configurations

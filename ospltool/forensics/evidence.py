@@ -15,18 +15,21 @@ from pathlib import Path
 from typing import Final, Protocol, TextIO
 
 from ospltool.analytics.case import FILE_SUFFIXES, Case, is_case_directory
+from ospltool.analytics.contract import Detail
 from ospltool.analytics.engines import Engine
 from ospltool.forensics.attachments import Attachment, AttachmentKind, find_attachments, what_is
 from ospltool.forensics.copies import CopiedFile, copies_among, copies_in, without
-from ospltool.output.progress import ProgressLine, advance, counted, shown
+from ospltool.output.progress import ProgressLine, advance, shown
 from ospltool.trace.case.reading_back import (
     WantedRecords,
-    facts_of,
     first_time_of,
     nodes_of,
     origins_of,
+    records_in,
     records_of,
-    records_with,
+    rows_of,
+    telling_of_alignments,
+    telling_of_facts,
     unparsed_bytes_of,
 )
 from ospltool.trace.meaning.catalogue import Product
@@ -291,41 +294,57 @@ class CaseEvidence:
 
     def records(self, window: Window, skews: Mapping[str, int]) -> Iterator[TraceRecord]:
         """Yield the records by time."""
+        wanted = WantedRecords(window.since_ns, window.until_ns, window.nodes, tuple(sorted(IDENTITY)), skews)
+        yield from self._read(wanted, window)
+
+    def _read(self, wanted: WantedRecords, window: Window) -> Iterator[TraceRecord]:
+        is_all = window == Window()
         with shown("reading the case", "records"):
-            yield from counted(_noted(records_of(self._case, self._engine, _rows(window, skews))))
+            for some in records_of(self._case, self._engine, wanted):
+                yield from _noted(some) if is_all else filter(window.has, _noted(some))
+                advance(len(some))
 
     def alignments(self, window: Window, skews: Mapping[str, int], group: str) -> Iterator[TraceRecord]:
         """Yield the records that tell of alignments of a group by time; others may come, too."""
-        with shown("reading the case", "records"):
-            events = events_of(is_own=Product.ENGINE in origins_of(self._engine))
-            self.copied = copies_in(self._engine)
-            copied = {(one.node, one.file) for one in self.copied}
-            for record in counted(_noted(records_with(self._case, self._engine, skews, events, group))):
-                if window.has(record) and (not copied or (record.node, record.file) not in copied):
-                    yield record
+        events = events_of(is_own=Product.ENGINE in origins_of(self._engine).values())
+        yield from self._read(self._originals(window, skews, telling_of_alignments(events, group)), window)
+
+    def _originals(
+        self, window: Window, skews: Mapping[str, int], telling: str, quiet: str = "false"
+    ) -> WantedRecords:
+        """Return what is wanted of the files that are no copies."""
+        self.copied = copies_in(self._engine)
+        without = tuple((one.node, one.file) for one in self.copied)
+        always = tuple(sorted(IDENTITY))
+        return WantedRecords(
+            window.since_ns, window.until_ns, window.nodes, always, skews, without, telling, quiet
+        )
 
     def facts(self, window: Window, skews: Mapping[str, int], *, with_waits: bool) -> TraceFacts:
         """Collect the facts from the records that contain any."""
+        if window.since_ns is not None or window.until_ns is not None:
+            # The first and last records of a window are not marked, so all of it is read.
+            return TraceFacts.of(
+                self._read(self._originals(window, skews, ""), window), with_waits=with_waits
+            )
+        from ospltool.trace.case.step_columns import StepColumns  # its packages come with the extra `sql`
+
+        wanted = self._originals(window, skews, *telling_of_facts(with_waits=with_waits))
         facts = TraceFacts(with_waits=with_waits)
+        origins = {} if self._case.detail is Detail.FULL else origins_of(self._engine)
         with shown("reading the case", "records"), no_collection():
-            self.copied = copies_in(self._engine)
-            wanted = dataclasses.replace(
-                _rows(window, skews), without=tuple((one.node, one.file) for one in self.copied)
-            )
-            for records, quiet, steps in facts_of(self._case, self._engine, wanted, with_waits=with_waits):
-                if steps is None:
-                    facts.take(_noted(records), quiet)
-                else:
-                    facts.take_rows(steps.rows(facts.lines), _noted(records), quiet)
-                    steps.forget(facts.names.own)
-                advance(len(records) if steps is None else len(steps))
-        if window.since_ns is None and window.until_ns is None:  # what belongs to no record has no time
-            facts.unparsed_bytes = sum(
-                size
-                for (node, file), size in unparsed_bytes_of(self._engine).items()
-                if (not window.nodes or node in window.nodes) and (node, file) not in wanted.without
-            )
+            for rows in rows_of(self._case, self._engine, wanted):
+                steps = StepColumns(rows, skews)
+                records = _noted(records_in(steps.others(), skews, origins))
+                facts.take_rows(steps.rows(facts.lines), records)
+                steps.forget(facts.names.own)
+                advance(len(steps))
         facts.finish()
+        facts.unparsed_bytes = sum(
+            size
+            for (node, file), size in unparsed_bytes_of(self._engine).items()
+            if (not window.nodes or node in window.nodes) and (node, file) not in wanted.without
+        )
         return facts
 
     def skews(self, wishes: Iterable[str]) -> dict[str, int]:
@@ -352,10 +371,6 @@ def _noted(records: Iterable[TraceRecord]) -> Iterator[TraceRecord]:
         if record[0] is RecordKind.DAMAGED:
             damage.note(damage.FileDamage(record.file, record.offset, record.text.partition(": ")[2]))
         yield record
-
-
-def _rows(window: Window, skews: Mapping[str, int]) -> WantedRecords:
-    return WantedRecords(window.since_ns, window.until_ns, window.nodes, tuple(sorted(IDENTITY)), skews)
 
 
 EVERY_RECORDS: Final = 5_000

@@ -187,7 +187,7 @@ class _Contacts:
         self._facts = facts
         self._lost: dict[tuple[Run, str], list[int]] = {}
         for run, _, fellow, place in facts.losses:
-            self._lost.setdefault((run, fellow), []).append(place.time_ns or 0)
+            self._lost.setdefault((run, fellow), []).append(place.at_ns)
         for times in self._lost.values():
             times.sort()
         found: dict[tuple[str, frozenset[str]], list[TracedAlignment]] = {}
@@ -337,7 +337,7 @@ def _former_set(facts: TraceFacts, one: Applied) -> StoredReplaced | None:
         for each in facts.stored_replaced
         if each.run == one.run
         and each.namespace == one.group
-        and 0 <= (each.place.time_ns or 0) - one.time_ns <= STORED_WITHIN_NS
+        and 0 <= each.place.at_ns - one.time_ns <= STORED_WITHIN_NS
     )
     return next(said, None)
 

@@ -144,8 +144,6 @@ def look(attachments: Iterable[Attachment]) -> StoredEvidence:
     shown: list[SetSize] = []
     for one in attachments:
         if one.what is AttachmentKind.RECORDING:
-            from ospltool.forensics.stored import sizes_of
-
             recorded, problems = sizes_of(one.path)
             shown += recorded
             unknown += problems

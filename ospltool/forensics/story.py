@@ -168,7 +168,7 @@ def _are_together(one: Anomaly, other: Anomaly) -> bool:
     if one.nodes != other.nodes or one.count != other.count:
         return False
     places = zip(one.evidence, other.evidence, strict=True)
-    return all(abs((a.time_ns or 0) - (b.time_ns or 0)) <= TOGETHER_NS for a, b in places)
+    return all(abs(a.at_ns - b.at_ns) <= TOGETHER_NS for a, b in places)
 
 
 def _are_of_one_event(effect: Anomaly, cause: Anomaly) -> bool:
@@ -182,10 +182,7 @@ def _are_of_one_event(effect: Anomaly, cause: Anomaly) -> bool:
     return (
         is_known
         and effect.nodes == cause.nodes
-        and all(
-            any(abs((a.time_ns or 0) - (b.time_ns or 0)) <= NEAR_NS for b in cause.evidence)
-            for a in effect.evidence
-        )
+        and all(any(abs(a.at_ns - b.at_ns) <= NEAR_NS for b in cause.evidence) for a in effect.evidence)
     )
 
 

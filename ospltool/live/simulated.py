@@ -92,8 +92,7 @@ class SimulatedFeed:
         return self._drain()
 
     def close(self) -> None:
-        """End the run."""
-        self._run.close()
+        """Do nothing: the run goes on only while it is polled."""
 
     @property
     def timeline(self) -> ReplayPosition:
@@ -184,7 +183,6 @@ class SimulatedFeed:
         self._anchor_ns = self._clock()
 
     def _begin_again(self) -> None:
-        self._run.close()
         self._run = ObservedRun(self._options)
         self._ahead.clear()
         self._released.clear()

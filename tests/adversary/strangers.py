@@ -32,8 +32,8 @@ from engine.dds import cdr, proofs
 from engine.dds.bulk import BulkSender
 from engine.dds.channel import ATTACHMENT_TOPIC, PARTITION, Channel, ChannelTopic
 from engine.dds.client_protocol import endpoints, extensions
-from engine.dds.client_protocol.encoding import encode_state_request
-from engine.dds.client_protocol.messages import RequestId, StateRequest
+from engine.dds.client_protocol.extensions import StateRequestAddition
+from engine.dds.client_protocol.messages import RequestId, StateRequest, encode
 from engine.dds.errors import DdsTimeout
 from engine.dds.participant import NodeParticipant, TagRole
 from engine.dds.writer import stamp_ns
@@ -101,13 +101,25 @@ FAR_NS: Final = 1 << 62
 FAR: Final = 10**30
 """A number that JSON carries and no column of a store."""
 _WRITER: Final = "77" * 16
-ODD_REQUESTS: Final[tuple[dict[str, Any], ...]] = (
-    *({"delete": {"partition": "none", "topic": "None", "until_ns": each}} for each in (-FAR, FAR, -1, True)),
-    *({"delete": {"partition": each, "topic": each, "until_ns": 1}} for each in ("\0", "[", "x" * 100_000)),
-    *({"stored": {"version": 2, "writer": _WRITER, "count": each}} for each in (FAR, 0)),
-    *({"pending": {"id": _WRITER, "since_ns": each, "wait_s": 1e9}} for each in (FAR, -FAR, 5, None)),
-    {"pending": {"id": _WRITER, "since_ns": 5, "wait_s": -1e300}},
-    {"keep": {"by": _WRITER}},
+ODD_REQUESTS: Final = (
+    *(
+        StateRequestAddition(delete=extensions.DeletionOrder("none", "None", each))
+        for each in (-FAR, FAR, -1, True)
+    ),
+    *(
+        StateRequestAddition(delete=extensions.DeletionOrder(each, each, 1))
+        for each in ("\0", "[", "x" * 100_000)
+    ),
+    *(
+        StateRequestAddition(stored=extensions.StoredQuestion(2, bytes.fromhex(_WRITER), each))
+        for each in (FAR, 0)
+    ),
+    *(
+        StateRequestAddition(pending=extensions.PendingAddition(_WRITER, each, 1e9))
+        for each in (FAR, -FAR, 5, None)
+    ),
+    StateRequestAddition(pending=extensions.PendingAddition(_WRITER, 5, -1e300)),
+    StateRequestAddition(keep=bytes.fromhex(_WRITER)),
 )
 
 
@@ -119,8 +131,8 @@ def odd_requests(stranger: Stranger) -> Iterator[object]:
     domain = stranger.participant.domain_id
     with DurabilityClient(domain, uri=os.environ["CYCLONEDDS_URI"]) as client:
         client.session.wait_for_services(time.monotonic() + PATIENCE_S)
-        for values in ODD_REQUESTS:
-            yield ask(client.session, "Reading", ("stock",), time.monotonic() + 0.2, values=values)
+        for addition in ODD_REQUESTS:
+            yield ask(client.session, "Reading", ("stock",), time.monotonic() + 0.2, addition=addition)
 
 
 def _gifts(store: str, lineage: list[Any], aligner: str, to: str, number: int) -> Iterator[bytes]:
@@ -215,13 +227,15 @@ def forgeries(
     bulk = BulkSender(stranger.participant, [receiver_partition(PARTITION, node) for node in nodes], [])
     assert bulk._writer.wait_matched(len(nodes), PATIENCE_S)
     gift = next(_gifts(store, lineage, nodes[1], nodes[0], 1))
-    deletion = encode_state_request(
+    deletion = encode(
         StateRequest(
             RequestId(stranger.participant.guid, 1), "*", ("*",),
-            extensions=extensions.pack(delete={"partition": "*", "topic": "*", "until_ns": 2_000_000_000}),
+            extensions=extensions.pack(
+                extensions.StateRequestAddition(delete=extensions.DeletionOrder("*", "*", 2_000_000_000))
+            ),
         )
     )  # fmt: skip
-    topic = endpoints.open_protocol_topic(stranger.participant, endpoints.STATE_REQUEST)
+    topic = endpoints.open_topics(stranger.participant)[endpoints.STATE_REQUEST]
     requests = endpoints.open_writer(stranger.participant, topic, (endpoints.PARTITION,))
     assert requests.wait_matched(len(nodes), PATIENCE_S)
     kinds: list[Callable[[], None]] = []

@@ -31,7 +31,7 @@ def content_of(case: pathlib.Path) -> tuple[list[Any], list[dict[str, Any]]]:
     """All records in their order, and what was found in each file."""
     opened = open_case(case)
     with contextlib.closing(DuckEngine(opened)) as engine:
-        records = list(records_of(opened, engine, WantedRecords()))
+        records = [one for some in records_of(opened, engine, WantedRecords()) for one in some]
     sources = [row for row in pq.read_table(case / "sources").to_pylist() if row["records"]]
     return records, sources
 

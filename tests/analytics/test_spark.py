@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import itertools
 import json
 import math
 import os
@@ -34,8 +36,16 @@ from ospltool.analytics.spark import (
     version_of,
 )
 from ospltool.trace.case.loading import load
-from ospltool.trace.case.reading_back import WantedRecords, facts_of, records_of, records_with
+from ospltool.trace.case.reading_back import (
+    WantedRecords,
+    records_in,
+    records_of,
+    rows_of,
+    telling_of_alignments,
+    telling_of_facts,
+)
 from ospltool.trace.case.spark_load import load_with_spark
+from ospltool.trace.case.step_columns import StepColumns
 from ospltool.trace.meaning.lines import NumberedLines
 from ospltool.trace.reading.sources import find_sources
 from tests.analytics.java_classes import java_classes
@@ -153,7 +163,7 @@ def test_a_case_in_one_file_is_refused_with_advice(tmp_path: pathlib.Path) -> No
         SparkEngine(Case(file, Detail.FULL), MASTER)
 
 
-def rows_of(directory: pathlib.Path) -> list[tuple[Any, ...]]:
+def kept_rows(directory: pathlib.Path) -> list[tuple[Any, ...]]:
     """All rows of the records in a fixed order, without the marks, which depend on the parts."""
     table = pq.read_table(directory / "records", partitioning="hive")
     names = ["node", "hour", *(name for name, _, _ in RECORD_COLUMNS if name != "edge")]
@@ -165,7 +175,7 @@ def rows_of(directory: pathlib.Path) -> list[tuple[Any, ...]]:
 
 
 def check_same_case(left: pathlib.Path, right: pathlib.Path) -> None:
-    assert rows_of(left) == rows_of(right)
+    assert kept_rows(left) == kept_rows(right)
     for table in ("sources", "templates"):
         assert pq.read_table(left / table) == pq.read_table(right / table)
     assert manifest_of(left) == manifest_of(right)
@@ -296,22 +306,22 @@ def test_analyses_see_the_same_records_by_both_engines(
     wanted: WantedRecords, case: pathlib.Path, duck: DuckEngine, spark: SparkEngine
 ) -> None:
     opened = open_case(case)
-    expected = list(records_of(opened, duck, wanted))
+    expected, found = (
+        list(itertools.chain.from_iterable(records_of(opened, one, wanted))) for one in (duck, spark)
+    )
     assert expected
-    assert list(records_of(opened, spark, wanted)) == expected
+    assert found == expected
 
 
 def _seen(case: Case, engine: Engine, wanted: WantedRecords) -> list[tuple[object, ...]]:
     """What facts are made of, in order: records, and what steps of alignments tell, with their places."""
     lines = NumberedLines()
     seen: list[tuple[object, ...]] = []
-    for records, quiet, steps in facts_of(case, engine, wanted, with_waits=False):
-        others: Iterator[tuple[object, ...]] = zip(records, quiet, strict=True)
-        if steps is None:
-            seen += others
-            continue
+    for rows in rows_of(case, engine, wanted):
+        steps = StepColumns(rows, wanted.skews)
+        others = iter(records_in(steps.others(), wanted.skews, {}))
         for step in zip(*steps.rows(lines), strict=True):
-            seen.append(next(others) if step[0] is None else (*step, lines.place(step[2][0])))
+            seen.append((next(others),) if step[0] is None else (*step, lines.place(step[2][0])))
         assert not list(others)
     return seen
 
@@ -325,11 +335,13 @@ def test_facts_and_conversations_see_the_same_records_by_both_engines(
     wanted: WantedRecords, case: pathlib.Path, duck: DuckEngine, spark: SparkEngine
 ) -> None:
     opened = open_case(case)
+    telling, quiet = telling_of_facts(with_waits=False)
+    group = telling_of_alignments(["lifecycle.address"], "partA.T1")
     expected, found = (
-        (
-            _seen(opened, one, wanted),
-            list(records_with(opened, one, wanted.skews, ["lifecycle.address"], "partA.T1")),
-        )
+        [
+            _seen(opened, one, dataclasses.replace(wanted, telling=told, quiet=still))
+            for told, still in ((telling, quiet), (group, "false"))
+        ]
         for one in (duck, spark)
     )
     assert all(expected)

@@ -10,7 +10,7 @@ from engine.core.expressions import matches
 from engine.core.name_spaces import Group
 from engine.dataset.groups import DurabilityKind, GroupQos
 from engine.dataset.sample import DATA, DISPOSE, Sample, make_sample
-from engine.dds.client_protocol import encoding, endpoints, extensions
+from engine.dds.client_protocol import endpoints, extensions
 from engine.dds.client_protocol.messages import (
     UNLIMITED,
     Completeness,
@@ -20,6 +20,9 @@ from engine.dds.client_protocol.messages import (
     Link,
     StateAnswer,
     StateRequest,
+    decode,
+    encode,
+    encode_link,
 )
 from engine.dds.participant import NodeParticipant, TagRole
 from engine.dds.waiting import Signal
@@ -55,8 +58,7 @@ class Federation:
         self.asked: list[HistoryRequest] = []
         self._participant = NodeParticipant(domain, uri, "federation", SERVER, TagRole.CLIENT)
         self._signal = Signal(self._participant)
-        names = (endpoints.STATE_REQUEST, endpoints.STATE, endpoints.HISTORY_REQUEST, endpoints.HISTORY)
-        self._topics = {name: endpoints.open_protocol_topic(self._participant, name) for name in names}
+        self._topics = endpoints.open_topics(self._participant)
         partition = (endpoints.PARTITION,)
         self._readers = {
             name: endpoints.open_reader(self._participant, self._topics[name], partition, self._signal)
@@ -73,10 +75,10 @@ class Federation:
             self._signal.wait(0.1)
             for record in self._readers[endpoints.STATE_REQUEST].drain():
                 if record.status & DATA:
-                    self._told(encoding.decode_state_request(record.payload))
+                    self._told(decode(StateRequest, record.payload))
             for record in self._readers[endpoints.HISTORY_REQUEST].drain():
                 if record.status & DATA:
-                    self._answer(encoding.decode_history_request(record.payload))
+                    self._answer(decode(HistoryRequest, record.payload))
 
     def _told(self, request: StateRequest) -> None:
         groups = [
@@ -84,7 +86,7 @@ class Federation:
             for name in self.groups
             if any(matches(one, name) for one in request.partitions) and matches(request.topic, "Reading")
         ]
-        answer = encoding.encode_state(StateAnswer(SERVER, (request.request,), tuple(groups[:1])))
+        answer = encode(StateAnswer(SERVER, (request.request,), tuple(groups[:1])))
         self._states.write(answer, time.time_ns())
 
     def _answer(self, request: HistoryRequest) -> None:
@@ -101,7 +103,7 @@ class Federation:
         time.sleep(HOLD_S)
         if not found:
             link = Link(0, Completeness.UNKNOWN, ErrorCode.GROUP_NOT_FOUND)
-            line.write(encoding.encode_link(SERVER, request.request, link, {}), time.time_ns())
+            line.write(encode_link(SERVER, request.request, link, {}), time.time_ns())
             return
         samples = list(self.groups[found[0]])
         if request.max_samples_per_instance not in (UNLIMITED, 2):
@@ -116,7 +118,7 @@ class Federation:
         for sample in samples:
             line.write(encoder.encode(sample, sample.payload[4:]), time.time_ns())
         link = Link(len(samples), Completeness.COMPLETE, ErrorCode.OK)
-        line.write(encoding.encode_link(SERVER, request.request, link, {}), time.time_ns())
+        line.write(encode_link(SERVER, request.request, link, {}), time.time_ns())
 
     def close(self) -> None:
         """End it."""

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import functools
-import json
 import pathlib
 import tempfile
 from typing import TYPE_CHECKING, Final
 
-from engine.client_service.followers import parse_pending
 from engine.client_service.storage import StorageQuestion
-from engine.core import plain
 from engine.core.name_spaces import Group
 from engine.dataset.content import Expression, ExpressionFault, Undecodable
 from engine.dataset.groups import DurabilityKind, GroupQos, TypeDescription
 from engine.dataset.sample import DATA, DISPOSE, Sample, make_sample
 from engine.dds import decoding as samples_decoding
 from engine.dds.cdr import Malformed
-from engine.dds.client_protocol import encoding, extensions, naming
+from engine.dds.client_protocol import extensions, messages, naming
 from engine.dds.client_protocol.messages import (
     INFINITE,
     Bead,
@@ -86,46 +83,45 @@ CONDITIONS: Final = (
 )
 
 
+STORED: Final = extensions.StateRequestAddition(stored=extensions.StoredQuestion(2, b"w" * 16, 3))
+PENDING: Final = extensions.StateRequestAddition(pending=extensions.PendingAddition("77" * 16, 3, 86_400.0))
+
+
 def _history(data: bytes) -> None:
     """A client takes a part of an answer."""
-    history = encoding.decode_history(data)
-    extensions.unpack(history.extensions)
+    history = messages.decode_history(data)
+    extensions.unpack(history.extensions, extensions.LinkAddition)
     if isinstance(history.content, Bead):
         extensions.sample_of(history.content, history.extensions)
 
 
 def _history_request(data: bytes) -> None:
-    request = encoding.decode_history_request(data)
-    extensions.unpack(request.extensions)
+    request = messages.decode(HistoryRequest, data)
+    extensions.unpack(request.extensions, extensions.HistoryRequestAddition)
     Expression(request.sql_filter, request.sql_parameters)
 
 
 def _state_request(data: bytes) -> None:
     """A node takes a question about states, with samples or their names in it."""
-    request = encoding.decode_state_request(data)
-    said = extensions.unpack(request.extensions)
-    if said is not None:
-        StorageQuestion.parse(said, request.extensions)
+    request = messages.decode(StateRequest, data)
+    said = extensions.unpack(request.extensions, extensions.StateRequestAddition)
+    if said is not None and said.stored is not None:
+        StorageQuestion.of(said.stored, request.extensions)
     naming.unpack_samples(request.extensions.get(naming.SAMPLES, b""))
 
 
 def _state(data: bytes) -> None:
     """A client takes a node's answer."""
-    state = encoding.decode_state(data)
-    extensions.unpack(state.extensions)
+    state = messages.decode(StateAnswer, data)
+    extensions.unpack(state.extensions, extensions.StateAddition)
     naming.unpack_verdicts(state.extensions.get(naming.VERDICTS, b""), 2)
 
 
-def _storage(data: bytes) -> None:
-    said = extensions.unpack({extensions.NAME: data})
-    StorageQuestion.parse(said, {})
-
-
-def _pending(data: bytes) -> None:
-    said = extensions.unpack({extensions.NAME: data})
-    request = StateRequest(_REQUEST, "T", ("p",), (), Time(0, 0), {})
-    writer = parse_pending(request, said)
-    json.dumps(plain.to_plain(writer))
+def _addition(data: bytes) -> None:
+    """A node takes what a state request says besides."""
+    said = extensions.unpack({extensions.NAME: data}, extensions.StateRequestAddition)
+    if said is not None and said.stored is not None:
+        StorageQuestion.of(said.stored, {})
 
 
 def _protocol() -> list[Target]:
@@ -148,36 +144,36 @@ def _protocol() -> list[Target]:
         {"ospltool": b'{"follow":true}', "x": b""},
     )
     question = {
-        **extensions.pack(version=2, writer="77" * 16, count=3),
+        **extensions.pack(STORED),
         naming.NAMES: naming.pack_names(map(naming.SampleName.of, _SAMPLES[:2])),
         naming.SAMPLES: naming.pack_samples(_SAMPLES[:2]),
     }
-    answer = {**extensions.pack(version=2, count=[1]), naming.VERDICTS: b"\1\6"}
+    answer = {**extensions.pack(extensions.StateAddition(name="n1", samples=(1,))), naming.VERDICTS: b"\1\6"}
     groups = (GroupState("a", "T", 2), GroupState("", "U", 1))
     encoders = [
         extensions.SampleEncoder(_SERVER, _REQUEST, Group("p", "T"), _QOS, ours=ours)
         for ours in (True, False)
     ]
     parts = [encoder.encode(each) for encoder in encoders for each in _SAMPLES[:3]]
-    parts.append(encoding.encode_link(_SERVER, _REQUEST, Link(3, 2, ErrorCode.NOT_RESPONSIBLE), {"x": b"y"}))
+    parts.append(messages.encode_link(_SERVER, _REQUEST, Link(3, 2, ErrorCode.NOT_RESPONSIBLE), {"x": b"y"}))
     states = StateRequest(_REQUEST, "Observation", ("a", "*"), (_SERVER,), Time(1, 2), question)
     return [
         Target(
             "client-history-request",
-            [encoding.encode_history_request(request)],
+            [messages.encode(request)],
             refusing(_history_request, Malformed, ExpressionFault),
             CHEAP,
         ),
         Target("client-history", parts, refusing(_history, Malformed), CHEAP),
         Target(
             "client-state-request",
-            [encoding.encode_state_request(states)],
+            [messages.encode(states)],
             refusing(_state_request, Malformed),
             CHEAP,
         ),
         Target(
             "client-state",
-            [encoding.encode_state(StateAnswer(_SERVER, (_REQUEST,), groups, answer))],
+            [messages.encode(StateAnswer(_SERVER, (_REQUEST,), groups, answer))],
             refusing(_state, Malformed),
             CHEAP,
         ),
@@ -194,19 +190,15 @@ def _protocol() -> list[Target]:
 def _additions() -> list[Target]:
     names = [naming.SampleName.of(each) for each in _SAMPLES]
     return [
-        Target(
-            "client-storage",
-            [json.dumps({"version": 2, "writer": "77" * 16, "count": 3}).encode()],
-            refusing(_storage, Malformed),
-            CHEAP,
-            damaged_json,
-        ),
-        Target(
-            "client-pending",
-            [json.dumps({"id": "77" * 16, "since_ns": 3, "wait_s": 86_400.0}).encode()],
-            refusing(_pending, Malformed),
-            CHEAP,
-            damaged_json,
+        *(
+            Target(
+                f"client-{name}",
+                [extensions.pack(added)[extensions.NAME]],
+                refusing(_addition, Malformed),
+                CHEAP,
+                damaged_json,
+            )
+            for name, added in (("storage", STORED), ("pending", PENDING))
         ),
         Target("sample-names", [naming.pack_names(names)], refusing(naming.unpack_names, Malformed), CHEAP),
         Target("samples", [naming.pack_samples(_SAMPLES)], refusing(naming.unpack_samples, Malformed), CHEAP),

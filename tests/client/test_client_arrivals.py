@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from engine.dds import abi
-from ospltool.client.arrivals import RETURN_S, Arrivals
 from ospltool.client.cache import SampleCache
+from ospltool.client.reader import RETURN_S, Arrivals
 
 WRITER = b"w" * 16
 BEGAN_S = 100.0
@@ -28,7 +28,7 @@ class Play:
         )
         session: Any = SimpleNamespace(
             signal=SimpleNamespace(attach=lambda *_: None),
-            writers={},
+            writers=lambda _: {},
             writers_seen=0,
             deliverers=set(),
             discovered=lambda: None,

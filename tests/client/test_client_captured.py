@@ -6,17 +6,17 @@ two samples of each answer. `test_client_opensplice.py` has an imitated server.
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import json
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from engine.capture.neighbourhood import ForeignServices
 from engine.dataset.sample import Sample
-from engine.dds.client_protocol import encoding, extensions
-from engine.dds.client_protocol.messages import Bead, HistoryRequest
+from engine.dds.client_protocol import extensions
+from engine.dds.client_protocol.messages import Bead, HistoryRequest, decode, decode_history
 from ospltool.client import HistorySelection, InstanceState
 from ospltool.client.cache import SampleCache
 from ospltool.client.fetching import HistoryFetch
@@ -35,7 +35,7 @@ def lines(label: str, *, sent: bool) -> list[bytes]:
 
 def request(label: str) -> HistoryRequest:
     (sent,) = lines(label, sent=True)
-    return encoding.decode_history_request(sent)
+    return decode(HistoryRequest, sent)
 
 
 def answer(fetch: HistoryFetch, number: int, label: str) -> frozenset[bytes]:
@@ -43,7 +43,7 @@ def answer(fetch: HistoryFetch, number: int, label: str) -> frozenset[bytes]:
     exchange = fetch.exchange(number)
     assert exchange is not None
     servers: dict[bytes, int] = {}
-    for message in (encoding.decode_history(line) for line in lines(label, sent=False)):
+    for message in (decode_history(line) for line in lines(label, sent=False)):
         server = message.server[:4]
         if isinstance(message.content, Bead):
             sample, depth = extensions.sample_of(message.content, message.extensions)
@@ -52,13 +52,19 @@ def answer(fetch: HistoryFetch, number: int, label: str) -> frozenset[bytes]:
             servers[server] = servers.get(server, 0) + 1
         else:
             # The file has two samples of the answer, whose link counts all.
-            link = dataclasses.replace(message.content, count=servers.setdefault(server, 0))
-            fetch.end(server, number, message.server, link, extensions.unpack(message.extensions))
+            link = msgspec.structs.replace(message.content, count=servers.setdefault(server, 0))
+            fetch.end(
+                server,
+                number,
+                message.server,
+                link,
+                extensions.unpack(message.extensions, extensions.LinkAddition),
+            )
     return frozenset(servers)
 
 
 def samples_of(label: str) -> list[Sample]:
-    messages = [encoding.decode_history(line) for line in lines(label, sent=False)]
+    messages = [decode_history(line) for line in lines(label, sent=False)]
     found = [one.content for one in messages if isinstance(one.content, Bead)]
     return [extensions.sample_of(bead, {})[0] for bead in found]
 
@@ -92,7 +98,7 @@ def test_a_real_server_answers_an_expression_for_one_group_so_each_group_is_aske
 
 
 def beads(label: str) -> list[Bead]:
-    messages = [encoding.decode_history(line) for line in lines(label, sent=False)]
+    messages = [decode_history(line) for line in lines(label, sent=False)]
     return [one.content for one in messages if isinstance(one.content, Bead)]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from engine.client_service.answers import ClientView
+from engine.client_service.answers import Answers
 from engine.core.name_spaces import Group, Interest, MergeType
 from engine.core.states import Phase
 from engine.dds.client_protocol.messages import Completeness
@@ -12,7 +12,7 @@ from tests.simulation.scenarios import SLOW, TOPIC, Scenario, node
 def completeness(scenario: Scenario, name: str) -> list[Completeness]:
     runtime = scenario.node(name).runtime
     assert runtime is not None
-    held = ClientView(runtime)
+    held = Answers(runtime, lambda _: (), lambda _: ())
     interest = Interest(TOPIC.topic, (TOPIC.partition,))
     return [
         held.completeness(state, Group(TOPIC.partition, TOPIC.topic)) for state in held.name_spaces(interest)

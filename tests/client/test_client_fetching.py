@@ -1,13 +1,13 @@
 from __future__ import annotations
 
 import itertools
-from typing import Any
 
 import hypothesis
 import pytest
 from hypothesis import strategies as st
 
 from engine.dataset.sample import DATA, NO_WRITER, UNREGISTER, Sample, make_sample
+from engine.dds.client_protocol.extensions import LinkAddition
 from engine.dds.client_protocol.messages import Completeness, ErrorCode, HistoryLimits, Link
 from ospltool.client import HistorySelection, InvalidLimit, InvalidTimeRange
 from ospltool.client.fetching import GRACE_S, HOLD_S, PAUSE_S, HistoryFetch, Send
@@ -48,7 +48,7 @@ class Talk:
         *times: int,
         code: ErrorCode = ErrorCode.OK,
         count: int | None = None,
-        ours: dict[str, Any] | None = None,
+        ours: LinkAddition | None = None,
         complete: bool = True,
     ) -> None:
         exchange = self.fetch.exchange(number)
@@ -60,8 +60,8 @@ class Talk:
         self.fetch.end(service, number, IDS[service], link, ours)
 
 
-def covers(*names: str, **name_spaces: bool) -> dict[str, Any]:
-    return {"name_spaces": name_spaces, "covers": names, "update": False}
+def covers(*names: str, **name_spaces: bool) -> LinkAddition:
+    return LinkAddition(name_spaces=name_spaces, covers=names)
 
 
 def kept_up_to_date() -> Talk:
@@ -142,7 +142,7 @@ def test_an_answer_that_was_slow_to_begin_is_given_more_time_and_never_mixed_wit
     ids=["a sample is missing", "not complete", "no master", "another name-space is not complete"],
 )
 def test_what_is_not_complete_is_asked_for_again(
-    count: int | None, code: ErrorCode, ours: dict[str, Any]
+    count: int | None, code: ErrorCode, ours: LinkAddition
 ) -> None:
     talk = Talk(services=frozenset((ONE,)))
     talk.turn()
@@ -192,10 +192,10 @@ def test_updates_come_as_they_are_and_one_with_a_gap_makes_everything_come_again
     talk.turn()
     talk.answer(ONE, 1, 10, ours=covers("a", a=True))
     talk.turn()
-    talk.answer(ONE, 1, 12, ours={"update": True})
+    talk.answer(ONE, 1, 12, ours=LinkAddition(update=True))
     assert talk.updates == [12]
     assert talk.turn(1.0) == []
-    talk.answer(ONE, 1, 13, count=2, ours={"update": True})
+    talk.answer(ONE, 1, 13, count=2, ours=LinkAddition(update=True))
     assert talk.updates == [12]
     assert talk.turn(1.0) == [Send(2, "p", (IDS[ONE],))]
 
@@ -216,7 +216,7 @@ def test_what_a_merge_takes_back_before_the_history_is_complete_is_no_part_of_it
     exchange = talk.fetch.exchange(1)
     assert exchange is not None
     exchange.part(ONE, 1, make_sample(50, NO_WRITER, UNREGISTER, b"k", b""), talk.now, exact=True)
-    talk.answer(ONE, 1, 12, count=2, ours={"update": True})
+    talk.answer(ONE, 1, 12, count=2, ours=LinkAddition(update=True))
     talk.answer(ONE, 2, ours=covers("a", a=True))
     talk.turn()
     assert (talk.history, talk.updates) == ([12], [])

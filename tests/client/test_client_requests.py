@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import msgspec
 import pytest
 from cyclonedds.core import Policy, Qos
 from cyclonedds.domain import DomainParticipant
@@ -13,7 +14,8 @@ from cyclonedds.pub import DataWriter, Publisher
 from cyclonedds.topic import Topic
 
 from engine.dataset.sample import DATA, DISPOSE, Sample, make_sample
-from engine.dds.client_protocol import encoding, endpoints, naming
+from engine.dds.client_protocol import endpoints, naming
+from engine.dds.client_protocol.extensions import StateRequestAddition
 from engine.dds.client_protocol.messages import (
     Bead,
     ByteOrder,
@@ -26,6 +28,9 @@ from engine.dds.client_protocol.messages import (
     StateAnswer,
     StateRequest,
     Time,
+    decode,
+    decode_history,
+    encode,
 )
 from engine.dds.participant import NodeParticipant, TagRole
 from engine.dds.waiting import Signal
@@ -93,7 +98,7 @@ def test_what_is_missing_somewhere_is_not_durable_and_the_node_is_named(
     written = Written("Reading", STOCK, (name,))
     stored = client.wait_for_durable(written, 20)
     assert [(one.service_name, one.on_disk) for one in stored] == [("n1", True), ("n2", True)]
-    never = dataclasses.replace(name, source_time_ns=5_001, digest=b"never seen here!")
+    never = msgspec.structs.replace(name, source_time_ns=5_001, digest=b"never seen here!")
     with pytest.raises(NotStored, match="n1: 1 sample never arrived, the first of 5001 ns") as raised:
         client.wait_for_durable(dataclasses.replace(written, samples=(name, never)), 3)
     assert {(one.node, one.reason, one.count, one.samples) for one in raised.value.missing} == {
@@ -179,15 +184,7 @@ class Stranger:
         self.id = b"stranger" * 2
         self._participant = NodeParticipant(lab.domain, lab.uri, "stranger", bytes(16), TagRole.CLIENT)
         self._signal = Signal(self._participant)
-        topics = {
-            name: endpoints.open_protocol_topic(self._participant, name)
-            for name in (
-                endpoints.HISTORY,
-                endpoints.HISTORY_REQUEST,
-                endpoints.STATE,
-                endpoints.STATE_REQUEST,
-            )
-        }
+        topics = endpoints.open_topics(self._participant)
         where = (endpoints.PARTITION,)
         self._history = endpoints.open_reader(
             self._participant, topics[endpoints.HISTORY], where, self._signal
@@ -210,11 +207,11 @@ class Stranger:
             alignment_partitions=(endpoints.PARTITION,),
             timeout=Time(1, 0),
         )
-        return dataclasses.replace(made, **changes)
+        return msgspec.structs.replace(made, **changes)
 
     def ask(self, request: HistoryRequest) -> tuple[list[HistoryPart], Link]:
         """The samples of an answer, and its end."""
-        self._requests.write(encoding.encode_history_request(request), time.time_ns())
+        self._requests.write(encode(request), time.time_ns())
         parts: list[HistoryPart] = []
         deadline = time.monotonic() + 20
         while time.monotonic() < deadline:
@@ -222,7 +219,7 @@ class Stranger:
             for record in self._history.drain():
                 if not record.status & DATA:
                     continue
-                part = encoding.decode_history(record.payload)
+                part = decode_history(record.payload)
                 assert part.requests == (request.request,)
                 if isinstance(part.content, Link):
                     return parts, part.content
@@ -232,13 +229,13 @@ class Stranger:
     def state(self, partitions: tuple[str, ...]) -> StateAnswer:
         self._number += 1
         request = StateRequest(RequestId(self.id, self._number), "Reading", partitions)
-        self._state_requests.write(encoding.encode_state_request(request), time.time_ns())
+        self._state_requests.write(encode(request), time.time_ns())
         deadline = time.monotonic() + 20
         while time.monotonic() < deadline:
             self._signal.wait(1.0)
             for record in self._states.drain():
                 if record.status & DATA:
-                    state = encoding.decode_state(record.payload)
+                    state = decode(StateAnswer, record.payload)
                     if request.request in state.requests:
                         return state
         raise AssertionError("no answer")
@@ -310,9 +307,9 @@ def test_nonsense_in_the_additions_is_counted_and_harms_nobody(lab: ClientLab, s
         b'{"delete":{"partition":5}}',
     ):
         request = stranger.request(extensions={"ospltool": nonsense})
-        stranger._requests.write(encoding.encode_history_request(request), time.time_ns())
+        stranger._requests.write(encode(request), time.time_ns())
         ask = StateRequest(request.request, "Reading", STOCK, extensions={"ospltool": nonsense})
-        stranger._state_requests.write(encoding.encode_state_request(ask), time.time_ns())
+        stranger._state_requests.write(encode(ask), time.time_ns())
     lab.seen.wait_for(
         "it is counted",
         lambda: (shown := lab.seen.node("n1")) is not None and shown.counters["malformed"] >= 11,
@@ -339,10 +336,10 @@ def test_what_is_handed_over_must_be_a_sample_of_its_topic(lab: ClientLab, conne
 
     def hand_over(*samples: Sample) -> list[Any]:
         blocks = {naming.SAMPLES: naming.pack_samples(samples)}
-        values = {"keep": {"by": name.writer.hex()}}
+        addition = StateRequestAddition(keep=name.writer)
         deadline_s = time.monotonic() + 1
-        answers = ask(client.session, "Reading", STOCK, deadline_s, blocks=blocks, values=values)
-        return [added(state)["kept"] for state in answers.values()]
+        answers = ask(client.session, "Reading", STOCK, deadline_s, blocks=blocks, addition=addition)
+        return [added(state).kept for state in answers.values()]
 
     for one in wrong:
         assert hand_over(sound, one) == []

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 import pytest
 
 from engine.dataset.sample import DATA
-from engine.dds.client_protocol import encoding, endpoints, extensions, naming
-from engine.dds.client_protocol.messages import RequestId, StateAnswer
+from engine.dds.client_protocol import endpoints, extensions, naming
+from engine.dds.client_protocol.messages import RequestId, StateAnswer, StateRequest, decode, encode
 from engine.dds.client_protocol.naming import SampleName, SampleVerdict
 from engine.dds.errors import TIMEOUT, DdsTimeout
 from engine.dds.participant import NodeParticipant, TagRole
@@ -35,11 +35,12 @@ class Service:
         self._name, self._left, self._version = name, answers, version
         self._participant = NodeParticipant(domain, uri, name, os.urandom(16), TagRole.NODE)
         self._signal = Signal(self._participant)
-        requests = endpoints.open_protocol_topic(self._participant, endpoints.STATE_REQUEST)
-        states = endpoints.open_protocol_topic(self._participant, endpoints.STATE)
+        topics = endpoints.open_topics(self._participant)
         where = (endpoints.PARTITION,)
-        self._requests = endpoints.open_reader(self._participant, requests, where, self._signal)
-        self._states = endpoints.open_writer(self._participant, states, where)
+        self._requests = endpoints.open_reader(
+            self._participant, topics[endpoints.STATE_REQUEST], where, self._signal
+        )
+        self._states = endpoints.open_writer(self._participant, topics[endpoints.STATE], where)
         self._is_closing = False
         self._thread = threading.Thread(target=self._serve, daemon=True)
         self._thread.start()
@@ -50,14 +51,22 @@ class Service:
             for record in self._requests.drain():
                 if record.status & DATA and self._left > 0:
                     self._left -= 1
-                    self._answer(encoding.decode_state_request(record.payload).request)
+                    self._answer(decode(StateRequest, record.payload).request)
 
     def _answer(self, request: RequestId) -> None:
-        values = {"required": True, "complete": True, "partitions": ["stock"], "reason": "not yet"}
-        added = extensions.pack(name=self._name, answers=self._version, **values)
+        added = extensions.pack(
+            extensions.StateAddition(
+                name=self._name,
+                answers=self._version or 0,
+                required=True,
+                complete=True,
+                partitions=("stock",),
+                reason="not yet",
+            )
+        )
         verdicts = {naming.VERDICTS: bytes([SampleVerdict.IN_MEMORY])}
         state = StateAnswer(self._participant.guid, (request,), (), {**added, **verdicts})
-        self._states.write(encoding.encode_state(state), time.time_ns())
+        self._states.write(encode(state), time.time_ns())
 
     def close(self) -> None:
         self._is_closing = True

@@ -17,7 +17,7 @@ from engine.dds.subscription_endpoints import PARTITION as PERSISTENCE_PARTITION
 from engine.dds.uri import cyclone_uri
 from engine.dds.waiting import Signal
 from engine.persistence.service import replica_view as view
-from engine.persistence.service.service_status import STATUS_TOPICS
+from engine.persistence.service.service_process import STATUS_TOPICS
 from engine.runtime import monitor
 from ospltool.live.dds import LiveFeed, _Link
 from ospltool.live.feed import NoticeKind, Update

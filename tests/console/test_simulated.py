@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -112,17 +111,6 @@ def test_late_joiners_of_a_simulation_are_shown() -> None:
     seen, _ = observed(given)
     delivered = {d.state for one in seen if isinstance(one.item, NodeSnapshot) for d in one.item.deliveries}
     assert "done" in delivered
-
-
-def test_a_run_that_is_closed_in_the_middle_leaves_no_thread() -> None:
-    before = threading.active_count()
-    run = ObservedRun(options())
-    run.advance(START_NS + S, 10)
-    assert threading.active_count() == before + 1
-    run.close()
-    run.close()
-    assert threading.active_count() == before
-    assert run.advance(FAR_NS, 1) == []
 
 
 def test_a_feed_plays_at_its_speed_and_ends_with_a_verdict() -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from engine.runtime.monitor import NodeEvent, NodeSnapshot
-from engine.simulator.observing import LOOK_S, Gone, Observer, Seen
+from engine.simulator.cluster import PIECE_S
+from engine.simulator.observing import Gone, Observer, Seen
 from engine.simulator.schedule import START_NS
 from ospltool.live.feed import FeedNotice, NoticeKind, ReceivedSnapshot, Update
 from ospltool.live.model import SystemModel
@@ -27,13 +28,13 @@ class Watched:
         self.updates: list[tuple[int, Update]] = []
         self._seen: list[Seen] = []
         self._observer = Observer(scenario.cluster, self._seen)
-        scenario.cluster.checkers.append(self._observer)
+        scenario.cluster.watchers.append(self._observer)
         scenario.cluster.schedule.after(0.0, self._look)
 
     def _look(self) -> None:
-        self._observer.look()
+        self._observer.observe()
         self.take()
-        self.scenario.cluster.schedule.after(LOOK_S, self._look)
+        self.scenario.cluster.schedule.after(PIECE_S, self._look)
 
     @property
     def now_ns(self) -> int:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import datetime
-import itertools
 import random
 from typing import Any
 
@@ -20,12 +19,16 @@ import pyarrow as pa
 from ospltool.analytics.case import open_case
 from ospltool.analytics.duck import DuckEngine
 from ospltool.forensics.evidence import CaseEvidence, Window
-from ospltool.trace.case import marked
 from ospltool.trace.case.loading import load
-from ospltool.trace.case.places import Places
-from ospltool.trace.case.reading_back import WantedRecords, _overlap, facts_of, records_of, records_with
-from ospltool.trace.case.step_columns import StepColumns
-from ospltool.trace.meaning.lines import NumberedLines
+from ospltool.trace.case.reading_back import (
+    WantedRecords,
+    _in_file_order,
+    _is_calm,
+    records_of,
+    rows_of,
+    telling_of_alignments,
+    telling_of_facts,
+)
 from ospltool.trace.meaning.trace_facts import TraceFacts
 from ospltool.trace.reading.reader import merged
 from ospltool.trace.reading.record import TraceRecord
@@ -163,18 +166,10 @@ def _key(record: TraceRecord) -> tuple[str, int, int | None, int]:
     return record.file, record.offset, record.time_ns, record.run
 
 
-def _keys(
-    records: list[TraceRecord], _: list[bool], steps: StepColumns | None
-) -> Iterator[tuple[str, int, int | None, int]]:
-    if steps is None:
-        yield from map(_key, records)
-        return
-    lines, others = NumberedLines(), map(_key, records)
-    rows = steps.rows(lines)
-    for follower, said, run in zip(rows.followers, rows.told, rows.runs, strict=True):
-        where = lines.place(said[0]) if follower else None
-        yield next(others) if where is None else (where.file, where.offset, where.time_ns, run)
-    assert not list(others)
+def _keys(rows: pa.RecordBatch, skews: dict[str, int]) -> Iterator[tuple[str, int, int | None, int]]:
+    for one in rows.select(["node", "file", "off", "time_ns", "run"]).to_pylist():
+        time_ns = None if one["time_ns"] is None else one["time_ns"] + skews.get(one["node"], 0)
+        yield one["file"], one["off"], time_ns, one["run"]
 
 
 @pytest.mark.parametrize("evidence", range(8), indirect=True)
@@ -185,19 +180,19 @@ def test_marks_are_used_where_they_suffice(
     seed = request.node.callspec.params["evidence"]
     case = open_case(tmp_path / "case")
     with contextlib.closing(DuckEngine(case)) as opened:
-        is_marked = not _overlap(opened) and marked.suits(opened)
+        is_marked = _is_calm(opened)
         sources = find_sources(_logs(tmp_path)).sources
+        of_facts = telling_of_facts(with_waits=False)
+        of_group = (telling_of_alignments(["lifecycle.address"], "p.T"), "false")
         for skews in SKEWS:
-            every = [_key(record) for record in records_of(case, opened, WantedRecords(skews=skews))]
+            batches = records_of(case, opened, WantedRecords(skews=skews))
+            every = [_key(record) for some in batches for record in some]
             assert every == [_key(record) for record in merged(sources, skews)], (
                 "another run than the reader's"
             )
-            batches = facts_of(case, opened, WantedRecords(skews=skews), with_waits=False)
-            of_facts = [key for batch in batches for key in _keys(*batch)]
-            of_group = [
-                _key(record) for record in records_with(case, opened, skews, ["lifecycle.address"], "p.T")
-            ]
-            for found in (of_facts, of_group):
+            for telling, quiet in (of_facts, of_group):
+                wanted = WantedRecords(skews=skews, telling=telling, quiet=quiet)
+                found = [key for rows in rows_of(case, opened, wanted) for key in _keys(rows, skews)]
                 assert found == [one for one in every if one in set(found)], "another order, or another run"
     if is_calm(seed):
         assert is_marked
@@ -207,25 +202,13 @@ def test_marks_are_used_where_they_suffice(
 
 
 @pytest.mark.parametrize("at_once", range(1, 6))
-def test_records_that_were_written_late_keep_their_place_and_run(at_once: int) -> None:
+def test_records_that_were_written_late_keep_their_place(at_once: int) -> None:
     """Also those right after the beginning of a piece, which are not marked: the piece before ended later."""
-    rows = [  # file, offset, run (-1: that of the record before), milliseconds
-        ("f", 20, -1, 95),
-        ("f", 30, -1, 97),
-        ("e", 0, -1, 98),
-        ("f", 10, 2, 100),
-        ("f", 40, 3, 200),
-        ("f", 50, -1, 200),
-    ]
-    columns = [
-        {"node": "n", "file": file, "off": offset, "run": run, "at_ns": ms * 10**6}
-        for file, offset, run, ms in rows
-    ]
-    places, found = Places(), []
+    rows = [("f", 20, 95), ("f", 30, 97), ("e", 0, 98), ("f", 10, 100), ("f", 40, 200), ("f", 50, 200)]
+    columns = [{"node": "n", "file": file, "off": at, "place_ns": ms * 10**6} for file, at, ms in rows]
     batches = [pa.RecordBatch.from_pylist(columns[at : at + at_once]) for at in range(0, len(rows), at_once)]
-    for some in itertools.chain(map(places.add, batches), places.rest()):
-        found += [(one["file"], one["off"], one["run"]) for one in some.to_pylist()]
-    assert found == [("e", 0, 0), ("f", 10, 2), ("f", 20, 2), ("f", 30, 2), ("f", 40, 3), ("f", 50, 3)]
+    found = [(one["file"], one["off"]) for some in _in_file_order(batches) for one in some.to_pylist()]
+    assert found == [("e", 0), ("f", 10), ("f", 20), ("f", 30), ("f", 40), ("f", 50)]
 
 
 @pytest.mark.parametrize("evidence", range(4), indirect=True)
@@ -262,8 +245,8 @@ def test_records_that_tell_nothing_are_not_made(tmp_path: pathlib.Path) -> None:
     load(find_sources([str(tmp_path / "n1.log")]).sources, tmp_path / "case", processes=1)
     case = open_case(tmp_path / "case")
     with contextlib.closing(DuckEngine(case)) as opened:
-        found = facts_of(case, opened, WantedRecords(), with_waits=False)
-        made = [record for records, _, _ in found for record in records]
-        assert len(list(records_of(case, opened, WantedRecords()))) == 5_001
-    times = [record.time_ns for record in made]
+        telling, quiet = telling_of_facts(with_waits=False)
+        found = list(rows_of(case, opened, WantedRecords(telling=telling, quiet=quiet)))
+        assert sum(map(len, records_of(case, opened, WantedRecords()))) == 5_001
+    times = [time_ns for rows in found for time_ns in rows.column("time_ns").to_pylist()]
     assert times == [(START_S + at) * 10**9 for at in (0, 1, 4_999, 9_000)], "first, last, and a new run"

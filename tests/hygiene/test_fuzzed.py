@@ -10,7 +10,7 @@ import engine
 
 ROOT: Final = pathlib.Path(engine.__path__[0]).parent
 PARSES: Final = re.compile(
-    r"json\.loads?\(|from_json\(|unpack_from\(|\.unpack\(|tomllib\.loads?\(|ParserCreate\(|XMLParser\(|read_json\("
+    r"json\.loads?\(|(?:json|msgpack)\.(?:decode|Decoder)\(|from_json\(|unpack_from\(|\.unpack\(|tomllib\.loads?\(|ParserCreate\(|XMLParser\(|read_json\("
 )
 """Calls that parse."""
 
@@ -21,17 +21,14 @@ READERS: Final[dict[str, str]] = {
     "engine/dataset/blocks.py": "block stream",
     "engine/dds/cdr.py": "bytes named",
     "engine/dds/client_protocol/encoding.py": "client-history client-history-request client-state",
+    "engine/dds/client_protocol/messages.py": "client-history client-history-request client-state",
     "engine/dds/client_protocol/extensions.py": "client-history client-storage client-pending",
     "engine/dds/client_protocol/naming.py": "sample-names samples client-state-request",
     "engine/dds/proofs.py": "proof",
     "engine/dds/typeinfo.py": "type",
-    "engine/persistence/core/replica_codec.py": "replica-delivery replica-announcement",
+    "engine/persistence/core/messages.py": "replica-delivery replica-books replica-hello subscriber answer",
     "engine/persistence/core/replica_link.py": "replica-frame",
-    "engine/persistence/core/subscription_codec.py": "subscriber answer subscription-books",
     "engine/persistence/service/kept_groups.py": "replica-groups service-store",
-    "engine/persistence/service/late_readers.py": "replica-served",
-    "engine/persistence/service/lifespans.py": "replica-lifespans",
-    "engine/persistence/service/replica_transport.py": "replica-hello",
     "engine/persistence/service/subscribing.py": "registration",
     "engine/persistence/service/replica_rows.py": "service-store",
     "engine/persistence/service/replica_view.py": "replica-view",
@@ -78,7 +75,7 @@ OWN: Final[dict[str, str]] = {
     "ospltool/check/rules/__init__.py": "a file of the wheel",
     "ospltool/trace/meaning/reports.py": "a file of the wheel",
     "ospltool/client/asking.py": "additions to answers, which `extensions` parses",
-    "ospltool/client/history.py": "additions to answers, which `extensions` parses",
+    "ospltool/client/reader.py": "additions to answers, which `extensions` parses",
     "ospltool/client/session.py": "additions to answers, which `extensions` parses",
     "ospltool/demo/stage.py": "the output of a program that the demo started",
     "ospltool/health/codes.py": "a file of the wheel",

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 ALLOWED = {
     "engine/core": {"engine.core"},
-    "engine/persistence/core": {"engine.persistence.core", "engine.core", "engine.dataset"},
+    "engine/persistence/core": {"engine.persistence.core", "engine.core", "engine.dataset", "msgspec"},
     "ospltool/client": {
         "ospltool.client",
         "engine.core",
@@ -25,6 +25,7 @@ ALLOWED = {
         "engine.files",
         "engine.persistence.core",
         "cyclonedds",
+        "msgspec",
     },
     "chaos/checker.py": set[str](),
 }

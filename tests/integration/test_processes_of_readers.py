@@ -36,6 +36,12 @@ ROWS: dict[str, list[list[dict[str, Any]]]] = {
     "one of partition `a`, later one of `a` and `b`": [[{"make": 1}], [{"make": 1, "partitions": BOTH}]],
 }
 """The readers that come in each round, when all before have everything; the writer is in partition a."""
+MEANWHILE = [
+    [[{"make": 3, "apart": is_apart, "pause_s": pause_s}]]
+    for is_apart in (False, True)
+    for pause_s in (0.2, 0.35)
+]
+"""Readers that come while those before are served: what they see again depends on the moment."""
 COLUMNS: dict[str, dict[str, Any]] = {
     "by reception": {"by_source": False},
     "by source time, writers ended": {"by_source": True},
@@ -46,8 +52,17 @@ COLUMNS: dict[str, dict[str, Any]] = {
 class Column:
     """A process of readers with a topic for each row."""
 
-    def __init__(self, lab: Lab, number: int, *, by_source: bool, lives: bool = False) -> None:
-        self.topics = [f"T{number}{row}" for row in range(len(ROWS))]
+    def __init__(
+        self,
+        lab: Lab,
+        number: int,
+        rows: list[list[list[dict[str, Any]]]],
+        *,
+        by_source: bool,
+        lives: bool = False,
+    ) -> None:
+        self.rows = rows
+        self.topics = [f"T{number}{row}" for row in range(len(self.rows))]
         steps = [{"topic": topic, "count": COUNT, "time": 1_000, "partitions": A} for topic in self.topics]
         writer = lab.program("writer", steps=steps, by_source=by_source)
         writer.answer("done")
@@ -60,7 +75,7 @@ class Column:
 
     def make(self, number: int) -> None:
         """Let the readers of a round come, one row after the other."""
-        for topic, rounds in zip(self.topics, ROWS.values(), strict=True):
+        for topic, rounds in zip(self.topics, self.rows, strict=True):
             for command in rounds[number] if number < len(rounds) else ():
                 self._process.tell(**{"topic": topic, "partitions": A, **command})
                 self._process.answer("made")
@@ -96,7 +111,8 @@ def test_a_process_is_served_once_and_what_comes_again_is_counted(lab: Lab) -> N
     table = {row["Readers of one process"]: row for row in table_rows("readers.md", "Readers of one process")}
     assert [*table] == [*ROWS]
     lab.start_complete("n1", settings=Settings())
-    columns = {name: Column(lab, at, **options) for at, (name, options) in enumerate(COLUMNS.items())}
+    rows = [*ROWS.values()]
+    columns = {name: Column(lab, at, rows, **options) for at, (name, options) in enumerate(COLUMNS.items())}
     for number in range(max(map(len, ROWS.values()))):
         for column in columns.values():
             column.make(number)
@@ -126,6 +142,25 @@ def test_a_process_is_served_once_and_what_comes_again_is_counted(lab: Lab) -> N
         for topic in topics
     ]
     assert (counted, shown.counters["repeated"]) == (sums, sum(sums))
+
+
+def test_what_comes_again_to_readers_that_come_while_others_are_served_is_counted(lab: Lab) -> None:
+    """Discovery tells the node of a reader when that has got the end of the delivery under way."""
+    lab.start_complete("n1", settings=Settings())
+    column = Column(lab, 3, [*MEANWHILE, [[{"make": 1}], [{"make": 1}]]], by_source=False)
+    for number in range(2):  # when the last reader is served, all that came before it are
+        column.make(number)
+        column.settle()
+
+    def are_counted() -> bool:
+        shown = lab.seen.node("n1")
+        return shown is not None and all(
+            sum(column.repeated(topic))
+            <= sum(one.counts.get("repeated", 0) for one in shown.deviations if one.topic == topic)
+            for topic in column.topics
+        )
+
+    lab.seen.wait_for("nothing that came again is left out", are_counted)
 
 
 def test_readers_that_stand_still_while_their_node_is_lost_get_all_and_repetitions_are_counted(

@@ -31,32 +31,35 @@ from engine.dds.cdr import Malformed, pack_bytes, pack_named, unpack_bytes, unpa
 from engine.dds.participant import Tag, TagRole
 from engine.dds.proofs import DomainSecret, Proofs
 from engine.dds.subscription_endpoints import unpack_state
-from engine.persistence.core import replica_codec as replica_codec
-from engine.persistence.core import subscription_codec
-from engine.persistence.core.replica_codec import MessageFault
-from engine.persistence.core.replica_link import ReplicaLink
-from engine.persistence.core.replica_messages import (
+from engine.persistence.core.messages import (
     Announcement,
     Fetch,
     FetchedSamples,
+    GroupDescriptions,
+    Hello,
     Inventory,
     KeptSample,
+    MessageFault,
     OriginalSample,
     SampleBatch,
+    ServedReaders,
     SubscriberAnswer,
     SubscriberState,
     Subscription,
     SubscriptionUpdate,
     Want,
+    WriterLifespans,
     WriterState,
+    decode,
+    encode,
 )
+from engine.persistence.core.replica_link import ReplicaLink
 from engine.persistence.core.sequences import Sequences
 from engine.persistence.core.subscription_ledger import LedgerState, SubscriptionTerms
 from engine.persistence.service import replica_view as view
 from engine.persistence.service.kept_groups import KnownGroups
-from engine.persistence.service.late_readers import SERVED, LateReaders
-from engine.persistence.service.lifespans import LIFESPANS, Lifespans
-from engine.persistence.service.replica_transport import Hello
+from engine.persistence.service.late_readers import LateReaders
+from engine.persistence.service.lifespans import Lifespans
 from engine.persistence.service.subscribing import Registration
 from engine.runtime import codec, monitor, stream
 from engine.runtime.incoming import IncomingStreams
@@ -233,12 +236,12 @@ def _take_frames(data: bytes) -> None:
         numbers = iter(range(7, 100))
         link = ReplicaLink(b"hello", functools.partial(next, numbers))
         if is_up:
-            link.take(_frame(8, 7, 0, b"hello", b"other"))
+            link.take(_frame(8, 7, 0, b"other", is_hello=True))
         link.take(data)
 
 
-def _frame(theirs: int, ours: int, number: int, kind: bytes, body: bytes) -> bytes:
-    return struct.pack(">4sBQQQB", b"ospp", 1, theirs, ours, number, len(kind)) + kind + body
+def _frame(theirs: int, ours: int, number: int, body: bytes, *, is_hello: bool = False) -> bytes:
+    return struct.pack(">4sBQQQ?", b"ospp", 2, theirs, ours, number, is_hello) + body
 
 
 def _nodes() -> list[Target]:
@@ -313,7 +316,7 @@ def _proved() -> Target:
 
 def _packages() -> list[Target]:
     """The types that carry messages over DDS, and the tags of participants."""
-    state = subscription_codec.encode_state(STATE)
+    state = encode(STATE)
     tags = [Tag(role, bytes(range(16))).encode() for role in TagRole]
     return [
         Target("bytes", [pack_bytes(b"payload")], refusing(unpack_bytes, Malformed), CHEAP),
@@ -332,95 +335,39 @@ def _packages() -> list[Target]:
 def _replicas() -> list[Target]:
     kept = tuple(KeptSample(each, frozenset({_WRITER})) for each in SAMPLES)
     had = Sequences.of((1, 2, 5))
-    bodies = [
-        replica_codec.encode(message)
-        for message in (
-            Announcement((WriterState(_WRITER, had, ("a", "b")),), tuple(range(3))),
-            Subscription(3, (Want(_WRITER, had, had), Want("b" * 32, had))),
-            SampleBatch(kept, ((b"key", frozenset({_WRITER})),), ((_WRITER, had),)),
-            Inventory(1, ((b"key", (5, _WRITER, 6)),)),
-        )
-    ]
     ledger = LedgerState("logger", SubscriptionTerms(3, True), 2, NUMBERS, (("m", NUMBERS), ("n", ())))
     group = bytes(range(8))
-    books = [
-        subscription_codec.encode(group, message)
-        for message in (SubscriptionUpdate((ledger,), NUMBERS), Fetch(NUMBERS), FetchedSamples(SAMPLES))
-    ]
-    answers = [
-        subscription_codec.encode_answer(SubscriberAnswer(5, 6, SAMPLES, True, 7)),
-        subscription_codec.encode_answer(SubscriberAnswer(1)),
-    ]
-    by_head = headed(_before(5), _unchanged)
+    told = {
+        "announcement": Announcement((WriterState(_WRITER, had, ("a", "b")),), tuple(range(3))),
+        "subscription": Subscription(3, (Want(_WRITER, had, had), Want("b" * 32, had))),
+        "delivery": SampleBatch(kept, ((b"key", frozenset({_WRITER})),), ((_WRITER, had),)),
+        "inventory": Inventory(1, ((b"key", (5, _WRITER, 6)),)),
+        "books": SubscriptionUpdate((ledger,), NUMBERS, group),
+        "fetch": Fetch(NUMBERS, group),
+        "handed": FetchedSamples(SAMPLES, group),
+        "groups": GroupDescriptions((_description(Group("p", "T")),)),
+        "lifespans": WriterLifespans({_WRITER: 5, "b" * 32: 1 << 40}),
+        "served": ServedReaders((_WRITER, "b" * 32)),
+    }
+    readers: dict[str, Callable[[bytes], object]] = {
+        "groups": _take_groups,
+        "lifespans": _take_lifespans,
+        "served": _take_served,
+    }
+    answers = [encode(SubscriberAnswer(5, 6, SAMPLES, True, 7)), encode(SubscriberAnswer(1))]
     return [
         *(
-            Target(
-                f"replica-{kind}",
-                [body],
-                refusing(functools.partial(replica_codec.decode, kind), MessageFault),
-                CHEAP,
-                headed(_before(4), _unchanged),
-            )
-            for kind, body in bodies
+            _replica(f"replica-{kind}", readers.get(kind, decode), encode(each))
+            for kind, each in told.items()
         ),
-        *(
-            Target(
-                kind,
-                [body],
-                refusing(functools.partial(subscription_codec.decode, kind), MessageFault),
-                CHEAP,
-                by_head,
-            )
-            for kind, body in books
-        ),
-        Target(
-            "subscriber",
-            [subscription_codec.encode_state(STATE)],
-            refusing(subscription_codec.decode_state, MessageFault),
-            CHEAP,
-            by_head,
-        ),
-        Target("answer", answers, refusing(subscription_codec.decode_answer, MessageFault), CHEAP, by_head),
-        *_links(),
-    ]
-
-
-def _links() -> list[Target]:
-    """What replicas tell beside samples."""
-    return [
+        _replica("replica-hello", lambda data: decode(data, Hello), encode(Hello("s", "name", "a" * 32))),
+        _replica("subscriber", lambda data: decode(data, SubscriberState), encode(STATE)),
+        _replica("answer", lambda data: decode(data, SubscriberAnswer), *answers),
         Target(
             "replica-frame",
-            [_frame(8, 7, 1, b"delivery", b"body"), _frame(8, 0, 0, b"hello", b"body")],
+            [_frame(8, 7, 1, b"body"), _frame(8, 0, 0, b"body", is_hello=True)],
             refusing(_take_frames, MessageFault),
             CHEAP,
-        ),
-        Target(
-            "replica-hello",
-            [Hello("service", "name", "a" * 32).encode()],
-            refusing(Hello.decode, MessageFault),
-            CHEAP,
-            damaged_json,
-        ),
-        Target(
-            "replica-groups",
-            [json.dumps([plain.to_plain(_description(Group("p", "T")))]).encode()],
-            refusing(KnownGroups(()).decode, MessageFault),
-            CHEAP,
-            damaged_json,
-        ),
-        Target(
-            "replica-lifespans",
-            [json.dumps({_WRITER: 5, "b" * 32: 1 << 40}).encode()],
-            refusing(_take_lifespans, MessageFault),
-            CHEAP,
-            damaged_json,
-        ),
-        Target(
-            "replica-served",
-            [json.dumps([_WRITER, "b" * 32]).encode()],
-            refusing(_take_served, MessageFault),
-            CHEAP,
-            damaged_json,
         ),
         Target(
             "replica-view",
@@ -439,10 +386,29 @@ def _links() -> list[Target]:
     ]
 
 
+def _replica(name: str, read: Callable[[bytes], object], *seeds: bytes) -> Target:
+    """What reads a message of replicas, whose head is damaged in two seeds of three."""
+    return Target(name, [*seeds], refusing(read, MessageFault), CHEAP, headed(_head_of_replica, _unchanged))
+
+
+def _head_of_replica(data: bytes) -> tuple[int, int]:
+    (count,) = struct.unpack_from(">I", data, 1)
+    (size,) = struct.unpack_from(">I", data, 5 + 4 * count)
+    begin = 9 + 4 * count
+    return begin, begin + size
+
+
+def _take_groups(data: bytes) -> None:
+    """A service takes groups, and stores them."""
+    groups = KnownGroups(())
+    groups.learn_all(decode(data).groups)
+    groups.changes()
+
+
 def _take_lifespans(data: bytes) -> None:
     """A service takes lifespans, and stores them."""
     lifespans = Lifespans()
-    lifespans.receive("peer", LIFESPANS, data)
+    lifespans.receive("peer", decode(data))
     write = lifespans.changes()
     if write is not None:
         with contextlib.closing(sqlite3.connect(":memory:")) as store:
@@ -462,7 +428,7 @@ def _take_served(data: bytes) -> None:
         submit=lambda *_: None,
     )
     readers.connected("peer")
-    readers.receive("peer", SERVED, data)
+    readers.receive("peer", decode(data))
 
 
 def targets() -> Sequence[Target]:

@@ -115,7 +115,7 @@ def test_definitions_conflict_when_one_name_means_two_things_or_two_names_share_
     assert (conflict is None) == (compare(right, left) is None)
     if conflict:
         assert conflict.witness == overlap(left, right)
-        told = conflict.told("n1", "n2")
+        told = conflict.described("n1", "n2")
         assert told.index("n1 ") < told.index(f"{left}, n2") < told.rindex(str(right))
 
 

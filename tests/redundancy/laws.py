@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from engine.simulator.rehearsal.rehearsed_replicas import ReplicaCluster
+from engine.simulator.rehearsal import ReplicaCluster
 
 
 def check_converged(cluster: ReplicaCluster) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.dds.uri import directed_uri, domain_tag
-from engine.persistence.core.replica_messages import Saved
+from engine.persistence.core.messages import Saved
 from engine.persistence.service import replica_rows as rows
 from engine.persistence.service.replica_store import DATABASE
 from engine.persistence.service.replica_view import ReplicaView, WriterView

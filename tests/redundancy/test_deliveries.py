@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from engine.dataset.sample import DATA
-from engine.persistence.core import last_values
-from engine.persistence.core.positions import Positions
-from engine.persistence.core.provider_selection import SynchronizationSettings
-from engine.persistence.core.replica import Replica
-from engine.persistence.core.replica_messages import (
+from engine.persistence.core import replica as replica_module
+from engine.persistence.core.messages import (
+    PARTS,
     Announcement,
     Inventory,
     OriginalSample,
@@ -16,6 +14,9 @@ from engine.persistence.core.replica_messages import (
     Want,
     WriterState,
 )
+from engine.persistence.core.positions import Positions
+from engine.persistence.core.provider_selection import SynchronizationSettings
+from engine.persistence.core.replica import Replica
 from engine.persistence.core.sequences import MAX_INTERVALS, Sequences
 
 KEY = b"k"
@@ -134,7 +135,7 @@ def test_many_values_are_given_in_moments() -> None:
 def test_the_audit_waits_while_something_is_known_to_be_missing() -> None:
     one = replica("a", OLD)
     one.connected("b")
-    digests = (1,) * last_values.PARTS
+    digests = (1,) * PARTS
     one.receive("b", Announcement((WriterState("w2", ONE, None),), digests))
 
     def asked(periods: int) -> int:
@@ -144,9 +145,9 @@ def test_the_audit_waits_while_something_is_known_to_be_missing() -> None:
 
     assert asked(20) == 0, "what b has of w2 may be on its way"
     one.receive("b", SampleBatch((), (), (("w2", ONE),)))
-    assert asked(last_values.MARGIN_PERIODS + 1) == 0
-    assert asked(1) == last_values.MAX_PARTS_ASKED
-    one.receive("b", Inventory(last_values.part_of(KEY), ()))
+    assert asked(replica_module.MARGIN_PERIODS + 1) == 0
+    assert asked(1) == replica_module.MAX_PARTS_ASKED
+    one.receive("b", Inventory(replica_module.part_of(KEY), ()))
     assert [
         kept.sample for _, each in one.messages() if isinstance(each, SampleBatch) for kept in each.samples
     ] == [OLD]

@@ -7,10 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.dataset.sample import DATA
-from engine.persistence.core.last_values import LastValues
+from engine.persistence.core.messages import KeptSample, OriginalSample, SampleBatch, Saved
 from engine.persistence.core.provider_selection import SynchronizationSettings
-from engine.persistence.core.replica import Replica
-from engine.persistence.core.replica_messages import KeptSample, OriginalSample, SampleBatch, Saved
+from engine.persistence.core.replica import LastValues, Replica
 from tests.integration.lab import Lab
 from tests.redundancy.replicas import Replicas
 

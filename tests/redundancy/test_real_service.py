@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
-import json
 import random
 import signal
+import struct
 import subprocess
 import sys
 import time
+import typing
 
 import pytest
 
 from engine.dataset.sample import DATA, DISPOSE
+from engine.dds.activity import ThreadActivities
 from engine.dds.channel import Channel
 from engine.dds.discovery import Discovery, ParticipantSeen
 from engine.dds.participant import NodeParticipant, TagRole
 from engine.dds.subscription_endpoints import PARTITION
 from engine.dds.waiting import Signal
-from engine.persistence.core.replica_messages import Saved
+from engine.persistence.core.messages import Hello, ReplicaMessage, Saved
 from engine.persistence.service import replica_view as view
-from engine.persistence.service import service_status
-from engine.persistence.service.replica_transport import Hello, ReplicaTransport
+from engine.persistence.service.links import Links
+from engine.persistence.service.service_part import ServicePart
+from engine.persistence.service.service_process import STATUS_TOPICS
 from tests.integration.lab import Lab
 from tests.integration.programs import ROOT
 from tests.redundancy.replicas import Replicas, as_json, write
@@ -228,12 +231,15 @@ def test_whatever_somebody_sends_is_survived_and_counted(lab: Lab, replicas: Rep
     replicas.start("a", "b")
     replicas.wait_connected("a", "b")
     with NodeParticipant(lab.domain, lab.uri, "hostile", b"h" * 16, TagRole.PERSISTENCE) as participant:
-        channel = Channel(participant, PARTITION, topics=service_status.STATUS_TOPICS)
+        channel = Channel(participant, PARTITION, topics=STATUS_TOPICS)
         channel.publish(view.TOPIC, "x", b"\x00nonsense")
         stranger = Stranger(participant, replicas.shown()["a"].id)
-        for number, (kind, body) in enumerate(HOSTILE, 1):
-            stranger.say(kind, body)
-            replicas.wait_for("it is counted", lambda: refused(replicas) == number)  # noqa: B023 - at once
+        for number, body in enumerate(HOSTILE, 1):
+            stranger.say(body)
+            replicas.wait_for(
+                "it is counted",
+                lambda: replicas.counter("a", "malformed") == number,  # noqa: B023 - at once
+            )
         stranger.close()
     writer = replicas.writer("a")
     writer.answer("done")
@@ -242,18 +248,25 @@ def test_whatever_somebody_sends_is_survived_and_counted(lab: Lab, replicas: Rep
     assert replicas.watching.faults >= 1
 
 
-def refused(replicas: Replicas) -> int:
-    return replicas.counter("a", "malformed") + replicas.counter("a", "unknown")
-
-
-HOSTILE: list[tuple[str, bytes]] = [
-    ("delivery", b""),
-    ("announcement", random.Random(1).randbytes(500)),
-    ("groups", b"[" * 100_000),
-    ("groups", json.dumps([{"group": ["p", "t", "x"], "type": 5}]).encode()),
-    ("served", b"{}"),
-    ("unheard of", b"x"),
+HOSTILE: list[bytes] = [
+    b"",
+    random.Random(1).randbytes(500),
+    *(
+        struct.pack(">BII", 1, 0, len(head)) + head
+        for head in (
+            b"[" * 100_000,
+            b'{"type": "groups", "groups": [{"group": ["p", "t", "x"], "type": 5}]}',
+            b'{"type": "served", "readers": {}}',
+            b'{"type": "unheard of"}',
+        )
+    ),
 ]
+
+
+class Deaf(ServicePart):
+    """Takes everything, and does nothing."""
+
+    kinds = typing.get_args(ReplicaMessage)
 
 
 class Stranger:
@@ -262,12 +275,12 @@ class Stranger:
     def __init__(self, participant: NodeParticipant, replica_id: str) -> None:
         self._signal = Signal(participant)
         self._discovery = Discovery(participant, self._signal)
-        self._peers = ReplicaTransport(
-            participant, Hello("redundant", "x", (b"h" * 16).hex()), self._signal, lambda: None
+        hello = Hello("redundant", "x", (b"h" * 16).hex())
+        self._links = Links(
+            participant, hello, (Deaf(),), self._signal, lambda: None, ThreadActivities(), lambda _: None
         )
         self._id = replica_id
         self._guid = b""
-        self._events: list[object] = []
 
     def connect(self) -> None:
         """Until the link is up; it may have to begin anew."""
@@ -280,15 +293,15 @@ class Stranger:
         for change in self._discovery.take():
             if isinstance(change, ParticipantSeen) and change.tag and change.tag.node_id.hex() == self._id:
                 self._guid = change.guid
-                self._peers.seen(change.guid, self._id)
-        self._peers.turn(time.monotonic())
-        self._events += self._peers.take(self._peers.receiver.take())
-        return self._peers.is_up(self._guid)
+                self._links.seen(change.guid, self._id)
+        self._links.turn(time.monotonic())
+        self._links.exchanged(self._links.receiver.take())
+        return bool(self._guid) and self._guid not in self._links.beginning
 
-    def say(self, kind: str, body: bytes) -> None:
+    def say(self, body: bytes) -> None:
         """Send it; the other side begins the link anew after it."""
         self.connect()
-        self._peers.send(self._guid, kind, body)
+        self._links.send_to(self._guid, body)
 
     def close(self) -> None:
-        self._peers.close(1.0)
+        self._links.close(1.0)

@@ -11,8 +11,7 @@ import pytest
 from cyclonedds.core import Policy, Qos
 
 from engine.dds.subscription_endpoints import StateWriter, reader_id
-from engine.persistence.core.replica_messages import SubscriberState
-from engine.persistence.core.subscription_codec import encode_state
+from engine.persistence.core.messages import SubscriberState, encode
 from engine.persistence.service.replica_view import SubscriptionView
 from ospltool.client import (
     DurabilityClient,
@@ -198,7 +197,7 @@ def say_nonsense(client: DurabilityClient) -> None:
     with session.lock:
         hostile = StateWriter(session.participant, session.signal, reader_id(session.id, 999))
     assert session.wait_until(lambda: bool(hostile.services()), time.monotonic() + 20)
-    whole = encode_state(SubscriberState("Reading", STOCK, LOG, 1, "m", 1))
+    whole = encode(SubscriberState("Reading", STOCK, LOG, 1, "m", 1))
     hostile.write(whole.replace(b'"quorum":1', b'"quorum":0'), time.time_ns())
 
 

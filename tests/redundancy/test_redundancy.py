@@ -8,6 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.persistence.core import sequences as sequences_module
+from engine.persistence.core.messages import (
+    Announcement,
+    KeptSample,
+    OriginalSample,
+    SampleBatch,
+    Saved,
+    Subscription,
+    WriterState,
+)
 from engine.persistence.core.provider_selection import (
     ORIGINAL,
     Candidate,
@@ -17,17 +26,8 @@ from engine.persistence.core.provider_selection import (
     choose,
 )
 from engine.persistence.core.replica import Replica
-from engine.persistence.core.replica_messages import (
-    Announcement,
-    KeptSample,
-    OriginalSample,
-    SampleBatch,
-    Saved,
-    Subscription,
-    WriterState,
-)
 from engine.persistence.core.sequences import Sequences
-from engine.simulator.rehearsal.rehearsed_replicas import LINK_DELAY_MS, ReplicaCluster
+from engine.simulator.rehearsal import LINK_DELAY_MS, ReplicaCluster
 from tests.redundancy.laws import check_applied_once, check_converged
 
 NUMBERS = st.sets(st.integers(1, 40))
@@ -43,7 +43,7 @@ def test_sequences_are_sets_of_numbers(one: set[int], other: set[int], number: i
     assert (number in a, a.count, bool(a)) == (number in one, len(one), bool(one))
     assert (a.lowest, a.highest) == (min(one, default=0), max(one, default=0))
     assert set(a | Sequences(((number, number),))) == one | {number}
-    assert Sequences.checked(a.intervals) == a
+    assert Sequences(a.intervals) == a
     assert set(a.below(number)) == {each for each in one if each < number}
     for made in (a | b, a - b, a & b):
         assert all(left[1] + 1 < right[0] for left, right in itertools.pairwise(made.intervals))

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from engine.persistence.core import subscription_exchange as held_module
-from engine.simulator.rehearsal.scenario import FAULTS
+from engine.persistence.core import subscriptions as held_module
+from engine.simulator.rehearsal import FAULTS
 from ospltool.cli.app import main
 
 SAMPLE = Path(__file__).parents[2] / "samples" / "redundant-persistence" / "service.xml"

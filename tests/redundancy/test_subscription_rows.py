@@ -11,8 +11,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from engine.persistence.core import subscription_ledger as ledger
+from engine.persistence.core.messages import OriginalSample, SavedSubscriptions
 from engine.persistence.core.provider_selection import SynchronizationSettings
-from engine.persistence.core.replica_messages import OriginalSample, SavedSubscriptions
 from engine.persistence.core.subscriptions import Subscriptions
 from engine.persistence.service import replica_rows as rows
 

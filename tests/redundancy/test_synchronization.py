@@ -2,36 +2,37 @@
 
 from __future__ import annotations
 
-import json
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from engine.core import plain
 from engine.core.name_spaces import Group
 from engine.dataset.groups import DurabilityKind, GroupDescription, GroupQos, TypeDescription
 from engine.dataset.sample import DATA
 from engine.dds.own_types import SenderState
 from engine.dds.topics import description_of
-from engine.persistence.core.positions import Positions
-from engine.persistence.core.provider_selection import SynchronizationSettings
-from engine.persistence.core.replica_codec import MessageFault, encode
-from engine.persistence.core.replica_messages import (
+from engine.persistence.core.messages import (
+    Announcement,
+    GroupDescriptions,
     Inventory,
     KeptSample,
+    MessageFault,
     OriginalSample,
     SampleBatch,
     Subscription,
     Want,
 )
+from engine.persistence.core.positions import Positions
+from engine.persistence.core.provider_selection import SynchronizationSettings
 from engine.persistence.core.sequences import Sequences
 from engine.persistence.service import replica_rows as rows
 from engine.persistence.service import synchronization
 from engine.persistence.service.kept_groups import KnownGroups, group_id, writer_name
 from engine.persistence.service.replica_store import connect
-from engine.persistence.service.synchronization import GROUPS, Synchronization
+from engine.persistence.service.synchronization import Synchronization
 
 ON = SynchronizationSettings(enable=True)
 TYPE = description_of(SenderState)
@@ -59,15 +60,15 @@ class Cell:
             sample = self.positions.sample(WRITER, key, time_ns + number, DATA, b"x")
             self.part.captured([sample])
 
-    def kinds(self) -> list[str]:
-        return [kind for _, kind, _ in self.part.messages()]
+    def kinds(self) -> list[type]:
+        return [type(message) for _, message in self.part.messages()]
 
 
 def subscribed() -> Cell:
     made = Cell("a")
     made.part.connected("b")
-    made.part.receive("b", *encode(Subscription(1, (Want(WRITER, Sequences()),))))
-    assert made.kinds() == [GROUPS, "announcement"], "groups come first"
+    made.part.receive("b", Subscription(1, (Want(WRITER, Sequences()),)))
+    assert made.kinds() == [GroupDescriptions, Announcement], "groups come first"
     return made
 
 
@@ -79,11 +80,12 @@ def test_a_replica_that_is_behind_gets_no_more_until_it_has_room() -> None:
     cell.write(3)
     cell.part.has_room = lambda _: True
     deliveries = list(cell.part.messages())
-    assert [kind for _, kind, _ in deliveries] == ["delivery", "delivery"]
+    assert [type(message) for _, message in deliveries] == [SampleBatch, SampleBatch]
     other = Cell("b")
     other.part.connected("a")
-    for _, kind, body in deliveries:
-        other.part.receive("a", kind, body)
+    for _, message in deliveries:
+        assert isinstance(message, SampleBatch)
+        other.part.receive("a", message)
     assert len(list(other.part.replica.instances())) == 3
     _, last_values = other.part.take_from_others()
     assert [sample.key[-1] for sample in last_values] == [1, 2, 3]
@@ -107,7 +109,7 @@ def sample(**changes: object) -> OriginalSample:
     return OriginalSample(**{**fields, **changes})  # type: ignore[arg-type] # - wrong ones are wanted
 
 
-def strange() -> Iterator[tuple[str, bytes]]:
+def strange() -> Iterator[Any]:
     """Messages that are sound, but not for a service."""
     other = bytes(8)
     for one in (
@@ -116,12 +118,11 @@ def strange() -> Iterator[tuple[str, bytes]]:
         sample(key=b"short"),
         sample(key=other + b"k", writer=writer_name(bytes(16), other)),
     ):
-        yield encode(SampleBatch((KeptSample(one, frozenset()),)))
-    yield encode(Inventory(1, ((b"", (1, WRITER, 1)),)))
+        yield SampleBatch((KeptSample(one, frozenset()),))
+    yield Inventory(1, ((b"", (1, WRITER, 1)),))
     wrong = DESCRIPTION.group._replace(type_id="another")
     for group in (GroupDescription(wrong, TYPE, DESCRIPTION.qos), *damaged_types()):
-        yield GROUPS, json.dumps([plain.to_plain(group)]).encode()
-    yield GROUPS, b"5"
+        yield GroupDescriptions((group,))
 
 
 def damaged_types() -> Iterator[GroupDescription]:
@@ -133,12 +134,12 @@ def damaged_types() -> Iterator[GroupDescription]:
 STRANGE = list(strange())
 
 
-@pytest.mark.parametrize(("kind", "body"), STRANGE, ids=range(len(STRANGE)))
-def test_what_is_sound_but_means_nothing_here_is_refused(kind: str, body: bytes) -> None:
+@pytest.mark.parametrize("message", STRANGE, ids=range(len(STRANGE)))
+def test_what_is_sound_but_means_nothing_here_is_refused(message: Any) -> None:
     cell = Cell("a")
     cell.part.connected("b")
     with pytest.raises(MessageFault):
-        cell.part.receive("b", kind, body)
+        cell.part.receive("b", message)
     assert list(cell.part.replica.instances()) == []
     assert len(list(cell.groups.items())) == 1
 

@@ -14,11 +14,12 @@ from engine.core.states import Phase, ServiceState
 from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, Sample
 from engine.runtime.startup import StoredContent
 from engine.simulator.applications import KEY_PREFIX, Reader, Writer
-from engine.simulator.checkers.checker import Checker, Standing, samples_of
+from engine.simulator.checkers.checker import samples_of
 from engine.simulator.cluster import Cluster
 from engine.simulator.options import NetworkPlan, NodePlan, SimulationOptions, TopicPlan, Workload
 from engine.simulator.quiet_check import difference
 from engine.simulator.simulated_node import SimulatedNode
+from engine.simulator.simulated_system import Standing, Watcher
 from engine.store.interface import SetState
 from engine.tracing.record import EventRecord
 
@@ -114,11 +115,8 @@ class Stream:
     receivers: tuple[str, ...]
 
 
-class Recorder(Checker):
-    """Keeps what happens, and objects to nothing."""
-
-    invariant = "none"
-    meaning = "what happened"
+class Recorder(Watcher):
+    """Keeps what happens."""
 
     def __init__(self, cluster: Cluster) -> None:
         super().__init__(cluster)
@@ -170,7 +168,7 @@ class Scenario:
         )
         self.cluster = Cluster(options)
         self.seen = Recorder(self.cluster)
-        self.cluster.checkers.append(self.seen)
+        self.cluster.watchers.append(self.seen)
         self.topics = tuple(topics)
         self.names = tuple(plan.name for plan in plans)
         self._nodes = {node.name: node for node in self.cluster.nodes}
@@ -188,7 +186,7 @@ class Scenario:
         end = self.now + seconds
         while self.now < end:
             self.cluster.schedule.run_until(min(end, self.now + 1.0))
-            self.cluster.look()
+            self.cluster.check()
 
     def until(self, condition: Callable[[], bool], within_s: float = 30.0, *, step_s: float = 0.05) -> None:
         """Let time pass until a condition holds."""
@@ -196,7 +194,7 @@ class Scenario:
         while not condition():
             assert self.now < end, f"not within {within_s} s:\n{self.log()}"
             self.cluster.schedule.run_until(self.now + step_s)
-        self.cluster.look()
+        self.cluster.check()
 
     def settle(self) -> None:
         """The system becomes quiet and equal, stays so, and all checkers agree."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from engine.core import alignment, joining, membership, merging, roles
+from engine.core import alignment, joining, mastership, membership, merging
 from engine.core.autodispose import AutodisposeWriters
 from engine.core.context import Context
 from engine.core.events import LoadStored
@@ -89,8 +89,8 @@ def everybody_injects(patch: pytest.MonkeyPatch) -> None:
         context.changed = True
         context.emit(LoadStored(state.name))
 
-    patch.setattr(roles, "find_source", find_source)
-    patch.setattr(roles, "yield_to_holder", lambda *_: None)
+    patch.setattr(mastership, "find_source", find_source)
+    patch.setattr(mastership, "yield_to_holder", lambda *_: None)
 
 
 def overlooks_reconnections(patch: pytest.MonkeyPatch) -> None:

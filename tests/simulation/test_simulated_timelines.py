@@ -62,13 +62,13 @@ class Play:
         for name in "ab":
             self.scenario.writer(name)
         reader = self.scenario.reader("r")
-        served = reader.take
+        served = reader.deliver
 
         def take(key: ReaderKey, samples: tuple[Sample, ...], node: SimulatedNode) -> None:
             served(key, samples, node)
             self.cache.add_update(list(samples))
 
-        reader.take = take  # type: ignore[method-assign]  # what nodes give goes to the cache, too
+        reader.deliver = take  # type: ignore[method-assign]  # what nodes give goes to the cache, too
         self.scenario.run(1.0)
 
     def run(self, script: str) -> SampleCache:

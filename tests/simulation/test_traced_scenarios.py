@@ -55,7 +55,7 @@ def drawn(faults: str, seed: int) -> Counter[str]:
     """What the nodes of a drawn system say."""
     cluster = Cluster(Campaign(faults).options(seed))
     recorder = Recorder(cluster)
-    cluster.checkers.append(recorder)
+    cluster.watchers.append(recorder)
     cluster.run()
     return Counter(record.event.id for _, _, record in recorder.records)
 

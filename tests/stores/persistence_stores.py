@@ -8,7 +8,7 @@ import sqlite3
 
 from engine.core import plain
 from engine.dataset.sample import DATA
-from engine.persistence.core.replica_messages import KeptSample, OriginalSample, Saved
+from engine.persistence.core.messages import KeptSample, OriginalSample, Saved
 from engine.persistence.service import kept_groups as groups
 from engine.persistence.service import replica_rows as rows
 from engine.persistence.service.replica_store import DATABASE

@@ -23,8 +23,8 @@ from engine.core.name_spaces import Element
 from engine.core.settings import PendingWriter
 from engine.dataset.sample import make_sample
 from engine.node.disk import open_store
+from engine.persistence.core.messages import OriginalSample
 from engine.persistence.core.provider_selection import SynchronizationSettings
-from engine.persistence.core.replica_messages import OriginalSample
 from engine.persistence.core.subscriptions import Subscriptions
 from engine.persistence.service import replica_rows as rows
 from engine.persistence.service.kept_groups import KnownGroups

@@ -28,9 +28,10 @@ _BLOCKING_NS: Final = 3_000_000_000
 _TOPIC_SCOPE: Final = 1
 
 
-def open_protocol_topic(participant: NodeParticipant, name: str) -> Topic:
-    """Open one of the four topics."""
-    return open_topic(participant, name, our_descriptions()[_TYPES[name]])
+def open_topics(participant: NodeParticipant) -> dict[str, Topic]:
+    """Open the four topics; return them by name."""
+    types = our_descriptions()
+    return {name: open_topic(participant, name, types[type_]) for name, type_ in _TYPES.items()}
 
 
 def open_reader(
@@ -46,7 +47,7 @@ def open_reader(
 
     Args:
         participant: where the reader lives.
-        topic: from `open_protocol_topic`.
+        topic: from `open_topics`.
         partitions: the partitions to read.
         signal: set when there is something to take.
         limit: size of the queue in samples; a full queue makes senders wait.
@@ -69,7 +70,7 @@ def open_writer(
 
     Args:
         participant: where the writer lives.
-        topic: from `open_protocol_topic`.
+        topic: from `open_topics`.
         partitions: the partitions to write.
         batching: whether samples are collected until a network message is full or flushed.
         name: the writer's entity name, which tools show.

@@ -1,20 +1,31 @@
 """ospltool's additions to the protocol, in its fields for extensions; other products skip them.
 
-A message carries one addition: `ospltool`, a JSON object, or with a sample `ospltool.sample`, which has
-what the protocol has no field for: exact status, whole sequence number, encapsulation, key, and the
-history depth of the sample's group.
+A message carries one addition: `ospltool`, a JSON object that a class here describes, or with a sample
+`ospltool.sample`, which has what the protocol has no field for: exact status, whole sequence number,
+encapsulation, key, and the history depth of the sample's group.
 """
 
 from __future__ import annotations
 
-import json
 import struct
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Annotated, Final, TypeVar
+
+import msgspec
+from msgspec import Meta, Struct
 
 from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, Sample, make_sample
 from engine.dds.cdr import HEADER, Malformed
-from engine.dds.client_protocol.encoding import CdrWriter, put_answer_head
-from engine.dds.client_protocol.messages import Bead, ByteOrder, RequestId, SampleKind, Time
+from engine.dds.client_protocol.encoding import CdrWriter
+from engine.dds.client_protocol.messages import (
+    ID_BYTES,
+    UNLIMITED,
+    Bead,
+    ByteOrder,
+    RequestId,
+    SampleKind,
+    Time,
+    put_answer_head,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -41,33 +52,183 @@ _STATUS_OF: Final = {
 _NO_LIMIT_NS: Final = (0x7FFFFFFF, 0x7FFFFFFF)
 
 
-def pack(**values: object) -> dict[str, bytes]:
-    """Pack values as ospltool's addition to a message."""
-    return {NAME: json.dumps(values, separators=(",", ":")).encode()}
+Guid = Annotated[bytes, Meta(min_length=ID_BYTES, max_length=ID_BYTES)]
+Count = Annotated[int, Meta(ge=0)]
+_A = TypeVar("_A", bound=Struct)
+
+
+class HistoryRequestAddition(Struct, frozen=True, omit_defaults=True):
+    """What a request for historical data says besides.
+
+    Attributes:
+        follow: the reader gets updates afterwards.
+        cancel: they end, and the request with its number.
+        each: samples of each instance that are wanted, the newest; -1 for all.
+    """
+
+    follow: bool = False
+    cancel: bool = False
+    each: int = UNLIMITED
+
+
+class LinkAddition(Struct, frozen=True, omit_defaults=True):
+    """What the end of an answer says besides.
+
+    Attributes:
+        living: living writers of the groups; None from a node that tells none.
+        disposing: their lost writers that had autodispose.
+        update: whether it is an update after the answer.
+        name_spaces: the name-spaces that the request touches, each with whether the node has all of it.
+        covers: those of them whose whole history is in the answer.
+        parts: those of which the node has a part only.
+    """
+
+    living: frozenset[Guid] | None = None
+    disposing: frozenset[Guid] = frozenset()
+    update: bool = False
+    name_spaces: dict[str, bool] = {}
+    covers: tuple[str, ...] = ()
+    parts: tuple[str, ...] = ()
+
+
+class DeletionOrder(Struct, frozen=True):
+    """The groups, by expressions, and the source time up to which their samples are to be deleted."""
+
+    partition: str
+    topic: str
+    until_ns: int
+
+
+class StoredQuestion(Struct, frozen=True, omit_defaults=True):
+    """The question for samples: for `count` ones of a writer, or for those named beside it.
+
+    Attributes:
+        version: of the answers that the client understands.
+        writer: GUID of the writer; empty for named samples.
+        count: samples that it has written.
+    """
+
+    version: int
+    writer: Annotated[bytes, Meta(max_length=ID_BYTES)] = b""
+    count: Count = 0
+
+
+class PendingAddition(Struct, frozen=True):
+    """A durable writer, and since which source time it may hand over samples; None if it will not.
+
+    `wait_s` is for how long nodes shall wait for it while it is silent.
+    """
+
+    id: Annotated[str, Meta(pattern=r"^(?:[0-9a-f]{2}){1,32}\Z")]
+    since_ns: int | None
+    wait_s: Annotated[float, Meta(ge=0)]
+
+
+class StateRequestAddition(Struct, frozen=True, omit_defaults=True):
+    """What a state request says besides: at most one of these.
+
+    Attributes:
+        delete: delete samples.
+        stored: tell whether samples are stored.
+        pending: note that a writer may hand over samples; nothing is answered.
+        keep: keep the samples beside it, which this living writer has in its groups.
+        others: name the fellows, too.
+    """
+
+    delete: DeletionOrder | None = None
+    stored: StoredQuestion | None = None
+    pending: PendingAddition | None = None
+    keep: Guid | None = None
+    others: bool = False
+
+
+class StateAddition(Struct, frozen=True, omit_defaults=True):
+    """What a node's answer to a state request says besides; most of it only if it was asked for."""
+
+    node: str = ""
+    """Id of the node."""
+    name: str = ""
+    """Its name."""
+    filtered: tuple[int, ...] = ()
+    """Places of the groups of which a content filter withholds samples."""
+    samples: tuple[Count, ...] = ()
+    """Samples of each group."""
+    floors: tuple[int | None, ...] = ()
+    """Source time up to which each group was deleted; None for one that is not kept."""
+    left_out: int = 0
+    """Groups that found no room in the answer."""
+    fellows: tuple[tuple[str, str], ...] = ()
+    """Ids and names of the nodes that it hears."""
+    away: tuple[str, ...] = ()
+    """Names of those that it does not hear any more."""
+    reason: str = ""
+    """Why the answer is no."""
+    deleted: bool = False
+    """Whether it has deleted; of a question for samples, whether a deletion covers some of them."""
+    until_ns: int | None = None
+    """Source time up to which it has deleted."""
+    slow: str = ""
+    """Node whose clock bounds that."""
+    answers: int = 0
+    """Version of the answers about samples."""
+    required: bool = False
+    """Whether it must keep the samples."""
+    partitions: tuple[str, ...] = ()
+    """The partitions of the question that it keeps."""
+    complete: bool = False
+    """Whether its sets are complete."""
+    on_disk: bool = False
+    """Whether it keeps the groups on disk."""
+    weaker: bool = False
+    """Whether it keeps PERSISTENT groups in memory only."""
+    not_shared: str = ""
+    """Why its samples reach no other node."""
+    limits: str = ""
+    """The limits of the groups, in words."""
+    forgotten_ns: int = 0
+    """Source time up to which samples may have been here and been purged."""
+    captured: int | None = None
+    """Samples of the writer that it captured and kept."""
+    refused: int = 0
+    """Samples of the writer that it refused."""
+    content: tuple[int, str] | None = None
+    """Count and digest of the writer's samples."""
+    written: bool = False
+    """Whether they are on disk."""
+    kept_out: bool = False
+    """Whether limits have kept samples out."""
+    kept: int = 0
+    """Samples that were handed over and taken."""
+
+
+NOTHING: Final = StateAddition()
+"""What another product says besides."""
+
+
+def pack(addition: Struct) -> dict[str, bytes]:
+    """Pack ospltool's addition to a message."""
+    return {NAME: msgspec.json.encode(addition)}
+
+
+def unpack(extensions: Mapping[str, bytes], kind: type[_A]) -> _A | None:
+    """Return ospltool's addition to a message, None if the sender is another product.
+
+    Raises:
+        Malformed: it is none of this kind.
+    """
+    text = extensions.get(NAME)
+    if text is None:
+        return None
+    try:
+        return msgspec.json.decode(text, type=kind)
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        raise Malformed(f"the ospltool extension: {error}"[:200]) from None
 
 
 def with_proof(extensions: Mapping[str, bytes], proofs: Proofs) -> Mapping[str, bytes]:
     """Return the additions to a message with a place for its proof, if there is a secret."""
     place = proofs.place()
     return {**extensions, PROOF: place} if place else extensions
-
-
-def unpack(extensions: Mapping[str, bytes]) -> dict[str, Any] | None:
-    """Return ospltool's addition to a message, None if the sender is another product.
-
-    Raises:
-        Malformed: it is not a JSON object.
-    """
-    text = extensions.get(NAME)
-    if text is None:
-        return None
-    try:
-        found = json.loads(text)
-    except (ValueError, RecursionError):
-        raise Malformed("the ospltool extension is not JSON") from None
-    if not isinstance(found, dict):
-        raise Malformed("the ospltool extension is not a JSON object")
-    return found
 
 
 class SampleEncoder:

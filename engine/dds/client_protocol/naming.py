@@ -7,10 +7,11 @@ These blocks travel as additions (see `extensions`) beside the JSON.
 
 from __future__ import annotations
 
-import dataclasses
 import enum
-import struct
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Annotated, Final
+
+import msgspec
+from msgspec import Meta, Struct
 
 from engine.dataset.sample import DATA, DIGEST_BYTES, DISPOSE, UNREGISTER, make_sample
 from engine.dds.cdr import Malformed
@@ -33,14 +34,15 @@ MAX_NAMES: Final = 4_096
 MAX_BLOCK_BYTES: Final = 256 << 10
 """Limit for the bytes of names or samples in one message; a single sample may be larger."""
 
-_GUID_BYTES: Final = 16
-_NAME: Final = struct.Struct(f"<{_GUID_BYTES}sqB{DIGEST_BYTES}sI")
-_SAMPLE: Final = struct.Struct(f"<{_GUID_BYTES}sqBII")
 _STATUSES: Final = DATA | DISPOSE | UNREGISTER
+_NAME_BYTES: Final = 64
+"""What a name takes at most besides its key."""
+
+Guid = Annotated[bytes, Meta(min_length=16, max_length=16)]
+Status = Annotated[int, Meta(ge=1, le=_STATUSES)]
 
 
-@dataclasses.dataclass(frozen=True, slots=True, order=True)
-class SampleName:
+class SampleName(Struct, frozen=True, order=True, array_like=True):
     """The name of one write, dispose or unregister of one writer.
 
     Attributes:
@@ -52,9 +54,9 @@ class SampleName:
     """
 
     source_time_ns: int
-    writer: bytes
-    digest: bytes
-    status: int
+    writer: Guid
+    digest: Annotated[bytes, Meta(min_length=DIGEST_BYTES, max_length=DIGEST_BYTES)]
+    status: Status
     key: bytes
 
     @classmethod
@@ -90,13 +92,13 @@ class SampleVerdict(enum.IntEnum):
         return self >= SampleVerdict.SUPERSEDED
 
 
+_NAMES: Final = msgspec.msgpack.Decoder(Annotated[tuple[SampleName, ...], Meta(max_length=MAX_NAMES)])
+_SAMPLES: Final = msgspec.msgpack.Decoder(tuple[tuple[int, Guid, Status, bytes, bytes], ...])
+
+
 def pack_names(names: Iterable[SampleName]) -> bytes:
     """Pack names into a block."""
-    parts: list[bytes] = []
-    for one in names:
-        head = _NAME.pack(one.writer, one.source_time_ns, one.status, one.digest, len(one.key))
-        parts += (head, one.key)
-    return b"".join(parts)
+    return msgspec.msgpack.encode(tuple(names))
 
 
 def unpack_names(block: bytes) -> tuple[SampleName, ...]:
@@ -105,27 +107,17 @@ def unpack_names(block: bytes) -> tuple[SampleName, ...]:
     Raises:
         Malformed: it is damaged, or has more than `MAX_NAMES`.
     """
-    found: list[SampleName] = []
-    at = 0
-    while at < len(block):
-        if at + _NAME.size > len(block) or len(found) >= MAX_NAMES:
-            raise Malformed("a block of names is cut off or too long")
-        writer, time_ns, status, digest, size = _NAME.unpack_from(block, at)
-        at += _NAME.size
-        if at + size > len(block) or not 0 < status <= _STATUSES:
-            raise Malformed("a block of names is damaged")
-        found.append(SampleName(time_ns, writer, digest, status, block[at : at + size]))
-        at += size
-    return tuple(found)
+    try:
+        found: tuple[SampleName, ...] = _NAMES.decode(block)
+    except msgspec.MsgspecError as error:
+        raise Malformed(f"a block of names: {error}") from None
+    return found
 
 
 def pack_samples(samples: Iterable[Sample]) -> bytes:
     """Pack samples into a block, without their sequence numbers."""
-    parts: list[bytes] = []
-    for one in samples:
-        head = _SAMPLE.pack(one.writer, one.source_time_ns, one.status, len(one.key), len(one.payload))
-        parts += (head, one.key, one.payload)
-    return b"".join(parts)
+    parts = [(one.source_time_ns, one.writer, one.status, one.key, one.payload) for one in samples]
+    return msgspec.msgpack.encode(parts)
 
 
 def unpack_samples(block: bytes) -> list[Sample]:
@@ -134,20 +126,10 @@ def unpack_samples(block: bytes) -> list[Sample]:
     Raises:
         Malformed: it is damaged.
     """
-    found: list[Sample] = []
-    at = 0
-    while at < len(block):
-        if at + _SAMPLE.size > len(block):
-            raise Malformed("a block of samples is cut off")
-        writer, time_ns, status, key_bytes, payload_bytes = _SAMPLE.unpack_from(block, at)
-        at += _SAMPLE.size
-        end = at + key_bytes + payload_bytes
-        if end > len(block) or not 0 < status <= _STATUSES:
-            raise Malformed("a block of samples is damaged")
-        key, payload = block[at : at + key_bytes], block[at + key_bytes : end]
-        found.append(make_sample(time_ns, writer, status, key, payload))
-        at = end
-    return found
+    try:
+        return [make_sample(*one) for one in _SAMPLES.decode(block)]
+    except msgspec.MsgspecError as error:
+        raise Malformed(f"a block of samples: {error}") from None
 
 
 def pieces(samples: Sequence[Sample]) -> list[list[Sample]]:
@@ -167,7 +149,7 @@ def first_names(names: Sequence[SampleName]) -> int:
     """Return how many of the names fit into one question, at least one."""
     size = 0
     for count, one in enumerate(names[:MAX_NAMES]):
-        size += _NAME.size + len(one.key)
+        size += _NAME_BYTES + len(one.key)
         if size > MAX_BLOCK_BYTES and count:
             return count
     return min(len(names), MAX_NAMES)

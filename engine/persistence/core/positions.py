@@ -11,7 +11,7 @@ import hashlib
 from typing import Final
 
 from engine.dataset.sample import UNREGISTER
-from engine.persistence.core.replica_messages import OriginalSample
+from engine.persistence.core.messages import OriginalSample
 
 _HASH_BITS: Final = 64
 _EPOCH: Final = 1 << 63

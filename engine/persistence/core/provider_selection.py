@@ -8,16 +8,16 @@ max_remote_provider_change_period_count periods. The first choice replaces nothi
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from typing import Final
 
-from engine.core.lazy_dataclass import lazy_dataclass
 from engine.persistence.core.sequences import Sequences
 
 DEFAULT_PERIOD_MS: Final = 5_000
 
 
-@lazy_dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True, slots=True)
 class SynchronizationSettings:
     """Settings of data_synchronization ("Synchronizing of Persistence Service Instances").
 
@@ -68,7 +68,7 @@ MAX_FILLING: Final = 3
 """Most providers at one time for samples that the live provider does not give."""
 
 
-@lazy_dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True, slots=True)
 class Candidate:
     """Another replica as a provider of one writer's samples.
 
@@ -83,7 +83,7 @@ class Candidate:
     advanced: bool = True
 
 
-@lazy_dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True, slots=True)
 class Providers:
     """The remote providers of one (reader, original writer) pair.
 

@@ -13,27 +13,18 @@ that it knows others to have (`_KnownPeer.known`); it sends a sample only where 
 
 from __future__ import annotations
 
+import bisect
 import collections
-import dataclasses
-from collections.abc import Iterable, Sequence
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
-from engine.core.lazy_dataclass import lazy_dataclass
-from engine.persistence.core import last_values
-from engine.persistence.core.last_values import Comparison, LastValues, Room, no_limits
-from engine.persistence.core.positions import span, time_of
-from engine.persistence.core.provider_selection import (
-    MAX_LAG_PERIODS,
-    ORIGINAL,
-    Candidate,
-    Providers,
-    Stability,
-    SynchronizationSettings,
-    choose,
-    due,
-)
-from engine.persistence.core.replica_messages import (
+import msgspec
+from msgspec import Struct
+
+from engine.persistence.core.messages import (
     LATE,
+    PARTS,
     Announcement,
     Inventory,
     KeptSample,
@@ -45,7 +36,154 @@ from engine.persistence.core.replica_messages import (
     Want,
     WriterState,
 )
+from engine.persistence.core.positions import span, time_of
+from engine.persistence.core.provider_selection import (
+    MAX_LAG_PERIODS,
+    ORIGINAL,
+    Candidate,
+    Providers,
+    Stability,
+    SynchronizationSettings,
+    choose,
+    due,
+)
 from engine.persistence.core.sequences import Sequences
+
+MAX_PARTS_ASKED: Final = 16
+"""Inventories to one replica in one period; the others wait."""
+MARGIN_PERIODS: Final = 2
+"""Periods that a difference must stay longer than a change of providers may take."""
+
+_MASK: Final = (1 << 64) - 1
+
+
+def part_of(key: bytes) -> int:
+    """Return the part of an instance."""
+    return hashlib.blake2b(key, digest_size=1).digest()[0]
+
+
+def _digest(key: bytes, order: tuple[int, str, int]) -> int:
+    time_ns, writer, sequence = order
+    text = b"%d|%d|%s|" % (time_ns, sequence, writer.encode())
+    return int.from_bytes(hashlib.blake2b(text + key, digest_size=8).digest(), "big")
+
+
+class Digests:
+    """One number for each part: the sum of the digests of its last values."""
+
+    def __init__(self) -> None:
+        self._sums = [0] * PARTS
+        self._snapshot: tuple[int, ...] | None = None
+
+    def replace(self, key: bytes, old: tuple[int, str, int] | None, new: tuple[int, str, int] | None) -> None:
+        """Replace the last value of an instance: `old` is None for a new one, `new` for one that goes."""
+        change = (_digest(key, new) if new is not None else 0) - (_digest(key, old) if old is not None else 0)
+        part = part_of(key)
+        self._sums[part] = (self._sums[part] + change) & _MASK
+        self._snapshot = None
+
+    def snapshot(self) -> tuple[int, ...]:
+        """Return the numbers of all parts."""
+        if self._snapshot is None:
+            self._snapshot = tuple(self._sums)
+        return self._snapshot
+
+
+class Comparison:
+    """The parts that differ at one other replica, and for how many periods."""
+
+    def __init__(self) -> None:
+        self._seen: dict[int, tuple[tuple[int, int], int]] = {}
+
+    def period(self, ours: Sequence[int], theirs: Sequence[int], patience: int) -> Iterator[int]:
+        """Compare digests at the end of a period; yield parts that differed unchanged for over `patience`.
+
+        Args:
+            ours: digests of this replica, by part.
+            theirs: digests of the other replica, by part; empty if it sent none.
+            patience: periods.
+        """
+        seen, self._seen = self._seen, {}
+        if len(theirs) != PARTS or ours == theirs:
+            return
+        asked = 0
+        for part, pair in enumerate(zip(ours, theirs, strict=True)):
+            if pair[0] == pair[1]:
+                continue
+            before, count = seen.get(part, (pair, 0))
+            count = count + 1 if before == pair else 1
+            if count > patience and asked < MAX_PARTS_ASKED:
+                asked += 1
+                count = 0
+                yield part
+            self._seen[part] = (pair, count)
+
+
+Room = Callable[[bytes], tuple[bytes, int]]
+"""Returns the group of an instance, and how many instances of it are kept at most; 0 for no limit."""
+
+
+def no_limits(key: bytes) -> tuple[bytes, int]:
+    """Keep every instance."""
+    return key, 0
+
+
+class LastValues:
+    """The last values. A group with a limit keeps the instances whose keys come first in byte order.
+
+    The choice does not depend on the order in which samples come, so all replicas make the same one.
+
+    Args:
+        room: tells how many instances of a group are kept.
+
+    Attributes:
+        entries: by instance.
+        changed: instances that have changed since the owner cleared this set.
+    """
+
+    def __init__(self, room: Room = no_limits) -> None:
+        self._room = room
+        self._limited: dict[bytes, list[bytes]] = {}
+        self.entries: dict[bytes, KeptSample] = {}
+        self.changed: set[bytes] = set()
+        self._digests = Digests()
+        self._keys_of_part: list[set[bytes]] = [set() for _ in range(PARTS)]
+
+    def keep(self, sample: OriginalSample) -> KeptSample | None:
+        """Make a sample the last value of its instance; return a value that the limit left no room for."""
+        entry = self.entries.get(sample.key)
+        pushed: KeptSample | None = None
+        if entry is None:
+            group, most = self._room(sample.key)
+            keys = self._limited.setdefault(group, []) if most else []
+            if most and len(keys) >= most:
+                if sample.key > keys[-1]:
+                    return KeptSample(sample, frozenset())
+                pushed = self._drop(keys.pop())
+            if most:
+                bisect.insort(keys, sample.key)
+        self._digests.replace(sample.key, entry.sample.order if entry else None, sample.order)
+        if entry is None:
+            self._keys_of_part[part_of(sample.key)].add(sample.key)
+        self.entries[sample.key] = KeptSample(sample, entry.writers if entry else frozenset())
+        self.changed.add(sample.key)
+        return pushed
+
+    def _drop(self, key: bytes) -> KeptSample:
+        entry = self.entries.pop(key)
+        self._digests.replace(key, entry.sample.order, None)
+        self._keys_of_part[part_of(key)].discard(key)
+        self.changed.add(key)
+        return entry
+
+    def digests(self) -> tuple[int, ...]:
+        """Return the digest of each part."""
+        return self._digests.snapshot()
+
+    def of_part(self, part: int) -> list[KeptSample]:
+        """Return the last values of one part, in order of their keys."""
+        return [self.entries[key] for key in sorted(self._keys_of_part[part])]
+
 
 _NOTHING: Final = Sequences()
 
@@ -55,8 +193,7 @@ def numbers_of(samples: Iterable[OriginalSample]) -> Sequences:
     return Sequences.joined((sample.first or sample.sequence, sample.sequence) for sample in samples)
 
 
-@lazy_dataclass(slots=True)
-class _KnownWriter:
+class _KnownWriter(Struct):
     """One original writer, as a replica knows it.
 
     Attributes:
@@ -68,31 +205,30 @@ class _KnownWriter:
     """
 
     stability: Stability
-    had: Sequences = dataclasses.field(default_factory=Sequences)
+    had: Sequences = _NOTHING
     is_direct: bool = False
     highest_before: int = 0
-    keys: set[bytes] = dataclasses.field(default_factory=set)
+    keys: set[bytes] = set()
 
 
-@lazy_dataclass(slots=True)
-class _KnownPeer:
+class _KnownPeer(Struct):
     """Another replica while it is connected."""
 
-    known: dict[str, Sequences] = dataclasses.field(default_factory=dict)
+    known: dict[str, Sequences] = {}
     """Numbers that it has or was sent, by writer."""
-    states: dict[str, WriterState] = dataclasses.field(default_factory=dict)
+    states: dict[str, WriterState] = {}
     """Its last announcement, by writer."""
-    highest_before: dict[str, int] = dataclasses.field(default_factory=dict)
+    highest_before: dict[str, int] = {}
     """Its highest numbers at the last period, by writer."""
-    wants: dict[str, Sequences | None] = dataclasses.field(default_factory=dict)
+    wants: dict[str, Sequences | None] = {}
     """Its subscription to this replica, by writer; None for all numbers."""
     number: int = 0
     """How often this replica has replaced its subscription to it."""
-    asked: dict[str, Sequences | None] = dataclasses.field(default_factory=dict)
+    asked: dict[str, Sequences | None] = {}
     """The subscription of this replica to it, by writer; None for all numbers."""
     digests: tuple[int, ...] = ()
     """Digests of its last values, by part."""
-    comparison: Comparison = dataclasses.field(default_factory=Comparison)
+    comparison: Comparison = msgspec.field(default_factory=Comparison)
     """How long its digests have differed from those of this replica."""
 
     def knows(self, sample: OriginalSample) -> bool:
@@ -182,7 +318,7 @@ class Replica:
     def _saved(self, keys: Iterable[bytes], writers: Iterable[str]) -> Saved:
         entries = [self._kept.entries[key] for key in sorted(keys) if key in self._kept.entries]
         return Saved(
-            tuple(KeptSample(entry.sample.alone, entry.writers) for entry in entries),
+            tuple(entry.alone for entry in entries),
             tuple((name, self._writers[name].had) for name in sorted(writers)),
             tuple(sorted(set(keys) - self._kept.entries.keys())),
         )
@@ -216,14 +352,9 @@ class Replica:
         known = self._writers.get(writer)
         return known.stability.applied if known else Providers()
 
-    def selected(self, writer: str) -> Providers:
-        """Return the providers that the last period chose for a known writer."""
-        return self._writers[writer].stability.selected
-
-    def stability(self, writer: str) -> tuple[int, int]:
-        """Return the periods with the same choice, and the periods without a stable one."""
-        known = self._writers[writer].stability
-        return known.unchanged, known.unsettled
+    def stability(self, writer: str) -> Stability:
+        """Return the choice of the providers of a known writer."""
+        return self._writers[writer].stability
 
     def is_direct(self, writer: str) -> bool:
         """Whether the original writer is connected to this replica."""
@@ -501,7 +632,7 @@ class Replica:
             known = self._writer(writer)
             if known is not None:
                 known.keys.add(key)
-        entry.writers |= frozenset(writers)
+        self._kept.entries[key] = KeptSample(entry.sample, entry.writers.union(writers))
         self._kept.changed.add(key)
 
     def _take(self, state: _KnownPeer, delivery: SampleBatch) -> None:
@@ -544,9 +675,7 @@ class Replica:
             ]
         state.learn(writer, missing)
         superseded = () if are_all else ((writer, missing),)
-        self._give(
-            peer, state, [KeptSample(each.sample.alone, each.writers) for each in there], written, superseded
-        )
+        self._give(peer, state, [each.alone for each in there], written, superseded)
 
     def _pass_on(
         self, peer: str, state: _KnownPeer, newest: Sequence[OriginalSample], missing: Sequences
@@ -562,13 +691,13 @@ class Replica:
                 are_all = False
                 continue
             if id(entry.sample) in arrived:
-                given.append(KeptSample(entry.sample, entry.writers))
+                given.append(entry)
                 continue
             are_all = False
             if state.knows(entry.sample):
                 written.append((key, entry.writers))
             else:
-                given.append(KeptSample(entry.sample.alone, entry.writers))
+                given.append(entry.alone)
         stream = newest[0].stream
         state.learn(stream, missing)
         self._give(peer, state, given, written, () if are_all else ((stream, missing),))
@@ -604,7 +733,7 @@ class Replica:
         state = self._peers[peer]
         if any(each.had - self._had(each.writer) for each in state.states.values()):
             return
-        patience = self.settings.max_change_periods + last_values.MARGIN_PERIODS
+        patience = self.settings.max_change_periods + MARGIN_PERIODS
         for part in state.comparison.period(self._kept.digests(), state.digests, patience):
             self.counters["audited"] += 1
             entries = tuple((each.sample.key, each.sample.order) for each in self._kept.of_part(part))
@@ -619,7 +748,7 @@ class Replica:
             if each.sample.key not in theirs or each.sample.order > theirs[each.sample.key]
         ]
         if newer:
-            self._give(peer, state, [KeptSample(each.sample.alone, each.writers) for each in newer])
+            self._give(peer, state, [each.alone for each in newer])
 
     # Odds and ends.
 

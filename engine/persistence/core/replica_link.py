@@ -11,37 +11,32 @@ import struct
 from collections.abc import Callable
 from typing import Final
 
-from engine.core.lazy_dataclass import lazy_dataclass
-from engine.persistence.core.replica_codec import MessageFault
+from msgspec import Struct
 
-VERSION: Final = 1
-HELLO: Final = "hello"
-"""The kind of the message that begins a link; its body names the sender."""
+from engine.persistence.core.messages import MessageFault
 
+VERSION: Final = 2
 _MAGIC: Final = b"ospp"
-_FRAME: Final = struct.Struct(">4sBQQQB")
+_FRAME: Final = struct.Struct(">4sBQQQ?")
+"""Magic, version, both numbers, place in the order, and whether it is a hello; its body names the sender."""
 _UNKNOWN: Final = 0
 _IS_UP: Final = 1
-"""Number of a hello that needs no answer."""
+"""Place of a hello that needs no answer."""
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class Arrived:
+class Arrived(Struct, frozen=True):
     """A message of the other side."""
 
-    kind: str
     body: bytes
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class Up:
+class Up(Struct, frozen=True):
     """The link is up; `hello` is the body of the other side's hello."""
 
     hello: bytes
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class Down:
+class Down(Struct, frozen=True):
     """The link is down; messages that have not arrived are lost."""
 
 
@@ -72,17 +67,16 @@ class ReplicaLink:
 
     def hello(self) -> bytes:
         """Return the frame that begins the link; send it again from time to time until the link is up."""
-        return self._frame(HELLO, self._hello, _IS_UP if self.is_up else 0)
+        return self._frame(self._hello, _IS_UP if self.is_up else 0, is_hello=True)
 
-    def frame(self, kind: str, body: bytes) -> bytes:
+    def frame(self, body: bytes) -> bytes:
         """Return the frame of a message; frames are sent in this order. Only while the link is up."""
         assert self.is_up
         self._sent += 1
-        return self._frame(kind, body, self._sent)
+        return self._frame(body, self._sent)
 
-    def _frame(self, kind: str, body: bytes, number: int) -> bytes:
-        name = kind.encode()
-        return _FRAME.pack(_MAGIC, VERSION, self._own, self._other, number, len(name)) + name + body
+    def _frame(self, body: bytes, number: int, *, is_hello: bool = False) -> bytes:
+        return _FRAME.pack(_MAGIC, VERSION, self._own, self._other, number, is_hello) + body
 
     def restart(self) -> list[Event]:
         """Restart the link, because the other side is gone or lost a message."""
@@ -100,16 +94,11 @@ class ReplicaLink:
         """
         if len(frame) < _FRAME.size or frame[:4] != _MAGIC:
             raise MessageFault("not a frame")
-        _, version, theirs, ours, number, size = _FRAME.unpack_from(frame)
+        _, version, theirs, ours, number, is_hello = _FRAME.unpack_from(frame)
         if version != VERSION:
             raise MessageFault(f"version {version} is not known")
-        start = _FRAME.size + size
-        try:
-            kind = frame[_FRAME.size : start].decode()
-        except UnicodeDecodeError as error:
-            raise MessageFault("its kind is not text") from error
-        body = frame[start:]
-        if kind == HELLO:
+        body = frame[_FRAME.size :]
+        if is_hello:
             return self._take_hello(theirs, ours, body, is_up=number == _IS_UP)
         if not self.is_up or (theirs, ours) != (self._other, self._own):
             return [], []
@@ -117,7 +106,7 @@ class ReplicaLink:
             self.breaks += 1
             return self.restart(), [self.hello()]
         self._received = number
-        return [Arrived(kind, body)], []
+        return [Arrived(body)], []
 
     def _take_hello(
         self, theirs: int, ours: int, body: bytes, *, is_up: bool

@@ -5,10 +5,12 @@ from __future__ import annotations
 import bisect
 import heapq
 from collections.abc import Iterable, Iterator
-from typing import Final
+from typing import Annotated, Final
 
-from engine.core.lazy_dataclass import lazy_dataclass
+from msgspec import Meta, Struct
 
+HIGHEST: Final = 1 << 128
+"""The highest number: positions have 128 bits (`engine.persistence.core.positions`)."""
 MAX_INTERVALS: Final = 1024
 """Intervals kept of one writer. Beyond the bound the shortest is forgotten; a gap is never closed.
 
@@ -17,28 +19,21 @@ gap would be lost.
 """
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class Sequences:
-    """A set of positive sequence numbers: disjoint, not adjacent intervals with both ends, in order."""
+class Sequences(Struct, frozen=True, array_like=True, gc=False):
+    """A set of positive sequence numbers: disjoint, not adjacent intervals with both ends, in order.
 
-    intervals: tuple[tuple[int, int], ...] = ()
+    Raises:
+        ValueError: the intervals are out of order, empty or adjacent, or a number is too high.
+    """
 
-    @classmethod
-    def checked(cls, intervals: Iterable[tuple[int, int]]) -> Sequences:
-        """Return the set of intervals that another replica sent.
+    intervals: Annotated[tuple[tuple[int, int], ...], Meta(max_length=MAX_INTERVALS)] = ()
 
-        Raises:
-            ValueError: they are out of order, empty, adjacent or too many.
-        """
-        given = tuple(intervals)
+    def __post_init__(self) -> None:
         before = -1
-        for first, last in given:
-            if not before + 1 < first <= last:
+        for first, last in self.intervals:
+            if not before + 1 < first <= last <= HIGHEST:
                 raise ValueError(f"{first} to {last} is not an interval after {before}")
             before = last
-        if len(given) > MAX_INTERVALS:
-            raise ValueError(f"{len(given)} intervals")
-        return cls(given)
 
     @classmethod
     def of(cls, numbers: Iterable[int]) -> Sequences:

@@ -14,9 +14,10 @@ import itertools
 from collections.abc import Iterable
 from typing import Final
 
-from engine.core.lazy_dataclass import lazy_dataclass
-from engine.persistence.core.replica_messages import SubscriberAnswer, SubscriberState
-from engine.persistence.core.subscription_ledger import Numbers
+from msgspec import Struct
+
+from engine.persistence.core.messages import SubscriberAnswer, SubscriberState
+from engine.persistence.core.subscription_ledger import Id, numbers_of
 
 MAX_TOLD: Final = 20_000
 """Samples in each of the two lists of a state: those that the reader has, and those that it acknowledges.
@@ -31,11 +32,8 @@ PERIOD_S: Final = 5.0
 PATIENCE_S: Final = 20.0
 """Time that a connected replica may be silent before the reader asks another one; it may be busy."""
 
-_Id = tuple[str, int]
 
-
-@lazy_dataclass(slots=True)
-class _Acknowledged:
+class _Acknowledged(Struct):
     """An acknowledgement; `since` is the number of the first state that told it, 0 for none yet."""
 
     since: int = 0
@@ -88,9 +86,9 @@ class Subscriber:
         self._is_changed = True
         self._until_s = 0.0
         self._again_s = 0.0
-        self._seen: dict[_Id, None] = {}
-        self._open: dict[_Id, None] = {}
-        self._acknowledged: dict[_Id, _Acknowledged] = {}
+        self._seen: dict[Id, None] = {}
+        self._open: dict[Id, None] = {}
+        self._acknowledged: dict[Id, _Acknowledged] = {}
 
     # Input.
 
@@ -123,7 +121,7 @@ class Subscriber:
             del self._seen[next(iter(self._seen))]
         return True
 
-    def acknowledge(self, ids: Iterable[_Id]) -> None:
+    def acknowledge(self, ids: Iterable[Id]) -> None:
         """Note that the application has acknowledged samples."""
         for id_ in ids:
             if id_ in self._open:
@@ -165,7 +163,7 @@ class Subscriber:
         if self._acknowledged and not next(iter(self._acknowledged.values())).since:
             self._is_changed = True  # there was no room for them in the last state
 
-    def _is_stored(self, id_: _Id, stored: int) -> bool:
+    def _is_stored(self, id_: Id, stored: int) -> bool:
         return 0 < self._acknowledged[id_].since <= stored
 
     # Output.
@@ -222,8 +220,8 @@ class Subscriber:
             self._asked,
             self._request,
             self.is_complete,
-            _numbers(itertools.islice(self._open, MAX_TOLD)) if self._asked else (),
-            _numbers(told),
+            numbers_of(itertools.islice(self._open, MAX_TOLD)) if self._asked else (),
+            numbers_of(told),
             self._deletes,
         )
 
@@ -238,10 +236,3 @@ class Subscriber:
         self._request += 1
         self._until_s = now + PATIENCE_S
         self._is_changed = True
-
-
-def _numbers(ids: Iterable[_Id]) -> Numbers:
-    found: dict[str, list[int]] = {}
-    for writer, number in ids:
-        found.setdefault(writer, []).append(number)
-    return tuple((writer, tuple(sorted(numbers))) for writer, numbers in sorted(found.items()))

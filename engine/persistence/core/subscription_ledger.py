@@ -6,11 +6,14 @@ ones there may be a sample that only one replica has.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Final
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Annotated, Final
 
-from engine.core.lazy_dataclass import lazy_dataclass
+from msgspec import Meta, Struct
 
+from engine.persistence.core.sequences import HIGHEST
+
+MAX_QUORUM: Final = 1_000_000
 MAX_ACKNOWLEDGED: Final = 100_000
 """Numbers of one writer that a ledger remembers as acknowledged. The lowest are forgotten, and counted.
 
@@ -20,12 +23,48 @@ A forgotten sample is sent again only if a replica still holds it and never hear
 MAX_MEMBERS: Final = 1_000
 """Members with acknowledgements of their own; those of further members are refused, and counted."""
 
-Numbers = tuple[tuple[str, tuple[int, ...]], ...]
+MAX_NAME_CHARS: Final = 255
+MAX_KEY_CHARS: Final = 4096
+"""Name of a durable subscription with its topic and partitions, as replicas register it."""
+_PRINTABLE: Final = r"^[^\x00-\x1f\x7f-\x9f\u2028\u2029]+\Z"
+
+Text = Annotated[str, Meta(max_length=MAX_NAME_CHARS, pattern=_PRINTABLE)]
+"""A name that applications choose; it can be shown."""
+Name = Annotated[str, Meta(max_length=128, pattern=_PRINTABLE)]
+"""The name of a writer or replica."""
+Numbers = tuple[tuple[Name, tuple[Annotated[int, Meta(ge=1)], ...]], ...]
 """Numbers of samples by original writer, in order."""
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class SubscriptionTerms:
+Id = tuple[str, int]
+"""A sample: its writer, and its number there."""
+
+
+def numbers_of(ids: Iterable[Id]) -> Numbers:
+    """Return the numbers by writer, in order."""
+    found: dict[str, list[int]] = {}
+    for writer, number in ids:
+        found.setdefault(writer, []).append(number)
+    return _in_order(found)
+
+
+def ids_of(numbers: Numbers) -> Iterator[Id]:
+    """Yield (writer, number) for all numbers."""
+    return ((writer, number) for writer, each in numbers for number in each)
+
+
+def check_numbers(numbers: Numbers) -> None:
+    """Refuse numbers that are too high for the store.
+
+    Raises:
+        ValueError: one of them is.
+    """
+    for writer, each in numbers:
+        if max(each, default=1) > HIGHEST:
+            raise ValueError(f"a number of writer {writer} is too high")
+
+
+class SubscriptionTerms(Struct, frozen=True):
     """The registration of a name; a higher one replaces a lower one with all its acknowledgements.
 
     Attributes:
@@ -33,7 +72,7 @@ class SubscriptionTerms:
         is_deleted: whether it was deleted since.
     """
 
-    generation: int = 1
+    generation: Annotated[int, Meta(ge=1, lt=1 << 62)] = 1
     is_deleted: bool = False
 
     @property
@@ -42,8 +81,7 @@ class SubscriptionTerms:
         return self.generation, self.is_deleted
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class LedgerState:
+class LedgerState(Struct, frozen=True):
     """A ledger, or a part of one, in a message or on disk.
 
     Attributes:
@@ -54,11 +92,15 @@ class LedgerState:
         members: by member, numbers that it has acknowledged and the quorum has not.
     """
 
-    name: str
+    name: Annotated[str, Meta(max_length=MAX_KEY_CHARS, pattern=_PRINTABLE)]
     terms: SubscriptionTerms
-    quorum: int
+    quorum: Annotated[int, Meta(ge=1, le=MAX_QUORUM)]
     done: Numbers = ()
-    members: tuple[tuple[str, Numbers], ...] = ()
+    members: tuple[tuple[Text, Numbers], ...] = ()
+
+    def __post_init__(self) -> None:
+        for numbers in (self.done, *(each for _, each in self.members)):
+            check_numbers(numbers)
 
 
 class SubscriptionLedger:
@@ -235,5 +277,5 @@ class SubscriptionLedger:
         )
 
 
-def _in_order(numbers: dict[str, set[int]]) -> Numbers:
+def _in_order(numbers: Mapping[str, Collection[int]]) -> Numbers:
     return tuple((writer, tuple(sorted(each))) for writer, each in sorted(numbers.items()) if each)

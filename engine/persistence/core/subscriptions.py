@@ -1,7 +1,8 @@
 """The durable subscriptions of one group at one replica: the samples held for them, and their readers.
 
 A sample is held, beside the last value of its instance, until the quorum of every durable subscription has
-acknowledged it. Replicas exchange acknowledgements, and samples that one holds and another lacks.
+acknowledged it. Replicas tell each other acknowledgements, and which samples they hold; each fetches those
+that another one holds and it lacks. `ReaderAnswers` is the side to which readers talk.
 
 Invariant: a held sample is released only when every subscription has acknowledged it or is deleted.
 """
@@ -9,38 +10,101 @@ Invariant: a held sample is released only when every subscription has acknowledg
 from __future__ import annotations
 
 import collections
+import itertools
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from engine.core.lazy_dataclass import lazy_dataclass
-from engine.persistence.core.provider_selection import SynchronizationSettings
-from engine.persistence.core.replica_messages import (
+from msgspec import Struct
+
+from engine.persistence.core.messages import (
     Change,
     Fetch,
+    FetchedSamples,
     Forgotten,
     OriginalSample,
     PeerMessage,
     Released,
     SavedSubscriptions,
+    SubscriberAnswer,
+    SubscriberState,
     SubscriptionUpdate,
 )
-from engine.persistence.core.subscription_exchange import GroupExchange, HeldRoom, HeldSample, Id, ids_of
+from engine.persistence.core.provider_selection import SynchronizationSettings
 from engine.persistence.core.subscription_ledger import (
+    Id,
     LedgerState,
     Numbers,
     SubscriptionLedger,
     SubscriptionTerms,
+    ids_of,
+    numbers_of,
 )
 
 MAX_SUBSCRIPTIONS: Final = 1_000
 """Durable subscriptions of one group; more are refused, counted and reported."""
-
 MAX_WRITERS: Final = 100_000
 """Writers of one group that are remembered; beyond, all are forgotten, which does no harm."""
+MAX_HELD: Final = 100_000
+MAX_HELD_BYTES: Final = 256 << 20
+"""Samples, and payload bytes, that a replica keeps for durable subscriptions. New ones beyond are not kept,
+counted and reported. When there is room again they come from another replica that has kept them, if any."""
+MAX_READERS: Final = 10_000
+"""Readers at one time; more get no answer, and are counted."""
+BATCH_SAMPLES: Final = 256
+BATCH_BYTES: Final = 512 << 10
+"""Samples and bytes in one message; a single sample may be larger."""
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class SubscriptionStatus:
+class HeldRoom(Struct):
+    """The samples, and payload bytes, that are kept of all groups that share a bound."""
+
+    samples: int = 0
+    size: int = 0
+
+    def has(self, size: int) -> bool:
+        """Whether there is room for one more sample of `size` bytes."""
+        return self.samples < MAX_HELD and self.size + size <= MAX_HELD_BYTES
+
+    def add(self, samples: int, size: int) -> None:
+        """Count samples that are kept, with their bytes; negative numbers for those that are no longer."""
+        self.samples += samples
+        self.size += size
+        assert self.samples >= 0 <= self.size, "more was released than held"
+
+
+class HeldSample(Struct):
+    """A sample, the subscriptions that have not acknowledged it, and the period in which it came."""
+
+    sample: OriginalSample
+    wanted_by: set[str]
+    period: int
+
+
+class _Peer(Struct):
+    """Another replica while it is connected."""
+
+    ledgers: list[LedgerState] = []
+    """Acknowledgements to tell it."""
+    offers: list[Id] = []
+    """Samples held here, to tell it."""
+    offered: dict[Id, int] = {}
+    """Samples that it holds and this replica lacks, with the period in which it told."""
+
+
+def batches(samples: Iterable[OriginalSample]) -> list[tuple[OriginalSample, ...]]:
+    """Split samples into batches for messages; at least one, which may be empty."""
+    parts: list[list[OriginalSample]] = [[]]
+    size = 0
+    for sample in samples:
+        if parts[-1] and (len(parts[-1]) == BATCH_SAMPLES or size + len(sample.payload) > BATCH_BYTES):
+            parts.append([])
+            size = 0
+        parts[-1].append(sample)
+        size += len(sample.payload)
+    return [tuple(part) for part in parts]
+
+
+class SubscriptionStatus(Struct, frozen=True):
     """The status of one durable subscription at this replica.
 
     Attributes:
@@ -55,7 +119,7 @@ class SubscriptionStatus:
     quorum: int
     members: tuple[str, ...]
     pending: int
-    in_doubt: tuple[tuple[str, int], ...]
+    in_doubt: dict[str, int]
 
 
 class Subscriptions:
@@ -96,9 +160,8 @@ class Subscriptions:
         self._period = 0
         self._changes: list[Change] = []
         self._reports: list[str] = []
-        self._exchange = GroupExchange(
-            settings, self._held, self._room, lambda id_: bool(self._wanted_by(id_))
-        )
+        self._peers: dict[str, _Peer] = {}
+        self._to_peers: list[tuple[str, PeerMessage]] = []
         self._restore(saved or SavedSubscriptions())
 
     def _restore(self, saved: SavedSubscriptions) -> None:
@@ -111,8 +174,11 @@ class Subscriptions:
 
     def saved(self) -> SavedSubscriptions:
         """Return everything that it has."""
-        ledgers = tuple(ledger.state() for _, ledger in sorted(self._ledgers.items()))
-        return SavedSubscriptions(ledgers, tuple(each.sample for _, each in sorted(self._held.items())))
+        held = tuple(each.sample for _, each in sorted(self._held.items()))
+        return SavedSubscriptions(self._states(), held)
+
+    def _states(self) -> tuple[LedgerState, ...]:
+        return tuple(ledger.state() for _, ledger in sorted(self._ledgers.items()))
 
     def held(self) -> frozenset[Id]:
         """Return the samples that are held: (writer, number)."""
@@ -126,7 +192,7 @@ class Subscriptions:
                 ledger.quorum,
                 tuple(sorted({member for of, member in self._readers.values() if of == name})),
                 self._pending[name],
-                tuple(sorted(ledger.members().items())),
+                ledger.members(),
             )
             for name, ledger in sorted(self._ledgers.items())
             if not ledger.terms.is_deleted
@@ -156,7 +222,8 @@ class Subscriptions:
 
     def messages(self) -> list[tuple[str, PeerMessage]]:
         """Take the messages to other replicas, in order: (receiver, message)."""
-        return self._exchange.messages()
+        messages, self._to_peers = self._to_peers, []
+        return messages
 
     def reports(self) -> list[str]:
         """Take the sentences for operators."""
@@ -223,7 +290,9 @@ class Subscriptions:
 
     def _spread(self, new: LedgerState, source: str) -> None:
         self._changes.append(new)
-        self._exchange.learned(new, source)
+        for name, peer in self._peers.items():
+            if name != source:
+                peer.ledgers.append(new)
 
     def _begin(self, ledger: SubscriptionLedger) -> None:
         """Hold samples for a new subscription, or release those of a deleted one."""
@@ -290,12 +359,14 @@ class Subscriptions:
             self._miss()
             return False
         self._held[id_] = HeldSample(sample, wanted_by, self._period)
-        self._room.take(len(sample.payload))
+        self._room.add(1, len(sample.payload))
         self._writers.add(sample.writer)
         self._pending.update(wanted_by)
         self.counters["held"] += 1
         self._changes.append(sample)
-        self._exchange.held(id_)
+        for peer in self._peers.values():
+            if peer.offered.pop(id_, None) is None:  # it holds the sample itself if it has offered it
+                peer.offers.append(id_)
         return True
 
     def _miss(self) -> None:
@@ -321,7 +392,7 @@ class Subscriptions:
         self._pending[name] -= 1
         if not held.wanted_by:
             del self._held[id_]
-            self._room.give_back(len(held.sample.payload))
+            self._room.add(-1, -len(held.sample.payload))
             self.counters["released"] += 1
             self._changes.append(Released(*id_))
 
@@ -391,32 +462,40 @@ class Subscriptions:
     # Other replicas.
 
     def connected(self, peer: str) -> None:
-        """Begin to exchange with a replica, whose link is new."""
-        self._exchange.connected(peer, [ledger.state() for _, ledger in sorted(self._ledgers.items())])
+        """Begin to exchange with a replica, whose link is new: tell it all ledgers and held samples."""
+        self._peers[peer] = _Peer()
+        if self.settings.synchronize_durable_subscriptions:
+            self._to_peers.append((peer, SubscriptionUpdate(self._states(), numbers_of(self._held))))
 
     def disconnected(self, peer: str) -> None:
         """Forget a replica, whose link is down."""
-        self._exchange.disconnected(peer)
+        self._peers.pop(peer, None)
 
     def receive(self, peer: str, message: PeerMessage) -> None:
         """Take a message of another replica."""
-        if not self._exchange.hears(peer):
+        if peer not in self._peers or not self.settings.synchronize_durable_subscriptions:
             return
         if isinstance(message, SubscriptionUpdate):
             for ledger in message.ledgers:
                 self._learn(ledger, peer)
-            self._exchange.offered(peer, ids_of(message.held))
+            self._offered(peer, ids_of(message.held))
         elif isinstance(message, Fetch):
             samples = [self._held[id_].sample for id_ in ids_of(message.numbers) if id_ in self._held]
             self.counters["handed"] += len(samples)
-            self._exchange.hand(peer, samples)
+            self._to_peers += [(peer, FetchedSamples(part)) for part in batches(samples) if part]
         else:
             for sample in message.samples:
                 id_ = (sample.writer, sample.sequence)
                 if self._hold(sample):
                     self.counters["fetched"] += 1
                 elif self._wanted_by(id_):
-                    self._exchange.offered(peer, [id_])  # when there is room
+                    self._offered(peer, [id_])  # when there is room
+
+    def _offered(self, peer: str, ids: Iterable[Id]) -> None:
+        offered = self._peers[peer].offered
+        for id_ in ids:
+            if id_ not in self._held and len(offered) < MAX_HELD:  # nobody holds more
+                offered[id_] = self._period
 
     def period(self) -> None:
         """End a durable_subscription_synchronization_period: tell others news, and ask them for samples."""
@@ -424,5 +503,129 @@ class Subscriptions:
             self._reports.append(f"{self._missed_now} samples were not kept for durable subscriptions")
             self._missed_now = 0
             self._hold_values()
-        self._exchange.period()
+        if self.settings.synchronize_durable_subscriptions:
+            if self.settings.enable:
+                self._fetch()
+            for name, peer in sorted(self._peers.items()):
+                offers = numbers_of(id_ for id_ in peer.offers if id_ in self._held)
+                if peer.ledgers or offers:
+                    self._to_peers.append((name, SubscriptionUpdate(tuple(peer.ledgers), offers)))
+                peer.ledgers, peer.offers = [], []
         self._period += 1
+
+    def _fetch(self) -> None:
+        """Ask others for missing samples; those told in this period may be on their way from the writer."""
+        asked: set[Id] = set()
+        for name, peer in sorted(self._peers.items()):
+            for id_ in [each for each in peer.offered if each in self._held or not self._wanted_by(each)]:
+                del peer.offered[id_]
+            due = (id_ for id_, since in peer.offered.items() if since < self._period and id_ not in asked)
+            room = MAX_HELD - self._room.samples - len(asked)
+            wanted = list(itertools.islice(due, max(0, room)))
+            if wanted and self._room.has(0):
+                asked.update(wanted)
+                for id_ in wanted:
+                    del peer.offered[id_]
+                self._to_peers.append((name, Fetch(numbers_of(wanted))))
+
+
+class _Reader(Struct):
+    """A present reader: its last state, and the number of its last request."""
+
+    state: SubscriberState
+    request: int = 0
+
+
+class ReaderAnswers:
+    """The readers of one replica.
+
+    Args:
+        own: the name by which readers ask this replica.
+        groups: returns the groups that a state is about.
+
+    Attributes:
+        counters: `given` (samples), `readers_refused`.
+    """
+
+    def __init__(self, own: str, groups: Callable[[SubscriberState], Iterable[Subscriptions]]) -> None:
+        self._own = own
+        self._groups = groups
+        self._readers: dict[str, _Reader] = {}
+        self.counters: collections.Counter[str] = collections.Counter()
+
+    def knows(self, reader: str) -> bool:
+        """Whether this reader has sent a state."""
+        return reader in self._readers
+
+    def heard(self, reader: str, state: SubscriberState) -> list[SubscriberAnswer]:
+        """Take a state of a reader: what it has, acknowledges and asks.
+
+        Args:
+            reader: its id; each new reader has a new one, whatever its member name.
+            state: its latest state; one that is not newer than the last is ignored.
+
+        Returns:
+            Answers to send once all changes of this call are on disk.
+        """
+        known = self._readers.get(reader)
+        if known is None:
+            if len(self._readers) >= MAX_READERS:
+                self.counters["readers_refused"] += 1
+                return []
+            known = self._readers[reader] = _Reader(state)
+        elif state.number <= known.state.number:
+            return []
+        known.state = state
+        groups = list(self._groups(state))
+        for group in groups:
+            if state.deletes:
+                group.delete(state.name)
+            else:
+                group.reader_came(reader, state.name, state.quorum, state.member)
+        if not state.deletes:
+            _acknowledge(state, groups)
+        if state.asked != self._own or state.request <= known.request:
+            return [SubscriberAnswer(state.number)]
+        known.request = state.request
+        return self._pending(state, groups)
+
+    def _pending(self, state: SubscriberState, groups: list[Subscriptions]) -> list[SubscriberAnswer]:
+        samples = [
+            sample
+            for group in groups
+            for sample in group.pending(state.name, state.member, state.had, only_settled=state.only_settled)
+        ]
+        if len(groups) > 1:
+            samples.sort(key=lambda sample: sample.order)
+        self.counters["given"] += len(samples)
+        *parts, last = batches(samples)
+        missed = sum(group.missed for group in groups)
+        return [
+            *(SubscriberAnswer(state.number, state.request, part) for part in parts),
+            SubscriberAnswer(state.number, state.request, last, is_last=True, missed=missed),
+        ]
+
+    def group_came(self, group: Subscriptions) -> None:
+        """Add a new group: register the readers that read it."""
+        for reader, known in self._readers.items():
+            state = known.state
+            if not state.deletes and group in self._groups(state):
+                group.reader_came(reader, state.name, state.quorum, state.member)
+
+    def left(self, reader: str) -> None:
+        """Forget a reader that is gone."""
+        known = self._readers.pop(reader, None)
+        if known is not None:
+            for group in self._groups(known.state):
+                group.reader_left(reader)
+
+
+def _acknowledge(state: SubscriberState, groups: list[Subscriptions]) -> None:
+    """Give each acknowledgement to the groups that know its writer, or to all if none knows it.
+
+    A reader acknowledges a repeated sample again, so a group that learns of a writer later hears of it.
+    """
+    for writer, numbers in state.acknowledged:
+        knowing = [group for group in groups if group.knows(writer)]
+        for group in knowing or groups:
+            group.acknowledge(state.name, state.member, ((writer, numbers),))

@@ -6,24 +6,22 @@ An instance and a writer are named with their group, so that all replicas of the
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 import sqlite3
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
+
+import msgspec
 
 from engine.config.persistence import GroupSettings
-from engine.core import expressions, plain
-from engine.core.lazy_dataclass import lazy_dataclass
+from engine.core import expressions
 from engine.core.name_spaces import Group
 from engine.dataset.groups import GroupDescription
 from engine.dds.typeinfo import BrokenType, check_description
-from engine.persistence.core.replica_codec import MessageFault
-from engine.persistence.core.replica_messages import LATE, OriginalSample
+from engine.persistence.core.messages import LATE, MessageFault, OriginalSample
 
 ID_BYTES: Final = 8
 MAX_GROUPS: Final = 10_000
-MAX_GROUPS_BYTES: Final = 64 << 20
 
 TABLES: Final = """
 CREATE TABLE IF NOT EXISTS sample_group (id BLOB PRIMARY KEY, description TEXT NOT NULL) WITHOUT ROWID;
@@ -43,8 +41,7 @@ def writer_name(guid: bytes, group: bytes) -> str:
     return f"{guid.hex()}.{group.hex()}"
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class WriterName:
+class WriterName(NamedTuple):
     """The parts of a writer's name; `late` means its stream of late samples."""
 
     guid: bytes
@@ -138,42 +135,36 @@ class KnownGroups:
         if writer.group not in self._known:
             raise MessageFault(f"a sample of an unknown group {writer.group.hex()}")
 
-    # For others, and for the store.
+    # From others, and for the store.
 
-    def encode(self, ids: Iterator[bytes]) -> bytes:
-        """Return the descriptions of groups as the body of a message."""
-        return json.dumps([plain.to_plain(self._known[each]) for each in ids]).encode()
-
-    def decode(self, body: bytes) -> list[GroupDescription]:
-        """Return the descriptions in the body of a message.
+    def learn_all(self, descriptions: Sequence[GroupDescription]) -> None:
+        """Note the groups of another replica.
 
         Raises:
-            MessageFault: not valid descriptions, or a damaged type.
+            MessageFault: the type of one is damaged, or another.
         """
-        if len(body) > MAX_GROUPS_BYTES:
-            raise MessageFault(f"{len(body)} bytes of groups")
-        try:
-            found = plain.from_json(tuple[GroupDescription, ...], body)
-            for each in found:
+        for each in descriptions:
+            try:
                 check_description(each.type)
-                if each.group.type_id != each.type.type_id:
-                    raise MessageFault("a group whose type is another")
-        except (plain.PlainFault, BrokenType, ValueError) as error:
-            raise MessageFault(f"damaged groups: {plain.words_of(error)}"[:200]) from error
-        return list(found)
+            except BrokenType as error:
+                raise MessageFault(f"a group of a damaged type: {error}"[:200]) from error
+            if each.group.type_id != each.type.type_id:
+                raise MessageFault("a group whose type is another")
+        for each in descriptions:
+            self.learn(each)
 
     def restore(self, store: sqlite3.Connection) -> None:
         """Load the groups of the store; a damaged one is left out, with its samples."""
         for id_, text in store.execute("SELECT id, description FROM sample_group"):
             try:
-                description = plain.from_json(GroupDescription, text)
+                description = msgspec.json.decode(text, type=GroupDescription)
                 check_description(description.type)
-            except (plain.PlainFault, BrokenType, ValueError):
+            except (msgspec.MsgspecError, BrokenType, ValueError, TypeError, RecursionError):
                 continue
             self._known[id_] = description
 
     def changes(self) -> list[tuple[bytes, str]]:
         """Take the rows to write."""
-        rows = [(id_, json.dumps(plain.to_plain(self._known[id_]))) for id_ in sorted(self._unsaved)]
+        rows = [(id_, msgspec.json.encode(self._known[id_]).decode()) for id_ in sorted(self._unsaved)]
         self._unsaved.clear()
         return rows

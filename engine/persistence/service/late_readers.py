@@ -8,22 +8,21 @@ readers that may have come after it was written.
 from __future__ import annotations
 
 import collections
-import dataclasses
-import json
 import time
 from collections.abc import Callable, Collection, Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final
+
+from msgspec import Struct
 
 from engine.capture.neighbourhood import DiscoveryChanges, HistoryReader
-from engine.core.lazy_dataclass import lazy_dataclass
 from engine.dataset import sample as dataset_sample
 from engine.dataset.groups import GroupDescription, is_given
-from engine.persistence.core.replica_codec import MessageFault
-from engine.persistence.core.replica_messages import OriginalSample
+from engine.persistence.core.messages import OriginalSample, ServedReaders
 from engine.persistence.service.kept_groups import ID_BYTES, KnownGroups, WriterName
+from engine.persistence.service.replica_view import ReaderDeliveryView
 from engine.persistence.service.service_part import NEVER_S, ServicePart
+from engine.runtime.ports import Delivered
 
-SERVED: Final = "served"
 SETTLE_S: Final = 2.0
 """Time after the start in which a service looks for others before it serves."""
 RETRY_S: Final = 2.0
@@ -38,31 +37,14 @@ MAX_UPDATES: Final = 100_000
 """Samples that may wait for one reader; beyond, the reader gets all values again."""
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class ReaderDelivery:
-    """The result of a delivery to one process; `readers` are GUIDs of readers that got all of it."""
-
-    topic: str
-    partition: str
-    participant: str
-    samples: int
-    seconds: float
-    problem: str
-    readers: frozenset[bytes] = frozenset()
-
-
 Groupwise = list[tuple[GroupDescription, list[dataset_sample.Sample]]]
 
 
-class DeliverTo(Protocol):
-    """Delivers samples to the readers of one kind in a process; blocks."""
-
-    def __call__(self, reader: HistoryReader, groups: Groupwise) -> ReaderDelivery:
-        """See `engine.capture.delivery.Directed`."""
+DeliverTo = Callable[[HistoryReader, Groupwise], Delivered]
+"""Delivers samples to the readers of one kind in a process; it blocks. See `engine.capture.delivery`."""
 
 
-@lazy_dataclass(slots=True)
-class _Reader:
+class _Reader(Struct):
     """Readers of one kind in a process: a delivery reaches all of them.
 
     Attributes:
@@ -76,10 +58,10 @@ class _Reader:
     """
 
     seen_ns: int = 0
-    unserved: set[str] = dataclasses.field(default_factory=set)
-    served: set[str] = dataclasses.field(default_factory=set)
+    unserved: set[str] = set()
+    served: set[str] = set()
     missed: bool = False
-    updates: list[OriginalSample] = dataclasses.field(default_factory=list)
+    updates: list[OriginalSample] = []
     is_busy: bool = False
     due_s: float = 0.0
 
@@ -111,7 +93,7 @@ class LateReaders(ServicePart):
         counters: `deliveries`, `delivered` (samples), `expired` (samples withheld).
     """
 
-    kinds = frozenset((SERVED,))
+    kinds = (ServedReaders,)
 
     def __init__(
         self,
@@ -122,8 +104,9 @@ class LateReaders(ServicePart):
         kept: Callable[[bytes], list[OriginalSample]],
         is_expired: Callable[[OriginalSample, int], bool],
         deliver: DeliverTo,
-        submit: Callable[[Callable[[], ReaderDelivery], Callable[[ReaderDelivery], None]], None],
+        submit: Callable[[Callable[[], Delivered], Callable[[Delivered], None]], None],
     ) -> None:
+        super().__init__()
         self._name = name
         self._synchronizes = synchronizes
         self._groups = groups
@@ -133,10 +116,8 @@ class LateReaders(ServicePart):
         self._submit = submit
         self._readers: dict[HistoryReader, _Reader] = {}
         self._served: dict[str, None] = {}
-        self._peers: set[str] = set()
-        self._outbox: list[tuple[str, str, bytes]] = []
         self._starts_s = 0.0
-        self.deliveries: collections.deque[ReaderDelivery] = collections.deque(maxlen=20)
+        self.deliveries: collections.deque[ReaderDeliveryView] = collections.deque(maxlen=20)
         self.counters: collections.Counter[str] = collections.Counter()
 
     # Input.
@@ -165,25 +146,15 @@ class LateReaders(ServicePart):
     def connected(self, peer: str) -> None:
         """Tell a replica which readers this one has served."""
         if self._synchronizes:
-            self._peers.add(peer)
-            self._tell([peer], [end for one in self._readers.values() for end in sorted(one.served)])
+            super().connected(peer)
+            served = tuple(end for one in self._readers.values() for end in sorted(one.served))
+            self.tell([peer], ServedReaders(served))
 
-    def disconnected(self, peer: str) -> None:
-        """Forget a replica; this one may have to serve in its place."""
-        self._peers.discard(peer)
-
-    def receive(self, peer: str, kind: str, body: bytes) -> None:
+    def receive(self, peer: str, message: ServedReaders) -> None:
         """Note the readers that another replica has served."""
-        try:
-            keys = json.loads(body)
-        except (ValueError, RecursionError) as error:
-            raise MessageFault("not a list of readers") from error
-        if not isinstance(keys, list) or not all(isinstance(key, str) for key in keys):
-            raise MessageFault("not a list of readers")
-        if peer not in self._peers:
+        if peer not in self.peers:
             return
-        for key in keys[:MAX_ENDS]:
-            self._served[key] = None
+        self._served |= dict.fromkeys(message.readers[:MAX_ENDS])
         while len(self._served) > 2 * MAX_ENDS:
             del self._served[next(iter(self._served))]
         for one in self._readers.values():
@@ -204,19 +175,10 @@ class LateReaders(ServicePart):
                     one.updates.clear()
                     one.missed = True
 
-    def messages(self) -> Sequence[tuple[str, str, bytes]]:
-        """Take the lists of served readers, for other replicas."""
-        outbox, self._outbox = self._outbox, []
-        return outbox
-
-    def _tell(self, peers: Sequence[str], keys: list[str]) -> None:
-        body = json.dumps(keys).encode()
-        self._outbox += [(peer, SERVED, body) for peer in peers]
-
     # Deliveries.
 
     def _is_ours(self) -> bool:
-        return not self._synchronizes or all(self._name < peer for peer in self._peers)
+        return not self._synchronizes or all(self._name < peer for peer in self.peers)
 
     def turn(self, now_s: float) -> float:
         """Serve readers that wait; return when the next turn is due at the latest."""
@@ -249,9 +211,18 @@ class LateReaders(ServicePart):
             return
         one.is_busy = True
 
-        def done(delivery: ReaderDelivery) -> None:
+        def done(delivery: Delivered) -> None:
             one.is_busy = False
-            self.deliveries.append(delivery)
+            self.deliveries.append(
+                ReaderDeliveryView(
+                    reader.topic,
+                    ",".join(reader.partitions),
+                    reader.process.hex(),
+                    delivery.samples,
+                    round(delivery.elapsed_ns / 1e9, 3),
+                    delivery.problem,
+                )
+            )
             self.counters["deliveries"] += 1
             self.counters["delivered"] += delivery.samples
             if delivery.problem:
@@ -274,7 +245,7 @@ class LateReaders(ServicePart):
         before = len(one.served)
         one.serve(ends)
         if len(one.served) > before:
-            self._tell(sorted(self._peers), sorted(one.served.intersection(ends)))
+            self.tell(self.peers, ServedReaders(tuple(sorted(one.served.intersection(ends)))))
         if one.unserved:
             one.due_s = time.monotonic() + FURTHER_S
 

@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import re
 import sqlite3
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
+from collections.abc import Iterable
 
-from engine.dataset.lifespans import MAX_LIFESPAN_NS, LifespanTable
-from engine.persistence.core.replica_codec import MessageFault
-from engine.persistence.core.replica_messages import OriginalSample
+from engine.dataset.lifespans import LifespanTable
+from engine.persistence.core.messages import OriginalSample, WriterLifespans
 from engine.persistence.service.kept_groups import WriterName
 from engine.persistence.service.service_part import ServicePart, Write
-
-LIFESPANS: Final = "lifespans"
-_GUID: Final = re.compile(r"[0-9a-f]{32}")
 
 
 class Lifespans(ServicePart):
@@ -24,13 +17,12 @@ class Lifespans(ServicePart):
     tables = (
         "CREATE TABLE IF NOT EXISTS lifespan (writer TEXT PRIMARY KEY, ns INTEGER NOT NULL) WITHOUT ROWID;"
     )
-    kinds = frozenset((LIFESPANS,))
+    kinds = (WriterLifespans,)
 
     def __init__(self) -> None:
+        super().__init__()
         self._table = LifespanTable()
-        self._unsaved: dict[bytes, int] = {}
-        self._peers: set[str] = set()
-        self._outbox: list[tuple[str, str, bytes]] = []
+        self._unsaved: dict[str, int] = {}
 
     @property
     def refused(self) -> int:
@@ -39,7 +31,7 @@ class Lifespans(ServicePart):
 
     def learn(self, writer: bytes, lifespan_ns: int) -> None:
         """Note the lifespan of a writer's samples."""
-        self._take({writer: lifespan_ns}, "")
+        self._take([(writer, lifespan_ns)], "")
 
     def is_expired(self, sample: OriginalSample, now_ns: int) -> bool:
         """Whether a sample has expired at this wall clock time; a dispose never expires."""
@@ -48,41 +40,23 @@ class Lifespans(ServicePart):
             name.guid, sample.status, sample.source_time_ns, now_ns
         )
 
-    def _take(self, lifespans: Mapping[bytes, int], source: str) -> None:
-        news = self._table.learn(lifespans.items())
+    def _take(self, lifespans: Iterable[tuple[bytes, int]], source: str) -> None:
+        news = {writer.hex(): ns for writer, ns in self._table.learn(lifespans).items()}
         self._unsaved |= news
-        self._tell(sorted(self._peers - {source}), news)
-
-    def _tell(self, peers: Iterable[str], lifespans: Mapping[bytes, int]) -> None:
-        if lifespans:
-            body = json.dumps({writer.hex(): ns for writer, ns in lifespans.items()}).encode()
-            self._outbox += [(peer, LIFESPANS, body) for peer in peers]
+        if news:
+            self.tell(self.peers - {source}, WriterLifespans(news))
 
     # Others, and the store.
 
     def connected(self, peer: str) -> None:
         """Tell a replica all lifespans."""
-        self._peers.add(peer)
-        self._tell([peer], self._table.known)
+        super().connected(peer)
+        if self._table.known:
+            self.tell([peer], WriterLifespans({writer.hex(): ns for writer, ns in self._table.known.items()}))
 
-    def disconnected(self, peer: str) -> None:
-        """Forget a replica; it hears all lifespans when it comes back."""
-        self._peers.discard(peer)
-
-    def receive(self, peer: str, kind: str, body: bytes) -> None:
+    def receive(self, peer: str, message: WriterLifespans) -> None:
         """Take lifespans that another replica tells."""
-        try:
-            found = json.loads(body)
-        except (ValueError, RecursionError) as error:
-            raise MessageFault("not lifespans") from error
-        if not isinstance(found, dict) or not all(map(_is_lifespan, found.items())):
-            raise MessageFault("not lifespans")
-        self._take({bytes.fromhex(writer): ns for writer, ns in found.items()}, peer)
-
-    def messages(self) -> Sequence[tuple[str, str, bytes]]:
-        """Take new lifespans, for all other replicas."""
-        outbox, self._outbox = self._outbox, []
-        return outbox
+        self._take(((bytes.fromhex(writer), ns) for writer, ns in message.lifespans.items()), peer)
 
     def restore(self, store: sqlite3.Connection) -> None:
         """Load the lifespans."""
@@ -93,14 +67,9 @@ class Lifespans(ServicePart):
         """Take new lifespans, for the store."""
         if not self._unsaved:
             return None
-        rows, self._unsaved = [(writer.hex(), ns) for writer, ns in self._unsaved.items()], {}
-        return lambda store: _write(store, rows)
+        rows, self._unsaved = [*self._unsaved.items()], {}
 
+        def write(store: sqlite3.Connection) -> None:
+            store.executemany("INSERT OR REPLACE INTO lifespan VALUES (?, ?)", rows)
 
-def _write(store: sqlite3.Connection, rows: list[tuple[str, int]]) -> None:
-    store.executemany("INSERT OR REPLACE INTO lifespan VALUES (?, ?)", rows)
-
-
-def _is_lifespan(item: tuple[str, object]) -> bool:
-    writer, lifespan_ns = item
-    return bool(_GUID.fullmatch(writer)) and type(lifespan_ns) is int and 0 <= lifespan_ns <= MAX_LIFESPAN_NS
+        return write

@@ -19,8 +19,8 @@ from engine.dds.participant import NodeParticipant
 from engine.dds.typeinfo import Resolution, TypeRef
 from engine.dds.waiting import Signal
 from engine.dds.writer_names import WRITER_GONE
+from engine.persistence.core.messages import OriginalSample
 from engine.persistence.core.positions import Positions
-from engine.persistence.core.replica_messages import OriginalSample
 from engine.persistence.service.kept_groups import KnownGroups, group_id, writer_name
 from engine.persistence.service.lifespans import Lifespans
 from engine.persistence.service.synchronization import Synchronization

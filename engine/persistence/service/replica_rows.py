@@ -14,7 +14,7 @@ import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from engine.persistence.core.replica_messages import (
+from engine.persistence.core.messages import (
     Change,
     Forgotten,
     KeptSample,
@@ -24,7 +24,6 @@ from engine.persistence.core.replica_messages import (
     SavedSubscriptions,
 )
 from engine.persistence.core.sequences import Sequences
-from engine.persistence.core.subscription_codec import NUMBER_BYTES
 from engine.persistence.core.subscription_ledger import LedgerState, Numbers, SubscriptionTerms
 from engine.persistence.service.service_part import Write
 
@@ -37,7 +36,7 @@ CREATE TABLE IF NOT EXISTS accounted (
     writer TEXT PRIMARY KEY, intervals TEXT NOT NULL, row_check BLOB NOT NULL) WITHOUT ROWID;
 """
 
-_SEQUENCE_BYTES: Final = 17
+_NUMBER_BYTES: Final = 17
 _CHECK_BYTES: Final = 8
 
 _Row = tuple[bytes | str | int, ...]
@@ -77,7 +76,7 @@ def _kept_row(kept: KeptSample) -> _Row:
         (
             sample.key,
             sample.writer,
-            sample.sequence.to_bytes(_SEQUENCE_BYTES, "big"),
+            _blob(sample.sequence),
             sample.source_time_ns,
             sample.status,
             sample.payload,
@@ -125,7 +124,7 @@ def read(store: sqlite3.Connection) -> tuple[Saved, int]:
             damaged += 1
             continue
         writer, intervals, _ = row
-        had.append((writer, Sequences.checked((first, last) for first, last in json.loads(intervals))))
+        had.append((writer, Sequences(tuple((first, last) for first, last in json.loads(intervals)))))
     return Saved(tuple(kept), () if damaged else tuple(had)), damaged
 
 
@@ -194,7 +193,7 @@ def _number_rows(group: bytes, name: str, numbers: Numbers) -> Iterator[tuple[by
 
 
 def _blob(number: int) -> bytes:
-    return number.to_bytes(NUMBER_BYTES, "big")
+    return number.to_bytes(_NUMBER_BYTES, "big")
 
 
 def _held_row(group: bytes, sample: OriginalSample) -> tuple[bytes | str | int, ...]:

@@ -6,16 +6,17 @@ the file always has the state of one moment, whenever the process ends.
 
 from __future__ import annotations
 
+import contextlib
 import sqlite3
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
 from engine.dds.activity import BEAT_S, ThreadActivities
 from engine.persistence.service.service_part import ServicePart, Write
 from engine.store import tables
-from engine.store.interface import StoreDamaged, StoreError, StoreFailed, StoreRefused
+from engine.store.interface import StoreDamaged, StoreFailed, StoreRefused
 from engine.store.store_directory import LOCK, Lock
 
 DATABASE: Final = "persistence.sqlite"
@@ -23,6 +24,7 @@ APPLICATION_ID: Final = 0x6F737070
 """Marks the file as a persistence service's ("ospp")."""
 FORMAT_VERSION: Final = 1
 RETRY_S: Final = 1.0
+"""Pause before a transaction that a full or failing disk refused is tried again."""
 WRITE_S: Final = 60.0
 """Time after which the store's thread counts as hung in one transaction."""
 
@@ -155,7 +157,7 @@ class ReplicaStore:
             raise StoreRefused(f"{self._path}: this is a database, but not of a persistence service")
         if version > FORMAT_VERSION:
             raise StoreRefused(f"{self._path}: the store has format {version}, written by a newer ospltool")
-        with _Transaction(connection):
+        with _transaction(connection):
             if not application:
                 connection.execute(_TABLES)
                 connection.execute("INSERT INTO about VALUES (1, ?)", (self._new_id(),))
@@ -185,7 +187,7 @@ class ReplicaStore:
 
     def _write_batch(self, connection: sqlite3.Connection) -> None:
         try:
-            with _Transaction(connection):
+            with _transaction(connection):
                 for write in self._batch:
                     write(connection)
         except sqlite3.Error as error:
@@ -201,28 +203,14 @@ class ReplicaStore:
         self._on_written()
 
 
-class _Transaction:
+@contextlib.contextmanager
+def _transaction(connection: sqlite3.Connection) -> Iterator[None]:
     """A transaction; an exception in it rolls it back."""
-
-    def __init__(self, connection: sqlite3.Connection) -> None:
-        self._connection = connection
-
-    def __enter__(self) -> None:
-        self._connection.execute("BEGIN IMMEDIATE")
-
-    def __exit__(self, kind: object, *_: object) -> None:
-        if kind is None:
-            try:
-                self._connection.execute("COMMIT")
-            except sqlite3.Error:
-                self._roll_back()
-                raise
-        else:
-            self._roll_back()
-
-    def _roll_back(self) -> None:
-        if self._connection.in_transaction:
-            self._connection.execute("ROLLBACK")
-
-
-__all__ = ["DATABASE", "ReplicaStore", "StoreError"]
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:  # a failed COMMIT may have ended it, or not
+            connection.execute("ROLLBACK")
+        raise

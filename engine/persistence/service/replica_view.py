@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
-import json
-from typing import Any, Final
+import dataclasses
+from typing import Annotated, Final, Literal
 
-from engine.core import plain
-from engine.core.lazy_dataclass import lazy_dataclass
+import msgspec
+
+from engine.core.plain import words_of
 
 TOPIC: Final = "p_status"
 PAST_TOPIC: Final = "p_past"
 
-FORMAT_VERSION: Final = 1
-_KIND: Final = "replica"
 MAX_BYTES: Final = 16 << 20
 MAX_WRITERS_SHOWN: Final = 1_000
+
+
+Number = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
+"""A number that a float can hold: who shows it may divide by it."""
 
 
 class ViewFault(ValueError):
     """A received payload is not the view of a replica."""
 
 
-@lazy_dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True, slots=True)
 class PeerView:
     """Another replica: its link is `up`, `beginning`, or `refused` with the reason in `problem`."""
 
@@ -30,18 +33,18 @@ class PeerView:
     problem: str = ""
 
 
-@lazy_dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True, slots=True)
 class KeptGroupView:
     """A group with the number of instances kept (`values`), and of processes that read it (`readers`)."""
 
     partition: str
     topic: str
     type_name: str
-    values: int
-    readers: int
+    values: Number
+    readers: Number
 
 
-@lazy_dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True, slots=True)
 class WriterView:
     """An original writer in one group."""
 
@@ -63,33 +66,33 @@ class WriterView:
     """The provider that the last period chose; it is used once the choice is stable."""
     selected_filling: tuple[str, ...]
     """The replicas that the last period chose beside it."""
-    lag_ns: int
+    lag_ns: Number
     """Source time behind the furthest replica, nanoseconds."""
-    stable: int
+    stable: Number
     """Periods in a row with the same choice, up to `stable_of`."""
-    stable_of: int
+    stable_of: Number
     """Periods that a choice must stay the same before it is used."""
-    unsettled: int
+    unsettled: Number
     """Periods without a stable choice, below `unsettled_of`."""
-    unsettled_of: int
+    unsettled_of: Number
     """Periods without a stable choice after which the last one is used."""
     path: tuple[str, ...]
     """The replicas through which its samples come, this one last; empty if none come."""
 
 
-@lazy_dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True, slots=True)
 class ReaderDeliveryView:
     """A delivery to a late reader; `problem` is empty for a good one, `seconds` its duration."""
 
     topic: str
     partition: str
     participant: str
-    samples: int
+    samples: Number
     seconds: float
     problem: str
 
 
-@lazy_dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True, slots=True)
 class SubscriptionView:
     """A durable subscription in one group.
 
@@ -106,13 +109,13 @@ class SubscriptionView:
     name: str
     topic: str
     partition: str
-    quorum: int
+    quorum: Number
     members: tuple[str, ...]
-    pending: int
-    in_doubt: dict[str, int]
+    pending: Number
+    in_doubt: dict[str, Number]
 
 
-@lazy_dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True, slots=True)
 class ReplicaView:
     """One replica of a persistence service."""
 
@@ -124,23 +127,23 @@ class ReplicaView:
     """Id of its store, 32 hexadecimal digits."""
     host: str
     """Name of its host."""
-    pid: int
+    pid: Number
     """Its process id."""
-    domain_id: int
+    domain_id: Number
     """Its DDS domain."""
     store: str
     """Absolute path of its store directory."""
-    started_ns: int
+    started_ns: Number
     """When it started, nanoseconds since 1970 UTC by its clock."""
-    time_ns: int
+    time_ns: Number
     """When it made this view, nanoseconds since 1970 UTC by its clock."""
     synchronizes: bool
     """data_synchronization/enable."""
-    period_ms: int
+    period_ms: Number
     """remote_provider_selection_period."""
-    values: int
+    values: Number
     """Instances kept."""
-    transactions: int
+    transactions: Number
     """Transactions written since the start."""
     unwritten: bool
     """Whether data waits for the disk."""
@@ -150,13 +153,13 @@ class ReplicaView:
     """All groups."""
     writers: tuple[WriterView, ...]
     """Original writers, at most 1000; those that are in use come first."""
-    writers_left_out: int
+    writers_left_out: Number
     """Writers beyond that."""
     deliveries: tuple[ReaderDeliveryView, ...]
     """The last 20 deliveries to late readers, oldest first."""
     subscriptions: tuple[SubscriptionView, ...]
     """All durable subscriptions."""
-    counters: dict[str, int]
+    counters: dict[str, Number]
     """Counts since the start that are not 0; see docs/redundant-persistence.md."""
     problems: tuple[str, ...] = ()
     """Sentences about present problems."""
@@ -164,10 +167,18 @@ class ReplicaView:
     """Whether the replica stops cleanly and this is its last view."""
 
 
+class _Document(msgspec.Struct):
+    data: ReplicaView
+    format_version: Literal[1] = 1
+    kind: Literal["replica"] = "replica"
+
+
+_DECODER: Final = msgspec.json.Decoder(_Document)
+
+
 def encode(view: ReplicaView) -> bytes:
     """Return the bytes of a view."""
-    document = {"format_version": FORMAT_VERSION, "kind": _KIND, "data": plain.to_plain(view)}
-    return json.dumps(document, separators=(",", ":")).encode()
+    return msgspec.json.encode(_Document(view))
 
 
 def decode(payload: bytes) -> ReplicaView:
@@ -179,10 +190,6 @@ def decode(payload: bytes) -> ReplicaView:
     if len(payload) > MAX_BYTES:
         raise ViewFault(f"{len(payload)} bytes are too many")
     try:
-        document: Any = json.loads(payload)
-        if document["format_version"] != FORMAT_VERSION or document["kind"] != _KIND:
-            raise ViewFault("of an unknown version")
-        view: ReplicaView = plain.from_plain(ReplicaView, document["data"])
-    except Exception as error:  # of any class: anybody may have sent it
-        raise ViewFault(f"not a view of a replica: {plain.words_of(error)}"[:200]) from error
-    return view
+        return _DECODER.decode(payload).data
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        raise ViewFault(f"not a view of a replica: {words_of(error)}"[:200]) from error

@@ -9,9 +9,9 @@ from __future__ import annotations
 import math
 import sqlite3
 from collections.abc import Callable, Iterable, Sequence
-from typing import Final
+from typing import Any, Final
 
-from engine.persistence.core.replica_messages import OriginalSample
+from engine.persistence.core.messages import OriginalSample, ReplicaMessage
 
 Write = Callable[[sqlite3.Connection], None]
 """Writes to the store, on the store's thread and inside a transaction; it holds its data itself."""
@@ -20,17 +20,22 @@ NEVER_S: Final = math.inf
 
 
 class ServicePart:
-    """One part; each method does nothing unless a subclass overrides it.
+    """One part; each method does no more than it says unless a subclass overrides it.
 
     Attributes:
         has_room: whether the queue to a replica has room; messages that can wait should wait for that.
         tables: statements that create its tables where they do not exist, ended by semicolons.
-        kinds: of the messages for this part; no two parts share one.
+        kinds: classes of the messages for this part; no two parts share one.
+        peers: names of the replicas whose links are up.
     """
 
     has_room: Callable[[str], bool] = staticmethod(lambda _: True)
     tables: str = ""
-    kinds: frozenset[str] = frozenset()
+    kinds: tuple[type, ...] = ()
+
+    def __init__(self) -> None:
+        self.peers: set[str] = set()
+        self._outbox: list[tuple[str, ReplicaMessage]] = []
 
     def restore(self, store: sqlite3.Connection) -> None:
         """Load the data of the store; called first, on the store's thread, while nothing else runs.
@@ -45,25 +50,27 @@ class ServicePart:
 
     def connected(self, peer: str) -> None:
         """Begin with a replica whose link is up."""
+        self.peers.add(peer)
 
     def disconnected(self, peer: str) -> None:
         """End with a replica whose link is down; messages that had not arrived are lost."""
+        self.peers.discard(peer)
 
-    def receive(self, peer: str, kind: str, body: bytes) -> None:
-        """Take a message of another replica.
-
-        Args:
-            peer: name of the replica.
-            kind: one of `kinds`.
-            body: its bytes.
+    def receive(self, peer: str, message: Any) -> None:
+        """Take a message, of one of `kinds`, of another replica.
 
         Raises:
-            engine.persistence.core.replica_codec.MessageFault: not a valid message.
+            MessageFault: not a valid message.
         """
 
-    def messages(self) -> Iterable[tuple[str, str, bytes]]:
-        """Take the messages to send, in order: (replica, kind, body)."""
-        return ()
+    def tell(self, peers: Iterable[str], message: ReplicaMessage) -> None:
+        """Send a message to replicas."""
+        self._outbox += [(peer, message) for peer in sorted(peers)]
+
+    def messages(self) -> Iterable[tuple[str, ReplicaMessage]]:
+        """Take the messages to send, in order: (replica, message)."""
+        outbox, self._outbox = self._outbox, []
+        return outbox
 
     def captured(self, samples: Sequence[OriginalSample]) -> None:
         """Take samples from original writers, in order."""

@@ -3,39 +3,43 @@
 from __future__ import annotations
 
 import collections
-import json
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
-from typing import Final
+from typing import Final, NamedTuple
+
+import msgspec
 
 from engine.config.persistence import DurableSubscriptionSettings
 from engine.core import expressions
-from engine.core.lazy_dataclass import lazy_dataclass
 from engine.dataset.groups import GroupDescription
-from engine.persistence.core import subscription_codec
-from engine.persistence.core.positions import position_of
-from engine.persistence.core.provider_selection import SynchronizationSettings
-from engine.persistence.core.reader_answers import ReaderAnswers
-from engine.persistence.core.replica_codec import MessageFault
-from engine.persistence.core.replica_messages import (
-    Change,
+from engine.persistence.core.messages import (
+    Fetch,
+    FetchedSamples,
+    MessageFault,
     OriginalSample,
+    PeerMessage,
     SavedSubscriptions,
     SubscriberAnswer,
     SubscriberState,
+    SubscriptionUpdate,
 )
-from engine.persistence.core.subscription_exchange import HeldRoom
-from engine.persistence.core.subscriptions import Subscriptions, SubscriptionStatus
+from engine.persistence.core.positions import position_of
+from engine.persistence.core.provider_selection import SynchronizationSettings
+from engine.persistence.core.subscriptions import (
+    HeldRoom,
+    ReaderAnswers,
+    Subscriptions,
+)
 from engine.persistence.service import replica_rows as rows
 from engine.persistence.service.kept_groups import ID_BYTES, KnownGroups
+from engine.persistence.service.replica_view import SubscriptionView
 from engine.persistence.service.service_part import ServicePart, Write
 
 _REGISTRATIONS: Final = bytes(ID_BYTES)
 """The id of that group; no other group has it."""
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class Registration:
+class Registration(NamedTuple):
     """A durable subscription of all groups of a topic in partitions that an expression matches."""
 
     topic: str
@@ -50,18 +54,16 @@ class Registration:
     @property
     def key(self) -> str:
         """Its name as a durable subscription."""
-        return json.dumps([self.topic, self.name, *self.partitions])
+        return msgspec.json.encode((self.topic, self.name, *self.partitions)).decode()
 
     @classmethod
     def read(cls, key: str) -> Registration | None:
         """Return the registration of a key; None if it is not a key."""
         try:
-            parts = json.loads(key)
-        except (ValueError, RecursionError):
+            topic, name, *partitions = msgspec.json.decode(key, type=list[str])
+        except (msgspec.MsgspecError, ValueError, RecursionError):
             return None
-        if not isinstance(parts, list) or len(parts) < 3 or not all(isinstance(one, str) for one in parts):
-            return None
-        return cls(parts[0], parts[1], tuple(parts[2:]))
+        return cls(topic, name, tuple(partitions)) if partitions else None
 
     def concerns(self, description: GroupDescription) -> bool:
         """Whether it includes this group."""
@@ -114,7 +116,7 @@ class Subscribing(ServicePart):
     """
 
     tables = rows.SUBSCRIPTION_TABLES
-    kinds = subscription_codec.KINDS
+    kinds = (SubscriptionUpdate, Fetch, FetchedSamples)
 
     def __init__(
         self,
@@ -125,6 +127,7 @@ class Subscribing(ServicePart):
         values: Callable[[bytes], list[OriginalSample]],
         say: Callable[[str], None],
     ) -> None:
+        super().__init__()
         self._name = name
         self._settings = settings
         self._preconfigured = preconfigured
@@ -136,7 +139,6 @@ class Subscribing(ServicePart):
         self._room = HeldRoom()
         self._registered = self._make(_REGISTRATIONS)
         self._reader_answers = ReaderAnswers("", self._of_state)
-        self._peers: set[str] = set()
         self._gathered: list[tuple[str, SubscriberAnswer]] = []
         self._in_flight: list[tuple[str, SubscriberAnswer]] = []
         self._answers: list[tuple[str, SubscriberAnswer]] = []
@@ -170,7 +172,7 @@ class Subscribing(ServicePart):
             self._answers += self._in_flight
             self._in_flight = []
             return None
-        return _Writing(changed)
+        return lambda store: rows.write_subscriptions(store, changed)
 
     def answers(self) -> list[tuple[str, SubscriberAnswer]]:
         """Take the answers to send to readers, in order."""
@@ -190,7 +192,7 @@ class Subscribing(ServicePart):
         stock = self._stocks.get(group)
         if stock is None and len(self._stocks) < MAX_GROUPS:
             stock = self._make(group)
-            for peer in sorted(self._peers):
+            for peer in sorted(self.peers):
                 stock.connected(peer)
         return stock
 
@@ -247,22 +249,21 @@ class Subscribing(ServicePart):
 
     def connected(self, peer: str) -> None:
         """Begin to synchronize with a replica."""
-        self._peers.add(peer)
+        super().connected(peer)
         for stock in self._stocks.values():
             stock.connected(peer)
 
     def disconnected(self, peer: str) -> None:
         """Forget a replica."""
-        self._peers.discard(peer)
+        super().disconnected(peer)
         for stock in self._stocks.values():
             stock.disconnected(peer)
 
-    def receive(self, peer: str, kind: str, body: bytes) -> None:
+    def receive(self, peer: str, message: PeerMessage) -> None:
         """Take a message of another replica."""
-        group, message = subscription_codec.decode(kind, body)
-        if len(group) != ID_BYTES:
+        if len(message.group) != ID_BYTES:
             raise MessageFault("not a group")
-        stock = self._stock(group)
+        stock = self._stock(message.group)
         if stock is self._registered:
             before = set(_active(stock))
             stock.receive(peer, message)
@@ -277,10 +278,10 @@ class Subscribing(ServicePart):
                 if group in self._looked_at and each.concerns(description):
                     self._stocks[group].register(each.name, quorum)
 
-    def messages(self) -> Sequence[tuple[str, str, bytes]]:
+    def messages(self) -> Sequence[tuple[str, PeerMessage]]:
         """Take the messages to other replicas, in order."""
         return [
-            (peer, *subscription_codec.encode(group, message))
+            (peer, msgspec.structs.replace(message, group=group))
             for group, stock in self._stocks.items()
             for peer, message in stock.messages()
         ]
@@ -302,18 +303,28 @@ class Subscribing(ServicePart):
 
     # Status.
 
-    def status(self) -> Iterator[tuple[GroupDescription, SubscriptionStatus]]:
-        """Yield every durable subscription of the known groups."""
-        for group, stock in sorted(self._stocks.items()):
-            description = self._groups.get(group)
-            if description is not None:
-                yield from ((description, each) for each in stock.status())
-
-    def waiting(self) -> Iterator[tuple[Registration, int]]:
-        """Yield the durable subscriptions that have no group yet, with their quorums."""
-        for each, quorum in _active(self._registered):
-            if not any(each.concerns(description) for _, description in self._groups.items()):
-                yield each, quorum
+    def views(self) -> tuple[SubscriptionView, ...]:
+        """Return all durable subscriptions, by name, topic and partition, those without a group, too."""
+        views = [
+            SubscriptionView(
+                each.name,
+                description.group.topic,
+                description.group.partition,
+                each.quorum,
+                each.members,
+                each.pending,
+                each.in_doubt,
+            )
+            for group, description in self._groups.items()
+            if group in self._stocks
+            for each in self._stocks[group].status()
+        ]
+        views += [
+            SubscriptionView(one.name, one.topic, ",".join(one.partitions), quorum, (), 0, {})
+            for one, quorum in _active(self._registered)
+            if not any(one.concerns(description) for _, description in self._groups.items())
+        ]
+        return tuple(sorted(views, key=lambda view: (view.name, view.topic, view.partition)))
 
     def problems(self) -> list[str]:
         """Return sentences about present problems."""
@@ -329,16 +340,6 @@ class Subscribing(ServicePart):
             found["subscription_forgotten"] += stock.forgotten
         found.update({f"subscription_{name}": count for name, count in self._reader_answers.counters.items()})
         return found
-
-
-@lazy_dataclass(frozen=True, slots=True)
-class _Writing:
-    """Writes changes, on the store's thread."""
-
-    changed: dict[bytes, list[Change]]
-
-    def __call__(self, store: sqlite3.Connection) -> None:
-        rows.write_subscriptions(store, self.changed)
 
 
 def _for_readers(sample: OriginalSample) -> OriginalSample:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import collections
-import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from engine.core.lazy_dataclass import lazy_dataclass
+from msgspec import Struct
+
 from engine.dataset.sample import DATA
 from engine.dds import abi
 from engine.dds.bulk import BulkSender
@@ -18,30 +18,26 @@ from engine.dds.participant import NodeParticipant
 from engine.dds.subscription_endpoints import STATES, answers_to, open_states, unpack_state
 from engine.dds.waiting import Signal
 from engine.dds.writer_names import WRITER_GONE
-from engine.persistence.core.replica_codec import MessageFault
-from engine.persistence.core.replica_messages import SubscriberAnswer, SubscriberState
-from engine.persistence.core.subscription_codec import decode_state, encode_answer
+from engine.persistence.core.messages import (
+    MessageFault,
+    SubscriberAnswer,
+    SubscriberState,
+    decode,
+    encode,
+)
 
 MATCH_S: Final = 2.0
+"""Longest wait for the reader of the answers, which was made before its state was sent."""
 SEND_S: Final = 10.0
 """Longest time to send one answer; then the reader gets no more of the batch, and asks again."""
 MAX_READERS: Final = 10_000
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class _ReaderChange:
-    """The new state of a reader; None if it is gone."""
-
-    reader: str
-    state: SubscriberState | None
-
-
-@lazy_dataclass(slots=True)
-class _Line:
+class _Line(Struct):
     """The answers to one reader; one thread at a time sends them."""
 
     participant: bytes
-    waiting: list[SubscriberAnswer] = dataclasses.field(default_factory=list)
+    waiting: list[SubscriberAnswer] = []
     sender: BulkSender | None = None
     is_busy: bool = False
     is_gone: bool = False
@@ -74,25 +70,25 @@ class ConnectedReaders:
         """Take the records that have arrived; for the pump."""
         return [*self._states.drain(), *self._participant.proofs.verifiable(STATES)]
 
-    def understand(self, records: Sequence[Any]) -> list[_ReaderChange]:
-        """Return the states in records, in order."""
-        found: list[_ReaderChange] = []
+    def understand(self, records: Sequence[Any]) -> list[tuple[str, SubscriberState | None]]:
+        """Return readers with their new states, in order; None for one that is gone."""
+        found: list[tuple[str, SubscriberState | None]] = []
         for record in records:
             if record.status & WRITER_GONE:
                 self._participant.proofs.ended(STATES, record.writer)
                 reader = self._reader_of.pop(record.writer, None)
                 if reader is not None:
                     self._end(self._lines.pop(reader))
-                    found.append(_ReaderChange(reader, None))
+                    found.append((reader, None))
             elif record.status & DATA:
                 try:
                     reader, body = unpack_state(record.payload, record.writer, self._participant.proofs)
-                    state = decode_state(body)
+                    state = decode(body, SubscriberState)
                 except (Malformed, MessageFault):
                     self.counters["malformed"] += 1
                     continue
                 if self._is_known(record.writer, reader):
-                    found.append(_ReaderChange(reader, state))
+                    found.append((reader, state))
         return found
 
     def _is_known(self, writer: bytes, reader: str) -> bool:
@@ -143,7 +139,7 @@ class ConnectedReaders:
             if line.sender.missing() and line.sender.wait_targets(MATCH_S):
                 return False
             for answer in answers:
-                line.sender.send(encode_answer(answer), SEND_S)
+                line.sender.send(encode(answer), SEND_S)
         except DdsError:
             return False
         return True

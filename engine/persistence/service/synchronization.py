@@ -8,17 +8,25 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from engine.dataset.groups import GroupDescription
-from engine.persistence.core import replica_codec as codec
+from engine.persistence.core.messages import (
+    Announcement,
+    GroupDescriptions,
+    Inventory,
+    Message,
+    MessageFault,
+    OriginalSample,
+    ReplicaMessage,
+    SampleBatch,
+    Subscription,
+    merged,
+)
 from engine.persistence.core.provider_selection import SynchronizationSettings
 from engine.persistence.core.replica import BATCH_SAMPLES, Replica
-from engine.persistence.core.replica_messages import Inventory, Message, OriginalSample, SampleBatch
 from engine.persistence.service import kept_groups as groups_module
 from engine.persistence.service import replica_rows as rows
 from engine.persistence.service.kept_groups import ID_BYTES, KnownGroups
 from engine.persistence.service.service_part import ServicePart, Write
 
-GROUPS: Final = "groups"
-"""The kind of the message that describes groups; it is sent before samples of these groups."""
 MAX_WAITING: Final = 100_000
 """Messages that may wait for a slow replica; beyond, its link is restarted."""
 
@@ -38,14 +46,14 @@ class Synchronization(ServicePart):
     """
 
     tables = rows.TABLES + groups_module.TABLES
-    kinds = frozenset((*codec.KINDS, GROUPS))
+    kinds = (GroupDescriptions, Announcement, Subscription, SampleBatch, Inventory)
 
     def __init__(self, name: str, settings: SynchronizationSettings, groups: KnownGroups) -> None:
+        super().__init__()
         self._name = name
         self._settings = settings
         self._groups = groups
-        self._peers: set[str] = set()
-        self._waiting: dict[str, collections.deque[bytes | Message]] = {}
+        self._waiting: dict[str, collections.deque[GroupDescriptions | Message]] = {}
         self._due_s = 0.0
         self.replica = Replica(name, settings, room=groups.room)
         self.damaged = 0
@@ -74,71 +82,61 @@ class Synchronization(ServicePart):
     def connected(self, peer: str) -> None:
         """Tell a replica all groups, and begin to synchronize."""
         if self._settings.enable:
-            self._peers.add(peer)
+            super().connected(peer)
             self._waiting[peer] = collections.deque()
-            self._tell_groups([peer], [id_ for id_, _ in self._groups.items()])
+            self._tell_groups([peer], [description for _, description in self._groups.items()])
             self.replica.connected(peer)
 
     def disconnected(self, peer: str) -> None:
         """Forget a replica, and its waiting messages."""
-        if peer in self._peers:
-            self._peers.discard(peer)
+        if peer in self.peers:
+            super().disconnected(peer)
             del self._waiting[peer]
             self.replica.disconnected(peer)
 
     def group_seen(self, description: GroupDescription) -> None:
         """Note a group that has a writer, and tell others if it is new."""
         if self._groups.learn(description):
-            self._tell_groups(sorted(self._peers), [groups_module.group_id(description.group)])
+            known = self._groups.get(groups_module.group_id(description.group))
+            self._tell_groups(sorted(self.peers), [known or description])
 
-    def _tell_groups(self, peers: Sequence[str], ids: Sequence[bytes]) -> None:
-        if ids:
-            body = self._groups.encode(iter(ids))
-            for peer in peers:
-                self._waiting[peer].append(body)
+    def _tell_groups(self, peers: Sequence[str], groups: Sequence[GroupDescription]) -> None:
+        for peer in peers if groups else ():
+            self._waiting[peer].append(GroupDescriptions(tuple(groups)))
 
     def captured(self, samples: Sequence[OriginalSample]) -> None:
         """Keep samples from original writers."""
         self.replica.samples_arrived(samples)
 
-    def receive(self, peer: str, kind: str, body: bytes) -> None:
+    def receive(self, peer: str, message: GroupDescriptions | Message) -> None:
         """Take a message of another replica."""
-        if peer not in self._peers:
+        if peer not in self.peers:
             return
-        if kind == GROUPS:
-            for description in self._groups.decode(body):
-                self._groups.learn(description)
+        if isinstance(message, GroupDescriptions):
+            self._groups.learn_all(message.groups)
             return
-        message = codec.decode(kind, body)
-        if not isinstance(message, SampleBatch):
-            self._check_keys(message)
-            self.replica.receive(peer, message)
-            return
-        for kept in message.samples:
-            self._groups.check(kept.sample)
-        self.counters["received"] += len(message.samples)
+        if isinstance(message, SampleBatch):
+            for kept in message.samples:
+                self._groups.check(kept.sample)
+            self.counters["received"] += len(message.samples)
+            self._from_others += [kept.sample for kept in message.samples]
+        elif isinstance(message, Inventory) and any(len(key) < ID_BYTES for key, _ in message.entries):
+            raise MessageFault("an instance without a group")
         self.replica.receive(peer, message)
-        self._from_others += [kept.sample for kept in message.samples]
 
     def take_from_others(self) -> tuple[list[OriginalSample], list[OriginalSample]]:
         """Take the samples that came from other replicas, and those of them that are last values now."""
         taken, self._from_others = self._from_others, []
         return taken, [each for each in taken if self.replica.value(each.key) is each]
 
-    def _check_keys(self, message: object) -> None:
-        if isinstance(message, Inventory) and any(len(key) < ID_BYTES for key, _ in message.entries):
-            raise codec.MessageFault("an instance without a group")
-
-    def messages(self) -> Iterator[tuple[str, str, bytes]]:
+    def messages(self) -> Iterator[tuple[str, ReplicaMessage]]:
         """Take the messages to replicas whose queues have room; groups go before their samples."""
-        for peer, message in codec.merged(self.replica.messages(), BATCH_SAMPLES):
+        for peer, message in merged(self.replica.messages(), BATCH_SAMPLES):
             if peer in self._waiting:
                 self._waiting[peer].append(message)
         for peer, waiting in list(self._waiting.items()):
             while waiting and self.has_room(peer):
-                item = waiting.popleft()
-                kind, body = (GROUPS, item) if isinstance(item, bytes) else codec.encode(item)
-                yield peer, kind, body
+                yield peer, waiting.popleft()
 
     def overrun(self) -> list[str]:
         """Return the replicas for which too many messages wait: their links must be restarted."""

@@ -16,9 +16,8 @@ from engine.runtime.reconciling.aligner import ComparedSet
 from engine.runtime.runtime import Runtime
 from engine.runtime.startup import StoredContent
 from engine.runtime.store_queue import StoreQueue
-from engine.simulator.checkers.checker import Checker, Standing
 from engine.simulator.simulated_node import SimulatedNode
-from engine.simulator.simulated_system import SimulatedSystem
+from engine.simulator.simulated_system import Checker, SimulatedSystem, Standing
 from engine.tracing.tracer import Tracer
 
 SETS_FOR_A_REASON: Final = 1.5
@@ -118,13 +117,12 @@ class Bounds(Checker):
 
     def _count(self) -> None:
         cluster = self.cluster
-        spaces = max((len(node.runtime.spaces) for node in cluster.up() if node.runtime), default=1)
+        spaces = max((len(node.live.spaces) for node in cluster.up()), default=1)
         topics = len(cluster.options.workload.topics)
         participants = len(cluster.nodes) + len(cluster.all_readers) + topics * len(cluster.writers)
         bound = BASE + FOR_EACH * participants * spaces + FOR_TOPIC * topics
         for node in cluster.up():
-            assert node.runtime is not None
-            count = entries(node.runtime)
+            count = entries(node.live)
             if count > bound:
                 self.fail(f"{node.name} holds {count} entries, {bound} are enough for this system")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 from engine.core.name_spaces import Group, MergeType
 from engine.core.states import Phase
@@ -11,20 +11,10 @@ from engine.dataset.dataset import DataSet
 from engine.dataset.groups import GroupDescription
 from engine.dataset.sample import DATA, DISPOSE, KEY_HEADER, LOST_HEADER, UNREGISTER, Sample
 from engine.runtime.startup import StoredContent
-from engine.simulator.checkers.checker import (
-    Checker,
-    Held,
-    Standing,
-    deletes,
-    describe,
-    held,
-    is_ours,
-    missing,
-    samples_of,
-)
+from engine.simulator.checkers.checker import Held, deletes, describe, held, is_ours, missing, samples_of
 from engine.simulator.simulated_disk import Committed
 from engine.simulator.simulated_node import SimulatedNode
-from engine.simulator.simulated_system import SimulatedSystem
+from engine.simulator.simulated_system import Checker, SimulatedSystem, Standing
 
 MOST_STEPS: Final = 100
 """Limit for the ends and returns of a writer after one sample; each takes seconds."""
@@ -54,8 +44,7 @@ class Invented(Checker):
     def looked(self) -> None:
         """Check all sets."""
         for node in self.cluster.up():
-            assert node.runtime is not None
-            for name, data in node.runtime.spaces.items():
+            for name, data in node.live.spaces.items():
                 for group, sample in samples_of(data.working):
                     time_ns, writer, _, _, status, key, payload = sample
                     known = (group, time_ns, writer, status, key, payload) in self._written
@@ -99,16 +88,17 @@ class Ended(Checker):
     def settled(self) -> None:
         """Check all complete sets."""
         for node in self.cluster.up():
-            assert node.runtime is not None
-            for name, data in node.runtime.spaces.items():
+            for name, data in node.live.spaces.items():
                 if not data.state.complete or data.state.following is None:
                     continue
                 for group, group_set in data.working.groups.items():
-                    if node.runtime.descriptions[group].qos.cleanup_delay_ns >= 0:
+                    if node.live.descriptions[group].qos.cleanup_delay_ns >= 0:
                         for key in group_set.keys():  # noqa: SIM118  # it is not a mapping
-                            self._look(node, name, group, group_set.instance(key))
+                            self._check_instance(node, name, group, group_set.instance(key))
 
-    def _look(self, node: SimulatedNode, name: str, group: Group, history: tuple[Sample, ...]) -> None:
+    def _check_instance(
+        self, node: SimulatedNode, name: str, group: Group, history: tuple[Sample, ...]
+    ) -> None:
         last = _last(history)
         writer = self.cluster.by_guid.get(last.writer) if last is not None else None
         if last is None or writer is None or last.status & DISPOSE:
@@ -168,18 +158,13 @@ class KeptSetsChecker(Checker):
 
     def ended(self, node: SimulatedNode) -> None:
         """Forget a node's memory; its disk, if it has one, stays."""
-        for place in [place for place in self._held if place[0] is node]:
-            del self._held[place]
-        for place in [place for place in self._excused if place[0] is node]:
-            del self._excused[place]
+        _forget(node, self._held, self._excused)
         if not node.plan.has_disk:
-            for place in [place for place in self._stored if place[0] is node]:
-                del self._stored[place]
+            _forget(node, self._stored)
 
     def destroyed(self, node: SimulatedNode) -> None:
         """Forget the content of a lost disk."""
-        for place in [place for place in self._stored if place[0] is node]:
-            del self._stored[place]
+        _forget(node, self._stored)
 
     def rotted(self, node: SimulatedNode, name_space: str, digest: bytes) -> None:
         """Forget a damaged sample, which no node can keep."""
@@ -212,7 +197,6 @@ class KeptSetsChecker(Checker):
 
     def stepped(self, node: SimulatedNode, name_space: str, before: Standing | None, now: Standing) -> None:
         """Check each change of lineage, to distinguish the effect of a merge from a loss."""
-        assert node.runtime is not None
         place = (node, name_space)
         if before is None:
             return
@@ -221,15 +205,15 @@ class KeptSetsChecker(Checker):
                 self._excuse(place)
             if now.lineage != now.following and deletes(node, name_space):
                 self._excuse(place)  # the received set was deleted at once
-            self._held[place] = held(node.runtime.spaces[name_space].working)
+            self._held[place] = held(node.live.spaces[name_space].working)
         elif now.lineage != before.lineage:
-            rules = node.runtime.spaces[name_space].state.policy.merges
+            rules = node.live.spaces[name_space].state.policy.merges
             types = {rule.type for rule in rules} & DISCARDING
-            self._look(place, types)
+            self._check_place(place, types)
             if types:  # a node may decide several times in one turn
                 self._excuse(place, max(1, now.lineage.counter - before.lineage.counter))
         if now.phase is Phase.MERGE and now.requests and now.requests != before.requests:
-            self._look(place, set())
+            self._check_place(place, set())
             self._merge_began[place] = node.clock.wall_ns(), self._held[place]
 
     def _excuse(self, place: Place, times: int = 1) -> None:
@@ -238,16 +222,15 @@ class KeptSetsChecker(Checker):
     def looked(self) -> None:
         """Check all complete sets."""
         for place in list(self._held):
-            self._look(place, set())
+            self._check_place(place, set())
         for place in list(self._excused):
             runtime = place[0].runtime
             if runtime is not None and runtime.store_queue.is_idle:
                 del self._excused[place]  # the change that it excused is complete
 
-    def _look(self, place: Place, discarding: set[MergeType]) -> None:
+    def _check_place(self, place: Place, discarding: set[MergeType]) -> None:
         node, name_space = place
-        assert node.runtime is not None
-        working = node.runtime.spaces[name_space].working
+        working = node.live.spaces[name_space].working
         before = self._held.get(place, {})
         lost = [one for one in missing(before, working) if not self.cluster.ledger.is_purged(working, *one)]
         if discarding and MergeType.DELETE not in discarding:
@@ -266,12 +249,11 @@ class KeptSetsChecker(Checker):
     def settled(self) -> None:
         """Check that disk and memory have the same samples."""
         for node in self.cluster.up():
-            assert node.runtime is not None
-            for name, data in node.runtime.spaces.items():
+            for name, data in node.live.spaces.items():
                 if not data.is_switched:
                     continue
                 stored = self._stored.get((node, name), {}).keys()
-                groups = data.persistent_groups(node.runtime.descriptions.values())
+                groups = data.persistent_groups(node.live.descriptions.values())
                 wanted = {(each.group, sample.digest) for each, samples in groups for sample in samples}
                 wanted = {key for key in wanted if key[1] not in self._rotten.get((node, name), ())}
                 if stored != wanted:
@@ -279,18 +261,23 @@ class KeptSetsChecker(Checker):
                     self.fail(f"{node.name}: disk and memory differ in {name}: {counts}")
 
 
+def _forget(node: SimulatedNode, *tables: dict[Place, Any]) -> None:
+    """Remove the entries of a node from tables."""
+    for table in tables:
+        for place in [place for place in table if place[0] is node]:
+            del table[place]
+
+
 def _deletes_part(node: SimulatedNode, name_space: str) -> bool:
     """Tell whether a Lazy node may delete its part in one turn without a new lineage."""
-    assert node.runtime is not None
-    return node.runtime.spaces[name_space].state.is_lazy and deletes(node, name_space)
+    return node.live.spaces[name_space].state.is_lazy and deletes(node, name_space)
 
 
 def _data(node: SimulatedNode, transaction: Committed) -> DataSet:
     """Return the set of a whole transaction."""
-    assert node.runtime is not None
     data = DataSet()
     for group, sample in transaction.added:
-        description = node.runtime.descriptions.get(group)
+        description = node.live.descriptions.get(group)
         group_set = data.open_described(description) if description else data.open_group(group, 0)
         group_set.apply(sample)
     return data
@@ -313,20 +300,13 @@ class Resurrection(Checker):
     def __init__(self, cluster: SimulatedSystem) -> None:
         super().__init__(cluster)
         self._tombstones: dict[Place, Tombstones] = {}
-        self._pairs: set[frozenset[str]] = set()
         self._replaced: dict[Place, int] = {}
 
     def met(self, node: SimulatedNode, fellow: SimulatedNode) -> None:
         """Forget purged disposes at the first meeting of two nodes, which may bring older data."""
-        pair = frozenset((node.id, fellow.id))
-        if pair not in self._pairs:
-            self._pairs.add(pair)
+        if self.cluster.ledger.strangers_met_s == self.cluster.schedule.now:
             for place, tombstones in self._tombstones.items():
                 self._tombstones[place] = self._kept(place, tombstones)
-
-    def destroyed(self, node: SimulatedNode) -> None:
-        """Forget whom the node has met, which an older copy of its disk does not know."""
-        self._pairs = {pair for pair in self._pairs if node.id not in pair}
 
     @staticmethod
     def _kept(place: Place, tombstones: Tombstones) -> Tombstones:
@@ -351,39 +331,33 @@ class Resurrection(Checker):
 
     def ended(self, node: SimulatedNode) -> None:
         """Forget the disposes of a node: after a restart it may have another set."""
-        for place in [place for place in self._tombstones if place[0] is node]:
-            del self._tombstones[place]
-        for place in [place for place in self._replaced if place[0] is node]:
-            del self._replaced[place]
+        _forget(node, self._tombstones, self._replaced)
 
     def stepped(self, node: SimulatedNode, name_space: str, before: Standing | None, now: Standing) -> None:
         """Check each change; a merge that may discard samples makes the node's disposes forgotten."""
-        assert node.runtime is not None
         place = (node, name_space)
         if not now.holder or before is None:
             return
         if now.lineage != before.lineage and self._may_discard(place):
             self._tombstones.pop(place, None)
         if now.phase is not Phase.MERGE:
-            self._look(place)
+            self._check_place(place)
 
     @staticmethod
     def _may_discard(place: Place) -> bool:
         """Tell whether a merge policy of the node may discard samples."""
         node, name_space = place
-        assert node.runtime is not None
-        rules = node.runtime.spaces[name_space].state.policy.merges
+        rules = node.live.spaces[name_space].state.policy.merges
         return bool(DISCARDING.intersection(rule.type for rule in rules))
 
     def looked(self) -> None:
         """Check all complete sets."""
         for place in list(self._tombstones):
-            self._look(place)
+            self._check_place(place)
 
-    def _look(self, place: Place) -> None:
+    def _check_place(self, place: Place) -> None:
         node, name_space = place
-        assert node.runtime is not None
-        data = node.runtime.spaces[name_space]
+        data = node.live.spaces[name_space]
         if data.replaced != self._replaced.get(place, 0) and self._may_discard(place):
             self._tombstones.pop(place, None)
         self._replaced[place] = data.replaced
@@ -393,13 +367,13 @@ class Resurrection(Checker):
                 if known_group == group:
                     last = _last(group_set.instance(key))
                     if last is not None and last < tombstone and not self._is_newer(group, last, tombstone):
-                        self._tell(node, name_space, group, last, tombstone)
+                        self._fail_alive(node, name_space, group, last, tombstone)
             for key in sorted(group_set.disposed):
                 last = _last(group_set.instance(key))
                 if last is not None:
                     tombstones[group, key] = last
 
-    def _tell(
+    def _fail_alive(
         self, node: SimulatedNode, name_space: str, group: Group, last: Sample, tombstone: Sample
     ) -> None:
         state = "disposed" if last.status & DISPOSE else "alive"

@@ -11,11 +11,11 @@ from engine.core.states import Phase
 from engine.dataset.captured import CapturedSample
 from engine.dataset.sample import Sample
 from engine.runtime.startup import StoredContent
-from engine.simulator.checkers.checker import Checker, Standing, talk
+from engine.simulator.checkers.checker import talk
 from engine.simulator.quiet_check import unsettled
 from engine.simulator.simulated_disk import Committed
 from engine.simulator.simulated_node import SimulatedNode
-from engine.simulator.simulated_system import SimulatedSystem
+from engine.simulator.simulated_system import Checker, SimulatedSystem, Standing
 from engine.simulator.write_ledger import WrittenSample
 
 
@@ -27,8 +27,7 @@ class DeliveryChecker(Checker):
 
     def serving(self, node: SimulatedNode, reader: ReaderKey, *, whole: bool) -> None:
         """Check a delivery at its start. A whole set must be complete."""
-        assert node.runtime is not None
-        state = node.runtime.spaces[reader.name_space].state
+        state = node.live.spaces[reader.name_space].state
         # A merge that began in the same turn has not changed the set yet, and its result follows.
         if whole and not (state.holder and state.phase in (Phase.COMPLETE, Phase.MERGE)):
             self.fail(f"{node.name} serves {reader.topic} of {reader.name_space} in phase {state.phase}")
@@ -40,8 +39,7 @@ class DeliveryChecker(Checker):
         for reader in self.cluster.all_readers:
             wanted: set[ReaderKey] = set()
             for node in self.cluster.up():
-                assert node.runtime is not None
-                serving = node.runtime.late_joiners
+                serving = node.live.late_joiners
                 wanted.update(serving.reader_keys(reader.participant_id, reader.topic, reader.partitions))
             served = {key for key, _, _ in reader.served}
             if reader.participant.is_alive and not wanted <= served:
@@ -93,12 +91,11 @@ class Promised(Checker):
 
     def captured(self, node: SimulatedNode, records: Sequence[CapturedSample]) -> None:
         """Make the run a carrier of the samples."""
-        assert node.runtime is not None
         run = self._runs.setdefault(node, set())
         touched: set[str] = set()
         for record in records:
             for group in node.routes[record.writer]:
-                state = node.runtime.core.name_space_of(group)
+                state = node.live.core.name_space_of(group)
                 entry = self.cluster.ledger.entry(group, record)
                 if state is None or entry is None:
                     continue
@@ -162,7 +159,7 @@ class Promised(Checker):
         if before is None or not now.holder or before.holder:
             return
         for other in self.cluster.up():
-            theirs = other.runtime.spaces.get(name_space) if other.runtime else None
+            theirs = other.space(name_space)
             if theirs is not None and theirs.state.holder and not talk(node, other):
                 self._apart.add(name_space)
 
@@ -216,11 +213,10 @@ class Promised(Checker):
             if self._is_promised(name_space):
                 for node in self.cluster.up():
                     if node.plan.settings.role == role:
-                        self._look(node, name_space, promised)
+                        self._check_node(node, name_space, promised)
 
-    def _look(self, node: SimulatedNode, name_space: str, entries: set[WrittenSample]) -> None:
-        assert node.runtime is not None
-        data = node.runtime.spaces.get(name_space)
+    def _check_node(self, node: SimulatedNode, name_space: str, entries: set[WrittenSample]) -> None:
+        data = node.live.spaces.get(name_space)
         if data is None or data.state.phase is not Phase.COMPLETE or data.state.policy.durability in WEAK:
             return
         entries = {entry for entry in entries if data.state.has_group(entry.group)}
@@ -248,9 +244,7 @@ def _policy(node: SimulatedNode, name_space: str) -> Policy | None:
 
 
 def _has_same(one: SimulatedNode, other: SimulatedNode, name_space: str) -> bool:
-    assert one.runtime is not None
-    assert other.runtime is not None
-    ours, theirs = (node.runtime.spaces.get(name_space) for node in (one, other) if node.runtime)
+    ours, theirs = one.space(name_space), other.space(name_space)
     if ours is None or theirs is None or not (ours.state.complete and theirs.state.complete):
         return False
     return ours.working.summary().same_content(theirs.working.summary())

@@ -13,9 +13,7 @@ from engine.dataset.captured import CapturedSample
 from engine.dataset.sample import Sample
 from engine.runtime.startup import StoredContent
 from engine.simulator.checkers.checker import (
-    Checker,
     Held,
-    Standing,
     deletes,
     describe,
     held,
@@ -25,7 +23,7 @@ from engine.simulator.checkers.checker import (
     talk,
 )
 from engine.simulator.simulated_node import SimulatedNode
-from engine.simulator.simulated_system import SimulatedSystem
+from engine.simulator.simulated_system import Checker, SimulatedSystem, Standing
 
 
 class Masters(Checker):
@@ -66,8 +64,7 @@ class Masters(Checker):
 
     def _is_adopted(self, node: SimulatedNode, name_space: str, lineage: Epoch) -> bool:
         """Tell whether a fellow of the node has the lineage."""
-        assert node.runtime is not None
-        reports = (fellow.report(name_space) for fellow in node.runtime.core.fellows if fellow.approved)
+        reports = (fellow.report(name_space) for fellow in node.live.core.fellows if fellow.approved)
         return any(report is not None and report.lineage == lineage for report in reports)
 
 
@@ -115,14 +112,13 @@ class Whole(Checker):
 
     def streaming(self, node: SimulatedNode, name_space: str, fellows: tuple[str, ...], size: int) -> None:
         """Remember the sets sent to each fellow."""
-        assert node.runtime is not None
-        data = node.runtime.spaces[name_space]
+        data = node.live.spaces[name_space]
         given = held(data.working)
         for fellow in fellows:
             key = (fellow, name_space)
             self._given.setdefault(key, collections.deque(maxlen=MAX_SETS)).append(given)
             receiver = next((each for each in self.cluster.up() if each.id == fellow), None)
-            state = receiver.runtime.spaces.get(name_space) if receiver and receiver.runtime else None
+            state = receiver.space(name_space) if receiver else None
             is_asked = (
                 state is not None and state.state.aligner == node.id
             )  # else it is not expected any more
@@ -143,15 +139,11 @@ class Whole(Checker):
 
     def _is_deleted(self, node: SimulatedNode, name_space: str) -> bool:
         """Tell whether a set has only samples that applications wrote lately."""
-        assert node.runtime is not None
         captured = self._captured[node]
-        return all(
-            _key(sample) in captured for _, sample in samples_of(node.runtime.spaces[name_space].working)
-        )
+        return all(_key(sample) in captured for _, sample in samples_of(node.live.spaces[name_space].working))
 
     def _check_aligned(self, node: SimulatedNode, name_space: str) -> None:
-        assert node.runtime is not None
-        working, state = (data := node.runtime.spaces[name_space]).working, data.state
+        working, state = (data := node.live.spaces[name_space]).working, data.state
         given = self._given.get((node.id, name_space), ())
         misses = [[one for one in missing(each, working) if state.has_group(one[0])] for each in given]
         whole = [each for each, lost in zip(given, misses, strict=True) if not lost]
@@ -171,9 +163,8 @@ class Whole(Checker):
             self.fail(f"{node.name} is complete in {name_space} but {text}: {describe(extra)}")
 
     def _check_injected(self, node: SimulatedNode, name_space: str) -> None:
-        assert node.runtime is not None
         stored = self._stored[node].get(name_space, {})
-        working = node.runtime.spaces[name_space].working
+        working = node.live.spaces[name_space].working
         lost = [one for one in missing(stored, working) if is_ours(node, one[0])]
         lost = [one for one in lost if not self.cluster.ledger.is_purged(working, *one)]
         if lost:
@@ -237,15 +228,13 @@ class Sources(Checker):
 
 
 def _state(node: SimulatedNode, name_space: str) -> NameSpaceState | None:
-    assert node.runtime is not None
-    data = node.runtime.spaces.get(name_space)
+    data = node.live.spaces.get(name_space)
     return data.state if data else None
 
 
 def _known_electors(node: SimulatedNode, name_space: str) -> set[tuple[str, int]]:
     """Return the electors that a node knows, with their incarnations."""
-    assert node.runtime is not None
-    reports = [(fellow, fellow.report(name_space)) for fellow in node.runtime.core.fellows]
+    reports = [(fellow, fellow.report(name_space)) for fellow in node.live.core.fellows]
     return {
         (fellow.node, fellow.incarnation)
         for fellow, report in reports
@@ -255,8 +244,7 @@ def _known_electors(node: SimulatedNode, name_space: str) -> set[tuple[str, int]
 
 def _says_so(node: SimulatedNode, other: SimulatedNode, name_space: str) -> bool:
     """Tell whether the node has received a message that the other holds the set."""
-    assert node.runtime is not None
-    reports = [f.report(name_space) for f in node.runtime.core.fellows if f.node == other.id]
+    reports = [f.report(name_space) for f in node.live.core.fellows if f.node == other.id]
     return any(report is not None and report.holder for report in reports)
 
 

@@ -11,7 +11,6 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ospltool.analytics.columns import texts_of
-from ospltool.trace.case.packed_texts import PackedTexts
 from ospltool.trace.meaning.catalogue import catalogue
 from ospltool.trace.meaning.exchanges import FOLLOWERS, KINDS, WORDS, StepRows, kind_counts
 from ospltool.trace.meaning.lines import NumberedLines, RecordPlace, beginning
@@ -168,7 +167,7 @@ class CaseLines:
         """The positions of the lines that are kept; None for all."""
         self._node, self._file = (rows.column(name).dictionary_encode() for name in ("node", "file"))
         self._offset = rows.column("off")
-        self._texts = PackedTexts(rows.column("text"))
+        self._texts = _PackedTexts(rows.column("text"))
 
     def forget(self, known: Collection[str]) -> None:
         """Forget the places of lines of nodes that are not known, except for applied merge policies."""
@@ -206,3 +205,52 @@ def _times(rows: pa.RecordBatch, skews: Mapping[str, int]) -> Numbers:
     added = np.array([skews.get(node, 0) for node in nodes.dictionary.to_pylist()], np.int64)
     corrected: Numbers = times + added[nodes.indices.to_numpy()]
     return corrected
+
+
+_ROWS: Final = 2_048
+"""Texts that are compressed together; to show one, all of them are taken out."""
+_RECENT: Final = 16
+_LEVEL: Final = 1
+
+
+class _PackedTexts:
+    """The texts of a column, by position, compressed: few of them are ever shown.
+
+    Args:
+        texts: a column of texts, none of them missing, whose memory need not stay.
+    """
+
+    def __init__(self, texts: pa.StringArray) -> None:
+        codec = pa.Codec("zstd", compression_level=_LEVEL)
+        _, places, data = texts.buffers()
+        kind = np.int64 if pa.types.is_large_string(texts.type) else np.int32
+        first = texts.offset
+        self._places = (
+            np.frombuffer(places, kind)[first : first + len(texts) + 1].copy()
+            if len(texts)
+            else np.zeros(1, kind)
+        )
+        self._blocks: list[bytes] = []
+        for first in range(0, len(texts), _ROWS):
+            start, end = self._span(first // _ROWS)
+            self._blocks.append(
+                codec.compress(data.slice(start, end - start), asbytes=True) if end > start else b""
+            )
+
+    def _span(self, block: int) -> tuple[int, int]:
+        return int(self._places[block * _ROWS]), int(
+            self._places[min((block + 1) * _ROWS, self._places.size - 1)]
+        )
+
+    def __getitem__(self, at: int) -> str:
+        block = at // _ROWS
+        start, end = self._span(block)
+        if start == end:
+            return ""
+        data = _unpacked(self._blocks[block], end - start)
+        return data[int(self._places[at]) - start : int(self._places[at + 1]) - start].decode()
+
+
+@functools.lru_cache(_RECENT)
+def _unpacked(block: bytes, size: int) -> bytes:
+    return bytes(pa.Codec("zstd").decompress(block, size, asbytes=True))

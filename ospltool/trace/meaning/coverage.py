@@ -46,7 +46,7 @@ def heard(facts: TraceFacts) -> dict[str, list[int]]:
             if time_ns is not None:
                 times.setdefault(sender, []).append(time_ns)
     for each in facts.described:
-        times.setdefault(each.fellow, []).append(each.place.time_ns or 0)
+        times.setdefault(each.fellow, []).append(each.place.at_ns)
     for some in times.values():
         some.sort()
     return times

@@ -28,6 +28,11 @@ class RecordPlace(NamedTuple):
     time_ns: int | None
     text: str
 
+    @property
+    def at_ns(self) -> int:
+        """Its time, or 0 without one."""
+        return self.time_ns or 0
+
 
 def place(record: TraceRecord) -> RecordPlace:
     """Return the place of a record."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final, TypeVar
 
 from ospltool.trace.meaning.exchanges import FOLLOWED, FOLLOWERS, ExchangeBook, StepRows, told_by
@@ -133,44 +133,18 @@ class TraceFacts:
         facts.finish()
         return facts
 
-    def take(self, records: Iterable[TraceRecord], quiet: Iterable[bool]) -> None:
-        """Take in records.
-
-        Args:
-            records: the records.
-            quiet: which of them are of `EVENTS` and nothing else: they have a time, no level that is
-                reported, and are not marked as a possible beginning or end (`ospltool.trace.case.columnar`).
-        """
-        for record, is_quiet in zip(records, quiet, strict=True):
-            self._take(record, is_quiet)
-
-    def take_rows(self, rows: StepRows, records: Iterable[TraceRecord], quiet: Iterable[bool]) -> None:
-        """Take in rows of a case; `records` are those that are no steps, and `quiet` is as for `take`."""
-        others = zip(records, quiet, strict=True)
+    def take_rows(self, rows: StepRows, records: Iterator[TraceRecord]) -> None:
+        """Take in rows of a case; `records` are those that are no steps."""
         own_of, book = self.names.own.get, self.book
         for follower, node, said, run in zip(rows.followers, rows.nodes, rows.told, rows.runs, strict=True):
             if follower is None:
-                self._take(*next(others))
+                self.add(next(records))
                 continue
             own = own_of(node)
             if own is not None:
                 follower(book, own, said)
             if follower is APPLYING:
                 self._keep("applied", self.applied, ((node, run), said[4], said[1], said[0]))
-
-    def _take(self, record: TraceRecord, is_quiet: bool) -> None:
-        if not is_quiet:
-            self.add(record)
-            return
-        template, run = record[11], self._run
-        assert template is not None
-        event = template.event
-        if event in TAUGHT_BY:
-            self.names.learn(record)
-        if run[1] != record[10] or run[0] != record[1]:
-            run = self._run = (record[1], record[10])
-            self._threads = self._threads_of[run]
-        self._tell(event, record, run)
 
     def add(self, record: TraceRecord) -> None:
         """Take in a record."""
@@ -208,10 +182,11 @@ class TraceFacts:
             if name not in fields:
                 return
         if follower is not None:
-            line = self._line = self.lines.add(place(record))
             own = self.names.own.get(record[1])
+            if own is not None or taker is not None:
+                self._line = self.lines.add(place(record))
             if own is not None:
-                follower(self.book, own, told_by(record, line))
+                follower(self.book, own, told_by(record, self._line))
         if taker is not None:
             taker(self, record, run)
 

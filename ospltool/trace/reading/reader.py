@@ -50,12 +50,12 @@ STORE_HEAD: Final = "Persistent store directory "
 """The beginning of the text with which the printer of the store begins a run; it is opened in state INIT."""
 
 
-class _RunCounter:
+class RunCounter:
     """Counts the runs of a service in one file, to which each run appends its trace.
 
     A run begins with the first record in state INIT after another state, with the first line of the store's
     printer, which shows no state, or with the report of the configuration if the previous run ended in INIT.
-    Records before the first start belong to run 0. The queries of `ospltool.trace.case` count the same way.
+    Records before the first start belong to run 0. `ospltool.trace.case.reading_back` counts those of a case.
     """
 
     def __init__(self) -> None:
@@ -185,7 +185,7 @@ class TraceParser:
     def __init__(self, source: TraceFile, offset: int = 0) -> None:
         self._source = source
         self._matcher: Matcher = matcher(source.origin)
-        self._runs = _RunCounter()
+        self._runs = RunCounter()
         self._newest_ns: int | None = None
         self._buffer = b""
         self._searched = 0
@@ -311,7 +311,7 @@ def damaged(source: TraceFile, found: damage.FileDamage) -> TraceRecord:
 
 def parse_events(data: bytes, source: TraceFile, offset: int) -> Iterator[TraceRecord]:
     """Yield the records of the data, whole lines of JSON, at an offset of the file."""
-    runs = _RunCounter()
+    runs = RunCounter()
     for line in data.splitlines(keepends=True):
         yield _event(line, source, offset, catalogue().get, runs)
         offset += len(line)
@@ -320,7 +320,7 @@ def parse_events(data: bytes, source: TraceFile, offset: int) -> Iterator[TraceR
 def _read_events(stream: IO[bytes], source: TraceFile) -> Iterator[TraceRecord]:
     """Yield the records of an ospltool trace in lines of JSON."""
     known = catalogue()
-    runs = _RunCounter()
+    runs = RunCounter()
     offset = 0
     for line in _lines(stream):
         yield _event(line, source, offset, known.get, runs)
@@ -342,7 +342,7 @@ def _lines(stream: IO[bytes]) -> Iterator[bytes]:
 
 
 def _event(
-    line: bytes, source: TraceFile, offset: int, known: Callable[[str], Template | None], runs: _RunCounter
+    line: bytes, source: TraceFile, offset: int, known: Callable[[str], Template | None], runs: RunCounter
 ) -> TraceRecord:
     try:
         envelope = json.loads(line)

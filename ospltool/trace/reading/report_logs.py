@@ -31,9 +31,8 @@ _TIME: Final = re.compile(r"(\d{1,10})\.(\d{9})(?:/(-?\d+))?\s*$")
 _NAME_AND_ID: Final = re.compile(r"^(.*?)\s*<?([0-9A-Fa-fx]+)>?$")
 
 
-def read_reports(stream: IO[bytes], source: TraceFile) -> Iterator[TraceRecord]:
-    """Yield the reports of a log, in order. Other bytes are unparsed records."""
-    offset = 0
+def read_reports(stream: IO[bytes], source: TraceFile, offset: int = 0) -> Iterator[TraceRecord]:
+    """Yield the reports of a log from an offset on, in order. Other bytes are unparsed records."""
     buffer = b""
     while True:
         block = stream.read(BLOCK_BYTES)

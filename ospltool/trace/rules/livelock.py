@@ -75,23 +75,23 @@ def _rows(
     """Yield the rows of disputed rounds that are long enough for a live-lock."""
     of_run = dict(grouped(choices, lambda one: one.run))
     created = {
-        run: sorted(one.created.time_ns or 0 for one in some)
+        run: sorted(one.created.at_ns for one in some)
         for run, some in grouped(conflicts, lambda one: one.run)
     }
     lost = {
-        run: sorted(place.time_ns or 0 for *_, place in some)
+        run: sorted(place.at_ns for *_, place in some)
         for run, some in grouped(facts.losses, lambda one: one[0])
     }
     for run, own in of_run.items():
         rows: dict[Run, _Row] = {}
         before = 0
         for position, choice in enumerate(own):
-            now = choice.place.time_ns or 0
+            now = choice.place.at_ns
             is_round = _any_between(created.get(run, ()), before, now)
             before = now
             if not is_round:
                 continue
-            following = own[position + 1].place.time_ns or 0 if position + 1 < len(own) else now + WITHIN_NS
+            following = own[position + 1].place.at_ns if position + 1 < len(own) else now + WITHIN_NS
             others = _disputing(facts, choice, of_run, min(now + SETTLES_WITHIN_NS, following))
             for other, row in list(rows.items()):
                 if other not in others or any(
@@ -127,7 +127,7 @@ def _disputing(
         stops = stopping_ns(facts, run)
         if (stops is not None and stops <= until) or facts.roles.get(theirs[0].chooser, role) != role:
             continue
-        at = bisect.bisect_right(theirs, until, key=lambda one: one.place.time_ns or 0)
+        at = bisect.bisect_right(theirs, until, key=lambda one: one.place.at_ns)
         if at and theirs[at - 1].master != choice.master:
             found.add(run)
     return found
@@ -153,7 +153,7 @@ def _finding(
     runs = lock.runs
     some = [one for one in conflicts if one.run in runs]
     choices = [one for one in all_choices if one.run in runs]
-    times = [one.created.time_ns or 0 for one in some]
+    times = [one.created.at_ns for one in some]
     favourites = _favourites(choices)
     rounds = _rounds(some)
     merges = collections.Counter(
@@ -202,7 +202,7 @@ def _settled_ns(facts: TraceFacts, lock: _Lock, choices: list[MasterConfirmation
     living = [one for run, one in last.items() if facts.last_ns[run] > lock.until_ns + SETTLES_WITHIN_NS]
     if len(living) < 2 or len({one.master for one in living}) > 1:
         return None
-    return max(one.place.time_ns or 0 for one in living)
+    return max(one.place.at_ns for one in living)
 
 
 def _favourites(choices: Iterable[MasterConfirmation]) -> dict[str, tuple[str, int]]:
@@ -265,7 +265,7 @@ def _passed_over(facts: TraceFacts, choice: MasterConfirmation) -> str:
     own, chosen = priorities.get(choice.chooser), priorities.get(choice.master)
     if own is None or chosen is None or own == LEGACY or choice.master in {choice.chooser, NOBODY}:
         return ""
-    now = choice.place.time_ns or 0
+    now = choice.place.at_ns
     above = [
         one for one, priority in priorities.items()
         if priority > own and one != choice.chooser and number(one) is not None and _lives(facts, one, now)

@@ -35,7 +35,7 @@ def flapping(facts: TraceFacts) -> Iterator[Anomaly]:
             for earlier, later in itertools.pairwise(choices)
             if earlier.master != later.master and not _has_stopped(facts, earlier.master, later.place)
         ]
-        times = [one.place.time_ns or 0 for one in changes]
+        times = [one.place.at_ns for one in changes]
         if len(changes) >= CHANGES_PER_MINUTE and burst(times, CHANGES_PER_MINUTE, MINUTE_NS):
             masters = sorted({facts.names.node(one.master) for one in choices})
             yield finding(
@@ -54,7 +54,7 @@ def flapping(facts: TraceFacts) -> Iterator[Anomaly]:
 
 def _has_stopped(facts: TraceFacts, address: str, place: RecordPlace) -> bool:
     """Return whether the run of an address had begun to stop in order at a time."""
-    at = place.time_ns or 0
+    at = place.at_ns
     run = run_at(facts, address, at)
     stops = stopping_ns(facts, run) if run is not None else None
     return stops is not None and stops <= at
@@ -114,10 +114,10 @@ def _reigns(facts: TraceFacts) -> Iterator[tuple[MasterConfirmation, int, int]]:
             if one.master == one.chooser:
                 begun = begun or one
             elif begun is not None:
-                yield begun, begun.place.time_ns or 0, one.place.time_ns or 0
+                yield begun, begun.place.at_ns, one.place.at_ns
                 begun = None
         if begun is not None:
-            yield begun, begun.place.time_ns or 0, over
+            yield begun, begun.place.at_ns, over
 
 
 def _lost_each_other(
@@ -125,6 +125,6 @@ def _lost_each_other(
 ) -> bool:
     pairs = {(first.run, second.chooser), (second.run, first.chooser)}
     return any(
-        (run, fellow) in pairs and abs((place.time_ns or 0) - around_ns) < MINUTE_NS
+        (run, fellow) in pairs and abs(place.at_ns - around_ns) < MINUTE_NS
         for run, _, fellow, place in facts.losses
     )

@@ -51,7 +51,7 @@ def storm(facts: TraceFacts) -> Iterator[Anomaly]:
     for of_run, policy, _, _ in facts.applied:
         policies_of.setdefault(of_run, set()).add(policy)
     for (run, namespace), merges in grouped(facts.merges, lambda one: (one.run, one.namespace)):
-        times = [one.place.time_ns or 0 for one in merges]
+        times = [one.place.at_ns for one in merges]
         if not burst(times, STORM_MERGES, STORM_WITHIN_NS):
             continue
         policies = sorted(policies_of.get(run, ()))
@@ -99,11 +99,11 @@ def unresolved(facts: TraceFacts) -> Iterator[Anomaly]:
     for one in facts.conflicts:
         if number(one.number) is None:
             continue
-        left = over_ns(facts, one.run) - (one.created.time_ns or 0)
+        left = over_ns(facts, one.run) - one.created.at_ns
         is_open = one.ended is None or (one.started is not None and one.stopped is None)
         if not is_open or left < RESOLVED_WITHIN_NS:
             continue
-        if not coverage.is_whole(facts, one.run[0], one.created.time_ns or 0, over_ns(facts, one.run)):
+        if not coverage.is_whole(facts, one.run[0], one.created.at_ns, over_ns(facts, one.run)):
             continue
         what = one.kind.removeprefix("conflict.").replace("-", " ")
         if one.started is not None:

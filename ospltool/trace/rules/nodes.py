@@ -64,13 +64,13 @@ def fellow_lost(facts: TraceFacts) -> Iterator[Anomaly]:
         if report.kind is RecordKind.REPORT and (fellow := missed_heartbeat(report.text)) is not None
     ]
     reports = {place for *_, place in missed}
-    by_time = sorted([*losses, *missed], key=lambda one: one[2].time_ns or 0)
+    by_time = sorted([*losses, *missed], key=lambda one: one[2].at_ns)
     for (node, fellow), some in grouped(by_time, lambda one: one[:2]):
         places: list[RecordPlace] = []
         stood_still = False
         verdicts: dict[tuple[bool, bool], str] = {}
         for incident in _incidents([place for *_, place in some]):
-            when = incident[0].time_ns or 0
+            when = incident[0].at_ns
             run = max(
                 (run for run, at in facts.first_ns.items() if run[0] == node and at <= when), default=None
             )
@@ -122,7 +122,7 @@ def _stood_still(facts: TraceFacts, node: str, incident: list[RecordPlace]) -> i
             for report, place in facts.reported
             if report.node == node
             and (still_s := stood_still_s(report.text)) is not None
-            and any(abs((place.time_ns or 0) - (one.time_ns or 0)) <= NEAR_NS for one in incident)
+            and any(abs(place.at_ns - one.at_ns) <= NEAR_NS for one in incident)
         ),
         default=None,
     )
@@ -132,7 +132,7 @@ def _incidents(places: list[RecordPlace]) -> Iterator[list[RecordPlace]]:
     """Yield the lines about a lost fellow, grouped by loss."""
     incident: list[RecordPlace] = []
     for place in places:
-        if incident and (place.time_ns or 0) - (incident[-1].time_ns or 0) > NEAR_NS:
+        if incident and place.at_ns - incident[-1].at_ns > NEAR_NS:
             yield incident
             incident = []
         incident.append(place)
@@ -263,7 +263,7 @@ def thread_silent(facts: TraceFacts) -> Iterator[Anomaly]:
         if number(one.number) is None:
             continue  # of ospltool, whose conflicts have no numbers
         begun = one.resolving or one.ended is not None
-        end = (one.ended.time_ns or 0) if one.ended else over_ns(facts, one.run)
+        end = one.ended.at_ns if one.ended else over_ns(facts, one.run)
         if not begun or one.resolving == 0:
             waiting.append((one.run, "conflictResolver", end, one.created))
     for exchange in facts.book.all():
@@ -285,9 +285,9 @@ def thread_silent(facts: TraceFacts) -> Iterator[Anomaly]:
         silent = [
             place
             for _, _, end, place in some
-            if end - (place.time_ns or 0) > SILENT_NS
-            and (activity is None or activity.last_ns <= (place.time_ns or 0))
-            and coverage.is_whole(facts, run[0], place.time_ns or 0, end)
+            if end - place.at_ns > SILENT_NS
+            and (activity is None or activity.last_ns <= place.at_ns)
+            and coverage.is_whole(facts, run[0], place.at_ns, end)
         ]
         if silent:
             yield finding(

@@ -47,7 +47,7 @@ def emptied(facts: TraceFacts) -> Iterator[Anomaly]:
         gone = {node: place for node, place in places.items() if not _is_refilled(facts, moved, node, place)}
         if not gone or group.startswith(BUILT_IN):
             continue
-        since = min((place.time_ns or 0 for place in gone.values()), default=0)
+        since = min((place.at_ns for place in gone.values()), default=0)
         most = max(
             (_size(one) for one in moved if (one.start_ns or 0) <= since + FOLLOWS_WITHIN_NS), default=0
         )
@@ -59,7 +59,7 @@ def _emptied(
     facts: TraceFacts, group: str, gone: dict[str, RecordPlace], most: int, moved: list[TracedAlignment]
 ) -> Anomaly:
     holders = {facts.names.node(address) for one in moved for address in (one.alignee, one.aligner)}
-    since_ns = max(place.time_ns or 0 for place in gone.values())
+    since_ns = max(place.at_ns for place in gone.values())
     kept = sorted(node for node in holders - gone.keys() if _is_traced_until(facts, node, since_ns))
     unknown = sorted(node for node in holders - gone.keys() - set(kept) if node != facts.names.node(NOBODY))
     where = ", ".join(sorted(gone))
@@ -113,7 +113,7 @@ def _is_refilled(facts: TraceFacts, moved: list[TracedAlignment], node: str, pla
     return any(
         facts.names.node(one.alignee) == node
         and one.policy != "DELETE"
-        and (one.end_ns or 0) > (place.time_ns or 0)
+        and (one.end_ns or 0) > place.at_ns
         and _size(one) > 0
         for one in reversed(moved)
     )
@@ -173,7 +173,7 @@ def diverged(facts: TraceFacts) -> Iterator[Anomaly]:
 def _diverged(facts: TraceFacts, namespace: str, run: Run, spell: _Spell) -> Anomaly:
     first, taken = spell.reigns[0], spell.taken
     own = [one for one in facts.merge_states if one.run == run and one.namespace == namespace]
-    before = [one for one in own if (one.place.time_ns or 0) <= spell.start_ns]
+    before = [one for one in own if one.place.at_ns <= spell.start_ns]
     stayed = f"stayed in merge state {before[-1].state}" if before else "told of no merge state"
     states = first.state if len(spell.reigns) == 1 else f"{first.state} to {spell.reigns[-1].state}"
     ended = (
@@ -219,8 +219,7 @@ def _reigns(
         traced |= addresses
         over = end_ns(facts, run)
         changes = [
-            _Change(one.place.time_ns or 0, one.role, one.state, one.place, one.event == CHANGED)
-            for one in some
+            _Change(one.place.at_ns, one.role, one.state, one.place, one.event == CHANGED) for one in some
         ]
         own = _ByTime(choices.get(run, []))
         for reign in _stretches(run[0], addresses, changes, over):
@@ -231,8 +230,8 @@ def _reigns(
     for fellow, heard in grouped(told, lambda one: one.fellow):
         over = max(facts.last_ns[one.run] for one in heard)
         changes = [
-            _Change(one.place.time_ns or 0, one.role, one.state, one.place, False)
-            for one in sorted(heard, key=lambda one: one.place.time_ns or 0)
+            _Change(one.place.at_ns, one.role, one.state, one.place, False)
+            for one in sorted(heard, key=lambda one: one.place.at_ns)
             if one.master == fellow
         ]
         yield from _stretches(facts.names.node(fellow), frozenset({fellow}), changes, over)
@@ -276,13 +275,13 @@ def _spells(
     """Yield the times in which a run lacked its master's merge state for longer than a delay."""
     over = end_ns(facts, run)
     told = _ByTime(states)
-    ends = [*((one.place.time_ns or 0) for one in own[1:]), over]
+    ends = [*(one.place.at_ns for one in own[1:]), over]
     following: list[tuple[MasterConfirmation, int, int]] = []
     for choice, end in zip(own, ends, strict=True):
         if following and following[-1][0].master == choice.master:
             following[-1] = (following[-1][0], following[-1][1], end)
         else:
-            following.append((choice, choice.place.time_ns or 0, end))
+            following.append((choice, choice.place.at_ns, end))
     for choice, since, until in following:
         last = min([until, *_parted(facts, run, choice, since)])
         theirs = [one for one in reigns.get(choice.master, ()) if one.node != run[0]]
@@ -322,9 +321,9 @@ def _parted(facts: TraceFacts, run: Run, choice: MasterConfirmation, since: int)
     master_runs = set(facts.names.runs_of.get(choice.master, ()))
     for of, event, fellow, place in facts.losses:
         pair = (of == run and fellow == choice.master) or (of in master_runs and fellow == choice.chooser)
-        is_new = (place.time_ns or 0) >= since + (SECOND_NS if event == BACK else 0)
+        is_new = place.at_ns >= since + (SECOND_NS if event == BACK else 0)
         if pair and is_new:
-            yield (place.time_ns or 0) - SECOND_NS
+            yield place.at_ns - SECOND_NS
 
 
 def _within(since: int, until: int, states: _ByTime[MergeState], reigns: list[_Reign]) -> Iterator[_Spell]:
@@ -341,7 +340,7 @@ def _within(since: int, until: int, states: _ByTime[MergeState], reigns: list[_R
         if not has:
             begun = begun if missed else start
             missed.append(reign)
-        at = start if has else (taken.place.time_ns or 0) if taken else None
+        at = start if has else taken.place.at_ns if taken else None
         if at is not None and missed:
             if at - begun > FOLLOWS_WITHIN_NS:
                 yield _Spell(missed, begun, at, taken)
@@ -366,7 +365,7 @@ class _ByTime(Generic[Told]):
 
     def __init__(self, some: Sequence[Told]) -> None:
         self._some = some
-        self._times = [one.place.time_ns or 0 for one in some]
+        self._times = [one.place.at_ns for one in some]
         self._is_ordered = all(early <= late for early, late in itertools.pairwise(self._times))
 
     def last(self, until_ns: int) -> Told | None:

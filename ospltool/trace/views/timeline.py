@@ -110,7 +110,7 @@ def timeline(facts: TraceFacts) -> TraceTimeline:
     reading: dict[Run, list[int]] = {}
     for run, _, start, end in facts.readers:
         if end:
-            reading.setdefault(run, []).append((end.time_ns or 0) - (start.time_ns or 0))
+            reading.setdefault(run, []).append(end.at_ns - start.at_ns)
     runs = []
     for run in sorted(facts.first_ns):
         own = spans.get(run, [])
@@ -136,7 +136,7 @@ def _merging(facts: TraceFacts) -> collections.Counter[Run]:
     took: collections.Counter[Run] = collections.Counter()
     for conflict in facts.conflicts:
         if conflict.started and conflict.stopped:
-            took[conflict.run] += (conflict.stopped.time_ns or 0) - (conflict.started.time_ns or 0)
+            took[conflict.run] += conflict.stopped.at_ns - conflict.started.at_ns
     # Conflicts of ospltool have no numbers: their time is that of the alignments.
     merges = {
         key: sorted(some, key=_start)
@@ -164,8 +164,8 @@ def _longest(waits: Iterable[Wait], span: StateSpan) -> tuple[Wait, ...]:
     inside = [
         wait
         for wait in waits
-        if span.start_ns <= (wait.before.time_ns or 0)
-        and (wait.after.time_ns or 0) <= max(span.end_ns, span.start_ns + wait.length_ns)
+        if span.start_ns <= wait.before.at_ns
+        and wait.after.at_ns <= max(span.end_ns, span.start_ns + wait.length_ns)
         and wait.length_ns <= span.end_ns - span.start_ns + 1_000_000
     ]
     return tuple(sorted(inside, key=lambda wait: -wait.length_ns)[:LONGEST_WAITS])

@@ -11,9 +11,8 @@ from engine.dataset.dataset import DataSet
 from engine.dataset.sample_rows import SampleRows
 from engine.runtime.jobs import Conversion
 from engine.runtime.store_queue import StoreQueue
-from engine.simulator.simulated_disk import PowerCut, WatchedStore
 from engine.store.interface import DamageLog, GroupChange
-from engine.store.memory import Medium
+from engine.store.memory import Medium, MemoryStore, PowerCut
 from tests.unit.store.making import description, samples
 
 if TYPE_CHECKING:
@@ -41,17 +40,18 @@ def hand_over(
 def cut_after(steps: int, conversion: Conversion | None) -> tuple[int, dict[str, str]]:
     """How many samples there are, and the marks, when the power is cut after so many writes."""
     medium = Medium("0" * 32)
-    store = WatchedStore(medium)
+    store = MemoryStore(medium)
     store_queue = StoreQueue(store)
     hand_over(store_queue, OLD, "old")
     while store_queue.work():
         pass
     hand_over(store_queue, NEW, "new", conversion)
-    store.steps_left = steps
+    medium.writes_left = steps
     with contextlib.suppress(PowerCut):
         while store_queue.work():
             pass
-    again = WatchedStore(medium)
+    medium.writes_left = None
+    again = MemoryStore(medium)
     found = sum(len(piece) for _, pieces in again.load(SPACE, DamageLog()) for piece in pieces)
     return found, again.marks(SPACE)
 

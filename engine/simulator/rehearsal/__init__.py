@@ -1,1 +1,0 @@
-"""A rehearsal of persistence services: replicas under virtual time."""
