@@ -286,7 +286,7 @@ def decode_s() -> float:
 def replay_shares(repeat: int) -> list[float]:
     """Processor seconds for each second that a recording is wound on."""
     with tempfile.TemporaryDirectory(prefix="ospltool-console-") as directory:
-        path = Path(directory) / "minute.jsonl"
+        path = Path(directory) / "minute.rec"
         source = FakeFeed(NODES, SPACES, GROUPS_OF_A_NODE, period_ns=2 * SECOND_NS)
         recorder = Recorder(path, source="invented", made_by="benchmark")
         begin_ns = source.now_ns()
@@ -315,7 +315,7 @@ def _replay_share(path: Path) -> float:
 def memory_growth() -> float:
     """By how much, in percent, the process grows from minute 20 to the end of an hour that is played fast."""
     with tempfile.TemporaryDirectory(prefix="ospltool-console-") as directory:
-        path = Path(directory) / "hour.jsonl"
+        path = Path(directory) / "hour.rec"
         record_hour(path)
         resident: dict[int, int] = {}
 

@@ -106,7 +106,7 @@ class Ground(Lab):
 
     def _watch(self) -> Watch:
         feed = RecordingFeed(self.domain, uri=self.uri)
-        feed.recorder = Recorder(self.directory / "recording.jsonl", source="chaos", made_by="chaos")
+        feed.recorder = Recorder(self.directory / "night.rec", source="chaos", made_by="chaos")
         return Watch(FeedSource(feed))
 
     # Nodes.

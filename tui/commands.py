@@ -13,9 +13,8 @@ from textual.command import DiscoveryHit, Hit, Hits, Provider
 from textual.screen import ModalScreen
 
 from ospltool.health import export
-from ospltool.live.moments import moment_of
 from ospltool.live.nodes import Node
-from ospltool.live.record_file import RecordingFault
+from ospltool.live.recording import RecordingFault, moment_of
 from ospltool.output.streams import new_text
 from tui import text, themes
 from tui.cells import Line, Span, Tone

@@ -14,8 +14,7 @@ from ospltool.health.health import Health
 from ospltool.health.system import Source, System
 from ospltool.live.feed import Feed, TimeTravel
 from ospltool.live.model import SystemModel
-from ospltool.live.record_file import RecordingFault
-from ospltool.live.recording_files import header_of
+from ospltool.live.recording import RecordingFault, header_of
 from ospltool.live.replay import ReplayFeed
 from tui.alarm import Alarm
 from tui.cells import Line

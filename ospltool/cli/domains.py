@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ospltool.live.expectation import Expectation
     from ospltool.live.feed import Feed
     from ospltool.live.model import SystemModel
-    from ospltool.live.record_file import RecordingHeader
+    from ospltool.live.recording import RecordingHeader
     from ospltool.live.replay import ReplayFeed
     from ospltool.live.supervision import LocalView
 
@@ -141,16 +141,11 @@ def recording(
     Raises:
         CommandError: it cannot be read, or the fleet file is wrong.
     """
-    from ospltool.live.record_file import RecordingFault
-    from ospltool.live.recorder import parts_of
-    from ospltool.live.recording_files import header_of
+    from ospltool.live.recording import RecordingFault, header_of
     from ospltool.live.replay import ReplayFeed
 
     try:
-        header = header_of(path) or header_of(parts_of(path)[0])
-        if header is None and not path.stat().st_size:
-            raise RecordingFault(f"{path}: not a recording: the file is empty")
-        expected = _expected_in(path, header, uri, domain)
+        expected = _expected_in(path, header_of(path), uri, domain)
         return ReplayFeed(path, speed=speed, follow=True), expected
     except RecordingFault as error:
         raise CommandError(str(error), Exit.USAGE) from error
@@ -414,12 +409,11 @@ def watched(uri: str | None, domain: int | None) -> list[Watched]:
 
 def recording_at(uri: str | None) -> pathlib.Path | None:
     """Return the path of the recording that is given in the place of a configuration; None if it is none."""
-    from ospltool.live.record_file import RecordingFault
-    from ospltool.live.recording_files import header_of
+    from ospltool.live.recording import is_recording
 
     path = pathlib.Path(uri.removeprefix("file://")) if uri else None
-    with contextlib.suppress(RecordingFault):
-        if path is not None and path.is_file() and header_of(path) is not None:
+    with contextlib.suppress(OSError):
+        if path is not None and path.is_file() and is_recording(path):
             return path
     return None
 

@@ -62,7 +62,7 @@ def record(
     ] = None,
     output: Annotated[
         pathlib.Path | None,
-        typer.Option("--output", "-o", help="Write to this file; older files get numbers."),
+        typer.Option("--output", "-o", help="Write to this file; a recording that is there is continued."),
     ] = None,
     domain: Annotated[int | None, typer.Option(min=0, max=230, help="Record this domain instead.")] = None,
     partition: Partition = None,
@@ -78,11 +78,10 @@ def record(
             help="Record each node once in DURATION, or when its state changes.",
         ),
     ] = "1s",  # type: ignore[assignment]  # the parser makes seconds of it
-    file_size: Annotated[
+    size: Annotated[
         int,
-        typer.Option("--file-size", parser=size_bytes, metavar="SIZE", help="Start a new file at SIZE."),
-    ] = "64MiB",  # type: ignore[assignment]  # the parser makes bytes of it
-    files: Annotated[int, typer.Option(min=2, max=1000, metavar="N", help="Keep the newest N files.")] = 16,
+        typer.Option("--size", parser=size_bytes, metavar="SIZE", help="Keep only the newest SIZE."),
+    ] = "1GiB",  # type: ignore[assignment]  # the parser makes bytes of it
     once: Annotated[
         bool, typer.Option("--once", help="Print the state of the system as JSON instead of recording.")
     ] = False,
@@ -90,9 +89,9 @@ def record(
 ) -> None:
     """Record the state of nodes and persistence services; `ospltool top --replay FILE` plays it back.
 
-    Recording continues until interrupted, and removes the oldest file when there are more than --files. It
-    survives the loss of nodes and of the domain, and a full disk. With --once nothing is recorded: the state
-    of the system goes to standard output.
+    Recording continues until interrupted, and removes what is oldest when the file has --size. It survives
+    the loss of nodes and of the domain, and a full disk. With --once nothing is recorded: the state of the
+    system goes to standard output.
 
     Exit codes: 0 success (also after Ctrl+C and SIGTERM), 1 data lost in writing, or not heard as the watch
     itself failed, 2 wrong usage or unwritable file, 3 domain not reachable, no node heard with --once, or all
@@ -112,7 +111,7 @@ def record(
         assert output is not None
         from ospltool.live.recorder import RecordingLimits
 
-        limits = RecordingLimits(max_file_bytes=file_size, max_files=files, every_ns=round(every * 1e9))
+        limits = RecordingLimits(max_bytes=size, every_ns=round(every * 1e9))
         recorder = _recorder(feed, output, limits, expected)
         _run(feed, recorder, length, chosen[0].local_view())
     finally:
@@ -141,8 +140,8 @@ def _once(feed: Feed, seconds: float, expected: Expectation) -> None:
 
 def _recorder(feed: Feed, path: pathlib.Path, limits: RecordingLimits, expected: Expectation) -> Recorder:
     from engine.tracing.version import product_version
-    from ospltool.live.record_file import RecordingFault
     from ospltool.live.recorder import Recorder
+    from ospltool.live.recording import RecordingFault
 
     try:
         made_by = f"ospltool {product_version()}"
@@ -178,10 +177,7 @@ def _run(feed: Feed, recorder: Recorder, length_s: float | None, local_view: Cal
 
 def _tell(recorder: Recorder, *, as_json: bool) -> None:
     tally = recorder.tally
-    streams.say(
-        f"ospltool: {plural(tally.lines, 'line')}, {plural(tally.bytes, 'byte')}, "
-        f"{plural(tally.files, 'file')}"
-    )
+    streams.say(f"ospltool: {plural(tally.lines, 'line')}, {plural(tally.bytes, 'byte')}")
     if tally.lost:
         streams.say(f"ospltool: {plural(tally.lost, 'line')} could not be written")
     if tally.messages_left_out:

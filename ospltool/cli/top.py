@@ -326,7 +326,7 @@ def put_json(open_source: Callable[[], Source], *, screen: str | None, at: str |
 
 def _wind(system: System, travel: TimeTravel, at: str | None) -> None:
     """Seek to the moment (default: the end), and play the seconds before it: health takes time to judge."""
-    from ospltool.live.moments import moment_of
+    from ospltool.live.recording import moment_of
 
     begin_ns = travel.timeline.begin_ns
     try:

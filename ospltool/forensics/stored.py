@@ -8,20 +8,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from engine.core.plain import PlainFault
+from engine.runtime.monitor import NodeSnapshot
 from ospltool.forensics.attachments import Attachment, AttachmentKind
 from ospltool.forensics.conclusion import Conclusion, SetFate
-from ospltool.live.feed import ReceivedSnapshot
-from ospltool.live.patches import PatchFault
-from ospltool.live.record_file import (
-    Delta,
-    RecordedState,
-    RecordingFault,
-    SenderKind,
-    Snapshots,
-    decode_line,
-)
-from ospltool.live.recorder import parts_of
+from ospltool.live.recording import Recording, RecordingFault
 from ospltool.output.text import plural
 from ospltool.stores.describe import Counted, count_sets
 from ospltool.stores.diff.causes import Cause
@@ -341,47 +331,36 @@ def sizes_of(path: Path) -> tuple[list[SetSize], list[str]]:
     """Return the sizes of sets in a recording, by time, and the problems of reading it."""
     found: list[SetSize] = []
     problems: list[str] = []
-    snapshots = Snapshots()
     last: dict[tuple[str, str], int] = {}
     looked: dict[str, int] = {}
     unread = 0
-    for part in parts_of(path):
-        try:
-            stream = part.open("rb")
-        except OSError as cause:
-            problems.append(f"the recording {part}: {cause.strerror or cause}")
-            continue
-        with stream:
-            for number, line in enumerate(stream, 1):
-                try:
-                    entry = decode_line(line, f"{part}:{number}")
-                    if not isinstance(entry.item, RecordedState | Delta):
-                        continue
-                    key = snapshots.take(entry.item)
-                    if key[0] is not SenderKind.NODE or entry.heard_ns - looked.get(key[1], 0) < APART_NS:
-                        continue
-                    heard = snapshots.decode(key, entry.heard_ns)
-                except (RecordingFault, PatchFault, PlainFault):
-                    unread += 1
+    try:
+        with contextlib.closing(Recording(path)) as recording:
+            for read in recording.lines():
+                unread += len(read.faults)
+                heard_ns, node = read.line or (0, None)
+                if not isinstance(node, NodeSnapshot):
                     continue
-                looked[key[1]] = entry.heard_ns
-                if isinstance(heard, ReceivedSnapshot):
-                    _look_at(heard, path, last, found)
+                if heard_ns - looked.get(node.id, 0) < APART_NS:
+                    continue
+                looked[node.id] = heard_ns
+                _look_at(node, heard_ns, path, last, found)
                 if len(found) > MOST_SIZES:
                     problems.append(f"the recording {path}: more than {MOST_SIZES} changes of sizes")
                     return found, problems
+    except RecordingFault as fault:
+        problems.append(f"the recording {fault}")
     if unread:
         problems.append(f"the recording {path}: {plural(unread, 'line')} cannot be read")
     return found, problems
 
 
 def _look_at(
-    heard: ReceivedSnapshot, path: Path, last: dict[tuple[str, str], int], found: list[SetSize]
+    node: NodeSnapshot, heard_ns: int, path: Path, last: dict[tuple[str, str], int], found: list[SetSize]
 ) -> None:
-    node = heard.snapshot.name
-    for view in heard.snapshot.groups:
+    for view in node.groups:
         group = f"{view.partition}.{view.topic}"
-        if group.startswith(BUILT_IN) or last.get((node, group)) == view.samples:
+        if group.startswith(BUILT_IN) or last.get((node.name, group)) == view.samples:
             continue
-        last[node, group] = view.samples
-        found.append(SetSize(node, group, heard.heard_ns, view.samples, SizeOrigin.RECORDED, path.name))
+        last[node.name, group] = view.samples
+        found.append(SetSize(node.name, group, heard_ns, view.samples, SizeOrigin.RECORDED, path.name))

@@ -45,7 +45,7 @@ from ospltool.live.feed import (
     Update,
     no_route,
 )
-from ospltool.live.record_file import SenderKind, Shown
+from ospltool.live.recording import SenderKind, Shown
 
 MAX_KNOWN: Final = 1_000
 """Events of INFO and above remembered for one sender, more than its past can hold."""

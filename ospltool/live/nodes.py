@@ -9,7 +9,6 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 from engine.runtime.monitor import FellowView, NameSpaceView, NodeSnapshot
-from ospltool.live.late_fellows import LateFellows
 
 MIN_STALE_NS: Final = 2_000_000_000
 
@@ -45,23 +44,16 @@ class Fellows:
         skew_ns: the largest difference of a clock, in either direction.
     """
 
-    __slots__ = ("_base", "_ids", "_views", "communications", "places", "skew_ns", "ways")
+    __slots__ = ("_ids", "_views", "communications", "places", "skew_ns", "ways")
 
     def __init__(self, views: Sequence[FellowView] = (), before: Fellows | None = None) -> None:
         self._views = views
-        self._base = base = views.base if isinstance(views, LateFellows) else views
         self.places: Mapping[str, int] = {}
         self.communications: Sequence[str] = ()
         self.ways: frozenset[str] = frozenset()
-        self.skew_ns: int = 0
-        if before is not None and before._base is base:
-            self._ids: Sequence[str] = before._ids
-            self.places, self.skew_ns = before.places, before.skew_ns
-            self.communications, self.ways = before.communications, before.ways
-            return
-        self._ids = [one.id for one in base]
-        self.communications = [one.communication for one in base]
-        self.skew_ns = max(map(abs, {one.skew_ns for one in base}), default=0)
+        self._ids: Sequence[str] = [one.id for one in views]
+        self.communications = [one.communication for one in views]
+        self.skew_ns: int = max(map(abs, {one.skew_ns for one in views}), default=0)
         if before is not None and before._ids == self._ids:
             self._ids = before._ids
             self.places = before.places
@@ -80,12 +72,7 @@ class Fellows:
     def heartbeat_ns(self, fellow: str) -> int:
         """Return when the last heartbeat of a fellow (id) came, by the node's clock; 0 if none did."""
         place = self.places.get(fellow)
-        if place is None:
-            return 0
-        views = self._views
-        if isinstance(views, LateFellows):
-            return views.heartbeats_ns[place]
-        return views[place].last_heartbeat_ns
+        return 0 if place is None else self._views[place].last_heartbeat_ns
 
 
 class Presence(enum.StrEnum):

@@ -1,21 +1,20 @@
-"""Writes the updates of a feed to a recording of bounded size.
-
-The current file is `FILE`; full ones become `FILE.1`, `FILE.2` and so on. The oldest has the highest
-number, and is removed when there are too many.
-"""
+"""Writes the updates of a feed to a recording of bounded size (see `ospltool.live.recording`)."""
 
 from __future__ import annotations
 
 import dataclasses
+import os
+import sqlite3
 from pathlib import Path
 from typing import Final
 
+from engine.files import lock_file
 from engine.persistence.service.replica_view import ReplicaView
 from engine.runtime.monitor import NodePast, NodeSnapshot
 from ospltool.live.expectation import NOTHING, Expectation
 from ospltool.live.feed import ENDING, FeedNotice, NoticeKind, Update
 from ospltool.live.nodes import outline
-from ospltool.live.record_file import (
+from ospltool.live.recording import (
     PAUSE_NS,
     Caption,
     Item,
@@ -24,17 +23,22 @@ from ospltool.live.record_file import (
     RecordingHeader,
     SenderKind,
     Shown,
-    Snapshots,
-    encode_line,
+    created,
+    encoded,
     key_of,
 )
 from ospltool.live.supervision import LocalView
-from ospltool.output.streams import new_bytes
 
-MAX_FILE_BYTES: Final = 64 * 1024 * 1024
-MAX_FILES: Final = 16
+MAX_BYTES: Final = 1024 * 1024 * 1024
+
+BLOCK_BYTES: Final = 4 * 1024 * 1024
+"""Size of a block: a quarter of an hour of three nodes, and seconds to read."""
+
+LEAST_BLOCKS: Final = 8
+"""Blocks that a recording has at least when it is full: the oldest is removed whole."""
+
 KEY_EVERY_NS: Final = 60_000_000_000
-"""Time between two keys: the most that a reader who jumps must read before the moment it wants."""
+"""Time between two keys: the most that a reader who winds back reads again."""
 
 RETRY_NS: Final = 10_000_000_000
 """Time until the next attempt after a failed write; updates in between are counted as lost."""
@@ -52,11 +56,15 @@ _LOST: Final = {NoticeKind.NODE_LOST: SenderKind.NODE, NoticeKind.REPLICA_LOST: 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class RecordingLimits:
-    """Limits of a recording: size and number of files, least time between snapshots of one sender."""
+    """Limits of a recording: size of the file, least time between snapshots of one sender."""
 
-    max_file_bytes: int = MAX_FILE_BYTES
-    max_files: int = MAX_FILES
+    max_bytes: int = MAX_BYTES
     every_ns: int = 1_000_000_000
+
+    @property
+    def block_bytes(self) -> int:
+        """Size from which a block is full."""
+        return min(BLOCK_BYTES, self.max_bytes // LEAST_BLOCKS)
 
 
 @dataclasses.dataclass(slots=True)
@@ -70,7 +78,6 @@ class RecordingTally:
 
     lines: int = 0
     bytes: int = 0
-    files: int = 0
     thinned: int = 0
     lost: int = 0
     failures: int = 0
@@ -83,14 +90,14 @@ class Recorder:
     """A recording that grows.
 
     Args:
-        path: the file; an existing one is rotated, not overwritten.
+        path: the file; an existing recording is continued.
         source: name of the recorded system, for the header.
         made_by: name and version of the program.
         limits: size and thinning.
         expected: what should be there, for the header.
 
     Raises:
-        RecordingFault: the file cannot be written.
+        RecordingFault: the file cannot be written, is no recording, or another recorder writes it.
     """
 
     def __init__(
@@ -105,7 +112,7 @@ class Recorder:
         self._path = path
         self._header = RecordingHeader(source, made_by, expected)
         self._limits = limits or RecordingLimits()
-        self._snapshots = Snapshots()
+        self._states: dict[Shown, tuple[int, str, bytes]] = {}
         self._gone: dict[Shown, FeedNotice] = {}
         self._ending: set[str] = set()
         self._said_ns: dict[str, int] = {}
@@ -118,19 +125,24 @@ class Recorder:
         self._caption = ""
         self._key_due_ns = 0
         self._written_ns = 0
-        self._size = 0
+        self._block_left = 0
         self._broken_until_ns = 0
-        self._pending = bytearray()
-        self._torn = False
+        self._pending: list[tuple[int, str, bytes]] = []
         self.problem = ""
         self.tally = RecordingTally()
         try:
-            if path.exists() and path.stat().st_size:
-                self._rotate()
-            self._file = new_bytes(path, force=True, buffering=0)
+            self._lock = lock_file(path)
+        except BlockingIOError:
+            raise RecordingFault(f"{path}: another recorder writes it") from None
         except OSError as error:
             raise RecordingFault(f"{path}: {error.strerror or error}") from error
-        self.tally.files += 1
+        try:
+            self._file: sqlite3.Connection | None = created(path)
+        except BaseException as error:
+            os.close(self._lock)
+            if isinstance(error, sqlite3.Error | OSError):
+                raise RecordingFault(f"{path}: {error}") from error
+            raise
 
     def write(self, update: Update, now_ns: int) -> None:
         """Append an update. A failed write does not end the recording: `problem` describes it."""
@@ -140,40 +152,41 @@ class Recorder:
             if notice.kind is NoticeKind.UNPROVED:
                 self.tally.refused = notice.text
         self.tally.failures += sum(one.kind is NoticeKind.WATCH_FAILED for one in update.notices)
+        self._note(update)
         if now_ns < self._broken_until_ns:
             shown = len(update.snapshots) + len(update.replicas)
             self.tally.lost += shown + len(update.events) + len(update.notices)
             return
         if now_ns - self._written_ns > PAUSE_NS:
             self._key_due_ns = 0
+        self._write(update, now_ns)
         try:
-            self._write(update, now_ns)
             self._flush()
-            self.problem, self._written_ns = "", now_ns
-        except OSError as error:
-            self.problem = f"{self._path}: {error.strerror or error}"
-            self.tally.lost += self._pending.count(b"\n")
-            self._pending.clear()
+        except sqlite3.Error as error:
+            self.problem = f"{self._path}: {error}"
+            self.tally.lost += len(self._pending)
             self._broken_until_ns = now_ns + RETRY_NS
-            self._key_due_ns = 0
+            self._key_due_ns = self._block_left = 0
+        else:
+            self.problem, self._written_ns = "", now_ns
+        self._pending.clear()
 
     def close(self) -> None:
-        """Finish the file. A second call does nothing."""
-        if not self._file.closed:
-            try:
-                self._file.close()
-            except OSError as error:
-                self.problem = f"{self._path}: {error.strerror or error}"
+        """Finish the file, which then needs no log beside it. A second call does nothing."""
+        file, self._file = self._file, None
+        if file is None:
+            return
+        try:
+            file.execute("PRAGMA journal_mode = DELETE")
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY:  # somebody reads it: the log stays, and is read
+                self.problem = f"{self._path}: {error}"
+        finally:
+            file.close()
+            os.close(self._lock)  # not before: closing it releases the locks of SQLite on the file, too
 
     def _write(self, update: Update, now_ns: int) -> None:
-        self._note(update)
-        if self._size >= self._limits.max_file_bytes:
-            self._file.close()
-            self._rotate()
-            self._file = new_bytes(self._path, force=True, buffering=0)
-            self.tally.files += 1
-            self._torn = False
-            self._size = 0
+        if self._block_left <= 0:
             self._key_due_ns = 0
         if now_ns >= self._key_due_ns:
             self._write_key(now_ns)
@@ -210,7 +223,8 @@ class Recorder:
 
     def _put(self, key: Shown, shown: NodeSnapshot | ReplicaView, heard_ns: int) -> None:
         self._last_ns[key] = heard_ns
-        self._line(heard_ns, self._snapshots.encode(shown))
+        self._line(heard_ns, shown)
+        self._states[key] = self._pending[-1]
 
     def _note(self, update: Update) -> None:
         """Remember what the next key must repeat."""
@@ -239,51 +253,64 @@ class Recorder:
             self._caption = update.caption
 
     def _write_key(self, now_ns: int) -> None:
-        if not self._size:
+        if self._block_left <= 0:
+            self._block_left = self._limits.block_bytes
             self._line(now_ns, self._header)
-        states = self._snapshots.states()
-        nodes = sum(1 for state in states if state.of is SenderKind.NODE)
-        is_resumed = now_ns - self._written_ns > PAUSE_NS
-        self._line(now_ns, Key(nodes, len(states) - nodes, is_resumed))
-        for state in states:
-            heard_ns = self._last_ns.get((state.of, state.plain["id"]), now_ns)
-            self._line(min(heard_ns, now_ns), state)
+        self._line(now_ns, Key(is_resumed=now_ns - self._written_ns > PAUSE_NS))
+        for heard_ns, kind, data in self._states.values():
+            self._append((min(heard_ns, now_ns), kind, data))
         repeated: list[Item] = [*self._gone.values(), *self._lasting.values(), *self._pasts.values()]
         repeated += [self._local] if self._local != LocalView() else []
+        repeated += [Caption(self._caption)] if self._caption else []
         for item in repeated:
             self._line(now_ns, item)
-        if self._caption:
-            self._line(now_ns, Caption(self._caption))
         self._key_due_ns = now_ns + KEY_EVERY_NS
 
     def _line(self, heard_ns: int, item: Item) -> None:
-        line = encode_line(heard_ns, item)
-        self._pending += line
-        self._size += len(line)
+        self._append((heard_ns, *encoded(item)))
+
+    def _append(self, row: tuple[int, str, bytes]) -> None:
+        self._pending.append(row)
+        self._block_left -= len(row[2])
 
     def _flush(self) -> None:
-        """Write the pending lines. After a write that failed within a line, end that line first."""
+        """Write the pending lines in one transaction, and remove the oldest block if there are too many."""
+        assert self._file is not None, "a recorder that is closed writes nothing"
         if not self._pending:
             return
-        if self._torn:
-            self._pending[:0] = b"\n"
-        whole = len(self._pending)
-        lines = self._pending.count(b"\n")
-        while self._pending:
-            self._torn = True
-            written = self._file.write(self._pending)
-            del self._pending[:written]
-        self._torn = False
-        self.tally.lines += lines
-        self.tally.bytes += whole
+        try:
+            self._file.execute("BEGIN IMMEDIATE")
+            if any(kind == "recording" for _, kind, _ in self._pending):
+                self._make_room()
+            self._file.executemany("INSERT INTO line (heard_ns, kind, data) VALUES (?, ?, ?)", self._pending)
+            self._file.execute("COMMIT")
+        except BaseException:
+            if self._file.in_transaction:  # SQLite has ended it itself if the disk is full
+                self._file.execute("ROLLBACK")
+            raise
+        self.tally.lines += len(self._pending)
+        self.tally.bytes += sum(len(data) for _, _, data in self._pending)
 
-    def _rotate(self) -> None:
-        """Give every file the next number, and remove the oldest if there are too many."""
-        part_of(self._path, self._limits.max_files - 1).unlink(missing_ok=True)
-        for number in range(self._limits.max_files - 2, -1, -1):
-            part = part_of(self._path, number)
-            if part.exists():
-                part.replace(part_of(self._path, number + 1))
+    def _make_room(self) -> None:
+        """Remove the oldest blocks while what there is and another block are more than the limit.
+
+        SQLite uses their pages again, so the file does not grow.
+        """
+        assert self._file is not None, "as in `_flush`"
+        begin = "SELECT min(id) FROM line WHERE kind = 'recording'"
+        while self._used_bytes() + self._limits.block_bytes > self._limits.max_bytes:
+            (second,) = self._file.execute(f"{begin} AND id > ({begin})").fetchone()
+            if second is None:
+                return
+            self._file.execute("DELETE FROM line WHERE id < ?", (second,))
+
+    def _used_bytes(self) -> int:
+        assert self._file is not None, "as in `_flush`"
+        pages, free, size = (
+            int(self._file.execute(f"PRAGMA {name}").fetchone()[0])
+            for name in ("page_count", "freelist_count", "page_size")
+        )
+        return (pages - free) * size
 
 
 def _form(shown: NodeSnapshot | ReplicaView) -> tuple[object, ...]:
@@ -292,19 +319,3 @@ def _form(shown: NodeSnapshot | ReplicaView) -> tuple[object, ...]:
         return (shown.ending,)
     talks = tuple([(one.id, one.communication) for one in shown.fellows])
     return shown.started_ns, shown.state, shown.store.problem, talks, outline(shown, ())
-
-
-def part_of(path: Path, number: int) -> Path:
-    """Return the file with this number; 0 is the current one."""
-    return path.with_name(f"{path.name}.{number}") if number else path
-
-
-def parts_of(path: Path) -> list[Path]:
-    """Return all files of a recording, oldest first. A path that ends in a number has only itself."""
-    older = []
-    for number in range(1, MAX_FILES * 100):
-        part = part_of(path, number)
-        if not part.exists():
-            break
-        older.append(part)
-    return [*reversed(older), path]

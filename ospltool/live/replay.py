@@ -1,7 +1,7 @@
 """A recording as a feed: play it, pause it, step through it, or jump to any moment. It is only read.
 
 What is shown at a moment is a function of the recording and that moment, however one came there: every line
-counts, one after the other, from the block before that of the moment (`RecordingFiles.block_before`), and
+counts, one after the other, from the block before that of the moment (`Recording.block_before`), and
 health is examined at fixed moments in between. `played` tells both; a reader who keeps what it had at a
 `Bookmark` needs not begin with the block again.
 
@@ -17,8 +17,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
-from engine.core.plain import PlainFault
-from engine.runtime.monitor import NodeEvent, NodePast
+from engine.persistence.service.replica_view import ReplicaView
+from engine.runtime.monitor import NodeEvent, NodePast, NodeSnapshot
 from ospltool.live.feed import (
     FeedNotice,
     HeardReplica,
@@ -27,20 +27,15 @@ from ospltool.live.feed import (
     ReplayPosition,
     Update,
 )
-from ospltool.live.moments import Marks
-from ospltool.live.patches import PatchFault
-from ospltool.live.record_file import (
+from ospltool.live.recording import (
     PAUSE_NS,
     Caption,
-    Delta,
     Key,
-    RecordedState,
-    RecordingFault,
+    ReadLine,
+    Recording,
     RecordingHeader,
     RecordingLine,
-    Snapshots,
 )
-from ospltool.live.recording_files import LinePlace, ReadLine, RecordingFiles
 from ospltool.live.supervision import LocalView
 
 MAX_LINES_PER_POLL: Final = 2_000
@@ -66,21 +61,19 @@ class Bookmark:
     """A place in a recording, and what reading on from there needs.
 
     Attributes:
-        begun: where reading had begun for it.
-        place: the place.
+        begun: id of the line with which reading had begun for it.
+        place: id of its own line.
         reached_ns: the latest moment of the lines before it.
         line_ns: the same, without examinations.
         examined_ns: the moment of the last examination.
-        snapshots: what each node and replica showed last.
         faults: number of lines before it that were unreadable.
     """
 
-    begun: LinePlace
-    place: LinePlace
+    begun: int
+    place: int
     reached_ns: int = 0
     line_ns: int = 0
     examined_ns: int = 0
-    snapshots: Snapshots = dataclasses.field(default_factory=Snapshots)
     faults: int = 0
 
 
@@ -102,14 +95,14 @@ class ReplayFeed:
     """A recording, and the moment that is shown.
 
     Args:
-        path: the recorder's file; its older parts (`.1`, `.2`...) are read too.
+        path: the recorder's file.
         speed: factor; 1 plays in real time.
         clock: paces the replay, in ns.
         paused: do not play at first.
         follow: take in what a recorder adds.
 
     Raises:
-        RecordingFault: the file cannot be read, or does not begin like a recording.
+        RecordingFault: the file cannot be read, or is no recording.
     """
 
     mode = "recorded"
@@ -125,21 +118,20 @@ class ReplayFeed:
     ) -> None:
         self.title = f"recording {path.name}"
         self.speed = speed
-        self.marks = Marks(path)
         self._clock = clock
-        self._files = RecordingFiles(path, follow=follow)
+        self._recording = Recording(path, follow=follow)
+        self._notes = self._recording.marks()
         self._ended = False
         self._paused = paused
         self._goal_ns: int | None = None
         self._is_anew = False
-        self._problems: list[str] = []
         self._grown_ns = clock() - QUIET_NS
-        self.begin_ns = self._files.begin_ns
-        self.end_ns = max(self.begin_ns, self._files.last_moment())
+        self.begin_ns = self._recording.begin_ns
+        self.end_ns = max(self.begin_ns, self._recording.end_ns)
         self._shown_ns = self.begin_ns
         self._anchor_ns = clock()
         self._next: ReadLine | None = None
-        self._begun = self._place = self._files.block_before(0)
+        self._begun = self._place = self._recording.block_before(0)
         self._reached_ns = self._line_ns = self._examined_ns = 0
         self._resume(None)
 
@@ -158,13 +150,13 @@ class ReplayFeed:
         return _joined(updates, restart=restart)
 
     def close(self) -> None:
-        """Close the files."""
-        self._files.close()
+        """Close the file."""
+        self._recording.close()
 
     @property
     def timeline(self) -> ReplayPosition:
         """Current position; on the way to a target, that target."""
-        marks = tuple(mark.time_ns for mark in self.marks.all)
+        marks = tuple(moment_ns for moment_ns, _ in self.notes())
         begin_ns = min(self.begin_ns, self._shown_ns)  # the recorder may have removed what is shown
         now_ns = self.now_ns() if self._goal_ns is None else self._goal_ns
         return ReplayPosition(begin_ns, self.end_ns, now_ns, self._paused, self.speed, marks)
@@ -187,9 +179,9 @@ class ReplayFeed:
         """Pause at the next event, or at the previous one; return False if there is none."""
         now_ns = self.timeline.now_ns
         self.pause(paused=True)
-        find = self._files.event_after if direction > 0 else self._files.event_before
+        find = self._recording.event_after if direction > 0 else self._recording.event_before
         moment_ns = find(now_ns)
-        if moment_ns is None:
+        if not moment_ns:
             return False
         self.seek(moment_ns)
         return True
@@ -200,11 +192,12 @@ class ReplayFeed:
         Raises:
             RecordingFault: the mark cannot be kept.
         """
-        self.marks.add(self.now_ns(), text)
+        self._recording.mark(self.now_ns(), text)
+        self._notes = self._recording.marks()
 
     def notes(self) -> tuple[tuple[int, str], ...]:
         """Return (moment, note) of every mark, oldest first."""
-        return tuple((mark.time_ns, mark.text) for mark in self.marks.all)
+        return self._notes
 
     @property
     def is_winding(self) -> bool:
@@ -215,7 +208,7 @@ class ReplayFeed:
         """Return whether what is to be shown does not follow from what was read: `wind_back` comes first."""
         self._grow()
         wanted_ns = self._wanted_ns()
-        return wanted_ns < self._reached_ns or self._files.block_before(wanted_ns) > self._begun
+        return wanted_ns < self._reached_ns or self._recording.block_before(wanted_ns) > self._begun
 
     def wind_back(self, bookmarks: Iterator[Bookmark] | None) -> Bookmark | None:
         """Go to the last of the bookmarks that leads to what is to be shown, else to the begin of its block.
@@ -224,7 +217,7 @@ class ReplayFeed:
             That bookmark; None if the reader has to forget everything.
         """
         wanted_ns = self._wanted_ns()
-        begun = self._files.block_before(wanted_ns)
+        begun = self._recording.block_before(wanted_ns)
         fit = [one for one in bookmarks or () if one.begun == begun and one.reached_ns <= wanted_ns]
         last = max(fit, key=lambda one: one.place, default=None)
         self._goal_ns = wanted_ns
@@ -234,13 +227,11 @@ class ReplayFeed:
     def played(self) -> Iterator[Played]:
         """Go on to the moment that is to be shown, or some way if it is far; yield each step."""
         wanted_ns = self._wanted_ns()
-        for problem in self._take_problems():
-            yield self._fault(problem)
         for _ in range(MAX_LINES_PER_POLL):
-            read = self._next = self._next or self._files.read(self._place)
+            read = self._next = self._next or self._recording.read(self._place)
             for problem in read.faults:
                 yield self._fault(problem)
-            self._next, self._place = read._replace(faults=()), read.before
+            self._next, self._place = read._replace(faults=()), read.id
             line = read.line
             until_ns = wanted_ns if line is None else min(wanted_ns, line.heard_ns)
             due_ns = self._due_ns()
@@ -286,11 +277,10 @@ class ReplayFeed:
         return due_ns if due_ns - self._line_ns <= LONG_NS else (self._examined_ns // LONG_NS + 1) * LONG_NS
 
     def _resume(self, bookmark: Bookmark | None) -> None:
-        begun = self._files.block_before(self._wanted_ns())
+        begun = self._recording.block_before(self._wanted_ns())
         mark = bookmark or Bookmark(begun, begun)
         self._begun, self._place = mark.begun, mark.place
         self._reached_ns, self._line_ns, self._examined_ns = mark.reached_ns, mark.line_ns, mark.examined_ns
-        self._snapshots = mark.snapshots.copy()
         self._faults = mark.faults
         self._next = None
         self._ended = False
@@ -311,9 +301,8 @@ class ReplayFeed:
         bookmark = None
         if isinstance(item, Key):
             bookmark = Bookmark(
-                self._begun, self._place, self._reached_ns, self._line_ns, self._examined_ns,
-                self._snapshots.copy(), self._faults,
-            )  # fmt: skip
+                self._begun, self._place, self._reached_ns, self._line_ns, self._examined_ns, self._faults
+            )
         self._examined_ns = self._examined_ns or line.heard_ns
         self._line_ns = max(self._line_ns, line.heard_ns)
         self._reached_ns = max(self._reached_ns, line.heard_ns)
@@ -331,22 +320,10 @@ class ReplayFeed:
             yield self._told(Update(local=item))
         elif isinstance(item, FeedNotice):
             yield self._said(item)
-        elif isinstance(item, RecordedState | Delta):
-            yield self._shown(item, line.heard_ns)
-
-    def _shown(self, item: RecordedState | Delta, heard_ns: int) -> Played:
-        """Return the newest state of a node or a replica."""
-        try:
-            key = self._snapshots.take(item)
-        except PatchFault as fault:
-            return self._fault(str(fault))
-        try:
-            heard = self._snapshots.decode(key, heard_ns)
-        except PlainFault as fault:
-            return self._fault(f"{key[0]} {key[1]}: {fault}")
-        if isinstance(heard, HeardReplica):
-            return self._told(Update(replicas=(heard,)))
-        return self._told(Update(snapshots=(heard,)))
+        elif isinstance(item, NodeSnapshot):
+            yield self._told(Update(snapshots=(ReceivedSnapshot(item, line.heard_ns),)))
+        elif isinstance(item, ReplicaView):
+            yield self._told(Update(replicas=(HeardReplica(item, line.heard_ns),)))
 
     def _told(self, update: Update) -> Played:
         return Played(self._reached_ns, update)
@@ -358,22 +335,14 @@ class ReplayFeed:
         self._faults += 1
         return self._said(FeedNotice(NoticeKind.FAULT, max(self.begin_ns, self._reached_ns), text))
 
-    def _take_problems(self) -> list[str]:
-        problems, self._problems = self._problems, []
-        return problems
-
     def _grow(self) -> None:
         """Take in what a recorder has added."""
-        try:
-            if not self._files.grow():
-                return
-        except RecordingFault as fault:
-            self._problems.append(str(fault))
+        if not self._recording.grow():
             return
         self._grown_ns = self._clock()
         was_empty = not self.begin_ns
-        self.begin_ns = self._files.begin_ns
-        self.end_ns = max(self.begin_ns, self.end_ns, self._files.last_moment())
+        self.begin_ns = self._recording.begin_ns
+        self.end_ns = max(self.begin_ns, self.end_ns, self._recording.end_ns)
         if was_empty:
             self._hold(self.begin_ns)
         elif self._ended:

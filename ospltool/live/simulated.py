@@ -13,8 +13,7 @@ from engine.simulator.observing import Gone, ObservedRun, Seen
 from engine.simulator.options import SimulationOptions
 from engine.simulator.schedule import START_NS
 from ospltool.live.feed import FeedNotice, NoticeKind, ReceivedSnapshot, ReplayPosition, Update
-from ospltool.live.moments import MAX_MARKS
-from ospltool.live.record_file import RecordingFault
+from ospltool.live.recording import MAX_MARKS, RecordingFault
 
 WORK_S: Final = 0.1
 """Most seconds that one poll simulates; a run slower than the wanted speed falls behind."""

@@ -10,7 +10,7 @@ from typing import Final
 
 import pytest
 
-from ospltool.live.recording_files import RecordingFiles
+from ospltool.live.recording import Recording
 from tests.adversary.strangers import NO_ADDRESSES, Attacker
 from tests.integration.clinic import Clinic, watched
 from tests.integration.configurations import Settings
@@ -56,7 +56,7 @@ class Watches:
 
     def __init__(self, lab: Lab, directory: Path, hook: str) -> None:
         self._target = ("--domain", str(lab.domain))
-        self.recording = directory / "recording.jsonl"
+        self.recording = directory / "night.rec"
         state = {"XDG_STATE_HOME": str(directory / "state")}
         directory.mkdir()
         self._environ = {**lab.environ, **state, **hooked(directory, hook, "HOOKED")}
@@ -79,11 +79,11 @@ class Watches:
         return process.returncode, out, errors
 
     def recorded_s(self) -> float:
-        files = RecordingFiles(self.recording)
+        recording = Recording(self.recording)
         try:
-            return (files.last_moment() - files.begin_ns) / 1e9
+            return (recording.end_ns - recording.begin_ns) / 1e9
         finally:
-            files.close()
+            recording.close()
 
 
 def test_no_stranger_ends_a_watch_and_one_that_fails_by_itself_says_so(lab: Lab, tmp_path: Path) -> None:

@@ -10,10 +10,11 @@ import pytest
 from ospltool.live.expectation import NOTHING, Expectation, ExpectedSpace
 from ospltool.live.feed import ReceivedSnapshot, Update
 from ospltool.live.model import SystemModel
-from ospltool.live.record_file import Caption, encode_line
 from ospltool.live.recorder import Recorder
+from ospltool.live.recording import Caption
 from tests import fake
 from tests.commands.shell import Shell
+from tests.forensics.recordings import write_lines
 
 
 def test_the_console_needs_a_terminal(shell: Shell) -> None:
@@ -39,8 +40,7 @@ def test_the_console_plays_recordings_and_refuses_other_files(
         return 0
 
     monkeypatch.setattr("tui.app.run_console", show)
-    item = Caption("began")
-    (shell.root / "night.jsonl").write_bytes(encode_line(1, item))
+    write_lines(shell.root / "night.jsonl", [(1, Caption("began"))])
     assert shell.run("top", "--replay", "night.jsonl", "--ascii", "--theme", "ops-mono")[0] == 0
     options = {
         "title": "ospltool",

@@ -11,6 +11,7 @@ from engine.dds.uri import cyclone_uri
 from ospltool.cli.app import main
 from ospltool.live.feed import ReceivedSnapshot, Update
 from ospltool.live.recorder import Recorder
+from ospltool.live.recording import is_recording
 from tests import fake
 from tests.fake import SECOND_NS, START_NS
 
@@ -29,11 +30,12 @@ def empty_domain(monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
 def test_a_recording_with_all_defaults_is_written_and_can_be_read(
     empty_domain: Callable[..., int], tmp_path: Path, capsys: Capture
 ) -> None:
-    path = tmp_path / "night.jsonl"
+    path = tmp_path / "night.rec"
     assert empty_domain("record", "--output", str(path), "--for", "300ms", "--json") == 0
     tally = json.loads(capsys.readouterr().out)
-    assert (tally["kind"], tally["data"]["files"], tally["data"]["lost"]) == ("record", 1, 0)
-    assert path.read_bytes().startswith(b'{"format_version":1,"kind":"recording"')
+    assert (tally["kind"], tally["data"]["lost"]) == ("record", 0)
+    assert is_recording(path)
+    assert [one.name for one in tmp_path.iterdir()] == ["night.rec"], "no log is left beside it"
     assert main(["top", "--replay", str(path), "--json"]) == 3
     assert "no node and no persistence service heard" in capsys.readouterr().err
 
@@ -45,7 +47,7 @@ def test_once_says_that_nobody_was_heard(empty_domain: Callable[..., int], capsy
 
 
 def test_top_says_a_recording_at_a_moment_as_json(tmp_path: Path, capsys: Capture) -> None:
-    path = tmp_path / "night.jsonl"
+    path = tmp_path / "night.rec"
     recorder = Recorder(path, source="domain 7", made_by="test")
     for second in range(100):
         now_ns = START_NS + second * S

@@ -6,11 +6,10 @@ from pathlib import Path
 import pytest
 
 from engine.runtime.monitor import NodeEvent
-from ospltool.live import recorder as recorder_module
 from ospltool.live.feed import FeedNotice, NoticeKind, ReceivedSnapshot, Update
 from ospltool.live.model import SystemModel
-from ospltool.live.record_file import RecordingFault
-from ospltool.live.recorder import Recorder, RecordingLimits, parts_of
+from ospltool.live.recorder import Recorder, RecordingLimits
+from ospltool.live.recording import RecordingFault
 from ospltool.live.replay import ReplayFeed
 from ospltool.live.supervision import LocalView, SupervisorReport
 from tests import fake
@@ -126,17 +125,16 @@ def test_a_lost_node_is_lost_in_the_replay_and_found_again(
     reader.feed.close()
 
 
-def test_a_recording_without_its_first_part_knows_the_link_and_what_this_machine_knew(
+def test_a_recording_without_its_beginning_knows_the_link_and_what_this_machine_knew(
     tmp_path: Path, clock: Clock
 ) -> None:
-    """Both were told once, in a part that the recorder has removed since."""
+    """Both were told once, in a block that the recorder has removed since."""
     known = LocalView({"n1": SupervisorReport("its supervisor says: killed")}, ("10.0.0.1",))
     lost = FeedNotice(NoticeKind.LINK_LOST, at(1), "interface e0 is down")
     told = updates(130)
     told.insert(2, (at(1), Update(notices=(lost,), local=known)))
     told.append((at(129), Update(notices=(FeedNotice(NoticeKind.LINK_FOUND, at(129), ""),))))
-    recorder = record(tmp_path / "r.jsonl", told, RecordingLimits(max_file_bytes=20_000, max_files=2))
-    assert recorder.tally.files > 2
+    record(tmp_path / "r.jsonl", told, RecordingLimits(max_bytes=80_000))
     reader = Reader(ReplayFeed(tmp_path / "r.jsonl", clock=clock, paused=True))
     assert reader.feed.begin_ns > at(2)
     reader.poll()
@@ -252,87 +250,6 @@ def test_the_end_is_told_once_and_time_stops_there(replay: Callable[..., ReplayF
     reader.feed.close()
 
 
-def test_marks_stay_beside_the_recording(replay: Callable[..., ReplayFeed], tmp_path: Path) -> None:
-    before = (tmp_path / "r.jsonl").exists() and (tmp_path / "r.jsonl").read_bytes()
-    reader = Reader(replay(paused=True))
-    feed = reader.feed
-    content = (tmp_path / "r.jsonl").read_bytes()
-    feed.seek(at(100))
-    reader.poll()
-    feed.mark("master changes here")
-    feed.seek(at(50))
-    reader.poll()
-    feed.mark("")
-    assert feed.timeline.marks == (at(50), at(100))
-    feed.close()
-    with (tmp_path / "r.jsonl.marks").open("ab") as file:
-        file.write(b"broken\n")
-    again = replay()
-    assert [(mark.time_ns, mark.text) for mark in again.marks.all] == [
-        (at(50), ""),
-        (at(100), "master changes here"),
-    ]
-    assert again.marks.unreadable == 1
-    again.close()
-    assert (tmp_path / "r.jsonl").read_bytes() == content
-    assert not before
-
-
-def test_a_recording_is_bounded_and_read_across_its_files(tmp_path: Path, clock: Clock) -> None:
-    path = tmp_path / "r.jsonl"
-    recorder = record(path, updates(300), RecordingLimits(max_file_bytes=20_000, max_files=4))
-    files = sorted(p.name for p in tmp_path.iterdir())
-    assert files == ["r.jsonl", "r.jsonl.1", "r.jsonl.2", "r.jsonl.3"]
-    assert sum(p.stat().st_size for p in tmp_path.iterdir()) < 4 * 25_000
-    assert recorder.tally.files > 4
-    assert parts_of(path)[-1] == path
-    reader = Reader(ReplayFeed(path, clock=clock, paused=True))
-    assert reader.feed.begin_ns > START_NS
-    for second in (260, 299, 250):
-        reader.feed.seek(at(second))
-        reader.poll()
-        assert reader.count == second
-        assert len(reader.model.nodes) == 2
-    assert not reader.model.dropped
-    reader.feed.close()
-
-
-def test_a_running_recording_is_read_up_to_the_moment_when_it_was_opened(
-    tmp_path: Path, clock: Clock
-) -> None:
-    """While files change their numbers and the oldest is removed, whoever reads goes on in what was there."""
-    path, told = tmp_path / "r.jsonl", updates(300)
-    half = next(index for index, (now_ns, _) in enumerate(told) if now_ns == at(150))
-    limits = RecordingLimits(max_file_bytes=20_000, max_files=4)
-    recorder = Recorder(path, source="domain 7", made_by="test", limits=limits)
-    for now_ns, update in told[:half]:
-        recorder.write(update, now_ns)
-    reader = Reader(ReplayFeed(path, clock=clock, paused=True))
-    begin_ns = reader.feed.begin_ns
-    for now_ns, update in told[half:]:
-        recorder.write(update, now_ns)
-    assert ReplayFeed(path, clock=clock, paused=True).begin_ns > begin_ns
-    for second in ((begin_ns - START_NS) // S + 1, 140, 148):
-        reader.feed.seek(at(second))
-        reader.poll()
-        assert reader.count == second
-    reader.feed.seek(at(299))
-    reader.poll()
-    assert reader.count == 149
-    assert not reader.model.dropped
-    assert NoticeKind.FAULT not in reader.kinds
-    reader.feed.close()
-    recorder.close()
-
-
-def test_a_recording_that_is_there_is_rotated_away_not_lost(tmp_path: Path) -> None:
-    path = tmp_path / "r.jsonl"
-    record(path, updates(3))
-    first = path.read_bytes()
-    record(path, updates(3))
-    assert (tmp_path / "r.jsonl.1").read_bytes() == first
-
-
 def test_snapshots_that_come_too_soon_are_thinned_and_counted(tmp_path: Path, clock: Clock) -> None:
     told = [
         (at(t / 4), Update((ReceivedSnapshot(fake.snapshot(1, time_ns=t), at(t / 4)),))) for t in range(40)
@@ -341,82 +258,6 @@ def test_snapshots_that_come_too_soon_are_thinned_and_counted(tmp_path: Path, cl
     assert recorder.tally.thinned == 30
     fine = record(tmp_path / "all.jsonl", told, RecordingLimits(every_ns=0))
     assert fine.tally.thinned == 0
-
-
-def test_a_disk_that_refuses_is_said_and_the_recording_goes_on_later(
-    tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = tmp_path / "r.jsonl"
-    recorder = Recorder(path, source="x", made_by="test")
-    told = updates(60)
-    for now_ns, update in told[:10]:
-        recorder.write(update, now_ns)
-
-    class Full:
-        """A file on a disk that takes a part of what it is given and then no more."""
-
-        def __init__(self, file: object) -> None:
-            self.file = file
-
-        def write(self, data: bytes) -> int:
-            if len(data) > 100:
-                return self.file.write(bytes(data[:100]))  # type: ignore[attr-defined, no-any-return]  # raw file
-            raise OSError(28, "No space left on device")
-
-        closed = False
-
-    real = recorder._file
-    monkeypatch.setattr(recorder, "_file", Full(real))
-    recorder.write(told[10][1], told[10][0])
-    assert "No space left on device" in recorder.problem
-    monkeypatch.setattr(recorder, "_file", real)
-    for now_ns, update in told[11:]:
-        recorder.write(update, now_ns)
-    assert recorder.problem == ""
-    assert recorder.tally.lost > 10
-    recorder.close()
-    reader = Reader(ReplayFeed(path, clock=clock, paused=True))
-    reader.feed.seek(at(55))
-    reader.poll()
-    assert reader.count == 55
-    reader.feed.seek(at(9))
-    reader.poll()
-    assert reader.count == 9
-    reader.feed.close()
-
-
-def test_a_line_that_was_cut_is_left_out_counted_and_told(tmp_path: Path, clock: Clock) -> None:
-    path = tmp_path / "r.jsonl"
-    record(path, updates(20))
-    whole = path.read_bytes()
-    path.write_bytes(whole[: len(whole) - 40])
-    reader = Reader(ReplayFeed(path, clock=clock))
-    clock.forward(100)
-    reader.poll()
-    assert reader.count == 19
-    assert reader.model.dropped == 1
-    assert sorted(reader.kinds) == [NoticeKind.END, NoticeKind.FAULT]
-    reader.feed.close()
-
-
-def test_a_delta_whose_state_is_missing_is_told_and_not_invented(tmp_path: Path, clock: Clock) -> None:
-    path = tmp_path / "r.jsonl"
-    record(path, updates(20))
-    lines = path.read_bytes().splitlines(keepends=True)
-    path.write_bytes(b"".join(line for line in lines if b'"kind":"node",' not in line))
-    reader = Reader(ReplayFeed(path, clock=clock))
-    clock.forward(100)
-    reader.poll()
-    assert not reader.model.nodes
-    assert reader.model.dropped > 10
-    reader.feed.close()
-
-
-@pytest.mark.parametrize("content", [b"<?xml version='1.0'?>\n", b"\x00\x01\x02", b"{}\n"])
-def test_a_file_that_is_no_recording_is_refused(tmp_path: Path, content: bytes) -> None:
-    (tmp_path / "r.jsonl").write_bytes(content)
-    with pytest.raises(RecordingFault, match=r"r\.jsonl:1: not a line of a recording"):
-        ReplayFeed(tmp_path / "r.jsonl")
 
 
 def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
@@ -435,13 +276,6 @@ def test_an_empty_file_is_no_recording(tmp_path: Path, clock: Clock) -> None:
         ReplayFeed(tmp_path / "r.jsonl", clock=clock)
 
 
-def test_the_highest_number_is_the_oldest(tmp_path: Path) -> None:
-    assert recorder_module.part_of(tmp_path / "r", 0).name == "r"
-    for name in ("r", "r.1", "r.2"):
-        (tmp_path / name).touch()
-    assert [part.name for part in parts_of(tmp_path / "r")] == ["r.2", "r.1", "r"]
-
-
 def test_after_a_jump_the_heartbeats_before_it_are_where_they_were(tmp_path: Path) -> None:
     """States that a jump leaves out look like the silence of a node."""
     path = tmp_path / "r.jsonl"
@@ -455,3 +289,106 @@ def test_after_a_jump_the_heartbeats_before_it_are_where_they_were(tmp_path: Pat
     finally:
         feed.close()
     assert gaps == [1.0] * 8
+
+
+def test_marks_are_told_with_the_timeline(replay: Callable[..., ReplayFeed]) -> None:
+    reader = Reader(replay(paused=True))
+    feed = reader.feed
+    feed.seek(at(100))
+    reader.poll()
+    feed.mark("master changes here")
+    feed.seek(at(50))
+    reader.poll()
+    feed.mark("")
+    assert feed.timeline.marks == (at(50), at(100))
+    feed.close()
+    again = replay()
+    assert again.notes() == ((at(50), ""), (at(100), "master changes here"))
+    again.close()
+
+
+LIMITS = RecordingLimits(max_bytes=200_000)
+
+
+def test_a_recording_is_bounded_and_its_rest_can_be_read(tmp_path: Path, clock: Clock) -> None:
+    path = tmp_path / "r.jsonl"
+    record(path, updates(1500), LIMITS)
+    assert path.stat().st_size < 1.3 * LIMITS.max_bytes
+    reader = Reader(ReplayFeed(path, clock=clock, paused=True))
+    assert reader.feed.begin_ns > START_NS
+    for second in (1460, 1499, 1450):
+        reader.feed.seek(at(second))
+        reader.poll()
+        assert reader.count == second
+        assert len(reader.model.nodes) == 2
+    assert not reader.model.dropped
+    reader.feed.close()
+
+
+def test_a_running_recording_is_read_up_to_the_moment_when_it_was_opened(
+    tmp_path: Path, clock: Clock
+) -> None:
+    """The recorder goes on, and removes what is oldest."""
+    path, told = tmp_path / "r.jsonl", updates(1500)
+    half = next(index for index, (now_ns, _) in enumerate(told) if now_ns == at(900))
+    recorder = Recorder(path, source="domain 7", made_by="test", limits=LIMITS)
+    for now_ns, update in told[:half]:
+        recorder.write(update, now_ns)
+    reader = Reader(ReplayFeed(path, clock=clock, paused=True))
+    for now_ns, update in told[half:]:
+        recorder.write(update, now_ns)
+    for second in (1499, 1400):
+        reader.feed.seek(at(second))
+        reader.poll()
+        assert reader.feed.now_ns() == at(899), "that was its end"
+    assert not reader.model.dropped
+    assert NoticeKind.FAULT not in reader.kinds
+    reader.feed.close()
+    recorder.close()
+
+
+def test_a_recording_that_is_there_is_continued(tmp_path: Path, clock: Clock) -> None:
+    path = tmp_path / "r.jsonl"
+    record(path, updates(30))
+    record(path, [one for one in updates(130) if one[0] >= at(100)])
+    reader = Reader(ReplayFeed(path, clock=clock, paused=True))
+    for second, count in ((129, 129), (20, 20), (60, 29), (110, 110)):
+        reader.feed.seek(at(second))
+        reader.poll()
+        assert reader.count == count
+    reader.feed.close()
+
+
+def test_a_disk_that_refuses_is_said_and_the_recording_goes_on_later(tmp_path: Path, clock: Clock) -> None:
+    path = tmp_path / "r.jsonl"
+    recorder = Recorder(path, source="x", made_by="test")
+    told = updates(60)
+    for now_ns, update in told[:10]:
+        recorder.write(update, now_ns)
+    file = recorder._file
+    assert file is not None
+    (most,) = file.execute("PRAGMA max_page_count").fetchone()
+    file.execute("PRAGMA max_page_count = 1")  # no more than there are
+    for now_ns, update in told[10:20]:
+        if not recorder.problem:
+            recorder.write(update, now_ns)
+    assert "database or disk is full" in recorder.problem
+    file.execute(f"PRAGMA max_page_count = {most}")
+    for now_ns, update in told[20:]:
+        recorder.write(update, now_ns)
+    assert recorder.problem == ""
+    assert recorder.tally.lost > 2
+    recorder.close()
+    reader = Reader(ReplayFeed(path, clock=clock, paused=True))
+    for second in (55, 9):
+        reader.feed.seek(at(second))
+        reader.poll()
+        assert reader.count == second
+    reader.feed.close()
+
+
+@pytest.mark.parametrize("content", [b"<?xml version='1.0'?>\n", b"\x00\x01\x02", b"{}\n" * 40])
+def test_a_file_that_is_no_recording_is_refused(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "r.jsonl").write_bytes(content)
+    with pytest.raises(RecordingFault, match=r"r\.jsonl: file is not a database"):
+        ReplayFeed(tmp_path / "r.jsonl")

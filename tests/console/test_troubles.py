@@ -228,7 +228,7 @@ def test_a_node_that_ended_in_order_has_done_so_wherever_a_recording_is_read(tmp
 
 
 def test_a_key_alone_says_that_a_node_ended_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ospltool.live.recording_files.BLOCK_BYTES", 1)
+    monkeypatch.setattr("ospltool.live.recorder.BLOCK_BYTES", 1)
     test_a_node_that_ended_in_order_has_done_so_wherever_a_recording_is_read(tmp_path)
 
 

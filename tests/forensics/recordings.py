@@ -1,40 +1,42 @@
-"""Recordings of the console, made up."""
+"""Recordings, made up."""
 
 from __future__ import annotations
 
 import dataclasses
-import itertools
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
 
-from engine.core import plain
 from engine.runtime.monitor import GroupView
-from ospltool.live.patches import difference
-from ospltool.live.record_file import (
-    Delta,
-    Item,
-    Key,
-    RecordedState,
-    RecordingHeader,
-    encode_line,
-)
+from ospltool.live.recording import Item, Key, RecordingHeader, created, encoded
 from tests import fake
 
 SECOND_NS = 1_000_000_000
 GROUP = GroupView("A", "p", "T", "depot::Item", "PERSISTENT", 0, 0, 0, "ab", 99, 0, 0)
 
 
+def write_lines(path: Path, lines: Iterable[tuple[int, Item]]) -> None:
+    """Make a recording of these lines."""
+    path.touch()
+    file = created(path)
+    for heard_ns, item in lines:
+        file.execute("INSERT INTO line (heard_ns, kind, data) VALUES (?, ?, ?)", (heard_ns, *encoded(item)))
+    file.execute("PRAGMA journal_mode = DELETE")
+    file.close()
+
+
 def recording(sizes: list[int]) -> bytes:
-    """One node whose set has these sizes, each two seconds later."""
-    states = [
-        plain.to_plain(
-            fake.snapshot(
-                1,
-                fake.name_space("A", 1),
-                groups=(dataclasses.replace(GROUP, samples=size, instances=size),),
-            )
+    """Return a recording of one node whose set has these sizes, each two seconds later."""
+    shown = [
+        fake.snapshot(
+            1,
+            fake.name_space("A", 1),
+            groups=(dataclasses.replace(GROUP, samples=size, instances=size),),
         )
         for size in sizes
     ]
-    items: list[Item] = [RecordingHeader("domain 7", "test"), Key(1), RecordedState(states[0])]
-    for before, after in itertools.pairwise(states):
-        items.append(Delta(after["id"], difference(before, after) or {}))
-    return b"".join(encode_line(fake.START_NS + n * 2 * SECOND_NS, item) for n, item in enumerate(items))
+    items: list[Item] = [RecordingHeader("domain 7", "test"), Key(), *shown]
+    with tempfile.TemporaryDirectory() as scratch:
+        path = Path(scratch) / "night.rec"
+        write_lines(path, ((fake.START_NS + n * 2 * SECOND_NS, item) for n, item in enumerate(items)))
+        return path.read_bytes()

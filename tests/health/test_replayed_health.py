@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-import errno
 import re
+import sqlite3
 from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -282,4 +282,4 @@ def test_a_gap_of_the_recording_is_no_silence_of_the_nodes(
 
 def refuse(_: Recorder) -> None:
     """What a full disk does."""
-    raise OSError(errno.ENOSPC, "No space left on device")
+    raise sqlite3.OperationalError("database or disk is full")

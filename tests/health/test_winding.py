@@ -12,10 +12,10 @@ from engine.runtime.monitor import NodeEvent
 from ospltool.health.export import system as exported
 from ospltool.health.health import Health
 from ospltool.health.system import System
-from ospltool.live import recording_files
 from ospltool.live.feed import FeedNotice, NoticeKind, ReceivedSnapshot, Update
 from ospltool.live.model import SystemModel
 from ospltool.live.recorder import Recorder, RecordingLimits
+from ospltool.live.recording import Recording
 from ospltool.live.replay import ReplayFeed
 from tests import fake
 from tests.fake import SECOND_NS as S
@@ -172,13 +172,9 @@ def test_every_way_to_a_moment_shows_the_same(tmp_path: Path, seed: int) -> None
     assert check_paths(path, seed, moments=4, detours=3) > 10
 
 
-def test_every_way_through_many_blocks_and_files_shows_the_same(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(recording_files, "BLOCK_BYTES", 10_000)
+def test_every_way_through_many_blocks_shows_the_same(tmp_path: Path) -> None:
     path = tmp_path / "r.jsonl"
-    record(path, troubled(7), max_file_bytes=25_000)
-    assert (tmp_path / "r.jsonl.2").exists()
+    record(path, troubled(7), max_bytes=200_000)
     assert check_paths(path, 7, moments=8, detours=2) > 10
 
 
@@ -204,13 +200,13 @@ def test_winding_back_reads_no_more_than_from_the_last_bookmark(
     path = tmp_path / "r.jsonl"
     record(path, troubled(2))
     reads: list[int] = []
-    read = recording_files.RecordingFiles.read
+    read = Recording.read
 
-    def counted(files: recording_files.RecordingFiles, place: recording_files.LinePlace) -> Any:
+    def counted(recording: Recording, place: int) -> Any:
         reads.append(1)
-        return read(files, place)
+        return read(recording, place)
 
-    monkeypatch.setattr(recording_files.RecordingFiles, "read", counted)
+    monkeypatch.setattr(Recording, "read", counted)
     watcher = Watcher(path)
     watcher.seek(watcher.feed.end_ns)
     whole = len(reads)

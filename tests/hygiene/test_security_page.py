@@ -42,6 +42,10 @@ TRIED: Final = {
     "a file of a configuration": (
         "check/test_check_hostile.py::test_an_enemy_is_an_error_with_a_place_at_once_and_within_50_mb",
     ),
+    "a recording": (
+        "console/test_recording.py::test_a_file_with_another_schema_is_refused",
+        "console/test_recording.py::test_a_hostile_line_costs_bounded_memory_and_is_told",
+    ),
     "a file of a trace": (
         "trace/test_damage.py::test_no_damage_ends_in_anything_but_an_answer",
         "trace/test_damage.py::test_a_line_without_end_takes_little_memory_and_is_counted",

@@ -11,9 +11,8 @@ import pytest
 
 from engine.tracing.sinks import open_sink
 from ospltool.cli.app import main
-from ospltool.live.moments import Marks
-from ospltool.live.record_file import RecordingFault
 from ospltool.live.recorder import Recorder
+from ospltool.live.recording import RecordingFault
 from tests.stores.making import Held, Message, Version, write_kv
 from tests.stores.own_stores import described, write_ours
 
@@ -68,17 +67,16 @@ def test_what_commands_write_is_for_its_owner(tmp_path: pathlib.Path) -> None:
     assert open_to_others(made) == []
 
 
-def test_recordings_and_marks_go_through_no_link(tmp_path: pathlib.Path) -> None:
+def test_recordings_go_through_no_link(tmp_path: pathlib.Path) -> None:
     recording, elsewhere = tmp_path / "night", tmp_path / "elsewhere"
-    for name in ("night", "night.marks"):
-        (tmp_path / name).symlink_to(elsewhere)
+    recording.symlink_to(elsewhere)
     with pytest.raises(RecordingFault, match="symbolic link"):
         Recorder(recording, source="s", made_by="test")
-    with pytest.raises(RecordingFault):
-        Marks(recording).add(1, "here")
     assert not elsewhere.exists()
     recording.unlink()
     recorder = Recorder(recording, source="s", made_by="test")
+    for path in tmp_path.iterdir():
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600, path
     recorder.close()
     assert stat.S_IMODE(recording.stat().st_mode) == 0o600
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from engine.core import plain
 from engine.runtime.monitor import GroupView
 from ospltool.cli import app
-from ospltool.live.record_file import Item, Key, RecordedState, RecordingHeader, encode_line
+from ospltool.live.recording import Item, Key, RecordingHeader
 from tests import fake
+from tests.forensics.recordings import write_lines
 
 GROUP = GroupView("A", "depot", "Items", "depot::Item", "PERSISTENT", 7, 5, 70, "ab", 99, 7, 0)
 
@@ -26,11 +26,11 @@ def recording(tmp_path: Path) -> Path:
     ]
     items: list[Item] = [
         RecordingHeader("domain 7", "ospltool"),
-        Key(0),
-        *(RecordedState(plain.to_plain(node)) for node in nodes),
+        Key(),
+        *nodes,
     ]
-    path = tmp_path / "recording.jsonl"
-    path.write_bytes(b"".join(encode_line(fake.START_NS + n, item) for n, item in enumerate(items)))
+    path = tmp_path / "night.rec"
+    write_lines(path, ((fake.START_NS + n, item) for n, item in enumerate(items)))
     return path
 
 

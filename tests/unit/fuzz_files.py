@@ -45,8 +45,7 @@ from ospltool.analytics.case import CaseError, files_of, open_case, write_meta
 from ospltool.analytics.contract import META_FILE, Detail
 from ospltool.forensics import attachments
 from ospltool.health.mutes import Mute, Mutes
-from ospltool.live.moments import Marks
-from ospltool.live.record_file import RecordingFault
+from ospltool.live.recording import RecordingFault
 from ospltool.live.replay import ReplayFeed
 from tests import fake
 from tests.forensics.recordings import recording
@@ -258,7 +257,6 @@ def _state(directory: pathlib.Path, record: RunRecord, data: bytes) -> None:
 def _console(scratch: pathlib.Path) -> list[Target]:
     """Files of the console, and of cases."""
     mutes = {"domain 7": [plain.to_plain(Mute("DUL-NO-MASTER", "n1", 5, 1, 2))]}
-    mark = {"format_version": 1, "kind": "mark", "heard_ns": 5, "data": {"text": "here"}}
     case = scratch / "case"
     (case / attachments.DIRECTORY).mkdir(parents=True)
     part = {"name": "part-00001", "start": 0, "counts": [1, 2, 3, 4]}
@@ -274,21 +272,13 @@ def _console(scratch: pathlib.Path) -> list[Target]:
         "damage": [[0, 1, ["x"]]],
     }
     attached = json.dumps({"format_version": 1, "kind": "attached", "data": {"store:kv": entry}}).encode()
-    replay, marked = scratch / "replay.jsonl", scratch / "marked.jsonl"
+    replay = scratch / "night.rec"
     return [
         Target(
             "replay",
             [recording([3, 7, 0]), recording([1, 2])],
             _at(replay, _play, RecordingFault),
             COSTLY,
-            damaged_lines,
-        ),
-        Target(
-            "recording-marks",
-            [json.dumps(mark).encode() + b"\n"],
-            _at(marked.with_name(f"{marked.name}.marks"), lambda _: Marks(marked).all, RecordingFault),
-            COSTLY,
-            damaged_lines,
         ),
         Target(
             "mutes",

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 def recorded(name: str) -> tuple[StoreFacts, list[Counted]] | None:
     """Return the sets that the nodes of a recording showed last; None if the file is not a recording."""
     from ospltool.live.model import SystemModel
-    from ospltool.live.record_file import RecordingFault
+    from ospltool.live.recording import RecordingFault
     from ospltool.live.replay import ReplayFeed
 
     path = pathlib.Path(name)
