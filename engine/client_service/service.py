@@ -23,6 +23,7 @@ from engine.core.purging import FOREVER_NS
 from engine.core.settings import PendingWriter
 from engine.dataset.captured import CapturedSample
 from engine.dataset.sample import DATA
+from engine.dds.abi import INFINITE_NS
 from engine.dds.cdr import Malformed
 from engine.dds.client_protocol import endpoints, extensions, naming
 from engine.dds.client_protocol.messages import (
@@ -539,7 +540,7 @@ class ClientService:
         if reason:
             self._send_state(client, request, deleted=False, reason=reason)
             return
-        reached = self._runtime.deletions.delete(partition, topic, min(until_ns, self._clock.wall_ns()))
+        reached = self._runtime.deletions.delete(partition, topic, min(until_ns, INFINITE_NS))
         hold_s = min(MAX_HOLD_S, max(DELETION_S, request.timeout.ns / 1e9))
         self._deletions.append(HeldDeletion(client, self._clock.monotonic() + hold_s, request, *reached))
 

@@ -18,6 +18,7 @@ from engine.dds.capture_reader import CaptureReader
 from engine.dds.errors import DdsTimeout
 from engine.dds.own_types import Batch
 from engine.dds.participant import NodeParticipant
+from engine.dds.proofs import ProofFault
 from engine.dds.qos import EndpointQos
 from engine.dds.topics import Topic
 from engine.dds.waiting import Signal
@@ -178,6 +179,7 @@ class BulkReceiver:
                     batch = cdr.unpack_bytes(payload)
                 except cdr.Malformed:
                     self.malformed += 1
+                    self._proofs.refuse(writer, ProofFault.NONSENSE)
                     continue
                 content = self._proofs.verify(self._topic.name, writer, b"", batch)
                 if content is None:

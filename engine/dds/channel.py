@@ -24,6 +24,7 @@ from engine.dds.capture_reader import CaptureReader
 from engine.dds.errors import DdsTimeout
 from engine.dds.own_types import Message, SenderState
 from engine.dds.participant import NodeParticipant
+from engine.dds.proofs import ProofFault
 from engine.dds.qos import EndpointQos
 from engine.dds.topics import Topic
 from engine.dds.waiting import Signal
@@ -248,14 +249,17 @@ class Channel:
         self._prove_anew()
         taken: list[ReceivedMessage] = []
         own = self._participant.guid
+        proofs = self._participant.proofs
         for name, reader in self._readers.items():
-            for _, writer, status, _, payload, _ in reader.drain(self._limit):
+            for _, writer, status, _, payload, _ in [*reader.drain(self._limit), *proofs.verifiable(name)]:
                 participant = abi.participant_of(writer)
                 if participant == own:
                     continue
-                if status & WRITER_GONE and name == ATTACHMENT_TOPIC:
-                    self._has_matched_us.pop(participant, None)
-                    self._update(participant)
+                if status & WRITER_GONE:
+                    proofs.ended(name, writer)
+                    if name == ATTACHMENT_TOPIC:
+                        self._has_matched_us.pop(participant, None)
+                        self._update(participant)
                 if not status & DATA:
                     continue
                 try:
@@ -263,10 +267,10 @@ class Channel:
                     text = sender.decode()
                 except (cdr.Malformed, UnicodeDecodeError):
                     self.malformed[name] = self.malformed.get(name, 0) + 1
+                    if self._attaching:  # a console has no business with who sends it
+                        proofs.refuse(writer, ProofFault.NONSENSE)
                     continue
-                proved = self._participant.proofs.verify(
-                    name, writer, sender, content, is_state=name in self._states
-                )
+                proved = proofs.verify(name, writer, sender, content, is_state=name in self._states)
                 if proved is None:
                     continue
                 if name == ATTACHMENT_TOPIC:

@@ -26,6 +26,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, NamedTuple, Self, TypeVar
 
+from engine.dataset.captured import CapturedSample
+from engine.dataset.sample import DATA
+from engine.dds import cdr
+
 ELEMENT: Final = "//OpenSplice/Domain/DomainSecret"
 """Element of a configuration with the path of the file."""
 VARIABLE: Final = "OSPLTOOL_DOMAIN_SECRET"
@@ -40,7 +44,11 @@ MAX_REMEMBERED: Final = 20_000
 WASTE_BYTES: Final = 4 << 20
 """Bytes with wrong proofs that are hashed for one participant in a second; it has proved nothing so far."""
 MESSAGE_COST: Final = 4_096
-"""Bytes that a message counts for at least in that."""
+"""Bytes that a message counts for at least in that, and in `LATER_BYTES`."""
+LATER_BYTES: Final = 16 << 20
+"""Bytes of states with an unknown secret that are kept until it is known, the newest ones."""
+MAX_LATER_BYTES: Final = 1 << 16
+"""Size of the largest one: only many participants together can push out the state of another."""
 
 T = TypeVar("T")
 _MAGIC: Final = b"\0PRF"
@@ -176,6 +184,12 @@ class ProofFault(enum.StrEnum):
     WRONG = "with a wrong proof"
     AGAIN = "sent again"
     UNASKED = "with a proof, while there is no secret here"
+    IMPOSTOR = "in the name of a node that it is not"
+    NONSENSE = "that are no messages"
+
+
+NO_SECRET_HELPS: Final = frozenset((ProofFault.IMPOSTOR, ProofFault.NONSENSE))
+"""What is refused with and without a secret: its sender is no node."""
 
 
 @dataclasses.dataclass(slots=True)
@@ -205,6 +219,8 @@ class Proofs:
         self._serial = 0
         self._serials: dict[bytes, int] = {}
         self._known: dict[bytes, None] = {}
+        self._later: dict[tuple[str, bytes], CapturedSample] = {}
+        self._later_bytes = 0
 
     def prove(self, topic: str, writer: bytes, sender: bytes, payload: bytes) -> bytes:
         """Return what goes before a payload, empty without a secret.
@@ -239,19 +255,49 @@ class Proofs:
             writer: GUID of its writer, from the transport.
             sender: the id of the sender in the message.
             message: what came: the proof, then the payload.
-            is_state: a state that comes again, because the writer came into reach again, still holds.
+            is_state: a state that comes again, because the writer came into reach again, still holds. One
+                with an unknown secret is kept for `verifiable`: its writer has no reason to send it again.
         """
         if self.secret is None:
             if message[: len(_MAGIC)] == _MAGIC:
-                self._refuse(writer, ProofFault.UNASKED)
+                self.refuse(writer, ProofFault.UNASKED)
                 return None
             return bytes(message)
         proof, content = bytes(message[:SIZE]), memoryview(message)[SIZE:]
         reason = self._judge(topic, writer, sender, proof, content, is_state=is_state)
+        if is_state:
+            is_later = reason is ProofFault.OTHER and len(message) <= MAX_LATER_BYTES
+            self._keep(topic, writer, cdr.pack_named(sender, bytes(message)) if is_later else b"")
         if reason is not None:
-            self._refuse(writer, reason)
+            self.refuse(writer, reason)
             return None
         return bytes(content)  # the only copy: batches are large
+
+    def _keep(self, topic: str, writer: bytes, payload: bytes) -> None:
+        """Keep the newest state of a participant on a topic until it can be verified; none if it is empty."""
+        place = topic, _participant_of(writer)
+        with self._lock:
+            if (before := self._later.pop(place, None)) is not None:
+                self._later_bytes -= max(len(before.payload), MESSAGE_COST)
+            if payload:
+                self._later[place] = CapturedSample(0, writer, DATA, b"", payload)
+                self._later_bytes += max(len(payload), MESSAGE_COST)
+            while self._later_bytes > LATER_BYTES:
+                oldest = self._later.pop(next(iter(self._later)))
+                self._later_bytes -= max(len(oldest.payload), MESSAGE_COST)
+
+    def ended(self, topic: str, writer: bytes) -> None:
+        """Forget the state of a writer that is gone."""
+        self._keep(topic, writer, b"")
+
+    def verifiable(self, topic: str) -> list[CapturedSample]:
+        """Return the states of a topic that were refused for a secret that is known now, to verify again."""
+        if not self._later or self.secret is None:
+            return []
+        known = {key.id for key in self.secret.current()}
+        with self._lock:
+            kept = [state for (where, _), state in self._later.items() if where == topic]
+        return [one for one in kept if _HEAD.unpack_from(cdr.unpack_named(one.payload)[1])[1] in known]
 
     def proves_with(self) -> bytes:
         """Return the id of the secret that proves now; empty without one."""
@@ -277,6 +323,7 @@ class Proofs:
         Empty if it has refused nothing.
         """
         reasons = {reason for each in self.refused_since(-math.inf).values() for reason in each}
+        reasons -= NO_SECRET_HELPS
         if not reasons:
             return ""
         if self.secret is None:
@@ -306,7 +353,7 @@ class Proofs:
         """Tell whether a message with this `proof` proves its sender. One that does not is counted."""
         if self.secret is None:
             if proof:
-                self._refuse(writer, ProofFault.UNASKED)
+                self.refuse(writer, ProofFault.UNASKED)
             return not proof
         reason: ProofFault | None = ProofFault.MISSING
         at = message.find(proof) if len(proof) == SIZE else -1
@@ -314,7 +361,7 @@ class Proofs:
             rest = memoryview(message[:at] + message[at + SIZE :])
             reason = self._judge(topic, writer, b"%d" % at, proof, rest, is_state=False)
         if reason is not None:
-            self._refuse(writer, reason)
+            self.refuse(writer, reason)
         return reason is None
 
     def _judge(
@@ -351,7 +398,8 @@ class Proofs:
         refused.wasted += max(size, MESSAGE_COST)
         return refused.wasted <= WASTE_BYTES
 
-    def _refuse(self, writer: bytes, reason: ProofFault) -> None:
+    def refuse(self, writer: bytes, reason: ProofFault) -> None:
+        """Count a message of a writer, or of a participant, that is refused."""
         participant = _participant_of(writer)
         with self._lock:
             refused = self.refused.get(participant)

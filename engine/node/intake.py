@@ -15,16 +15,17 @@ from __future__ import annotations
 
 import collections
 import math
+import time
 from typing import TYPE_CHECKING, Any, Final
 
 from engine.capture.matching import MatchWatch
 from engine.capture.tap_registry import UnroutedSamples, look_up_type
 from engine.capture.unkept import UnkeptReason
 from engine.dds.abi import INFINITE_NS, participant_of
-from engine.dds.bulk import TOPIC as BULK_TOPIC
 from engine.dds.discovery import EndpointGone, ParticipantGone
 from engine.dds.interfaces import beyond_loopback
 from engine.dds.native_topics import Refusals
+from engine.dds.proofs import ProofFault
 from engine.dds.typeinfo import ATTEMPTS, LOOK_UP_S
 from engine.runtime.capture import WAIT_S
 
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from engine.dds.channel import ReceivedMessage
     from engine.dds.discovery import EndpointSeen
     from engine.dds.participant import NodeParticipant
+    from engine.dds.proofs import Proofs
     from engine.dds.waiting import Bell
     from engine.node.alive_instances import KeptInstances
     from engine.node.wire import DdsWire
@@ -224,15 +226,22 @@ class Streams:
     Args:
         receiver: receives the batches.
         neighbourhood: knows whose they are.
+        proofs: count those of participants that are no nodes.
         runtime: takes them.
         clock: the node's.
     """
 
     def __init__(
-        self, receiver: BulkReceiver, neighbourhood: Neighbourhood, runtime: Runtime, clock: Clock
+        self,
+        receiver: BulkReceiver,
+        neighbourhood: Neighbourhood,
+        proofs: Proofs,
+        runtime: Runtime,
+        clock: Clock,
     ) -> None:
         self._receiver = receiver
         self._neighbourhood = neighbourhood
+        self._proofs = proofs
         self._runtime = runtime
         self._clock = clock
         self._bytes_taken = 0  # the pump's thread counts
@@ -265,8 +274,7 @@ class Streams:
             participant, payload = self._waiting.popleft()
             sender = self._neighbourhood.speaker(participant)
             if sender is None:
-                cause = f"a batch of participant {participant.hex()}, which is no node"
-                self._runtime.shared.malformed(BULK_TOPIC, "?", cause)
+                self._proofs.refuse(participant, ProofFault.IMPOSTOR)
             else:
                 self._runtime.transfers.batch(sender, payload)
             self._bytes_done += len(payload)
@@ -394,6 +402,8 @@ class NodeIntake:
 
     def discovered(self, batch: Sequence[Any]) -> None:
         """Take in a batch of discovery and of attachments."""
+        if any(isinstance(one, ParticipantGone) for one in batch):
+            self.tell_unproved(time.monotonic())  # while its name is known: a stranger may come for a moment
         changes = self._neighbourhood.take(batch)
         for gone in changes.ends:
             if isinstance(gone, ParticipantGone):
@@ -520,8 +530,7 @@ class NodeIntake:
             elif self._neighbourhood.speaker(participant) == received.sender_id:
                 self._runtime.message(received.topic, received.sender_id, received.payload)
             else:
-                cause = f"participant {participant.hex()} is not this node"
-                self._runtime.shared.malformed(received.topic, received.sender_id, cause)
+                self._participant.proofs.refuse(participant, ProofFault.IMPOSTOR)
 
     def tell_unproved(self, now: float) -> None:
         """Trace whose messages are refused for their proofs: at once, and then once a minute."""
@@ -538,7 +547,7 @@ class NodeIntake:
             self._refused_told[guid] = now
             if len(self._refused_told) > MAX_UNDISCOVERED:
                 del self._refused_told[next(iter(self._refused_told))]
-            name = self._neighbourhood.name_of(guid) or "?"
+            name = self._neighbourhood.name_of(guid) or "a participant"
             cause = ", ".join(f"{count:,} {why}" for why, count in counts.items())
             self._tracer.event("proof.refused", name=name, participant=guid.hex(), cause=cause)
 

@@ -404,7 +404,9 @@ class RunningNode:
             self._tracer,
             self._shell.mailbox.post,
         )
-        self._streams = Streams(self._receiver, self._neighbourhood, self._runtime, self._clock)
+        self._streams = Streams(
+            self._receiver, self._neighbourhood, self._participant.proofs, self._runtime, self._clock
+        )
         self._capture = CaptureDrain(
             self._wire.taps,
             self._neighbourhood,

@@ -45,34 +45,32 @@ class Deletions:
         self._due_s = float("-inf")
         self._stored = {name: self._give_up(data) for name, data in stored.items()}
 
-    def reach(self, until_ns: int) -> tuple[int, str]:
+    def _bound(self, partition: str, topic: str, until_ns: int) -> tuple[int, str]:
         """Return how far a deletion up to a source time reaches now, and the node whose clock bounds it.
 
-        The node is empty if no clock bounds it.
+        The node is empty if no clock bounds it; otherwise that is reported.
         """
         shared = self._shared
-        node, oldest_ns = shared.core.oldest_clock(shared.clock.wall_ns(), shared.clock.monotonic())
+        oldest, oldest_ns = shared.core.oldest_clock(shared.clock.wall_ns(), shared.clock.monotonic())
         if until_ns <= oldest_ns + AHEAD_NS:
             return until_ns, ""
-        return oldest_ns, shared.core.name_of(node)
+        node, ahead_ns = shared.core.name_of(oldest), until_ns - oldest_ns
+        shared.tracer.event("delete.bounded", expression=f"{partition}.{topic}", node=node, ahead_ns=ahead_ns)
+        return oldest_ns, node
 
     def delete(self, partition: str, topic: str, until_ns: int) -> tuple[int, str]:
-        """Delete historical data on all nodes; return how far, as `reach` does."""
-        reached = self.reach(until_ns)
+        """Delete historical data on all nodes, for a client.
+
+        Returns how far, and the node whose clock bounds it; empty if none does.
+        """
+        reached = self._bound(partition, topic, until_ns)
         self._shared.core.delete_data(partition, topic, reached[0])
         return reached
 
     def deleted(self, partition: str, topic: str, until_ns: int) -> None:
         """Delete historical data of all groups that match, permanently."""
         shared = self._shared
-        reached_ns, node = self.reach(until_ns)
-        if node:
-            shared.tracer.event(
-                "delete.bounded",
-                expression=f"{partition}.{topic}",
-                node=node,
-                ahead_ns=until_ns - reached_ns,
-            )
+        reached_ns, _ = self._bound(partition, topic, until_ns)
         removed = groups = 0
         for group, description in list(shared.descriptions.items()):
             if not (matches(partition, group.partition) and matches(topic, group.topic)):

@@ -195,9 +195,9 @@ class SharedIdentity:
             self._shared.core.double_heard(message.life)
             return ""
         return (
-            f"node {message.name} on {message.host} is running with the id of this node, so this store is a "
-            "copy of its store. Remove this store directory and start the node again: it gets an id of its "
-            "own and takes its data from its fellows"
+            f"node {message.name} on {message.host} is running with the id of this node, so the store of one "
+            "is a copy of that of the other. Stop the node that has the copy, remove its store directory and "
+            "start it again: it gets an id of its own and takes its data from its fellows"
         )
 
     def ended(self) -> None:

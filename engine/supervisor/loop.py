@@ -22,7 +22,7 @@ from engine.supervisor.launch import Launch
 from engine.supervisor.lease_link import BEAT_S, LEASE_FD, RUN_DIR, SUPERVISOR_FD
 from engine.supervisor.policy import FINAL, NodePhase, SupervisionPolicy, SupervisorAction
 from engine.supervisor.process_identity import ProcessIdentity, identify
-from engine.supervisor.rundir import NodeDirectory, RunRecord
+from engine.supervisor.rundir import NodeDirectory, RunRecord, present_ns
 from engine.tracing.levels import ReportType
 from engine.tracing.reports import Reporter, ReportTargetError
 from engine.tracing.version import product_version
@@ -347,7 +347,7 @@ class Supervisor:
         launch = self._launch
         identity = identify(os.getpid())
         assert identity is not None, "this process runs"
-        now_ns = time.time_ns()
+        now_ns = present_ns()
         return RunRecord(
             uri=launch.uri,
             configuration=launch.configuration,
@@ -371,7 +371,7 @@ class Supervisor:
         watch = self._watch
         if watch.failures != self._failures:
             self._failures = watch.failures
-            self._record = dataclasses.replace(self._record, failed_ns=time.time_ns())
+            self._record = dataclasses.replace(self._record, failed_ns=present_ns())
         record = dataclasses.replace(
             self._record,
             failure=watch.failure,
@@ -385,7 +385,7 @@ class Supervisor:
         )
         if record == self._record and (self._directory.path / "supervisor.json").exists():
             return
-        self._record = dataclasses.replace(record, changed_ns=time.time_ns())
+        self._record = dataclasses.replace(record, changed_ns=present_ns())
         try:
             self._directory.write_record(self._record)
         except OSError as error:

@@ -9,6 +9,7 @@ from typing import Final
 from engine.core.lazy_dataclass import lazy_dataclass
 from engine.supervisor.policy import FINAL, INITIAL_STATE, NodePhase
 from engine.supervisor.rundir import NodeDirectory, RunRecord
+from engine.tracing.escaping import escape
 
 OPERATIONAL_STATE: Final = "COMPLETE"
 
@@ -90,7 +91,7 @@ class NodeStatus:
         state = f" ({self.state})" if self.condition is Condition.STARTING and self.state else ""
         store = self._store_words() or (f", but waits: {self.waits_for}" if self.waits_for else "")
         reason = f"{'; ' if store else ': '}{self.reason}" if self.reason else ""
-        name = self.record.domain_name
+        name = escape(self.record.domain_name)  # a line end in it would begin another sentence
         past = self._past_words()
         stuck = f"{self.stuck} does not proceed" if self.stuck else ""
         parts = "".join(f"; {each}" for each in (stuck, self.parts, self.refused) if each)

@@ -47,6 +47,11 @@ LAST_NS: Final = (1 << 63) - 1
 """Latest time in a report, in the year 2262."""
 
 
+def present_ns() -> int:
+    """Return the wall clock, for a report: a wrong clock says the nearest time that a report can have."""
+    return min(max(time.time_ns(), 0), LAST_NS)
+
+
 @lazy_dataclass(frozen=True, slots=True)
 class RunRecord:
     """A supervisor's report about its node and itself; times are nanoseconds since 1970 UTC."""

@@ -116,8 +116,9 @@ def delete(
     source time that arrive later; the default is the moment when the command started.
 
     Exit codes: 0 deleted, or shown with --dry-run, 1 no service keeps such a group, no node could confirm in
-    time, the answer was no, or a node refuses, as its secret of the domain differs, 2 wrong usage or
-    configuration, or nobody to ask, 3 no node that serves clients reachable, or all refuse.
+    time, the answer was no, the clock of a node that is behind limits it, or a node refuses, as its secret
+    of the domain differs, 2 wrong usage or configuration, or nobody to ask, 3 no node that serves clients
+    reachable, or all refuse.
     """
     until_ns = time.time_ns() if until is None else until
     deadline_s = time.monotonic() + timeout
@@ -133,9 +134,9 @@ def delete(
             "topic": topic,
             "partition": partition,
             "until_ns": done.until_ns,
-            "deleted": not done.refused,
+            "deleted": not (done.refused or done.slow),
         }
-        value |= {"node": done.node, "refused": done.refused}
+        value |= {"node": done.node, "slow": done.slow, "refused": done.refused}
         value |= {"confirmed": done.confirmed, "unconfirmed": done.unconfirmed}
         streams.put(envelope.document("history-delete", value))
     else:
@@ -147,14 +148,15 @@ def delete(
         meets = "it meets" if len(done.unconfirmed) == 1 else "they meet"
         text = f"ospltool: {names} {have} not confirmed; {they} it when {meets} {done.node}"
         streams.say(visible(text))
-    if done.slow:
-        streams.say(
-            visible(
-                f"ospltool: it reaches only up to {_moment(done.until_ns)}, the clock of node {done.slow}: "
-                f"it is behind, or another one is ahead; put it right, start its node again, and delete again"
-            )
-        )
     _tell_refused(done.refused)
+    if done.slow:
+        raise CommandError(
+            visible(
+                f"it reaches only up to {_moment(done.until_ns)}, the clock of node {done.slow}: "
+                f"it is behind, or another one is ahead; put it right, start its node again, and delete again"
+            ),
+            Exit.FINDINGS,
+        )
 
 
 def _moment(time_ns: int) -> str:

@@ -94,7 +94,8 @@ def record(
     system goes to standard output.
 
     Exit codes: 0 success (also after Ctrl+C and SIGTERM), 1 data lost in writing, or not heard as the watch
-    itself failed, 2 wrong usage or unwritable file, 3 domain not reachable, or no node heard with --once.
+    itself failed, 2 wrong usage or unwritable file, 3 domain not reachable, no node heard with --once, or all
+    that were heard refused, as their secret of the domain differs.
     """
     if once == (output is not None):
         raise CommandError("give --output FILE or --once (not both)", Exit.USAGE)
@@ -116,7 +117,10 @@ def record(
     finally:
         feed.close()
     _tell(recorder, as_json=as_json)
-    raise typer.Exit(Exit.FINDINGS if recorder.tally.lost or recorder.tally.failures else Exit.GOOD)
+    tally = recorder.tally
+    if tally.refused and not tally.heard:
+        raise typer.Exit(Exit.UNREACHABLE)
+    raise typer.Exit(Exit.FINDINGS if tally.lost or tally.failures else Exit.GOOD)
 
 
 def _once(feed: Feed, seconds: float, expected: Expectation) -> None:
@@ -158,12 +162,15 @@ def _run(feed: Feed, recorder: Recorder, length_s: float | None, local_view: Cal
     with exits.interrupt_flag(signal.SIGINT, signal.SIGTERM) as over, contextlib.closing(recorder):
         streams.say(f"ospltool: recording {feed.title}; press Ctrl+C to stop")
         end = None if length_s is None else time.monotonic() + length_s
-        said = ""
+        said = refused = ""
         while not over.is_set() and (end is None or time.monotonic() < end):
             recorder.write(news(), feed.now_ns())
             if recorder.problem != said:
                 said = recorder.problem
                 streams.say(f"ospltool: {said or 'writing again'}")
+            if recorder.tally.refused and not refused:
+                refused = recorder.tally.refused
+                streams.say(f"ospltool: {refused}")
             over.wait(POLL_S)
         recorder.write(news(), feed.now_ns())
 
@@ -181,5 +188,8 @@ def _tell(recorder: Recorder, *, as_json: bool) -> None:
             f"ospltool: this watch failed {plural(tally.failures, 'time')}; "
             "what happened meanwhile is missing"
         )
+    if tally.refused:
+        beside = "" if tally.heard else "nothing is recorded: "
+        streams.say(f"ospltool: {beside}{tally.refused}")
     if as_json:
         streams.put(envelope.document("record", tally))

@@ -13,6 +13,7 @@ import typer
 from ospltool.cli.exits import CommandError, Exit, interrupt_flag
 from ospltool.cli.units import duration_s
 from ospltool.output import streams
+from ospltool.output.text import visible
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -165,7 +166,7 @@ def _already_running(target: PlannedNode) -> str:
 
 
 def _subject(target: PlannedNode) -> str:
-    return f"{target.configuration.domain.name} ({target.name or target.uri})"
+    return visible(f"{target.configuration.domain.name} ({target.name or target.uri})")
 
 
 def _narration(target: PlannedNode, started: Start, status: NodeStatus | None) -> str:

@@ -189,10 +189,17 @@ class DurabilityClient:
         self.session.wait_for_services(deadline_s)
         half_s = (time.monotonic() + deadline_s) / 2
         answers, self.unanswered = self._survey(topic, partitions, half_s)
+        if not answers:  # the other half is for a service that is slow to answer, or to say that it refuses
+            answers, self.unanswered = self._survey(topic, partitions, deadline_s)
         states = [*answers.values()]
         if not states:
             asking.require_willing(self.session)
-            raise errors.DurabilityTimeout("no service has answered in time; it may stand still")
+            with self.session.lock:
+                names = ", ".join(sorted(map(self.session.name_of, self.session.state_services())))
+            raise errors.DurabilityTimeout(
+                f"no service has answered in time{names and f' ({names})'}; it may stand still, or have "
+                "another secret of the domain"
+            )
         if not all(map(is_ours, states)):
             states += self._resolved(topic, tuple(partitions) or ("",), deadline_s)
         return _completeness(states)

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 COMPACT_BYTES: Final = 4 << 20
 """Size up to which an open journal is not compacted."""
+MAX_COPIES: Final = 10
+"""Limit for copies of damaged files beside a journal."""
 _WORTH: Final = 3
 """Ratio of its size to its live records from which a journal is compacted."""
 _MAGIC: Final = b"\xa5DWJ"
@@ -54,7 +56,7 @@ class Recovery:
         samples: number of pending samples.
         torn_bytes: unreadable bytes at the end, from an unfinished write.
         damaged_bytes: unreadable bytes between intact records, where samples may have been lost.
-        copy: path of the copy of the damaged file; None without damage.
+        copy: path of the copy of the damaged file; None without damage, or if there is no room for it.
     """
 
     samples: int = 0
@@ -267,23 +269,38 @@ class Journal:
             self.identity = read.identity
         if read.owner and read.owner != self._owner:
             raise JournalMismatch(f"journal {self.path} belongs to {json.dumps(read.owner)}")
-        copy = None
-        if read.damaged_bytes or read.torn_bytes:
-            copy = self.path.with_name(self.path.name + ".damaged")
-            with contextlib.suppress(OSError):  # an earlier copy stays
-                damaged = open_private(copy, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
-                try:
-                    _write_all(damaged, content)
-                finally:
-                    os.close(damaged)
+        copy = self._copy(content) if read.damaged_bytes or read.torn_bytes else None
         samples = list(read.samples.values())
         try:
+            if read.damaged_bytes and copy is None:  # the damage stays in the file: it is all that there is
+                raise JournalError(f"journal {self.path} is damaged, and no copy of it can be made")
             self.compact(samples)
         except JournalError:
             if not content:
                 raise
             self._go_on(samples, len(content) - read.torn_bytes)
         return samples, Recovery(len(samples), read.torn_bytes, read.damaged_bytes, copy)
+
+    def _copy(self, content: bytes) -> Path | None:
+        """Keep what is damaged beside the journal, and what is there, too; None if that is impossible."""
+        for number in range(MAX_COPIES):
+            suffix = f".damaged.{number}" if number else ".damaged"
+            copy = self.path.with_name(self.path.name + suffix)
+            try:
+                damaged = open_private(copy, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+            except FileExistsError:
+                continue
+            except OSError:
+                return None
+            try:
+                _write_all(damaged, content)
+            except OSError:
+                copy.unlink(missing_ok=True)
+                return None
+            finally:
+                os.close(damaged)
+            return copy
+        return None
 
     def _go_on(self, samples: Sequence[Sample], size: int) -> None:
         """Use the present file, because the disk has no room for a new one.

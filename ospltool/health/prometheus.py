@@ -16,6 +16,7 @@ from ospltool.diagnostics.model import Severity
 from ospltool.health.health import Health
 from ospltool.health.verdict import FAILED
 from ospltool.live.nodes import Node
+from ospltool.output.text import visible
 
 COUNTERS: Final = {
     "captured": "Samples that the node captured from applications.",
@@ -67,13 +68,13 @@ class _Families:
         """Add a value that can rise and fall."""
         family = self._known.get(name) or GaugeMetricFamily(f"ospltool_{name}", text, labels=names)
         self._known[name] = family
-        family.add_metric(labels, value)
+        family.add_metric([visible(label) for label in labels], value)
 
     def counter(self, name: str, text: str, labels: Sequence[str], value: float) -> None:
         """Add a value of a node that only grows while the node runs."""
         family = self._known.get(name) or CounterMetricFamily(f"ospltool_{name}", text, labels=NODE)
         self._known[name] = family
-        family.add_metric(labels, value)
+        family.add_metric([visible(label) for label in labels], value)
 
 
 def _whole(made: _Families, domain: str, health: Health, now_ns: int) -> None:

@@ -163,8 +163,10 @@ def _ended(scene: Scene) -> list[str]:
 
 
 def _strangers(scene: Scene) -> tuple[str, ...]:
-    """Return the ids of awaited nodes that this watch never heard and a fellow hears."""
-    return tuple([node for name, node in scene.strangers if scene.hears_of(name)])
+    """Return the ids of awaited nodes that this watch never heard, and that a node hears or refuses."""
+    told = [node for name, node in scene.strangers if scene.hears_of(name)]
+    refused = [each for one in scene.heard for each in one.snapshot.unproved if each.name in scene.missing]
+    return tuple(dict.fromkeys([*told, *(each.node for each in refused if each.node)]))
 
 
 def _redundancies(

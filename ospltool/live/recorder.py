@@ -72,7 +72,8 @@ class RecordingTally:
     """Counts of what was written, and of what was not: `thinned` snapshots came too soon after another.
 
     `failures` counts how often the feed failed, so that for a while nothing was heard. `messages_left_out`
-    counts what the feed received and did not pass on: refused, not readable, or too much.
+    counts what the feed received and did not pass on: refused, not readable, or too much. `heard` counts
+    views of nodes and of persistence services; `refused` says why those of others do not count.
     """
 
     lines: int = 0
@@ -81,6 +82,8 @@ class RecordingTally:
     lost: int = 0
     failures: int = 0
     messages_left_out: int = 0
+    heard: int = 0
+    refused: str = ""
 
 
 class Recorder:
@@ -144,6 +147,10 @@ class Recorder:
     def write(self, update: Update, now_ns: int) -> None:
         """Append an update. A failed write does not end the recording: `problem` describes it."""
         self.tally.messages_left_out = max(self.tally.messages_left_out, update.dropped)
+        self.tally.heard += len(update.snapshots) + len(update.replicas)
+        for notice in update.notices:
+            if notice.kind is NoticeKind.UNPROVED:
+                self.tally.refused = notice.text
         self.tally.failures += sum(one.kind is NoticeKind.WATCH_FAILED for one in update.notices)
         self._note(update)
         if now_ns < self._broken_until_ns:

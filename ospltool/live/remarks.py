@@ -95,6 +95,9 @@ _LASTS_NS: Final = {
     RemarkSubject.RESTORED: 10 * MINUTE_NS,
 }
 
+_OF_DATA: Final = frozenset((RemarkSubject.RESTORED, RemarkSubject.DELETION))
+"""What a start of the node does not change."""
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Remark:
@@ -119,6 +122,10 @@ class Remark:
         """Return whether the remark is recent enough to matter."""
         lasts_ns = _LASTS_NS.get(self.topic)
         return lasts_ns is None or now_ns - self.time_ns < lasts_ns
+
+    def is_before(self, run: NodeSnapshot) -> bool:
+        """Return whether it is about an earlier run of the node, and not about its data."""
+        return self.topic not in _OF_DATA and self.time_ns < run.started_ns
 
 
 class Remarks:
@@ -212,9 +219,9 @@ class Remarks:
             del theirs[key]
 
     def settle(self, snapshot: NodeSnapshot) -> None:
-        """Forget what an earlier run of the node told."""
+        """Forget what an earlier run of the node told, but for what is about its data."""
         theirs = self._remarks.get(snapshot.id, {})
-        for key in [key for key, one in theirs.items() if one.time_ns < snapshot.started_ns]:
+        for key in [key for key, one in theirs.items() if one.is_before(snapshot)]:
             del theirs[key]
 
     def _note(self, remark: Remark) -> None:

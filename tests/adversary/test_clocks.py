@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Final
 
@@ -15,6 +17,8 @@ pytestmark = pytest.mark.dds
 
 YEARS: Final = "85"
 """So far is a clock wrong: Cyclone DDS writes no time after 2106."""
+BEFORE: Final = "-60"
+"""Before 1970."""
 
 _WRONG: Final = """
 import os, time
@@ -52,4 +56,24 @@ def test_a_node_waits_for_a_right_clock_and_goes_on_when_it_is_wrong_again(lab: 
     lab.write({"first": 10, "count": 10, "time": 2_000})
     lab.reader().wait(20)
     assert lab.stop("n1") == [0]
+    assert "Traceback" not in lab.output("n1")
+    # Nor does it end a supervisor.
+    file.write_text(BEFORE, encoding="ascii")
+    path = str(lab.home("n1") / "ospl.xml")
+    with (lab.home("n1") / "output.log").open("ab") as output:
+        supervisor = subprocess.Popen(
+            [sys.executable, "-m", "ospltool.cli.app", "start", "-f", path],
+            env={**lab.environ, **environ, "OSPL_LOGPATH": str(lab.home("n1"))},
+            stdout=output,
+            stderr=output,
+        )
+    try:
+        lab.seen.wait_for("it says so", lambda: "this machine says 19" in lab.information("n1"))
+        assert supervisor.poll() is None
+        file.unlink()
+        lab.seen.wait_for("it joins by itself", lambda: lab.seen.are_complete("n1"))
+    finally:
+        supervisor.terminate()
+        code = supervisor.wait(30)
+    assert code == 0
     assert "Traceback" not in lab.output("n1")

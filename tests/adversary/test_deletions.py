@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 
 import pytest
@@ -40,6 +41,15 @@ def test_a_node_a_year_ahead_and_a_stranger_delete(lab: Lab) -> None:
             return {one.who for one in clinic.open if one.code == "DUL-DELETION-REFUSED"}
 
         clinic.wait("all tell it", lambda: tellers() >= {*NAMES}, 30.0)
+        nobody = Attacker(lab, role="client")  # it does not even say that it is a node
+        assert nobody.attack("deletions", nodes=3) == 2
+
+        def strangers() -> list[str]:
+            return [one.who for one in clinic.open if one.code == "DUL-UNPROVED"]
+
+        clinic.wait("health names it", lambda: any("client stranger" in one for one in strangers()), 30.0)
+        assert len(strangers()) == 1
+        nobody.end()
     check_takes_in(lab, 500, *NAMES, total=1000)
 
     before_ns = time.time_ns()
@@ -63,3 +73,17 @@ def test_a_node_a_year_ahead_and_a_stranger_delete(lab: Lab) -> None:
     lab.seen.wait_for("it starts", lambda: lab.seen.are_complete("n2"))
     lab.seen.wait_for("it is given up", lambda: bool(lab.trace("n2", "delete.future")))
     check_takes_in(lab, 2000, "n2", total=500)
+
+    # A node whose clock is behind limits what it is asked for itself, and says so, as all others do.
+    lab.stop("n2")
+    lab.shifts_s["n1"] = -YEAR_S
+    lab.configure("n1", Settings(clients=True))
+    lab.start("n1", "n3")
+    lab.seen.wait_for("they are complete", lambda: lab.seen.are_complete("n1", "n3"))
+    check_takes_in(lab, 3000, "n1", "n3", total=1000)
+    code, out = lab.ospltool("n3", "history", "delete", "*", "*", "--yes", "--json", "--uri")
+    answer = json.loads(out)["data"]
+    assert (code, answer["deleted"], answer["slow"]) == (1, False, "n1")
+    assert lab.trace("n1", "delete.bounded")
+    assert "DUL-DELETION-REFUSED" in lab.ospltool("n3", "health", "--json")[1]
+    assert [lab.seen.stored(name) for name in ("n1", "n3")] == [1000, 1000]

@@ -58,4 +58,5 @@ def test_nobody_gives_samples_in_the_name_of_a_node(lab: Lab) -> None:
         assert [len(digests) for digests in lab.on_disk(name).values()] == [20]
     causes = [one["cause"] for one in lab.trace("n1", "message.malformed")]
     assert any("sends a stream of" in cause for cause in causes), causes
-    assert any("which is no node" in cause for cause in causes), causes
+    causes = [one["cause"] for one in lab.trace("n1", "proof.refused")]
+    assert any("in the name of a node that it is not" in cause for cause in causes), causes

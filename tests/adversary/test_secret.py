@@ -161,6 +161,40 @@ def test_the_secret_is_replaced_without_a_stop(secured: tuple[Lab, Path]) -> Non
     assert lab.stop(*names) == [0, 0]
 
 
+def test_nodes_whose_secret_is_mended_come_together(secured: tuple[Lab, Path]) -> None:
+    """What was refused for another secret counts once that is known, whoever changes which file, and when."""
+    lab, path = secured
+    other = path.with_name("of-n1")
+    for name, file, secret in (("n1", other, SECOND), ("n2", path, FIRST)):
+        lab.configure(name, Settings(discovery_s=0.5, clients=True, secret=secret_file(file, secret)))
+    lab.start("n1", "n2")
+    lab.seen.wait_for("n2 refuses n1", lambda: refused_by(lab, "n2") == {"n1"})
+    lab.write({"count": 10, "time": 1_000}, readers=2)
+    lab.seen.wait_for("n2 stores it", lambda: lab.seen.stored("n2") == 10)
+    code, _, errors = run(lab, "history", "delete", "Reading", "stock", "--yes", secret=str(path))
+    assert code in (0, 1), errors
+    lab.seen.wait_for("n2 has deleted it", lambda: lab.seen.stored("n2") == 0)
+    # n2 hears n1 first, which hears n2 only later: the answers of n2 to it are refused.
+    secret_file(path, FIRST, SECOND)
+    lab.seen.wait_for("n2 hears n1", lambda: "n1" in fellows_of(lab, "n2"))
+    lab.seen.wait_for("n1 has it still", lambda: lab.seen.stored("n1") == 10)
+    secret_file(other, SECOND, FIRST)
+    met = {"n1": {"n2": "approved"}, "n2": {"n1": "approved"}}
+    lab.seen.wait_for("they approve each other", lambda: {name: fellows_of(lab, name) for name in met} == met)
+    lab.seen.wait_for("n1 has deleted it", lambda: lab.seen.stored("n1") == 0)
+    lab.seen.wait_for("both are complete", lambda: lab.seen.are_complete("n1", "n2"))
+    lab.write({"first": 20, "count": 10, "time": time.time_ns()}, readers=2)
+    lab.seen.wait_for("they go on", lambda: all(lab.seen.stored(name) == 10 for name in ("n1", "n2")))
+    assert lab.stop("n1", "n2") == [0, 0]
+    assert lab.on_disk("n1") == lab.on_disk("n2")
+
+
+def fellows_of(lab: Lab, name: str) -> dict[str, str]:
+    """What a node shows of its fellows: how it talks to each."""
+    shown = lab.seen.node(name)
+    return {one.name: str(one.communication) for one in shown.fellows} if shown else {}
+
+
 def said(lab: Lab, *arguments: str) -> tuple[int, str]:
     """The exit code of a command that does not know the secret, and what it says on standard error."""
     done = subprocess.run(
@@ -191,7 +225,8 @@ def check_clients(lab: Lab, secret: str) -> None:
             assert code == 3, (verb, errors)
             assert "n1, n2 refuse it" in errors
             assert reason in errors
-    for others in (("record", "--once"), ("top",)):
+    recording = ("record", "--output", str(lab.directory / "recording"), "--for", "6s")
+    for others in (("record", "--once"), ("top",), recording):
         code, _, errors = run(lab, *others)
         assert code == 3
         assert VARIABLE in errors, others

@@ -20,7 +20,7 @@ from engine.dds.client_protocol import naming
 from engine.dds.client_protocol.naming import SampleVerdict
 from ospltool.client import JournalError, JournalInUse, JournalMismatch
 from ospltool.client import journal as journal_module
-from ospltool.client.journal import Journal
+from ospltool.client.journal import MAX_COPIES, Journal
 from ospltool.client.ledger import NodeVerdicts, PendingQueue
 from tests.disks import small_disk
 
@@ -82,16 +82,27 @@ def test_links_that_were_planted_beside_a_journal_are_not_followed(tmp_path: Pat
     victim.write_text("dear diary", encoding="utf-8")
     for name in ("journal.new", "journal.damaged", "journal.lock"):
         (tmp_path / name).symlink_to(victim)
-    made = Journal(path, OWNER, sync=False)
-    assert made.samples == left
-    made.close()
+    torn, copies = path.read_bytes(), []
+    for _ in range(MAX_COPIES + 1):  # a copy is where it is said to be, or is not said to be
+        path.write_bytes(torn)
+        made = Journal(path, OWNER, sync=False)
+        assert made.samples == left
+        copies.append(made.found.copy)
+        made.close()
     assert victim.read_text(encoding="utf-8") == "dear diary"
     assert not path.is_symlink()
-    (tmp_path / "journal.damaged").unlink()
-    path.write_bytes(path.read_bytes() + b"torn")
-    Journal(path, OWNER, sync=False).close()
-    modes = {one.name: one.stat().st_mode & 0o777 for one in (path, tmp_path / "journal.damaged")}
+    assert copies[-2:] == [None, None], "nine copies beside the link"
+    assert len({*copies}) == MAX_COPIES
+    for copy in filter(None, copies):
+        assert copy.read_bytes() == torn
+    modes = {one.name: one.stat().st_mode & 0o777 for one in (path, *filter(None, copies))}
     assert set(modes.values()) == {0o600}, modes
+    # Without a copy, what is flipped stays in the file.
+    path.write_bytes(flipped := torn[:100] + bytes([torn[100] ^ 1]) + torn[101:-4])
+    made = Journal(path, OWNER, sync=False)
+    assert made.found.damaged_bytes
+    made.close()
+    assert path.read_bytes()[: len(flipped)] == flipped
 
 
 @hypothesis.given(cut=st.integers(0, 10_000))

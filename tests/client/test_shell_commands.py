@@ -218,7 +218,8 @@ def test_history_is_waited_for_shown_and_deleted(
         code, _, err = run("history", "state", "--domain", lab.domain, "--timeout", "2s")
     finally:
         os.kill(lab.pid("n1"), signal.SIGCONT)
-    assert (code, err) == (1, "ospltool: no service has answered in time; it may stand still\n")
+    assert code == 1
+    assert "no service has answered in time" in err
     code, _, err = run("history", "wait", "Nothing", "--domain", lab.domain, "--timeout", "1s")
     assert (code, "no writer, reader or node with it was heard in time" in err) == (1, True)
 

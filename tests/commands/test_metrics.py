@@ -123,7 +123,8 @@ def test_a_system_of_nobody_is_measured_too(measure: Callable[..., Values]) -> N
 
 
 def test_an_expected_node_that_died_before_is_down(measure: Callable[..., Values]) -> None:
-    found = measure(node(1), node(3))
+    found = measure(node(1), node(3), node(4, name="\u202e\u009b"))
+    assert ("node_up", "7", "\\u202e\\x9b") in found, "no terminal obeys a name"
     assert [found["node_up", "7", name] for name in ("n1", "n2", "n3")] == [1, 0, 1]
 
 

@@ -32,6 +32,9 @@ def test_a_node_lives_from_start_to_stop(shell: Shell) -> None:
     assert err == f"ospltool: harbour ({path}) stopped\n"
     assert (shell.root / "ended").read_text() == "in order"
     assert shell.run("status", path)[0] == 1
+    path = shell.write("b&#10;ospltool: c", file="b.xml")
+    assert 'name "b\\nospltool: c" is ' in shell.run("start", path)[2], "no line of its own"
+    assert shell.run("stop", path)[0] == 0
 
 
 def test_ctrl_c_says_what_goes_on_and_what_was_not_started(shell: Shell) -> None:

@@ -577,6 +577,7 @@ MISSING, OTHER, UNASKED = (
     "with another secret",
     "with a proof, while there is no secret here",
 )
+FOREIGN = "in the name of a node that it is not"
 ELEMENT = "//OpenSplice/Domain/DomainSecret"
 GIVEN = "`OSPLTOOL_DOMAIN_SECRET=FILE`, or the configuration of a node"
 CLIENT = "client store, process 7 on h"
@@ -630,6 +631,16 @@ REFUSALS: dict[str, tuple[list[NodeSnapshot], str, str, str, str]] = {
         f"{CLIENT} has no secret of the domain, and the nodes have one",
         f"Give it the first secret in /s1 of n1: {GIVEN}. If nobody knows it, find out who runs it.",
     ),
+    "who is no node, with and without a secret": (
+        [refusing(1, client=FOREIGN), dataclasses.replace(refusing(2, client=FOREIGN), secret="")],
+        CLIENT,
+        f"n1 and n2 refuse messages of {CLIENT} (8 {FOREIGN})",
+        f"{CLIENT} is not the node that its messages name: a program at fault, or somebody who attacks",
+        (
+            "Find out who runs it, and stop it. "
+            "Let a firewall keep strangers out of the domain (docs/security.md)."
+        ),
+    ),
 }
 
 
@@ -653,6 +664,10 @@ def test_a_node_that_is_refused_is_absent_for_a_reason_that_is_known() -> None:
     (found,) = incidents(model, START_NS + S, Expectation(("n1", "n2", "n4")))
     assert (found.code.id, found.who, found.severity) == ("DUL-UNPROVED", "n4", Severity.ERROR)
     assert found.signs[1:] == ("n4 is expected and was not heard since this watch began",)
+    model = SystemModel()
+    model.apply(Update(snapshots=(ReceivedSnapshot(refusing(1, n4=OTHER), START_NS),)), START_NS)
+    (copies,) = looked(model, START_NS + S, Expectation(("n1", "n4"))).redundancies
+    assert copies.warning == "the last copy in reach", "n4 is there, and holds something"
 
 
 @pytest.mark.parametrize("expected", [("n1", "n2", "n4"), ("n3", "n4")])

@@ -29,6 +29,17 @@ def counter(lab: Lab, name: str, key: str) -> int:
     return shown.counters[key] if shown else 0
 
 
+def refused(lab: Lab, name: str) -> int:
+    """The messages that a node has refused, and what it says of who sends them."""
+    shown = lab.seen.node(name)
+    return counter(lab, name, "malformed") + sum(
+        count
+        for one in (shown.unproved if shown else ())
+        for why, count in one.counts.items()
+        if "name" in why
+    )
+
+
 def check_bounded(lab: Lab, name: str, event: str, took_s: float) -> None:
     """Its logs have the first of these events, and then how many there were."""
     kind = catalogue()[event]
@@ -58,13 +69,14 @@ def test_nonsense_on_the_protocol_topics_is_counted_and_reported_and_the_nodes_g
         sent.append(hostile.answer("sent"))
         lab.seen.wait_for(
             f"{kind} messages are counted",
-            lambda: all(counter(lab, name, "malformed") >= sum(sent) for name in names),
+            lambda: all(refused(lab, name) >= sum(sent) for name in names),
         )
     assert lab.seen.are_complete(*names), "nobody believes that its fellows are about to end"
     for kind in ("unsupported", "absurd"):
         hostile.tell(send=kind)
         hostile.answer("sent")
     check_service(lab, names, 0, 100)
+    assert all("hostile" in str(shown and shown.unproved) for shown in map(lab.seen.node, names))
     for _ in range(3):
         hostile.tell(send="malformed")
         sent.append(hostile.answer("sent"))
@@ -72,11 +84,14 @@ def test_nonsense_on_the_protocol_topics_is_counted_and_reported_and_the_nodes_g
     check_service(lab, names, 100, 100)
     for name in names:
         lab.stop(name)
-        check_bounded(lab, name, "message.malformed", time.monotonic() - began_s)
-        if tag == "node":  # others are not even listened to
+        took_s = time.monotonic() - began_s
+        if tag == "node":
+            check_bounded(lab, name, "message.malformed", took_s)
             assert lab.trace(name, "message.unsupported")
-        assert lab.trace(name, "message.malformed")
-        assert "is malformed and was ignored" in lab.information(name)
+            assert "is malformed and was ignored" in lab.information(name)
+        named = [one["name"] for one in lab.trace(name, "proof.refused")]  # others are not even listened to
+        assert 1 <= len(named) <= 2 + took_s / 60
+        assert all("hostile" in one for one in named), named
         trace = (lab.home(name) / "trace.log").read_text(encoding="utf-8")
         assert ESCAPE not in trace + lab.errors(name) + lab.information(name) + lab.output(name)
         assert "Traceback" not in lab.output(name)

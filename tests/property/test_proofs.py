@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.dds import proofs
+from engine.dds import cdr, proofs
 from engine.dds.proofs import DomainSecret, ProofFault, Proofs, SecretError
 
 WRITER, OTHER = b"w" * 12 + b"\0\0\1\3", b"v" * 12 + b"\0\0\1\3"
@@ -94,6 +94,24 @@ def test_a_secret_is_replaced_while_it_is_used(tmp_path: Path, monkeypatch: pyte
     secret_in(tmp_path / "a", SECOND)
     assert passes()
     assert not one.problem
+    # A state that is refused for its secret waits until that is known; of many, the newest ones do.
+    secret_in(tmp_path / "a", FIRST)
+    payload, many = bytes(60_000), 2 * proofs.LATER_BYTES // 60_000
+    writers = [number.to_bytes(12) + WRITER[12:] for number in range(many)]
+    for writer in (*writers, writers[-2]):
+        message = here.prove("t", writer, b"n", payload) + payload
+        assert there.verify("t", writer, b"n", message, is_state=True) is None
+    assert not there.verifiable("t")
+    secret_in(tmp_path / "b", SECOND, FIRST)
+    there.ended("t", writers[-1])
+    assert not there.verifiable("another")
+    waiting = there.verifiable("t")
+    assert many / 2 - 5 < len(waiting) < many / 2 + 1
+    assert [each.writer for each in waiting[-2:]] == [writers[-3], writers[-2]]
+    for each in waiting:
+        sender, message = cdr.unpack_named(each.payload)
+        assert there.verify("t", each.writer, sender, message, is_state=True) == payload
+    assert not there.verifiable("t")
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from engine.dds.capture_reader import CaptureReader
 from engine.dds.cdr import Malformed
 from engine.dds.errors import DdsError
 from engine.dds.participant import NodeParticipant
-from engine.dds.subscription_endpoints import answers_to, open_states, unpack_state
+from engine.dds.subscription_endpoints import STATES, answers_to, open_states, unpack_state
 from engine.dds.waiting import Signal
 from engine.dds.writer_names import WRITER_GONE
 from engine.persistence.core.messages import (
@@ -68,13 +68,14 @@ class ConnectedReaders:
 
     def take(self) -> list[Any]:
         """Take the records that have arrived; for the pump."""
-        return self._states.drain()
+        return [*self._states.drain(), *self._participant.proofs.verifiable(STATES)]
 
     def understand(self, records: Sequence[Any]) -> list[tuple[str, SubscriberState | None]]:
         """Return readers with their new states, in order; None for one that is gone."""
         found: list[tuple[str, SubscriberState | None]] = []
         for record in records:
             if record.status & WRITER_GONE:
+                self._participant.proofs.ended(STATES, record.writer)
                 reader = self._reader_of.pop(record.writer, None)
                 if reader is not None:
                     self._end(self._lines.pop(reader))

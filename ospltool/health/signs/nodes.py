@@ -168,9 +168,7 @@ def _is_over(scene: Scene, node: Node, remark: Remark) -> bool:
     ):
         return True
     is_of_version = remark.topic is RemarkSubject.UNSUPPORTED
-    return remark.time_ns < node.snapshot.started_ns or (
-        is_of_version and versions.is_over(scene, node, remark)
-    )
+    return remark.is_before(node.snapshot) or (is_of_version and versions.is_over(scene, node, remark))
 
 
 def _restarted(scene: Scene, node: Node) -> Iterator[Sign]:

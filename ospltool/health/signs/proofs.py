@@ -6,7 +6,7 @@ import collections
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
-from engine.dds.proofs import ELEMENT, VARIABLE
+from engine.dds.proofs import ELEMENT, NO_SECRET_HELPS, VARIABLE
 from engine.runtime.monitor import NodeSnapshot, UnprovedView
 from ospltool.health.codes import SECOND_NS, Sign, joined
 from ospltool.health.scene import Scene
@@ -17,6 +17,7 @@ REFUSED_NS: Final = 5 * SECOND_NS
 PASSING_NS: Final = 3 * SECOND_NS
 """Time in which a command that lacks the secret is over, and for nodes to read a file that has changed."""
 
+_KEEP_OUT: Final = "Let a firewall keep strangers out of the domain (docs/security.md)."
 _UNASKED: Final = "no secret here"
 
 
@@ -46,6 +47,10 @@ def of_proofs(scene: Scene) -> Iterator[Sign]:
         yield Sign(
             "DUL-UNPROVED", "watcher", what, why=why, next=refused_by_watch(scene), names=by_watch.names
         )
+    strangers = {one.name: one for one in left if not NO_SECRET_HELPS.isdisjoint(one.of.counts)}
+    for name in sorted(strangers, key=natural):
+        yield _sign(scene, name, [one for one in left if one.name == name])
+    left = [one for one in left if one.name not in strangers]
     while left:
         # What most pairs have in common is what differs from the others: one fact, one sign.
         pairs = collections.Counter(name for one in left for name in {one.by.name, one.name})
@@ -103,6 +108,9 @@ def _counts(refusals: Sequence[_Refusal]) -> str:
 def _reason(who: str, mine: Sequence[_Refusal], others: Sequence[_Refusal]) -> tuple[str, str]:
     """Return why the messages are refused, and the advice; empty where several things may be the reason."""
     reasons = {why for one in (*mine, *others) for why in one.of.counts}
+    if not NO_SECRET_HELPS.isdisjoint(reasons):
+        why = f"{who} is not the node that its messages name: a program at fault, or somebody who attacks"
+        return why, f"Find out who runs it, and stop it. {_KEEP_OUT}"
     teller = (mine or others)[0].by
     file = f"{teller.secret} of {teller.name}"
     if mine and not teller.secret:
