@@ -27,6 +27,11 @@ _ESCAPED: Final = re.compile(rb'(=\s*)\\"([^"<>]*?)\\"')
 def of_file(data: bytes, path: str, environ: Mapping[str, str]) -> Document:
     """Parse a file as Cyclone DDS reads it, if its root element is that of Cyclone DDS, and else as XML.
 
+    Args:
+        data: the file.
+        path: what findings call it.
+        environ: for variables in it.
+
     Raises:
         ConfigError: it cannot be read.
     """
@@ -43,6 +48,11 @@ def of_variable(data: bytes, path: str, environ: Mapping[str, str]) -> Document 
     """Parse the text of CYCLONEDDS_URI, maybe with the escaped quotes of a shell; None for another text.
 
     All parts are put under one root element. Files that it names are only opened.
+
+    Args:
+        data: the text.
+        path: what findings call it.
+        environ: for variables in it.
 
     Raises:
         ConfigError: Cyclone DDS cannot read it, or a file that it names.
