@@ -61,7 +61,7 @@ class Alarm:
         self._began_ns = 0
         self.is_on = True
 
-    def look(self, severe: Mapping[str, tuple[str, ...]], now_ns: int) -> None:
+    def update(self, severe: Mapping[str, tuple[str, ...]], now_ns: int) -> None:
         """Take in what is severe at `now_ns`: the arguments for the command by key."""
         self._began_ns = self._began_ns or now_ns
         if now_ns - self._began_ns < GRACE_NS:

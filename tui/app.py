@@ -226,7 +226,7 @@ class ConsoleApp(App[int]):
             self._taken_ns = now_ns
             self._alarm()
             self._open_on_trouble(now_ns)
-            self._window.show(visible(self.systems.told, ascii_only=self.signs is not cells.UNICODE))
+            self._window.show(visible(self.systems.verdicts, ascii_only=self.signs is not cells.UNICODE))
             self._is_behind = self._is_behind or is_new or now_ns // SECOND_NS != before_ns // SECOND_NS
             is_early = 0 <= now_ns - self._shown_ns < NODE_NS * (len(self.model.nodes) - SMALL)
             is_urgent = verdicts != [one.health.verdict for one in self.systems.moving]
@@ -273,7 +273,7 @@ class ConsoleApp(App[int]):
             for one in self.systems.all:
                 found = panels.severe(self._view_of(one))
                 severe.update({f"{one.feed.title} {key}": said for key, said in found.items()})
-            self.alarm.look(severe, self.systems.present.feed.now_ns())
+            self.alarm.update(severe, self.systems.present.feed.now_ns())
 
     def show(self) -> None:
         """Show the model on the screen in front."""

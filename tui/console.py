@@ -52,7 +52,7 @@ class Systems:
         return (*self.all, self.past) if self.past else self.all
 
     @property
-    def told(self) -> str:
+    def verdicts(self) -> str:
         """The verdicts of all in one line: that of the shown one, then the words of the others."""
         others = (f"{one.title}: {one.verdict.word}" for one in self.elsewhere)
         return "; ".join((f"{self.shown.feed.title}: {self.shown.health.verdict.text}", *others))

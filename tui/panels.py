@@ -364,11 +364,11 @@ def event_line(view: View, one: RepeatedEvent, room: int = MOST_NAME) -> Line:
         Span(sign, tone),
         Span(" "),
         Span(text.fit(teller(view, one), room, ellipsis=view.glyphs.ellipsis) + " ", Tone.DIM),
-        Span(told(event.event, event.state, event.text), tone),
+        Span(event_message(event.event, event.state, event.text), tone),
     )
 
 
-def told(event: str, state: str, message: str) -> str:
+def event_message(event: str, state: str, message: str) -> str:
     """Return an event's message as people read it.
 
     A new state is said in words, because the trace has it only in the header; seconds have two decimals.

@@ -303,11 +303,11 @@ class Watchdog:
 
     def _run(self) -> None:
         while True:
-            self.look()
+            self.check()
             if self._ended.wait(self._period_s):
                 return
 
-    def look(self) -> None:
+    def check(self) -> None:
         """Check once: report changes, and renew the lease unless it must be withheld."""
         self._looks += 1
         self._sample()

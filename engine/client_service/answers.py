@@ -120,7 +120,7 @@ class Answers:
             return Completeness.UNKNOWN
         return Completeness.COMPLETE if state.has_group(group) else Completeness.INCOMPLETE
 
-    def told(self, groups: list[GroupState]) -> StateAddition:
+    def state_addition(self, groups: list[GroupState]) -> StateAddition:
         """Return who this node is, and what the state of these groups has no field for."""
         kept = {
             (group.partition, group.topic): group_set

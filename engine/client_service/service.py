@@ -666,7 +666,9 @@ class ClientService:
         states = self._answers.name_spaces(interest)
         found = self._answers.group_states(states, interest)
         told = found[:MAX_GROUPS_TOLD]
-        addition = msgspec.structs.replace(self._answers.told(told), left_out=len(found) - len(told), **added)
+        addition = msgspec.structs.replace(
+            self._answers.state_addition(told), left_out=len(found) - len(told), **added
+        )
         packed = {**extensions.pack(addition), **(blocks or {})}
         state = StateAnswer(
             self._server, (request.request,), tuple(told), extensions.with_proof(packed, self._proofs)

@@ -79,6 +79,8 @@ def _faults(text: str, offset: int, error: str, root: str) -> Iterator[SyntaxFau
     name = _NAME.match(text, start + 1) if start >= 0 else None
     if name:
         yield from _of_tag(text, name)
+    if found := re.compile(r"</\s*>").match(text, max(start, 0)):
+        yield SyntaxFault(found.start(), "this end tag has no name")
     if start == offset - 1 or text.startswith("<", offset):
         yield SyntaxFault(max(start, 0), "this < begins no tag", "write &lt; for a plain <")
     if text[offset : offset + 1] < " " and text[offset : offset + 1].strip():

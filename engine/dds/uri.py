@@ -130,12 +130,32 @@ def _receive_buffer(most_bytes: int) -> str:
 
 def parts_of(uri: str) -> list[str]:
     """Return the parts of a CYCLONEDDS_URI in order: XML, which begins with `<`, and names of files."""
+    return [part for _, part in placed_parts_of(uri)]
+
+
+def placed_parts_of(uri: str) -> list[tuple[int, str]]:
+    """Return the parts of a CYCLONEDDS_URI like `parts_of`, each with the characters before it."""
     parts, rest = [], uri.lstrip(", \t\r\n")
     while rest:
         end = _end_of_xml(rest)[0] if rest.startswith("<") else (rest + ",").index(",")
-        parts.append(rest[:end].strip())
+        parts.append((len(uri) - len(rest), rest[:end].strip()))
         rest = rest[end:].lstrip(", \t\r\n")
     return parts
+
+
+def with_named_end_tags(uri: str) -> str:
+    """Return a CYCLONEDDS_URI in which each `</>` has the name of the element that it ends."""
+    is_open: list[str] = []
+
+    def named(found: re.Match[str]) -> str:
+        if found[0].startswith("</"):
+            name = is_open.pop() if is_open else ""
+            return found[0] if found[0][2:-1].strip() else f"</{name}>"
+        if found["name"] and not found["is_empty"]:
+            is_open.append(found["name"])
+        return found[0]
+
+    return _TAG_OR_TEXT.sub(named, uri)
 
 
 def _end_of_xml(text: str) -> tuple[int, list[tuple[str, int]]]:

@@ -373,7 +373,7 @@ class NodeIntake:
         """
         if not self._runtime.shared.is_behind:
             for writer, time_ns in self._ends.take(now_s):
-                self._runtime.writer_ends.said(writer, time_ns)
+                self._runtime.writer_ends.end_writer(writer, time_ns)
         for unkept in self.watch.turn(now_s):
             self._not_kept(unkept)
         for refusal, count in self._refusals.news(lambda writer: bool(self._neighbourhood.offer_of(writer))):

@@ -183,7 +183,7 @@ class InterfaceWatch:
         self._found: tuple[str, str] | None = None
         self._times = 0
 
-    def look(self, now: float) -> str:
+    def next_interface(self, now: float) -> str:
         """Return name and address of the interface to move to; empty if the node should stay."""
         if now < self._due_s:
             return ""
@@ -360,7 +360,7 @@ class RunningNode:
         self._assemble(name)
         self._listen()
         self._watch()
-        self._threads.look()
+        self._threads.schedule_new()
 
     def _announced(self, names: EntityNames) -> Announced:
         """Return names and priorities of a protocol's endpoints."""
@@ -622,7 +622,7 @@ class RunningNode:
 
     def _duties(self) -> None:
         now = self._clock.monotonic()
-        interface = self._interfaces.look(now) if self._interfaces and not self._is_moving else ""
+        interface = self._interfaces.next_interface(now) if self._interfaces and not self._is_moving else ""
         if interface:
             self._is_moving = True
             self._tracer.event("lifecycle.interface-found", before=self._interface, interface=interface)
@@ -645,7 +645,7 @@ class RunningNode:
                 {**self._channel.malformed, BULK_TOPIC: self._receiver.malformed}
             )
             self._incoming.tell_unproved(now)
-            self._threads.look()  # before the other thread that sends has something to do
+            self._threads.schedule_new()  # before the other thread that sends has something to do
             self._showing.show(now)
 
     def _say(self, state: str, **details: object) -> None:

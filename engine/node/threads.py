@@ -107,7 +107,7 @@ class Threads:
         self._base = self._wanted.get(SERVICE, process)
         self._asked = {path for path, used in self._wanted.items() if used != process}
 
-    def look(self) -> None:
+    def schedule_new(self) -> None:
         """Schedule the threads that started since the last call."""
         count = _TASKS.stat().st_nlink  # 2 more than the threads; to list them takes the kernel a millisecond
         self._looks = (self._looks + 1) % LOOKS

@@ -45,7 +45,7 @@ class Agreement:
             message,
             roll_ups=roll_ups,
             unstored_s=round(unstored_s, 3),
-            pending=self._pending.told(),
+            pending=self._pending.for_heartbeat(),
             commits=self._shared.store_queue.commits,
         )
         return Outgoing(message, outgoing.to)

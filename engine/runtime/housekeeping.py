@@ -76,7 +76,7 @@ class DisposedInstances:
     def __bool__(self) -> bool:
         return bool(self._found)
 
-    def look(self, groups: Mapping[Group, GroupSet], now: float) -> None:
+    def update(self, groups: Mapping[Group, GroupSet], now: float) -> None:
         """Note the changes in these groups, and forget all others; `now` is monotonic, seconds."""
         self._found = {
             group: self._of(self._found.get(group), group_set, now)
@@ -279,7 +279,7 @@ class Housekeeping:
         self.tombstones.forget(now)
         self._tell_rejected(now)
         self._tell_lost(now)
-        self._disposed.look(self._purgeable_groups(), now)
+        self._disposed.update(self._purgeable_groups(), now)
         self._purge_all(now)
 
     def _purge_all(self, now: float) -> None:

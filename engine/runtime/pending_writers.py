@@ -142,7 +142,7 @@ class PendingWriters:
         known = [fellow.status for fellow in self._shared.core.fellows if fellow.status is not None]
         return [pending for status in known for pending in status.pending]
 
-    def told(self) -> tuple[Pending, ...]:
+    def for_heartbeat(self) -> tuple[Pending, ...]:
         """Return what heartbeats tell: the known writers, and the end of those that fellows wait for."""
         if not (self._known or self._ended):
             return ()
@@ -161,7 +161,7 @@ class PendingWriters:
     def since_ns(self, group: Group) -> int:
         """Return the source time from which the tombstones of a group stay, by what all nodes know."""
         newest: dict[str, int] = {}
-        for one in (*self._told_by_fellows(), *self.told()):
+        for one in (*self._told_by_fellows(), *self.for_heartbeat()):
             is_end = one.since_ns >= FOREVER_NS
             is_of_group = matches(one.topic, group.topic) and any(
                 matches(partition, group.partition) for partition in one.partitions

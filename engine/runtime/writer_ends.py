@@ -111,7 +111,7 @@ class WriterEnds:
         for writer in self._unopened.pop(group, {}):
             self.met(writer, self._here[writer])
 
-    def said(self, writer: bytes, time_ns: int) -> None:
+    def end_writer(self, writer: bytes, time_ns: int) -> None:
         """End a writer that has said that it is deleted, and all of whose samples have been captured.
 
         Args:

@@ -156,7 +156,7 @@ class Writer(Application):
                 node.run_later(END_HOLD_S, self._said, node, guid)
 
     def _said(self, node: SimulatedNode, guid: bytes) -> None:
-        node.live.writer_ends.said(guid, self.ended_ns)
+        node.live.writer_ends.end_writer(guid, self.ended_ns)
 
     def matched(self, topic: int) -> list[SimulatedNode]:
         """Return the nodes whose taps have matched the writer of a planned topic."""

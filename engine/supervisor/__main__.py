@@ -28,7 +28,7 @@ class _StartPipe:
         self._descriptor = descriptor
         os.set_blocking(descriptor, False)
 
-    def say(self, value: object) -> None:
+    def send(self, value: object) -> None:
         """Send one line of JSON."""
         with contextlib.suppress(BrokenPipeError, BlockingIOError):
             os.write(self._descriptor, json.dumps(value).encode() + b"\n")
@@ -44,18 +44,18 @@ def main() -> int:
     try:
         with directory.lock() as is_ours:
             if not is_ours:
-                progress.say({"refused": "it is already running"})
+                progress.send({"refused": "it is already running"})
                 return EXIT_DIED
             _redirect_streams(directory)
             narrate = Narrator(launch, os.environ)
 
             def observe(record: RunRecord) -> None:
                 narrate(record)
-                progress.say(plain.to_plain(record))
+                progress.send(plain.to_plain(record))
 
             return Supervisor(launch, os.environ, observe).run()
     except (OSError, RunDirectoryError) as error:
-        progress.say({"refused": str(error)})
+        progress.send({"refused": str(error)})
         return EXIT_DIED
 
 

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 ROOT: Final = "CycloneDDS"
 VERSIONS: Final = "0.10.2 and 11.0.1"
 """The releases that the table knows."""
-_DOMAIN: Final = "Domain"
+DOMAIN: Final = "Domain"
 _OLD_SECTIONS: Final = ("DDSI2E", "DDSI2")
 _ALIASES: Final = {"Unsupported": "Internal"}
 """Old names of sections, which have the settings of the new ones."""
@@ -155,9 +155,14 @@ def is_cyclone(document: Document) -> bool:
     return document.root.name.lower() == ROOT.lower()
 
 
+def is_part(name: str) -> bool:
+    """Tell whether Cyclone DDS takes an element of this name for settings without what is around it."""
+    return name.lower() == DOMAIN.lower() or bool(name and _resolved(name, tuple(table().children("")))[0])
+
+
 def domains(document: Document) -> list[XmlElement]:
     """Return the Domain elements."""
-    return [child for child in document.root.children if _resolved(child.name, (_DOMAIN,))[0]]
+    return [child for child in document.root.children if _resolved(child.name, (DOMAIN,))[0]]
 
 
 Given: TypeAlias = "XmlElement | Attribute"
@@ -187,8 +192,8 @@ def _written(node: XmlElement, path: str | None) -> Iterator[tuple[str, Given]]:
         yield from ((f"{path}@{name}", each) for each, name in named if name)
     sections = tuple(table().children(path or ""))
     for child in node.children:
-        name, _ = _resolved(child.name, (_DOMAIN, *sections, *_OLD_SECTIONS) if path is None else sections)
-        if path is None and name in (_DOMAIN, *_OLD_SECTIONS):
+        name, _ = _resolved(child.name, (DOMAIN, *sections, *_OLD_SECTIONS) if path is None else sections)
+        if path is None and name in (DOMAIN, *_OLD_SECTIONS):
             yield from _written(child, "")
         elif name:
             below = f"{path or ''}/{_ALIASES.get(name, name)}".lstrip("/")
@@ -196,8 +201,31 @@ def _written(node: XmlElement, path: str | None) -> Iterator[tuple[str, Given]]:
             yield from _written(child, below)
 
 
-def faults(document: Document) -> Iterator[ForeignFault]:
-    """Find everything that Cyclone DDS refuses or warns of, in document order."""
+def faults(document: Document, *, is_file: bool = True) -> Iterator[ForeignFault]:
+    """Find everything that Cyclone DDS refuses or warns of, in document order.
+
+    Args:
+        document: the settings.
+        is_file: they stand in a file, and not in CYCLONEDDS_URI, where names may be shortened.
+    """
+    refused = {each.span: each for each in _shortened(document)} if is_file else {}
+    yield from refused.values()
+    yield from (each for each in _faults(document) if each.span not in refused)
+
+
+def _shortened(document: Document) -> Iterator[ForeignFault]:
+    """Find the shortened names, of which Cyclone DDS knows none in a file."""
+    every = [*((DOMAIN, each) for each in domains(document)), *_written(document.root, None)]
+    for path, each in every:
+        name = re.split("[/@]", path)[-1]
+        names = (name, *(old for old, new in _ALIASES.items() if new == name))
+        if each.name.lower() not in map(str.lower, names):
+            message = f"in a file, Cyclone DDS does not take {quoted(each.name)} for {name}"
+            advice = f"write {name}: only text in CYCLONEDDS_URI may be shortened"
+            yield _fault(CycloneFaultKind.UNKNOWN, each.name_span, message, advice)
+
+
+def _faults(document: Document) -> Iterator[ForeignFault]:
     root = document.root
     sections = table().children("")
     yield from _stray(root)
@@ -205,10 +233,10 @@ def faults(document: Document) -> Iterator[ForeignFault]:
         if attribute.name.partition(":")[0].lower() not in ("xmlns", "xsi"):
             yield _unknown(attribute, f"<{root.name}> has no attribute {quoted(attribute.name)}", ())
     for child in root.children:
-        name, _ = _resolved(child.name, (_DOMAIN, *sections, *_OLD_SECTIONS))
+        name, _ = _resolved(child.name, (DOMAIN, *sections, *_OLD_SECTIONS))
         if not name:
-            yield _unknown(child, f"<{root.name}> has no element {quoted(child.name)}", (_DOMAIN, *sections))
-        elif name == _DOMAIN:
+            yield _unknown(child, f"<{root.name}> has no element {quoted(child.name)}", (DOMAIN, *sections))
+        elif name == DOMAIN:
             yield from _element(child, table().items[""], {})
             yield from _contradictions(child)
         else:
@@ -279,16 +307,14 @@ def _attributes(node: XmlElement, item: CycloneItem, seen: dict[str, XmlElement]
 
 
 def _resolved(written: str, known: tuple[str, ...]) -> tuple[str, bool]:
-    """Return the name that Cyclone DDS takes a written one for, and whether it is written differently.
+    """Return the name that Cyclone DDS takes a written one for, and whether that is shortened.
 
     It ignores case, and accepts the beginning of a name if only one begins so.
     """
-    if written in known:
-        return written, False
     folded = written.lower()
     exact = [name for name in known if name.lower() == folded]
     begun = exact or [name for name in known if name.lower().startswith(folded)]
-    return (begun[0], True) if len(begun) == 1 else ("", False)
+    return (begun[0], not exact) if len(begun) == 1 else ("", False)
 
 
 def _unknown(thing: XmlElement | Attribute, message: str, known: tuple[str, ...]) -> ForeignFault:
@@ -308,7 +334,7 @@ def _places(thing: XmlElement | Attribute) -> list[str]:
     mark = "/" if isinstance(thing, XmlElement) else "@"
     split = ((item, *item.path.rpartition(mark)) for item in table().items.values() if not item.instead)
     return [
-        parent or _DOMAIN
+        parent or DOMAIN
         for item, parent, _, name in split
         if name.lower() == thing.name.lower() and item.versions in ("", "11")
     ]
@@ -332,9 +358,8 @@ def _judged(span: ByteRange, shown: str, item: CycloneItem, spelling: bool) -> I
         effect = "is deprecated, and has no effect" if item.instead == "-" else "is deprecated"
         yield _fault(CycloneFaultKind.DEPRECATED, span, f"{shown} {effect}", advice, item.path)
     elif spelling:
-        yield _fault(
-            CycloneFaultKind.SPELLING, span, f"{shown} is taken for {name}", f"write {name}", item.path
-        )
+        advice = f"write {name}: in a file, Cyclone DDS refuses a shortened name"
+        yield _fault(CycloneFaultKind.SPELLING, span, f"{shown} is taken for {name}", advice, item.path)
 
 
 def _stray(node: XmlElement) -> Iterator[ForeignFault]:
@@ -659,8 +684,11 @@ _PATH: Final = re.compile(r"(?://)?CycloneDDS/Domain/?([\w/]*)(?:\[@(\w+)\])?")
 _WORD: Final = re.compile(r"[^\s,]+")
 
 
-def tried(document: Document) -> Iterator[ForeignFault]:
-    """Try the settings of a file, for each domain that it names, and yield what Cyclone DDS says."""
+def tried(document: Document, *, is_file: bool = True) -> Iterator[ForeignFault]:
+    """Try settings, for each domain that they name, and yield what Cyclone DDS says.
+
+    `is_file` is false for the text of CYCLONEDDS_URI.
+    """
     from engine.dds.trial import try_settings  # only a trial pays for this import
 
     said: dict[tuple[ByteRange, str], ForeignFault] = {}
@@ -668,8 +696,9 @@ def tried(document: Document) -> Iterator[ForeignFault]:
         # A copy has no comma in its path, at which Cyclone DDS would divide it.
         copy = Path(folder, "settings.xml")
         copy.write_bytes(document.source.data)
+        given = f"file://{copy}" if is_file else document.source.data.decode("utf-8", "replace")
         for domain_id in _numbers(document):
-            trial = try_settings(f"file://{copy},{_without_logs(document)}", domain_id)
+            trial = try_settings(f"{given},{_without_logs(document)}", domain_id)
             for fault in _said(document, trial):
                 said.setdefault((fault.span, fault.message), fault)
     yield from sorted(said.values(), key=lambda each: each.span)

@@ -10,6 +10,7 @@ every environment of the file, and only a fix that changes no effective setting 
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 import re
@@ -23,7 +24,6 @@ from engine.config import (
     ProblemKind,
     SourceFile,
     interpret,
-    parse,
     persistence,
 )
 from engine.config.loader import Interpreted
@@ -32,7 +32,7 @@ from engine.config.reader import MAX_BYTES, MAX_LINES, path_of_uri, read_bytes
 from engine.config.schema import ROOT
 from engine.config.syntax import root_name
 from engine.config.values import did_you_mean
-from ospltool.check import cyclone, profiles
+from ospltool.check import cyclone, cyclone_text, profiles
 from ospltool.check.edits import edited
 from ospltool.check.inputs import WITHIN_OTHERS, DeploymentInput, NodeInput
 from ospltool.check.proofs import Proofs
@@ -80,7 +80,8 @@ def examine(
 
     Args:
         deployment: the files.
-        contents: replaces the content of files, by path.
+        contents: replaces the content of files, by path. Under a name that no file has, it is pasted text,
+            which may be that of CYCLONEDDS_URI.
         tries: hand all settings to the installed Cyclone DDS as well.
     """
     nodes: list[NodeView] = []
@@ -91,7 +92,8 @@ def examine(
     if deployment.path:
         paths.append(deployment.path)
     if deployment.problems:
-        unreadable.append(FileView(deployment.path, source_of(deployment.path), deployment.problems))
+        source = texts.source(NodeInput(deployment.path, {}))
+        unreadable.append(FileView(deployment.path, source, deployment.problems))
     for each in deployment.nodes:
         outcome = _tried(_read(each, texts)) if tries else _read(each, texts)
         if isinstance(outcome, NodeView):
@@ -134,8 +136,24 @@ class _Texts:
         key = path, *sorted(given.environ.items())
         if key not in self._documents:
             data = self._contents[path] if path in self._contents else read_bytes(path)
-            self._documents[key] = parse(data, path, given.environ)
+            found = None if self.is_file(path) else cyclone_text.of_variable(data, path, given.environ)
+            self._documents[key] = found or cyclone_text.of_file(data, path, given.environ)
         return self._documents[key]
+
+    def is_file(self, path: str) -> bool:
+        """Whether a path is that of a file; else it is the name of a text, maybe that of CYCLONEDDS_URI."""
+        return path not in self._contents or os.path.exists(path)  # noqa: PTH110 - as below
+
+    def source(self, given: NodeInput) -> SourceFile | None:
+        """Return the content of a file for code frames; None if it is unreadable or too large."""
+        try:
+            path = path_of_uri(given.uri)
+            data = self._contents[path] if path in self._contents else read_bytes(path)
+        except ConfigError:
+            return None
+        if len(data) > MAX_BYTES or data.count(b"\n") + data.count(b"\r") > MAX_LINES:
+            return None
+        return SourceFile(path, data, "utf-8")
 
     def interpreted(self, given: NodeInput, document: Document) -> Interpreted:
         """Return the settings of a node; raise ConfigError if the document is no configuration."""
@@ -152,19 +170,44 @@ def _read(given: NodeInput, texts: _Texts) -> NodeView | FileView:
         if persistence.is_persistence_service(document):
             return FileView(path, document.source, (), given.name, persistence.interpret(document))
         if cyclone.is_cyclone(document):
-            faults = tuple(cyclone.faults(document))
-            return FileView(path, document.source, (), given.name, cyclone=document, faults=faults)
+            return _of_cyclone(given, document, (), is_file=texts.is_file(path))
         if profiles.is_profiles(document):
             faults = tuple(profiles.faults(document))
             return FileView(path, document.source, (), given.name, profiles=document, faults=faults)
         interpreted = texts.interpreted(given, document)
         return NodeView(given.name, document, interpreted, given.environ, given.domain)
     except ConfigError as error:
-        source = source_of(given.uri)
+        source = texts.source(given)
         inside = WITHIN_OTHERS.search(source.data) if source and given.is_found else None
         if source and inside and not source.path.endswith(".xml"):
             return FileView(source.path, source, (_not_checked(source, inside),), given.name)
+        before = _before(error, source, given) if source else None
+        if before:
+            return _of_cyclone(given, before, error.problems)
         return FileView(error.path, source, error.problems, given.name)
+
+
+def _of_cyclone(
+    given: NodeInput, document: Document, problems: tuple[Problem, ...], *, is_file: bool = True
+) -> FileView:
+    faults = tuple(cyclone.faults(document, is_file=is_file))
+    source = document.source
+    return FileView(
+        source.path, source, problems, given.name, cyclone=document, is_file=is_file, faults=faults
+    )
+
+
+def _before(error: ConfigError, source: SourceFile, given: NodeInput) -> Document | None:
+    """Return the settings of Cyclone DDS before what follows the root element, which it reads first."""
+    problem = error.problems[0]
+    if problem.kind is not ProblemKind.SYNTAX or problem.span is None:
+        return None
+    with contextlib.suppress(ConfigError):
+        data = source.data[: problem.span.start]
+        found = cyclone_text.of_file(data, source.path, given.environ)
+        if cyclone.is_cyclone(found):
+            return dataclasses.replace(found, source=source)
+    return None
 
 
 def _tried(view: NodeView | FileView) -> NodeView | FileView:
@@ -172,7 +215,8 @@ def _tried(view: NodeView | FileView) -> NodeView | FileView:
     if isinstance(view, FileView):
         if view.cyclone is None:
             return view
-        return dataclasses.replace(view, faults=(*view.faults, *cyclone.tried(view.cyclone)))
+        said = cyclone.tried(view.cyclone, is_file=view.is_file)
+        return dataclasses.replace(view, faults=(*view.faults, *said))
     if not view.interpreted.problems:
         from engine.capture.configured_uri import uri_of
 
@@ -208,18 +252,6 @@ def _is_meant(file: FileView, uri: str) -> bool:
     is_broken = any(problem.kind is not ProblemKind.ROOT for problem in file.problems)
     is_similar = not root or bool(did_you_mean(root, _ROOTS))
     return WITHIN_OTHERS.search(data) is not None or (is_broken and is_similar)
-
-
-def source_of(uri: str) -> SourceFile | None:
-    """Return the content of a file for code frames; None if it is unreadable or too large."""
-    try:
-        path = path_of_uri(uri)
-        data = read_bytes(path)
-    except ConfigError:
-        return None
-    if len(data) > MAX_BYTES or data.count(b"\n") + data.count(b"\r") > MAX_LINES:
-        return None
-    return SourceFile(path, data, "utf-8")
 
 
 def run(deployments: Iterable[Examined], choice: Choice, proofs: Proofs | None = None) -> Report:

@@ -46,6 +46,8 @@ class FileView:
     """Settings, if the file configures persistence services."""
     cyclone: Document | None = None
     """Elements, if the file has settings of Cyclone DDS itself (CYCLONEDDS_URI)."""
+    is_file: bool = True
+    """False for text of CYCLONEDDS_URI, which stands in no file."""
     profiles: Document | None = None
     """Elements, if the file has QoS profiles."""
     faults: tuple[ForeignFault, ...] = ()

@@ -55,7 +55,7 @@ def metrics(
         latest = _Latest(systems)
         if port is None:
             domains.listen(systems)
-            latest.look()
+            latest.refresh()
             streams.put(generate_latest(latest).decode())
             for each in systems:
                 domains.require_listening(each)
@@ -73,7 +73,7 @@ class _Latest:
         self._systems = systems
         self._families: list[Metric] = []
 
-    def look(self) -> None:
+    def refresh(self) -> None:
         """Take the metrics of the systems as they are now."""
         from ospltool.health.prometheus import families
 
@@ -99,7 +99,7 @@ def _serve(systems: list[System], latest: _Latest, port: int) -> None:
     registry.register(latest)
     with exits.interrupt_flag(signal.SIGINT, signal.SIGTERM) as over:
         domains.listen(systems)
-        latest.look()
+        latest.refresh()
         try:
             server, thread = start_http_server(port, addr=HOST, registry=registry)
         except OSError as error:
@@ -108,7 +108,7 @@ def _serve(systems: list[System], latest: _Latest, port: int) -> None:
         while not over.wait(domains.POLL_S):
             for one in systems:
                 one.update()
-            latest.look()
+            latest.refresh()
         server.shutdown()
         server.server_close()
         thread.join()

@@ -39,7 +39,7 @@ class OwnPauses:
         told, self._untold = self._untold, ""
         return told
 
-    def look(self, model: SystemModel, now_ns: int) -> None:
+    def note_update(self, model: SystemModel, now_ns: int) -> None:
         """Take in that the watcher looks at the system now; call it before each update of the model.
 
         Args:

@@ -51,7 +51,7 @@ class System:
         now_ns = self.feed.now_ns()
         is_back = any(one.kind is NoticeKind.WATCH_BACK for one in update.notices)
         if is_back or not self.model.watch_failed:  # the time in which the feed failed is a pause, too
-            self.pauses.look(self.model, now_ns)
+            self.pauses.note_update(self.model, now_ns)
         yield
         yield from self._taking(update, now_ns)
         was_away = self.pauses.is_recent

@@ -36,7 +36,7 @@ class ArrivalTimes:
         self._resumed_s = -BACKLOG_S
         self._delays_ns: dict[str, int] = {}
 
-    def look(self, now_ns: int) -> None:
+    def note_reading(self, now_ns: int) -> None:
         """Take in that the reader takes messages at `now_ns`, by its wall clock."""
         before_s, self._looked_s = self._looked_s, self._clock()
         before_ns, self._looked_ns = self._looked_ns, now_ns

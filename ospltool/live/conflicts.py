@@ -88,7 +88,7 @@ class ConflictLog:
         """All that are kept, oldest first."""
         return list(self._conflicts)
 
-    def told(self, nodes: Mapping[str, Node]) -> list[ReportedConflict]:
+    def reported(self, nodes: Mapping[str, Node]) -> list[ReportedConflict]:
         """Return the conflicts that events reported; those of a node that is gone have ended, too."""
         return [_as_it_is(nodes.get(one.node), one) for one in self._conflicts]
 
@@ -105,8 +105,8 @@ class ConflictLog:
 
     def every(self, nodes: Mapping[str, Node]) -> list[ReportedConflict]:
         """Return the reported conflicts and the incompatible fellows that snapshots show, open ones first."""
-        told = self.told(nodes)
-        open_pairs = {(one.node, one.fellow) for one in told if not one.ended_ns}
+        reported = self.reported(nodes)
+        open_pairs = {(one.node, one.fellow) for one in reported if not one.ended_ns}
         shown = [
             ReportedConflict(
                 node=node.id,
@@ -124,7 +124,7 @@ class ConflictLog:
             if fellow.communication == "incompatible" and (node.id, fellow.name) not in open_pairs
         ]
         return sorted(
-            (*told, *shown), key=lambda one: (one.ended_ns > 0, -(one.ended_ns or one.began_ns), one.key)
+            (*reported, *shown), key=lambda one: (one.ended_ns > 0, -(one.ended_ns or one.began_ns), one.key)
         )
 
     def apply(self, event: NodeEvent) -> None:

@@ -302,7 +302,7 @@ class LiveFeed:
     def _read(self, link: _Link) -> None:
         while not self._stopping.is_set() and not self._must_move:
             link.signal.wait(_LONGEST_WAIT_S)
-            self._arrivals.look(self._clock())
+            self._arrivals.note_reading(self._clock())
             received, gone = link.take()
             items = [item for one in received for item in self._items(link, one)]
             with self._lock:

@@ -19,8 +19,8 @@ MARK = "Zzqq"
 def refusals(kind: str, texts: Sequence[str]) -> list[list[str]]:
     """Ask Cyclone DDS about files; return its reasons to refuse each of them.
 
-    `settings` are only read, and have MARK in them; with `domains` a domain is made in a process of its own;
-    `profiles` are QoS profiles.
+    `settings` are only read, and have MARK in them; with `domains` a domain is made in a process of its own,
+    and with `files` so that the settings stand in a file; `profiles` are QoS profiles.
     """
     done = subprocess.run(
         [sys.executable, __file__, kind],
@@ -41,12 +41,17 @@ def _answers(kind: str, texts: Sequence[str]) -> list[list[str]]:
     library = ctypes.CDLL(str(next(places.glob("libddsc-*"))))
     library.dds_create_domain.argtypes = [ctypes.c_uint32, ctypes.c_char_p]
     library.dds_create_qos_provider.argtypes = [ctypes.c_char_p, ctypes.POINTER(ctypes.c_void_p)]
-    return [(_end if kind == "domains" else _answer)(library, kind, text) for text in texts]
+    asks = _end if kind in ("domains", "files") else _answer
+    return [asks(library, kind, text) for text in texts]
 
 
 def _end(library: ctypes.CDLL, kind: str, text: str) -> list[str]:
     """How a process ends that makes a domain: with nothing, or with what it says."""
-    with tempfile.TemporaryFile() as said:
+    with tempfile.TemporaryFile() as said, tempfile.NamedTemporaryFile(suffix=".xml") as file:
+        if kind == "files":
+            file.write(text.encode())
+            file.flush()
+            text = f"file://{file.name}"
         child = os.fork()
         if not child:
             os.dup2(said.fileno(), 2)

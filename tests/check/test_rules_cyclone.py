@@ -15,7 +15,7 @@ from ospltool.check.inputs import DeploymentInput, NodeInput
 from ospltool.check.registry import RuleInput, all_rules
 from ospltool.check.runner import Choice, examine, run
 from ospltool.cli.app import main
-from ospltool.diagnostics.model import Finding, Severity
+from ospltool.diagnostics.model import Finding, Severity, Target
 from tests.check.asking_cyclone import MARK, refusals
 
 SETTINGS = """<CycloneDDS>
@@ -215,6 +215,61 @@ def test_settings_with_which_cyclone_makes_no_domain_are_found_and_no_others() -
         if bool(ours) != is_refused:
             apart.append((text, ours, said))
     assert not apart
+
+
+LO = '<General><Interfaces><NetworkInterface name="lo"/></Interfaces></General>'
+WRITTEN = [
+    ("++", "<CycloneDDS><Domain>%</Domain></CycloneDDS>"),
+    ("++", '<cyclonedds><domain iD="ANY">%<DISCOVERY><tag>a</tag></DISCOVERY></domain></cyclonedds>'),
+    ("++", '\n  <?xml version="1.0"?>\n<CycloneDDS><Domain>%</Domain></CycloneDDS>'),
+    ("++", '<!-- a -- b --><?xml version="1.0"?><CycloneDDS><Domain>%</Domain></CycloneDDS><!-- c -->'),
+    ("-+", "<CycloneDDS><Domain>%<Discovery><Lea>9 s</Lea></Discovery></Domain></CycloneDDS>"),
+    ("-+", "<CycloneDDS><Dom>%</Dom></CycloneDDS>"),
+    ("-+", "<CycloneDDS><Domain>%<Internal><SocketRec mi='1 kB'/></Internal></Domain></CycloneDDS>"),
+    ("-+", "<CycloneDDS><Domain>%<Discovery><Tag>a</></></Domain></>"),
+    ("-+", "<CycloneDDS><Domain>%</Domain></CycloneDDS>\n<Tr><Out>/dev/null</Out></Tr>"),
+    ("-+", "<CycloneDDS><Domain>%</Domain></CycloneDDS>,\n"),
+    ("-+", "<Domain id='any'>%</><Disc><Tag>a</></>, <Disc><Tag>b</></>,"),
+    ("-+", "%<Tracing/>"),
+    ("--", "<CycloneDDS><Domain>%</domain></CycloneDDS>"),
+    ("--", "<CycloneDDS><Domain>%</Domain></CycloneDDS>, /none/7.xml"),
+    ("--", "<CycloneDDS><Domain>%</Domain></CycloneDDS><Foo/>"),
+    ("--", "<Dom>%</Dom>"),
+    ("--", "<CycloneDDS><Domain>%<Discovery><Tag>a</Tag><Tag>b</Tag></Discovery></Domain></CycloneDDS>"),
+    ("-", "\ufeff<CycloneDDS><Domain>%</Domain></CycloneDDS>"),
+]
+"""Texts that Cyclone DDS takes (+) or not (-) as a file, and as the variable; % is the loopback interface."""
+
+
+def test_files_and_the_variable_are_read_as_cyclone_reads_them(tmp_path: Path) -> None:
+    marks, texts = zip(*((marks, text.replace("%", LO)) for marks, text in WRITTEN), strict=True)
+    of_files, of_texts = refusals("files", texts), refusals("domains", texts)
+    path = tmp_path / "c.xml"
+    apart = []
+    for written, text, in_file, in_text in zip(marks, texts, of_files, of_texts, strict=True):
+        path.write_text(text)
+        files = run([examine(DeploymentInput((NodeInput(str(path), {}),)))], Choice()).diagnostics
+        for mark, said, found in zip(written, (in_file, in_text), (files, checked(text)), strict=False):
+            assert bool(said) == (mark == "-"), (text, said)
+            errors = [each for each in found if each.severity is Severity.ERROR]
+            is_of_others = any(each.blocks != {Target.OSPLTOOL} and each.code != "DUR006" for each in errors)
+            if bool(errors) != bool(said) or is_of_others:
+                apart.append((text, said, found))
+    assert not apart
+
+
+def test_what_a_shell_escapes_is_read_like_the_text_itself() -> None:
+    text = "<CycloneDDS><Domain>%</Domain></CycloneDDS>".replace("%", LO)
+    assert checked(text.replace('"', '\\"')) == ()
+    (found,) = checked(text.replace('"lo"', '\\"none7\\"'))
+    assert (found.code, found.place.line) == ("DUR759", 1)
+
+
+def test_what_cyclone_refuses_first_is_found_before_what_follows_the_end(tmp_path: Path) -> None:
+    path = tmp_path / "c.xml"
+    path.write_text(f"<CycloneDDS><Domain>{LO}\n## mine\n</Domain></CycloneDDS>\n\nexport A=b\n")
+    found = run([examine(DeploymentInput((NodeInput(str(path), {}),)))], Choice()).diagnostics
+    assert [(each.code, each.place.line) for each in found] == [("DUR751", 2), ("DUR004", 5)]
 
 
 def put(item: CycloneItem, value: str) -> str:

@@ -20,7 +20,7 @@ class Heard:
         self.rings = 0
         self.said: list[str] = []
         self.alarm = Alarm(self.ring, command, self.said.append)
-        self.alarm.look({}, START_NS)
+        self.alarm.update({}, START_NS)
 
     def ring(self) -> None:
         self.rings += 1
@@ -32,7 +32,7 @@ class Heard:
 
     def look_once(self, after_s: float, *keys: str) -> None:
         told = {key: (f"{key} is gone", key, "") for key in keys}
-        self.alarm.look(told, START_NS + GRACE_NS + round(after_s * 1e9))
+        self.alarm.update(told, START_NS + GRACE_NS + round(after_s * 1e9))
 
 
 def test_what_begins_rings_once() -> None:
@@ -65,25 +65,25 @@ def test_what_begins_within_a_second_rings_once_and_no_later(monkeypatch: pytest
     heard = Heard("notify")
     gone = {f"n{n}": ("DUL-NODE-GONE", f"n{n}", f"n{n} is gone") for n in (1, 2, 3)}
     begin_ns = START_NS + GRACE_NS
-    heard.alarm.look({"n1": gone["n1"]}, begin_ns)
-    heard.alarm.look({"n1": gone["n1"], "n2": gone["n2"]}, begin_ns + GATHER_NS - 1)
+    heard.alarm.update({"n1": gone["n1"]}, begin_ns)
+    heard.alarm.update({"n1": gone["n1"], "n2": gone["n2"]}, begin_ns + GATHER_NS - 1)
     assert heard.rings == 0
     full = {"disk": ("DUL-STORE-FULL", "n4", "n4 has no space")}
-    heard.alarm.look({**gone, **full}, begin_ns + GATHER_NS)
+    heard.alarm.update({**gone, **full}, begin_ns + GATHER_NS)
     assert heard.rings == 1
     assert started == [
         ["notify", "DUL-NODE-GONE", "n1, n2 and n3", "n1 is gone, n2 is gone and n3 is gone"],
         ["notify", "DUL-STORE-FULL", "n4", "n4 has no space"],
     ]
-    heard.alarm.look({**gone, **full}, begin_ns + 3 * GATHER_NS)
+    heard.alarm.update({**gone, **full}, begin_ns + 3 * GATHER_NS)
     assert heard.rings == 1
 
 
 def test_no_name_is_an_option_of_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
     started = commands(monkeypatch)
     heard = Heard("notify --urgent")
-    heard.alarm.look({"a": ("DUL-NODE-GONE", "--exec=x\n", "-f is gone")}, START_NS + GRACE_NS)
-    heard.alarm.look({}, START_NS + GRACE_NS + GATHER_NS)
+    heard.alarm.update({"a": ("DUL-NODE-GONE", "--exec=x\n", "-f is gone")}, START_NS + GRACE_NS)
+    heard.alarm.update({}, START_NS + GRACE_NS + GATHER_NS)
     assert started == [["notify", "--urgent", "DUL-NODE-GONE", "\\x2d-exec=x\\x0a", "\\x2df is gone"]]
 
 
@@ -91,9 +91,9 @@ def test_the_loss_of_the_domain_takes_the_nodes_that_have_not_rung(monkeypatch: 
     started = commands(monkeypatch)
     heard = Heard("notify")
     lost = ("DUL-DOMAIN-LOST", "domain", "no node is heard")
-    heard.alarm.look({"n1": ("DUL-NODE-GONE", "n1", "n1 is gone")}, START_NS + GRACE_NS)
-    heard.alarm.look({"domain": lost}, START_NS + GRACE_NS + 1)
-    heard.alarm.look({"domain": lost}, START_NS + GRACE_NS + 2 * GATHER_NS)
+    heard.alarm.update({"n1": ("DUL-NODE-GONE", "n1", "n1 is gone")}, START_NS + GRACE_NS)
+    heard.alarm.update({"domain": lost}, START_NS + GRACE_NS + 1)
+    heard.alarm.update({"domain": lost}, START_NS + GRACE_NS + 2 * GATHER_NS)
     assert heard.rings == 1
     assert started == [["notify", *lost]]
 
@@ -115,22 +115,22 @@ def test_what_was_wrong_before_the_console_came_does_not_ring() -> None:
 def test_nodes_that_are_missing_from_the_beginning_ring_when_they_had_time_to_come() -> None:
     heard = Heard()
     missing = {"n1": ("DUL-NODE-ABSENT", "n1", ""), "n2": ("DUL-NODE-ABSENT", "n2", "")}
-    heard.alarm.look(missing, START_NS + GRACE_NS - 1)
-    heard.alarm.look(missing, START_NS + MISSING_NS - 1)
+    heard.alarm.update(missing, START_NS + GRACE_NS - 1)
+    heard.alarm.update(missing, START_NS + MISSING_NS - 1)
     assert heard.rings == 0
     del missing["n2"]
-    heard.alarm.look(missing, START_NS + MISSING_NS)
-    heard.alarm.look(missing, START_NS + MISSING_NS + GATHER_NS)
+    heard.alarm.update(missing, START_NS + MISSING_NS)
+    heard.alarm.update(missing, START_NS + MISSING_NS + GATHER_NS)
     assert heard.rings == 1
     missing = {"n2": ("DUL-NODE-ABSENT", "n2", "")}
-    heard.alarm.look(missing, START_NS + MISSING_NS + 2 * GATHER_NS)
-    heard.alarm.look(missing, START_NS + MISSING_NS + 3 * GATHER_NS)
+    heard.alarm.update(missing, START_NS + MISSING_NS + 2 * GATHER_NS)
+    heard.alarm.update(missing, START_NS + MISSING_NS + 3 * GATHER_NS)
     assert heard.rings == 2
 
 
 def test_the_loss_of_the_domain_soon_after_the_start_rings_at_once() -> None:
     heard = Heard()
-    heard.alarm.look({"domain": ("DUL-DOMAIN-LOST", "domain", "")}, START_NS + GRACE_NS)
+    heard.alarm.update({"domain": ("DUL-DOMAIN-LOST", "domain", "")}, START_NS + GRACE_NS)
     assert heard.rings == 1
 
 

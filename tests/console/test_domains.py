@@ -99,8 +99,8 @@ def test_a_narrow_header_names_the_shown_domain_when_both_are_in_trouble(play: P
 def test_the_console_opens_on_the_domain_in_the_worst_trouble_until_a_key_is_pressed(play: Play) -> None:
     async def scenario(app: ConsoleApp, pilot: Pilot[int]) -> None:
         assert app.feed.title == "domain 8"
-        assert app.systems.told.startswith("domain 8: ERROR · ")
-        assert app.systems.told.endswith("; domain 7: OK")
+        assert app.systems.verdicts.startswith("domain 8: ERROR · ")
+        assert app.systems.verdicts.endswith("; domain 7: OK")
         await pilot.press("d")
         app.tick()
         assert app.feed.title == "domain 7"

@@ -197,7 +197,7 @@ class Takes:
         """Take snapshots that n1 sent, by its clock, which is an hour ahead; returns when they were heard."""
         self.now_s = now_s
         now_ns = START_NS + round(now_s * S)
-        self.arrivals.look(now_ns)
+        self.arrivals.note_reading(now_ns)
         shown = [
             dataclasses.replace(fake.snapshot(1), time_ns=START_NS + round((3_600 + one) * S))
             for one in sent_s

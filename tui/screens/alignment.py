@@ -126,7 +126,7 @@ def curve(view: View, one: Running) -> tuple[str, list[tuple[int, float]]]:
     return title, [(time_ns, float(samples)) for time_ns, samples in points]
 
 
-def told(view: View, number: int) -> list[NodeEvent]:
+def request_events(view: View, number: int) -> list[NodeEvent]:
     """Return the newest events about requests, their combination and their answers, oldest first."""
     found: list[NodeEvent] = []
     for event in reversed(view.model.events):
@@ -146,7 +146,7 @@ def told_lines(view: View, number: int, width: int) -> list[Line]:
     """Return the newest requests and answers that nodes reported while watching, at most `number`."""
     if number <= 0:
         return []
-    events = told(view, number)
+    events = request_events(view, number)
     if not events:
         return [(Span(" no requests yet", Tone.DIM),)]
     single_ones = [RepeatedEvent(event, frozenset((event.node,))) for event in events]

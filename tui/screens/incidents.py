@@ -17,7 +17,7 @@ from ospltool.output.text import plural
 from tui import panels, text
 from tui.cells import Cell, Column, Line, Rows, Span, Tone, dimmed, plain, single, table_title
 from tui.panels import URGENT_LEVELS, RepeatedEvent, folded, more_line, teller
-from tui.panels import told as text_of
+from tui.panels import event_message as text_of
 from tui.screens.base import OpsScreen, TableScreen, set_height
 from tui.view import ConsoleStatus, Rank, Subject, View, severity_sign, unheard_nodes
 from tui.widgets.lines import Lines

@@ -149,10 +149,10 @@ def fellows(view: View, node: Node, width: int) -> Rows[FellowView]:
     )
 
     def render(fellow: FellowView, key: str) -> Cell:
-        cell = told(fellow, key)
+        cell = fellow_cell(fellow, key)
         return dimmed(cell) if view.is_stale(node) else cell
 
-    def told(fellow: FellowView, key: str) -> Cell:
+    def fellow_cell(fellow: FellowView, key: str) -> Cell:
         if key == "mark":
             return (_fellow_mark(view, fellow),)
         if key == "heartbeat":
@@ -209,10 +209,10 @@ def name_spaces(view: View, node: Node, width: int) -> Rows[NameSpaceView]:
     )
 
     def render(space: NameSpaceView, key: str) -> Cell:
-        cell = told(space, key)
+        cell = space_cell(space, key)
         return dimmed(cell) if view.is_stale(node) else cell
 
-    def told(space: NameSpaceView, key: str) -> Cell:
+    def space_cell(space: NameSpaceView, key: str) -> Cell:
         if key == "mark":
             return (master_mark(view, node, space), name_space_state(view, node, space)[0])
         if key == "name":

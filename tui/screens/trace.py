@@ -15,7 +15,7 @@ from ospltool.trace.reading.record import TraceRecord
 from tui import panels, text
 from tui import trace_lines as sources
 from tui.cells import Cell, Column, Line, Rows, Span, Tone, single
-from tui.panels import MOST_NAME, told
+from tui.panels import MOST_NAME, event_message
 from tui.screens.base import TableScreen
 from tui.view import Subject, View, state_name
 from tui.widgets.sheet import Sheet
@@ -110,7 +110,7 @@ def trace(view: View, rows: list[TraceRow], width: int) -> Rows[TraceRow]:
     def render(row: TraceRow, key: str) -> Cell:
         tone = _TONES.get(row.level, Tone.DIM if row.level in _QUIET else Tone.PLAIN)
         if key == "text":
-            return single(told(row.event, row.state, row.text), tone)
+            return single(event_message(row.event, row.state, row.text), tone)
         if key == "mark":
             signs = {Tone.FAULT: view.glyphs.fault, Tone.WARN: view.glyphs.warn}
             return (Span(signs.get(tone, " "), tone),)

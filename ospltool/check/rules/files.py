@@ -33,7 +33,6 @@ def of_kind(file: FileView, kind: ProblemKind) -> Iterator[Finding]:
 
 
 _OTHER_READERS = {
-    cyclone.ROOT: OSPLTOOL,
     persistence.SERVICE: OSPLTOOL,
     persistence.ROOT: NOWHERE,  # applications read QoS profiles
 }
@@ -47,6 +46,8 @@ def _readers(file: FileView) -> frozenset[Target]:
     root = root_name(text)
     if root == persistence.ROOT and f"<{persistence.SERVICE}" in text:
         root = persistence.SERVICE
+    if file.cyclone is not None or root.lower() == cyclone.ROOT.lower() or cyclone.is_part(root):
+        return OSPLTOOL
     return _OTHER_READERS.get(root, EVERYWHERE)
 
 

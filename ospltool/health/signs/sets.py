@@ -157,7 +157,7 @@ def _conflicts(scene: Scene) -> Iterator[Sign]:
     model = scene.model
     ids = {node.snapshot.name: node.id for node in model.ordered_nodes()}
     told: dict[tuple[str, frozenset[str]], ReportedConflict] = {}
-    for one in model.conflicts.told(model.nodes):
+    for one in model.conflicts.reported(model.nodes):
         if one.ended_ns or one.is_incompatibility:
             continue
         pair = (one.name_space, frozenset((one.node_name, one.fellow)))

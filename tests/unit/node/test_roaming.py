@@ -45,16 +45,20 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
 
 
 def looks(watch: InterfaceWatch, first: int, count: int = 3) -> list[str]:
-    return [watch.look((first + n) * INTERFACE_PERIOD_S) for n in range(count)]
+    return [watch.next_interface((first + n) * INTERFACE_PERIOD_S) for n in range(count)]
 
 
 def test_an_interface_that_comes_up_late_is_moved_to_once_it_has_settled(machine: Machine) -> None:
     watch = InterfaceWatch()
     assert looks(watch, 0) == ["", "", ""]
     machine.set("e0", "10.0.0.1")
-    assert watch.look(3) == ""
+    assert watch.next_interface(3) == ""
     machine.set("e0", "10.0.0.2")  # it is not settled yet
-    assert [watch.look(4), watch.look(4.5), watch.look(5)] == ["", "", "e0 (10.0.0.2)"]
+    assert [
+        watch.next_interface(4),
+        watch.next_interface(4.5),
+        watch.next_interface(5),
+    ] == ["", "", "e0 (10.0.0.2)"]
 
 
 def test_a_node_moves_when_its_address_is_another_and_not_when_a_cable_is_pulled(machine: Machine) -> None:

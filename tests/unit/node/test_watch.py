@@ -39,7 +39,7 @@ class Watched:
         """How often the lease was renewed in some looks, and what was traced."""
         before = self.renewed, len(self.tracer.recent())
         for _ in range(times):
-            self.watch.look()
+            self.watch.check()
             self.now_s += PERIOD_S
         events = [record.event.id for record in self.tracer.recent()[before[1] :]]
         return self.renewed - before[0], events
