@@ -278,6 +278,11 @@ def as_written(path: pathlib.Path, offset: int, uncoloured: bytes) -> bytes:
     """Return the bytes of a file at an offset from which colours were taken, with the colours.
 
     Those of a compressed file come back without, since it would be read from its beginning for each record.
+
+    Args:
+        path: the file.
+        offset: byte offset of the first of them.
+        uncoloured: what the stream of the file gave for them.
     """
     if b"\r\r\r" not in uncoloured or path.suffix in _COMPRESSED:  # a sequence has three bytes or more
         return uncoloured
