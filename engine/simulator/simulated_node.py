@@ -151,6 +151,7 @@ class SimulatedWire(Wire):
     def __init__(self, node: SimulatedNode) -> None:
         self.node = node
         self.system = node.cluster
+        self._codec = node.cluster.codec  # that of this run: a later one may speak another version
         self.alive = AliveInstances()
         self.is_closed = False
         self.taps: dict[tuple[str, str], float] = {}
@@ -165,7 +166,7 @@ class SimulatedWire(Wire):
         """Send a protocol message to all fellows."""
         self.messages += 1
         network, is_state = self.system.network, topic in STATE_TOPICS
-        envelope = self.system.codec.decode(payload)
+        envelope = self._codec.decode(payload)
         if isinstance(envelope.message, Purge):
             self.system.purged(envelope.message)
         to = envelope.to if network.is_crowd and not is_state else ()

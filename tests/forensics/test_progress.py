@@ -95,7 +95,7 @@ def case(samples: pathlib.Path, tmp_path_factory: pytest.TempPathFactory) -> pat
         (ANOMALIES, "opening the evidence", evidence, "is_case"),
         (ANOMALIES, "reading the case", DuckEngine, "batches"),
         (ANOMALIES, "drawing conclusions", investigation, "stories"),
-        (CONVERSATION, "reading the case", evidence, "origins_of"),
+        (CONVERSATION, "reading the case", DuckEngine, "batches"),
         (CONVERSATION, "drawing the alignments", Conversation, "arrows"),
         ((*CONVERSATION, "--json"), "drawing the alignments", conversation, "as_value"),
         (("trace", "timeline", "CASE"), "adding up the times", timeline, "timeline"),

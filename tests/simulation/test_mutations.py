@@ -218,7 +218,7 @@ def joins_without_disposes(patch: pytest.MonkeyPatch) -> None:
 
 def tells_a_part_as_a_set(patch: pytest.MonkeyPatch) -> None:
     """A Lazy node takes part in elections, and is asked, as if it had everything."""
-    patch.setattr(NameSpaceState, "told", NameSpaceState.report)
+    patch.setattr(NameSpaceState, "report_to_fellows", NameSpaceState.report)
 
 
 def serves_what_it_has_not_obtained(patch: pytest.MonkeyPatch) -> None:

@@ -318,8 +318,9 @@ class AligneeComparisons:
         data = self._shared.spaces[incoming.begin.name_space]
         surplus: Difference = {}
         evicted: Difference = {}
+        back: Difference = {}
         if joins and data.loaded is not None:
-            surplus, evicted = _keep(made, removed, data.loaded)
+            surplus, evicted, back = _keep(made, removed, data.loaded)
             removed = _less(removed, surplus)
         new = {group: group_set.samples() for group, group_set in incoming.data.groups.items()}
         for group, samples in evicted.items():  # by what was kept: either came just now or was here
@@ -329,6 +330,9 @@ class AligneeComparisons:
             removed.setdefault(group, []).extend(one for one in samples if one.digest not in came)
         if fills_store(data, incoming):
             conversion = conversion_of(data, incoming, base.root, base.groups, removed, describe)
+            for group, samples in back.items():
+                if data.is_on_disk(describe[group]):
+                    conversion.changes.extend(GroupChange(describe[group], sample) for sample in samples)
             for group, samples in evicted.items():
                 if data.is_on_disk(describe[group]):
                     conversion.changes.append(GroupChange(describe[group], None, samples))
@@ -364,27 +368,35 @@ def joined(
     return Finished(made, conversion, surplus)
 
 
-def _keep(made: DataSet, removed: Difference, loaded: DataSet) -> tuple[Difference, Difference]:
-    """Put back stored samples that the aligner lacks; return them, and the samples that they pushed out.
+def _keep(made: DataSet, removed: Difference, loaded: DataSet) -> tuple[Difference, Difference, Difference]:
+    """Put back stored samples that the aligner lacks.
 
     The aligner may not know the group, if its topic is younger than the aligner's last run.
+
+    Returns:
+        The samples that were put back, those that they pushed out, and what the base lacks of the first.
     """
     kept: Difference = {}
     evicted: Difference = {}
+    back: Difference = {}
     for group, samples in removed.items():
         stored = loaded.groups.get(group)
         if stored is None:
             continue
         target = made.open_like(group, stored)
         for sample in samples:
-            if not stored.holds(sample.key, sample.source_time_ns, sample.digest):
-                continue
-            outcome, out = target.apply(sample)
-            if outcome is ApplyOutcome.STORED:
-                kept.setdefault(group, []).append(sample)
+            is_stored = stored.holds(sample.key, sample.source_time_ns, sample.digest)
+            # What a stream brought that broke off may have pushed stored samples, which are promised, out.
+            for one in (sample,) if is_stored else reversed(stored.instance(sample.key)):
+                outcome, out = target.apply(one)
+                if outcome is not ApplyOutcome.STORED:
+                    continue
+                kept.setdefault(group, []).append(one)
+                if not is_stored:
+                    back.setdefault(group, []).append(one)
                 if out:
                     evicted.setdefault(group, []).extend(out)
-    return kept, evicted
+    return kept, evicted, back
 
 
 def _less(samples: Difference, others: Difference) -> Difference:
