@@ -65,12 +65,12 @@ def _faults(text: str, offset: int, error: str, root: str) -> Iterator[SyntaxFau
     if error == errors.XML_ERROR_JUNK_AFTER_DOC_ELEMENT:
         name = _NAME.match(text, offset + 1) if text.startswith("<", offset) else None
         what = f"<{printable(name[0])}> is a second root element" if name else "there is text"
-        yield SyntaxFault(offset, f"{what} after the end of <{root}>", "a file has one root element")
+        yield SyntaxFault(offset, f"{what} after the end of <{root}>", f"remove it, or put it into <{root}>")
     if error == errors.XML_ERROR_MISPLACED_XML_PI:
         yield SyntaxFault(offset, "<?xml …?> is not the first thing in the file", "remove what is before it")
     head = _HEAD.match(text)
     if not root and head and head.end() <= offset and not text.startswith("<", head.end()):
-        yield SyntaxFault(head.end(), "there is text before the root element")
+        yield SyntaxFault(head.end(), "there is text before the root element", "remove it")
     yield from _of_comment(text, offset, error)
     yield from _of_entity(text, offset, error)
     if error == errors.XML_ERROR_DUPLICATE_ATTRIBUTE and (twice := _ATTRIBUTE.match(text, offset)):

@@ -31,4 +31,6 @@ class ForeignFault:
 
 def hint(name: str, known: tuple[str, ...]) -> str:
     """Return what an unknown name may stand for; empty if nothing is like it and much is known."""
-    return did_you_mean(name, known) or (f"it has {', '.join(known)}" if 0 < len(known) <= MAX_NAMED else "")
+    return did_you_mean(name, known) or (
+        f"use {' or '.join(known)}, or remove it" if 0 < len(known) <= MAX_NAMED else ""
+    )

@@ -31,6 +31,7 @@ from engine.config.problems import Problem
 from engine.config.reader import MAX_BYTES, MAX_LINES, path_of_uri, read_bytes
 from engine.config.schema import ROOT
 from engine.config.syntax import root_name
+from engine.config.tree import position_by_counting
 from engine.config.values import did_you_mean
 from ospltool.check import cyclone, cyclone_text, profiles
 from ospltool.check.edits import edited
@@ -136,6 +137,7 @@ class _Texts:
         key = path, *sorted(given.environ.items())
         if key not in self._documents:
             data = self._contents[path] if path in self._contents else read_bytes(path)
+            _refuse_template(data, path)
             found = None if self.is_file(path) else cyclone_text.of_variable(data, path, given.environ)
             self._documents[key] = found or cyclone_text.of_file(data, path, given.environ)
         return self._documents[key]
@@ -225,6 +227,21 @@ def _tried(view: NodeView | FileView) -> NodeView | FileView:
         found = cyclone.tried_of_node(view.document, settings, configuration.domain.id)
         view.trial = tuple(found)
     return view
+
+
+_COMMENT: Final = re.compile(rb"<!--.*?-->", re.DOTALL)
+_TEMPLATE: Final = re.compile(rb"\{\{.*?\}\}|\{%.*?%\}", re.DOTALL)
+
+
+def _refuse_template(data: bytes, path: str) -> None:
+    """Raise ConfigError for a template, whose values are still to come; in comments, braces mean nothing."""
+    found = _TEMPLATE.search(_COMMENT.sub(lambda comment: b"-" * len(comment[0]), data))
+    if found:
+        message = "this is a template: render it first (helm template …), and check the result"
+        place = position_by_counting(data, found.start())
+        raise ConfigError(
+            [Problem(ProblemKind.NOTHING_FOUND, message, path, *place, ByteRange(*found.span()))]
+        )
 
 
 def _not_checked(source: SourceFile, inside: re.Match[bytes]) -> Problem:

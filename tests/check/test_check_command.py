@@ -270,6 +270,9 @@ def test_no_lazy_node_is_expected_to_be_master_beside_one_that_keeps_everything(
     codes = {target: ran("check", "lazy.xml", "--target", target, "--show", "info").out for target in TARGETS}
     assert ["DUR305" in codes[each] for each in TARGETS] == [True, False]
     assert ["DUR312" in codes[each] for each in TARGETS] == [False, True]
+    both = ran("check", "lazy.xml", "--output", "concise").out.splitlines()
+    said = {each.partition("[")[2][:6]: each for each in both}
+    assert ("OpenSplice" in said["DUR305"], "ospltool" in said["DUR312"]) == (True, True)
 
 
 def test_fix_and_diff(ran: Callable[..., Ran], files: Path) -> None:

@@ -329,7 +329,30 @@ def test_nothing_vanishes_from_a_directory(report: Callable[..., Report], tmp_pa
     found = report("d")
     assert found.files == tuple(sorted((*(f"d/{name}.xml" for name in broken), "d/map.yaml", "d/n.xml.in")))
     assert found.skipped == ("d/pom.xml",)
-    assert sorted(codes(found)) == ["DUR003", *["DUR004"] * 5, "DUR008"]
+    assert sorted(codes(found)) == ["DUR003", *["DUR004"] * 4, "DUR008", "DUR008"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "place"),
+    [
+        (">ship*<", ">{{ .Values.partition }}.x<", (30, 42)),
+        ("<Id>3", "<Id>{{- .Values.id | default\n 3 -}}", (5, 9)),
+        ("<OpenSplice>", "{{- if .Values.x }}\n<OpenSplice>", (2, 1)),
+        ("<Id>3", "<Id>{% if a %}3{% endif %}", (5, 9)),
+        ("<OpenSplice>", "<!-- {{ .Values.x }} --><OpenSplice>", None),
+    ],
+)
+def test_a_template_has_one_finding_that_says_so(
+    report: Callable[..., Report], tmp_path: Path, clean: str, old: str, new: str,
+    place: tuple[int, int] | None,
+) -> None:  # fmt: skip
+    assert old in clean
+    text = clean.removeprefix('<?xml version="1.0" encoding="UTF-8"?>').replace(old, new, 1)
+    (tmp_path / "n.xml").write_text(text)
+    found = [
+        (each.code, each.place.line, each.place.column, each.blocks) for each in report("n.xml").diagnostics
+    ]
+    assert found == ([("DUR008", *place, frozenset())] if place else [])
 
 
 @pytest.mark.parametrize(

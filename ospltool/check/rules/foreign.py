@@ -166,8 +166,9 @@ def cyclone_nobody_to_ask(file: FileView) -> Iterator[Finding]:
 def cyclone_buffer_not_granted(file: FileView) -> Iterator[Finding]:
     """The least size of a socket buffer is more than the kernel of this machine grants.
 
-    Why: On this machine no participant can be created with the file. The kernel grants twice the limit of
-        net.core.rmem_max for receiving, and of net.core.wmem_max for sending.
+    Why: On this machine no participant can be created with the file, which may be for another machine. The
+        kernel grants twice the limit of net.core.rmem_max for receiving, and of net.core.wmem_max for
+        sending.
 
     Example:
         <SocketReceiveBufferSize min="64MB"/>
@@ -203,8 +204,8 @@ def _granted(option: int, wanted: int) -> int:
 def cyclone_log_has_no_directory(file: FileView) -> Iterator[Finding]:
     """The log of Cyclone DDS is in a directory that this machine does not have.
 
-    Why: On this machine no participant can be created with the file, if Cyclone DDS traces anything. A file
-        for captured packets is left out instead.
+    Why: On this machine no participant can be created with the file, if Cyclone DDS traces anything. The file
+        may be for another machine. A file for captured packets is left out instead.
 
     Example:
         <Tracing><Verbosity>fine</Verbosity><OutputFile>/var/log/nowhere/cdds.log</OutputFile></Tracing>
@@ -228,8 +229,8 @@ def cyclone_log_has_no_directory(file: FileView) -> Iterator[Finding]:
 def cyclone_library_not_here(file: FileView) -> Iterator[Finding]:
     """A setting asks for shared memory by a library that this machine does not have.
 
-    Why: On this machine no participant can be created with the file. The package cyclonedds has no such
-        library.
+    Why: On this machine no participant can be created with the file, which may be for another machine. The
+        package cyclonedds has no such library.
 
     Example:
         <Interfaces><PubSubMessageExchange type="iox"/></Interfaces>

@@ -138,7 +138,7 @@ def priority_without_aligner(node: NodeView) -> Iterator[Finding]:
 
 @rule("DUR305", "lazy-master", Severity.WARNING, targets=OPENSPLICE)
 def lazy_master(node: NodeView) -> Iterator[Finding]:
-    """A node may become master of a name-space whose data it does not fetch at start.
+    """OpenSplice may make a node master of a name-space whose data it does not fetch at start.
 
     Why: A master gives its set to all others. One that is Lazy or On_Request may have nothing to give,
         and then everybody is complete without data.
@@ -155,7 +155,8 @@ def lazy_master(node: NodeView) -> Iterator[Finding]:
         if policy.may_be_master and not policy.may_lead_others:
             place = element.attribute("alignee") or element
             priority = policy.master_priority
-            message = f"a node with alignee {policy.alignee} and masterPriority {priority} may be master"
+            who = f"a node with alignee {policy.alignee} and masterPriority {priority}"
+            message = f"OpenSplice may make {who} master"
             help_ = "alignee Initial for a master; masterPriority 0 keeps this node from becoming one"
             yield node.found(place, message, advice=help_, subject=f"{element.path}@alignee")
 
@@ -297,7 +298,7 @@ def empty_role(node: NodeView) -> Iterator[Finding]:
 
 @rule("DUR312", "lazy-priority", Severity.WARNING, targets=OSPLTOOL)
 def lazy_priority(node: NodeView) -> Iterator[Finding]:
-    """A Policy sets masterPriority, but its node is Lazy or On_Request and therefore no master of others.
+    """A Policy sets masterPriority, but its ospltool node is Lazy or On_Request and thus no master of others.
 
     Why: Such a node has no whole set to give. Someone may count on it as a master.
 
@@ -313,7 +314,8 @@ def lazy_priority(node: NodeView) -> Iterator[Finding]:
         if attribute and policy.may_be_master and not policy.may_lead_others:
             priority = policy.master_priority
             message = (
-                f"masterPriority {priority} has no effect: a node with alignee {policy.alignee} is no master"
+                f"masterPriority {priority} has no effect with ospltool: a node with alignee "
+                f"{policy.alignee} is master of its own part only"
             )
             yield node.found(attribute, message, subject=f"{element.path}@masterPriority")
 
