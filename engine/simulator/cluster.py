@@ -181,8 +181,8 @@ class Cluster(SimulatedSystem):
         if self.whole_sets != whole:
             raise Violation("quiet", "sets were sent after it had settled")
         reason = difference(self)
-        # A part may be asking its aligner at this moment, or the end of a writer that is missed once more be on
-        # its way to the disk.
+        # A part may be asking its aligner at this moment, or the end of a writer that is missed once more be
+        # on its way to the disk.
         end = self.schedule.now + UNREST_S
         while reason and self.schedule.now < end:
             yield from self._until(self.schedule.now + STEP_S)
