@@ -305,7 +305,13 @@ def _of_reports(name: str, records: Sequence[TraceRecord], lines: _Lines) -> Cau
         cut = sum(one.level == UNKNOWN_LEVEL for one in reports)
         if cut:
             first_line += f"; {plural(cut, 'report')} {'has' if cut == 1 else 'have'} no level"
-        return CauseReport(what, first_line, further=tuple(further), is_bad=False)
+        return CauseReport(
+            what,
+            first_line,
+            others=tuple(_foreign_parts(records, lines)),
+            further=tuple(further),
+            is_bad=False,
+        )
     first = _first_of(problems)
     if Path(name).exists():
         further.append(f"ospltool trace {shown} --level {'INFO' if _is_note(first.record) else 'WARNING'}")
@@ -326,6 +332,7 @@ def _of_reports(name: str, records: Sequence[TraceRecord], lines: _Lines) -> Cau
     others = _other_reports(problems, first, first if cause is None else cause[0], lines, _services(reports))
     starts = _starts_of(reports).removeprefix("; ")
     others = (*others, starts) if starts else others
+    others = (*others, *_foreign_parts(records, lines))
     if len(records) == MOST_REPORTS:
         others = (*others, f"only the first {MOST_REPORTS:,} reports were read")
     if cause is None:
@@ -487,6 +494,21 @@ def _other_reports(
         at = "at line" if len(hidden) == 1 else "at lines"
         shown.append(f"{plural(len(hidden), 'more kind')} of reports, {at} {places}")
     return tuple(shown)
+
+
+_FOREIGN_XML: Final = re.compile(rb"^\s*<(?:\?xml|OpenSplice|CycloneDDS|Domain)\b", re.MULTILINE)
+
+
+def _foreign_parts(records: Sequence[TraceRecord], lines: _Lines) -> Iterator[str]:
+    """Yield what a log holds beside reports, each with its first line."""
+    header = ((one, next(headers(one.raw), None)) for one in records)
+    trace = next(((one, found.start) for one, found in header if found is not None), None)
+    elements = ((one, _FOREIGN_XML.search(one.raw)) for one in records)
+    xml = next(((one, found.end()) for one, found in elements if found is not None), None)
+    for name, place in (("a durability trace", trace), ("XML", xml)):
+        if place is not None:
+            number = lines.number(place[0].offset + place[1])
+            yield f"line {number}: {name} begins here, which was not looked at: explain it by itself"
 
 
 def _services(reports: Sequence[TraceRecord]) -> dict[str, str]:

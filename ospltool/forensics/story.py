@@ -99,10 +99,16 @@ def stories(findings: Sequence[Anomaly], conclusions: Sequence[Conclusion] = ())
         some = [findings[number] for number in group]
         ordered = sorted(some, key=lambda one: (one.start_ns or 0, one.rule, one.title))
         told.append(Story(tuple(ordered)))
-    told.sort(key=lambda one: (one.start_ns or 0, one.title))
+    told.sort(key=lambda one: (one.start_ns or 0, _offset_of(one), one.title))
     if rest:
         told.append(Story(tuple(rest)))
     return _with_conclusions(told, conclusions)
+
+
+def _offset_of(one: Story) -> int:
+    """Return where a story without a time begins in its file; 0 if it has a time."""
+    places = one.findings[0].evidence
+    return places[0].offset if places and one.start_ns is None else 0
 
 
 def _joins(

@@ -56,7 +56,8 @@ def _story(number: int, count: int, story: Story) -> Iterator[str]:
     ]
     told.sort(key=lambda each: each[0])
     for time, text in told[:SHOWN_FINDINGS]:
-        yield f"    {clock_since(story.start_ns, time)}  {one_line(text)}"
+        when = "" if story.start_ns is None else f"{clock_since(story.start_ns, time)}  "
+        yield f"    {when}{one_line(text)}"
     if len(told) > SHOWN_FINDINGS:
         yield f"    and {len(told) - SHOWN_FINDINGS} more"
     yield ""

@@ -273,6 +273,10 @@ CASES: dict[str, tuple[str, dict[str, str]]] = {
         + report("Quux is slow", "WARNING"),
         {"First": "Quux is slow", "Also": "1 start of the domain service, without an end in the log"},
     ),
+    "a log with other files behind it": (
+        report("note", "INFO") + TRACE.format("823106032", "COMPLETE", "a", "x") + CONFIGURATION,
+        {"First": "nothing", "Also": "line 9: a durability trace begins here, which was not looked at"},
+    ),
     "two domains": (
         report("note", "INFO") + report("note", "INFO").replace("001/0", "001/99"),
         {"What": "2 reports of domains 0 and 99 from"},
@@ -510,3 +514,14 @@ def test_causes_come_before_what_follows_from_them() -> None:
     following = [number for number, (harmless, follows) in enumerate(kinds) if follows and not harmless]
     assert kinds[min(following) : max(following) + 1] == [(False, True)] * len(following)
     assert meaning_of("a report of nothing") is None
+
+
+def test_stories_without_times_are_in_the_order_of_the_log(
+    tmp_path: pathlib.Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "ospl-error.log"
+    path.write_text(OLD.replace("c_open failed", "zuux was frobbed") + OLD.replace("c_open failed", "A quux"))
+    assert main(["trace", "anomalies", str(path)]) in {0, 1}
+    out = capfd.readouterr().out
+    assert 0 < out.find("zuux was frobbed") < out.find("A quux")
+    assert "1970" not in out
