@@ -39,6 +39,8 @@ LOOK_S: Final = 10.0
 """Period of complete checks."""
 PIECE_S: Final = 0.1
 """Virtual time after which `Cluster.steps` lets others work: a tenth of what a console waits for."""
+UNREST_S: Final = 2.0
+"""Limit for what happens at the moment at which a quiet system is looked at, virtual seconds."""
 STEP_S: Final = 0.25
 LAST_WRITES_S: Final = 3.0
 """Time in which applications still write after everything has healed."""
@@ -179,7 +181,10 @@ class Cluster(SimulatedSystem):
         if self.whole_sets != whole:
             raise Violation("quiet", "sets were sent after it had settled")
         reason = difference(self)
-        if reason:  # a part may be asking its aligner at this moment
+        # A part may be asking its aligner at this moment, or the end of a writer that is missed once more be
+        # on its way to the disk.
+        end = self.schedule.now + UNREST_S
+        while reason and self.schedule.now < end:
             yield from self._until(self.schedule.now + STEP_S)
             reason = difference(self)
         if reason:

@@ -26,7 +26,7 @@ from ospltool.forensics.attachments import AttachmentKind, what_is
 from ospltool.forensics.evidence import RawEvidence, Window
 from ospltool.forensics.investigation import investigate
 from ospltool.output.text import plural, shortened
-from ospltool.trace.meaning.catalogue import Product, pieces
+from ospltool.trace.meaning.catalogue import UNKNOWN_LEVEL, Product, pieces
 from ospltool.trace.meaning.line_explanation import explain as explain_line
 from ospltool.trace.meaning.lines import RecordPlace
 from ospltool.trace.meaning.names import IDENTIFIED
@@ -51,6 +51,7 @@ from ospltool.trace.reading.sources import (
     find_sources,
     open_stream,
     sniff,
+    uncoloured,
 )
 from ospltool.trace.views.overview import normalised
 from ospltool.trace.views.selection import REPORT_LEVELS
@@ -88,7 +89,6 @@ _XML: Final = re.compile(r"\s*(?:export\s+)?(?:[A-Z_]*URI\s*=\s*)?(['\"]?)\s*(?=
 _FILE_URI: Final = re.compile(r"\s*(?:export\s+)?(?:[A-Z_]*URI\s*=\s*)?['\"]?(file://[^\s,'\"]+)")
 _ROOT: Final = re.compile(r"<(?![?!])(?:\w+:)?(\w+)")
 _REPORT: Final = re.compile(r"^={60,}\s*$|^Report      : \w+\s*$", re.MULTILINE)
-_TERMINAL: Final = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 _CODE: Final = re.compile(r"\b(DUR\d{3}|DUL-[A-Z]+(?:-[A-Z]+)*)\b")
 _COMPLAINT: Final = re.compile(
     r"(?<![-\w.])(?:errors?(?!\.log)|fail(?:ed|ure|s)?|fatal|severe|critical|exception|cannot|"
@@ -195,6 +195,7 @@ def explain_text(data: bytes, environ: Mapping[str, str], name: str = "the text"
     shown = _shown(name)
     if data.startswith((b"\xff\xfe", b"\xfe\xff")):  # as a shell of Windows writes it
         data = data.decode("utf-16", "replace").encode()
+    data = uncoloured(data)
     text = data.decode("utf-8-sig", "replace")
     if not text.strip():
         raise UnknownFileError(f"{shown} is empty")
@@ -215,7 +216,7 @@ def explain_text(data: bytes, environ: Mapping[str, str], name: str = "the text"
     reports = _REPORT.search(text)
     if reports is not None:
         return _of_reports(name, list(_reports_in(text, reports.start(), name)), _Lines(data))
-    return _of_lines(_TERMINAL.sub("", text), shown)
+    return _of_lines(text, shown)
 
 
 def _inside(data: bytes, at: int) -> bool:
@@ -298,14 +299,22 @@ def _of_reports(name: str, records: Sequence[TraceRecord], lines: _Lines) -> Cau
     problems = [each for one in _problems(reports) for each in _lines_with_problems(one)]
     further = [
         "ospl-info.log and ospl-error.log of the same directory, and those of the other nodes",
-        *([f"ospltool trace {shown} --level WARNING"] if Path(name).exists() else []),
     ]
     if not problems:
         first_line = f"nothing: it reports no error and no warning{_starts_of(reports)}"
-        return CauseReport(what, first_line, further=tuple(further[:1]), is_bad=False)
+        cut = sum(one.level == UNKNOWN_LEVEL for one in reports)
+        if cut:
+            first_line += f"; {plural(cut, 'report')} {'has' if cut == 1 else 'have'} no level"
+        return CauseReport(what, first_line, further=tuple(further), is_bad=False)
     first = _first_of(problems)
+    if Path(name).exists():
+        further.append(f"ospltool trace {shown} --level {'INFO' if _is_note(first.record) else 'WARNING'}")
     event = [one for one in problems if _is_one_event(first, one)]
-    known = [(one, one.found) for one in event if one.found is not None]
+    known = [
+        (one, one.found)
+        for one in event
+        if one.found is not None and (first.is_harmless or not one.is_harmless)
+    ]
     cause = min(known, key=lambda each: each[1].meaning.number, default=None)
     text = f"{_when(first.record)}{first.place(lines)}, {_level(first.record)}: "
     text += shortened(first.line, _LONGEST)
@@ -313,8 +322,10 @@ def _of_reports(name: str, records: Sequence[TraceRecord], lines: _Lines) -> Cau
     text += f" ({who})" if who else ""
     again = [one for one in problems if one.kind == first.kind]
     if len(again) > 1:
-        text += f"; {len(again)} times in all{_until(again[-1].record)}"
+        text += f"; {len(again)} times in all{_spread_of(again)}"
     others = _other_reports(problems, first, first if cause is None else cause[0], lines, _services(reports))
+    starts = _starts_of(reports).removeprefix("; ")
+    others = (*others, starts) if starts else others
     if len(records) == MOST_REPORTS:
         others = (*others, f"only the first {MOST_REPORTS:,} reports were read")
     if cause is None:
@@ -362,14 +373,31 @@ def _first_of(problems: Sequence[_Problem]) -> _Problem:
     A process that crashes reports that as a note, and others warn of what follows when its lease is over.
     """
     serious = [one for one in problems if not one.is_harmless] or problems
-    worst = next((one for one in serious if REPORT_LEVELS.get(one.record.level) != "INFO"), serious[0])
+    worst = next(
+        (
+            one
+            for level in ("SEVERE", "WARNING")
+            for one in serious
+            if REPORT_LEVELS.get(one.record.level) == level
+        ),
+        serious[0],
+    )
     end_ns = worst.record.time_ns
 
     def leads(one: _Problem) -> bool:
         start_ns = one.record.time_ns
+        if one.found is None:
+            return False
+        # Only an error is worse than a lost fellow, of which some releases tell in a note.
+        if REPORT_LEVELS.get(worst.record.level) == "WARNING" and missed_heartbeat(worst.line) is None:
+            return True
         return start_ns is not None and end_ns is not None and 0 <= end_ns - start_ns <= _LEADS_NS
 
     return next(one for one in serious if one is worst or leads(one))
+
+
+def _is_note(record: TraceRecord) -> bool:
+    return REPORT_LEVELS.get(record.level) == "INFO"
 
 
 def _lines_with_problems(record: TraceRecord) -> Iterator[_Problem]:
@@ -388,18 +416,15 @@ def _lines_with_problems(record: TraceRecord) -> Iterator[_Problem]:
 
 
 def _problems(reports: Sequence[TraceRecord]) -> list[TraceRecord]:
-    """Return the reports of the worst kind that there is: errors or warnings, and notes with a meaning."""
-    notes = [one for one in reports if _is_telling(one)]
-    for level in ("SEVERE", "WARNING"):
-        found = [one for one in reports if REPORT_LEVELS.get(one.level) == level]
-        if found:
-            return sorted([*found, *notes], key=lambda one: one.offset)
-    return notes
+    """Return errors, warnings, and notes with a meaning, in the order of the log."""
+    return [
+        one for one in reports if REPORT_LEVELS.get(one.level) in {"SEVERE", "WARNING"} or _is_telling(one)
+    ]
 
 
 def _is_telling(record: TraceRecord) -> bool:
     """Return whether a report of a low level tells of a fault all the same, as releases differ."""
-    found = meaning_of(record.text) if REPORT_LEVELS.get(record.level) == "INFO" else None
+    found = meaning_of(record.text) if _is_note(record) else None
     return found is not None and not found.meaning.is_harmless
 
 
@@ -443,15 +468,19 @@ def _other_reports(
     # What the answer says already is not said again beside another line.
     meanings = {one.found.meaning for one in (first, cause) if one.found is not None}
     shown = []
-    for same in itertools.islice(kinds.values(), _MOST_OTHERS):
+    frequent = max(kinds.values(), key=len, default=[])
+    listed = list(itertools.islice(kinds.values(), _MOST_OTHERS))
+    if len(frequent) > max(map(len, listed), default=0):
+        listed[-1] = frequent  # the most frequent one tells more than the third
+    for same in listed:
         one, found = same[0], same[0].found
-        times = f", {len(same)} times{_until(same[-1].record)}" if len(same) > 1 else ""
-        text = f"{one.place(lines)}{times}, {_level(one.record)}: {shortened(one.line, _LONGEST // 2)}"
+        times = f", {len(same)} times{_spread_of(same)}" if len(same) > 1 else ""
+        text = f"{one.place(lines)}{times}, {_level(one.record)}: {shortened(one.line, _LONGEST)}"
         if found is not None and found.meaning not in meanings:
             meanings.add(found.meaning)
             text += ": The same cause." if _missed_by_itself(cause, one) else f": {found.why}"
         shown.append(text + _who_is_meant(one, services))
-    hidden = [same[0] for same in itertools.islice(kinds.values(), _MOST_OTHERS, None)]
+    hidden = [same[0] for same in kinds.values() if same not in listed]
     if hidden:
         numbers = [str(_line_of(one.record, lines, one.line)) for one in hidden]
         places = ", ".join(numbers[:_MOST_PLACES]) + (", …" if len(numbers) > _MOST_PLACES else "")
@@ -495,8 +524,16 @@ def _starts_of(reports: Sequence[TraceRecord]) -> str:
     return f"; {plural(len(endings), 'start')} of the domain service, {', '.join(ends)}" if endings else ""
 
 
-def _until(last: TraceRecord) -> str:
-    return "" if last.time_ns is None else f", the last at {iso(last.time_ns, 0)}"
+def _spread_of(same: Sequence[_Problem]) -> str:
+    """Return when reports of one kind were made, and by how many processes if by several."""
+    makers = {(one.record.fields.get("host", ""), _process(one.record)) for one in same}
+    by = f", by {len(makers)} processes" if len(makers) > 1 else ""
+    times = [one.record.time_ns for one in same if one.record.time_ns is not None]
+    if not times:
+        return by
+    if times[0] == min(times):
+        return f"{by}, the last at {iso(max(times), 0)}"
+    return f"{by}, from {iso(min(times), 0)} to {iso(max(times), 0)}"  # logs of several machines in one
 
 
 def _when(record: TraceRecord) -> str:
@@ -532,6 +569,11 @@ def _release(reports: Sequence[TraceRecord]) -> str:
 def _span_of(records: Sequence[TraceRecord]) -> str:
     times = [one.time_ns for one in records if one.time_ns is not None]
     span = plural(len(records), "report")
+    domains = sorted({one.fields["domain"] for one in records if "domain" in one.fields})
+    # Reports of no domain have a number below 0.
+    domains = [one for one in domains if not one.startswith("-")]
+    if len(domains) > 1:
+        span += f" of domains {', '.join(domains[:-1])} and {domains[-1]}"
     if not times:
         return span
     start, end = min(times), max(times)

@@ -60,6 +60,23 @@ CONFIGURATION = """<OpenSplice>
 TRACE = "1510766331.{} {} ({}) -> {}\n"
 
 CASES: dict[str, tuple[str, dict[str, str]]] = {
+    **{
+        f"level {level}": (
+            report("note", "INFO") + report("Quux was frobbed", level),
+            {"First": f"line 12, {shown}Quux was frobbed (app"},
+        )
+        for level, shown in {
+            "CRITICAL ERROR": "CRITICAL: ",
+            "FATAL ERROR": "FATAL: ",
+            "CRITICAL": "CRITICAL: ",
+            "FATAL": "FATAL: ",
+            "DIRE": "ERROR: ",
+        }.items()
+    },
+    "a report without a level": (
+        report("Quux was frobbed").replace("Report      : ERROR\n", "") + report("note", "INFO"),
+        {"First": "nothing: it reports no error and no warning; 1 report has no level"},
+    ),
     "a library": (
         report("LoadLibrary error: 127") + report("Problem opening 'cmsoap'"),
         {
@@ -119,7 +136,7 @@ CASES: dict[str, tuple[str, dict[str, str]]] = {
         + report(LEASE.replace("7639", "12"), at="1700009000.000000001"),
         {
             "First": "2 times in all, the last at 2023-11-15T00:43:20Z",
-            "Why": "did not run for 7639.7 s, longer than its lease of 10 s",
+            "Why": "The lease was not renewed for 7639.7 s, longer than the 10 s that it lasts",
         },
     ),
     "a service that died before its lease is reported": (
@@ -129,7 +146,7 @@ CASES: dict[str, tuple[str, dict[str, str]]] = {
         ),
         {
             "First": "line 4, ERROR: Service 'durability' died (spliced <1>, host)",
-            "Why": "The process did not run for 7639.7 s, longer than its lease of 10 s",
+            "Why": "The lease was not renewed for 7639.7 s, longer than the 10 s that it lasts",
         },
     ),
     "heartbeats that a process missed since it stood still itself": (
@@ -219,6 +236,46 @@ CASES: dict[str, tuple[str, dict[str, str]]] = {
         report("Locale with LC_NUMERIC ',' detected", "WARNING")
         + report("writer 1:2 considering reader 3:4 non-responsive", "WARNING", "1700000900.000000001"),
         {"First": "line 12, WARNING: writer 1:2 considering reader", "Also": "line 4, WARNING: Locale"},
+    ),
+    "a missed heartbeat long before a warning": (
+        report("Missed heartbeat for node 5.", "INFO")
+        + report("writer 1:2 considering reader 3:4 non-responsive", "WARNING", "1700001300.000000001"),
+        {
+            "First": "line 4, INFO: Missed heartbeat",
+            "Look at": "given --level INFO",
+            "Also": "line 12, WARNING: writer",
+        },
+    ),
+    "reports of two machines, not in order of time": (
+        report("Quux was frobbed", at="1700009000.000000001")
+        + report("Quux was frobbed").replace("host", "other"),
+        {"First": "2 times in all, by 2 processes, from 2023-11-14T22:13:20Z to 2023-11-15T00:43:20Z"},
+    ),
+    "the most frequent of many kinds": (
+        "".join(report(f"Quux was {one}") for one in ("foo", "frobbed", "barred", "bazzed", "quuxed"))
+        + report("Quux was gone") * 3,
+        {"Also": "line 44, 3 times, the last at 2023-11-14T22:13:20Z, ERROR: Quux was gone"},
+    ),
+    "warnings beside an error": (
+        report("Quux was frobbed") + report("Quux is slow", "WARNING"),
+        {"First": "ERROR: Quux was frobbed", "Also": "line 12, WARNING: Quux is slow"},
+    ),
+    "an unknown warning right before an error": (
+        report("Quux is slow", "WARNING") + report("Quux was frobbed"),
+        {"First": "ERROR: Quux was frobbed", "Also": "line 4, WARNING: Quux is slow"},
+    ),
+    "an interface of several": (
+        report("using network interface e0 (10.0.0.1) selected arbitrarily from: e0, e1", "WARNING"),
+        {"Why": "takes e0 (10.0.0.1)", "Do": "NetworkInterfaceAddress"},
+    ),
+    "starts beside a warning": (
+        report("++ The service 'splicedaemon' is now operational.", "INFO")
+        + report("Quux is slow", "WARNING"),
+        {"First": "Quux is slow", "Also": "1 start of the domain service, without an end in the log"},
+    ),
+    "two domains": (
+        report("note", "INFO") + report("note", "INFO").replace("001/0", "001/99"),
+        {"What": "2 reports of domains 0 and 99 from"},
     ),
     "a quiet log": (report("++ The service 'durability' is now operational.", "INFO"), {"First": "nothing"}),
     "a log copied from a terminal": (
@@ -315,6 +372,24 @@ CASES: dict[str, tuple[str, dict[str, str]]] = {
     "output of the check": (
         "x.xml:1:88: error[DUR750] <General> has no element 'Q'\n",
         {"Do": "ospltool explain DUR750"},
+    ),
+    "settings of Cyclone DDS that are not there": (
+        "1700000000.1 [0] ros2: can't open configuration file file:///no/c.xml\nrmw_create_node: failed\n",
+        {"First": "line 1:", "Why": "cannot read file:///no/c.xml"},
+    ),
+    **{
+        line: (line + "\n", {"Why": why})
+        for line, why in {
+            "1700000000.1 [0] a: lo: the same interface may not be selected twice": "interface lo twice",
+            "ddsi_udp_conn_write to udp/10.0.0.9:7410 failed with retcode -1": "refused to send packets",
+            "malformed packet received from vendor 1.15 state parse:heartbeat <0>": "vendor id 1.15",
+            "SPDP (vendor 1.1): invalid qos/parameters": "vendor id 1.1 announces",
+        }.items()
+    },
+    "a schema that is not found": (
+        report("Failed to open configuration syntax file: /x/metaconfig.xml")
+        + report("Quux is slow", "WARNING"),
+        {"First": "ERROR: Failed to open", "Why": "etc/metaconfig.xml) was not found"},
     ),
     "an unknown complaint": (
         "all fine\nfrob: cannot quux\n",

@@ -9,6 +9,7 @@ import sys
 import pytest
 
 from ospltool.trace.meaning.catalogue import Product
+from ospltool.trace.reading import reader, report_logs
 from ospltool.trace.reading.ranges import count_records
 from ospltool.trace.reading.sources import SourceError, TraceFormat, find_sources, sniff
 from tests.trace.making import Traces
@@ -127,3 +128,28 @@ def test_counting_in_processes_counts_what_one_counts(before: str, samples: path
         capture_output=True, text=True, check=False, cwd=samples.parents[1], timeout=120,
     )  # fmt: skip
     assert done.stdout.strip() == str(count_records(sources, b"Waiting", 1)), done.stderr
+
+
+@pytest.mark.parametrize("size", [1, 7, 1 << 18])
+@pytest.mark.parametrize("sample", ["durability.log", "ospl-info.log"])
+def test_colours_change_no_record_and_no_place(
+    size: int, sample: str, samples: pathlib.Path, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reader, "BLOCK_BYTES", size)
+    monkeypatch.setattr(report_logs, "BLOCK_BYTES", size)
+    lines = (samples / "late-joiner" / "n1" / sample).read_bytes().splitlines(keepends=True)[:300]
+    path, plain = tmp_path / f"coloured-{sample}", tmp_path / sample
+    coloured = [
+        b"\x1b[01;31m\x1b[K" + line[:9] + b"\x1b[m\x1b[K" + line[9:-1] + b"\x1b[0m\n" for line in lines
+    ]
+    path.write_bytes(b"".join(coloured))
+    plain.write_bytes(b"".join(lines))
+    found, expected = [list(reader.read_records(sniff(one, "n"))) for one in (path, plain)]
+    keys = [(one.kind, one.time_ns, one.level, one.text, one.fields, one.event) for one in found]
+    assert keys == [(one.kind, one.time_ns, one.level, one.text, one.fields, one.event) for one in expected]
+    data = path.read_bytes()
+    assert all(data[one.offset :].startswith(b"\x1b[01;31m") for one in found)
+    assert [len(one.raw) for one in found] == [
+        after - one.offset
+        for one, after in zip(found, [*(one.offset for one in found[1:]), len(data)], strict=True)
+    ]

@@ -58,6 +58,7 @@ from ospltool.trace.reading.sources import (
     TraceFormat,
     find_sources,
     named_path,
+    open_stream,
 )
 
 LOCK_FILE: Final = ".lock"
@@ -424,7 +425,7 @@ def _without_last_record(part: Range) -> list[Range]:
     if part.source.format is not TraceFormat.TRACE or part.source.compressed:
         return [part]
     end = part.start + part.size
-    with part.source.path.open("rb") as stream:
+    with open_stream(part.source.path) as stream:
         window = _WINDOW
         while True:
             at = max(part.start, end - window)

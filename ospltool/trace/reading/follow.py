@@ -17,7 +17,7 @@ from ospltool.trace.reading.ranges import record_spans
 from ospltool.trace.reading.reader import LONGEST_RECORD, TraceParser, parse_events
 from ospltool.trace.reading.record import TraceRecord
 from ospltool.trace.reading.report_logs import read_report
-from ospltool.trace.reading.sources import SourceError, TraceFile, TraceFormat, sniff
+from ospltool.trace.reading.sources import SourceError, TraceFile, TraceFormat, sniff, uncoloured
 
 POLL_S: Final = 0.01
 IDLE_S: Final = 0.2
@@ -169,6 +169,8 @@ class GrowingFiles:
 
     def _records(self, file: _File, data: bytes) -> Iterator[TraceRecord]:
         data = file.rest + data
+        whole = data.rfind(b"\n") + 1  # more of the last line may come
+        data = uncoloured(data[:whole]) + data[whole:]
         if file.source.format is TraceFormat.TRACE:
             cut = last_on_line(data)
         elif file.source.format is TraceFormat.EVENTS:
@@ -184,7 +186,7 @@ class GrowingFiles:
     def _flush(self, file: _File) -> Iterator[TraceRecord]:
         """Yield the bytes that waited for the next record."""
         if file.rest:
-            data, file.rest = file.rest, b""
+            data, file.rest = uncoloured(file.rest), b""
             yield from self._parse(file, data)
 
     def _parse(self, file: _File, data: bytes) -> Iterator[TraceRecord]:

@@ -6,7 +6,6 @@ Records that contain given bytes are found without parsing the others.
 from __future__ import annotations
 
 import dataclasses
-import io
 import multiprocessing
 import os
 import sys
@@ -65,7 +64,7 @@ def ranges(source: TraceFile, range_bytes: int = RANGE_BYTES, start: int = 0) ->
     if source.format is not TraceFormat.TRACE or source.compressed or size - start <= range_bytes * 3 // 2:
         yield Range(source, start, None, size - start)
         return
-    with source.path.open("rb") as stream:
+    with open_stream(source.path) as stream:
         while size - start > range_bytes * 3 // 2:
             end = first_record(stream, start + range_bytes, size)
             yield Range(source, start, end, end - start)
@@ -157,8 +156,9 @@ def _count_in_stream(stream: IO[bytes], needle: bytes, part: Range) -> int:
     kept = 0
     while True:
         room = len(buffer) - kept if left is None else min(len(buffer) - kept, left)
-        got = _read_into(stream, buffer, kept, room)
-        filled = kept + got
+        block = stream.read(room)
+        got, filled = len(block), kept + len(block)
+        buffer[kept:filled] = block
         if left is not None:
             left -= got
         over = not got or left == 0
@@ -178,14 +178,6 @@ def _count_in_stream(stream: IO[bytes], needle: bytes, part: Range) -> int:
             return count
         kept = filled - stop
         buffer[:kept] = buffer[stop:filled]
-
-
-def _read_into(stream: IO[bytes], buffer: bytearray, at: int, room: int) -> int:
-    if isinstance(stream, io.RawIOBase):
-        return stream.readinto(memoryview(buffer)[at : at + room]) or 0
-    data = stream.read(room)
-    buffer[at : at + len(data)] = data
-    return len(data)
 
 
 def _count(data: bytearray, stop: int, needle: bytes, *, untimed: bool, counted: bool) -> tuple[int, bool]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import heapq
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import IO, Final
 
@@ -40,6 +41,7 @@ LONGEST_RECORD: Final = 4 << 20
 """Size at which a record is cut; its rest is unparsed."""
 
 _LINE_ENDS: Final = b"\r\n"
+_CARRIAGE_RETURNS: Final = re.compile(rb"\r+\n")
 INITIAL: Final = "INIT"
 """The state in which a run begins."""
 
@@ -260,7 +262,9 @@ class TraceParser:
         raw = self._buffer[header.start : end]
         body = raw[header.end - header.start :]
         message = body.rstrip(_LINE_ENDS)
-        text = message.decode("utf-8", "surrogateescape")
+        text = (_CARRIAGE_RETURNS.sub(b"\n", message) if b"\r\n" in message else message).decode(
+            "utf-8", "surrogateescape"
+        )
         found = self._matcher.match(text, store=not header.state, cut=len(message) == len(body))
         template = found.template if found else None
         return TraceRecord(

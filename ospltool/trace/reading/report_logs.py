@@ -20,9 +20,18 @@ BLOCK_BYTES: Final = 1 << 18
 LONGEST_REPORT: Final = 1 << 20
 """Size at which a report is cut into parts, of which only the first is parsed."""
 
-TYPES: Final = ("DEBUG", "INFO", "WARNING", "API_INFO", "ERROR", "CRITICAL", "FATAL", "REPAIRED")
+LEVELS: Final = {
+    **{
+        level: level
+        for level in ("DEBUG", "INFO", "WARNING", "API_INFO", "ERROR", "CRITICAL", "FATAL", "REPAIRED")
+    },
+    "CRITICAL ERROR": "CRITICAL",
+    "FATAL ERROR": "FATAL",
+}
+"""Levels as any release writes them; those up to 6.4 write the two worst with a second word."""
 
-_RULE: Final = re.compile(rb"^={60,}[ \t]*\r?\n", re.MULTILINE)
+_RULE: Final = re.compile(rb"^={60,}[ \t]*\r*\n", re.MULTILINE)
+_LINE_END: Final = re.compile(r"\r+\n")
 _KEY: Final = re.compile(
     r"^(Report|Date|Description|Node|Process|Thread|Internals|Context) *: ?", re.MULTILINE
 )
@@ -58,7 +67,7 @@ def read_reports(stream: IO[bytes], source: TraceFile, offset: int = 0) -> Itera
 
 def read_report(raw: bytes, source: TraceFile, offset: int) -> TraceRecord:
     """Parse one report: the raw bytes from its line of `=` to the next."""
-    text = raw.replace(b"\0", b"").decode("utf-8", "surrogateescape").replace("\r\n", "\n")
+    text = _LINE_END.sub("\n", raw.replace(b"\0", b"").decode("utf-8", "surrogateescape"))
     body = text.partition("\n")[2] if text.startswith("====") else text
     sections = _SECTION.split(body)
     values = _values(sections[0])
@@ -70,9 +79,14 @@ def read_report(raw: bytes, source: TraceFile, offset: int) -> TraceRecord:
     time = _TIME.search(sections[-1].strip())
     if time and not is_time(int(time[1] + time[2])):
         time = None
-    kind, _, stack = values.get("Report", "").partition("\n")
-    if kind not in TYPES:  # an error stack, which is described by its sections
-        kind, stack = ("ERROR" if "Context" in values else UNKNOWN_LEVEL), values.get("Report", "")
+    written = values.get("Report", "")
+    first, _, stack = written.partition("\n")
+    level = LEVELS.get(first.strip())
+    is_known = level is not None
+    if level is None:
+        # The sections of a stack describe an error, and a level that nobody knows may be one. The beginning
+        # of a report that is cut off had some level.
+        level, stack = "ERROR" if written.strip() else UNKNOWN_LEVEL, written
     if time is None and not values.keys() & {"Report", "Description", "Internals"}:
         return TraceRecord(
             RecordKind.UNPARSED,
@@ -86,7 +100,11 @@ def read_report(raw: bytes, source: TraceFile, offset: int) -> TraceRecord:
             text.strip("\n"),
             raw,
         )
-    description = values.get("Description", "") or "\n".join(filter(None, (values.get("Context", ""), stack)))
+    description = values.get("Description", "")
+    if not description:
+        description = "\n".join(filter(None, (values.get("Context", ""), stack)))
+    elif not is_known and written.strip():
+        description += f"\nlevel: {written.strip()}"
     fields = _fields(values)
     if time and time[3]:
         fields["domain"] = time[3]
@@ -102,7 +120,7 @@ def read_report(raw: bytes, source: TraceFile, offset: int) -> TraceRecord:
         description,
         raw,
         fields=fields,
-        level=kind,
+        level=level,
     )
 
 

@@ -28,7 +28,7 @@ MOST_AT_ONCE: Final = 1_000
 SHRUNK: Final = 8
 """Factor, roughly, by which a compressed trace grows."""
 
-_REPORT: Final = re.compile(rb"\A(?:={60,}\r?\n|Report      : )", re.MULTILINE)
+_REPORT: Final = re.compile(rb"\A(?:={60,}[ \t]*\r*\n|Report      : )", re.MULTILINE)
 _ENGINE_JSON: Final = re.compile(rb'\A\{"format_version":\d+,"kind":"trace-event"')
 _ENGINE_ADDRESS: Final = re.compile(rb"-> My address is: '(?!\d+'\s)")
 _COMPRESSED: Final = {".gz": "gzip", ".zst": "zstd"}
@@ -195,13 +195,106 @@ def sniff(path: pathlib.Path, node: str = "") -> TraceFile:
     return TraceFile(path, node, TraceFormat.TRACE, untimed=first.time_ns is None, origin=origin)
 
 
+_LONGEST_LINE: Final = 1 << 20
+"""Bytes in which the end of a line with colours is looked for."""
+
+_SEQUENCE: Final = re.compile(rb"\x1b\[[0-9;?:]*[A-Za-z]")
+
+
+def uncoloured(data: bytes) -> bytes:
+    """Return whole lines without the colours and other sequences that a terminal interprets.
+
+    As many carriage returns are put before each line end, so that every line stays where it is in the file:
+    readers of records take them for a part of the line end.
+    """
+    if b"\x1b[" not in data:
+        return data
+    lines = []
+    for line in data.split(b"\n"):
+        plain = _SEQUENCE.sub(b"", line)
+        lines.append(plain + b"\r" * (len(line) - len(plain)))
+    return b"\n".join(lines)
+
+
+class UncolouredStream:
+    """A stream of bytes without the colours of a terminal; see `uncoloured`.
+
+    Args:
+        stream: the bytes.
+    """
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        self._stream = stream
+        self._ready = b""
+        """Bytes that were read to the end of their line, and not asked for yet."""
+
+    def read(self, size: int = -1) -> bytes:
+        """Read at most `size` bytes; none at the end."""
+        if not self._ready:
+            data = self._stream.read(size)
+            last = data.rfind(b"\x1b")
+            if last < 0:
+                return data
+            # The sequence, and the line at whose end its bytes are made up for, may go on in the next block.
+            while data.find(b"\n", last) < 0 and len(data) - last < _LONGEST_LINE:
+                block = self._stream.read(SNIFFED_BYTES)
+                if not block:
+                    break
+                data += block
+            self._ready = uncoloured(data)
+        found = self._ready if size < 0 else self._ready[:size]
+        self._ready = self._ready[len(found) :]
+        return found
+
+    def seek(self, offset: int) -> None:
+        """Go to an offset, which begins a line."""
+        self._ready = b""
+        self._stream.seek(offset)
+
+    def close(self) -> None:
+        """Close the file."""
+        self._stream.close()
+
+    def __enter__(self) -> UncolouredStream:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
 def open_stream(path: pathlib.Path) -> IO[bytes]:
-    """Open a file, decompressed. The bytes end where a compressed file is damaged; see `damage`.
+    """Open a file, decompressed and without colours.
+
+    The bytes end where a compressed file is damaged; see `damage`.
 
     Raises:
         SourceError: the package for its compression is not installed.
         OSError: it cannot be opened.
     """
+    return cast("IO[bytes]", UncolouredStream(_opened(path)))
+
+
+def as_written(path: pathlib.Path, offset: int, uncoloured: bytes) -> bytes:
+    """Return the bytes of a file at an offset from which colours were taken, with the colours.
+
+    Those of a compressed file come back without, since it would be read from its beginning for each record.
+
+    Args:
+        path: the file.
+        offset: byte offset of the first of them.
+        uncoloured: what the stream of the file gave for them.
+    """
+    if b"\r\r\r" not in uncoloured or path.suffix in _COMPRESSED:  # a sequence has three bytes or more
+        return uncoloured
+    try:
+        with path.open("rb") as stream:
+            stream.seek(offset)
+            return stream.read(len(uncoloured))
+    except OSError:
+        return uncoloured
+
+
+def _opened(path: pathlib.Path) -> IO[bytes]:
     kind = _COMPRESSED.get(path.suffix)
     if kind == "gzip":
         errors = (OSError, EOFError, zlib.error)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import pathlib
 import re
 import sys
 import threading
@@ -16,7 +17,7 @@ from ospltool.trace.reading.follow import FileNotice, GrowingFiles, check_can_be
 from ospltool.trace.reading.ranges import count_records
 from ospltool.trace.reading.reader import corrected
 from ospltool.trace.reading.record import TraceRecord
-from ospltool.trace.reading.sources import SourceSet, TraceFile
+from ospltool.trace.reading.sources import SourceSet, TraceFile, as_written
 from ospltool.trace.views import overview, render
 from ospltool.trace.views.selection import (
     RecordFilter,
@@ -321,7 +322,7 @@ def _put_raw(records: Iterable[TraceRecord]) -> None:
         return
     streams.put("")
     for record in records:
-        streams.put_bytes(record.raw)
+        streams.put_bytes(as_written(pathlib.Path(record.file), record.offset, record.raw))
     streams.put("")
 
 

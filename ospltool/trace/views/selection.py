@@ -16,7 +16,7 @@ from ospltool.trace.reading.headers import last_on_line
 from ospltool.trace.reading.ranges import Range, first_record, matching_pieces
 from ospltool.trace.reading.reader import TraceParser, merged, read_records
 from ospltool.trace.reading.record import LEVELS, RecordKind, TimeBase, TraceRecord
-from ospltool.trace.reading.sources import TraceFile, TraceFormat
+from ospltool.trace.reading.sources import TraceFile, TraceFormat, open_stream
 
 REPORT_LEVELS: Final = {
     "DEBUG": "FINE",
@@ -338,7 +338,7 @@ def last_record(source: TraceFile) -> int:
     width = _TAIL_BYTES
     while True:
         start = max(0, size - width)
-        with source.path.open("rb") as stream:
+        with open_stream(source.path) as stream:
             stream.seek(start)
             tail = stream.read(size - start)
         found = last_on_line(tail)
@@ -352,7 +352,7 @@ def tail_start(source: TraceFile, wanted: int) -> int:
     size = source.path.stat().st_size
     if not wanted:
         return 0
-    with source.path.open("rb") as stream:
+    with open_stream(source.path) as stream:
         found = first_record(stream, wanted, size)
     return found if found < size else 0
 
