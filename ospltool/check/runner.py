@@ -81,8 +81,8 @@ def examine(
 
     Args:
         deployment: the files.
-        contents: replaces the content of files, by path. Under a name that no file has, it is pasted text,
-            which may be that of CYCLONEDDS_URI.
+        contents: replaces the content of files, by path. Text that is not the whole of that file, or of
+            none, may be that of CYCLONEDDS_URI.
         tries: hand all settings to the installed Cyclone DDS as well.
     """
     nodes: list[NodeView] = []
@@ -143,8 +143,16 @@ class _Texts:
         return self._documents[key]
 
     def is_file(self, path: str) -> bool:
-        """Whether a path is that of a file; else it is the name of a text, maybe that of CYCLONEDDS_URI."""
-        return path not in self._contents or os.path.exists(path)  # noqa: PTH110 - as below
+        """Whether the text is that of a file.
+
+        Else it was pasted, or is a part of a file such as a script, and may be that of CYCLONEDDS_URI.
+        """
+        if path not in self._contents:
+            return True
+        with contextlib.suppress(ConfigError):
+            content = read_bytes(path).removeprefix(b"\xef\xbb\xbf")
+            return content.strip() == self._contents[path].removeprefix(b"\xef\xbb\xbf").strip()
+        return False
 
     def source(self, given: NodeInput) -> SourceFile | None:
         """Return the content of a file for code frames; None if it is unreadable or too large."""

@@ -258,6 +258,15 @@ def test_files_and_the_variable_are_read_as_cyclone_reads_them(tmp_path: Path) -
     assert not apart
 
 
+def test_the_variable_in_a_script_is_no_file(tmp_path: Path) -> None:
+    path = tmp_path / "c.sh"
+    text = f"{LO}<Disc><Tag>a</></>"
+    path.write_text(f"export CYCLONEDDS_URI='{text}'\n")
+    given = DeploymentInput((NodeInput(str(path), {}),))
+    found = run([examine(given, {str(path): text.encode()})], Choice()).diagnostics
+    assert {each.code for each in found} == {"DUR756", "DUR758"}
+
+
 def test_what_a_shell_escapes_is_read_like_the_text_itself() -> None:
     text = "<CycloneDDS><Domain>%</Domain></CycloneDDS>".replace("%", LO)
     assert checked(text.replace('"', '\\"')) == ()
