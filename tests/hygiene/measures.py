@@ -21,12 +21,12 @@ import engine
 ROOT: Final = pathlib.Path(engine.__path__[0]).parent
 PACKAGES: Final = ("engine", "ospltool", "tui")
 BARS: Final = {
-    "code tokens": 803_000,
-    "lines": 129_500,
-    "modules": 565,
-    "classes": 1_295,
-    "functions of 60 lines": 21,
-    "sheared modules": 50,
+    "code tokens": 791_000,
+    "lines": 127_500,
+    "modules": 540,
+    "classes": 1_270,
+    "functions of 60 lines": 20,
+    "sheared modules": 47,
 }
 """The greatest figures; what is not here has none."""
 _CODE: Final = (tokenize.NAME, tokenize.OP, tokenize.NUMBER, tokenize.STRING)
