@@ -41,7 +41,8 @@ LONGEST_RECORD: Final = 4 << 20
 """Size at which a record is cut; its rest is unparsed."""
 
 _LINE_ENDS: Final = b"\r\n"
-_CARRIAGE_RETURNS: Final = re.compile(rb"\r+\n")
+_PADDED_END: Final = re.compile(rb"\r{3,}\n")
+"""A line end that makes up for the bytes of colours (`sources.uncoloured`): a sequence has three or more."""
 INITIAL: Final = "INIT"
 """The state in which a run begins."""
 
@@ -262,7 +263,7 @@ class TraceParser:
         raw = self._buffer[header.start : end]
         body = raw[header.end - header.start :]
         message = body.rstrip(_LINE_ENDS)
-        text = (_CARRIAGE_RETURNS.sub(b"\n", message) if b"\r\n" in message else message).decode(
+        text = (_PADDED_END.sub(b"\n", message) if b"\r\r\r\n" in message else message).decode(
             "utf-8", "surrogateescape"
         )
         found = self._matcher.match(text, store=not header.state, cut=len(message) == len(body))
