@@ -7,8 +7,10 @@ import types
 import pytest
 
 from engine.core.name_spaces import Durability, Group
+from engine.dataset.dataset import DataSet
 from engine.dataset.groups import KEEP_ALL, DurabilityKind, GroupDescription, GroupQos, TypeDescription
 from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, Sample, make_sample
+from engine.runtime.housekeeping import PurgedTombstones
 from engine.runtime.name_space_data import NameSpaceData
 
 GROUP = GroupDescription(
@@ -19,9 +21,9 @@ GROUP = GroupDescription(
 STATUS = {"S": DATA, "D": DISPOSE, "U": UNREGISTER}
 
 
-def samples(text: str) -> list[Sample]:
+def samples(text: str, key: bytes = b"k") -> list[Sample]:
     """Samples of one instance, a letter and a source time each."""
-    return [make_sample(int(word[1:]), b"w" * 16, STATUS[word[0]], b"k", b"payload") for word in text.split()]
+    return [make_sample(int(word[1:]), b"w" * 16, STATUS[word[0]], key, b"payload") for word in text.split()]
 
 
 @pytest.mark.parametrize(
@@ -47,3 +49,15 @@ def test_what_is_not_disposed_here_is_not_forgotten(
         data.open_group(GROUP).apply(sample)
     data.purge(GROUP, b"k", samples(last_of_master)[0].digest)
     assert list(data.open_group(GROUP).instance(b"k")) == ([] if is_forgotten else held)
+
+
+@pytest.mark.parametrize("others", [0, 9], ids=["a gift", "a large set"])
+def test_what_is_older_than_a_purge_arrives_disposed(others: int) -> None:
+    purged, arrived = PurgedTombstones(), DataSet()
+    purged.add(GROUP.group, [samples("S1 D3 U4", key) for key in (b"k", b"new", b"x", b"y")], 0.0)
+    group_set = arrived.open_described(GROUP)
+    group_set.extend([*samples("S2"), *samples("S5", b"new")])
+    group_set.extend([sample for number in range(others) for sample in samples("S1", b"%d" % number)])
+    purged.join(arrived)
+    assert group_set.disposed == {b"k"}
+    assert group_set.count == others + 3
