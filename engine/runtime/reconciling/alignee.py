@@ -318,10 +318,10 @@ class AligneeComparisons:
         data = self._shared.spaces[incoming.begin.name_space]
         surplus: Difference = {}
         evicted: Difference = {}
-        back: Difference = {}
+        back: Difference = {}  # stored samples that the base lacks
         if joins and data.loaded is not None:
-            surplus, evicted, back = _keep(made, removed, data.loaded)
-            removed = _less(removed, surplus)
+            surplus, evicted = _put_back(made, removed, data.loaded)
+            back, removed = _less(surplus, removed), _less(removed, surplus)
         new = {group: group_set.samples() for group, group_set in incoming.data.groups.items()}
         for group, samples in evicted.items():  # by what was kept: either came just now or was here
             digests = {sample.digest for sample in samples}
@@ -368,35 +368,29 @@ def joined(
     return Finished(made, conversion, surplus)
 
 
-def _keep(made: DataSet, removed: Difference, loaded: DataSet) -> tuple[Difference, Difference, Difference]:
-    """Put back stored samples that the aligner lacks.
+def _put_back(made: DataSet, removed: Difference, loaded: DataSet) -> tuple[Difference, Difference]:
+    """Put back stored samples that the aligner lacks; return them, and the samples that they pushed out.
 
     The aligner may not know the group, if its topic is younger than the aligner's last run.
-
-    Returns:
-        The samples that were put back, those that they pushed out, and what the base lacks of the first.
     """
     kept: Difference = {}
     evicted: Difference = {}
-    back: Difference = {}
     for group, samples in removed.items():
         stored = loaded.groups.get(group)
         if stored is None:
             continue
         target = made.open_like(group, stored)
-        for sample in samples:
-            is_stored = stored.holds(sample.key, sample.source_time_ns, sample.digest)
-            # What a stream brought that broke off may have pushed stored samples, which are promised, out.
-            for one in (sample,) if is_stored else reversed(stored.instance(sample.key)):
+        # Whole instances: a sample of a stream that broke off may have pushed out others, which are stored.
+        for key in dict.fromkeys(sample.key for sample in samples):
+            here = {one.digest for one in target.instance(key)}
+            lacking = [one for one in stored.instance(key) if one.digest not in here]
+            for one in reversed(lacking):  # the newest first, so that none pushes out another one
                 outcome, out = target.apply(one)
-                if outcome is not ApplyOutcome.STORED:
-                    continue
-                kept.setdefault(group, []).append(one)
-                if not is_stored:
-                    back.setdefault(group, []).append(one)
-                if out:
-                    evicted.setdefault(group, []).extend(out)
-    return kept, evicted, back
+                if outcome is ApplyOutcome.STORED:
+                    kept.setdefault(group, []).append(one)
+                    if out:
+                        evicted.setdefault(group, []).extend(out)
+    return kept, evicted
 
 
 def _less(samples: Difference, others: Difference) -> Difference:
