@@ -189,18 +189,17 @@ class AutodisposeWriters:
     def decide(self, fellows: Iterable[str], fresh_s: float, now: float) -> tuple[bytes, ...]:
         """Return the writers that this node and all these fellows miss, and ended ones that a fellow misses.
 
-        A fellow may have the end in its set and still miss the writer: it restarted, or met it by what others
-        told, after the end was said. Only this word lets it forget the writer.
+        A fellow may have the end in its set and still miss the writer, if it restarted, or heard of the
+        writer from others, after the decision. Only a repeated decision lets it forget the writer.
 
         Args:
             fellows: the nodes that must miss a writer.
             fresh_s: age in seconds up to which their views count.
             now: monotonic time, seconds.
         """
-        missed = self._missed_for_long(now)[:MAX_TOLD]
-        for node in fellows if missed else ():
-            heard_s, theirs = self._views.get(node, (0.0, frozenset[bytes]()))
-            missed = [writer for writer in missed if writer in theirs and now - heard_s <= fresh_s]
-        views = (self._views.get(node, (-math.inf, frozenset[bytes]())) for node in fellows)
-        still = {writer for heard_s, theirs in views if now - heard_s <= fresh_s for writer in theirs}
-        return (*missed, *sorted(still & self._ended_s.keys()))
+        nothing = -math.inf, frozenset[bytes]()
+        views = [self._views.get(node, nothing) for node in fellows]
+        fresh = [theirs if now - heard_s <= fresh_s else nothing[1] for heard_s, theirs in views]
+        missed = frozenset(self._missed_for_long(now)[:MAX_TOLD]).intersection(*fresh)
+        still = self._ended_s.keys() & nothing[1].union(*fresh)
+        return (*sorted(missed), *sorted(still))
