@@ -449,8 +449,6 @@ class _SetInstaller:
             self._replace(data, finished.data, began, purpose, passes_disposed=purpose == _REPLACING[0])
         elif data.state.holder:
             new = self._join(data, incoming, finished.data)
-            self._late_joiners.show(data.state.name, new, missed=purpose == "repair")
-            self._writer_ends.joined(data.state.name, new)
         elif data.staging is not None:
             data.stage_too(finished.data, self._shared.descriptions)
         else:
@@ -470,9 +468,7 @@ class _SetInstaller:
         """Take samples that a fellow found to be missing here."""
         data = self._shared.spaces[incoming.begin.name_space]
         self.open_groups(incoming)
-        new = self._join(data, incoming, at_once(filtered(incoming.data, self._shared.gates)))
-        self._late_joiners.show(data.state.name, new, missed=True)
-        self._writer_ends.joined(data.state.name, new)
+        self._join(data, incoming, at_once(filtered(incoming.data, self._shared.gates)))
 
     def open_groups(self, incoming: IncomingStream) -> None:
         """Open the groups of a stream, and leave out those that this node does not keep."""
@@ -486,14 +482,15 @@ class _SetInstaller:
             del groups[group]
 
     def _join(self, data: NameSpaceData, incoming: IncomingStream, other: DataSet) -> Difference:
-        """Join a received set with the one here; return the new samples."""
+        """Join a received set with the one here, and show the new samples; return them."""
         shared, purpose = self._shared, incoming.target.purpose
+        were_missed = purpose in ("repair", GIVE)
         told = [group for group, theirs in other.groups.items() if theirs.floor_ns > NO_FLOOR]
         self._tombstones.join(other)
         new, changes = data.join(other, shared.descriptions)
         shared.store_queue.append(data.state.name, changes, data.floors(told))
         count = sum(map(len, new.values()))
-        if purpose in ("repair", GIVE):
+        if were_missed:
             shared.counters["repaired"] += count
         shared.tracer.event(
             "merge.finished",
@@ -503,6 +500,8 @@ class _SetInstaller:
             samples=count,
             elapsed_ns=shared.clock.wall_ns() - incoming.started_ns,
         )
+        self._late_joiners.show(data.state.name, new, missed=were_missed)
+        self._writer_ends.joined(data.state.name, new)
         return new
 
     def show_equal(self, name_space: str) -> None:
