@@ -1,7 +1,7 @@
 """The rehearsal of persistence services: replicas, writers, links and readers, all under virtual time.
 
-Two writers write, a fault happens, readers of durable subscriptions come and go, and the outcome is told
-(`rehearse`). Everything is in one thread, and equal seeds give equal runs.
+Two writers write, a fault happens, readers of durable subscriptions come and go, and `rehearse` returns
+the outcome. Everything is in one thread, and equal seeds give equal runs.
 
 `engine.simulator.schedule` gives the time. `engine.simulator.network` does not fit: it holds messages back on
 a cut link, while a link between replicas that goes down loses them.
@@ -650,7 +650,7 @@ class Visits:
                 self._go(member)
             elif now_ms < member.until_ms - _LAST_MOMENTS_MS:
                 self._acknowledge(member)
-            self._look_who_knows(member)
+            self._drop_known(member)
         self._most_kept = max(self._most_kept, *self._kept().values())
 
     def come_all(self) -> None:
@@ -706,7 +706,7 @@ class Visits:
 
     # Knowledge of replicas.
 
-    def _look_who_knows(self, member: _Member) -> None:
+    def _drop_known(self, member: _Member) -> None:
         """Drop acknowledgements of a member that all replicas know, or that none knows any more."""
         stocks = self._cluster.stocks.values()
         for untold in member.untold:

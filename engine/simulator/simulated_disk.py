@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import random
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from engine.core.lazy_dataclass import lazy_dataclass
 from engine.core.name_spaces import Group
@@ -13,18 +13,8 @@ from engine.dataset.group_set import Summary
 from engine.dataset.sample import Sample
 from engine.runtime.store_queue import StoreQueue
 from engine.simulator.schedule import Schedule
-from engine.store.interface import (
-    NO_MARKS,
-    GroupChange,
-    Marks,
-    OpenReport,
-    SetInfo,
-    SetWriter,
-)
+from engine.store.interface import NO_MARKS, GroupChange, Marks, OpenReport, SetInfo, SetWriter
 from engine.store.memory import Medium, MemoryStore, PowerCut
-
-if TYPE_CHECKING:
-    pass
 
 RETRY_S: Final = 1.0
 LONGEST_S: Final = 30.0

@@ -441,9 +441,8 @@ class SimulatedNode:
             self._forget()
 
     def _end(self) -> None:
-        runtime, self.runtime = self.runtime, None
-        assert runtime is not None
-        runtime.shared.tracer.close()
+        self.live.shared.tracer.close()
+        self.runtime = None
         self.wire.close()
         self._inputs.clear()
         self.cluster.ended(self)
@@ -561,8 +560,7 @@ class SimulatedNode:
         self.post(self._take_results)
 
     def _take_results(self) -> None:
-        assert self.runtime is not None
-        self._needs_turn = self.runtime.take_results()
+        self._needs_turn = self.live.take_results()
 
     # engine.simulator.network.Handler
 
@@ -581,18 +579,16 @@ class SimulatedNode:
             self.post(self._message, topic, sender.node, item)
 
     def _message(self, topic: str, sender: str, payload: bytes) -> None:
-        assert self.runtime is not None
-        self._needs_turn = self.runtime.message(topic, sender, payload)
+        self._needs_turn = self.live.message(topic, sender, payload)
 
     def _drain(self, run: int) -> None:
         if run == self.run and self.is_up:
             self.post(self._take_captured)
 
     def _take_captured(self) -> None:
-        assert self.runtime is not None
         captured, self._captured = self._captured, []
         if captured:
-            unrouted = self.runtime.capture(captured, self.routes)
+            unrouted = self.live.capture(captured, self.routes)
             assert not unrouted, "a sample came before its writer was discovered"
             self.cluster.captured(self, captured)
 
