@@ -136,9 +136,9 @@ class ReplacingDelivery:
 
 
 class AliveInstances:
-    """What is known of the writers that readers of this host see, and the node's own that stand in for them.
+    """The living writers of each group, and the node's own writers that keep instances ALIVE in readers.
 
-    This one knows nothing, as on a host without readers.
+    This base class knows no writers and keeps nothing, as on a host without readers.
     """
 
     def living(self, group: Group) -> frozenset[bytes]:

@@ -64,7 +64,7 @@ class Runtime:
         Args:
             settings: settings of the core.
             store_queue: queue to the store.
-            make_wire: makes the way to fellows and readers, which calls this runtime, but not yet.
+            make_wire: makes the way to fellows and readers, which may call this runtime later only.
             clock: the two clocks.
             tracer: writes the trace.
             loaded: verified complete sets of the store, by name-space, which have passed the filters.

@@ -1,8 +1,8 @@
 """The tracer: it takes events from every part of a node and passes them to outputs and subscribers.
 
-What others send can cause some events any number of times. Of these (`EventType.burst`) the logs contain
-the first ones, then LINES_A_MINUTE, and once a minute how many were left out: nobody fills a disk from
-outside, or hides what else happened. Subscribers, which have bounds of their own, get all.
+Messages of others can cause some events any number of times. Of these (`EventType.burst`) the logs contain
+the first ones, then LINES_A_MINUTE, and once a minute the number of those left out: nobody can fill a disk
+from outside, or hide other events. Subscribers, which have bounds of their own, get all.
 
 An unwanted event costs one dictionary lookup. Tracing never stops a node: the tracer counts lines that it
 cannot write, and reports them in the same trace once it can write again.
@@ -56,7 +56,7 @@ class Output:
 
 @lazy_dataclass(slots=True)
 class _Bound:
-    """How many lines of an event may still be written, and how many were withheld since that was told."""
+    """How many lines of an event may still be written, and how many were withheld since the last report."""
 
     left: int
     filled_ns: int
@@ -111,7 +111,7 @@ class Tracer:
         self._closed = False
         self._bounds: dict[str, _Bound] = {}
         self._withheld_ns: int | None = None
-        """When the first line was withheld of those that are not told yet."""
+        """When the first line was withheld of those that have not been reported."""
         self._refresh_wanted()
 
     @property
@@ -178,7 +178,7 @@ class Tracer:
 
     def close(self) -> None:
         """Close the outputs; later events are kept in memory only. Idempotent."""
-        self._tell_withheld()
+        self._report_withheld()
         with self._lock:
             if self._closed:
                 return
@@ -223,7 +223,7 @@ class Tracer:
             if choice(kind):
                 self._call(token, callback, record)
         if self._withheld_ns is not None and abs(now_ns - self._withheld_ns) >= _MINUTE_NS:
-            self._tell_withheld()
+            self._report_withheld()
 
     def _withholds(self, kind: EventType, now_ns: int) -> bool:
         """Whether a line of this event would be one too many."""
@@ -234,8 +234,8 @@ class Tracer:
             self._withheld_ns = now_ns
         return True
 
-    def _tell_withheld(self) -> None:
-        """Trace how many lines of each event were withheld since this was told last."""
+    def _report_withheld(self) -> None:
+        """Trace how many lines of each event were withheld since the last report."""
         with self._lock:
             self._withheld_ns = None
             counts = {event: bound.withheld for event, bound in self._bounds.items() if bound.withheld}
