@@ -1,4 +1,4 @@
-"""Answers to clients: what this node knows for them, their messages, and the writers that send these.
+"""Answers to clients: the data of this node for them, the messages, and the writers that send these.
 
 The node's thread decides what goes into an answer. The messages are made and written on other threads: one
 writer, with a queue of its own, for each partition in which a client reads, so that a slow client holds up no
@@ -64,7 +64,7 @@ _ENCAPSULATIONS: Final = {
 
 
 class Answers:
-    """What a runtime has for clients, and the messages that tell it.
+    """What a runtime has for clients, and the messages that carry it.
 
     Args:
         runtime: the node's; used on its thread only.
@@ -83,7 +83,7 @@ class Answers:
         self._living = living
         self._disposing = disposing
 
-    # What there is.
+    # Data.
 
     def name_spaces(self, interest: Interest) -> list[NameSpaceState]:
         """Return the name-spaces that the interest touches."""
@@ -165,7 +165,7 @@ class Answers:
         }
         return sorted(found, key=lambda one: (one.partition, one.topic))
 
-    # What is told.
+    # Messages.
 
     def interest(self, request: HistoryRequest) -> Interest:
         """Return the groups that a request is about."""

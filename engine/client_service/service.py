@@ -519,7 +519,7 @@ class ClientService:
         elif added.delete is not None:
             self._delete(client, request, added.delete)
         elif added.stored is not None:
-            self._asked(client, request, StorageQuestion.of(added.stored, request.extensions))
+            self._asked(client, request, StorageQuestion.parse(added.stored, request.extensions))
         elif added.pending is not None:
             self._is_pending(request, added.pending)
         elif added.keep is not None:

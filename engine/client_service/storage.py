@@ -75,7 +75,7 @@ class StorageQuestion(Struct):
     """Time from that look to the one after it."""
 
     @classmethod
-    def of(cls, asked: StoredQuestion, extensions: Mapping[str, bytes]) -> StorageQuestion | None:
+    def parse(cls, asked: StoredQuestion, extensions: Mapping[str, bytes]) -> StorageQuestion | None:
         """Return the question of a state request; None for a client of another version.
 
         Raises:

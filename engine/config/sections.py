@@ -137,7 +137,7 @@ class SettingsReader:
             setting = next(each for each in self.settings if each.path == documented(above))
             self.record(path, setting.value, setting.raw, setting.origin)
             return setting.value
-        if isinstance(kind, types.UnionType):  # with None: what does not stand in the file is not set
+        if isinstance(kind, types.UnionType):  # with None: not set unless the file has it
             return self.value(path, within) if self.has(path) else None
         if kind is Expiry:
             return self.expiry(path)

@@ -105,8 +105,6 @@ class Tag(NamedTuple):
 
 
 _SETTINGS: Final = " with the given settings, of which Cyclone DDS names the wrong part on its log (stderr)"
-_SERVICES: Final = (TagRole.NODE, TagRole.PERSISTENCE)
-"""Programs of our own try settings first: they end with one sentence, which names the wrong part."""
 
 
 class _Domains:
@@ -126,10 +124,7 @@ class _Domains:
                 raise no_security(domain_id, "what hands over history has no identity of its own")
             if lack := incomplete_part(uri):
                 raise UnusableSettings(BAD_PARAMETER, f"CYCLONEDDS_URI is incomplete: {lack}")
-            given = os.environ.get("CYCLONEDDS_URI", "").strip()
-            refusal = (
-                refusal_of(uri, domain_id, given if uri.endswith(given) else "", abi.PATH) if tries else None
-            )
+            refusal = refusal_of(uri, domain_id, abi.PATH) if tries else None
             entity = refusal.code if refusal else abi.create_domain(domain_id, uri.encode())
             if entity == PRECONDITION_NOT_MET:  # the application created it and stays its owner
                 self._known[domain_id] = [_NOT_OURS, 1]
@@ -172,6 +167,8 @@ class NodeParticipant:
         guid: its GUID, 16 bytes in network order; None lets Cyclone DDS draw one.
         secret: the secret of the domain. A node has that of its configuration or none; others have that of
             the environment, if they are given none.
+        tries: whether another process tries the settings first, so that their refusal is one sentence that
+            names the wrong part. It takes some 50 ms.
 
     Attributes:
         proofs: of the messages that it sends and receives.
@@ -191,6 +188,8 @@ class NodeParticipant:
         role: TagRole = TagRole.NODE,
         guid: bytes | None = None,
         secret: DomainSecret | None = None,
+        *,
+        tries: bool = False,
     ) -> None:
         if secret is None and role is not TagRole.NODE:
             secret = DomainSecret.of_environment(os.environ)
@@ -203,7 +202,7 @@ class NodeParticipant:
         self._children: dict[int, Closable] = {}
         self._closed = False
         user_data = self.tag.encode()
-        _domains.acquire(domain_id, uri, tries=role in _SERVICES)
+        _domains.acquire(domain_id, uri, tries=tries)
         try:
             with new_qos() as qos:
                 abi.qset_userdata(qos, user_data, len(user_data))

@@ -267,14 +267,14 @@ class Proofs:
         reason = self._judge(topic, writer, sender, proof, content, is_state=is_state)
         if is_state:
             is_later = reason is ProofFault.OTHER and len(message) <= MAX_LATER_BYTES
-            self._keep(topic, writer, cdr.pack_named(sender, bytes(message)) if is_later else b"")
+            self._replace_later(topic, writer, cdr.pack_named(sender, bytes(message)) if is_later else b"")
         if reason is not None:
             self.refuse(writer, reason)
             return None
         return bytes(content)  # the only copy: batches are large
 
-    def _keep(self, topic: str, writer: bytes, payload: bytes) -> None:
-        """Keep the newest state of a participant on a topic until it can be verified; none if it is empty."""
+    def _replace_later(self, topic: str, writer: bytes, payload: bytes) -> None:
+        """Keep this state of a participant on a topic in place of the last one; none if it is empty."""
         place = topic, _participant_of(writer)
         with self._lock:
             if (before := self._later.pop(place, None)) is not None:
@@ -288,7 +288,7 @@ class Proofs:
 
     def ended(self, topic: str, writer: bytes) -> None:
         """Forget the state of a writer that is gone."""
-        self._keep(topic, writer, b"")
+        self._replace_later(topic, writer, b"")
 
     def verifiable(self, topic: str) -> list[CapturedSample]:
         """Return the states of a topic that were refused for a secret that is known now, to verify again."""

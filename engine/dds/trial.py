@@ -124,18 +124,20 @@ def try_settings(settings: str, domain_id: int, library: str = "") -> SettingsTr
     return SettingsTrial(code == 0, tuple(found[:MAX_SAID]), ended, is_late)
 
 
-def refusal_of(settings: str, domain_id: int, given: str, library: str) -> SettingsRefused | None:
+def refusal_of(settings: str, domain_id: int, library: str) -> SettingsRefused | None:
     """Try settings; return why the installed Cyclone DDS refuses them, None if it accepts them.
 
     Args:
-        settings: like the value of CYCLONEDDS_URI.
+        settings: like the value of CYCLONEDDS_URI; they may end with what a user gave as that.
         domain_id: the domain.
-        given: the part of them that a user gave as CYCLONEDDS_URI; empty if all is made by the node.
         library: path of the library of Cyclone DDS.
     """
     trial = try_settings(settings, domain_id, library)
     if trial.is_accepted or trial.is_late:
         return None
+    given = os.environ.get("CYCLONEDDS_URI", "").strip()
+    if not settings.endswith(given):
+        given = ""
     said = [each for each in trial.said if not OLD_NAMES.search(each)]
     if trial.ended:  # what is fatal comes last, as an address that cannot be resolved
         said.reverse()

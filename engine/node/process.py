@@ -338,7 +338,12 @@ class RunningNode:
             self._tracer.event("lifecycle.run-before", cause=before.end)
         self._participant = self._shell.join(
             NodeParticipant(
-                configuration.domain.id, self._uri, name, bytes.fromhex(node), secret=self._secret
+                configuration.domain.id,
+                self._uri,
+                name,
+                bytes.fromhex(node),
+                secret=self._secret,
+                tries=True,
             )
         )
         self._neighbourhood = Neighbourhood()

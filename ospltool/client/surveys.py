@@ -102,7 +102,7 @@ class _Question:
         self.partitions = tuple(partitions) or ("",)
 
     def asked(self) -> StoredQuestion:
-        """Return the question as the request says it."""
+        """Return the question as an addition to the request."""
         return StoredQuestion(ANSWERS)
 
     def blocks(self) -> dict[str, bytes]:
@@ -192,7 +192,7 @@ class CountedQuestion(_Question):
         return count
 
     def asked(self) -> StoredQuestion:
-        """Return the question as the request says it."""
+        """Return the question as an addition to the request."""
         self._before = self.count()
         return StoredQuestion(ANSWERS, self._guid, self._before)
 

@@ -106,7 +106,7 @@ def _state_request(data: bytes) -> None:
     request = messages.decode(StateRequest, data)
     said = extensions.unpack(request.extensions, extensions.StateRequestAddition)
     if said is not None and said.stored is not None:
-        StorageQuestion.of(said.stored, request.extensions)
+        StorageQuestion.parse(said.stored, request.extensions)
     naming.unpack_samples(request.extensions.get(naming.SAMPLES, b""))
 
 
@@ -121,7 +121,7 @@ def _addition(data: bytes) -> None:
     """A node takes what a state request says besides."""
     said = extensions.unpack({extensions.NAME: data}, extensions.StateRequestAddition)
     if said is not None and said.stored is not None:
-        StorageQuestion.of(said.stored, {})
+        StorageQuestion.parse(said.stored, {})
 
 
 def _protocol() -> list[Target]:

@@ -9,7 +9,7 @@ import signal
 import sqlite3
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,8 @@ from tests.integration.forks import Process, begin
 from tests.integration.lab import Lab
 from tests.integration.programs import Program, end_all
 
+Values = Collection[tuple[int, bytes, int]]
+"""Source time, payload and status of last values."""
 END_S = 20.0
 PATIENCE_S = 60.0
 PERIOD_MS = 300
@@ -211,14 +213,28 @@ class Replicas:
             for kept in self.saved(name).kept
         }
 
-    def wait_equal(self, *names: str, count: int, timeout_s: float = PATIENCE_S) -> float:
-        """Until all have the same last values on disk, so many."""
+    def wait_equal(
+        self,
+        *names: str,
+        count: int,
+        where: Callable[[Values], bool] = lambda _: True,
+        timeout_s: float = PATIENCE_S,
+    ) -> float:
+        """Wait until all have the same `count` last values on disk, and `where` is true of them.
+
+        All may be equal at an earlier moment, too: what is acknowledged is not yet on disk.
+        """
 
         def are_equal() -> bool:
-            found = [self.values(name) for name in names]
-            return len(found[0]) == count and all(each == found[0] for each in found)
+            first, *others = (self.values(name) for name in names)
+            return len(first) == count and all(each == first for each in others) and where(first.values())
 
         return self.wait_for(f"{', '.join(names)} have the same {count} values", are_equal, timeout_s)
+
+
+def not_before(time_ns: int) -> Callable[[Values], bool]:
+    """Return whether no value has an earlier source time."""
+    return lambda values: min(time for time, _, _ in values) >= time_ns
 
 
 def as_json(text: str) -> Any:

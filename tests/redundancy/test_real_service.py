@@ -26,7 +26,7 @@ from engine.persistence.service.service_part import ServicePart
 from engine.persistence.service.service_process import STATUS_TOPICS
 from tests.integration.lab import Lab
 from tests.integration.programs import ROOT
-from tests.redundancy.replicas import Replicas, as_json, write
+from tests.redundancy.replicas import Replicas, Values, as_json, write
 
 pytestmark = pytest.mark.dds
 
@@ -46,9 +46,12 @@ def test_a_late_reader_gets_everything_once_from_one_of_three(lab: Lab, replicas
         {"op": "unregister", "first": 20, "count": 5, "time": 3_000},
         readers=3,
     )
-    replicas.wait_equal(*names, count=COUNT)
-    statuses = [status for _, _, status in replicas.values("a").values()]
-    assert (statuses.count(DATA), statuses.count(DISPOSE)) == (COUNT - 5, 5), "an unregister is not kept"
+
+    def disposed(values: Values) -> bool:
+        statuses = [status for _, _, status in values]
+        return (statuses.count(DATA), statuses.count(DISPOSE)) == (COUNT - 5, 5)
+
+    replicas.wait_equal(*names, count=COUNT, where=disposed)  # an unregister is not kept
     readers = lab.readers(2)
     for reader in readers:
         reader.wait(COUNT - 5, disposed=5, no_writers=COUNT - 5)

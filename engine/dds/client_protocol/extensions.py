@@ -58,7 +58,7 @@ _A = TypeVar("_A", bound=Struct)
 
 
 class HistoryRequestAddition(Struct, frozen=True, omit_defaults=True):
-    """What a request for historical data says besides.
+    """The addition to a request for historical data.
 
     Attributes:
         follow: the reader gets updates afterwards.
@@ -72,10 +72,10 @@ class HistoryRequestAddition(Struct, frozen=True, omit_defaults=True):
 
 
 class LinkAddition(Struct, frozen=True, omit_defaults=True):
-    """What the end of an answer says besides.
+    """The addition to the end of an answer.
 
     Attributes:
-        living: living writers of the groups; None from a node that tells none.
+        living: living writers of the groups; None from a node that names none.
         disposing: their lost writers that had autodispose.
         update: whether it is an update after the answer.
         name_spaces: the name-spaces that the request touches, each with whether the node has all of it.
@@ -125,11 +125,11 @@ class PendingAddition(Struct, frozen=True):
 
 
 class StateRequestAddition(Struct, frozen=True, omit_defaults=True):
-    """What a state request says besides: at most one of these.
+    """The addition to a state request: at most one of these.
 
     Attributes:
         delete: delete samples.
-        stored: tell whether samples are stored.
+        stored: answer whether samples are stored.
         pending: note that a writer may hand over samples; nothing is answered.
         keep: keep the samples beside it, which this living writer has in its groups.
         others: name the fellows, too.
@@ -143,7 +143,7 @@ class StateRequestAddition(Struct, frozen=True, omit_defaults=True):
 
 
 class StateAddition(Struct, frozen=True, omit_defaults=True):
-    """What a node's answer to a state request says besides; most of it only if it was asked for."""
+    """The addition to a node's answer to a state request; most of it only on request."""
 
     node: str = ""
     """Id of the node."""
@@ -156,7 +156,7 @@ class StateAddition(Struct, frozen=True, omit_defaults=True):
     floors: tuple[int | None, ...] = ()
     """Source time up to which each group was deleted; None for one that is not kept."""
     left_out: int = 0
-    """Groups that found no room in the answer."""
+    """Groups for which the answer has no room."""
     fellows: tuple[tuple[str, str], ...] = ()
     """Ids and names of the nodes that it hears."""
     away: tuple[str, ...] = ()
@@ -202,7 +202,7 @@ class StateAddition(Struct, frozen=True, omit_defaults=True):
 
 
 NOTHING: Final = StateAddition()
-"""What another product says besides."""
+"""The addition of another product, which sends none."""
 
 
 def pack(addition: Struct) -> dict[str, bytes]:

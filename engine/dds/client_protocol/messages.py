@@ -1,9 +1,9 @@
 """The four messages of the client-durability protocol, as values and as bytes.
 
 Field for field as OpenSplice defines them (module DDS of its client_durability.idl). Each message is
-described once, by its class: its fields are sent in the order in which they stand, behind the version, and
-the type of each tells how it is written and read. Samples of an answer are many, so one `struct` reads them
-where it can.
+described once, by its class: its fields are sent in the order of their declaration, behind the version, and
+the type of each determines how it is written and read. Samples of an answer are many, so one `struct` reads
+them where it can.
 """
 
 from __future__ import annotations

@@ -259,7 +259,7 @@ class ServedReaders(Struct, frozen=True, tag="served"):
 
 
 ReplicaMessage = Message | PeerMessage | GroupDescriptions | WriterLifespans | ServedReaders
-"""Everything that replicas tell each other on a link."""
+"""Every message that replicas send each other on a link."""
 
 
 class Hello(Struct, frozen=True):
@@ -286,7 +286,7 @@ class SubscriberState(Struct, frozen=True):
     topic: Text
     """The topic that it reads."""
     partitions: tuple[str, ...]
-    """Its partitions, or expressions for them; none stands for the default partition."""
+    """Its partitions, or expressions for them; none means the default partition."""
     name: Text
     """Name of the durable subscription."""
     quorum: Annotated[int, Meta(ge=1, le=MAX_QUORUM)]

@@ -1,8 +1,8 @@
 """The durable subscriptions of one group at one replica: the samples held for them, and their readers.
 
 A sample is held, beside the last value of its instance, until the quorum of every durable subscription has
-acknowledged it. Replicas tell each other acknowledgements, and which samples they hold; each fetches those
-that another one holds and it lacks. `ReaderAnswers` is the side to which readers talk.
+acknowledged it. Replicas send each other acknowledgements, and the names of the samples that they hold;
+each fetches those that another one holds and it lacks. `ReaderAnswers` is the side to which readers talk.
 
 Invariant: a held sample is released only when every subscription has acknowledged it or is deleted.
 """
@@ -84,11 +84,11 @@ class _Peer(Struct):
     """Another replica while it is connected."""
 
     ledgers: list[LedgerState] = []
-    """Acknowledgements to tell it."""
+    """Acknowledgements to send it."""
     offers: list[Id] = []
-    """Samples held here, to tell it."""
+    """Samples held here, to offer it."""
     offered: dict[Id, int] = {}
-    """Samples that it holds and this replica lacks, with the period in which it told."""
+    """Samples that it holds and this replica lacks, with the period in which it offered them."""
 
 
 def batches(samples: Iterable[OriginalSample]) -> list[tuple[OriginalSample, ...]]:
@@ -462,7 +462,7 @@ class Subscriptions:
     # Other replicas.
 
     def connected(self, peer: str) -> None:
-        """Begin to exchange with a replica, whose link is new: tell it all ledgers and held samples."""
+        """Begin to exchange with a replica whose link is new: send all ledgers, offer all held samples."""
         self._peers[peer] = _Peer()
         if self.settings.synchronize_durable_subscriptions:
             self._to_peers.append((peer, SubscriptionUpdate(self._states(), numbers_of(self._held))))
@@ -514,7 +514,7 @@ class Subscriptions:
         self._period += 1
 
     def _fetch(self) -> None:
-        """Ask others for missing samples; those told in this period may be on their way from the writer."""
+        """Ask others for missing samples; those offered in this period may yet come from the writer."""
         asked: set[Id] = set()
         for name, peer in sorted(self._peers.items()):
             for id_ in [each for each in peer.offered if each in self._held or not self._wanted_by(each)]:

@@ -148,7 +148,7 @@ class LateReaders(ServicePart):
         if self._synchronizes:
             super().connected(peer)
             served = tuple(end for one in self._readers.values() for end in sorted(one.served))
-            self.tell([peer], ServedReaders(served))
+            self.send([peer], ServedReaders(served))
 
     def receive(self, peer: str, message: ServedReaders) -> None:
         """Note the readers that another replica has served."""
@@ -245,7 +245,7 @@ class LateReaders(ServicePart):
         before = len(one.served)
         one.serve(ends)
         if len(one.served) > before:
-            self.tell(self.peers, ServedReaders(tuple(sorted(one.served.intersection(ends)))))
+            self.send(self.peers, ServedReaders(tuple(sorted(one.served.intersection(ends)))))
         if one.unserved:
             one.due_s = time.monotonic() + FURTHER_S
 

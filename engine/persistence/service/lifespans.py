@@ -31,7 +31,7 @@ class Lifespans(ServicePart):
 
     def learn(self, writer: bytes, lifespan_ns: int) -> None:
         """Note the lifespan of a writer's samples."""
-        self._take([(writer, lifespan_ns)], "")
+        self._learn([(writer, lifespan_ns)], "")
 
     def is_expired(self, sample: OriginalSample, now_ns: int) -> bool:
         """Whether a sample has expired at this wall clock time; a dispose never expires."""
@@ -40,11 +40,11 @@ class Lifespans(ServicePart):
             name.guid, sample.status, sample.source_time_ns, now_ns
         )
 
-    def _take(self, lifespans: Iterable[tuple[bytes, int]], source: str) -> None:
+    def _learn(self, lifespans: Iterable[tuple[bytes, int]], source: str) -> None:
         news = {writer.hex(): ns for writer, ns in self._table.learn(lifespans).items()}
         self._unsaved |= news
         if news:
-            self.tell(self.peers - {source}, WriterLifespans(news))
+            self.send(self.peers - {source}, WriterLifespans(news))
 
     # Others, and the store.
 
@@ -52,11 +52,11 @@ class Lifespans(ServicePart):
         """Tell a replica all lifespans."""
         super().connected(peer)
         if self._table.known:
-            self.tell([peer], WriterLifespans({writer.hex(): ns for writer, ns in self._table.known.items()}))
+            self.send([peer], WriterLifespans({writer.hex(): ns for writer, ns in self._table.known.items()}))
 
     def receive(self, peer: str, message: WriterLifespans) -> None:
         """Take lifespans that another replica tells."""
-        self._take(((bytes.fromhex(writer), ns) for writer, ns in message.lifespans.items()), peer)
+        self._learn(((bytes.fromhex(writer), ns) for writer, ns in message.lifespans.items()), peer)
 
     def restore(self, store: sqlite3.Connection) -> None:
         """Load the lifespans."""

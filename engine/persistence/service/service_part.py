@@ -63,7 +63,7 @@ class ServicePart:
             MessageFault: not a valid message.
         """
 
-    def tell(self, peers: Iterable[str], message: ReplicaMessage) -> None:
+    def send(self, peers: Iterable[str], message: ReplicaMessage) -> None:
         """Send a message to replicas."""
         self._outbox += [(peer, message) for peer in sorted(peers)]
 

@@ -192,7 +192,12 @@ class Service:
         self._open_store()
         self._participant = self._shell.join(
             NodeParticipant(
-                options.domain_id, uri, options.name, bytes.fromhex(self._store.id), TagRole.PERSISTENCE
+                options.domain_id,
+                uri,
+                options.name,
+                bytes.fromhex(self._store.id),
+                TagRole.PERSISTENCE,
+                tries=True,
             )
         )
         self._directed = Directed(

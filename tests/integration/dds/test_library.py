@@ -76,6 +76,12 @@ def test_a_library_that_fails_is_found_out_by_a_process_of_its_own(
     assert refused.value.may_pass is does.startswith("exec")  # a busy machine may be quicker later
 
 
+def test_settings_of_our_own_are_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A trial takes a process: the check of the library is in every start of a node and of a client."""
+    monkeypatch.setattr(trial, "try_settings", lambda *_: pytest.fail("they are tried"))
+    selfcheck.check_layouts()
+
+
 @pytest.mark.parametrize(
     ("version", "is_used"),
     [("11.0.1", True), ("11.0.2", True), ("11.0.0", False), ("11.1.0", False), ("0.10.5", False)],
