@@ -83,7 +83,7 @@ _LEADS_NS: Final = 60 * SECOND_NS
 """Time within which others miss a process: some leases."""
 
 _SERVICES: Final = {Target.OPENSPLICE: "OpenSplice", Target.OSPLTOOL: "an ospltool node"}
-_ROOTS: Final = frozenset({"opensplice", "cyclonedds", "domain", "dds"})
+_ROOTS: Final = frozenset({"opensplice", "cyclonedds", "dds"})
 
 _XML: Final = re.compile(r"\s*(?:export\s+)?(?:[A-Z_]*URI\s*=\s*)?(['\"]?)\s*(?=<[A-Za-z?!])")
 _FILE_URI: Final = re.compile(r"\s*(?:export\s+)?(?:[A-Z_]*URI\s*=\s*)?['\"]?(file://[^\s,'\"]+)")
@@ -699,14 +699,11 @@ def _of_xml(text: str, environ: Mapping[str, str], name: str) -> CauseReport:
     from ospltool.check.runner import examine, run
 
     shown = _shown(name)
-    sections = {path.partition("/")[0] for path in cyclone.table().items if path[:1].isupper()} - {"Id"}
     root = _ROOT.search(text)
     tag = root[1] if root else ""
-    if tag in sections:  # Cyclone DDS takes a part of its settings without what is around it
-        text = f"<CycloneDDS><Domain>{text}</Domain></CycloneDDS>"
-    elif tag == "Domain":
-        text = f"<CycloneDDS>{text}</CycloneDDS>"
-    examined = examine(DeploymentInput((NodeInput(name, environ),)), {name: text.encode()})
+    # Cyclone DDS takes a part of its settings as a text only, so a file with one is a text that was saved.
+    path = "the text" if cyclone.is_part(tag) else name
+    examined = examine(DeploymentInput((NodeInput(path, environ),)), {path: text.encode()})
     # A file of OpenSplice may be for OpenSplice alone: what an ospltool node ignores of it is no fault there.
     wanted = [Target.OPENSPLICE] if examined.fleet.nodes else []
     report = run([examined], choice([], [], [], wanted, "info"))
@@ -719,7 +716,7 @@ def _of_xml(text: str, environ: Mapping[str, str], name: str) -> CauseReport:
         what = f"{shown} has QoS profiles"
     elif any(one.is_known for one in views):
         what = f"{shown} is a configuration of persistence services"
-    elif tag.lower() in {*_ROOTS, *map(str.lower, sections)}:
+    elif tag.lower() in _ROOTS or cyclone.is_part(tag):
         what = f"{shown} is a configuration that cannot be read"
     else:
         root_name = f"the root <{one_line(tag)}>" if tag else "no root"

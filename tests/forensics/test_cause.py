@@ -334,6 +334,10 @@ CASES: dict[str, tuple[str, dict[str, str]]] = {
             "Look at": "given --target ospltool, if an ospltool node is to run with it",
         },
     ),
+    "a part of settings with a comma": (
+        "<General><AllowMulticast>true</AllowMulticast></General>,",
+        {"What": "settings of Cyclone DDS", "First": "nothing: the check finds nothing"},
+    ),
     "a part of settings": (
         "<Tracing><Verbosity>lots</Verbosity></Tracing>",
         {"What": "settings of Cyclone DDS", "First": "error DUR751"},

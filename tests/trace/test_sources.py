@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from ospltool.trace.meaning.catalogue import Product
-from ospltool.trace.reading import reader, report_logs
+from ospltool.trace.reading import reader, report_logs, sources
 from ospltool.trace.reading.ranges import count_records
 from ospltool.trace.reading.sources import SourceError, TraceFormat, find_sources, sniff
 from tests.trace.making import Traces
@@ -137,6 +137,7 @@ def test_colours_change_no_record_and_no_place(
 ) -> None:
     monkeypatch.setattr(reader, "BLOCK_BYTES", size)
     monkeypatch.setattr(report_logs, "BLOCK_BYTES", size)
+    monkeypatch.setattr(sources, "SNIFFED_BYTES", 1000)  # so that a block has ends and beginnings of lines
     lines = (samples / "late-joiner" / "n1" / sample).read_bytes().splitlines(keepends=True)[:300]
     path, plain = tmp_path / f"coloured-{sample}", tmp_path / sample
     coloured = [

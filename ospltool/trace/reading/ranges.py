@@ -11,7 +11,7 @@ import os
 import sys
 import threading
 from collections.abc import Iterator, Sequence
-from typing import IO, Final
+from typing import Final
 
 from engine.workers import WorkerProcesses
 from ospltool.trace.reading.headers import (
@@ -23,7 +23,7 @@ from ospltool.trace.reading.headers import (
     last_on_line,
 )
 from ospltool.trace.reading.reader import read_records
-from ospltool.trace.reading.sources import TraceFile, TraceFormat, open_stream
+from ospltool.trace.reading.sources import TraceFile, TraceFormat, UncolouredStream, open_stream
 
 RANGE_BYTES: Final = 64 << 20
 PIECE_BYTES: Final = 16 << 20
@@ -73,7 +73,7 @@ def ranges(source: TraceFile, range_bytes: int = RANGE_BYTES, start: int = 0) ->
         yield Range(source, start, None, size - start)
 
 
-def first_record(stream: IO[bytes], wanted: int, size: int) -> int:
+def first_record(stream: UncolouredStream, wanted: int, size: int) -> int:
     """Return the offset of the first record that begins a line, at or after `wanted`; else `size`."""
     at = wanted
     while at < size:
@@ -145,7 +145,7 @@ def count_in_range(part: Range, needle: bytes) -> int:
         return _count_in_stream(stream, needle, part)
 
 
-def _count_in_stream(stream: IO[bytes], needle: bytes, part: Range) -> int:
+def _count_in_stream(stream: UncolouredStream, needle: bytes, part: Range) -> int:
     """Count in one buffer that is read into again and again, so that nothing is copied.
 
     A line of more than `LARGEST_PIECE` bytes, which no trace has, may be counted twice.
@@ -156,9 +156,8 @@ def _count_in_stream(stream: IO[bytes], needle: bytes, part: Range) -> int:
     kept = 0
     while True:
         room = len(buffer) - kept if left is None else min(len(buffer) - kept, left)
-        block = stream.read(room)
-        got, filled = len(block), kept + len(block)
-        buffer[kept:filled] = block
+        got = stream.read_into(buffer, kept, room)
+        filled = kept + got
         if left is not None:
             left -= got
         over = not got or left == 0

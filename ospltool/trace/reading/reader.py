@@ -12,7 +12,7 @@ import heapq
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import IO, Final
+from typing import Final
 
 from ospltool.trace.meaning.catalogue import UNKNOWN_LEVEL, Template, catalogue
 from ospltool.trace.meaning.matcher import Matcher, matcher
@@ -33,6 +33,7 @@ from ospltool.trace.reading.sources import (
     SourceError,
     TraceFile,
     TraceFormat,
+    UncolouredStream,
     open_stream,
 )
 
@@ -166,7 +167,7 @@ def read_records(source: TraceFile, start: int = 0, end: int | None = None) -> I
         yield damaged(source, found)
 
 
-def _blocks(stream: IO[bytes], wanted: int | None) -> Iterator[bytes]:
+def _blocks(stream: UncolouredStream, wanted: int | None) -> Iterator[bytes]:
     left = wanted
     while left is None or left > 0:
         block = stream.read(BLOCK_BYTES if left is None else min(BLOCK_BYTES, left))
@@ -322,7 +323,7 @@ def parse_events(data: bytes, source: TraceFile, offset: int) -> Iterator[TraceR
         offset += len(line)
 
 
-def _read_events(stream: IO[bytes], source: TraceFile) -> Iterator[TraceRecord]:
+def _read_events(stream: UncolouredStream, source: TraceFile) -> Iterator[TraceRecord]:
     """Yield the records of an ospltool trace in lines of JSON."""
     known = catalogue()
     runs = RunCounter()
@@ -332,7 +333,7 @@ def _read_events(stream: IO[bytes], source: TraceFile) -> Iterator[TraceRecord]:
         offset += len(line)
 
 
-def _lines(stream: IO[bytes]) -> Iterator[bytes]:
+def _lines(stream: UncolouredStream) -> Iterator[bytes]:
     """Yield the lines of a stream with their ends, in pieces of bounded size."""
     rest = b""
     while block := stream.read(BLOCK_BYTES):

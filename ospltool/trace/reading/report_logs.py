@@ -14,7 +14,7 @@ from typing import IO, Final
 from ospltool.trace.meaning.catalogue import UNKNOWN_LEVEL
 from ospltool.trace.reading.headers import is_time
 from ospltool.trace.reading.record import RecordKind, TimeBase, TraceRecord
-from ospltool.trace.reading.sources import TraceFile
+from ospltool.trace.reading.sources import TraceFile, UncolouredStream
 
 BLOCK_BYTES: Final = 1 << 18
 LONGEST_REPORT: Final = 1 << 20
@@ -40,7 +40,9 @@ _TIME: Final = re.compile(r"(\d{1,10})\.(\d{9})(?:/(-?\d+))?\s*$")
 _NAME_AND_ID: Final = re.compile(r"^(.*?)\s*<?([0-9A-Fa-fx]+)>?$")
 
 
-def read_reports(stream: IO[bytes], source: TraceFile, offset: int = 0) -> Iterator[TraceRecord]:
+def read_reports(
+    stream: IO[bytes] | UncolouredStream, source: TraceFile, offset: int = 0
+) -> Iterator[TraceRecord]:
     """Yield the reports of a log from an offset on, in order. Other bytes are unparsed records."""
     buffer = b""
     while True:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 import gzip
+import io
 import pathlib
 import re
 import zlib
@@ -226,29 +227,44 @@ class UncolouredStream:
     def __init__(self, stream: IO[bytes]) -> None:
         self._stream = stream
         self._ready = b""
-        """Bytes that were read to the end of their line, and not asked for yet."""
+        """Bytes without colours that were not asked for yet."""
+        self._rest = b""
+        """Bytes after them, as they were read."""
 
     def read(self, size: int = -1) -> bytes:
         """Read at most `size` bytes; none at the end."""
         if not self._ready:
-            data = self._stream.read(size)
-            last = data.rfind(b"\x1b")
-            if last < 0:
-                return data
-            # The sequence, and the line at whose end its bytes are made up for, may go on in the next block.
+            self._prepare(self._rest + self._stream.read(size))
+        found = self._ready if size < 0 else self._ready[:size]
+        self._ready = self._ready[len(found) :]
+        return found
+
+    def read_into(self, buffer: bytearray, at: int, size: int) -> int:
+        """Read at most `size` bytes into a buffer, uncopied where there are no colours; return how many."""
+        if not self._ready and not self._rest and isinstance(self._stream, io.RawIOBase):
+            got = self._stream.readinto(memoryview(buffer)[at : at + size]) or 0
+            if buffer.find(b"\x1b", at, at + got) < 0:
+                return got
+            self._prepare(bytes(buffer[at : at + got]))
+        data = self.read(size)
+        buffer[at : at + len(data)] = data
+        return len(data)
+
+    def _prepare(self, data: bytes) -> None:
+        """Take the colours from bytes, and from those after them up to the end of a line with colours."""
+        last, whole = data.rfind(b"\x1b"), len(data)
+        if last >= 0 and data.find(b"\n", last) < 0:  # the sequence may go on, too
             while data.find(b"\n", last) < 0 and len(data) - last < _LONGEST_LINE:
                 block = self._stream.read(SNIFFED_BYTES)
                 if not block:
                     break
                 data += block
-            self._ready = uncoloured(data)
-        found = self._ready if size < 0 else self._ready[:size]
-        self._ready = self._ready[len(found) :]
-        return found
+            whole = data.find(b"\n", last) + 1 or len(data)
+        self._ready, self._rest = uncoloured(data[:whole]), data[whole:]
 
     def seek(self, offset: int) -> None:
         """Go to an offset, which begins a line."""
-        self._ready = b""
+        self._ready = self._rest = b""
         self._stream.seek(offset)
 
     def close(self) -> None:
@@ -262,7 +278,7 @@ class UncolouredStream:
         self.close()
 
 
-def open_stream(path: pathlib.Path) -> IO[bytes]:
+def open_stream(path: pathlib.Path) -> UncolouredStream:
     """Open a file, decompressed and without colours.
 
     The bytes end where a compressed file is damaged; see `damage`.
@@ -271,7 +287,7 @@ def open_stream(path: pathlib.Path) -> IO[bytes]:
         SourceError: the package for its compression is not installed.
         OSError: it cannot be opened.
     """
-    return cast("IO[bytes]", UncolouredStream(_opened(path)))
+    return UncolouredStream(_opened(path))
 
 
 def as_written(path: pathlib.Path, offset: int, uncoloured: bytes) -> bytes:
