@@ -12,7 +12,7 @@ import ipaddress
 import json
 import threading
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Union
 
 from engine.core import plain
 from engine.core.lazy_dataclass import lazy_dataclass
@@ -48,20 +48,22 @@ def quick_reader(kinds: Mapping[str, type]) -> Callable[[bytes], QuickMessage | 
         import msgspec
     except ModuleNotFoundError:
         return lambda _: None
-    envelope = msgspec.defstruct(
-        "Envelope", [("format_version", int), ("kind", str), ("data", msgspec.Raw)], gc=False
-    )
-    head = msgspec.json.Decoder(envelope)
     with _BUILDING:
-        bodies: dict[str, Any] = {kind: msgspec.json.Decoder(type_) for kind, type_ in kinds.items()}
+        envelopes = tuple(
+            msgspec.defstruct(
+                "Envelope", [("format_version", int), ("data", type_)], tag_field="kind", tag=kind, gc=False
+            )
+            for kind, type_ in kinds.items()
+        )
+        messages: Any = msgspec.json.Decoder(Union[envelopes])  # noqa: UP007  # made from a table
 
     def read(data: bytes) -> QuickMessage | None:
         if _LONG in data.translate(_DIGITS):
             return None
         try:
             data.decode()  # msgspec does not look into fields that it skips
-            found: Any = head.decode(data)
-            return QuickMessage(found.format_version, found.kind, bodies[found.kind].decode(found.data))
+            found = messages.decode(data)
+            return QuickMessage(found.format_version, found.__struct_config__.tag, found.data)
         except Exception:  # of any class: `plain` says what is wrong
             return None
 

@@ -62,7 +62,7 @@ def record(
     ] = None,
     output: Annotated[
         pathlib.Path | None,
-        typer.Option("--output", "-o", help="Write to this file; a recording that is there is continued."),
+        typer.Option("--output", "-o", help="Write to this file, or continue the recording in it."),
     ] = None,
     domain: Annotated[int | None, typer.Option(min=0, max=230, help="Record this domain instead.")] = None,
     partition: Partition = None,
@@ -89,7 +89,7 @@ def record(
 ) -> None:
     """Record the state of nodes and persistence services; `ospltool top --replay FILE` plays it back.
 
-    Recording continues until interrupted, and removes what is oldest when the file has --size. It survives
+    Recording continues until interrupted. Once the file has --size, the oldest lines are removed. It survives
     the loss of nodes and of the domain, and a full disk. With --once nothing is recorded: the state of the
     system goes to standard output.
 

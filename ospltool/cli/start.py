@@ -175,7 +175,7 @@ def _narration(target: PlannedNode, started: Start, status: NodeStatus | None) -
         return f"ospltool: {subject}: {started.refusal}"
     if started.is_running or started.has_failed:
         return f"ospltool: {status.sentence if status is not None else subject}"
-    name = shlex.quote(target.configuration.domain.name)
+    name = visible(shlex.quote(target.configuration.domain.name))
     return (
         f"ospltool: {subject} is still starting in the background; "
         f"`ospltool status {name}` shows how it is, and `ospltool stop {name}` ends it"

@@ -90,7 +90,7 @@ def _whole(made: _Families, domain: str, health: Health, now_ns: int) -> None:
     complete = sum(node.snapshot.state == "COMPLETE" for node in heard)
     say("nodes_complete", "Nodes that are heard and complete.", complete)
     say("incidents_muted", "Open incidents that are muted.", len(health.muted))
-    for severity in Severity:
+    for severity in (Severity.ERROR, Severity.WARNING, Severity.NOTICE):  # no incident is INFO
         count = sum(one.severity is severity for one in health.open)
         text = "Open incidents that are not muted, by severity."
         made.gauge("incidents", text, ("domain", "severity"), (domain, severity.label), count)

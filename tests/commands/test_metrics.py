@@ -107,6 +107,7 @@ def test_nodes_copies_samples_and_incidents_are_measured(measure: Callable[..., 
         ("set_complete", "7", "A", "n1"): 1, ("master", "7", "A", "n1"): 1, ("master", "7", "A", "n2"): 0,
     }  # fmt: skip
     assert {key: found.get(key) for key in expected} == expected
+    assert {key[2] for key in found if key[0] == "incidents"} == {"error", "warning", "notice"}
     assert not [
         key for key in found if "n3" in key and key[0] not in ("node_up", "node_heartbeat_age_seconds")
     ]

@@ -108,11 +108,12 @@ def test_a_node_that_fails_makes_the_start_fail(shell: Shell, mode: str, expecte
 
 
 def test_a_start_has_its_time(shell: Shell) -> None:
-    path = shell.write()
+    path = shell.write("b&#10;ospltool: c")
     shell.use("slow")
     code, _, err = shell.run("start", path, "--timeout", "600ms")
     assert code == 1
     assert "is still starting" in err
+    assert len(err.splitlines()) == 1, "a name begins no line of its own"
     shell.wait_until("is starting", path)
 
 
