@@ -377,7 +377,7 @@ def _replicas() -> list[Target]:
         Target(
             "registration",
             [Registration("T", "name", ("p", "q*")).key.encode()],
-            refusing(lambda data: Registration.read(data.decode(errors="replace"))),
+            refusing(lambda data: Registration.parse(data.decode(errors="replace"))),
             CHEAP,
             damaged_json,
         ),

@@ -481,33 +481,40 @@ class ConnectedReaders:
         participant: of this replica.
         signal: set when states have arrived.
         submit: runs a function on a worker thread, and then one on the service's thread.
+        heard: takes readers with their new states, in order; None for one that is gone.
 
     Attributes:
         counters: `malformed`, `refused` (beyond the bound), `unanswered` (a reader was gone or too slow).
     """
 
-    def __init__(self, participant: NodeParticipant, signal: Signal, submit: Submit) -> None:
+    def __init__(
+        self,
+        participant: NodeParticipant,
+        signal: Signal,
+        submit: Submit,
+        heard: Callable[[str, SubscriberState | None], None],
+    ) -> None:
         self._participant = participant
         self._submit = submit
+        self._heard = heard
         self._states: CaptureReader = open_states(participant, signal)
         self._lines: dict[str, _Line] = {}
         self._reader_of: dict[bytes, str] = {}
         self.counters: collections.Counter[str] = collections.Counter()
 
-    def take(self) -> list[Any]:
+    def drain(self) -> list[Any]:
         """Take the records that have arrived; for the pump."""
         return [*self._states.drain(), *self._participant.proofs.verifiable(STATES)]
 
-    def understand(self, records: Sequence[Any]) -> list[tuple[str, SubscriberState | None]]:
-        """Return readers with their new states, in order; None for one that is gone."""
-        found: list[tuple[str, SubscriberState | None]] = []
+    def receive(self, records: Sequence[Any]) -> None:
+        """Take in what `drain` took, on the service's thread."""
         for record in records:
             if record.status & WRITER_GONE:
                 self._participant.proofs.ended(STATES, record.writer)
                 reader = self._reader_of.pop(record.writer, None)
                 if reader is not None:
                     self._end(self._lines.pop(reader))
-                    found.append((reader, None))
+                    self._heard(reader, None)
             elif record.status & DATA:
                 try:
                     reader, body = unpack_state(record.payload, record.writer, self._participant.proofs)
@@ -516,8 +523,7 @@ class ConnectedReaders:
                     self.counters["malformed"] += 1
                     continue
                 if self._is_known(record.writer, reader):
-                    found.append((reader, state))
-        return found
+                    self._heard(reader, state)
 
     def _is_known(self, writer: bytes, reader: str) -> bool:
         """Whether this writer is the first that speaks for this reader, and speaks for no other."""

@@ -15,7 +15,7 @@ import os
 import secrets
 import socket
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -29,7 +29,6 @@ from engine.capture.tap_registry import TapRegistry, UnroutedSamples, look_up_ty
 from engine.capture.unkept import Unkept, UnkeptReason
 from engine.config.persistence import PersistenceService
 from engine.dataset.captured import CapturedSample
-from engine.dataset.groups import GroupDescription
 from engine.dataset.sample import DATA, DISPOSE, UNREGISTER
 from engine.dds import abi
 from engine.dds.activity import Workers
@@ -358,14 +357,14 @@ class ReplicaOptions:
         directory: of its store.
         domain_id: DDS domain.
         environ: environment with CYCLONEDDS_URI.
-        say: takes sentences for operators.
+        report: takes sentences for operators.
     """
 
     name: str
     directory: Path
     domain_id: int
     environ: Mapping[str, str]
-    say: Callable[[str], None]
+    report: Callable[[str], None]
 
 
 class Service:
@@ -383,15 +382,8 @@ class Service:
     def __init__(self, settings: PersistenceService, options: ReplicaOptions) -> None:
         past_file = options.directory / past.FILE
         self._past = past.Past(past_file, time.time_ns, pid=os.getpid(), version=product_version())
-
-        tell = options.say
-
-        def say(text: str) -> None:
-            self._past.say(text, SAID)
-            tell(text)
-
         self._settings = settings
-        self._options = options = dataclasses.replace(options, say=say)
+        self._options = options
         self._shell = Shell("service", "service", ServiceError)
         self._started_ns = time.time_ns()
         self._counters: collections.Counter[str] = collections.Counter()
@@ -430,7 +422,7 @@ class Service:
             self._settings.subscriptions,
             self._groups,
             values=lambda group: self._synchronization.replica.of_group(group),
-            say=options.say,
+            report=self._report,
         )
         self._parts: list[ServicePart] = [
             self._lifespans,
@@ -443,7 +435,7 @@ class Service:
         self._shell.stack.callback(self._past.close)
         before = self._past.open(self._shell.activities.work(past.ACTIVITY, withholds=False))
         if before is not None and before.end != past.IN_ORDER:
-            options.say(f"the previous run did not stop cleanly: {before.end}")
+            self._report(f"the previous run did not stop cleanly: {before.end}")
 
     def _begin(self) -> None:
         options = self._options
@@ -473,12 +465,17 @@ class Service:
             signal,
             self._shell.mailbox.wake,
             self._shell.activities,
-            options.say,
+            self._report,
         )
         self._intake = Intake(self._participant, signal, self._groups, self._synchronization, self._lifespans)
-        self._readers = ConnectedReaders(self._participant, signal, self._submit)
+        self._readers = ConnectedReaders(self._participant, signal, self._submit, self._subscribing.heard)
         self._subscribing.begin(self._participant.guid.hex())
-        self._watch = self._shell.begin_watch(self._tell, _no_lease, WATCH_S, detects=False)
+        self._watch = self._shell.begin_watch(
+            lambda event, **fields: self._report(message(catalogue()[event], fields)),
+            lambda: None,  # nobody supervises a persistence service: what is stuck is said and shown
+            WATCH_S,
+            detects=False,
+        )
         self._is_showing = False
         self._show_due_s = 0.0
         self._past_shown = -1
@@ -490,7 +487,7 @@ class Service:
         listen("topics", self._shell.topics.take, self._intake.topics_seen)
         listen("discovery", self._shell.discovery.take, self._discovered)
         listen("exchange", self._links.receiver.take, self._links.exchanged)
-        listen("readers", self._readers.take, self._readers_said)
+        listen("readers", self._readers.drain, self._readers.receive)
         # The turn itself reads the taps.
         listen("taps", lambda: [True] if self._intake.taps.has_news() else [])
         self._shell.rely_on(self._store)
@@ -514,9 +511,10 @@ class Service:
 
         self._workers.submit(run)
 
-    def _tell(self, event: str, **fields: object) -> None:
-        """Say an event of the deadlock watch."""
-        self._options.say(message(catalogue()[event], fields))
+    def _report(self, text: str) -> None:
+        """Tell operators, now and later, of something."""
+        self._past.say(text, SAID)
+        self._options.report(text)
 
     def _fail(self, error: Exception) -> None:
         raise ServiceError(f"a thread of the service ended: {error!r}") from error
@@ -551,7 +549,7 @@ class Service:
     def _turn(self) -> float:
         """Decide, send, store and show; return when the next turn is due at the latest."""
         for text in self._intake.turn(time.monotonic()):
-            self._options.say(text)
+            self._report(text)
         again = self._intake.neighbourhood.to_ask_again(time.monotonic())
         if again is not None:
             self._look_up(again, is_first=False)
@@ -636,15 +634,6 @@ class Service:
                 self._counters["unresolved"] += 1
 
         self._submit(lambda: look_up_type(self._participant, endpoint, attempts=attempts), resolved)
-
-    # Readers.
-
-    def _readers_said(self, batch: Sequence[Any]) -> None:
-        for reader, state in self._readers.understand(batch):
-            if state is None:
-                self._subscribing.left(reader)
-            else:
-                self._subscribing.heard(reader, state)
 
     # Status.
 
@@ -745,52 +734,40 @@ class Service:
         return (*found, *(f"{one.name}: {one.problem}" for one in self._links.views() if one.problem))
 
 
-def _no_lease() -> None:
-    """Nobody supervises a persistence service: what is stuck is said and shown."""
-
-
 def _writer_views(groups: KnownGroups, replica: Replica) -> tuple[tuple[WriterView, ...], int]:
     """Return the views of writers, those in use before the others, and how many were left out."""
     names = replica.writers()
     if len(names) > MAX_WRITERS_SHOWN:
         names.sort(key=lambda name: (not replica.is_direct(name), replica.path(name) is None, name))
-    shown = list(_writers(names[:MAX_WRITERS_SHOWN], groups, replica))
-    return tuple(sorted(shown, key=_place)), len(names) - len(shown)
+    settings, shown = replica.settings, list[WriterView]()
 
+    def shown_as(provider: str | None) -> str:
+        return "original" if provider == ORIGINAL else provider or ""
 
-def _place(view: WriterView) -> tuple[str, str, str, bool]:
-    return view.topic, view.partition, view.writer, view.late
-
-
-def _writers(names: list[str], groups: KnownGroups, replica: Replica) -> Iterator[WriterView]:
-    for name in names:
-        writer = WriterName.of(name)
+    for name in names[:MAX_WRITERS_SHOWN]:
+        writer = WriterName.parse(name)
         description = groups.get(writer.group) if writer is not None else None
-        if writer is not None and description is not None:
-            yield _writer(name, writer, description, replica)
-
-
-def _writer(name: str, writer: WriterName, description: GroupDescription, replica: Replica) -> WriterView:
-    stability, settings = replica.stability(name), replica.settings
-    used, selected = stability.applied, stability.selected
-    return WriterView(
-        writer=writer.guid.hex(),
-        topic=description.group.topic,
-        partition=description.group.partition,
-        late=writer.late,
-        direct=replica.is_direct(name),
-        provider=_provider(used.live),
-        filling=tuple(sorted(used.filling)),
-        selected=_provider(selected.live),
-        selected_filling=tuple(sorted(selected.filling)),
-        lag_ns=replica.lag_ns(name),
-        stable=min(stability.unchanged, settings.stable_periods),
-        stable_of=settings.stable_periods,
-        unsettled=stability.unsettled,
-        unsettled_of=settings.max_change_periods,
-        path=replica.path(name) or (),
-    )
-
-
-def _provider(name: str | None) -> str:
-    return "original" if name == ORIGINAL else name or ""
+        if writer is None or description is None:
+            continue
+        stability = replica.stability(name)
+        used, selected = stability.applied, stability.selected
+        view = WriterView(
+            writer=writer.guid.hex(),
+            topic=description.group.topic,
+            partition=description.group.partition,
+            late=writer.late,
+            direct=replica.is_direct(name),
+            provider=shown_as(used.live),
+            filling=tuple(sorted(used.filling)),
+            selected=shown_as(selected.live),
+            selected_filling=tuple(sorted(selected.filling)),
+            lag_ns=replica.lag_ns(name),
+            stable=min(stability.unchanged, settings.stable_periods),
+            stable_of=settings.stable_periods,
+            unsettled=stability.unsettled,
+            unsettled_of=settings.max_change_periods,
+            path=replica.path(name) or (),
+        )
+        shown.append(view)
+    shown.sort(key=lambda view: (view.topic, view.partition, view.writer, view.late))
+    return tuple(shown), len(names) - len(shown)
