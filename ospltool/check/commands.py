@@ -26,6 +26,7 @@ from ospltool.output.text import plural, table, visible, width
 MAX_LISTED = 5
 """Most files in one sentence of the summary; the number of the others is said."""
 
+
 def deployments(
     paths: Sequence[str],
     nodes: Sequence[str],
