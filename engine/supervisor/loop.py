@@ -60,7 +60,11 @@ class Narrator:
             return
         self._last = text
         self._log(text)
-        kind = _report_type(record)
+        kind = None
+        if record.phase is NodePhase.DIED:
+            kind = ReportType.ERROR
+        elif record.is_unresponsive or record.phase in (NodePhase.RESTARTING, NodePhase.KILLING):
+            kind = ReportType.WARNING
         if kind is not None and self._reporter is not None:
             description = (
                 f"The service 'durability' of domain \"{record.domain_name}\" {record.phase}{reason}"
@@ -72,14 +76,6 @@ class Narrator:
         moment = datetime.datetime.now(datetime.UTC).astimezone()
         sys.stderr.write(f"{moment.strftime('%Y-%m-%dT%H:%M:%S%z')} supervisor: {text}\n")
         sys.stderr.flush()
-
-
-def _report_type(record: RunRecord) -> ReportType | None:
-    if record.phase is NodePhase.DIED:
-        return ReportType.ERROR
-    if record.is_unresponsive or record.phase in (NodePhase.RESTARTING, NodePhase.KILLING):
-        return ReportType.WARNING
-    return None
 
 
 _READ_BYTES: Final = 65536
@@ -154,7 +150,7 @@ class NodeProcess:
 
     def terminate(self) -> None:
         """Tell the node to stop."""
-        self._send(signal.SIGTERM)
+        self._process.send_signal(signal.SIGTERM)
 
     def kill(self) -> None:
         """Kill the node and its process group."""
@@ -168,9 +164,6 @@ class NodeProcess:
     def close(self) -> None:
         """Close the pipes of a node that has ended."""
         self._close(self.lease, self._alive, self.handle)
-
-    def _send(self, number: signal.Signals) -> None:
-        self._process.send_signal(number)
 
     @staticmethod
     def _close(*descriptors: int) -> None:

@@ -127,8 +127,11 @@ class SupervisionPolicy:
         self._start_times: collections.deque[float] = collections.deque(maxlen=RESTART_LIMIT)
 
     def begin(self, now: float) -> list[SupervisorAction]:
-        """Start the node for the first time."""
-        return self._start(now)
+        """Start the node, for the first time or again."""
+        self.phase = NodePhase.STARTING
+        self.is_unresponsive = False
+        self._deadline = now + self.rules.first_lease_s
+        return [SupervisorAction.START]
 
     def renewed(self, now: float, state: str) -> list[SupervisorAction]:
         """Take in a renewal of the lease, in this service state."""
@@ -157,11 +160,7 @@ class SupervisionPolicy:
                 self.reason = f"{self.reason}; the node ended with {how}".removeprefix("; ")
             return self._end(self._final_phase, self.exit_code)
         if self.phase is NodePhase.KILLING:
-            return (
-                self._restart(now)
-                if self.rules.action is Action.RESTART
-                else self._end(NodePhase.DIED, EXIT_DIED)
-            )
+            return self._restart(now)
         if exit_code == EXIT_ENDED:
             self.reason = "the node ended by itself, in order"
             return self._end(NodePhase.ENDED, EXIT_ENDED)
@@ -169,9 +168,7 @@ class SupervisionPolicy:
             self._fail(f"the node cannot run: {cause}" if cause else "the node cannot run; its log says why")
             return self._end(NodePhase.DIED, EXIT_CONFIGURATION)
         self._fail(f"the node ended unexpectedly ({how})" + (f": {cause}" if cause else ""))
-        if self.rules.action is Action.RESTART:
-            return self._restart(now)
-        return self._end(NodePhase.DIED, EXIT_DIED)
+        return self._restart(now)
 
     def start_failed(self, now: float, cause: str, *, is_permanent: bool) -> list[SupervisorAction]:
         """Take in that the node process could not be started, and why; not tried again if `is_permanent`.
@@ -184,9 +181,7 @@ class SupervisionPolicy:
         self._fail(f"the node could not be started: {cause}")
         if is_permanent:
             return self._end(NodePhase.DIED, EXIT_CONFIGURATION)
-        if self.rules.action is Action.RESTART:
-            return self._restart(now)
-        return self._end(NodePhase.DIED, EXIT_DIED)
+        return self._restart(now)
 
     def stop(self, now: float, reason: str) -> list[SupervisorAction]:
         """Stop the node, unless it is stopping already."""
@@ -215,7 +210,7 @@ class SupervisionPolicy:
             return []
         self._deadline = None
         if self.phase is NodePhase.RESTARTING:
-            return self._start(now)
+            return self.begin(now)
         if self.phase is NodePhase.STOPPING:
             self.reason = f"the node did not end within {self.rules.terminate_period_s:g} s and was killed"
             self.exit_code = EXIT_DIED
@@ -247,13 +242,10 @@ class SupervisionPolicy:
         self.reason = self.failure = how
         self.failures += 1
 
-    def _start(self, now: float) -> list[SupervisorAction]:
-        self.phase = NodePhase.STARTING
-        self.is_unresponsive = False
-        self._deadline = now + self.rules.first_lease_s
-        return [SupervisorAction.START]
-
     def _restart(self, now: float) -> list[SupervisorAction]:
+        """Start the node again after a pause, if the FailureAction is that, and not too often."""
+        if self.rules.action is not Action.RESTART:
+            return self._end(NodePhase.DIED, EXIT_DIED)
         recent = sum(now - start < RESTART_WINDOW_S for start in self._start_times)
         if recent >= RESTART_LIMIT:
             self.reason += (

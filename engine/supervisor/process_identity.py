@@ -30,7 +30,7 @@ class ProcessIdentity:
 
     def is_stopped(self) -> bool:
         """Tell whether it is stopped by a signal (SIGSTOP) or a debugger."""
-        return self.is_alive() and _state(self.pid) in ("T", "t")
+        return self.is_alive() and _stat(self.pid)[:1] in (["T"], ["t"])
 
     def send(self, number: signal.Signals) -> bool:
         """Send a signal; return False if the process is gone.
@@ -75,13 +75,7 @@ def identify(pid: int) -> ProcessIdentity | None:
     fields = _stat(pid)
     if not fields or fields[0] in ("Z", "X"):
         return None
-    return ProcessIdentity(pid, int(fields[_START_FIELD]), _boot())
-
-
-def _state(pid: int) -> str:
-    """Return the letter for the state of a process; empty if there is none."""
-    fields = _stat(pid)
-    return fields[0] if fields else ""
+    return ProcessIdentity(pid, int(fields[_START_FIELD]), _BOOT_ID.read_text(encoding="ascii").strip())
 
 
 def _stat(pid: int) -> list[str]:
@@ -90,8 +84,4 @@ def _stat(pid: int) -> list[str]:
         stat = pathlib.Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
         return []
-    return stat.rpartition(")")[2].split()
-
-
-def _boot() -> str:
-    return _BOOT_ID.read_text(encoding="ascii").strip()
+    return stat.rpartition(")")[2].split()  # the name may have blanks and brackets
