@@ -80,7 +80,8 @@ def explain(
 
 def _is_text(subject: str) -> bool:
     """Return whether a subject is a file, standard input, or text such as that of CYCLONEDDS_URI."""
-    return subject == "-" or subject.lstrip().startswith(("<", "file://")) or Path(subject).exists()
+    is_settings = subject.lstrip().startswith(("<", "file://")) or "_URI" in subject
+    return subject == "-" or is_settings or Path(subject).exists()
 
 
 def _explain_cause(subject: str, *, as_json: bool) -> None:

@@ -16,7 +16,14 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ospltool.trace.reading import compiled
-from ospltool.trace.reading.headers import END, LONGEST, context_of, header_ending_at, is_header
+from ospltool.trace.reading.headers import (
+    END,
+    LONGEST,
+    SHORTEST_DATE_NS,
+    context_of,
+    header_ending_at,
+    is_header,
+)
 
 Bytes = npt.NDArray[np.uint8]
 Positions = npt.NDArray[np.int64]
@@ -107,12 +114,16 @@ def split(buffer: bytes, *, untimed: bool = False) -> Split:
     if others.size:
         _look_at(others, buffer, starts, ends, times, context, contexts, untimed=untimed)
     kept = np.flatnonzero(starts >= 0)
-    start = starts[kept]
+    start, time_ns = starts[kept], times[kept]
+    # As `headers.is_cut` says.
+    time_ns[:-1][
+        (time_ns[:-1] >= 0) & (time_ns[:-1] < SHORTEST_DATE_NS) & (time_ns[1:] >= SHORTEST_DATE_NS)
+    ] = NO_TIME
     end = np.append(start[1:], data.size) if start.size else start
     body = ends[kept]
     stop = compiled.stops(scanner, data, body, end)
     head = int(start[0]) if start.size else data.size
-    return Split(start, body, stop, end, times[kept], context[kept], contexts, head, suspect[kept])
+    return Split(start, body, stop, end, time_ns, context[kept], contexts, head, suspect[kept])
 
 
 class _Found(NamedTuple):
