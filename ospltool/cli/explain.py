@@ -80,8 +80,8 @@ def explain(
 
 def _is_text(subject: str) -> bool:
     """Return whether a subject is a file, standard input, or text such as that of CYCLONEDDS_URI."""
-    is_settings = subject.lstrip().startswith(("<", "file://")) or "_URI" in subject
-    return subject == "-" or is_settings or Path(subject).exists()
+    is_text = any(mark in subject for mark in ("<", "_URI", "file://"))
+    return subject in ("-", "/dev/stdin") or is_text or Path(subject).exists()
 
 
 def _explain_cause(subject: str, *, as_json: bool) -> None:
@@ -94,7 +94,7 @@ def _explain_cause(subject: str, *, as_json: bool) -> None:
     from ospltool.trace.reading.sources import SourceError
 
     try:
-        if subject == "-":
+        if subject in ("-", "/dev/stdin"):
             data = sys.stdin.buffer.read(cause.MOST_BYTES)
             found = cause.explain_text(data, os.environ, "standard input")
         elif Path(subject).exists():

@@ -9,6 +9,7 @@ reports an error.
 from __future__ import annotations
 
 import bisect
+import codecs
 import collections
 import contextlib
 import dataclasses
@@ -21,6 +22,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from engine.config import ConfigError
+from engine.config.reader import read_bytes
 from ospltool.diagnostics.model import Severity, Target
 from ospltool.forensics.attachments import AttachmentKind, what_is
 from ospltool.forensics.evidence import RawEvidence, Window
@@ -98,7 +101,7 @@ _ASSIGNED: Final = re.compile(
     r"(?P<before>['\"]?)\b(?:CYCLONEDDS|OSPL)_URI(?P<after>['\"]?)(?:\s*[=:,]\s*|\s+(?=value)|[ \t]+)"
     r"(?:value\s*[=:]\s*)?(?:[|>][-+]?[ \t]*\n\s*)?" + _VALUE
 )
-_ELEMENT: Final = re.compile(r"(?=<(?:OpenSplice|CycloneDDS)[\s>])")
+_ELEMENT: Final = re.compile(r"(?=<(?:OpenSplice|CycloneDDS|persistence_service)[\s>])")
 """A configuration within other text, such as a template or a ConfigMap."""
 
 _ROOT: Final = re.compile(r"<(?![?!])(?:\w+:)?(\w+)")
@@ -142,12 +145,13 @@ class CauseReport:
     is_bad: bool = True
 
 
-def explain_file(path: Path, environ: Mapping[str, str]) -> CauseReport:
+def explain_file(path: Path, environ: Mapping[str, str], *, is_named: bool = False) -> CauseReport:
     """Explain a file.
 
     Args:
         path: the file.
         environ: for variables in configurations.
+        is_named: another text names it, so it is not to name one itself, maybe the same.
 
     Raises:
         SourceError: it cannot be read.
@@ -165,7 +169,7 @@ def explain_file(path: Path, environ: Mapping[str, str]) -> CauseReport:
         return _of_fleet(path, environ)
     if path.is_dir():
         raise UnknownFileError(f"{shown} is a directory: name a file{_commands_for(path, shown)}")
-    return _explained(path, str(path), environ)
+    return _explained(path, str(path), environ, is_named=is_named)
 
 
 def explain_text(data: bytes, environ: Mapping[str, str], name: str = "the text") -> CauseReport:
@@ -186,9 +190,9 @@ def explain_text(data: bytes, environ: Mapping[str, str], name: str = "the text"
         return _explained(path, name, environ)
 
 
-def _explained(path: Path, name: str, environ: Mapping[str, str]) -> CauseReport:
+def _explained(path: Path, name: str, environ: Mapping[str, str], *, is_named: bool = False) -> CauseReport:
     """Explain a file of text; `name` is what to call it."""
-    content = _Content(path)
+    content = _Content(path, is_named=is_named)
     found = _of_content(path, name, content, environ)
     if content.damage is None:
         return found
@@ -265,12 +269,14 @@ class _Content:
 
     Args:
         path: the file.
+        is_named: another text names it.
 
     Raises:
         SourceError: it cannot be read.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, is_named: bool) -> None:
+        self.is_named = is_named
         try:
             with open_stream(path) as stream:
                 self.data = stream.read(MOST_BYTES)
@@ -720,8 +726,10 @@ def _of_settings(
     if parts.get("file") and not parts["list"]:
         file = parts["file"].removeprefix("file://")
         named = Path(re.sub(r"\$\{?(\w+)\}?", lambda each: environ.get(each[1], each[0]), file)).expanduser()
+        if named.exists() and not content.is_named:
+            return explain_file(named, environ, is_named=True)
         if named.exists():
-            return explain_file(named, environ)
+            raise UnknownFileError(f"{shown} names another file: explain {_shown(str(named))}")
         line = text.count("\n", 0, found.start("file")) + 1
         return CauseReport(
             f"{shown} names a file with settings",
@@ -729,7 +737,7 @@ def _of_settings(
             "Cyclone DDS creates no participant if it cannot read the file that CYCLONEDDS_URI names.",
             "On the machine that has it, run `ospltool explain` on the file itself.",
         )
-    start, end = found.end(), len(text)
+    start, end = found.start("file") if parts.get("list") else found.end(), len(text)
     quote = parts.get("quote") or ("" if parts.get("after") else parts.get("before", ""))
     line_end = text.find("\n", start)
     root = _ROOT.search(text, start)
@@ -742,13 +750,10 @@ def _of_settings(
         end = text.find(">", close) + 1
     before = text.count("\n", 0, start) if not is_bare else 0
     whole = "\n" * before + text[start:end].rstrip()
-    answer = _of_xml(whole, environ, name, is_text=found.re is _ASSIGNED or bool(parts.get("list")))
+    answer = _of_xml(whole, environ, name, is_text=not is_bare or bool(parts.get("list")))
     if not is_bare and Path(name).exists():
         further = f"ospltool check FILE, on a file with the settings of {shown} alone"
         answer = dataclasses.replace(answer, further=(further, *answer.further[1:]))
-    if parts.get("file"):
-        further = f"ospltool explain {_shown(parts['file'])}"
-        answer = dataclasses.replace(answer, further=(*answer.further, further))
     return dataclasses.replace(answer, others=(*answer.others, *content.foreign_to("XML")))
 
 
@@ -757,19 +762,21 @@ def _of_xml(text: str, environ: Mapping[str, str], name: str, *, is_text: bool) 
     from ospltool.check import cyclone
     from ospltool.check.commands import choice
     from ospltool.check.inputs import DeploymentInput, NodeInput
-    from ospltool.check.runner import examine, run
+    from ospltool.check.runner import examine, run, template_in
 
     shown = _shown(name)
     root = _ROOT.search(text)
     tag = root[1] if root else ""
     # Cyclone DDS takes a part of its settings as a text only, so a file with one is a text that was saved.
-    path = "the text" if is_text or cyclone.is_part(tag) else name
-    examined = examine(DeploymentInput((NodeInput(path, environ),)), {path: text.encode()})
+    is_file = not is_text and not cyclone.is_part(tag) and _is_whole(text.encode(), name)
+    examined = examine(DeploymentInput((NodeInput(name, environ, text=None if is_file else text.encode()),)))
     # A file of OpenSplice may be for OpenSplice alone: what an ospltool node ignores of it is no fault there.
     wanted = [Target.OPENSPLICE] if examined.fleet.nodes else []
     report = run([examined], choice([], [], [], wanted, "info"))
     views = examined.unreadable
-    if examined.fleet.nodes:
+    if template_in(text.encode(), name):
+        what = f"{shown} is a template"
+    elif examined.fleet.nodes:
         what = f"{shown} is a configuration of OpenSplice"
     elif any(one.cyclone is not None for one in views):
         what = f"{shown} has settings of Cyclone DDS"
@@ -788,6 +795,13 @@ def _of_xml(text: str, environ: Mapping[str, str], name: str, *, is_text: bool) 
         return found
     also = f"ospltool check {_shown(place)} --target ospltool, if an ospltool node is to run with it"
     return dataclasses.replace(found, further=(*found.further, also))
+
+
+def _is_whole(data: bytes, name: str) -> bool:
+    """Return whether data is all of a file."""
+    with contextlib.suppress(ConfigError):
+        return read_bytes(name).removeprefix(codecs.BOM_UTF8).strip() == data.strip()
+    return False
 
 
 def _of_fleet(path: Path, environ: Mapping[str, str]) -> CauseReport:
