@@ -31,7 +31,6 @@ from ospltool.forensics.investigation import investigate
 from ospltool.output.text import plural, shortened
 from ospltool.trace.meaning.catalogue import UNKNOWN_LEVEL, Product, pieces
 from ospltool.trace.meaning.line_explanation import explain as explain_line
-from ospltool.trace.meaning.lines import RecordPlace
 from ospltool.trace.meaning.names import IDENTIFIED
 from ospltool.trace.meaning.reports import (
     NEAR_NS,
@@ -691,7 +690,10 @@ def _never_operational(facts: TraceFacts) -> tuple[str, str] | None:
     own = [span for span in facts.states if span.run == run]
     if not own or any(span.state not in START_STATES for span in own):
         return None
-    last, where = own[-1], _last_line(facts, run)
+    last = own[-1]
+    threads = ((each, thread, one.last) for (each, thread), one in facts.activity.items())
+    written = [where for each, thread, where in threads if each == run and thread in MAIN_THREADS]
+    where = max(written, key=lambda one: one.at_ns, default=None)
     lasted_ns = facts.last_ns[run] - last.start_ns
     if lasted_ns < _LONG_NS:
         return None  # the trace may just be a part of another, or end early
@@ -705,13 +707,6 @@ def _never_operational(facts: TraceFacts) -> tuple[str, str] | None:
         why += f" Its main thread last wrote: {shortened(where.text, _LONGEST)}"
         why += f" ({meaning})" if meaning else ""
     return first, why
-
-
-def _last_line(facts: TraceFacts, run: tuple[str, int]) -> RecordPlace | None:
-    own = [
-        one.last for (each, thread), one in facts.activity.items() if each == run and thread in MAIN_THREADS
-    ]
-    return max(own, key=lambda one: one.at_ns, default=None)
 
 
 # ------------------------------------------------------------------ configurations
@@ -838,6 +833,7 @@ def _of_findings(what: str, report: Report, place: str, stopping: Collection[str
     if not found:
         return CauseReport(what, "nothing: the check finds nothing", further=tuple(further), is_bad=False)
     first = found[0]
+    remedy = first.advice or (first.fix.title if first.fix is not None else _STOPS_HERE.get(first.code, ""))
     further.append(f"ospltool explain {first.code}")
     names = {each.place.path for each in found}
     remark = _remark_on(found, stopping)
@@ -848,7 +844,7 @@ def _of_findings(what: str, report: Report, place: str, stopping: Collection[str
         what,
         f"{remark}{_found_at(first, names)}: {first.message}",
         _why_found(first),
-        _remedy_of(first),
+        f"{remedy[:1].upper()}{remedy[1:]}",
         tuple(others),
         tuple(further),
         is_bad=first.severity < Severity.INFO,
@@ -900,11 +896,6 @@ def _why_found(one: Finding) -> str:
     return f"{why} {blocked[:1].upper()}{blocked[1:]}" if names else why
 
 
-def _remedy_of(one: Finding) -> str:
-    remedy = one.advice or (one.fix.title if one.fix is not None else _STOPS_HERE.get(one.code, ""))
-    return f"{remedy[:1].upper()}{remedy[1:]}"
-
-
 # ------------------------------------------------------------------ lines of a terminal
 
 
@@ -941,9 +932,13 @@ def _of_lines(text: str, shown: str, known: Sequence[_KnownLine]) -> CauseReport
             near = [one for one in bad if abs(one.number - first.number) <= _NEAR_LINES]
             cause = min(near, key=lambda one: (one.follows, one.number))
         why = cause.why if cause is first else f"{cause.why} (line {cause.number}: {cause.text})"
+        distinct: dict[str, _KnownLine] = {}
+        for one in bad:
+            if one.text not in {first.text, cause.text}:
+                distinct.setdefault(one.why, one)
         others = [
             f"line {one.number}: {one.text}: {one.why}"
-            for one in _distinct(bad, {first.text, cause.text})[:_MOST_OTHERS]
+            for one in itertools.islice(distinct.values(), _MOST_OTHERS)
         ]
         return CauseReport(
             what, f"line {first.number}: {first.text}", why, cause.remedy, tuple(others), _WHOLE_FILES
@@ -976,8 +971,14 @@ def _known_line(number: int, line: str) -> _KnownLine | None:
     if found is not None:
         one = found.meaning
         return _KnownLine(number, shown, found.why, found.remedy, not one.is_harmless, one.follows)
-    code = _CODE.search(line)
-    meaning = "" if code is None else _meaning_of_code(code[1])
+    code, meaning = _CODE.search(line), ""
+    if code is not None and code[1].startswith("DUL-"):
+        meaning = "A finding of `ospltool health`."
+    elif code is not None:
+        from ospltool.check.registry import all_rules
+
+        rule = all_rules().get(code[1])
+        meaning = "" if rule is None else rule.summary
     if code is not None and meaning:
         return _KnownLine(number, shown, meaning, f"Run `ospltool explain {code[1]}`.", is_bad=True)
     raw = line.encode("utf-8", "surrogateescape")
@@ -997,21 +998,3 @@ def _known_line(number: int, line: str) -> _KnownLine | None:
 
 _SURE: Final = 30
 """Length from which a message without a header is no accident."""
-
-
-def _meaning_of_code(code: str) -> str:
-    """Return what a code of `check` or `health` means; empty if there is none."""
-    if code.startswith("DUL-"):
-        return "A finding of `ospltool health`."
-    from ospltool.check.registry import all_rules
-
-    rule = all_rules().get(code)
-    return rule.summary if rule is not None else ""
-
-
-def _distinct(known: Sequence[_KnownLine], told: set[str]) -> list[_KnownLine]:
-    found: dict[str, _KnownLine] = {}
-    for one in known:
-        if one.text not in told:
-            found.setdefault(one.why, one)
-    return list(found.values())
