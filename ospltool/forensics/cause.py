@@ -100,7 +100,7 @@ _ASSIGNED: Final = re.compile(
     r"(?P<before>['\"]?)\b(?:CYCLONEDDS|OSPL)_URI(?P<after>['\"]?)(?:\s*[=:,]\s*|\s+(?=value)|[ \t]+)"
     r"(?:value\s*[=:]\s*)?(?:[|>][-+]?[ \t]*\n\s*)?" + _VALUE
 )
-_ELEMENT: Final = re.compile(r"(?=<(?:OpenSplice|CycloneDDS|persistence_service)[\s>])")
+_ELEMENT: Final = re.compile(r"(?=<(?:OpenSplice|CycloneDDS|persistence_service)[\s/>])")
 """A configuration within other text, such as a template or a ConfigMap."""
 
 _ROOT: Final = re.compile(r"<(?![?!])(?:\w+:)?(\w+)")
@@ -224,6 +224,8 @@ def _of_content(path: Path, name: str, content: _Content, environ: Mapping[str, 
     known = _known_lines(text)
     if not any(one.is_bad for one in known):  # a line that tells of a fault is worth more than settings
         settings = _ASSIGNED.search(text) or _ELEMENT.search(text)
+        if settings is not None and _is_template(text, name):
+            return _of_xml(text, environ, name, is_text=False)
         if settings is not None:
             return _of_settings(settings, content, name, environ)
     return _of_lines(text, shown, known)
@@ -333,7 +335,7 @@ def _of_reports(name: str, records: Sequence[TraceRecord], lines: _Content) -> C
     if not reports:
         raise UnknownFileError(f"{shown} has no report of OpenSplice")
     what = f"{shown} is a log of {_release(reports)}: {_span_of(reports)}"
-    problems = [each for one in _problems(reports) for each in _lines_with_problems(one)]
+    problems = [each for one in reports if _is_problem(one) for each in _lines_with_problems(one)]
     further = [
         "ospl-info.log and ospl-error.log of the same directory, and those of the other nodes",
     ]
@@ -459,17 +461,11 @@ def _lines_with_problems(record: TraceRecord) -> Iterator[_Problem]:
             yield _Problem(record, line, other)
 
 
-def _problems(reports: Sequence[TraceRecord]) -> list[TraceRecord]:
-    """Return errors, warnings, and notes with a meaning, in the order of the log."""
-    return [
-        one for one in reports if REPORT_LEVELS.get(one.level) in {"SEVERE", "WARNING"} or _is_telling(one)
-    ]
-
-
-def _is_telling(record: TraceRecord) -> bool:
-    """Return whether a report of a low level tells of a fault all the same, as releases differ."""
+def _is_problem(record: TraceRecord) -> bool:
+    """Return whether a report tells of a fault: some do at a low level, as releases differ."""
     found = meaning_of(record.text) if _is_note(record) else None
-    return found is not None and not found.meaning.is_harmless
+    is_telling = found is not None and not found.meaning.is_harmless
+    return is_telling or REPORT_LEVELS.get(record.level) in {"SEVERE", "WARNING"}
 
 
 def _is_one_event(first: _Problem, other: _Problem) -> bool:
@@ -523,7 +519,8 @@ def _other_reports(
         if found is not None and found.meaning not in meanings:
             meanings.add(found.meaning)
             text += ": The same cause." if _missed_by_itself(cause, one) else f": {found.why}"
-        shown.append(text + _who_is_meant(one, services))
+        missed = services.get(missed_heartbeat(one.line) or "", "")
+        shown.append(text + (f" (it is {missed})" if missed else ""))
     hidden = [same[0] for same in kinds.values() if same not in listed]
     if hidden:
         numbers = [str(_line_of(one.record, lines, one.line)) for one in hidden]
@@ -537,11 +534,6 @@ def _services(reports: Sequence[TraceRecord]) -> dict[str, str]:
     """Return the processes of the durability services of a log, by the ids that missed heartbeats name."""
     ids = ((one, IDENTIFIED.search(one.text)) for one in reports)
     return {found[1]: _process(one) for one, found in ids if found is not None}
-
-
-def _who_is_meant(one: _Problem, services: Mapping[str, str]) -> str:
-    process = services.get(missed_heartbeat(one.line) or "", "")
-    return f" (it is {process})" if process else ""
 
 
 def _starts_of(reports: Sequence[TraceRecord]) -> str:
@@ -757,7 +749,7 @@ def _of_xml(text: str, environ: Mapping[str, str], name: str, *, is_text: bool) 
     from ospltool.check import cyclone
     from ospltool.check.commands import choice
     from ospltool.check.inputs import DeploymentInput, NodeInput
-    from ospltool.check.runner import examine, run, template_in
+    from ospltool.check.runner import examine, run
 
     shown = _shown(name)
     root = _ROOT.search(text)
@@ -769,7 +761,7 @@ def _of_xml(text: str, environ: Mapping[str, str], name: str, *, is_text: bool) 
     wanted = [Target.OPENSPLICE] if examined.fleet.nodes else []
     report = run([examined], choice([], [], [], wanted, "info"))
     views = examined.unreadable
-    if template_in(text.encode(), name):
+    if _is_template(text, name):
         what = f"{shown} is a template"
     elif examined.fleet.nodes:
         what = f"{shown} is a configuration of OpenSplice"
@@ -790,6 +782,12 @@ def _of_xml(text: str, environ: Mapping[str, str], name: str, *, is_text: bool) 
         return found
     also = f"ospltool check {_shown(place)} --target ospltool, if an ospltool node is to run with it"
     return dataclasses.replace(found, further=(*found.further, also))
+
+
+def _is_template(text: str, name: str) -> bool:
+    from ospltool.check.runner import template_in
+
+    return template_in(text.encode(), name) is not None
 
 
 def _is_whole(data: bytes, name: str) -> bool:

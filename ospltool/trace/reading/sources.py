@@ -226,6 +226,9 @@ _FIRST_RECORD: Final = re.compile(
     rb"^((?:" + _BEFORE_LINES + rb"){0,3}?)(?:={60,}[ \t]*\r*$|" + IS_LINE_HEADER.pattern + rb")",
     re.MULTILINE,
 )
+_PREFIXED_BYTES: Final = 1 << 13
+"""Bytes in which the first record is looked for: of another text, each line costs time."""
+
 _PART: Final = re.compile(rb"([\w./+-]+)|([ \t]+)(?=.)|([ \t]+)$|(.)", re.DOTALL)
 
 
@@ -234,7 +237,7 @@ def prefix_of(head: bytes) -> re.Pattern[bytes] | None:
 
     `head` is its beginning. Names, numbers and times in it may differ from line to line.
     """
-    found = _FIRST_RECORD.search(plain_lines(head))
+    found = _FIRST_RECORD.search(plain_lines(head[:_PREFIXED_BYTES]))
     if found is None or not found[1]:
         return None
     parts = []
