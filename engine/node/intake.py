@@ -184,19 +184,24 @@ class CaptureDrain:
         for tap in self._taps:
             is_busy = (tap_fill := tap.fill) >= ROOMY or self._runtime.has_waiting
             fill = max(fill, tap_fill)
-            some, drained = tap.drain_runs(most)
+            some, taken = tap.drain_runs(most)
             count += some
             is_behind = is_behind or some >= most
-            waiting = self._unrouted_samples.before(tap, drained)
-            taken = self._taps.once(tap, waiting, routes)
-            unrouted = self._runtime.capture(taken, routes, waits=waits and is_busy) if taken else []
+            if self._unrouted_samples:
+                taken = [*self._unrouted_samples.before(tap), *taken]
+            if tap in self._taps.further:
+                taken = self._taps.once(tap, taken, routes)
+            if not taken:
+                continue
+            unrouted = self._runtime.capture(taken, routes, waits=waits and is_busy)
             self._alive.unregistered(taken)
             self._watch.heard(taken)
             if self._clients:
                 self._clients.captured(taken, unrouted, routes)
-            self._unrouted_samples.wait(tap, unrouted)
-            if dropped := self._unrouted_samples.drop_surplus():
-                self._runtime.count_unrouted(dropped)
+            if unrouted:
+                self._unrouted_samples.wait(tap, unrouted)
+                if dropped := self._unrouted_samples.drop_surplus():
+                    self._runtime.count_unrouted(dropped)
         self._runtime.shared.is_behind = is_behind or bool(self._unrouted_samples)
         self._runtime.settle_captured(WAIT_S if waits and count else -math.inf)
         is_hurried, haste = count >= BUSY, max(1.0, fill / ROOMY)

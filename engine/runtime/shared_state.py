@@ -13,7 +13,6 @@ from engine.core.messages import Epoch
 from engine.core.name_spaces import Element, Group, kept_partitions
 from engine.core.node import DurabilityNode
 from engine.core.settings import CoreSettings
-from engine.dataset.captured import CapturedSample
 from engine.dataset.dataset import DataSet
 from engine.dataset.group_set import GroupSet
 from engine.dataset.groups import DurabilityKind, GroupDescription
@@ -331,7 +330,7 @@ class SharedState:
         """Groups that are not kept because their content filter does not fit their type."""
         return sorted(self._refused)
 
-    def passes(self, group: Group, sample: CapturedSample | Sample, group_set: GroupSet) -> bool:
+    def passes(self, group: Group, sample: Sample, group_set: GroupSet) -> bool:
         """Whether content filters let a sample into a set of the group.
 
         A dispose or unregister whose key does not decide it passes if the instance is here. While the set is

@@ -9,9 +9,8 @@ from typing import Final
 
 from engine.core.messages import ReaderKey
 from engine.core.name_spaces import Group
-from engine.dataset.captured import CapturedSample
 from engine.dataset.groups import GroupDescription, GroupQos, TypeDescription
-from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, Sample
+from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, Sample, captured_sample
 from engine.simulator.network import SimulatedParticipant
 from engine.simulator.options import TopicPlan
 from engine.simulator.simulated_node import SAMPLE, TAP_LEAST_S, SimulatedNode, SimulatorHost
@@ -117,7 +116,7 @@ class Writer(Application):
         self.ended_ns = self.cluster.clocks[self.host].wall_ns()
         super().end(in_order=in_order)
 
-    def write(self, topic: int, status: int, number: int, size: int = 0) -> CapturedSample:
+    def write(self, topic: int, status: int, number: int, size: int = 0) -> Sample:
         """Write, dispose or unregister the instance `number`, up to 65,535, of the planned topic `topic`.
 
         The payload of a write is `size` bytes longer than the least.
@@ -130,7 +129,7 @@ class Writer(Application):
         if status == DATA:
             payload = b"\0\1\0\0" + guid[8:] + self._count.to_bytes(4) + bytes(size)
         wall_ns = self.cluster.clocks[self.host].wall_ns()
-        record = CapturedSample(wall_ns, guid, status, key, payload)
+        record = captured_sample(wall_ns, guid, status, key, payload)
         self.cluster.written(description, record)
         self._send(description, record)
         return record
@@ -175,18 +174,18 @@ class Writer(Application):
             and node.participant in self.participant.matched
         ]
 
-    def _send(self, description: GroupDescription, record: CapturedSample) -> None:
+    def _send(self, description: GroupDescription, record: Sample) -> None:
         for node in self._matched(description):
             self.cluster.network.send(self.participant, node.participant, SAMPLE, record)
 
     def _overwrite(self, held: list[tuple[str, object]]) -> None:
         """Drop the oldest sample of the newest one's instance, if a cut link holds more than `depth`."""
         _, newest = held[-1]
-        assert isinstance(newest, CapturedSample)
+        assert isinstance(newest, Sample)
         same = [
             number
             for number, (_, item) in enumerate(held)
-            if isinstance(item, CapturedSample) and (item.writer, item.key) == (newest.writer, newest.key)
+            if isinstance(item, Sample) and (item.writer, item.key) == (newest.writer, newest.key)
         ]
         if len(same) > self._depth:
             del held[same[0]]

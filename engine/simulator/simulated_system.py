@@ -14,9 +14,8 @@ from engine import native
 from engine.core.messages import Epoch, Purge, ReaderKey
 from engine.core.name_spaces import Group
 from engine.core.states import Phase, ServiceState
-from engine.dataset.captured import CapturedSample
 from engine.dataset.groups import GroupDescription
-from engine.dataset.sample import Sample
+from engine.dataset.sample import Sample, captured_sample
 from engine.runtime.name_space_data import Difference
 from engine.runtime.startup import StoredContent
 from engine.simulator.applications import RandomWriter, Reader, Writer
@@ -73,10 +72,10 @@ class Watcher:
     def stepped(self, node: SimulatedNode, name_space: str, before: Standing | None, now: Standing) -> None:
         """Take in a node's change of state since its last turn; `before` is None in a run's first turn."""
 
-    def written(self, description: GroupDescription, record: CapturedSample) -> None:
+    def written(self, description: GroupDescription, record: Sample) -> None:
         """Take in a sample that an application wrote."""
 
-    def captured(self, node: SimulatedNode, records: Sequence[CapturedSample]) -> None:
+    def captured(self, node: SimulatedNode, records: Sequence[Sample]) -> None:
         """Take in samples that a node captured."""
 
     def committed(self, node: SimulatedNode, transaction: Committed) -> None:
@@ -345,7 +344,7 @@ class SimulatedSystem:
         for watcher in self.watchers:
             watcher.stepped(node, name, before, now)
 
-    def captured(self, node: SimulatedNode, records: Sequence[CapturedSample]) -> None:
+    def captured(self, node: SimulatedNode, records: Sequence[Sample]) -> None:
         """Take in samples that a node captured."""
         for record in records:
             for group in node.routes[record.writer]:
@@ -355,7 +354,7 @@ class SimulatedSystem:
         for watcher in self.watchers:
             watcher.captured(node, records)
 
-    def written(self, description: GroupDescription, record: CapturedSample) -> None:
+    def written(self, description: GroupDescription, record: Sample) -> None:
         """Take in a sample that an application wrote."""
         self.statistics.written += 1
         self.statistics.written_bytes += len(record.payload)
@@ -373,11 +372,11 @@ class SimulatedSystem:
             for sample in samples:
                 if state is not None and self.ledger.entry(group, sample) is None:
                     time_ns, guid, _, _, status, key, payload = sample
-                    record = CapturedSample(time_ns, guid, status, key, payload)
+                    record = captured_sample(time_ns, guid, status, key, payload)
                     self.ledger.wrote(group, record, self.schedule.now)
                     self.ledger.captured(state.name, group, record, self.schedule.now)
 
-    def written_s(self, group: Group, sample: Sample | CapturedSample) -> float:
+    def written_s(self, group: Group, sample: Sample) -> float:
         """Return the true time at which a sample was written, independent of its timestamp."""
         entry = self.ledger.entry(group, sample)
         return entry.written_s if entry else 0.0

@@ -11,8 +11,7 @@ from engine.capture.neighbourhood import DiscoveryChanges, Neighbourhood, Offer
 from engine.capture.tap import Tap
 from engine.capture.tap_registry import TapRegistry, UnroutedSamples
 from engine.capture.unkept import Unkept, UnkeptReason
-from engine.dataset.captured import CapturedSample
-from engine.dataset.sample import DATA, DISPOSE, UNREGISTER
+from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, Sample
 from engine.dds import abi
 from engine.dds.native_topics import Refusals
 from engine.dds.participant import NodeParticipant
@@ -230,7 +229,7 @@ class Intake:
         """Take the samples of all taps, in order for each writer."""
         found: list[OriginalSample] = []
         for tap in self.taps:
-            drained = self._unrouted_samples.before(tap, tap.drain(DRAIN))
+            drained = [*self._unrouted_samples.before(tap), *tap.drain(DRAIN)]
             taken = self.taps.once(tap, drained, self.neighbourhood.routes)
             self._watch.heard(taken)
             for captured in taken:
@@ -243,7 +242,7 @@ class Intake:
         self.counters["captured"] += len(found)
         return found
 
-    def _take(self, tap: Tap, captured: CapturedSample, found: list[OriginalSample]) -> None:
+    def _take(self, tap: Tap, captured: Sample, found: list[OriginalSample]) -> None:
         names = self._names.get(captured.writer)
         if names is None:
             if captured.writer not in self.neighbourhood.routes:
