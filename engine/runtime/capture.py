@@ -160,18 +160,17 @@ class CapturePath:
         self._changes: dict[str, list[GroupChange]] = {}
         """For the store, by name-space."""
         self._captured = 0
-        self._begin({})
+        self._forget_batch()
 
-    def _begin(self, routes: Mapping[bytes, tuple[Group, ...]]) -> None:
-        """Begin a batch: what is known of a writer holds for one batch only, as discovery may change it."""
-        assert not self._changes, "the former batch went to the store"
-        self._routes = routes
+    def _forget_batch(self) -> None:
+        """Forget what is known of writers: it holds for one batch only, as discovery may change it."""
+        self._routes: Mapping[bytes, tuple[Group, ...]] = {}
         self._by_group: dict[Group, _Sink] = {}
         self._by_writer: dict[bytes, tuple[_Sink, ...]] = {}
         self._single: dict[bytes, _Sink] = {}
         self._strangers: set[bytes] = set()
         """Writers whose first samples these are: they may be old ones that the writer still had."""
-        self._now_ns = self._shared.steady_ns()
+        self._now_ns = 0
 
     @property
     def is_waiting(self) -> bool:
@@ -192,7 +191,8 @@ class CapturePath:
             routes: the groups of each writer, () for a writer to ignore.
             waits: large samples may wait for newer ones of their instances, until `settle`.
         """
-        self._begin(routes)
+        assert not self._changes, "the former batch went to the store"
+        self._routes, self._now_ns = routes, self._shared.steady_ns()
         single, by_writer, unrouted = self._single, self._by_writer, list[Sample]()
         for record in records:
             for sample in self._left_of(record) if isinstance(record, CapturedRun) else (record,):
@@ -233,6 +233,7 @@ class CapturePath:
                     self._late[group] = sink
                     sink.data.wait(functools.partial(self.settle, sink.data), sink.until_ns - WIDTH_NS)
         self._end([sink for group, sink in self._by_group.items() if group not in self._late])
+        self._forget_batch()
         return unrouted
 
     def settle(self, data: NameSpaceData | None = None, until_s: float = math.inf) -> None:
