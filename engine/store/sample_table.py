@@ -1,6 +1,6 @@
 """Reading and writing the table of samples, many with each statement: SQLite itself splits the columns.
 
-What is written is the net effect of the changes of a transaction (`Net`).
+What is written is the net effect of the changes of a transaction (`engine.store.interface.Net`).
 
 A statement gets the bytes of a block as one value and the source times as a JSON array, and cuts each field
 out by its position. A value for each field of each row would cost three times as much processor time, most of
@@ -15,15 +15,13 @@ import functools
 import itertools
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
-from engine.core.name_spaces import Group
 from engine.dataset.blocks import Block
 from engine.dataset.group_set import Summary
-from engine.dataset.groups import GroupDescription
 from engine.dataset.sample import DATA, DIGEST_BYTES, LARGE_BYTES, Sample
-from engine.dataset.sample_rows import Part, SampleRows, Samples, has_large
-from engine.store.interface import DamageLog, GroupChange
+from engine.dataset.sample_rows import ObjectRows, Part, SampleRows, has_large
+from engine.store.interface import DamageLog, Net
 from engine.store.tables import APART, CHECKPOINT_PAGES, IN_ORDER
 
 _COLUMNS: Final = "source_time_ns, writer, sequence, digest, status, key, payload"
@@ -154,80 +152,6 @@ _TRIES: Final = 3
 """Attempts at that in one run, because the disk may be full."""
 
 
-class Net:
-    """The net effect of a sequence of changes of one group.
-
-    A sample that came and went within the sequence is `passing`: it is not written, and presumed absent.
-    """
-
-    __slots__ = ("added", "description", "evicted", "passing")
-
-    def __init__(self, description: GroupDescription) -> None:
-        self.description = description
-        self.added: dict[bytes, Sample] = {}
-        self.evicted: dict[bytes, Sample] = {}
-        self.passing: dict[bytes, Sample] = {}
-
-    def add(self, sample: Sample) -> None:
-        """Add a sample."""
-        digest = sample.digest
-        if self.evicted:
-            self.evicted.pop(digest, None)
-        if self.passing:
-            self.passing.pop(digest, None)
-        self.added[digest] = sample
-
-    def extend(self, samples: Samples) -> None:
-        """Add many samples; fast while none was evicted."""
-        if self.evicted or self.passing:
-            for sample in samples:
-                self.add(sample)
-        else:
-            self.added.update([(sample.digest, sample) for sample in samples])
-
-    def evict(self, sample: Sample) -> None:
-        """Evict a sample."""
-        digest = sample.digest
-        if self.added.pop(digest, None) is not None:
-            self.passing[digest] = sample
-        elif digest not in self.passing:
-            self.evicted[digest] = sample
-
-    def sort_out(self, here: set[bytes]) -> None:
-        """Keep only effective changes, given the digests that the store has."""
-        self.added = {digest: sample for digest, sample in self.added.items() if digest not in here}
-        gone = {**self.evicted, **self.passing}
-        self.evicted = {digest: sample for digest, sample in gone.items() if digest in here}
-        self.passing = {}
-
-    def samples(self) -> list[Sample]:
-        """Return all samples of the sequence."""
-        return [*self.added.values(), *self.evicted.values(), *self.passing.values()]
-
-
-class NewSamples(NamedTuple):
-    """Samples to add to a group, each presumed new."""
-
-    description: GroupDescription
-    added: SampleRows
-
-
-def net_changes(changes: Sequence[GroupChange]) -> dict[Group, Net]:
-    """Return the net effect of a sequence of changes on each group."""
-    nets: dict[Group, Net] = {}
-    for description, added, evicted in changes:
-        group = description.group
-        net = nets.get(group)
-        if net is None:
-            net = nets[group] = Net(description)
-        net.description = description
-        if added is not None:
-            net.add(added)
-        for sample in evicted:
-            net.evict(sample)
-    return nets
-
-
 class Unexpected(Exception):
     """Samples were present, or missing, against expectation."""
 
@@ -239,28 +163,31 @@ class SampleTable:
         self._connection = connection
         self._tries = _TRIES
 
-    def change(self, group_id: int, stored: Summary, added: SampleRows, evicted: SampleRows) -> Summary:
+    def change(self, group_id: int, stored: Summary, net: Net) -> Summary:
         """Add and remove samples; return the new summary.
 
         Args:
             group_id: number of the group in the file.
             stored: its summary before.
-            added: samples to add, each once.
-            evicted: samples to remove; none of `added`.
+            net: the changes.
 
         Raises:
-            Unexpected: one of `added` was present, or one of `evicted` was not. The caller must undo the
-                transaction, call `present`, and repeat it.
+            Unexpected: one of the samples to add was present, or one of the others was not. The caller must
+                undo the transaction, sort the changes out, and repeat it.
         """
+        added = SampleRows((*net.rows.parts, ObjectRows([*net.added.values()])))
+        evicted = SampleRows((ObjectRows([*net.evicted.values()]),))
         inserted = self._insert(group_id, added)
-        deleted = self._delete(group_id, evicted)
+        deleted = sum(
+            self._connection.execute(*_deletion(group_id, places)).rowcount for places in _pieces(evicted)
+        )
         if inserted != len(added) or deleted != len(evicted):
+            raise Unexpected
+        if net.passing and self.present(group_id, [*net.passing.values()]):
             raise Unexpected
         count = stored.count + len(added) - len(evicted)
         digest = stored.digest + added.digest_sum() - evicted.digest_sum()
-        return Summary(
-            count, digest & _MASK, max(added.newest_ns() if added else stored.newest_ns, stored.newest_ns)
-        )
+        return Summary(count, digest & _MASK, max(added.newest_ns(), stored.newest_ns))
 
     def present(self, group_id: int, samples: Sequence[Sample]) -> set[bytes]:
         """Return the digests of the samples that are in the table."""
@@ -293,11 +220,6 @@ class SampleTable:
         self._tries -= 1
         for statement in APART:
             self._connection.execute(statement)
-
-    def _delete(self, group_id: int, samples: SampleRows) -> int:
-        return sum(
-            self._connection.execute(*_deletion(group_id, places)).rowcount for places in _pieces(samples)
-        )
 
     def sweep(self, group_id: int, limit: int) -> int:
         """Remove up to `limit` of a dropped group's samples; return their number."""

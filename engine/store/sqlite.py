@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -15,10 +16,8 @@ from typing import Final
 
 from engine.core.messages import MAX_INCARNATION
 from engine.core.name_spaces import Group
-from engine.dataset.group_set import Summary
 from engine.dataset.groups import GroupDescription
-from engine.dataset.sample import Sample
-from engine.dataset.sample_rows import SampleRows, Samples
+from engine.dataset.sample_rows import SampleRows
 from engine.store import tables
 from engine.store.catalog import (
     Catalog,
@@ -37,9 +36,9 @@ from engine.store.database import check_structure, lost_tail, open_database, put
 from engine.store.interface import (
     NO_MARKS,
     DamageLog,
-    GroupChange,
     GroupRow,
     Marks,
+    Net,
     OpenReport,
     RememberedFellow,
     SetState,
@@ -55,14 +54,7 @@ from engine.store.interface import (
     unfinished,
 )
 from engine.store.read_only import StoreView, name_spaces
-from engine.store.sample_table import (
-    Net,
-    NewSamples,
-    SampleTable,
-    Unexpected,
-    net_changes,
-    newest_until,
-)
+from engine.store.sample_table import SampleTable, Unexpected, newest_until
 from engine.store.store_directory import DATABASE, StorePlace, StoreProgress, has_room_for_copy, room_on_disk
 
 MISSING: Final = "missing"
@@ -248,22 +240,6 @@ class SqliteStore(Store):
     def _newest_until(self, version: SetVersion, limit_ns: int) -> int:
         return newest_until(self._connection, (row.id for row in version.groups.values()), limit_ns)
 
-    def _add(
-        self, version: SetVersion, description: GroupDescription, samples: Samples, evicted: Sequence[Sample]
-    ) -> None:
-        self._filling(version.number)
-        if not evicted:  # nearly always all samples are new
-            with contextlib.suppress(Unexpected):
-                self._write_once(
-                    version, {description.group: NewSamples(description, SampleRows.of(samples))}
-                )
-                return
-        net = Net(description)
-        net.extend(samples)
-        for sample in evicted:
-            net.evict(sample)
-        self._write(version, {description.group: net})
-
     def _switch(
         self,
         version: SetVersion,
@@ -290,49 +266,32 @@ class SqliteStore(Store):
         del self._versions[version.number]
         self._dropped.extend(row.id for row in version.groups.values())
 
-    def _append(
-        self, version: SetVersion, changes: Sequence[GroupChange], marks: Marks
-    ) -> dict[Group, Summary]:
-        nets = net_changes(changes)
-        self._write(version, nets, marks)
-        return {group: version.groups[group].stored for group in nets}
-
-    def _write(self, version: SetVersion, nets: dict[Group, Net], marks: Marks = NO_MARKS) -> None:
-        try:
-            self._write_once(version, nets, marks)
-        except Unexpected:
-            for group, net in nets.items():
-                known = version.groups.get(group)
-                net.sort_out(self._table.present(known.id, net.samples()) if known else set())
-            self._write_once(version, nets, marks)
-
-    def _write_once(
-        self, version: SetVersion, nets: Mapping[Group, Net | NewSamples], marks: Marks = NO_MARKS
-    ) -> None:
-        with self._transaction():
-            write_marks(self._connection, version.name_space, marks)
-            rows = {group: self._change(version, net) for group, net in nets.items()}
-            swept = self._sweep()
+    def _write(self, version: SetVersion, nets: Mapping[Group, Net], marks: Marks = NO_MARKS) -> None:
+        """Write changes as if they had their presumed effect; if not, sort them out and write them again."""
+        for is_sorted in (False, True):
+            rows: dict[Group, GroupRow] = {}
+            try:
+                with self._transaction():
+                    write_marks(self._connection, version.name_space, marks)
+                    for group, net in nets.items():
+                        known = version.groups.get(group)
+                        if known is None or known.description != net.description:
+                            row = write_group(self._connection, version.number, known, net.description)
+                        else:
+                            row = dataclasses.replace(known)
+                        row.stored = self._table.change(row.id, row.stored, net)
+                        write_watermark(self._connection, version.number, row)
+                        rows[group] = row
+                    swept = self._sweep()
+                break
+            except Unexpected:
+                assert not is_sorted, "sorted changes have the effect that is presumed"
+                for group, net in nets.items():
+                    number = version.groups[group].id if group in version.groups else -1
+                    net.sort_out(functools.partial(self._table.present, number))
+        # Only now, as the transaction may fail; then nothing has changed.
         version.groups.update(rows)
         del self._dropped[:swept]
-
-    def _change(self, version: SetVersion, net: Net | NewSamples) -> GroupRow:
-        known = version.groups.get(net.description.group)
-        if known is None or (
-            known.description is not net.description and known.description != net.description
-        ):
-            row = write_group(self._connection, version.number, known, net.description)
-        else:
-            row = dataclasses.replace(known)
-        if isinstance(net, NewSamples):
-            added, evicted = net.added, SampleRows()
-        else:
-            if net.passing and self._table.present(row.id, [*net.passing.values()]):
-                raise Unexpected
-            added, evicted = SampleRows.of(net.added.values()), SampleRows.of(net.evicted.values())
-        row.stored = self._table.change(row.id, row.stored, added, evicted)
-        write_watermark(self._connection, version.number, row)
-        return row
 
     def _sweep(self) -> int:
         """Remove a piece of the dropped versions, in the caller's transaction; return the finished groups."""
