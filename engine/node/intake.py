@@ -156,14 +156,13 @@ class CaptureDrain:
     def turn(self) -> None:
         """Drain the taps, unless it is too early for that."""
         if self._clock.monotonic() >= self._due_s:
-            self._drain(waits=True)
+            self.drain(waits=True)
 
-    def drain(self) -> None:
-        """Take from every tap what it has, up to a bound, unless too much waits for the disk."""
-        self._drain(waits=False)
+    def drain(self, *, waits: bool = False) -> None:
+        """Take from every tap what it has, up to a bound, unless too much waits for the disk.
 
-    def _drain(self, *, waits: bool) -> None:
-        """Drain the taps; with `waits`, large samples of busy ones may wait for newer ones."""
+        With `waits`, large samples of busy taps may wait for newer ones.
+        """
         tracer = self._runtime.shared.tracer
         room = self._room
         if room <= 0:

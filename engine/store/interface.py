@@ -224,19 +224,21 @@ class NetChanges:
         What comes and goes within a transaction is not written, so a large sample needs its payload no longer
         once a change of its transaction evicts it.
         """
+        count = payload_bytes = 0
+        known: GroupDescription | None = None
         for description, added, evicted in changes:
-            self.count += 1
-            net = self.groups.get(description.group)
-            if net is None:
-                net = self.groups[description.group] = Net(description)
-            net.description = description
+            count += 1
+            if description is not known:  # nearly always all are of one group
+                known = description
+                net = self.groups.setdefault(description.group, Net(description))
+                net.description = description
             if added is not None:
                 digest, size = added.digest, len(added.payload)
                 if net.evicted or net.passing:  # it may come back
                     net.evicted.pop(digest, None)
                     net.passing.pop(digest, None)
                 net.added[digest] = added
-                self.payload_bytes += size
+                payload_bytes += size
                 if size >= LET_GO_BYTES:
                     self.large += 1
                     if evicted:
@@ -247,7 +249,7 @@ class NetChanges:
                 is_passing = net.added.pop(digest, None) is not None
                 if size >= LET_GO_BYTES:
                     sample = sample._replace(payload=b"")
-                    self.payload_bytes -= size if is_passing else 0
+                    payload_bytes -= size if is_passing else 0
                     if digest in net.replacing:
                         net.replacing.discard(digest)
                         self.replacing_bytes -= size
@@ -255,6 +257,8 @@ class NetChanges:
                     net.passing[digest] = sample
                 elif digest not in net.passing:
                     net.evicted[digest] = sample
+        self.count += count
+        self.payload_bytes += payload_bytes
         assert 0 <= self.replacing_bytes <= self.payload_bytes, "what is let go was counted before"
 
 
