@@ -265,7 +265,7 @@ class Tap:
         elif move.reader.qos.durability < self._wanted:
             self._give_up(move)
         elif move.remembers_s is None:
-            self._look(move, now_s)
+            self._remember_if_quiet(move, now_s)
         elif move.listens_s is None:
             self._listen(move, move.remembers_s, now_s)
         else:
@@ -285,7 +285,7 @@ class Tap:
         self._move = self._seam = None
         self.drain_runs = self._reader.drain_runs
 
-    def _look(self, move: _Move, now_s: float) -> None:
+    def _remember_if_quiet(self, move: _Move, now_s: float) -> None:
         """Start to remember records if no writer came for `BESIDE_S`."""
         if now_s < move.quiet_s + BESIDE_S:
             return

@@ -215,12 +215,12 @@ class Followers:
             if groups:
                 self._send(follower.client, follower.request, groups)
 
-    def replaced(self, name_space: str, told: Difference) -> None:
+    def replaced(self, name_space: str, news: Difference) -> None:
         """Send the changes after a set was replaced; samples captured meanwhile follow."""
         followers = [each for each in self._all.values() if name_space in each.name_spaces]
         if not followers:
             return
-        self.difference(name_space, told)
+        self.difference(name_space, news)
         working = self._runtime.spaces[name_space].working
         given = _digests(group_set.samples() for group_set in working.groups.values())
         for follower in followers:
@@ -292,7 +292,7 @@ class ClientService:
         self._questions: list[Question] = []
         self._deletions: list[HeldDeletion] = []
         self._newest: dict[Way, tuple[int, bytes]] = {}
-        self._told: dict[str, tuple[bool, tuple[Element, ...]]] = {}
+        self._last_answers: dict[str, tuple[bool, tuple[Element, ...]]] = {}
         self._routes = routes
         self._is_sound = is_sound
         self._storage = Storage(runtime, has_disk=has_disk)
@@ -522,7 +522,7 @@ class ClientService:
         elif added.pending is not None:
             self._is_pending(request, added.pending)
         elif added.keep is not None:
-            self._keep(client, request, added.keep)
+            self._receive_missed(client, request, added.keep)
         elif added.others:
             self._send_state(client, request, fellows=self._answers.fellows(), away=self._answers.away())
         else:
@@ -624,7 +624,7 @@ class ClientService:
             PendingWriter(pending.id, request.topic, request.partitions, since_ns, wait_s)
         )
 
-    def _keep(self, client: bytes, request: StateRequest, by: bytes) -> None:
+    def _receive_missed(self, client: bytes, request: StateRequest, by: bytes) -> None:
         """Take in samples that this node missed and a client hands over, as if captured.
 
         `by` is a living writer of the client in the same groups; the samples may be of an earlier writer.
@@ -664,13 +664,13 @@ class ClientService:
         interest = Interest(request.topic, request.partitions, by_expression=True)
         states = self._answers.name_spaces(interest)
         found = self._answers.group_states(states, interest)
-        told = found[:MAX_GROUPS_TOLD]
+        shown = found[:MAX_GROUPS_TOLD]
         addition = msgspec.structs.replace(
-            self._answers.state_addition(told), left_out=len(found) - len(told), **added
+            self._answers.state_addition(shown), left_out=len(found) - len(shown), **added
         )
         packed = {**extensions.pack(addition), **(blocks or {})}
         state = StateAnswer(
-            self._server, (request.request,), tuple(told), extensions.with_proof(packed, self._proofs)
+            self._server, (request.request,), tuple(shown), extensions.with_proof(packed, self._proofs)
         )
         self._states.send((self._partition,), client, [encode(state)], _nothing)
 
@@ -679,8 +679,8 @@ class ClientService:
         changed = []
         for state in self._runtime.core.name_spaces:
             now = (state.complete, state.whole)
-            if self._told.get(state.name, (False, ())) != now:
-                self._told[state.name] = now
+            if self._last_answers.get(state.name, (False, ())) != now:
+                self._last_answers[state.name] = now
                 changed.append(state)
         groups = self._answers.group_states(changed, None)
         if groups:

@@ -232,7 +232,7 @@ class Storage:
         if now >= question.recheck_s:
             question.recheck_s = now + question.interval_s
             question.interval_s = min(MAX_RECHECK_S, 2 * question.interval_s)
-            self._look(question, places)
+            self._examine(question, places)
         is_late = now >= deadline_s
         if self.why_not(states, places):
             return is_late
@@ -247,7 +247,7 @@ class Storage:
             question.barrier = self._runtime.hurry()
         return self._is_past(question.barrier) or now > deadline_s + DISK_S
 
-    def _look(self, question: StorageQuestion, places: Sequence[_Place]) -> None:
+    def _examine(self, question: StorageQuestion, places: Sequence[_Place]) -> None:
         replaced = self._replaced_sets()
         if question.replaced != replaced or not question.verdicts:
             question.verdicts = [SampleVerdict.MISSING] * len(question.names)

@@ -485,10 +485,10 @@ class _SetInstaller:
         """Join a received set with the one here, and show the new samples; return them."""
         shared, purpose = self._shared, incoming.target.purpose
         were_missed = purpose in ("repair", GIVE)
-        told = [group for group, theirs in other.groups.items() if theirs.floor_ns > NO_FLOOR]
+        floored = [group for group, theirs in other.groups.items() if theirs.floor_ns > NO_FLOOR]
         self._tombstones.join(other)
         new, changes = data.join(other, shared.descriptions)
-        shared.store_queue.append(data.state.name, changes, data.floors(told))
+        shared.store_queue.append(data.state.name, changes, data.floors(floored))
         count = sum(map(len, new.values()))
         if were_missed:
             shared.counters["repaired"] += count

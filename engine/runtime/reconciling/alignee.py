@@ -181,7 +181,7 @@ class AligneeComparisons:
     def _send_list(self, name: str, request: int, base: ComparisonBase) -> Stepwise[None]:
         identities = yield from base.identities()
         body = identities.astype("<u8").tobytes()
-        self._tell(name, request, base, body, length=len(identities), is_list=True)
+        self._send_sketch(name, request, base, body, length=len(identities), is_list=True)
 
     def _send(self, name: str, request: int, base: ComparisonBase, end: int) -> Stepwise[None]:
         """Send the symbols that follow the last ones."""
@@ -191,9 +191,9 @@ class AligneeComparisons:
             base.told = end
             if not first and base.lacks is not None:
                 lacking, body = len(base.lacks), body + base.lacks.astype("<u8").tobytes()
-        self._tell(name, request, base, body, first=first, length=base.told - first, lacking=lacking)
+        self._send_sketch(name, request, base, body, first=first, length=base.told - first, lacking=lacking)
 
-    def _tell(
+    def _send_sketch(
         self,
         name: str,
         request: int,
