@@ -62,7 +62,7 @@ class Traffic(Checker):
         for space in node.plan.settings.name_spaces:
             self._reasons[space.name] = self._reasons.get(space.name, 0) + 1
 
-    def streaming(self, node: SimulatedNode, name_space: str, fellows: tuple[str, ...], size: int) -> None:
+    def streaming(self, node: SimulatedNode, name_space: str, fellows: tuple[str, ...], samples: int) -> None:
         """Count sent sets."""
         sent = self._sets[name_space] = self._sets.get(name_space, 0) + len(fellows)
         bound = SETS_FOR_A_REASON * self._reasons.get(name_space, 0) + len(self.cluster.nodes)
