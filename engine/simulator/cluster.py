@@ -417,6 +417,7 @@ PIECE_S: Final = 0.1
 UNREST_S: Final = 2.0
 """Limit for what happens at the moment at which a quiet system is looked at, virtual seconds."""
 STEP_S: Final = 0.25
+"""Period at which it is looked whether the system is quiet: the precision of `settled_s`."""
 LAST_WRITES_S: Final = 3.0
 """Time in which applications still write after everything has healed."""
 ARRIVES_S: Final = 1.0
@@ -460,7 +461,7 @@ class Cluster(SimulatedSystem):
             yield from self._phases()
         except Violation as found:
             violation = found
-        except Exception as error:
+        except Exception as error:  # of any class: a fault of the code is found by a run, too
             lines = traceback.format_exc().strip().splitlines()
             violation = Violation("fault", f"{type(error).__name__}: {error}\n" + "\n".join(lines[-8:]))
         if violation:

@@ -24,9 +24,11 @@ from engine.simulator.schedule import Schedule
 
 ATTACHMENT: Final = "d_attachment"
 LOOPBACK_S: Final = 0.0001
+"""Delay between processes of one host."""
 CROWD: Final = 50
 """Number of participants above which events of one participant within `GATHER_S` are combined."""
 GATHER_S: Final = 0.02
+"""A real node publishes several changes of its matches together as well."""
 LONG_LOSS_S: Final = 0.3
 """Limit for the pause before a lost datagram is resent."""
 

@@ -22,6 +22,7 @@ from engine.dataset.groups import KEEP_ALL, DurabilityKind
 from engine.runtime.startup import configured_settings
 
 MAX_NODES: Final = 1_000
+"""More than any deployment has."""
 
 
 class Fault(enum.StrEnum):

@@ -31,6 +31,7 @@ from engine.tracing.levels import Level
 from engine.tracing.tracer import Output, Tracer
 
 PROBE_EVERY: Final = 64
+"""Seldom enough to cost nothing, and a run has thousands of messages."""
 MAX_REMEMBERED: Final = 100_000
 """Limit for messages under way; a simulated cluster never reaches it."""
 

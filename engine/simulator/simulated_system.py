@@ -303,6 +303,7 @@ APPROVED: Final = "compatibility.approved"
 HEEDED: Final = (APPROVED, "align.reconciling", "align.extending", "align.part-compared")
 """Trace events of a node that begins to talk to a fellow, or requests samples that its set may lack."""
 MAX_DRIFT: Final = 200e-6
+"""Clocks of computers drift by up to 200 microseconds a second."""
 
 
 class Standing(NamedTuple):

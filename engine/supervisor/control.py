@@ -30,6 +30,7 @@ _INTERRUPT_S: Final = 0.1
 """How often a wait looks whether it was interrupted."""
 _READ_BYTES: Final = 65536
 _MAX_PROGRESS_BYTES: Final = 1 << 20
+"""Of a message without an end: the other side is not a supervisor."""
 
 
 @lazy_dataclass(frozen=True, slots=True)
@@ -93,7 +94,7 @@ def start(
                     return Start(record)
                 if record is not None and record.phase is NodePhase.RUNNING:
                     return Start(_settled(NodeDirectory(Path(launch.directory)), record))
-        except TimeoutError:
+        except TimeoutError:  # the start goes on in the background
             return Start(record)
     return Start(record, "" if record is not None else "the supervisor ended without a message")
 

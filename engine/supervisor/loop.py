@@ -137,7 +137,7 @@ class NodeProcess:
         """Return the state of the last renewal since the last call; None if there was none."""
         try:
             data = os.read(self.lease, _READ_BYTES)
-        except BlockingIOError:
+        except BlockingIOError:  # nothing was written
             return None
         self.has_closed_lease = not data
         lines = data.decode("ascii", "replace").split("\n")[:-1]
@@ -145,7 +145,7 @@ class NodeProcess:
 
     def beat(self) -> None:
         """Show the node that its supervisor is alive (deployment guide 5.3.2)."""
-        with contextlib.suppress(BlockingIOError, BrokenPipeError):
+        with contextlib.suppress(BlockingIOError, BrokenPipeError):  # the node stands still, or ends
             os.write(self._alive, b".")
 
     def terminate(self) -> None:
@@ -154,7 +154,7 @@ class NodeProcess:
 
     def kill(self) -> None:
         """Kill the node and its process group."""
-        with contextlib.suppress(ProcessLookupError):
+        with contextlib.suppress(ProcessLookupError):  # it has just ended by itself
             os.killpg(self._process.pid, signal.SIGKILL)
 
     def ended(self) -> int | None:

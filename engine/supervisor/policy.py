@@ -39,11 +39,14 @@ STOOD_STILL_S: Final = 1.0
 
 RESTART_LIMIT: Final = 5
 RESTART_WINDOW_S: Final = 60.0
+"""A node that ends more often than that will not run without a person."""
 _FIRST_DELAY_S: Final = 0.25
 _LONGEST_DELAY_S: Final = 4.0
+"""The pause doubles up to this, so that a fault that passes in seconds costs few starts."""
 
 EXIT_ENDED: Final = 0
 EXIT_DIED: Final = 1
+"""The supervisor ended because its node did, not because somebody asked for it."""
 EXIT_CONFIGURATION: Final = 2
 """Exit code of a node that another start would not mend; `python -m engine` has the same three codes."""
 

@@ -61,7 +61,7 @@ class ProcessIdentity:
         """Open a descriptor of the process, which never means another one; None if it is gone."""
         try:
             handle = os.pidfd_open(self.pid)
-        except (ProcessLookupError, ValueError):
+        except (ProcessLookupError, ValueError):  # it is gone; ValueError for an id below 1 in a damaged file
             yield None
             return
         try:
@@ -82,6 +82,6 @@ def _stat(pid: int) -> list[str]:
     """Return the fields of proc_pid_stat(5) after the name; empty if there is no such process."""
     try:
         stat = pathlib.Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
-    except OSError:
+    except OSError:  # there is no such process
         return []
     return stat.rpartition(")")[2].split()  # the name may have blanks and brackets

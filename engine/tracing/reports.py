@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 RULE: Final = "=" * 88
 CONTINUATION: Final = " " * 14
+"""The width of the names of fields in OpenSplice's logs, whose tools look for it."""
 _SOCKET: Final = re.compile(r"[^/\\]+:\d+")
 
 
@@ -129,7 +130,7 @@ class Reporter:
         with self._lock:
             try:
                 log.write(text, append=self._append)
-            except OSError:
+            except OSError:  # a full disk must not end what reports
                 self.lost += 1
 
     def attach(self, tracer: Tracer, without: Container[str] = ()) -> None:

@@ -14,6 +14,7 @@ from engine.dataset.sample import UNREGISTER
 from engine.persistence.core.messages import OriginalSample
 
 _HASH_BITS: Final = 64
+"""Enough that chance gives no two samples of a writer and a time the same hash."""
 _EPOCH: Final = 1 << 63
 """Source timestamps may be negative; positions are not."""
 

@@ -16,6 +16,7 @@ from msgspec import Struct
 from engine.persistence.core.messages import MessageFault
 
 VERSION: Final = 2
+"""Of the frame; a replica of another one is refused with its first hello."""
 _MAGIC: Final = b"ospp"
 _FRAME: Final = struct.Struct(">4sBQQQ?")
 """Magic, version, both numbers, place in the order, and whether it is a hello; its body names the sender."""

@@ -21,6 +21,7 @@ from engine.simulator.simulated_system import Checker, SimulatedSystem, Standing
 from engine.tracing.tracer import Tracer
 
 SETS_FOR_A_REASON: Final = 1.5
+"""Each reason is good for one set, and now and then for a second one."""
 
 
 class Traffic(Checker):
@@ -77,6 +78,7 @@ FOR_EACH: Final = 10
 FOR_TOPIC: Final = 6
 """Entries for each topic whose group is kept, also after its writers have ended."""
 LOOKS: Final = 6
+"""Counting visits every object of every node, and growth takes time."""
 _CONTAINERS: Final = (dict, list, tuple, set, frozenset, collections.deque)
 _DATA: Final = (
     DataSet,
