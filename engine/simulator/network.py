@@ -173,7 +173,7 @@ class Network:
     def kill(self, participant: SimulatedParticipant) -> None:
         """Remove a process that dies silently."""
         participant.is_alive = False
-        self.participants.remove(participant)
+        self.participants.remove(participant)  # first, so that it does not watch itself
         self._fall_silent(participant)
 
     def freeze(self, participant: SimulatedParticipant) -> None:

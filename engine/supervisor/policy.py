@@ -265,4 +265,5 @@ class SupervisionPolicy:
         self.phase = phase
         self.exit_code = exit_code
         self._deadline = None
+        assert phase in FINAL, "only a node that has ended for good ends its supervisor"
         return [SupervisorAction.END]

@@ -34,7 +34,7 @@ MAX_ENDED: Final = 64
 """Limit for remembered ended nodes; the oldest are forgotten first."""
 
 _MAX_FILE_BYTES: Final = 1 << 20
-"""A report is a few kilobytes; more is not one of ours."""
+"""A report is a few kilobytes; what is larger is something else."""
 _KEY_LENGTH: Final = 16
 """Hexadecimal digits: 64 bits tell the nodes of a user apart, and fit on a line."""
 _LOCK_ATTEMPTS: Final = 5

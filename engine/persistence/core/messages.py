@@ -35,7 +35,7 @@ from engine.persistence.core.subscription_ledger import (
 
 VERSION: Final = 1
 MAX_MESSAGE_BYTES: Final = 120 << 20
-"""A larger message is not sent, but counted (`engine.persistence.service.links`)."""
+"""With its frame it fits into a batch (`engine.dds.bulk`); a larger one is not sent, but counted."""
 PARTS: Final = 256
 """Number of parts of all instances; a digest of each goes into every announcement."""
 MAX_PARTITIONS_CHARS: Final = 2_000

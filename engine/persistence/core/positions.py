@@ -66,6 +66,7 @@ class Positions:
         highest = self._highest.get(writer)
         if highest is not None and position <= highest:
             return OriginalSample(writer, position, key, source_time_ns, payload, status, late=True)
+        assert position > 0, "numbers begin at 1"
         self._highest[writer] = position
         first = position if highest is None else highest + 1
         return OriginalSample(writer, position, key, source_time_ns, payload, status, first=first)

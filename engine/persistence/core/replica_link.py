@@ -121,6 +121,7 @@ class ReplicaLink:
         if self.is_up:
             return events, [] if is_up and ours == self._own else [self.hello()]
         if ours == self._own:
+            assert self._other != _UNKNOWN, "a link is up when both numbers are known"
             self.is_up = True
             self._sent = self._received = 0
             events.append(Up(body))

@@ -14,7 +14,7 @@ from msgspec import Meta, Struct
 from engine.persistence.core.sequences import HIGHEST
 
 MAX_QUORUM: Final = 1_000_000
-"""A greater number is a mistake: no system has so many readers."""
+"""A greater number is a mistake: no system has that number of readers."""
 MAX_ACKNOWLEDGED: Final = 100_000
 """Numbers of one writer that a ledger remembers as acknowledged. The lowest are forgotten, and counted.
 
@@ -229,7 +229,7 @@ class SubscriptionLedger:
         if not numbers:
             return
         done = self._done.setdefault(writer, set())
-        done |= numbers
+        done |= numbers  # final: nothing but the bound below takes a number out again
         for lines in self._members.values():
             if writer in lines:
                 lines[writer] -= numbers

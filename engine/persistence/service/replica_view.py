@@ -13,7 +13,7 @@ TOPIC: Final = "p_status"
 PAST_TOPIC: Final = "p_past"
 
 MAX_BYTES: Final = 16 << 20
-"""A view of all bounds is smaller; who sends more wants memory of whoever looks."""
+"""A view of all bounds is smaller; a larger one only costs the memory of those that read it."""
 MAX_WRITERS_SHOWN: Final = 1_000
 """A view is made each second, and nobody reads more."""
 
