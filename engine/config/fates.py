@@ -13,12 +13,13 @@ import functools
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
+import msgspec
+
 from engine.config.problems import Position
 from engine.config.schema import Item, documented, engine_schema, rows
 from engine.config.settings import Setting, SettingOrigin
 from engine.config.tree import Attribute, Value, XmlElement
 from engine.config.values import ValueFault, parse_value
-from engine.core.lazy_dataclass import lazy_dataclass
 
 SECTIONS = ("Domain", "DurabilityService")
 """The parts of the schema that apply to a node."""
@@ -37,8 +38,7 @@ class Fate(enum.StrEnum):
     REFUSED = "refused"
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class SettingFate:
+class SettingFate(msgspec.Struct, frozen=True):
     """The fate of settings.
 
     Attributes:

@@ -16,6 +16,8 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
+import msgspec
+
 from engine.config.fates import (
     WITHOUT_WARNING,
     Fate,
@@ -52,7 +54,6 @@ from engine.config.tree import Document, Value, XmlElement
 from engine.config.validate import STRANGE, as_settings, check_bounds, problem, schema_problems, strangers
 from engine.config.values import ValueFault, did_you_mean, parse_memory
 from engine.core.expressions import covers
-from engine.core.lazy_dataclass import lazy_dataclass
 from engine.core.name_spaces import Element
 from engine.core.settings import LARGEST_SAMPLE_BYTES, MAX_SAMPLE_BYTES
 from engine.dataset.content import Expression, ExpressionFault
@@ -71,8 +72,7 @@ _CHARACTER: Final = re.compile(r"&[^;&]*;|.", re.DOTALL)
 """A character of a value in the file; an entity is one character."""
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class Interpreted:
+class Interpreted(msgspec.Struct, frozen=True):
     """A document in the interpretation of one node.
 
     With `problems` a node does not start; `configuration` then has defaults in unreadable places, so that the

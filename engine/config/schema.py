@@ -13,7 +13,7 @@ import functools
 import pkgutil
 from collections.abc import Iterable, Mapping, Sequence
 
-from engine.core.lazy_dataclass import lazy_dataclass
+import msgspec
 
 ROOT = "OpenSplice"
 _OURS = "ours"
@@ -34,8 +34,7 @@ class Type(enum.StrEnum):
     SIZE = "size"
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class Item:
+class Item(msgspec.Struct, frozen=True):
     """One element or attribute."""
 
     path: str

@@ -12,9 +12,10 @@ import enum
 from collections.abc import Iterable
 from typing import NamedTuple
 
+import msgspec
+
 from engine.core import expressions
 from engine.core.expressions import intersection, matches
-from engine.core.lazy_dataclass import lazy_dataclass
 
 MAX_PRIORITY = 255
 """The highest masterPriority; it also stands for the legacy rule (quality, then id)."""
@@ -65,16 +66,14 @@ class MergeType(enum.StrEnum):
     CATCHUP = "Catchup"
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class MergeRule:
+class MergeRule(msgspec.Struct, frozen=True):
     """A merge type for the fellows whose role matches `scope`."""
 
     type: MergeType
     scope: str
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class Policy:
+class Policy(msgspec.Struct, frozen=True):
     """The responsibilities of one node for some name-spaces (5.2.3)."""
 
     name_space: str
@@ -161,8 +160,7 @@ class Element(NamedTuple):
         )
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class NameSpace:
+class NameSpace(msgspec.Struct, frozen=True):
     """A named set of groups that is handled as one data set (5.2.2)."""
 
     name: str
@@ -181,8 +179,7 @@ class NameSpace:
         return ",".join(map(str, self.elements))
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class DefinitionConflict:
+class DefinitionConflict(msgspec.Struct, frozen=True):
     """Two definitions that cannot both be used in one system (5.2.2, 5.4.2).
 
     `witness` is a group in both; None if two definitions of one name have no group in common.
@@ -266,8 +263,7 @@ def kept_partitions(group: Group, kept: Iterable[Element], single: Iterable[Elem
     return tuple(dict.fromkeys((*found, *default)))
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class Interest:
+class Interest(msgspec.Struct, frozen=True):
     """A topic, or topics `by_expression`, in partitions given by expressions."""
 
     topic: str

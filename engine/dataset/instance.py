@@ -22,7 +22,8 @@ import enum
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from engine.core.lazy_dataclass import lazy_dataclass
+import msgspec
+
 from engine.dataset.instance_states import MOVES, VIEWS, InstanceEvent, InstanceState, ViewState
 from engine.dataset.sample import DATA, DISPOSE, NO_WRITER, UNREGISTER, Sample, is_lost_end, retained
 
@@ -65,8 +66,7 @@ class Origin(enum.StrEnum):
     AGAIN = "again"
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class ReaderEntry:
+class ReaderEntry(msgspec.Struct, frozen=True):
     """One entry of an instance in a reader.
 
     `time_ns` is the source timestamp of a fact and the local time of a derived entry; `sample` is None for an

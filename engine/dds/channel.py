@@ -16,7 +16,8 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from engine.core.lazy_dataclass import lazy_dataclass
+import msgspec
+
 from engine.dataset.groups import KEEP_ALL, DurabilityKind
 from engine.dataset.sample import DATA
 from engine.dds import abi, cdr
@@ -107,8 +108,7 @@ class ReceivedMessage(NamedTuple):
     participant: bytes
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class PeerAttached:
+class PeerAttached(msgspec.Struct, frozen=True):
     """Both sides have matched all endpoints of each other: from now on nothing that one sends is lost.
 
     The peer may notice first, so its first message may arrive before this.
@@ -117,8 +117,7 @@ class PeerAttached:
     participant: bytes
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class PeerDetached:
+class PeerDetached(msgspec.Struct, frozen=True):
     """The peer left, was lost, or lost this participant. It may attach again with the same GUID."""
 
     participant: bytes

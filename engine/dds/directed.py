@@ -24,7 +24,8 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Final, Self
 
-from engine.core.lazy_dataclass import lazy_dataclass
+import msgspec
+
 from engine.dataset.groups import GroupQos, TypeDescription
 from engine.dataset.living import DeliveryStep, InstanceEnd
 from engine.dds import offering
@@ -89,8 +90,7 @@ class DeliveryPurpose(enum.Enum):
     INSTEAD = enum.auto()
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class DeliveryReport:
+class DeliveryReport(msgspec.Struct, frozen=True):
     """Outcome of the delivery of one group's samples."""
 
     sent: int

@@ -8,7 +8,8 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING
 
-from engine.core.lazy_dataclass import lazy_dataclass
+import msgspec
+
 from engine.dataset.content import Expression, ExpressionFault, Undecodable
 from engine.dataset.sample import DATA
 from engine.dds.decoding import class_of, decode, key_names, kinds_of
@@ -26,8 +27,7 @@ if TYPE_CHECKING:
     from engine.tracing.tracer import Tracer
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class _Filter:
+class _Filter(msgspec.Struct, frozen=True):
     expression: Expression
     elements: tuple[Element, ...]
     place: str

@@ -12,7 +12,8 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Final
 
-from engine.core.lazy_dataclass import lazy_dataclass
+import msgspec
+
 from engine.dataset.group_set import Summary
 from engine.store.interface import Replaced, SetInfo, SetState, SetWriter, Store, StoreError
 
@@ -20,8 +21,7 @@ PATIENCE: Final = 10
 """Successive refusals, one per second, so that a disk that is full for a moment costs no back-up."""
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class BackupKept:
+class BackupKept(msgspec.Struct, frozen=True):
     """A replaced set stays as set `version` of the store."""
 
     name_space: str
@@ -29,16 +29,14 @@ class BackupKept:
     note: Replaced
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class BackupMissing:
+class BackupMissing(msgspec.Struct, frozen=True):
     """A replaced set is lost, because there was no space for both."""
 
     name_space: str
     note: Replaced
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class BackupDropped:
+class BackupDropped(msgspec.Struct, frozen=True):
     """A back-up was dropped."""
 
     name_space: str

@@ -9,8 +9,9 @@ from __future__ import annotations
 import json
 from typing import Final
 
+import msgspec
+
 from engine.core import messages, plain
-from engine.core.lazy_dataclass import lazy_dataclass
 from engine.core.messages import Message, Outgoing
 
 VERSION: Final = 2
@@ -65,8 +66,7 @@ class UnsupportedMessage(ValueError):
         self.name = name
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class Envelope:
+class Envelope(msgspec.Struct, frozen=True):
     """A message with its addressees (none for all nodes)."""
 
     message: Message

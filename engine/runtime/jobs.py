@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from engine.core.lazy_dataclass import lazy_dataclass
+import msgspec
+
 from engine.core.name_spaces import Group
 from engine.dataset.group_set import Summary
 from engine.dataset.groups import GroupDescription
@@ -20,8 +20,7 @@ LET_GO_BYTES: Final = 4_096
 """Payloads from this size on are let go when they need not be written any more."""
 
 
-@lazy_dataclass(slots=True)
-class AppendJob:
+class AppendJob(msgspec.Struct):
     """Live changes to a complete set; more may join until the job starts.
 
     `marks` are stored with the first of the changes that are not carried out yet.
@@ -29,14 +28,14 @@ class AppendJob:
 
     name_space: str
     changes: list[GroupChange]
-    marks: dict[str, str] = dataclasses.field(default_factory=dict)
+    marks: dict[str, str] = msgspec.field(default_factory=dict)
     large: int = 0
     """Number of changes that add, or added, a payload of `LET_GO_BYTES` or more."""
     replacing_bytes: int = 0
     """Bytes of such payloads whose samples take the place of others, as those after them may take theirs."""
     _done: int = 0
-    _large: dict[tuple[Group, bytes], int] = dataclasses.field(default_factory=dict)
-    _added: dict[Group, set[bytes]] = dataclasses.field(default_factory=dict)
+    _large: dict[tuple[Group, bytes], int] = msgspec.field(default_factory=dict)
+    _added: dict[Group, set[bytes]] = msgspec.field(default_factory=dict)
     _counted: int = 0
 
     def added(self, group: Group) -> int:
@@ -109,8 +108,7 @@ def payload_bytes(changes: list[GroupChange]) -> int:
     return sum([len(change.added.payload) for change in changes if change.added is not None])
 
 
-@lazy_dataclass(slots=True)
-class FillJob:
+class FillJob(msgspec.Struct):
     """Samples of a set that is still arriving, in the stream of that number."""
 
     name_space: str
@@ -120,8 +118,7 @@ class FillJob:
     resumes: bool
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class Conversion:
+class Conversion(msgspec.Struct, frozen=True):
     """Changes that turn the stored set into another one, instead of writing all of it.
 
     Attributes:
@@ -134,11 +131,10 @@ class Conversion:
     changes: list[GroupChange]
     stream: bytes = b""
     before: Summary | None = None
-    rest: list[tuple[GroupDescription, SampleRows]] = dataclasses.field(default_factory=list)
+    rest: list[tuple[GroupDescription, SampleRows]] = msgspec.field(default_factory=list)
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class SetJob:
+class SetJob(msgspec.Struct, frozen=True):
     """A whole set, which replaces the stored one."""
 
     name_space: str
@@ -150,8 +146,7 @@ class SetJob:
     keeps: Replaced | None
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class EntryJob:
+class EntryJob(msgspec.Struct, frozen=True):
     """One small transaction beside the samples; `write` is a call of the store."""
 
     name_space: str
@@ -161,8 +156,7 @@ class EntryJob:
 Job = AppendJob | FillJob | SetJob | EntryJob
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class StoredGroups:
+class StoredGroups(msgspec.Struct, frozen=True):
     """Content of groups that is on the disk; `changes` counts those that were just written."""
 
     name_space: str
@@ -170,24 +164,21 @@ class StoredGroups:
     changes: int = 0
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class SetStored:
+class SetStored(msgspec.Struct, frozen=True):
     """The complete set of a name-space is on the disk; `written` samples were needed for it."""
 
     name_space: str
     written: int
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class Degraded:
+class Degraded(msgspec.Struct, frozen=True):
     """The disk refuses jobs, so new data is in memory only."""
 
     name_space: str
     cause: str
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class Recovered:
+class Recovered(msgspec.Struct, frozen=True):
     """The disk takes jobs again; `rewrite` asks for the whole set, because changes were not queued.
 
     `waited` counts the changes that had to wait, of all name-spaces.

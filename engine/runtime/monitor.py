@@ -6,7 +6,6 @@ Times are integer nanoseconds since 1970 UTC, ids and digests are strings in hex
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import ipaddress
 import json
@@ -14,8 +13,9 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, NamedTuple, Union
 
+import msgspec
+
 from engine.core import plain
-from engine.core.lazy_dataclass import lazy_dataclass
 from engine.dataset.groups import is_deeper, kept_depth
 
 _DIGITS: Final = bytes.maketrans(b"123456789", b"000000000")
@@ -82,8 +82,7 @@ DEVIATIONS: Final = {
 """Reasons why an ordinary reader sees other samples than the set has; each is a counter, too."""
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class FellowView:
+class FellowView(msgspec.Struct, frozen=True):
     """One fellow as this node sees it."""
 
     id: str
@@ -104,8 +103,7 @@ class FellowView:
     """Both definitions if it is incompatible; empty otherwise."""
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class AlignmentView:
+class AlignmentView(msgspec.Struct, frozen=True):
     """One running alignment; `direction` is "from" (the node is the alignee) or "to" (it is the aligner)."""
 
     direction: str
@@ -120,8 +118,7 @@ PART: Final = "part"
 """Phase of a Lazy name-space whose readers have what they want."""
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class NameSpaceView:
+class NameSpaceView(msgspec.Struct, frozen=True):
     """One name-space on this node."""
 
     name: str
@@ -189,8 +186,7 @@ class NameSpaceView:
         return self.from_parts or (self.is_at_rest and not self.complete)
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class GroupView:
+class GroupView(msgspec.Struct, frozen=True):
     """One group on this node."""
 
     name_space: str
@@ -248,8 +244,7 @@ class GroupView:
         return is_deeper(self.asked, self.kept_depth)
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class DeliveryView:
+class DeliveryView(msgspec.Struct, frozen=True):
     """One late joiner that this node serves or served."""
 
     participant: str
@@ -272,8 +267,7 @@ class DeliveryView:
     """Whether the readers have left since."""
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class DeviationView:
+class DeviationView(msgspec.Struct, frozen=True):
     """Readers that see other samples than the set has, with counts by cause (see DEVIATIONS)."""
 
     participant: str
@@ -290,8 +284,7 @@ class DeviationView:
         )
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class UnkeptView:
+class UnkeptView(msgspec.Struct, frozen=True):
     """A durable writer whose data the node does not keep; `why` is a code, `text` explains it."""
 
     writer: str
@@ -301,8 +294,7 @@ class UnkeptView:
     text: str
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class StoreStatus:
+class StoreStatus(msgspec.Struct, frozen=True):
     """The store: `kind` is "memory", "sqlite" or "simulated"; `problem` is set while it is degraded.
 
     `disk_bytes` is the size of all its files, with indexes, back-ups and the write-ahead log; 0 if unknown.
@@ -326,8 +318,7 @@ def _check_address(text: str) -> None:
     ipaddress.ip_address(text[:50])
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class UnprovedView:
+class UnprovedView(msgspec.Struct, frozen=True):
     """A participant whose protocol messages this node refuses."""
 
     participant: str
@@ -340,8 +331,7 @@ class UnprovedView:
     """Id of the node that it announced itself as; empty for a client or another participant."""
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class NodeSnapshot:
+class NodeSnapshot(msgspec.Struct, frozen=True):
     """One node at one moment."""
 
     id: str
@@ -382,7 +372,7 @@ class NodeSnapshot:
     """Groups that are not in `groups` because there are too many."""
     deliveries: tuple[DeliveryView, ...] = ()
     """Deliveries to late joiners, under way and past."""
-    counters: dict[str, int] = dataclasses.field(default_factory=dict)
+    counters: dict[str, int] = msgspec.field(default_factory=dict)
     """Totals since the start, and figures such as `queued`, by name."""
     deviations: tuple[DeviationView, ...] = ()
     """Present readers that see other samples than the set has; at most 100."""
@@ -428,8 +418,7 @@ def is_nowhere(view: UnkeptView, nodes: Iterable[NodeSnapshot]) -> bool:
     )
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class NodeEvent:
+class NodeEvent(msgspec.Struct, frozen=True):
     """One event of a node, as in its trace."""
 
     node: str
@@ -452,8 +441,7 @@ class NodeEvent:
     """Message for people."""
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class Masterhood:
+class Masterhood(msgspec.Struct, frozen=True):
     """A master that a node has followed for a name-space, with time and reason."""
 
     since_ns: int
@@ -464,8 +452,7 @@ class Masterhood:
     why: str
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class Run:
+class Run(msgspec.Struct, frozen=True):
     """One process of a node or persistence service.
 
     `ended_ns` is 0 while it runs; `end` is "in order" or the reason. A killed run ended with its last event.
@@ -478,8 +465,7 @@ class Run:
     end: str = ""
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class NodePast:
+class NodePast(msgspec.Struct, frozen=True):
     """The memory of a node or persistence service: events of INFO and above, masterships and runs.
 
     The oldest come first. Times are those of its own clock.

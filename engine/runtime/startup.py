@@ -8,9 +8,10 @@ import secrets
 from collections.abc import Mapping
 from typing import Final
 
+import msgspec
+
 from engine.config.settings import Configuration
 from engine.core import plain
-from engine.core.lazy_dataclass import lazy_dataclass
 from engine.core.messages import (
     DAMAGED,
     LIFE_BITS,
@@ -54,8 +55,7 @@ TOLD: Final = "replaced, told"
 """Mark with the note of a replaced set that the node has traced already."""
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class StoredContent:
+class StoredContent(msgspec.Struct, frozen=True):
     """The content of the store at start, by name-space unless noted."""
 
     report: OpenReport
@@ -74,15 +74,15 @@ class StoredContent:
     """Name-spaces learned from fellows."""
     pending: tuple[PendingWriter, ...] = ()
     """Durable writers of clients that could still hand over samples."""
-    replaced: dict[str, str] = dataclasses.field(default_factory=dict)
+    replaced: dict[str, str] = msgspec.field(default_factory=dict)
     """Notes of commands that replaced a set, those that have not been traced."""
-    wanted: dict[str, tuple[Element, ...]] = dataclasses.field(default_factory=dict)
+    wanted: dict[str, tuple[Element, ...]] = msgspec.field(default_factory=dict)
     """Groups of Lazy name-spaces that readers on this host wanted."""
-    runs: dict[str, RunSeen] = dataclasses.field(default_factory=dict)
+    runs: dict[str, RunSeen] = msgspec.field(default_factory=dict)
     """Last runs of fellows that were heard, by id."""
     odd: tuple[str, ...] = ()
     """Counters in the store that no node can have, in words."""
-    autodispose: dict[str, tuple[AutodisposeWriter, ...]] = dataclasses.field(default_factory=dict)
+    autodispose: dict[str, tuple[AutodisposeWriter, ...]] = msgspec.field(default_factory=dict)
     """Autodispose writers that had not ended."""
     outdated: frozenset[str] = frozenset()
     """Name-spaces without a set of which the run before found out that the store once had more."""

@@ -15,9 +15,10 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
+import msgspec
+
 from engine.core import plain
 from engine.core.events import AligneeRequest
-from engine.core.lazy_dataclass import lazy_dataclass
 from engine.core.messages import Epoch
 from engine.dataset.blocks import Block
 from engine.dataset.dataset import weight_of
@@ -44,8 +45,7 @@ _BEGIN, _GROUP, _SAMPLES, _END, _REMOVED, _PIECE = range(1, 7)
 """Kinds of records. Pieces are the begin of the record after them, which has the kind and the rest."""
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class StreamBegin:
+class StreamBegin(msgspec.Struct, frozen=True):
     """The first record: the sender's set, the requests that it answers, and the expected amount.
 
     With `is_difference` the stream has only the samples that its one target lacks, and the identities of
@@ -61,24 +61,21 @@ class StreamBegin:
     is_difference: bool = False
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class GroupBegin:
+class GroupBegin(msgspec.Struct, frozen=True):
     """A group, and the source time up to which its historical data has been deleted."""
 
     description: GroupDescription
     floor_ns: int
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class StreamEnd:
+class StreamEnd(msgspec.Struct, frozen=True):
     """The last record: count and digest of the set, as in the summary of a name-space."""
 
     count: int
     digest: int
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class Removed:
+class Removed(msgspec.Struct, frozen=True):
     """For a difference: identities that the alignee must remove, 8 bytes each, and the sums of the set."""
 
     identities: bytes

@@ -11,7 +11,8 @@ import re
 import time
 from typing import Final
 
-from engine.core.lazy_dataclass import lazy_dataclass
+import msgspec
+
 from engine.core.states import ServiceState
 from engine.runtime.monitor import DeliveryView, NodeEvent, NodeSnapshot
 from engine.runtime.node_snapshot import Identity, snapshot
@@ -41,15 +42,13 @@ _SIGNS: Final = {"!": "WARNING", "v": "WARNING", "-": "INFO", "#": "INFO"}
 """Lines of the short log that become events: faults, deaths, healing, and messages of checkers."""
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class Gone:
+class Gone(msgspec.Struct, frozen=True):
     """The end of a node's run, orderly or not."""
 
     node: str
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class Seen:
+class Seen(msgspec.Struct, frozen=True):
     """An observation with its time: virtual nanoseconds since 1970 by the true clock."""
 
     time_ns: int

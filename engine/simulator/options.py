@@ -12,9 +12,10 @@ import random
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+import msgspec
+
 from engine.config import Configuration
 from engine.core.expressions import intersection
-from engine.core.lazy_dataclass import lazy_dataclass
 from engine.core.name_spaces import Alignee, Durability, MergeRule, MergeType, NameSpace, Policy
 from engine.core.settings import CoreSettings
 from engine.dataset.groups import KEEP_ALL, DurabilityKind
@@ -68,8 +69,7 @@ CLASSIC: Final = tuple(Fault)[: list(Fault).index(Fault.TAP)]
 """Those of nodes, hosts and disks: writers reach all nodes at once, and everything is repaired in quiet."""
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class NodePlan:
+class NodePlan(msgspec.Struct, frozen=True):
     """One node: `settings` without what its store adds (id, incarnation, remembered fellows, stored sets)."""
 
     settings: CoreSettings
@@ -81,8 +81,7 @@ class NodePlan:
         return self.settings.name
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class TopicPlan:
+class TopicPlan(msgspec.Struct, frozen=True):
     """A topic that applications write in one partition; `depth` 0 keeps all samples.
 
     `cleanup_delay_s` is the service_cleanup_delay, -1 for infinite; `lifespan_s` is the LIFESPAN of its
@@ -97,8 +96,7 @@ class TopicPlan:
     lifespan_s: float = 0.0
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class Workload:
+class Workload(msgspec.Struct, frozen=True):
     """What applications do.
 
     Attributes:
@@ -131,8 +129,7 @@ class Workload:
     mortal: float = 0.4
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class NetworkPlan:
+class NetworkPlan(msgspec.Struct, frozen=True):
     """The network while no fault changes it. All times are in seconds.
 
     Attributes:
@@ -156,8 +153,7 @@ class NetworkPlan:
     bytes_per_s: float = 20e6
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class SimulationOptions:
+class SimulationOptions(msgspec.Struct, frozen=True):
     """The input of one run. All times are in seconds of virtual time.
 
     A run has two phases. For `fault_s` seconds applications write and faults happen. Then all faults end;

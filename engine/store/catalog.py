@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import sqlite3
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
+import msgspec
+
 from engine.core import plain
-from engine.core.lazy_dataclass import lazy_dataclass
 from engine.core.name_spaces import Group
 from engine.dataset.group_set import EMPTY, Summary
 from engine.dataset.groups import GroupDescription, GroupQos, TypeDescription
@@ -31,17 +31,16 @@ _TOO_LARGE: Final = 1 << 62
 """Bound of plausible counters: no store is opened or written more often."""
 
 
-@lazy_dataclass(slots=True)
-class Catalog:
+class Catalog(msgspec.Struct):
     """All versions by number, the numbers of dropped groups to sweep, and findings.
 
     `unusable` has the numbers of the versions with a damaged entry.
     """
 
-    versions: dict[int, SetVersion] = dataclasses.field(default_factory=dict)
-    dropped: list[int] = dataclasses.field(default_factory=list)
-    findings: list[str] = dataclasses.field(default_factory=list)
-    unusable: list[int] = dataclasses.field(default_factory=list)
+    versions: dict[int, SetVersion] = msgspec.field(default_factory=dict)
+    dropped: list[int] = msgspec.field(default_factory=list)
+    findings: list[str] = msgspec.field(default_factory=list)
+    unusable: list[int] = msgspec.field(default_factory=list)
 
 
 def read_node(connection: sqlite3.Connection, path: Path) -> tuple[str, int, int, bool]:

@@ -13,8 +13,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+import msgspec
+
 from engine.core import plain
-from engine.core.lazy_dataclass import lazy_dataclass
 from engine.supervisor.launch import Launch, module_command, module_environ
 from engine.supervisor.node_status import OPERATIONAL_STATE
 from engine.supervisor.policy import FINAL, NodePhase
@@ -32,8 +33,7 @@ _READ_BYTES: Final = 65536
 _MAX_PROGRESS_BYTES: Final = 1 << 20
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class Start:
+class Start(msgspec.Struct, frozen=True):
     """Result of a start.
 
     Attributes:

@@ -8,9 +8,10 @@ import pathlib
 import sys
 from collections.abc import Mapping
 
+import msgspec
+
 import engine
 from engine.core import plain
-from engine.core.lazy_dataclass import lazy_dataclass
 from engine.supervisor.policy import Action, SupervisionRules
 
 
@@ -18,8 +19,7 @@ class LaunchError(ValueError):
     """A text is not a launch."""
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class Launch:
+class Launch(msgspec.Struct, frozen=True):
     """One node to be started."""
 
     directory: str

@@ -24,8 +24,9 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+import msgspec
+
 from engine.core import plain
-from engine.core.lazy_dataclass import lazy_dataclass
 from engine.files import lock_file, replacing
 from engine.supervisor.policy import FINAL, NodePhase
 from engine.supervisor.process_identity import ProcessIdentity
@@ -52,8 +53,7 @@ def present_ns() -> int:
     return min(max(time.time_ns(), 0), LAST_NS)
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class RunRecord:
+class RunRecord(msgspec.Struct, frozen=True):
     """A supervisor's report about its node and itself; times are nanoseconds since 1970 UTC."""
 
     uri: str

@@ -12,8 +12,9 @@ import dataclasses
 import hashlib
 from typing import Final
 
+import msgspec
+
 from engine.core.events import ExpectSet, is_asked_for
-from engine.core.lazy_dataclass import lazy_dataclass
 from engine.core.messages import MERGE_PURPOSES, Outgoing, SampleRequest
 from engine.core.name_spaces import Group
 from engine.dataset.blocks import MAX_SAMPLES
@@ -47,8 +48,7 @@ _OF_LOADED: Final = ("initial",)
 _OF_WORKING: Final = ("collect", "repair", *MERGE_PURPOSES)
 
 
-@lazy_dataclass(eq=False)
-class ComparisonBase:
+class ComparisonBase(msgspec.Struct, eq=False):
     """The set to which a difference will be applied."""
 
     aligner: str
@@ -91,8 +91,7 @@ class ComparisonBase:
         return (yield from self._encoder.until(end))
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class Finished:
+class Finished(msgspec.Struct, frozen=True):
     """The combination of a received set or difference with the set here.
 
     Attributes:
@@ -104,7 +103,7 @@ class Finished:
 
     data: DataSet
     conversion: Conversion
-    surplus: Difference = dataclasses.field(default_factory=dict)
+    surplus: Difference = msgspec.field(default_factory=dict)
     gives_way: str = ""
 
 

@@ -12,8 +12,9 @@ import struct
 import zlib
 from typing import Final
 
+import msgspec
+
 from engine.core import plain
-from engine.core.lazy_dataclass import lazy_dataclass
 from engine.runtime.steps import StreamFault
 
 MAGIC: Final = b"OSPC"
@@ -22,8 +23,7 @@ _HEAD: Final = struct.Struct("<4sBBII")
 """Magic, version, kind, checksum of the rest, bytes of JSON; then the JSON, then the body."""
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class Sketch:
+class Sketch(msgspec.Struct, frozen=True):
     """A description of an alignee's set."""
 
     name_space: str
@@ -51,8 +51,7 @@ class Sketch:
     """
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class More:
+class More(msgspec.Struct, frozen=True):
     """A question of the aligner for the symbols up to `symbols`; 0 asks for the list of all identities."""
 
     name_space: str
