@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from typing import TYPE_CHECKING, Any, Final
 
@@ -293,7 +292,7 @@ class Neighbourhood:
         topic = self._topics.get((endpoint.topic, endpoint.type_name))
         if topic is None:
             return endpoint.qos
-        return dataclasses.replace(
+        return msgspec.structs.replace(
             topic.of_group(), representations=endpoint.qos.representations, requested=topic.durability
         )
 
@@ -390,7 +389,7 @@ class Neighbourhood:
 
     def _learn_type(self, offer: Offer, description: TypeDescription, found: DiscoveryChanges) -> None:
         """Give the groups of a writer, which is kept, its type."""
-        better = dataclasses.replace(offer, type=description)
+        better = msgspec.structs.replace(offer, type=description)
         self._offers[offer.endpoint.topic][offer.endpoint.guid] = better
         found.groups += self._descriptions(better)
 

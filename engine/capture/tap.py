@@ -21,7 +21,6 @@ sample that one reader refused to both again, and the other gets it twice in suc
 from __future__ import annotations
 
 import collections
-import dataclasses
 import time
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -212,7 +211,7 @@ class Tap:
     @property
     def qos(self) -> EndpointQos:
         """QoS that it requests, or will request after the move."""
-        return dataclasses.replace(self._reader.qos, durability=self._wanted)
+        return msgspec.structs.replace(self._reader.qos, durability=self._wanted)
 
     @property
     def topic(self) -> Topic:

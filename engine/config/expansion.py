@@ -8,7 +8,6 @@ bare `$VAR` stays unchanged.
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from collections.abc import Mapping
 
@@ -148,7 +147,7 @@ class _Expander:
         if operator == "?" and not value:
             reason = quoted(text or "it must be set")
             raise ExpansionFault(start, f"variable {quoted(name)} is not set: {reason}")
-        self.uses[place] = dataclasses.replace(use, end=end + 1)
+        self.uses[place] = msgspec.structs.replace(use, end=end + 1)
         return text, end + 1
 
     def _skip(self, at: int) -> int:

@@ -7,7 +7,6 @@ the settings that the code reads, and docs/settings.md is generated from it.
 
 from __future__ import annotations
 
-import dataclasses
 import enum
 import functools
 from collections.abc import Iterator, Mapping
@@ -156,7 +155,7 @@ def marked(settings: list[Setting], ignored: list[WithoutEffect]) -> tuple[Setti
     for setting in settings:
         origin = setting.origin
         _, reason = reasons.pop((setting.path, Position(origin.line, origin.column)), (None, ""))
-        found.append(dataclasses.replace(setting, ignored=reason) if reason else setting)
+        found.append(msgspec.structs.replace(setting, ignored=reason) if reason else setting)
     unread = {path for path, _ in reasons}
     found = [each for each in found if not (each.origin.is_default and each.path in unread)]
     for (path, position), (value, reason) in reasons.items():

@@ -8,7 +8,6 @@ start, check, simulate, record, top, health and status read it: `[[node]]` table
 
 from __future__ import annotations
 
-import dataclasses
 import re
 import tomllib
 from collections.abc import Mapping
@@ -64,7 +63,7 @@ class FleetNode(msgspec.Struct, frozen=True):
         except ConfigError as error:
             path, line, column = self.file_place
             problems = [
-                dataclasses.replace(
+                msgspec.structs.replace(
                     one,
                     message=f"file {quoted(self.file)} {one.message}",
                     path=path,

@@ -10,7 +10,6 @@ would send to everyone what others encrypt.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import functools
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -168,7 +167,7 @@ def interpret(document: Document, *, role: str | None = None, service: str = "du
         for each in ignored
         if each.warns
     ]
-    configuration = dataclasses.replace(
+    configuration = msgspec.structs.replace(
         configuration,
         settings=(*marked(reader.settings, ignored), *as_settings(document, unknown)),
         ignored=(*without, *unknown),
@@ -360,7 +359,7 @@ class _SettingsBuilder:
             peers=lambda: tuple(address.text for node in peers if (address := node.attribute("Address"))),
             max_sample_bytes=lambda: self._max_sample_bytes(f"{base}/Internal/MaxSampleSize"),
         )
-        return dataclasses.replace(found, allow_multicast=found.allow_multicast.lower())
+        return msgspec.structs.replace(found, allow_multicast=found.allow_multicast.lower())
 
     def _max_sample_bytes(self, path: str) -> int:
         """Read the largest payload to keep; a value that is none is noted, and the default applies."""

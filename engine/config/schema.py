@@ -7,7 +7,6 @@ OpenSplice says of it, and what a node does with it (`engine.config.fates`). Pat
 
 from __future__ import annotations
 
-import dataclasses
 import enum
 import functools
 import pkgutil
@@ -96,7 +95,7 @@ class Schema:
     def with_labels(self, path: str, labels: tuple[str, ...]) -> Schema:
         """Return a schema in which an enumeration has further labels."""
         widened = dict(self._items)
-        widened[path] = dataclasses.replace(widened[path], labels=widened[path].labels + labels)
+        widened[path] = msgspec.structs.replace(widened[path], labels=widened[path].labels + labels)
         return Schema(widened.values())
 
     def paths(self) -> tuple[str, ...]:

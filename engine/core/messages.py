@@ -13,7 +13,6 @@ aligner, answered by a stream of data or by `Refusal`; `NewGroup`, `DeleteData`,
 
 from __future__ import annotations
 
-import dataclasses
 import operator
 from typing import Final, NamedTuple, TypeAlias
 
@@ -21,6 +20,7 @@ import msgspec
 
 from engine.core.name_spaces import Durability, Element, Group, MergeRule
 from engine.core.states import Phase, ServiceState
+from engine.core.untrusted import Seconds
 
 
 class Epoch(NamedTuple):
@@ -135,9 +135,9 @@ class Status(msgspec.Struct, frozen=True):
     """Address under which the node is reached."""
     state: ServiceState
     """State of the service."""
-    period_s: float
+    period_s: Seconds
     """Seconds between two heartbeats."""
-    expiry_s: float
+    expiry_s: Seconds
     """Seconds without a heartbeat after which the sender counts as lost."""
     wall_ns: int
     """Wall clock of the sender, nanoseconds since 1970 UTC."""
@@ -151,7 +151,7 @@ class Status(msgspec.Struct, frozen=True):
     """Serial of the newest `NameSpaces`, to which the roll-ups belong."""
     further_hosts: tuple[str, ...] = ()
     """Addresses of the node's other network interfaces."""
-    unstored_s: float = 0.0
+    unstored_s: Seconds = 0.0
     """Seconds since the moment as of which the sender's disk has everything; 0 if it has everything now."""
     pending: tuple[Pending, ...] = ()
     """What durable writers of clients may still hand over, by what the sender knows."""
@@ -178,7 +178,7 @@ class Status(msgspec.Struct, frozen=True):
 
 
 _CHANGING = ("serial", "wall_ns", "roll_ups", "unstored_s", "pending", "commits")
-_stated = operator.attrgetter(*(f.name for f in dataclasses.fields(Status) if f.name not in _CHANGING))
+_stated = operator.attrgetter(*(name for name in Status.__struct_fields__ if name not in _CHANGING))
 
 
 class NameSpaceReport(msgspec.Struct, frozen=True):
@@ -381,7 +381,7 @@ class AutodisposeWriter(NamedTuple):
 
     writer: bytes
     """Its GUID."""
-    patience_s: float
+    patience_s: Seconds
     """Seconds for which nodes must miss it before it counts as ended."""
 
 

@@ -409,7 +409,7 @@ class NameSpaceState:
         report = self.report()
         if not self.is_lazy:
             return report
-        return dataclasses.replace(
+        return msgspec.structs.replace(
             report,
             phase=Phase.PASSIVE,
             complete=False,

@@ -7,7 +7,6 @@ same functions on them.
 
 from __future__ import annotations
 
-import dataclasses
 import enum
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -110,7 +109,7 @@ class Policy(msgspec.Struct, frozen=True):
 
     def with_filter(self) -> Policy:
         """Return the policy of a node that filters: its set has gaps, so it is master in the last resort."""
-        return dataclasses.replace(
+        return msgspec.structs.replace(
             self, filtered=True, master_priority=min(self.master_priority, LAST_RESORT_PRIORITY)
         )
 

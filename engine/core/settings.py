@@ -8,6 +8,7 @@ import msgspec
 
 from engine.core.messages import NO_EPOCH, AutodisposeWriter, Epoch, run_of
 from engine.core.name_spaces import Element, NameSpace, Policy
+from engine.core.untrusted import Seconds
 
 
 class StoredSet(msgspec.Struct, frozen=True):
@@ -53,8 +54,8 @@ class PendingWriter(msgspec.Struct, frozen=True):
     topic: str
     partitions: tuple[str, ...]
     since_ns: int
-    wait_s: float
-    silent_s: float = 0.0
+    wait_s: Seconds
+    silent_s: Seconds = 0.0
 
 
 MAX_SAMPLE_BYTES: Final = 127 << 20

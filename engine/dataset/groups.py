@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import enum
 import hashlib
 from collections.abc import Iterable
@@ -191,7 +190,7 @@ class GroupQos(msgspec.Struct, frozen=True):
         durability = max(self.durability, other.requested if is_known else other.durability)
         depth = loosest(self.history_depth, other.history_depth)
         limits = self.limits.loosened_by(other.limits)
-        raised = dataclasses.replace(
+        raised = msgspec.structs.replace(
             self,
             durability=durability,
             requested=requested,

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import bisect
 import collections
-import dataclasses
 import enum
 from collections.abc import Iterable
 from typing import Final, NamedTuple
@@ -437,7 +436,7 @@ class Instance:
     def read(self, limit: int | None = None) -> tuple[ReaderEntry, ...]:
         """Return all entries, or the first `limit`, and mark them as read."""
         shown = tuple(self._entries[:limit])
-        read = [entry if entry.is_read else dataclasses.replace(entry, is_read=True) for entry in shown]
+        read = [entry if entry.is_read else msgspec.structs.replace(entry, is_read=True) for entry in shown]
         self._entries[: len(shown)] = read
         if shown:
             self.view = VIEWS[self.view, True]

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import dataclasses
 import threading
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
@@ -191,7 +190,7 @@ class Channel:
             partitions=(self._partition,),
         )
         if topic.reads:
-            named = dataclasses.replace(qos, name=self._announced.reader)
+            named = msgspec.structs.replace(qos, name=self._announced.reader)
             reader = CaptureReader(
                 self._participant, entity, limit=self._limit, qos=named, signal=self.signal
             )
@@ -199,7 +198,7 @@ class Channel:
         if topic.writes:
             announced = self._announced
             priority = announced.priorities.get(topic.name, announced.priority)
-            named = dataclasses.replace(qos, name=announced.writer, transport_priority=priority)
+            named = msgspec.structs.replace(qos, name=announced.writer, transport_priority=priority)
             writer = RawWriter(self._participant, entity, named)
             self._writers[topic.name] = writer
 

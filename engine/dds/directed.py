@@ -15,7 +15,6 @@ samples that a reader lost with their writer.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import enum
 import itertools
 import sys
@@ -422,7 +421,7 @@ class DirectedSession:
         offer: EndpointQos,
     ) -> RawWriter:
         """Open a writer; with OWNERSHIP EXCLUSIVE, it outranks this session's earlier writers."""
-        offer = dataclasses.replace(offer, strength=next(self._strengths))
+        offer = msgspec.structs.replace(offer, strength=next(self._strengths))
         return RawWriter(participant, self._topic(participant, group[0], description), offer)
 
     def _replace(self, group: tuple[str, str, str]) -> None:

@@ -5,7 +5,6 @@ The node decodes payloads only in groups that have a filter.
 
 from __future__ import annotations
 
-import dataclasses
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -117,4 +116,4 @@ class ContentFilters:
             sets[name] = left, descriptions
             if left is not data and (removed := data.summary().count - left.summary().count):
                 self._tracer.event("filter.removed", namespace=name, samples=removed)
-        return dataclasses.replace(found, sets=sets)
+        return msgspec.structs.replace(found, sets=sets)

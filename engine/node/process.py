@@ -15,7 +15,6 @@ domain is created. It also begins when the store turns out to be an older copy (
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import os
 import time
@@ -235,7 +234,7 @@ class CarriedSets(msgspec.Struct, frozen=True):
     def added_to(self, found: StoredContent) -> StoredContent:
         """Return the content of a store with these sets in place of its own."""
         parts = {name: part for name, part in found.parts.items() if name not in self.sets}
-        return dataclasses.replace(
+        return msgspec.structs.replace(
             found,
             sets={**found.sets, **self.sets},
             stored={**found.stored, **self.stored},

@@ -8,7 +8,6 @@ refusal. If none is left, the next set is replaced without a back-up. All of thi
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 from collections.abc import Mapping
 from typing import Final
 
@@ -67,7 +66,9 @@ class Backups:
         before = self._store.complete_set(name_space)
         if keeps is None or before is None or not before.stored.count or before.stored.same_content(wanted):
             return None
-        return dataclasses.replace(keeps, before=before.stored.count, after=wanted.count, mark=before.mark)
+        return msgspec.structs.replace(
+            keeps, before=before.stored.count, after=wanted.count, mark=before.mark
+        )
 
     def commit(
         self, writer: SetWriter, mark: str, note: Replaced | None, marks: Mapping[str, str | None]

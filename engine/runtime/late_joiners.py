@@ -26,7 +26,6 @@ A repeated sample is counted and shown; a lost one would be neither.
 from __future__ import annotations
 
 import collections
-import dataclasses
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, TypeAlias
@@ -498,7 +497,7 @@ class LateJoinerDelivery:
             groups = [each for each in groups if not ends.keys() <= place.got.get(each[0].group, set())]
         current = ((description, self.unexpired(description, rows)) for description, rows in groups)
         groups = [(description, rows) for description, rows in current if rows]
-        place.current = dataclasses.replace(one, groups=groups)
+        place.current = msgspec.structs.replace(one, groups=groups)
         count = sum(len(samples) for _, samples in groups)
         self._shared.tracer.event(
             "deliver.started", group=reader.text, reader=self.name(reader), samples=count

@@ -9,66 +9,13 @@ from __future__ import annotations
 import functools
 import ipaddress
 import json
-import threading
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final, NamedTuple, Union
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
 
 import msgspec
 
-from engine.core import plain
+from engine.core.untrusted import JsonFault, from_json
 from engine.dataset.groups import is_deeper, kept_depth
-
-_DIGITS: Final = bytes.maketrans(b"123456789", b"000000000")
-_LONG: Final = b"0" * 39
-"""Digits that a number of more than 128 bits has at least."""
-_BUILDING: Final = threading.Lock()
-"""msgspec takes a class that another thread has read in part only for a whole one, and crashes."""
-
-
-class QuickMessage(NamedTuple):
-    """The parts of a message; `data` is a value of the type that belongs to `kind`."""
-
-    format_version: int
-    kind: str
-    data: Any
-
-
-def quick_reader(kinds: Mapping[str, type]) -> Callable[[bytes], QuickMessage | None]:
-    """Return what reads documents of these kinds, and returns None for each that it leaves to `plain`.
-
-    `engine.core.plain` says what is wrong with a message of an untrusted source, but makes each value in
-    Python, which takes 2 ms for the snapshot of a node with 200 fellows. msgspec takes a fifth of that and is
-    as strict about types, but takes numbers of more than 128 bits, and does not look at the bytes of fields
-    that it skips. What might contain such numbers, or does not fit, is left to `plain`
-    (`tests/property/test_fast_json.py`).
-
-    Without msgspec, which only an installation for live systems has, that is every one.
-    """
-    try:
-        import msgspec
-    except ModuleNotFoundError:
-        return lambda _: None
-    with _BUILDING:
-        envelopes = tuple(
-            msgspec.defstruct(
-                "Envelope", [("format_version", int), ("data", type_)], tag_field="kind", tag=kind, gc=False
-            )
-            for kind, type_ in kinds.items()
-        )
-        messages: Any = msgspec.json.Decoder(Union[envelopes])  # noqa: UP007  # made from a table
-
-    def read(data: bytes) -> QuickMessage | None:
-        if _LONG in data.translate(_DIGITS):
-            return None
-        try:
-            data.decode()  # msgspec does not look into fields that it skips
-            found = messages.decode(data)
-            return QuickMessage(found.format_version, found.__struct_config__.tag, found.data)
-        except Exception:  # of any class: `plain` says what is wrong
-            return None
-
-    return read
-
 
 FORMAT_VERSION: Final = 1
 
@@ -487,39 +434,49 @@ class MonitorFault(ValueError):
     """Bytes that are not a monitor message, or one of a newer format."""
 
 
-def encode(message: Message) -> bytes:
-    """Return the message as JSON bytes, for a monitor topic or a line of a recording.
+class _Document(msgspec.Struct):
+    format_version: int
+    kind: str
+    data: msgspec.Raw
 
-    Bytes of a path that are not UTF-8 become question marks.
+
+def written(kind: str, value: object) -> bytes:
+    """Return a value as a document of a kind; bytes of a path that are not UTF-8 become question marks."""
+    document = {"format_version": FORMAT_VERSION, "kind": kind, "data": value}
+    try:
+        return msgspec.json.encode(document)
+    except UnicodeEncodeError:
+        text = json.dumps(msgspec.to_builtins(document), separators=(",", ":"), ensure_ascii=False)
+        return text.encode(errors="replace")
+
+
+def read(data: bytes, kinds: Mapping[str, Any]) -> Any:
+    """Return the value in a document of one of these kinds; fields that a newer version added are ignored.
+
+    Raises:
+        JsonFault: not JSON, another format version or kind, or a field with a wrong type.
     """
-    kind, data = _NAMES[type(message)], plain.to_plain(message)
-    document = {"format_version": FORMAT_VERSION, "kind": kind, "data": data}
-    return json.dumps(document, separators=(",", ":"), ensure_ascii=False).encode(errors="replace")
+    document: _Document = from_json(_Document, data)
+    if document.format_version != FORMAT_VERSION:
+        raise JsonFault(f"format {document.format_version} is not {FORMAT_VERSION}")
+    if document.kind not in kinds:
+        raise JsonFault(f"a document of kind {document.kind[:80]!r}")
+    return from_json(kinds[document.kind], document.data)
 
 
-@functools.cache
-def _quick_reader() -> Callable[[bytes], QuickMessage | None]:
-    """Return what reads ordinary messages; a node, which only writes them, does without it."""
-    return quick_reader(_KINDS)
+def encode(message: Message) -> bytes:
+    """Return the message as JSON bytes, for a monitor topic."""
+    return written(_NAMES[type(message)], message)
 
 
 def decode(data: bytes) -> Message:
-    """Return the message in `data`; fields that a newer minor version added are ignored.
+    """Return the message in `data`.
 
     Raises:
-        MonitorFault: not JSON, another format version, or a field with a wrong type.
+        MonitorFault: it is none.
     """
-    quick = _quick_reader()(data)
-    if quick is not None and quick.format_version == FORMAT_VERSION:
-        read: Message = quick.data
-        return read
     try:
-        document = json.loads(data)
-        if document["format_version"] != FORMAT_VERSION:
-            raise MonitorFault(f"monitor format {document['format_version']!r} is not {FORMAT_VERSION}")
-        message: Message = plain.from_plain(_KINDS[document["kind"]], document["data"])
-    except MonitorFault:
-        raise
-    except Exception as error:  # of any class: anybody may have sent it
-        raise MonitorFault(f"not a monitor message: {plain.words_of(error)}") from error
+        message: Message = read(data, _KINDS)
+    except JsonFault as error:
+        raise MonitorFault(f"not a monitor message: {error}") from error
     return message

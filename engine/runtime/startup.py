@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 import secrets
 from collections.abc import Mapping
@@ -11,7 +10,6 @@ from typing import Final
 import msgspec
 
 from engine.config.settings import Configuration
-from engine.core import plain
 from engine.core.messages import (
     DAMAGED,
     LIFE_BITS,
@@ -24,6 +22,7 @@ from engine.core.messages import (
 )
 from engine.core.name_spaces import Element, NameSpace
 from engine.core.settings import CoreSettings, PendingWriter, RunSeen, StoredSet
+from engine.core.untrusted import from_json
 from engine.dataset.dataset import DataSet
 from engine.dataset.group_set import NO_FLOOR
 from engine.dataset.groups import GroupDescription
@@ -161,7 +160,7 @@ def read_store(store: Store, now_ns: int) -> StoredContent:
         if log.count:
             damage[name] = f"{log.count} damaged, first: {log.first[0]}"
         elif store.report.is_damaged:
-            stored[name] = dataclasses.replace(stored[name], quality_ns=DAMAGED)
+            stored[name] = msgspec.structs.replace(stored[name], quality_ns=DAMAGED)
     return StoredContent(
         store.report,
         sets,
@@ -208,7 +207,7 @@ def _learned(name: str, marks: Mapping[str, str]) -> list[NameSpace]:
 def _elements(mark: str) -> tuple[Element, ...]:
     """Return the expressions in a mark; none if damaged, since fellows and readers name them again."""
     try:
-        elements: tuple[Element, ...] = plain.from_json(tuple[Element, ...], mark)
+        elements: tuple[Element, ...] = from_json(tuple[Element, ...], mark)
         return elements
     except ValueError:
         return ()
@@ -312,7 +311,7 @@ def core_settings(
         for space in (*configured.name_spaces, *found.learned)
         if found.report.is_damaged or space.name in found.outdated
     }
-    return dataclasses.replace(
+    return msgspec.structs.replace(
         configured,
         further_hosts=hosts[1:],
         node=found.report.node_id,

@@ -9,7 +9,6 @@ another sum, drops everything: a set arrives whole or not at all.
 
 from __future__ import annotations
 
-import json
 import struct
 import zlib
 from collections.abc import Callable, Iterable, Iterator
@@ -17,9 +16,9 @@ from typing import Final
 
 import msgspec
 
-from engine.core import plain
 from engine.core.events import AligneeRequest
 from engine.core.messages import Epoch
+from engine.core.untrusted import from_json
 from engine.dataset.blocks import Block
 from engine.dataset.dataset import weight_of
 from engine.dataset.groups import GroupDescription
@@ -138,7 +137,7 @@ class _Packer:
         self.size = 0
 
     def add_value(self, kind: int, value: StreamBegin | GroupBegin | StreamEnd) -> None:
-        self.add(kind, json.dumps(plain.to_plain(value)).encode())
+        self.add(kind, msgspec.json.encode(value))
 
     def add(self, kind: int, record: bytes | memoryview) -> None:
         self._parts += (_RECORD.pack(kind, len(record)), record)
@@ -189,7 +188,7 @@ class Unpacker:
             raise StreamFault(f"batch {index} does not have its checksum")
         try:
             yield from self._records(_expanded(body) if compressed else body)
-        except (struct.error, zlib.error, plain.PlainFault, ValueError, IndexError) as error:
+        except (struct.error, zlib.error, ValueError, IndexError) as error:
             raise StreamFault(f"batch {index}: {error}") from error
 
     def _records(self, body: memoryview) -> Iterator[Item]:
@@ -213,12 +212,12 @@ class Unpacker:
                     raise StreamFault("a sample comes before its group")
                 yield self._group, Block(record)
             elif kind == _GROUP:
-                self._group = plain.from_json(GroupBegin, record)
+                self._group = from_json(GroupBegin, record)
                 yield self._group, None
             elif kind == _REMOVED:
                 yield record
             elif kind in (_BEGIN, _END):
-                yield plain.from_json(StreamBegin if kind == _BEGIN else StreamEnd, record)
+                yield from_json(StreamBegin if kind == _BEGIN else StreamEnd, record)
             else:
                 raise StreamFault(f"record kind {kind} is not known")
 

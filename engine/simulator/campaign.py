@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import gc
 import multiprocessing
 import shlex
@@ -63,7 +62,7 @@ class SeedOutcome(msgspec.Struct, frozen=True):
 
     def to_plain(self) -> dict[str, object]:
         """Convert to plain values."""
-        return dataclasses.asdict(self)
+        return msgspec.to_builtins(self)  # type: ignore[no-any-return]
 
 
 def parse_faults(text: str) -> tuple[Fault, ...] | None:

@@ -6,7 +6,6 @@ The run is the same as without anybody watching: nothing here changes a clock, a
 from __future__ import annotations
 
 import collections
-import dataclasses
 import re
 import time
 from typing import Final
@@ -229,7 +228,7 @@ class Observer(Watcher):
         if running and state != "running":
             began = shown[running[0]]
             problem = str(record.fields["reason"]) if state == "failed" else ""
-            shown[running[0]] = dataclasses.replace(
+            shown[running[0]] = msgspec.structs.replace(
                 began, state=state, samples=count, finished_ns=record.time_ns, problem=problem
             )
         elif state == "running":

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sqlite3
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -10,8 +9,8 @@ from typing import Final
 
 import msgspec
 
-from engine.core import plain
 from engine.core.name_spaces import Group
+from engine.core.untrusted import from_json
 from engine.dataset.group_set import EMPTY, Summary
 from engine.dataset.groups import GroupDescription, GroupQos, TypeDescription
 from engine.store import tables
@@ -109,7 +108,7 @@ def _take_group(catalog: Catalog, types: dict[int, TypeDescription], row: _Group
             StoreDamage(place, "the description of its type is damaged; its samples are not read")
         )
     else:
-        qos: GroupQos = plain.from_plain(GroupQos, json.loads(qos_text))
+        qos: GroupQos = from_json(GroupQos, qos_text)
         description = GroupDescription(group, types[type_number], qos)
         stored = Summary(count, int.from_bytes(digest), newest)
         version.groups[group] = GroupRow(description, stored, number, type_number, qos_text)
@@ -159,7 +158,7 @@ def write_group(
     )
     found = connection.execute("SELECT id FROM type_description WHERE digest = ?", (digest,)).fetchone()
     type_number = int(found[0])
-    qos_text = json.dumps(plain.to_plain(description.qos))
+    qos_text = msgspec.json.encode(description.qos).decode()
     if row is not None:
         connection.execute(
             "UPDATE sample_group SET type = ?, qos = ? WHERE id = ?", (type_number, qos_text, row.id)

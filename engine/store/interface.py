@@ -15,15 +15,14 @@ from __future__ import annotations
 import abc
 import enum
 import errno
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
 
-from engine.core import plain
 from engine.core.name_spaces import Group
+from engine.core.untrusted import from_json
 from engine.dataset.dataset import weight_of
 from engine.dataset.group_set import EMPTY, Summary
 from engine.dataset.groups import GroupDescription
@@ -611,13 +610,13 @@ class Replaced(msgspec.Struct, frozen=True):
 
     def to_mark(self) -> str:
         """Return the note as the mark of a set version."""
-        return json.dumps(plain.to_plain(self))
+        return msgspec.json.encode(self).decode()
 
 
 def note_of(mark: str) -> Replaced | None:
     """Read the note in a back-up's mark; None if it is none."""
     try:
-        note: Replaced = plain.from_json(Replaced, mark.encode())
+        note: Replaced = from_json(Replaced, mark)
     except ValueError:
         return None
     return note

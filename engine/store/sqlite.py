@@ -7,11 +7,12 @@ store stays usable: the next call may work, for example when a full disk has roo
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
+
+import msgspec
 
 from engine.core.messages import MAX_INCARNATION
 from engine.core.name_spaces import Group
@@ -323,7 +324,7 @@ class SqliteStore(Store):
         ):
             row = write_group(self._connection, version.number, known, net.description)
         else:
-            row = dataclasses.replace(known)
+            row = msgspec.structs.replace(known)
         if isinstance(net, NewSamples):
             added, evicted = net.added, SampleRows()
         else:

@@ -15,7 +15,6 @@ from typing import Any, Final
 
 import msgspec
 
-from engine.core import plain
 from engine.supervisor.launch import Launch, module_command, module_environ
 from engine.supervisor.node_status import OPERATIONAL_STATE
 from engine.supervisor.policy import FINAL, NodePhase
@@ -88,10 +87,10 @@ def start(
             for message in _messages(process.stdout.fileno(), until, is_interrupted):
                 if "refused" in message:
                     return Start(None, str(message["refused"]))
-                record = plain.from_plain(RunRecord, message)
-                if record is not None and record.phase in FINAL:
+                record = msgspec.convert(message, RunRecord)
+                if record.phase in FINAL:
                     return Start(record)
-                if record is not None and record.phase is NodePhase.RUNNING:
+                if record.phase is NodePhase.RUNNING:
                     return Start(_settled(NodeDirectory(Path(launch.directory)), record))
         except TimeoutError:
             return Start(record)

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 import msgspec
 
 import engine
-from engine.core import plain
+from engine.core.untrusted import JsonFault, from_json
 from engine.supervisor.policy import Action, SupervisionRules
 
 
@@ -58,7 +58,7 @@ class Launch(msgspec.Struct, frozen=True):
 
     def to_json(self) -> str:
         """Return this launch as JSON."""
-        return json.dumps(plain.to_plain(self))
+        return json.dumps(msgspec.to_builtins(self))
 
     @classmethod
     def from_json(cls, text: str) -> Launch:
@@ -68,9 +68,9 @@ class Launch(msgspec.Struct, frozen=True):
             LaunchError: the text is something else.
         """
         try:
-            launch: Launch = plain.from_plain(cls, json.loads(text))
-        except (plain.PlainFault, ValueError, RecursionError) as error:
-            raise LaunchError(f"not a launch: {plain.words_of(error)}") from error
+            launch: Launch = from_json(cls, text)
+        except JsonFault as error:
+            raise LaunchError(f"not a launch: {error}") from error
         return launch
 
 

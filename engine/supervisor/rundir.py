@@ -26,7 +26,7 @@ from typing import Any, Final
 
 import msgspec
 
-from engine.core import plain
+from engine.core.untrusted import JsonFault, from_json
 from engine.files import lock_file, replacing
 from engine.supervisor.policy import FINAL, NodePhase
 from engine.supervisor.process_identity import ProcessIdentity
@@ -217,13 +217,14 @@ class NodeDirectory:
 
     def write_record(self, record: RunRecord) -> None:
         """Replace the supervisor's report atomically."""
-        write_json(self.path / "supervisor.json", plain.to_plain(record))
+        write_json(self.path / "supervisor.json", msgspec.to_builtins(record))
 
     def record(self) -> RunRecord | None:
         """Return the supervisor's last report; None without a readable one."""
         try:
-            record: RunRecord = plain.from_plain(RunRecord, read_json(self.path / "supervisor.json"))
-        except plain.PlainFault:
+            with (self.path / "supervisor.json").open("rb") as file:
+                record: RunRecord = from_json(RunRecord, file.read(_MAX_FILE_BYTES))
+        except (OSError, JsonFault):
             return None
         return record
 

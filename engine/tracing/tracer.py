@@ -11,7 +11,6 @@ cannot write, and reports them in the same trace once it can write again.
 from __future__ import annotations
 
 import collections
-import dataclasses
 import threading
 from typing import TYPE_CHECKING, Final
 
@@ -263,7 +262,9 @@ class Tracer:
     def _loss_record(self, output: Output, before: EventRecord) -> EventRecord:
         kind = self._catalogue["trace.lost"]
         fields = {"count": output.lost, "cause": output.cause}
-        return dataclasses.replace(before, event=kind, fields=fields, text=message(kind, fields), lines=())
+        return msgspec.structs.replace(
+            before, event=kind, fields=fields, text=message(kind, fields), lines=()
+        )
 
 
 def _at_least(level: Level) -> Callable[[EventType], bool]:

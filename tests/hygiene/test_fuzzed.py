@@ -17,7 +17,7 @@ PARSES: Final = re.compile(
 READERS: Final[dict[str, str]] = {
     "engine/config/fleet.py": "fleet",
     "engine/config/reader.py": "check configuration persistence-service",
-    "engine/core/plain.py": "message monitor",
+    "engine/core/untrusted.py": "message monitor",
     "engine/dataset/blocks.py": "block stream",
     "engine/dds/cdr.py": "bytes named",
     "engine/dds/client_protocol/encoding.py": "client-history client-history-request client-state",

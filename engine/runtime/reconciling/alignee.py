@@ -8,7 +8,6 @@ done in steps (`engine.runtime.steps`).
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 from typing import Final
 
@@ -156,7 +155,7 @@ class AligneeComparisons:
         """Return an outgoing message; mark in a request that a sketch goes with it."""
         message = outgoing.message
         if isinstance(message, SampleRequest) and (message.name_space, message.request) in self._bases:
-            return dataclasses.replace(outgoing, message=dataclasses.replace(message, compares=True))
+            return msgspec.structs.replace(outgoing, message=msgspec.structs.replace(message, compares=True))
         return outgoing
 
     def asked(self, sender: str, message: messages.More) -> None:
@@ -311,7 +310,7 @@ class AligneeComparisons:
             return Finished(incoming.data, Conversion([]), removed)
         made = yield from _put(base, removed, incoming.data)
         if not made.summary().same_content(
-            dataclasses.replace(base.root, count=end.count, digest=end.digest)
+            msgspec.structs.replace(base.root, count=end.count, digest=end.digest)
         ):
             return None
         data = self._shared.spaces[incoming.begin.name_space]

@@ -7,14 +7,13 @@ difference. Messages have a checksum; damaged or invalid ones are faults and are
 
 from __future__ import annotations
 
-import json
 import struct
 import zlib
 from typing import Final
 
 import msgspec
 
-from engine.core import plain
+from engine.core.untrusted import from_json
 from engine.runtime.steps import StreamFault
 
 MAGIC: Final = b"OSPC"
@@ -65,7 +64,7 @@ _KINDS: Final[tuple[type[ComparisonMessage], ...]] = (More, Sketch)
 
 def encode(message: ComparisonMessage, body: bytes = b"") -> bytes:
     """Return a message with its body as bytes."""
-    text = json.dumps(plain.to_plain(message)).encode()
+    text = msgspec.json.encode(message)
     content = text + body
     head = _HEAD.pack(MAGIC, _VERSION, _KINDS.index(type(message)), zlib.crc32(content), len(text))
     return head + content
@@ -86,7 +85,7 @@ def decode(data: bytes) -> tuple[ComparisonMessage, bytes]:
     if zlib.crc32(content) != checksum or size > len(content):
         raise StreamFault("a comparison message does not have its checksum")
     try:
-        message: ComparisonMessage = plain.from_json(_KINDS[kind], bytes(content[:size]))
+        message: ComparisonMessage = from_json(_KINDS[kind], bytes(content[:size]))
     except ValueError as error:
         raise StreamFault(f"an invalid comparison message: {error}") from error
     return message, bytes(content[size:])

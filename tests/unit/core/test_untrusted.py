@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import pytest
 
-from engine.core import plain
+from engine.core import untrusted
 
 
 class Colour(enum.Enum):
@@ -54,8 +54,8 @@ CASES = {
 
 @pytest.mark.parametrize("text", CASES, ids=lambda text: text[:40])
 def test_what_does_not_fit_is_said_in_plain_words(text: bytes) -> None:
-    with pytest.raises(plain.PlainFault) as refused:
-        plain.from_json(Thing, text)
+    with pytest.raises(untrusted.JsonFault) as refused:
+        untrusted.from_json(Thing, text)
     assert str(refused.value) == CASES[text]
     assert not PYTHON.search(str(refused.value))
 
@@ -76,6 +76,6 @@ OPERATIONS: dict[str, Callable[[], object]] = {
 def test_no_operation_of_python_is_quoted(operation: str) -> None:
     with pytest.raises(Exception) as failed:
         OPERATIONS[operation]()
-    words = plain.words_of(failed.value)
+    words = untrusted.words_of(failed.value)
     assert words
     assert not PYTHON.search(words)
