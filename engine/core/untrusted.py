@@ -2,17 +2,16 @@
 
 msgspec is strict about types and ignores fields that it does not know, so that a message of a newer version
 can be read. But it takes whole numbers of any size, and dividing by one that no float can hold would fail
-later on. And two threads that read a class for the first time at once make it crash. So `from_json` bounds
-the numbers, and its decoders are made one by one.
+later on, so `json_reader` bounds them. And two threads that have it look at a class for the first time at
+once make it crash, so each module makes its readers when it is imported.
 """
 
 from __future__ import annotations
 
-import functools
 import json
 import re
 import struct
-import threading
+from collections.abc import Callable
 from typing import Annotated, Any, Final
 
 import msgspec
@@ -24,7 +23,6 @@ Seconds = Annotated[float, msgspec.Meta(ge=-LARGEST, le=LARGEST)]
 _DIGITS: Final = bytes.maketrans(b"123456789", b"000000000")
 _LONG: Final = b"0" * 40
 """Digits in a row that only a number of more than 128 bits has, or a text."""
-_BUILDING: Final = threading.RLock()
 
 
 class JsonFault(ValueError):
@@ -57,6 +55,8 @@ def words_of(error: Exception) -> str:
     match error:
         case msgspec.ValidationError():
             return re.sub("`(.*?)`", _named, str(error))
+        case msgspec.DecodeError():
+            return f"not JSON: {str(error).removeprefix('JSON is malformed: ')}"
         case json.JSONDecodeError():
             return f"not JSON at line {error.lineno}, column {error.colno}"
         case UnicodeDecodeError():
@@ -81,26 +81,23 @@ def _named(found: re.Match[str]) -> str:
     return " or ".join(_NAMES.get(name, name) for name in found[1].split(" | "))
 
 
-@functools.cache
-def _decoder(wanted: Any) -> msgspec.json.Decoder[Any]:
-    return msgspec.json.Decoder(wanted)
+def json_reader(wanted: Any) -> Callable[[bytes | str | msgspec.Raw], Any]:
+    """Return what reads a value of type `wanted` from JSON of an untrusted source.
 
-
-def from_json(wanted: Any, text: bytes | str | msgspec.Raw) -> Any:
-    """Return a value of type `wanted` from JSON of an untrusted source.
-
-    Raises:
-        JsonFault: not JSON, a missing field, or a value that does not fit its annotation.
+    That raises `JsonFault`: not JSON, a missing field, or a value that does not fit its annotation.
     """
-    try:
-        data = text.encode() if isinstance(text, str) else bytes(text)
-        if _LONG in data.translate(_DIGITS):
-            json.loads(data, parse_int=_bounded)
-        with _BUILDING:
-            decoder = _decoder(wanted)
-        return decoder.decode(data)
-    except Exception as error:  # of any class: anybody may have written it
-        raise JsonFault(words_of(error)) from error
+    decoder = msgspec.json.Decoder(wanted)
+
+    def read(text: bytes | str | msgspec.Raw) -> Any:
+        try:
+            data = text.encode() if isinstance(text, str) else bytes(text)
+            if _LONG in data.translate(_DIGITS):
+                json.loads(data, parse_int=_bounded)
+            return decoder.decode(data)
+        except Exception as error:  # of any class: anybody may have written it
+            raise JsonFault(words_of(error)) from error
+
+    return read
 
 
 def _bounded(digits: str) -> int:

@@ -13,7 +13,7 @@ import msgspec
 
 from engine.core import messages
 from engine.core.messages import Message, Outgoing
-from engine.core.untrusted import JsonFault, from_json
+from engine.core.untrusted import JsonFault, json_reader
 
 VERSION: Final = 2
 """Nodes that speak another version do not hear each other, and both report it. 1 was never released."""
@@ -26,8 +26,8 @@ MESSAGE_TOPIC: Final = "d_message"
 STATE_TOPICS: Final = (STATUS_TOPIC, NAME_SPACES_TOPIC, DELIVERIES_TOPIC)
 """Topics whose newest sample of each sender reaches late-joining nodes."""
 
-_KINDS: Final[dict[str, type[Message]]] = {
-    kind.__name__: kind
+_READERS: Final = {
+    kind.__name__: json_reader(kind)
     for kind in (
         messages.Status,
         messages.NameSpaces,
@@ -87,6 +87,11 @@ class _Named(msgspec.Struct):
     name: str = ""
 
 
+_read_document: Final = json_reader(_Document)
+_read_name: Final = json_reader(_Named)
+_read_addressees: Final = json_reader(tuple[str, ...])
+
+
 def topic_of(outgoing: Outgoing) -> str:
     """Return the topic on which a message travels."""
     return _TOPICS.get(type(outgoing.message), MESSAGE_TOPIC)
@@ -113,16 +118,16 @@ def decode(data: bytes) -> Envelope:
     if len(data) > MAX_MESSAGE_BYTES:
         raise PeerFault(f"{len(data)} bytes are more than a message may have")
     try:
-        document: _Document = from_json(_Document, data)
+        document: _Document = _read_document(data)
     except JsonFault as error:
         raise PeerFault(f"not a protocol message: {error}") from error
     kind = document.kind
-    if document.version != VERSION or kind not in _KINDS:
+    if document.version != VERSION or kind not in _READERS:
         name = ""
         with contextlib.suppress(JsonFault):
-            name = from_json(_Named, document.body).name[:80]
+            name = _read_name(document.body).name[:80]
         raise UnsupportedMessage(f"{document.version!r} {kind!r}"[:80], name)
     try:
-        return Envelope(from_json(_KINDS[kind], document.body), from_json(tuple[str, ...], document.to))
+        return Envelope(_READERS[kind](document.body), _read_addressees(document.to))
     except JsonFault as error:
         raise PeerFault(f"damaged {kind}: {error}") from error

@@ -9,12 +9,12 @@ from __future__ import annotations
 import functools
 import ipaddress
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 import msgspec
 
-from engine.core.untrusted import JsonFault, from_json
+from engine.core.untrusted import JsonFault, json_reader
 from engine.dataset.groups import is_deeper, kept_depth
 
 FORMAT_VERSION: Final = 1
@@ -426,8 +426,7 @@ class NodePast(msgspec.Struct, frozen=True):
 
 
 Message = NodeSnapshot | NodeEvent | NodePast
-_KINDS: Final[dict[str, type[Message]]] = {"node": NodeSnapshot, "event": NodeEvent, "past": NodePast}
-_NAMES: Final = {kind: name for name, kind in _KINDS.items()}
+_NAMES: Final[dict[type[Message], str]] = {NodeSnapshot: "node", NodeEvent: "event", NodePast: "past"}
 
 
 class MonitorFault(ValueError):
@@ -440,6 +439,10 @@ class _Document(msgspec.Struct):
     data: msgspec.Raw
 
 
+_read_document: Final = json_reader(_Document)
+_READERS: Final = {name: json_reader(kind) for kind, name in _NAMES.items()}
+
+
 def written(kind: str, value: object) -> bytes:
     """Return a value as a document of a kind; bytes of a path that are not UTF-8 become question marks."""
     document = {"format_version": FORMAT_VERSION, "kind": kind, "data": value}
@@ -450,18 +453,22 @@ def written(kind: str, value: object) -> bytes:
         return text.encode(errors="replace")
 
 
-def read(data: bytes, kinds: Mapping[str, Any]) -> Any:
-    """Return the value in a document of one of these kinds; fields that a newer version added are ignored.
+def read(data: bytes, readers: Mapping[str, Callable[[msgspec.Raw], Any]]) -> Any:
+    """Return the value in a document; fields that a newer version added are ignored.
+
+    Args:
+        data: the document.
+        readers: what reads the value of each kind.
 
     Raises:
         JsonFault: not JSON, another format version or kind, or a field with a wrong type.
     """
-    document: _Document = from_json(_Document, data)
+    document: _Document = _read_document(data)
     if document.format_version != FORMAT_VERSION:
         raise JsonFault(f"format {document.format_version} is not {FORMAT_VERSION}")
-    if document.kind not in kinds:
+    if document.kind not in readers:
         raise JsonFault(f"a document of kind {document.kind[:80]!r}")
-    return from_json(kinds[document.kind], document.data)
+    return readers[document.kind](document.data)
 
 
 def encode(message: Message) -> bytes:
@@ -476,7 +483,7 @@ def decode(data: bytes) -> Message:
         MonitorFault: it is none.
     """
     try:
-        message: Message = read(data, _KINDS)
+        message: Message = read(data, _READERS)
     except JsonFault as error:
         raise MonitorFault(f"not a monitor message: {error}") from error
     return message

@@ -18,7 +18,7 @@ from typing import Final, Protocol, TypeVar
 
 import msgspec
 
-from engine.core.untrusted import JsonFault
+from engine.core.untrusted import JsonFault, json_reader
 from engine.files import open_private, replacing
 from engine.runtime.monitor import Masterhood, NodeEvent, NodePast, NodeSnapshot, Run, read, written
 from engine.tracing.levels import Level
@@ -66,8 +66,8 @@ ACTIVITY: Final = "past (writes store.past)"
 
 _VERSION: Final = 1
 Entry = NodeEvent | Masterhood | Run
-_KINDS: Final[dict[str, type[Entry]]] = {"event": NodeEvent, "master": Masterhood, "run": Run}
-_NAMES: Final = {kind: name for name, kind in _KINDS.items()}
+_NAMES: Final[dict[type[Entry], str]] = {NodeEvent: "event", Masterhood: "master", Run: "run"}
+_READERS: Final = {name: json_reader(kind) for kind, name in _NAMES.items()}
 _EVENT: Final = operator.attrgetter("event")
 T = TypeVar("T")
 
@@ -319,7 +319,7 @@ def _read(path: Path) -> Iterable[Entry]:
         return
     for line in data.splitlines():
         with contextlib.suppress(JsonFault):
-            entry: Entry = read(line, _KINDS)
+            entry: Entry = read(line, _READERS)
             yield entry
 
 

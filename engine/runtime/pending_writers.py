@@ -19,7 +19,7 @@ from engine.core.messages import Pending
 from engine.core.name_spaces import Group
 from engine.core.purging import FOREVER_NS
 from engine.core.settings import PendingWriter
-from engine.core.untrusted import from_json
+from engine.core.untrusted import json_reader
 from engine.runtime.shared_state import SharedState
 
 MAX_WRITERS: Final = 10_000
@@ -35,6 +35,7 @@ MAX_ENDED: Final = 1_000
 STORED_NS: Final = 60_000_000_000
 """Change of a writer's time that is stored; a stored time that is too early keeps tombstones for longer."""
 _MARK: Final = "pending "
+_read: Final = json_reader(PendingWriter)
 
 
 def pending_writers(marks: Mapping[str, str]) -> list[PendingWriter]:
@@ -43,7 +44,7 @@ def pending_writers(marks: Mapping[str, str]) -> list[PendingWriter]:
     for name, text in marks.items():
         if name.startswith(_MARK) and text:
             try:
-                found.append(from_json(PendingWriter, text))
+                found.append(_read(text))
             except ValueError:
                 continue
     return found

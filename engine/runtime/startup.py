@@ -22,7 +22,7 @@ from engine.core.messages import (
 )
 from engine.core.name_spaces import Element, NameSpace
 from engine.core.settings import CoreSettings, PendingWriter, RunSeen, StoredSet
-from engine.core.untrusted import from_json
+from engine.core.untrusted import json_reader
 from engine.dataset.dataset import DataSet
 from engine.dataset.group_set import NO_FLOOR
 from engine.dataset.groups import GroupDescription
@@ -204,10 +204,13 @@ def _learned(name: str, marks: Mapping[str, str]) -> list[NameSpace]:
     return [NameSpace(name, elements)] if elements else []
 
 
+_read_elements: Final = json_reader(tuple[Element, ...])
+
+
 def _elements(mark: str) -> tuple[Element, ...]:
     """Return the expressions in a mark; none if damaged, since fellows and readers name them again."""
     try:
-        elements: tuple[Element, ...] = from_json(tuple[Element, ...], mark)
+        elements: tuple[Element, ...] = _read_elements(mark)
         return elements
     except ValueError:
         return ()

@@ -18,7 +18,7 @@ import msgspec
 
 from engine.core.events import AligneeRequest
 from engine.core.messages import Epoch
-from engine.core.untrusted import from_json
+from engine.core.untrusted import json_reader
 from engine.dataset.blocks import Block
 from engine.dataset.dataset import weight_of
 from engine.dataset.groups import GroupDescription
@@ -72,6 +72,11 @@ class StreamEnd(msgspec.Struct, frozen=True):
 
     count: int
     digest: int
+
+
+_read_begin: Final = json_reader(StreamBegin)
+_read_group: Final = json_reader(GroupBegin)
+_read_end: Final = json_reader(StreamEnd)
 
 
 class Removed(msgspec.Struct, frozen=True):
@@ -137,7 +142,8 @@ class _Packer:
         self.size = 0
 
     def add_value(self, kind: int, value: StreamBegin | GroupBegin | StreamEnd) -> None:
-        self.add(kind, msgspec.json.encode(value))
+        # With spaces, as it always was: sizes of streams are in the digests of simulated runs.
+        self.add(kind, msgspec.json.format(msgspec.json.encode(value), indent=0))
 
     def add(self, kind: int, record: bytes | memoryview) -> None:
         self._parts += (_RECORD.pack(kind, len(record)), record)
@@ -212,12 +218,12 @@ class Unpacker:
                     raise StreamFault("a sample comes before its group")
                 yield self._group, Block(record)
             elif kind == _GROUP:
-                self._group = from_json(GroupBegin, record)
+                self._group = _read_group(record)
                 yield self._group, None
             elif kind == _REMOVED:
                 yield record
             elif kind in (_BEGIN, _END):
-                yield from_json(StreamBegin if kind == _BEGIN else StreamEnd, record)
+                yield (_read_begin if kind == _BEGIN else _read_end)(record)
             else:
                 raise StreamFault(f"record kind {kind} is not known")
 

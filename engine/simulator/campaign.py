@@ -62,7 +62,8 @@ class SeedOutcome(msgspec.Struct, frozen=True):
 
     def to_plain(self) -> dict[str, object]:
         """Convert to plain values."""
-        return msgspec.to_builtins(self)  # type: ignore[no-any-return]
+        found: dict[str, object] = msgspec.to_builtins(self)
+        return found
 
 
 def parse_faults(text: str) -> tuple[Fault, ...] | None:

@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 
 from engine.core.name_spaces import Group
-from engine.core.untrusted import from_json
+from engine.core.untrusted import json_reader
 from engine.dataset.group_set import EMPTY, Summary
 from engine.dataset.groups import GroupDescription, GroupQos, TypeDescription
 from engine.store import tables
@@ -27,6 +27,7 @@ from engine.store.interface import (
 from engine.store.tables import DROPPED, row_check
 
 _TOO_LARGE: Final = 1 << 62
+_read_qos: Final = json_reader(GroupQos)
 """Bound of plausible counters: no store is opened or written more often."""
 
 
@@ -108,7 +109,7 @@ def _take_group(catalog: Catalog, types: dict[int, TypeDescription], row: _Group
             StoreDamage(place, "the description of its type is damaged; its samples are not read")
         )
     else:
-        qos: GroupQos = from_json(GroupQos, qos_text)
+        qos: GroupQos = _read_qos(qos_text)
         description = GroupDescription(group, types[type_number], qos)
         stored = Summary(count, int.from_bytes(digest), newest)
         version.groups[group] = GroupRow(description, stored, number, type_number, qos_text)

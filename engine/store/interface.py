@@ -22,7 +22,7 @@ from typing import Final, NamedTuple, TypeAlias
 import msgspec
 
 from engine.core.name_spaces import Group
-from engine.core.untrusted import from_json
+from engine.core.untrusted import json_reader
 from engine.dataset.dataset import weight_of
 from engine.dataset.group_set import EMPTY, Summary
 from engine.dataset.groups import GroupDescription
@@ -613,10 +613,13 @@ class Replaced(msgspec.Struct, frozen=True):
         return msgspec.json.encode(self).decode()
 
 
+_read_note: Final = json_reader(Replaced)
+
+
 def note_of(mark: str) -> Replaced | None:
     """Read the note in a back-up's mark; None if it is none."""
     try:
-        note: Replaced = from_json(Replaced, mark)
+        note: Replaced = _read_note(mark)
     except ValueError:
         return None
     return note

@@ -7,11 +7,12 @@ import os
 import pathlib
 import sys
 from collections.abc import Mapping
+from typing import Final
 
 import msgspec
 
 import engine
-from engine.core.untrusted import JsonFault, from_json
+from engine.core.untrusted import JsonFault, json_reader
 from engine.supervisor.policy import Action, SupervisionRules
 
 
@@ -68,10 +69,13 @@ class Launch(msgspec.Struct, frozen=True):
             LaunchError: the text is something else.
         """
         try:
-            launch: Launch = from_json(cls, text)
+            launch: Launch = _read(text)
         except JsonFault as error:
             raise LaunchError(f"not a launch: {error}") from error
         return launch
+
+
+_read: Final = json_reader(Launch)
 
 
 def module_command(module: str, *arguments: str) -> tuple[str, ...]:

@@ -26,7 +26,7 @@ from typing import Any, Final
 
 import msgspec
 
-from engine.core.untrusted import JsonFault, from_json
+from engine.core.untrusted import JsonFault, json_reader
 from engine.files import lock_file, replacing
 from engine.supervisor.policy import FINAL, NodePhase
 from engine.supervisor.process_identity import ProcessIdentity
@@ -102,6 +102,9 @@ class RunRecord(msgspec.Struct, frozen=True):
         for time_ns in (self.started_ns, self.changed_ns, self.failed_ns):
             if not 0 <= time_ns <= LAST_NS:
                 raise ValueError(f"{time_ns} is no time")
+
+
+_read_record: Final = json_reader(RunRecord)
 
 
 def node_key(configuration: str, domain_name: str, store: str) -> str:
@@ -223,7 +226,7 @@ class NodeDirectory:
         """Return the supervisor's last report; None without a readable one."""
         try:
             with (self.path / "supervisor.json").open("rb") as file:
-                record: RunRecord = from_json(RunRecord, file.read(_MAX_FILE_BYTES))
+                record: RunRecord = _read_record(file.read(_MAX_FILE_BYTES))
         except (OSError, JsonFault):
             return None
         return record

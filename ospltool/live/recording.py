@@ -39,7 +39,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
 from urllib.parse import quote
 
-from engine.core.untrusted import words_of
+from engine.core.untrusted import json_reader, words_of
 from engine.persistence.service.replica_view import ReplicaView
 from engine.runtime import monitor
 from engine.runtime.monitor import NodeEvent, NodePast, NodeSnapshot
@@ -126,18 +126,18 @@ Item = (
     | Caption
 )
 
-_KINDS: Final[dict[str, type[Any]]] = {
-    "recording": RecordingHeader,
-    "key": Key,
-    "node": NodeSnapshot,
-    "replica": ReplicaView,
-    "event": NodeEvent,
-    "past": NodePast,
-    "notice": FeedNotice,
-    "local": LocalView,
-    "caption": Caption,
+_NAMES: Final[dict[type[Any], str]] = {
+    RecordingHeader: "recording",
+    Key: "key",
+    NodeSnapshot: "node",
+    ReplicaView: "replica",
+    NodeEvent: "event",
+    NodePast: "past",
+    FeedNotice: "notice",
+    LocalView: "local",
+    Caption: "caption",
 }
-_NAMES: Final = {kind: name for name, kind in _KINDS.items()}
+_READERS: Final = {name: json_reader(kind) for kind, name in _NAMES.items()}
 
 
 class RecordingLine(NamedTuple):
@@ -171,7 +171,7 @@ def decoded(data: bytes) -> Item:
         if unpacked.unconsumed_tail or not unpacked.eof:
             raise ValueError(f"not a whole document of at most {plural(MAX_LINE_BYTES, 'byte')}")
         with _uncollected():
-            item: Item = monitor.read(text, _KINDS)
+            item: Item = monitor.read(text, _READERS)
     except Exception as error:  # of any class: a file may contain anything
         raise RecordingFault(f"not a line of a recording: {words_of(error)}") from error
     return item

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
-from engine.core.untrusted import from_json, words_of
+from engine.core.untrusted import json_reader, words_of
 from engine.dataset.blocks import SampleColumns
 from engine.dataset.groups import KEEP_ALL, GroupDescription
 from engine.dataset.sample import Sample, make_sample
@@ -152,6 +152,7 @@ GROUP_BYTES: Final = 8
 """A key begins with the short name of its group."""
 
 THE_SET: Final = 1
+_read_description: Final = json_reader(GroupDescription)
 _WRITER: Final = re.compile(r"[0-9a-f]{32}")
 _SEQUENCES: Final = 1 << 64
 _TIMES: Final = 1 << 63
@@ -186,7 +187,7 @@ class PersistenceStore:
             "SELECT id, description FROM sample_group ORDER BY id"
         ):
             try:
-                self._groups[id_] = group_facts(from_json(GroupDescription, text))
+                self._groups[id_] = group_facts(_read_description(text))
             except (ValueError, TypeError) as error:
                 findings.append(f"the description of a group is damaged: {words_of(error)}"[:200])
 

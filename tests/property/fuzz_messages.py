@@ -250,7 +250,7 @@ def _nodes() -> list[Target]:
     ]
     sketch = comparison.Sketch("ns", "a" * 32, 1, b"salt", 49, 5, 0, SYMBOLS)
     compared.append(comparison.encode(sketch, _symbol_bytes()))
-    read_description = functools.partial(untrusted.from_json, GroupDescription)
+    read_description = untrusted.json_reader(GroupDescription)
     return [
         Target(
             "message",

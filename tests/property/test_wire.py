@@ -32,23 +32,23 @@ VIEW = st.sampled_from(VIEWS).flatmap(lambda kind: values(kind))
 @given(ANY)
 def test_json_is_read_as_it_was_written(value: Any) -> None:
     text = json.dumps(msgspec.to_builtins(value))
-    assert untrusted.from_json(type(value), text) == value
+    assert untrusted.json_reader(type(value))(text) == value
 
 
 @given(ANY, st.text(), JSON)
 def test_a_field_of_a_newer_version_is_survived(value: Any, name: str, more: Any) -> None:
     document = msgspec.to_builtins(value)
     document.setdefault("+" + name, more)
-    assert untrusted.from_json(type(value), json.dumps(document)) == value
+    assert untrusted.json_reader(type(value))(json.dumps(document)) == value
 
 
 @given(st.sampled_from((*PLAIN, tuple[str, ...], dict[str, int], float, bool, messages.Epoch)), JSON)
 def test_any_plain_value_fits_or_is_a_fault(wanted: Any, value: Any) -> None:
     try:
-        made = untrusted.from_json(wanted, json.dumps(value))
+        made = untrusted.json_reader(wanted)(json.dumps(value))
     except untrusted.JsonFault:
         return
-    assert untrusted.from_json(wanted, json.dumps(msgspec.to_builtins(made))) == made
+    assert untrusted.json_reader(wanted)(json.dumps(msgspec.to_builtins(made))) == made
 
 
 @given(st.data())
@@ -58,7 +58,7 @@ def test_one_field_of_another_type_fits_or_is_a_fault(data: st.DataObject) -> No
     field = data.draw(st.sampled_from(sorted(document)))
     document[field] = data.draw(JSON)
     try:
-        made = untrusted.from_json(kind, json.dumps(document))
+        made = untrusted.json_reader(kind)(json.dumps(document))
     except untrusted.JsonFault:
         return
     msgspec.json.encode(made)
@@ -132,7 +132,7 @@ def test_a_damaged_message_is_another_message_or_refused_in_order(data: st.DataO
 def test_half_a_character_is_refused(text: str) -> None:
     # It cannot be written to any file or terminal, so a node that took it in would fail later.
     with pytest.raises(untrusted.JsonFault):
-        untrusted.from_json(str, text)
+        untrusted.json_reader(str)(text)
 
 
 @pytest.mark.parametrize(
@@ -141,7 +141,7 @@ def test_half_a_character_is_refused(text: str) -> None:
 def test_a_time_that_never_comes_is_refused(number: str) -> None:
     # An expiry of a fellow that is no number would keep it alive for ever.
     with pytest.raises(untrusted.JsonFault):
-        untrusted.from_json(untrusted.Seconds, number)
+        untrusted.json_reader(untrusted.Seconds)(number)
 
 
 @pytest.mark.parametrize("number", [10**39, -(10**400)], ids=["a little", "much"])

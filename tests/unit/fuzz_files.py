@@ -178,7 +178,7 @@ def _marks(data: bytes) -> None:
     note_of(mark)
     pending_writers({"pending 7f": mark})
     with contextlib.suppress(untrusted.JsonFault):
-        untrusted.from_json(tuple[Element, ...], mark)
+        untrusted.json_reader(tuple[Element, ...])(mark)
 
 
 def _past(scratch: pathlib.Path) -> bytes:
@@ -197,7 +197,7 @@ def _open_past(path: pathlib.Path) -> None:
     made = Past(path, lambda: 9_000, pid=8, version="1.0")
     made.open()
     made.close()
-    untrusted.from_json(NodePast, json.dumps(msgspec.to_builtins(made.shown("id", "n1"))))
+    untrusted.json_reader(NodePast)(json.dumps(msgspec.to_builtins(made.shown("id", "n1"))))
 
 
 def _processes(scratch: pathlib.Path) -> list[Target]:

@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from engine.core.untrusted import from_json
+from engine.core.untrusted import json_reader
 from engine.runtime.steps import StreamFault
 
 MAGIC: Final = b"OSPC"
@@ -60,11 +60,13 @@ class More(msgspec.Struct, frozen=True):
 
 ComparisonMessage = Sketch | More
 _KINDS: Final[tuple[type[ComparisonMessage], ...]] = (More, Sketch)
+_READERS: Final = [json_reader(kind) for kind in _KINDS]
 
 
 def encode(message: ComparisonMessage, body: bytes = b"") -> bytes:
     """Return a message with its body as bytes."""
-    text = msgspec.json.encode(message)
+    # With spaces, as it always was: sizes of streams are in the digests of simulated runs.
+    text = msgspec.json.format(msgspec.json.encode(message), indent=0)
     content = text + body
     head = _HEAD.pack(MAGIC, _VERSION, _KINDS.index(type(message)), zlib.crc32(content), len(text))
     return head + content
@@ -85,7 +87,7 @@ def decode(data: bytes) -> tuple[ComparisonMessage, bytes]:
     if zlib.crc32(content) != checksum or size > len(content):
         raise StreamFault("a comparison message does not have its checksum")
     try:
-        message: ComparisonMessage = from_json(_KINDS[kind], bytes(content[:size]))
+        message: ComparisonMessage = _READERS[kind](bytes(content[:size]))
     except ValueError as error:
         raise StreamFault(f"an invalid comparison message: {error}") from error
     return message, bytes(content[size:])

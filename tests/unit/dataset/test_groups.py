@@ -96,7 +96,7 @@ def test_of_two_lifespans_of_a_writer_the_smaller_counts_and_the_last_writers_ar
     many = kept(known, [lifespans((number, 1)) for number in range(10, MAX_WRITERS_OF_GROUP + 9)])
     assert len(many.lifespans) == MAX_WRITERS_OF_GROUP
     assert many.lifespans[0] == known.lifespans[1]
-    assert untrusted.from_json(GroupQos, json.dumps(msgspec.to_builtins(many))) == many
+    assert untrusted.json_reader(GroupQos)(json.dumps(msgspec.to_builtins(many))) == many
 
 
 @pytest.mark.parametrize(("writer", "lifespan_ns"), [(bytes(15), 1), (bytes(16), -1), (bytes(16), 1 << 63)])
@@ -105,4 +105,4 @@ def test_what_is_no_lifespan_of_a_writer_is_refused(writer: bytes, lifespan_ns: 
         "lifespans": msgspec.to_builtins((WriterLifespan(writer, lifespan_ns),))
     }
     with pytest.raises(untrusted.JsonFault):
-        untrusted.from_json(GroupQos, json.dumps(told))
+        untrusted.json_reader(GroupQos)(json.dumps(told))
