@@ -19,7 +19,7 @@ from engine.config import (
     Value,
     XmlElement,
 )
-from engine.config.loader import Interpreted
+from engine.config.loader import NETWORKS, Interpreted
 from engine.config.persistence import InterpretedServices
 from engine.config.schema import documented
 from engine.core import expressions
@@ -152,6 +152,21 @@ class NodeView:
     def has_durability(self) -> bool:
         """Whether the file configures a durability service."""
         return self.service is not None
+
+    @functools.cached_property
+    def networks(self) -> list[XmlElement]:
+        """The services by which it reaches other machines.
+
+        A node uses a DDSI2 service that the Domain does not disable; OpenSplice starts those that it lists.
+        """
+        listed = {entry.name: entry.enabled for entry in self.configuration.domain.services}
+        found = []
+        for each in self.document.root.children:
+            name = each.attribute("name")
+            is_ddsi = each.name in ("DDSI2Service", "DDSI2EService")
+            if each.name in NETWORKS and listed.get(name.text if name else "", is_ddsi):
+                found.append(each)
+        return found
 
     def setting(self, path: str) -> XmlElement | None:
         """The first element at a path below DurabilityService."""
