@@ -291,7 +291,7 @@ def on_one_host(update: Update) -> Update:
     return dataclasses.replace(
         update,
         snapshots=tuple(
-            dataclasses.replace(one, snapshot=dataclasses.replace(one.snapshot, addresses=("10.0.0.1",)))
+            dataclasses.replace(one, snapshot=msgspec.structs.replace(one.snapshot, addresses=("10.0.0.1",)))
             if one.snapshot.name == "n2"
             else one
             for one in update.snapshots

@@ -39,7 +39,7 @@ CASES = {
     b"[]": "Expected an object, got a list",
     b"null": "Expected an object, got nothing",
     b'{"name": 1}': "Expected a text, got a whole number - at $.name",
-    b'{"name": "\\ud800 and more"}': "not JSON: unexpected end of escaped utf-16 surrogate pair (byte 15)",
+    b'{"name": "\\ud800 and more"}': "not JSON: unexpected end of escaped utf-16 surrogate pair (byte 16)",
     b'{"name": "a", "count": "1"}': "Expected a whole number, got a text - at $.count",
     b'{"name": "a", "count": 1e3}': "Expected a whole number, got a number - at $.count",
     b'{"name": "a", "colour": "green"}': "Invalid enum value 'green' - at $.colour",
