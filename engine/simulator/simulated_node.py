@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import abc
 import collections
-import dataclasses
 import random
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
+
+import msgspec
 
 from engine.core.expressions import matches
 from engine.core.messages import Outgoing, Purge, ReaderKey
@@ -393,7 +394,7 @@ class SimulatedNode:
         self.participant = SimulatedParticipant(f"{self.id} {self.run}", self.name, self.name, self, self.id)
         self.wire = SimulatedWire(self)
         fellows = frozenset(fellow.id for known in report.fellows.values() for fellow in known)
-        settings = dataclasses.replace(
+        settings = msgspec.structs.replace(
             self.plan.settings,
             node=report.node_id,
             incarnation=report.incarnation,
