@@ -14,7 +14,8 @@ from engine.config.schema import Item, Type, documented, engine_schema, schema
 from engine.config.values import did_you_mean
 from ospltool.check import cyclone
 from ospltool.check.cyclone import CycloneItem
-from ospltool.check.registry import SECTIONS, Rule, all_rules
+from ospltool.check.registry import SECTIONS, Rule
+from ospltool.check.rule_book import all_rules
 from ospltool.output import envelope
 
 WIDTH = 100

@@ -37,8 +37,9 @@ from ospltool.check import cyclone, cyclone_text, profiles
 from ospltool.check.edits import edited
 from ospltool.check.inputs import TEMPLATE_SUFFIXES, WITHIN_OTHERS, DeploymentInput, NodeInput
 from ospltool.check.proofs import Proofs
-from ospltool.check.registry import Rule, RuleInput, all_rules
-from ospltool.check.suppressions import Suppressor
+from ospltool.check.registry import Rule, RuleInput
+from ospltool.check.rule_book import all_rules
+from ospltool.check.rules.suppressions import Suppressor
 from ospltool.check.views import FileView, FleetView, NodeView
 from ospltool.diagnostics.model import Finding, Report, Severity, Target
 
@@ -364,7 +365,7 @@ def _proved(found: Finding, proofs: Proofs) -> Finding:
 def _kept(deployment: Examined, rules: dict[str, Rule]) -> tuple[list[tuple[Rule, Finding]], int]:
     """Return the findings of a deployment that no comment suppresses, and the number of the others."""
     found = list(_findings(deployment, rules.values()))
-    suppressor = Suppressor(deployment.fleet.nodes)
+    suppressor = Suppressor(deployment.fleet.nodes, all_rules())
     kept = [(each, finding) for each, finding in found if not suppressor.suppresses(each.code, finding.place)]
     suppressed = len(found) - len(kept)
     compared = _is_compared(deployment)

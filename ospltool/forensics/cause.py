@@ -837,7 +837,7 @@ def _found_at(one: Finding, names: Collection[str]) -> str:
 
 def _why_found(one: Finding) -> str:
     """Return why a rule finds something, and who does not start because of it."""
-    from ospltool.check.registry import all_rules
+    from ospltool.check.rule_book import all_rules
 
     rule = all_rules()[one.code]
     why = " ".join((rule.sections().get("Why") or rule.summary).split())
@@ -951,7 +951,7 @@ def _meaning_of_code(code: str) -> str:
     """Return what a code of `check` or `health` means; empty if there is none."""
     if code.startswith("DUL-"):
         return "A finding of `ospltool health`."
-    from ospltool.check.registry import all_rules
+    from ospltool.check.rule_book import all_rules
 
     rule = all_rules().get(code)
     return rule.summary if rule is not None else ""

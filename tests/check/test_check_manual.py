@@ -10,7 +10,8 @@ import pytest
 from docs import rule_pages as manual
 from engine.config.schema import OF_SECRET, documented, schema
 from ospltool.check import explain
-from ospltool.check.registry import SECTIONS, Rule, all_rules, find_rules
+from ospltool.check.registry import SECTIONS, Rule
+from ospltool.check.rule_book import all_rules, find_rules
 
 
 def rules() -> Iterator[Rule]:
