@@ -10,11 +10,9 @@ import functools
 import tomllib
 from collections.abc import Iterator
 from importlib import resources
-from typing import Any, Final
+from typing import Any
 
 from engine.config import ProblemKind
-from ospltool.check.cyclone import CycloneFaultKind
-from ospltool.check.profiles import ProfileFaultKind
 from ospltool.check.registry import NOWHERE, OPENSPLICE, RULES, Check, Rule, RuleInput, rule
 from ospltool.check.rules import (  # noqa: F401  # each registers its rules
     consistency,
@@ -32,11 +30,6 @@ from ospltool.check.rules import (  # noqa: F401  # each registers its rules
 from ospltool.check.views import FileView, NodeView
 from ospltool.diagnostics.model import Finding, Severity, Target
 
-_FAULTS: Final[dict[str, type[CycloneFaultKind | ProfileFaultKind]]] = {
-    "cyclone": CycloneFaultKind,
-    "profiles": ProfileFaultKind,
-}
-
 
 @functools.cache
 def all_rules() -> dict[str, Rule]:
@@ -51,7 +44,7 @@ def all_rules() -> dict[str, Rule]:
             targets=frozenset(map(Target, row.get("targets", Target))),
             blocks=frozenset(map(Target, row.get("blocks", ()))),
         )
-        register(_check(row))
+        register(_check(code, row))
     return dict(sorted(RULES.items()))
 
 
@@ -73,14 +66,14 @@ def find_rules(selector: str) -> list[Rule]:
     return found
 
 
-def _check(row: dict[str, Any]) -> Check:
-    kind = row["kind"]
+def _check(code: str, row: dict[str, Any]) -> Check:
+    kind = row.get("kind", "")
 
     def of_file(file: FileView) -> Iterator[Finding]:
         return files.of_kind(file, ProblemKind(kind))
 
     def of_another_product(file: FileView) -> Iterator[Finding]:
-        return file.findings(_FAULTS[row["takes"]](kind))
+        return (each for each in file.faults if each.code == code)
 
     def of_node(node: NodeView) -> Iterator[Finding]:
         blocks = NOWHERE if row.get("starts") else OPENSPLICE

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import enum
 import functools
 from collections.abc import Iterator, Mapping
 from typing import TypeAlias
@@ -24,7 +23,6 @@ from engine.config.persistence import InterpretedServices
 from engine.config.schema import documented
 from engine.core import expressions
 from engine.core.name_spaces import NameSpace, Policy
-from ospltool.check.findings import ForeignFault
 from ospltool.diagnostics.model import Finding, Fix, Place, Severity, Target
 
 Thing: TypeAlias = XmlElement | Attribute | Value | ByteRange
@@ -50,16 +48,8 @@ class FileView:
     """False for text of CYCLONEDDS_URI, which stands in no file."""
     profiles: Document | None = None
     """Elements, if the file has QoS profiles."""
-    faults: tuple[ForeignFault, ...] = ()
+    faults: tuple[Finding, ...] = ()
     """What is wrong in settings of Cyclone DDS or in QoS profiles; empty for any other file."""
-
-    def findings(self, kind: enum.Enum) -> Iterator[Finding]:
-        """Yield the faults of a kind as findings."""
-        for each in self.faults:
-            if each.kind is kind:
-                assert self.source is not None
-                place = Place.of(self.source, each.span)
-                yield Finding(each.message, place, advice=each.advice, subject=each.subject)
 
     @property
     def is_known(self) -> bool:
@@ -94,7 +84,7 @@ class NodeView:
         self.interpreted = interpreted
         self.environ = environ
         self.intended_domain = intended_domain
-        self.trial: tuple[ForeignFault, ...] = ()
+        self.trial: tuple[Finding, ...] = ()
         """What the installed Cyclone DDS says of the settings that it derives; empty without a trial."""
 
     @property
