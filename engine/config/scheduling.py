@@ -11,15 +11,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from engine.config.settings import Configuration, Scheduling, SchedulingClass
+from engine.config.settings import (
+    ALIGNEE,
+    ALIGNER,
+    HEARTBEAT,
+    PERSISTENT,
+    SERVICE,
+    WATCHDOG,
+    Configuration,
+    Scheduling,
+    SchedulingClass,
+)
 from engine.core.lazy_dataclass import lazy_dataclass
-
-SERVICE: Final = "Domain/Service/Scheduling"
-HEARTBEAT: Final = "DurabilityService/Network/Heartbeat/Scheduling"
-ALIGNER: Final = "DurabilityService/Network/Alignment/AlignerScheduling"
-ALIGNEE: Final = "DurabilityService/Network/Alignment/AligneeScheduling"
-PERSISTENT: Final = "DurabilityService/Persistent/Scheduling"
-WATCHDOG: Final = "DurabilityService/Watchdog/Scheduling"
 
 _OTHER, _FIFO, _RR = 0, 1, 2
 """Numbers of Linux's policies: a file may be checked on a system that has no names for them."""

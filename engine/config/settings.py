@@ -10,11 +10,19 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-from typing import Annotated
+from typing import Annotated, Final
 
 from engine.core.lazy_dataclass import lazy_dataclass
 from engine.core.name_spaces import Element, NameSpace, Policy
 from engine.core.settings import MAX_SAMPLE_BYTES
+
+SERVICE: Final = "Domain/Service/Scheduling"
+HEARTBEAT: Final = "DurabilityService/Network/Heartbeat/Scheduling"
+ALIGNER: Final = "DurabilityService/Network/Alignment/AlignerScheduling"
+ALIGNEE: Final = "DurabilityService/Network/Alignment/AligneeScheduling"
+PERSISTENT: Final = "DurabilityService/Persistent/Scheduling"
+WATCHDOG: Final = "DurabilityService/Watchdog/Scheduling"
+"""Where the scheduling of the process of a node is, and that of its activities."""
 
 
 @lazy_dataclass(frozen=True, slots=True)
@@ -137,7 +145,7 @@ class ServiceEntry:
     command: Annotated[str, "Domain/Service/Command"]
     enabled: Annotated[bool, "Domain/Service@enabled"]
     failure_action: Annotated[FailureAction, "Domain/Service/FailureAction"]
-    scheduling: Annotated[Scheduling, "Domain/Service/Scheduling"]
+    scheduling: Annotated[Scheduling, SERVICE]
     origin: SettingOrigin
 
 
@@ -220,7 +228,7 @@ class NetworkSettings:
         "DurabilityService/Network/Heartbeat@transport_priority",
         "DurabilityService/Network@transport_priority",
     ]
-    heartbeat_scheduling: Annotated[Scheduling, "DurabilityService/Network/Heartbeat/Scheduling"]
+    heartbeat_scheduling: Annotated[Scheduling, HEARTBEAT]
     initial_discovery_period_s: Annotated[float, "DurabilityService/Network/InitialDiscoveryPeriod"]
 
 
@@ -244,8 +252,8 @@ class AlignmentSettings:
         "DurabilityService/Network/Alignment@transport_priority",
         "DurabilityService/Network@transport_priority",
     ]
-    aligner_scheduling: Annotated[Scheduling, "DurabilityService/Network/Alignment/AlignerScheduling"]
-    alignee_scheduling: Annotated[Scheduling, "DurabilityService/Network/Alignment/AligneeScheduling"]
+    aligner_scheduling: Annotated[Scheduling, ALIGNER]
+    alignee_scheduling: Annotated[Scheduling, ALIGNEE]
 
 
 @lazy_dataclass(frozen=True, slots=True)
@@ -272,7 +280,7 @@ class PersistentSettings:
     mode: Annotated[StoreMode, "DurabilityService/Persistent/StoreMode"]
     optimize_interval: Annotated[int, "DurabilityService/Persistent/StoreOptimizeInterval"]
     queue_size: Annotated[int, "DurabilityService/Persistent/QueueSize"]
-    scheduling: Annotated[Scheduling, "DurabilityService/Persistent/Scheduling"]
+    scheduling: Annotated[Scheduling, PERSISTENT]
 
 
 @lazy_dataclass(frozen=True, slots=True)
@@ -289,7 +297,7 @@ class WatchdogSettings:
     """//OpenSplice/DurabilityService/Watchdog."""
 
     deadlock_detection: Annotated[bool, "DurabilityService/Watchdog@deadlockDetection"]
-    scheduling: Annotated[Scheduling, "DurabilityService/Watchdog/Scheduling"]
+    scheduling: Annotated[Scheduling, WATCHDOG]
 
 
 @lazy_dataclass(frozen=True, slots=True)

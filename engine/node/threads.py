@@ -13,17 +13,9 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from engine.config.scheduling import (
-    ALIGNEE,
-    ALIGNER,
-    HEARTBEAT,
-    PERSISTENT,
-    SERVICE,
-    WATCHDOG,
-    ThreadScheduling,
-    schedules,
-)
+from engine.config.scheduling import ThreadScheduling, schedules
 from engine.config.schema import documented
+from engine.config.settings import ALIGNEE, ALIGNER, HEARTBEAT, PERSISTENT, SERVICE, WATCHDOG
 
 if TYPE_CHECKING:
     from engine.config.settings import Configuration
