@@ -118,8 +118,8 @@ class NodeView:
         return list(self.document.root.walk())
 
     @functools.cached_property
-    def values(self) -> list[tuple[str, Value]]:
-        """Every attribute value and text with its schema path, in document order."""
+    def values(self) -> list[Value]:
+        """Every attribute value and text, in document order."""
         return list(self.document.values())
 
     @functools.cached_property
@@ -251,12 +251,12 @@ class NodeView:
             message: one sentence about this case.
             advice: remedy; empty without one.
             related: further places.
-            subject: documentation path of the setting; by default that of an element.
+            subject: documentation path of the setting; by default that of `thing`, unless that is a range.
             severity: replaces that of the rule; None keeps it.
             blocks: replaces the services that refuse to start; None keeps those of the rule.
             fix: repair; None if there is none.
         """
-        if not subject and isinstance(thing, XmlElement):
+        if not subject and not isinstance(thing, ByteRange):
             subject = thing.path
         nodes = (self.name,) if self.name else ()
         shown = documented(subject) if subject and not subject.startswith("//") else subject

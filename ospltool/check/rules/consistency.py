@@ -42,7 +42,7 @@ def no_reliable_channel(node: NodeView) -> Iterator[Finding]:
             name = service.attribute("name")
             place = channels[0].attribute("reliable") or channels[0]
             message = f"no channel of '{name.text if name else service.name}' is both enabled and reliable"
-            yield node.found(place, message, subject=f"{service.name}/Channels/Channel@reliable")
+            yield node.found(place, message)
 
 
 def _is_on(channel: XmlElement, name: str) -> bool:
@@ -72,7 +72,7 @@ def kept_by_nobody(fleet: FleetView) -> Iterator[Finding]:
             place = first.attribute("durability") or first.policy_node or first.node
             nodes = listed(each.view.shown_name for each, _ in policies)
             message = f"name-space '{name}' is {policy.durability} at most on all nodes that have it: {nodes}"
-            yield first.view.found(place, message, subject="DurabilityService/NameSpaces/Policy@durability")
+            yield first.view.found(place, message)
 
 
 @rule("DUR803", "clocks-of-different-kinds", Severity.WARNING, takes=RuleInput.FLEET)

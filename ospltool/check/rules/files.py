@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from engine.config import ByteRange, Problem, ProblemKind, Value, persistence
 from engine.config.problems import printable, quoted
-from engine.config.schema import Item, Type, documented, engine_schema, schema
+from engine.config.schema import Item, Type, engine_schema, schema
 from engine.config.syntax import root_name
 from ospltool.check import cyclone, edits
 from ospltool.check.registry import EVERYWHERE, NOWHERE, OPENSPLICE, OSPLTOOL, RuleInput, rule
@@ -110,20 +110,20 @@ def unset_variable(node: NodeView) -> Iterator[Finding]:
     OpenSplice: An unset ${VAR} expands to the empty string.
     Reference: deployment guide, environment variables in configuration files
     """
-    found: dict[str, list[tuple[str, Value, ByteRange]]] = {}
-    for path, value in node.values:
+    found: dict[str, list[tuple[Value, ByteRange]]] = {}
+    for value in node.values:
         for use in value.uses:
             if use.vanishes:
-                place = (path, value, node.document.variable_span(value, use))
+                place = (value, node.document.variable_span(value, use))
                 found.setdefault(use.name, []).append(place)
     for each, places in found.items():
-        (path, value, span), *others = places
+        (value, span), *others = places
         name = printable(each)
         more = f", and {len(others)} more {'places' if len(others) > 1 else 'place'}" if others else ""
         message = f"variable '{name}' is not set: {quoted(value.raw)} becomes {quoted(value.text)}{more}"
         how = f"set it for the check (--env), or write ${{{name}:-default}} or ${{{name}:?reason}}"
-        related = tuple(node.place(other, "here too") for _, _, other in others[:MAX_RELATED])
-        left_empty = [where for where, one, _ in places if one.is_left_empty]
+        related = tuple(node.place(other, "here too") for _, other in others[:MAX_RELATED])
+        left_empty = [one.path for one, _ in places if one.is_left_empty]
         severity, blocks = Severity.WARNING, NOWHERE
         if any(where.endswith("/StoreDirectory") for where in left_empty):
             severity, blocks = Severity.ERROR, OSPLTOOL
@@ -132,7 +132,7 @@ def unset_variable(node: NodeView) -> Iterator[Finding]:
             severity, blocks = Severity.ERROR, blocks | OPENSPLICE
             message += "; a service has no command"
         yield node.found(
-            span, message, advice=how, related=related, subject=path, severity=severity, blocks=blocks
+            span, message, advice=how, related=related, subject=value.path, severity=severity, blocks=blocks
         )
 
 
@@ -153,7 +153,7 @@ def bare_variable(node: NodeView) -> Iterator[Finding]:
     OpenSplice: Expands ${NAME} only, too.
     Reference: deployment guide, environment variables in configuration files
     """
-    for path, value in node.values:
+    for value in node.values:
         if "$" not in value.raw:
             continue
         for found in _BARE.finditer(value.raw):
@@ -165,7 +165,7 @@ def bare_variable(node: NodeView) -> Iterator[Finding]:
                 new = f"${{{found[1]}}}"
                 fix = edits.replace_span(node, span, new, f"Replace by '{new}'")
             message = f"{quoted(found.group())} is taken as it stands; only ${{{found[1]}}} is a variable"
-            yield node.found(span, message, subject=path, fix=fix)
+            yield node.found(span, message, subject=value.path, fix=fix)
 
 
 @rule("DUR013", "defaults-differ", Severity.WARNING)
@@ -182,7 +182,7 @@ def defaults_differ(node: NodeView) -> Iterator[Finding]:
     Reference: bounds and habits of this tool
     """
     first: dict[str, tuple[str, ByteRange]] = {}
-    for path, value in node.values:
+    for value in node.values:
         for use in value.uses:
             if use.operator != "-":
                 continue
@@ -194,7 +194,7 @@ def defaults_differ(node: NodeView) -> Iterator[Finding]:
                     f"{quoted(use.name)} defaults to {quoted(default)} here and to {quoted(earlier)} before"
                 )
                 related = (node.place(place, "the other default"),)
-                yield node.found(span, message, related=related, subject=path)
+                yield node.found(span, message, related=related, subject=value.path)
 
 
 _MEANT = re.compile(r"did you mean (\w+)\?")
@@ -510,14 +510,14 @@ def octal_number(node: NodeView) -> Iterator[Finding]:
     OpenSplice: The validator reads octal numbers; Domain/Id is then read as a decimal one.
     Reference: //OpenSplice/Domain/Id
     """
-    for path, value in node.values:
+    for value in node.values:
         text = value.text.strip()
         if len(text) > 1 and text[0] == "0" and text.isdigit():
-            item = schema().get(path)
+            item = schema().get(value.path)
             if item and item.type is Type.INT and not set(text) & {"8", "9"} and int(text, 8) != int(text):
                 message = f"{text} is {int(text, 8)} as an octal number, and {int(text)} as a decimal one"
                 fix = edits.replace_value(node, value, str(int(text)))
-                yield node.found(value, message, subject=path, fix=fix)
+                yield node.found(value, message, fix=fix)
 
 
 @rule("DUR108", "domain-id-too-high", Severity.ERROR, blocks=OPENSPLICE)
@@ -579,4 +579,4 @@ def volatile_durability(node: NodeView) -> Iterator[Finding]:
         attribute = policy.attribute("durability")
         if attribute and attribute.text.strip().title() in extra:
             message = "OpenSplice knows no durability Volatile, and with its validator off reads Durable"
-            yield node.found(attribute.value, message, subject=documented(path))
+            yield node.found(attribute.value, message)

@@ -321,7 +321,7 @@ def one_name_for_two_nodes(fleet: FleetView) -> Iterator[Finding]:
             other = earlier.domain_setting("Name")
             related = (earlier.place(other, earlier.shown_name),) if other else ()
             message = f"{earlier.shown_name} and {node.shown_name} are both called '{name}' on one machine"
-            yield node.found(element.value or element, message, related=related, subject=element.path)
+            yield node.found(element.value or element, message, related=related)
 
 
 @rule("DUR749", "secret-differs", Severity.ERROR, takes=RuleInput.FLEET, targets=OSPLTOOL)
@@ -524,7 +524,7 @@ def learned_name_space(fleet: FleetView) -> Iterator[Finding]:
                     )
                     place = element.attribute("nameSpace") or element
                     related = (definitions[0].place("defined here"),)
-                    yield node.found(place, message, related=related, subject=element.path)
+                    yield node.found(place, message, related=related)
                     break
 
 

@@ -35,8 +35,7 @@ def _found(
         each.view.place(each.attribute(attribute) or each.policy_node or each.node, each.view.shown_name)
         for each in others[:3]
     )
-    subject = f"DurabilityService/NameSpaces/Policy@{attribute}"
-    return definition.view.found(place, message, advice=advice, related=related, subject=subject)
+    return definition.view.found(place, message, advice=advice, related=related)
 
 
 def _shared(fleet: FleetView) -> Iterator[tuple[str, list[Definition]]]:
@@ -511,7 +510,7 @@ def scope_matches_nobody(fleet: FleetView) -> Iterator[Finding]:
                     attribute = merge.attribute("scope") or merge
                     message = f"no node has a role that matches '{each.scope}'"
                     help_ = f"the roles are {', '.join(map(repr, roles))}"
-                    yield node.found(attribute, message, advice=help_, subject=f"{merge.path}@scope")
+                    yield node.found(attribute, message, advice=help_)
 
 
 @rule("DUR425", "role-not-covered", Severity.WARNING, takes=RuleInput.FLEET)

@@ -75,9 +75,7 @@ def duplicate_name_space(node: NodeView) -> Iterator[Finding]:
         if first.name_space.name == second.name_space.name:
             message = f"name-space '{second.name_space.name}' is defined a second time"
             place = second.node.attribute("name") or second.node
-            yield node.found(
-                place, message, related=(first.place("first defined here"),), subject=second.node.path
-            )
+            yield node.found(place, message, related=(first.place("first defined here"),))
 
 
 @rule("DUR203", "empty-name-space", Severity.ERROR, blocks=OSPLTOOL)
@@ -158,7 +156,7 @@ def no_policy(node: NodeView) -> Iterator[Finding]:
             )
             place = definition.node.attribute("name") or definition.node
             message = f"no Policy matches name-space '{name}'"
-            yield node.found(place, message, advice=help_, subject=definition.node.path)
+            yield node.found(place, message, advice=help_)
 
 
 @rule("DUR206", "expression-too-long", Severity.ERROR, targets=OPENSPLICE, blocks=OPENSPLICE)
@@ -181,7 +179,7 @@ def expression_too_long(node: NodeView) -> Iterator[Finding]:
                 message = (
                     f"the expression has {length} bytes; OpenSplice has room for {MAX_OPENSPLICE_EXPRESSION}"
                 )
-                yield node.found(child.value, message, subject=child.path)
+                yield node.found(child.value, message)
 
 
 @rule("DUR207", "misread-on-the-network", Severity.WARNING, targets=OPENSPLICE)
@@ -207,7 +205,7 @@ def misread_on_the_network(node: NodeView) -> Iterator[Finding]:
             if "." in partition or "," in text:
                 seen = ", ".join(f"'{_first_split(part)}'" for part in f"{partition}.{topic}".split(","))
                 message = f"OpenSplice fellows read partition '{partition}', topic '{topic}' as {seen}"
-                yield node.found(child.value, message, subject=child.path)
+                yield node.found(child.value, message)
 
 
 def _first_split(text: str) -> str:
@@ -270,7 +268,7 @@ def wildcard_in_name(node: NodeView) -> Iterator[Finding]:
     for owner in node.name_space_nodes:
         attribute = owner.attribute("name")
         if attribute and not expressions.is_literal(attribute.text):
-            yield node.found(attribute.value, "a name has no wildcards", subject=f"{owner.path}@name")
+            yield node.found(attribute.value, "a name has no wildcards")
 
 
 @rule("DUR210", "blank-in-expression", Severity.WARNING)
@@ -290,7 +288,7 @@ def blank_in_expression(node: NodeView) -> Iterator[Finding]:
         for child in owner.children:
             if child.value and any(char in child.text for char in ",;\n|"):
                 message = f"{child.text!r} is one name, not a list"
-                yield node.found(child.value, message, subject=child.path)
+                yield node.found(child.value, message)
 
 
 def _label(node: XmlElement) -> str:
@@ -544,7 +542,7 @@ def misspelt_built_in_partition(node: NodeView) -> Iterator[Finding]:
                 new = child.text.replace(partition, BUILT_IN_PARTITION)
                 fix = edits.replace_value(node, child.value, new)
                 message = f"{partition!r} is not the partition of the built-in topics, '{BUILT_IN_PARTITION}'"
-                yield node.found(child.value, message, subject=child.path, fix=fix)
+                yield node.found(child.value, message, fix=fix)
 
 
 def _resembles(partition: str) -> bool:
@@ -588,7 +586,7 @@ def durable_policy_overlaps(node: NodeView) -> Iterator[Finding]:
                     f"'{policy.obtain}' is also kept in name-space '{definition.name_space.name}': {witness}"
                 )
                 related = (definition.place("kept here"),)
-                yield node.found(attribute, message, related=related, subject=f"{element.path}@obtain")
+                yield node.found(attribute, message, related=related)
 
 
 @rule("DUR245", "filter-on-master", Severity.ERROR, targets=OPENSPLICE, blocks=OPENSPLICE)
@@ -679,17 +677,17 @@ def ineffective_filter(node: NodeView) -> Iterator[Finding]:
     for element in node.domain.find_all("Filters/Filter") if node.domain else ():
         content = element.attribute("content")
         if content and not content.text.strip():
-            yield node.found(content, "the condition is empty; the filter is ignored", subject=element.path)
+            yield node.found(content, "the condition is empty; the filter is ignored")
         elif content and not element.named("PartitionTopic"):
             yield node.found(element, "the filter applies to no PartitionTopic and is ignored")
     for each in node.interpreted.in_vain:
         if each.warns and each.path.endswith("Filter/PartitionTopic"):
             message = f"{each.entry.reason}; ospltool nodes ignore this one"
-            yield node.found(each.thing, message, subject=each.path)
+            yield node.found(each.thing, message)
     for child, topic in _topics(node):
         if not any(overlap(topic, definition.name_space) for definition in node.definitions):
             message = f"no name-space of this file has '{child.text}': the filter concerns only learned ones"
-            yield node.found(child, message, subject=child.path)
+            yield node.found(child, message)
 
 
 @rule("DUR247", "bad-filter", Severity.ERROR, blocks=EVERYWHERE)

@@ -37,9 +37,7 @@ def shadowed_policy(node: NodeView) -> Iterator[Finding]:
                     f"'{policy.name_space}' is always taken by the earlier Policy for '{earlier.name_space}'"
                 )
                 place = element.attribute("nameSpace") or element
-                yield node.found(
-                    place, message, related=(node.place(other, "this one wins"),), subject=element.path
-                )
+                yield node.found(place, message, related=(node.place(other, "this one wins"),))
                 break
 
 
@@ -72,7 +70,7 @@ def policy_partly_shadowed(node: NodeView) -> Iterator[Finding]:
                     message = f"name-space '{name}' follows '{winner.name_space}', not this Policy"
                     place = other.attribute("nameSpace") or other
                     related = (node.place(element, "this one wins"),)
-                    yield node.found(place, message, related=related, subject=other.path)
+                    yield node.found(place, message, related=related)
 
 
 def _differ(left: Policy, right: Policy) -> bool:
@@ -111,7 +109,7 @@ def unused_policy(node: NodeView) -> Iterator[Finding]:
             help_ = did_you_mean(policy.name_space, names) if literal else ""
             message = f"'{policy.name_space}' matches no name-space of this file"
             place = element.attribute("nameSpace") or element
-            yield node.found(place, message, advice=help_, subject=element.path)
+            yield node.found(place, message, advice=help_)
 
 
 @rule("DUR304", "priority-without-aligner", Severity.WARNING)
@@ -134,7 +132,7 @@ def priority_without_aligner(node: NodeView) -> Iterator[Finding]:
                 f"masterPriority {policy.master_priority} has no effect on a node that is not an aligner"
             )
             fix = edits.remove_attribute(node, attribute)
-            yield node.found(attribute, message, subject=f"{element.path}@masterPriority", fix=fix)
+            yield node.found(attribute, message, fix=fix)
 
 
 @rule("DUR305", "lazy-master", Severity.WARNING, targets=OPENSPLICE)
@@ -159,7 +157,7 @@ def lazy_master(node: NodeView) -> Iterator[Finding]:
             who = f"a node with alignee {policy.alignee} and masterPriority {priority}"
             message = f"OpenSplice may make {who} master"
             help_ = "alignee Initial for a master; masterPriority 0 keeps this node from becoming one"
-            yield node.found(place, message, advice=help_, subject=f"{element.path}@alignee")
+            yield node.found(place, message, advice=help_)
 
 
 @rule("DUR306", "lazy-over-ddsi", Severity.INFO, targets=OPENSPLICE)
@@ -182,7 +180,7 @@ def lazy_over_ddsi(node: NodeView) -> Iterator[Finding]:
             attribute = element.attribute("alignee")
             if policy.alignee is Alignee.LAZY and attribute:
                 message = "over DDSI, OpenSplice treats Lazy as Initial"
-                yield node.found(attribute, message, subject=f"{element.path}@alignee")
+                yield node.found(attribute, message)
 
 
 @rule("DUR307", "mixed-algorithms", Severity.WARNING, targets=OPENSPLICE)
@@ -210,7 +208,7 @@ def mixed_algorithms(node: NodeView) -> Iterator[Finding]:
                 f"masterPriority of '{policy.name_space}' is 255, the legacy election, but not everywhere"
             )
             related = (node.place(other, "uses the election by priority"),)
-            yield node.found(place, message, related=related, subject=f"{element.path}@masterPriority")
+            yield node.found(place, message, related=related)
 
 
 @rule("DUR308", "delayed-alignment-without-store", Severity.WARNING)
@@ -234,7 +232,7 @@ def delayed_alignment_without_store(node: NodeView) -> Iterator[Finding]:
         if weak or node.configuration.persistent is None:
             why = f"durability is {policy.durability}" if weak else "there is no Persistent/StoreDirectory"
             message = f"delayedAlignment has no effect here: {why}"
-            yield node.found(attribute, message, subject=f"{element.path}@delayedAlignment")
+            yield node.found(attribute, message)
 
 
 @rule("DUR309", "not-durable", Severity.INFO)
@@ -254,7 +252,7 @@ def not_durable(node: NodeView) -> Iterator[Finding]:
         if policy.durability in (Durability.VOLATILE, Durability.TRANSIENT_LOCAL):
             place = element.attribute("durability") or element
             message = f"with durability {policy.durability} this node keeps no data for others"
-            yield node.found(place, message, subject=f"{element.path}@durability")
+            yield node.found(place, message)
 
 
 @rule("DUR310", "legacy-wait", Severity.INFO, targets=OPENSPLICE)
@@ -318,7 +316,7 @@ def lazy_priority(node: NodeView) -> Iterator[Finding]:
                 f"masterPriority {priority} has no effect with ospltool: a node with alignee "
                 f"{policy.alignee} is master of its own part only"
             )
-            yield node.found(attribute, message, subject=f"{element.path}@masterPriority")
+            yield node.found(attribute, message)
 
 
 @rule("DUR313", "equality-check-in-vain", Severity.INFO, targets=OSPLTOOL, alone=True)
@@ -341,7 +339,7 @@ def equality_check_in_vain(node: NodeView) -> Iterator[Finding]:
         has_replace = any(each.type is MergeType.REPLACE for each in policy.merges)
         if policy.equality_check is False and attribute and not has_replace:
             message = "equalityCheck false has no effect on a node: no Merge here has type Replace"
-            yield node.found(attribute, message, subject=f"{element.path}@equalityCheck")
+            yield node.found(attribute, message)
 
 
 def merges(policy: Policy, element: XmlElement) -> list[tuple[MergeRule, XmlElement]]:

@@ -56,7 +56,7 @@ def service_not_listed(node: NodeView) -> Iterator[Finding]:
         name = _name(element)
         if name is not None and name not in listed:
             message = f"no Domain/Service is called '{name}', so that this {element.name} is never started"
-            yield node.found(element.attribute("name") or element, message, subject=element.path)
+            yield node.found(element.attribute("name") or element, message)
 
 
 @rule("DUR702", "service-not-configured", Severity.ERROR, targets=OPENSPLICE, blocks=OPENSPLICE)
@@ -140,7 +140,7 @@ def durability_disabled(node: NodeView) -> Iterator[Finding]:
             and attribute
             and not _is_enabled(entry)
         ):
-            yield node.found(attribute, "the durability service is switched off", subject=entry.path)
+            yield node.found(attribute, "the durability service is switched off")
 
 
 @rule("DUR705", "waits-for-unknown-service", Severity.WARNING, targets=OPENSPLICE)
@@ -433,7 +433,7 @@ def heartbeat_without_reserve(node: NodeView) -> Iterator[Finding]:
             continue
         if 0.5 < factor <= 1.0:
             message = f"with update_factor {factor:g} one lost message is enough for an expiry"
-            yield node.found(attribute, message, subject=f"{element.path}@update_factor")
+            yield node.found(attribute, message)
 
 
 @rule("DUR502", "discovery-shorter-than-heartbeat", Severity.WARNING)
@@ -728,9 +728,7 @@ def synchronous_tracing(node: NodeView) -> Iterator[Finding]:
     if attribute and tracing.synchronous and tracing.output_file is not None:
         severity = Severity.WARNING if tracing.verbosity >= Verbosity.FINE else Severity.INFO
         message = f"each line of a {tracing.verbosity.name} trace waits for the disk"
-        yield node.found(
-            attribute, message, severity=severity, subject="DurabilityService/Tracing@synchronous"
-        )
+        yield node.found(attribute, message, severity=severity)
 
 
 @rule("DUR725", "traces-cannot-be-merged", Severity.INFO)
@@ -773,9 +771,7 @@ def trace_on_a_stream(node: NodeView) -> Iterator[Finding]:
     """
     element = node.setting("Tracing/OutputFile")
     if element and element.value and element.text.strip().lower() in _STREAMS:
-        yield node.found(
-            element.value, f"the trace goes to {element.text.strip().lower()}", subject=element.path
-        )
+        yield node.found(element.value, f"the trace goes to {element.text.strip().lower()}")
 
 
 @rule("DUR727", "reports-off", Severity.WARNING)
@@ -800,4 +796,4 @@ def reports_off(node: NodeView) -> Iterator[Finding]:
         and node.configuration.domain.report_verbosity in ("NONE", "REPAIRED", "FATAL", "CRITICAL")
     ):
         message = f"errors are not reported with verbosity {node.configuration.domain.report_verbosity}"
-        yield node.found(attribute, message, subject=f"{element.path}@verbosity")
+        yield node.found(attribute, message)
