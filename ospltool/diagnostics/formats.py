@@ -2,30 +2,32 @@
 
 from __future__ import annotations
 
-import importlib
+from collections.abc import Callable
 from typing import Final
 
+from ospltool.diagnostics import json, services, text
 from ospltool.diagnostics.model import Report
 
-FORMATS: Final = {
-    "full": "text.full",
-    "concise": "text.concise",
-    "json": "json.document",
-    "jsonl": "json.lines",
-    "github": "services.github",
-    "gitlab": "services.gitlab",
-    "junit": "services.junit",
-    "sarif": "services.sarif",
-    "rdjson": "services.rdjson",
+FORMATS: Final[dict[str, Callable[..., str]]] = {
+    "full": text.full,
+    "concise": text.concise,
+    "json": json.document,
+    "jsonl": json.lines,
+    "github": services.github,
+    "gitlab": services.gitlab,
+    "junit": services.junit,
+    "sarif": services.sarif,
+    "rdjson": services.rdjson,
 }
-"""The module and function of `ospltool.diagnostics` that renders each format."""
+"""The function that renders each format; only those for people use `colour`."""
 
 
 def render(report: Report, name: str, *, colour: bool = False) -> str:
     """Render a report in one of FORMATS; the text ends with a line end unless it is empty.
 
-    Only the formats for people use `colour`. `name` is that of the format.
+    Args:
+        report: the findings.
+        name: that of the format.
+        colour: whether a terminal shows it.
     """
-    module, function = FORMATS[name].split(".")
-    renderer = getattr(importlib.import_module(f"ospltool.diagnostics.{module}"), function)
-    return str(renderer(report, colour=colour))
+    return FORMATS[name](report, colour=colour)

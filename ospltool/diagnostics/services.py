@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
+from html import escape  # xml.sax imports an HTTP client
 from typing import Any
 from urllib.parse import quote
-from xml.sax.saxutils import escape, quoteattr
 
 from ospltool.diagnostics.model import Finding, Place, Report, Severity, fingerprints
 from ospltool.output.text import visible
@@ -98,13 +98,13 @@ def _case(each: Finding) -> list[str]:
     kind, message = _attribute(each.severity.label), _attribute(each.message)
     return [
         f'    <testcase name={name} classname={path} line="{place.line}" column="{place.column}">',
-        f"      <failure type={kind} message={message}>{escape(visible(text))}</failure>",
+        f"      <failure type={kind} message={message}>{escape(visible(text), quote=False)}</failure>",
         "    </testcase>",
     ]
 
 
 def _attribute(text: str) -> str:
-    return quoteattr(visible(text))
+    return '"' + escape(visible(text), quote=False).replace('"', "&quot;") + '"'
 
 
 _LEVELS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "note"}
