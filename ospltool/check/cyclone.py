@@ -247,7 +247,15 @@ def subject(path: str) -> str:
 
 
 def finding(code: str, thing: Given | Value, message: str, advice: str = "", path: str = "") -> Finding:
-    """Make a finding about a setting; parameters are those of `finding_at`, and its path in the table."""
+    """Make a finding about a setting.
+
+    Args:
+        code: of the rule.
+        thing: what is underlined.
+        message: what is wrong.
+        advice: what to do; may be empty.
+        path: of the setting, below Domain; may be empty.
+    """
     return finding_at(code, thing, message, advice, subject(path) if path else "")
 
 
