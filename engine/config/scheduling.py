@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+import msgspec
+
 from engine.config.settings import (
     ALIGNEE,
     ALIGNER,
@@ -22,7 +24,6 @@ from engine.config.settings import (
     Scheduling,
     SchedulingClass,
 )
-from engine.core.lazy_dataclass import lazy_dataclass
 
 _OTHER, _FIFO, _RR = 0, 1, 2
 """Numbers of Linux's policies: a file may be checked on a system that has no names for them."""
@@ -31,8 +32,7 @@ _LEAST_PRIORITY, _MOST_PRIORITY = 1, 99
 _LEAST_NICE, _MOST_NICE = -20, 19
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class ThreadScheduling:
+class ThreadScheduling(msgspec.Struct, frozen=True):
     """Scheduling of a thread by the kernel; `priority` is that of a real-time policy and 0 otherwise."""
 
     policy: int

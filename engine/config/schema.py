@@ -9,13 +9,12 @@ OpenSplice makes of it. Paths are written below the root:
 
 from __future__ import annotations
 
-import dataclasses
 import enum
 import functools
 import pkgutil
 from collections.abc import Iterable, Mapping, Sequence
 
-from engine.core.lazy_dataclass import lazy_dataclass
+import msgspec
 
 ROOT = "OpenSplice"
 _OURS = "ours"
@@ -36,8 +35,7 @@ class Type(enum.StrEnum):
     SIZE = "size"
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class Item:
+class Item(msgspec.Struct, frozen=True):
     """One element or attribute."""
 
     path: str
@@ -107,7 +105,7 @@ class Schema:
     def with_labels(self, path: str, labels: tuple[str, ...]) -> Schema:
         """Return a schema in which an enumeration has further labels."""
         widened = dict(self._items)
-        widened[path] = dataclasses.replace(widened[path], labels=widened[path].labels + labels)
+        widened[path] = msgspec.structs.replace(widened[path], labels=widened[path].labels + labels)
         return Schema(widened.values())
 
     def paths(self) -> tuple[str, ...]:
