@@ -18,7 +18,7 @@ from engine.core.election import NOBODY_REMEDY
 from engine.core.fellows import Fellow
 from engine.core.messages import DeleteData, Message, Outgoing, Purge, RollUp, Settled, Status, WritersEnded
 from engine.core.name_spaces import Group
-from engine.core.settings import CoreSettings, RunSeen
+from engine.core.settings import CoreSettings
 from engine.core.states import ServiceState
 from engine.dataset.dataset import DataSet
 from engine.dataset.groups import GroupDescription
@@ -177,35 +177,26 @@ class Runtime:
         """
         stored = {name: data for name, (data, _) in loaded.items()}
         self._wire = wire = make_wire(self)
-        self.shared = shared = SharedState(
-            settings, store_queue, wire, clock, tracer, stored, parts, filters or NoFilters(), self._opened
-        )
+        ports = store_queue, wire, clock, tracer
+        gates = filters or NoFilters()
+        self.shared = shared = SharedState(settings, *ports, stored, parts, gates, self._opened)
         self.settings, self.core, self.store_queue = settings, shared.core, store_queue
-        self.spaces, self.descriptions, self.counters = (
-            shared.spaces,
-            shared.descriptions,
-            shared.counters,
-        )
+        self.spaces, self.descriptions, self.counters = shared.spaces, shared.descriptions, shared.counters
         self._clock, self._tracer, self._codec = clock, tracer, message_codec
-        self.refusal = ""
-        self._core_due_s = float("-inf")
+        self.refusal, self._core_due_s, self._degraded_ns = "", -math.inf, 0
         self._unsupported: set[tuple[str, str]] = set()
         self._attached: dict[str, set[str]] = {}
         self._injecting: dict[str, int] = {}
-        self._degraded_ns = 0
         self._away = set(settings.away)
-        self._identity = SharedIdentity(shared)
-        self.late_joiners = LateJoinerDelivery(shared)
-        self.pending = PendingWriters(shared)
+        self._identity, self._protocol_tracer = SharedIdentity(shared), ProtocolTracer(shared)
+        self.late_joiners, self.pending = LateJoinerDelivery(shared), PendingWriters(shared)
         self.deletions = Deletions(shared, stored)
         self.housekeeping = Housekeeping(shared, self.pending)
         self._capture = CapturePath(shared, self.late_joiners, self.housekeeping.registered)
         self.capture = self._capture.take
         self.agreement = Agreement(shared, self.pending)
-        self._protocol_tracer = ProtocolTracer(shared)
         steps = Steps(clock, functools.partial(malformed, shared))
-        registered = self.housekeeping.registered
-        self.writer_ends = WriterEnds(shared, self.late_joiners, steps, registered)
+        self.writer_ends = WriterEnds(shared, self.late_joiners, steps, self.housekeeping.registered)
         self.transfers = Transfers(
             shared,
             self.late_joiners,
@@ -216,15 +207,19 @@ class Runtime:
             self.writer_ends,
             secret or os.urandom(16),
         )
+        self._begin(loaded)
+
+    def _begin(self, loaded: Mapping[str, tuple[DataSet, Sequence[GroupDescription]]]) -> None:
+        """Take in what is stored."""
         self.turn()  # the name-spaces come with the first events of the core
-        shared.want_stored()
+        self.shared.want_stored()
         for name, (held, descriptions) in loaded.items():
             if name in self.spaces:
                 self.writer_ends.forget_unwritten(name, held)
             for description in descriptions:
-                shared.open_group(description, announce=False)
+                self.shared.open_group(description, announce=False)
         for data in self.spaces.values():
-            data.leave_out(shared.descriptions)
+            data.leave_out(self.shared.descriptions)
 
     # In: from the wire.
 
@@ -400,8 +395,6 @@ class Runtime:
                 self._tracer.event(event.event, **event.fields)
             case events.NameSpaceLearned():
                 self.shared.add_name_space(event)
-            case events.NameSpaceDoubted():
-                self.store_queue.mark(event.name_space, {LEARNED: ""})
             case events.LoadStored():
                 self._inject(event.name_space)
             case events.AbandonSet():
@@ -409,8 +402,6 @@ class Runtime:
                 self.spaces[event.name_space].stage_nothing()
             case events.Completed():
                 self._complete(event)
-            case events.StoreMarks():
-                self.shared.remember_lineage(self.spaces[event.name_space])
             case events.SendSet():
                 self.transfers.send(event)
             case events.ExpectSet():
@@ -423,9 +414,6 @@ class Runtime:
                 self.deletions.deleted(event.partition, event.topic, event.until_ns)
             case Purge():
                 self.housekeeping.purged(event.group, event.instances)
-            case events.AutodisposeWritersKnown():
-                marks = {autodispose_mark(one.writer): str(one.patience_s) for one in event.writers}
-                self.store_queue.mark(event.name_space, marks)
             case WritersEnded():
                 self.writer_ends.decided(event.name_space, event.writers)
             case events.GroupAnnounced():
@@ -448,14 +436,40 @@ class Runtime:
             case events.NoAligner():
                 subject = f"no node may be master of name-space '{event.name_space}'"
                 self.refusal = f"{subject}, and TimeToWaitForAligner forbids waiting; {NOBODY_REMEDY}"
+            case _:
+                self._remember(event)
+
+    def _remember(self, event: events.Event) -> None:
+        """Store what the core wants to know in the next run; each name-space has its own marks."""
+        store = self.store_queue
+        match event:
+            case events.NameSpaceDoubted():
+                store.mark(event.name_space, {LEARNED: ""})
+            case events.StoreMarks():
+                self.shared.remember_lineage(self.spaces[event.name_space])
+            case events.AutodisposeWritersKnown():
+                marks = {autodispose_mark(one.writer): str(one.patience_s) for one in event.writers}
+                store.mark(event.name_space, marks)
             case events.FellowsKnown():
-                self._remember_fellows(tuple(map(RememberedFellow._make, event.fellows)))
+                fellows = tuple(map(RememberedFellow._make, event.fellows))
+                for name in self.spaces:
+                    store.remember_fellows(name, fellows)
+                for fellow in fellows if self._away else ():
+                    self._remember_away(fellow.id, None)
             case events.FellowAway():
                 self._remember_away(event.node, event.away_ns)
             case events.RunsSeen():
-                self._remember_runs(event.runs)
+                marks = {run_mark(node): " ".join(map(str, seen)) for node, seen in event.runs.items()}
+                for name in self.spaces:
+                    store.mark(name, marks)
             case events.StoreOutdated():
-                self._outlive(event)
+                # The store counts on above what the fellow remembers; the process then begins a new run. If
+                # the store was put back from a copy, its sets rank behind those of the fellows then, and
+                # join them.
+                self.shared.is_outdated, self.shared.is_restored = True, event.is_restored
+                for name in self.spaces if event.is_restored else ():
+                    store.mark(name, {RESTORED: "yes"})
+                store.outlive(next(iter(self.spaces), ""), event.incarnation, event.commits)
 
     # The parts.
 
@@ -463,32 +477,10 @@ class Runtime:
         """Take in that this node keeps a group from now on."""
         self.writer_ends.opened(group)
 
-    def _outlive(self, event: events.StoreOutdated) -> None:
-        """Let the store count on above what the fellow remembers; the process then begins a new run.
-
-        If the store was put back from a copy, its sets rank behind those of the fellows then, and join them.
-        """
-        self.shared.is_outdated, self.shared.is_restored = True, event.is_restored
-        for name in self.spaces if event.is_restored else ():
-            self.store_queue.mark(name, {RESTORED: "yes"})
-        self.store_queue.outlive(next(iter(self.spaces), ""), event.incarnation, event.commits)
-
     @property
     def is_outdated(self) -> bool:
         """Whether this run must end, and a new one begin, as fellows remember a later run of this node."""
         return self.shared.is_outdated
-
-    def _remember_fellows(self, fellows: tuple[RememberedFellow, ...]) -> None:
-        """Store the fellows that are here now."""
-        for name in self.spaces:
-            self.store_queue.remember_fellows(name, fellows)
-        for fellow in fellows if self._away else ():
-            self._remember_away(fellow.id, None)
-
-    def _remember_runs(self, runs: Mapping[str, RunSeen]) -> None:
-        marks = {run_mark(node): " ".join(map(str, seen)) for node, seen in runs.items()}
-        for name in self.spaces:
-            self.store_queue.mark(name, marks)
 
     def _remember_away(self, node: str, away_ns: int | None) -> None:
         """Store how long a fellow has been away, or with None that it is back."""
