@@ -22,7 +22,8 @@ import itertools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from engine.core.lazy_dataclass import lazy_dataclass
+import msgspec
+
 from engine.dataset.blocks import MAX_SAMPLES, Block, pack, pack_samples, pieces
 from engine.dataset.groups import NO_LIMITS, GroupLimits, loosest
 from engine.dataset.living import by_instance
@@ -60,8 +61,7 @@ class ApplyOutcome(enum.Enum):
     LIMITED = "beyond a resource limit"
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class Summary:
+class Summary(msgspec.Struct, frozen=True):
     """Count and digest of a set; two sets with equal count and digest are equal.
 
     The `digest` of a group is the sum of its samples' digests modulo 2**128; that of a name-space is the sum

@@ -15,7 +15,6 @@ samples that a reader lost with their writer.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import enum
 import functools
 import itertools
@@ -26,7 +25,8 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple, Self
 
-from engine.core.lazy_dataclass import lazy_dataclass
+import msgspec
+
 from engine.core.name_spaces import Group
 from engine.dataset.groups import GroupDescription, TypeDescription
 from engine.dataset.living import DeliveryStep, InstanceEnd
@@ -112,8 +112,7 @@ class Portion(NamedTuple):
     instances: int = sys.maxsize
 
 
-@lazy_dataclass(slots=True)
-class DeliveryReport:
+class DeliveryReport(msgspec.Struct):
     """Outcome of the delivery of one group's samples."""
 
     sent: int = 0
@@ -430,7 +429,7 @@ class DirectedSession:
         offer: EndpointQos,
     ) -> RawWriter:
         """Open a writer; with OWNERSHIP EXCLUSIVE, it outranks this session's earlier writers."""
-        offer = dataclasses.replace(offer, strength=next(self._strengths))
+        offer = msgspec.structs.replace(offer, strength=next(self._strengths))
         return RawWriter(participant, self._topic(participant, group[0], description), offer)
 
     def _replace(self, group: tuple[str, str, str]) -> None:

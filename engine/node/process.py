@@ -16,13 +16,14 @@ domain is created. It also begins when the store turns out to be an older copy (
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import functools
 import os
 import threading
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
+
+import msgspec
 
 from engine import native
 from engine.capture.configured_uri import InterfaceWatch, interface_fault, is_automatic, uri_of
@@ -39,7 +40,6 @@ from engine.config.scheduling import (
     schedules,
 )
 from engine.config.schema import OF_SECRET, documented
-from engine.core.lazy_dataclass import lazy_dataclass
 from engine.core.states import ServiceState
 from engine.dataset.content import Expression, ExpressionFault, Undecodable
 from engine.dataset.sample import DATA
@@ -308,8 +308,7 @@ class Threads:
             self._tracer.event("lifecycle.scheduled", thread=name, tid=tid, wanted=wanted, setting=setting)
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class _Filter:
+class _Filter(msgspec.Struct, frozen=True):
     expression: Expression
     elements: tuple[Element, ...]
     place: str
@@ -401,7 +400,7 @@ class ContentFilters:
             sets[name] = left, descriptions
             if left is not data and (removed := data.summary().count - left.summary().count):
                 self._tracer.event("filter.removed", namespace=name, samples=removed)
-        return dataclasses.replace(found, sets=sets)
+        return msgspec.structs.replace(found, sets=sets)
 
 
 class RunningNode:

@@ -6,20 +6,22 @@ class; output leaves by the ports.
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from engine.core import events, plain
+import msgspec
+
+from engine.core import events
 from engine.core.election import NOBODY_REMEDY
 from engine.core.fellows import Fellow
 from engine.core.messages import DeleteData, Message, Outgoing, Purge, RollUp, Settled, Status, WritersEnded
 from engine.core.name_spaces import Group
 from engine.core.settings import CoreSettings
 from engine.core.states import ServiceState
+from engine.core.untrusted import json_reader
 from engine.dataset.dataset import DataSet
 from engine.dataset.groups import GroupDescription
 from engine.dataset.settling import border_before
@@ -41,6 +43,7 @@ from engine.runtime.writer_ends import WriterEnds
 from engine.store.interface import RememberedFellow
 from engine.tracing.tracer import Tracer
 
+_read_description: Final = json_reader(GroupDescription)
 SERVES: Final = "complete, and the first in the order of those on its host, or of all if there is none"
 
 
@@ -73,7 +76,7 @@ class Agreement:
             return outgoing
         roll_ups = tuple(map(self._with_settled, message.roll_ups))
         unstored_s = self._shared.store_queue.unstored_s(self._shared.clock.monotonic())
-        message = dataclasses.replace(
+        message = msgspec.structs.replace(
             message,
             roll_ups=roll_ups,
             unstored_s=round(unstored_s, 3),
@@ -90,7 +93,7 @@ class Agreement:
         if self._shared.is_behind:
             return roll_up
         until_ns = border_before(data.present.now_ns - SETTLING_NS)
-        return dataclasses.replace(roll_up, settled=Settled(until_ns, *data.settled(until_ns)))
+        return msgspec.structs.replace(roll_up, settled=Settled(until_ns, *data.settled(until_ns)))
 
     def _advance(self, data: NameSpaceData) -> None:
         """Advance the time of a name-space, and settle the samples that are old enough by then.
@@ -493,7 +496,7 @@ class Runtime:
         fellow = self.core.name_of(event.fellow)
         self._tracer.event("group.remote", group=event.group, fellow=fellow)
         try:
-            description: GroupDescription = plain.from_json(GroupDescription, event.description)
+            description: GroupDescription = _read_description(event.description)
         except ValueError as error:
             self.shared.malformed(codec.MESSAGE_TOPIC, event.fellow, str(error))
             return

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 import secrets
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
+import msgspec
+
 from engine.config.settings import Configuration
-from engine.core import plain
-from engine.core.lazy_dataclass import lazy_dataclass
 from engine.core.messages import (
     DAMAGED,
     LIFE_BITS,
@@ -23,6 +22,7 @@ from engine.core.messages import (
 )
 from engine.core.name_spaces import Element, NameSpace
 from engine.core.settings import CoreSettings, PendingWriter, RunSeen, StoredSet
+from engine.core.untrusted import json_reader
 from engine.dataset.dataset import DataSet
 from engine.dataset.group_set import NO_FLOOR
 from engine.dataset.groups import GroupDescription
@@ -57,8 +57,7 @@ TOLD: Final = "replaced, told"
 """Mark with the note of a replaced set that the node has traced already."""
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class StoredContent:
+class StoredContent(msgspec.Struct, frozen=True):
     """The content of the store at start, by name-space unless noted."""
 
     report: OpenReport
@@ -77,15 +76,15 @@ class StoredContent:
     """Name-spaces learned from fellows."""
     pending: tuple[PendingWriter, ...] = ()
     """Durable writers of clients that could still hand over samples."""
-    replaced: dict[str, str] = dataclasses.field(default_factory=dict)
+    replaced: dict[str, str] = msgspec.field(default_factory=dict)
     """Notes of commands that replaced a set, those that have not been traced."""
-    wanted: dict[str, tuple[Element, ...]] = dataclasses.field(default_factory=dict)
+    wanted: dict[str, tuple[Element, ...]] = msgspec.field(default_factory=dict)
     """Groups of Lazy name-spaces that readers on this host wanted."""
-    runs: dict[str, RunSeen] = dataclasses.field(default_factory=dict)
+    runs: dict[str, RunSeen] = msgspec.field(default_factory=dict)
     """Last runs of fellows that were heard, by id."""
     odd: tuple[str, ...] = ()
     """Counters in the store that no node can have, in words."""
-    autodispose: dict[str, tuple[AutodisposeWriter, ...]] = dataclasses.field(default_factory=dict)
+    autodispose: dict[str, tuple[AutodisposeWriter, ...]] = msgspec.field(default_factory=dict)
     """Autodispose writers that had not ended."""
     outdated: frozenset[str] = frozenset()
     """Name-spaces without a set of which the run before found out that the store once had more."""
@@ -107,13 +106,12 @@ class StoredContent:
         return (*self.report.findings, *damage)
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class CarriedSets:
+class CarriedSets(msgspec.Struct, frozen=True):
     """Complete sets that a node takes along in memory, by name-space."""
 
-    sets: dict[str, tuple[DataSet, list[GroupDescription]]] = dataclasses.field(default_factory=dict)
-    stored: dict[str, StoredSet] = dataclasses.field(default_factory=dict)
-    wanted: dict[str, tuple[Element, ...]] = dataclasses.field(default_factory=dict)
+    sets: dict[str, tuple[DataSet, list[GroupDescription]]] = msgspec.field(default_factory=dict)
+    stored: dict[str, StoredSet] = msgspec.field(default_factory=dict)
+    wanted: dict[str, tuple[Element, ...]] = msgspec.field(default_factory=dict)
 
     @classmethod
     def of(cls, runtime: Runtime) -> CarriedSets:
@@ -143,7 +141,7 @@ class CarriedSets:
     def added_to(self, found: StoredContent) -> StoredContent:
         """Return the content of a store with these sets in place of its own."""
         parts = {name: part for name, part in found.parts.items() if name not in self.sets}
-        return dataclasses.replace(
+        return msgspec.structs.replace(
             found,
             sets={**found.sets, **self.sets},
             stored={**found.stored, **self.stored},
@@ -180,7 +178,7 @@ def read_store(store: Store, now_ns: int) -> StoredContent:
             if beyond := _beyond(marks):
                 fate = "without it, the set joins any other"
                 odd.append(f"name-space '{name}': its history has {beyond}; {fate}")
-    return dataclasses.replace(
+    return msgspec.structs.replace(
         content, learned=tuple(learned), pending=tuple(pending.values()), odd=tuple(odd)
     )
 
@@ -229,10 +227,13 @@ def _quality_ns(store: Store, info: SetInfo, limit_ns: int) -> int | None:
     return max(1, store.newest_until(info.name_space, limit_ns) or 0)
 
 
+_read_elements: Final = json_reader(tuple[Element, ...])
+
+
 def _elements(mark: str) -> tuple[Element, ...]:
     """Return the expressions in a mark; none if damaged, since fellows and readers name them again."""
     try:
-        elements: tuple[Element, ...] = plain.from_json(tuple[Element, ...], mark)
+        elements: tuple[Element, ...] = _read_elements(mark)
         return elements
     except ValueError:
         return ()
@@ -336,7 +337,7 @@ def core_settings(
         for space in (*configured.name_spaces, *found.learned)
         if found.report.is_damaged or space.name in found.outdated
     }
-    return dataclasses.replace(
+    return msgspec.structs.replace(
         configured,
         further_hosts=hosts[1:],
         node=found.report.node_id,
