@@ -67,8 +67,8 @@ from engine.runtime import codec
 from engine.runtime.node_snapshot import only_parts, refused_groups, unstored, without_candidates
 from engine.runtime.past import ACTIVITY, IN_ORDER, Past
 from engine.runtime.ports import FilterRefused
-from engine.runtime.runtime import Runtime
-from engine.runtime.startup import CarriedSets, core_settings
+from engine.runtime.runtime import CarriedSets, Runtime
+from engine.runtime.startup import core_settings
 from engine.runtime.withholding import at_once, filtered
 from engine.store.interface import StoreError, StoreForbidden, StoreRefused
 from engine.tracing.levels import Level

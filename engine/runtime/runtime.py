@@ -18,8 +18,8 @@ from engine.core import events
 from engine.core.election import NOBODY_REMEDY
 from engine.core.fellows import Fellow
 from engine.core.messages import DeleteData, Message, Outgoing, Purge, RollUp, Settled, Status, WritersEnded
-from engine.core.name_spaces import Group
-from engine.core.settings import CoreSettings
+from engine.core.name_spaces import Element, Group
+from engine.core.settings import CoreSettings, StoredSet
 from engine.core.states import ServiceState
 from engine.core.untrusted import json_reader
 from engine.dataset.dataset import DataSet
@@ -35,7 +35,7 @@ from engine.runtime.pending_writers import PendingWriters
 from engine.runtime.ports import Clock, Codec, Filters, NoFilters, Wire
 from engine.runtime.protocol_tracer import ProtocolTracer, SharedIdentity
 from engine.runtime.shared_state import LEARNED, RESTORED, SharedState
-from engine.runtime.startup import autodispose_mark, away_mark, run_mark
+from engine.runtime.startup import StoredContent, autodispose_mark, away_mark, run_mark
 from engine.runtime.steps import Steps
 from engine.runtime.store_queue import Degraded, Recovered, SetStored, StoredGroups, StoreQueue
 from engine.runtime.transfers import Transfers, malformed
@@ -537,3 +537,47 @@ class Runtime:
     def state(self) -> ServiceState:
         """State of the service."""
         return self.core.state
+
+
+class CarriedSets(msgspec.Struct, frozen=True):
+    """Complete sets that a node takes along in memory, by name-space."""
+
+    sets: dict[str, tuple[DataSet, list[GroupDescription]]] = msgspec.field(default_factory=dict)
+    stored: dict[str, StoredSet] = msgspec.field(default_factory=dict)
+    wanted: dict[str, tuple[Element, ...]] = msgspec.field(default_factory=dict)
+
+    @classmethod
+    def of(cls, runtime: Runtime) -> CarriedSets:
+        """Collect the sets of a runtime at its end."""
+        carried = cls()
+        for name, data in runtime.spaces.items():
+            state = data.state
+            carried.wanted[name] = state.wanted
+            if not data.is_switched:
+                continue
+            groups = data.working.groups
+            descriptions = [runtime.descriptions[group] for group in groups if group in runtime.descriptions]
+            carried.sets[name] = data.working, descriptions
+            carried.stored[name] = StoredSet(
+                data.working.summary().newest_ns,
+                state.lineage,
+                state.line,
+                apart=state.apart,
+                role=runtime.settings.role,
+                part=state.may_lack,
+                whole=state.whole,
+                restored=runtime.shared.is_restored,
+                purges=state.purges,
+            )
+        return carried
+
+    def added_to(self, found: StoredContent) -> StoredContent:
+        """Return the content of a store with these sets in place of its own."""
+        parts = {name: part for name, part in found.parts.items() if name not in self.sets}
+        return msgspec.structs.replace(
+            found,
+            sets={**found.sets, **self.sets},
+            stored={**found.stored, **self.stored},
+            parts=parts,
+            wanted={**found.wanted, **self.wanted},
+        )

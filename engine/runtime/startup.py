@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import secrets
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
@@ -43,9 +43,6 @@ from engine.runtime.shared_state import (
     WHOLE,
 )
 from engine.store.interface import REPLACED_MARK, DamageLog, OpenReport, SetInfo, Store
-
-if TYPE_CHECKING:
-    from engine.runtime.runtime import Runtime
 
 _AWAY: Final = "away "
 _RUN: Final = "run "
@@ -104,50 +101,6 @@ class StoredContent(msgspec.Struct, frozen=True):
         """Problems of the store, in words: those of opening it, and damage of the sets."""
         damage = (f"name-space '{name}': {cause}" for name, cause in self.damage.items())
         return (*self.report.findings, *damage)
-
-
-class CarriedSets(msgspec.Struct, frozen=True):
-    """Complete sets that a node takes along in memory, by name-space."""
-
-    sets: dict[str, tuple[DataSet, list[GroupDescription]]] = msgspec.field(default_factory=dict)
-    stored: dict[str, StoredSet] = msgspec.field(default_factory=dict)
-    wanted: dict[str, tuple[Element, ...]] = msgspec.field(default_factory=dict)
-
-    @classmethod
-    def of(cls, runtime: Runtime) -> CarriedSets:
-        """Collect the sets of a runtime at its end."""
-        carried = cls()
-        for name, data in runtime.spaces.items():
-            state = data.state
-            carried.wanted[name] = state.wanted
-            if not data.is_switched:
-                continue
-            groups = data.working.groups
-            descriptions = [runtime.descriptions[group] for group in groups if group in runtime.descriptions]
-            carried.sets[name] = data.working, descriptions
-            carried.stored[name] = StoredSet(
-                data.working.summary().newest_ns,
-                state.lineage,
-                state.line,
-                apart=state.apart,
-                role=runtime.settings.role,
-                part=state.may_lack,
-                whole=state.whole,
-                restored=runtime.shared.is_restored,
-                purges=state.purges,
-            )
-        return carried
-
-    def added_to(self, found: StoredContent) -> StoredContent:
-        """Return the content of a store with these sets in place of its own."""
-        parts = {name: part for name, part in found.parts.items() if name not in self.sets}
-        return msgspec.structs.replace(
-            found,
-            sets={**found.sets, **self.sets},
-            stored={**found.stored, **self.stored},
-            parts=parts,
-            wanted={**found.wanted, **self.wanted},
-        )
 
 
 def read_store(store: Store, now_ns: int) -> StoredContent:
