@@ -89,7 +89,7 @@ _SERVICES: Final = {Target.OPENSPLICE: "OpenSplice", Target.OSPLTOOL: "an osplto
 _ROOTS: Final = frozenset({"opensplice", "cyclonedds", "dds"})
 
 _VALUE: Final = (
-    r"(?P<quote>['\"]?)\s*(?:(?P<file>(?:file:)?[^\s'\",;<>]*(?:/|\.xml\b)[^\s'\",;<>]*)(?P<list>,\s*(?=<))?"
+    r"(?P<quote>['\"]?)\s*(?:(?P<file>(?:file:|(?!\w+://))[^\s'\",;<>]*(?:/|\.xml\b)[^\s'\",;<>]*)(?P<list>,\s*(?=<))?"
     r"|(?=<[A-Za-z?!]))"
 )
 _BARE: Final = re.compile(r"\s*" + _VALUE)
@@ -97,9 +97,11 @@ _BARE: Final = re.compile(r"\s*" + _VALUE)
 
 _ASSIGNED: Final = re.compile(
     # In a shell, a unit of systemd, a Dockerfile, a file of compose or Kubernetes, or a launch file of ROS.
-    r"(?P<before>['\"]?)\b(?:CYCLONEDDS|OSPL)_URI(?P<after>['\"]?)(?:\s*[=:,]\s*|\s+(?=value)|[ \t]+)"
-    r"(?:value\s*[=:]\s*)?(?:[|>][-+]?[ \t]*\n\s*)?" + _VALUE
+    r"(?P<before>['\"]?)\b(?P<product>CYCLONEDDS|OSPL)_URI(?P<after>['\"]?)\]?"
+    r"(?:\s*[=:,]\s*|\s+(?=value)|[ \t]+)(?:value\s*[=:]\s*)?(?:[|>][-+]?[ \t]*\n\s*)?" + _VALUE
 )
+_COMMENTED: Final = re.compile(r"(?:#|//|REM\b|::).*", re.IGNORECASE)
+_NAMED: Final = re.compile(r"file:|.*\.xml$")
 _ELEMENT: Final = re.compile(r"(?=<(?:OpenSplice|CycloneDDS|persistence_service)[\s/>])")
 """A configuration within other text, such as a template or a ConfigMap."""
 
@@ -206,7 +208,9 @@ def _of_content(path: Path, name: str, content: _Content, environ: Mapping[str, 
         reason = "empty" if content.damage is None else f"damaged: {content.damage.reason}"
         raise UnknownFileError(f"{shown} is {reason}{is_zero}")
     bare = _BARE.match(text)
-    if bare is not None and (bare["file"] is None or bare["list"] or len(text.split()) == 1):
+    if bare is not None and (
+        bare["file"] is None or bare["list"] or (len(text.split()) == 1 and _NAMED.match(bare["file"]))
+    ):
         return _of_settings(bare, content, name, environ)
     source = sniff(path)
     log = _REPORT.search(data)
@@ -223,7 +227,10 @@ def _of_content(path: Path, name: str, content: _Content, environ: Mapping[str, 
         raise UnknownFileError(f"{shown} is no text")
     known = _known_lines(text)
     if not any(one.is_bad for one in known):  # a line that tells of a fault is worth more than settings
-        settings = _ASSIGNED.search(text) or _ELEMENT.search(text)
+        assigned = list(_ASSIGNED.finditer(text))
+        begins = [text.rfind("\n", 0, one.start()) + 1 for one in assigned]
+        kept = (one for one, at in zip(assigned, begins, strict=True) if not _COMMENTED.match(text, at))
+        settings = next(itertools.chain(kept, assigned), None) or _ELEMENT.search(text)
         if settings is not None and _is_template(text, name):
             return _of_xml(text, environ, name, is_text=False)
         if settings is not None:
@@ -281,6 +288,7 @@ class _Content:
         try:
             with open_stream(path) as stream:
                 self.data = stream.read(MOST_BYTES)
+                self._programs = stream.programs
         except OSError as cause:
             raise SourceError(f"{path}: {cause.strerror or cause}") from None
         self.text = self.data.decode("utf-8-sig", "replace")
@@ -300,6 +308,10 @@ class _Content:
             if found is not None and name != own:
                 at = self.number(found.start())
                 yield f"line {at}: {name} begins here, which was not looked at: explain it by itself"
+        if len(self._programs) > 1:
+            some = one_line(b", ".join(sorted(self._programs)[:3]).decode("utf-8", "replace"))
+            count = plural(len(self._programs), "program")
+            yield f"lines of {count} are mixed here ({some}): explain those of each by themselves"
         zeros = _ZEROS.search(self.data)
         if zeros is not None:
             line, count = self.number(zeros.start()), zeros.end() - zeros.start()
@@ -718,10 +730,15 @@ def _of_settings(
         if named.exists():
             raise UnknownFileError(f"{shown} names another file: explain {_shown(str(named))}")
         line = text.count("\n", 0, found.start("file")) + 1
+        what = (
+            "OpenSplice does not start"
+            if parts.get("product") == "OSPL"
+            else "Cyclone DDS creates no participant"
+        )
         return CauseReport(
             f"{shown} names a file with settings",
             f"line {line}: there is no file {_shown(str(named))} on this machine",
-            "Cyclone DDS creates no participant if it cannot read the file that CYCLONEDDS_URI names.",
+            f"{what} if it cannot read this file.",
             "On the machine that has it, run `ospltool explain` on the file itself.",
         )
     start, end = found.start("file") if parts.get("list") else found.end(), len(text)
