@@ -21,8 +21,7 @@ from engine.client_service.storage import Storage, StorageQuestion
 from engine.core.name_spaces import Interest
 from engine.core.purging import FOREVER_NS
 from engine.core.settings import PendingWriter
-from engine.dataset.captured import CapturedSample
-from engine.dataset.sample import DATA
+from engine.dataset.sample import DATA, captured_sample
 from engine.dds.abi import INFINITE_NS
 from engine.dds.cdr import Malformed
 from engine.dds.client_protocol import endpoints, extensions, naming
@@ -327,7 +326,7 @@ class ClientService:
 
     # In, on the pump's thread.
 
-    def take(self) -> list[tuple[str, CapturedSample]]:
+    def take(self) -> list[tuple[str, Sample]]:
         """Take the records of clients."""
         return [(name, record) for name, reader in self._readers.items() for record in reader.drain()]
 
@@ -352,7 +351,7 @@ class ClientService:
                 except Malformed as error:
                     self._runtime.shared.malformed(topic, client.hex(), str(error))
 
-    def _is_proved(self, topic: str, record: CapturedSample, added: Mapping[str, bytes]) -> bool:
+    def _is_proved(self, topic: str, record: Sample, added: Mapping[str, bytes]) -> bool:
         proof = added.get(extensions.PROOF, b"")
         is_proved = self._proofs.is_proved(topic, record.writer, record.payload, proof)
         if not is_proved:
@@ -361,8 +360,8 @@ class ClientService:
 
     def captured(
         self,
-        records: Sequence[CapturedSample | CapturedRun],
-        unrouted: Sequence[CapturedSample],
+        records: Sequence[Sample | CapturedRun],
+        unrouted: Sequence[Sample],
         routes: Mapping[bytes, tuple[Group, ...]],
     ) -> None:
         """Count records from a tap; the writers of `unrouted` are not known yet."""
@@ -643,7 +642,7 @@ class ClientService:
         else:
             self._storage.refused(samples)
             records = [
-                CapturedSample(one[0], one.writer, one.status, one.key, one.payload) for one in samples
+                captured_sample(one[0], one.writer, one.status, one.key, one.payload) for one in samples
             ]
             self._runtime.capture(records, {one.writer: groups for one in samples})
             self._runtime.counters["client_handed_over"] += len(records)

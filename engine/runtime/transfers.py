@@ -30,7 +30,6 @@ from engine.runtime import stream
 from engine.runtime.deletions import Deletions
 from engine.runtime.housekeeping import PurgedTombstones
 from engine.runtime.incoming import IncomingStream, IncomingStreams, broke_off, fills_store
-from engine.runtime.jobs import Conversion
 from engine.runtime.late_joiners import LateJoinerDelivery
 from engine.runtime.name_space_data import Began, Difference, NameSpaceData, dispose_of
 from engine.runtime.protocol_tracer import ProtocolTracer
@@ -40,6 +39,7 @@ from engine.runtime.reconciling.aligner import AlignerComparisons, LackingSample
 from engine.runtime.replacing import replaced
 from engine.runtime.shared_state import SharedState
 from engine.runtime.steps import Steps
+from engine.runtime.store_queue import Conversion
 from engine.runtime.withholding import at_once, filtered
 from engine.runtime.writer_ends import WriterEnds
 

@@ -24,12 +24,12 @@ from engine.dataset.rateless import Encoder, Stepwise, Symbols, Words
 from engine.dataset.sample import Sample, digest_sum
 from engine.dataset.sample_rows import SampleRows
 from engine.runtime.incoming import IncomingStream, conversion_of, fills_store, held_before
-from engine.runtime.jobs import Conversion
 from engine.runtime.name_space_data import Difference, NameSpaceData
 from engine.runtime.reconciling import messages
 from engine.runtime.reconciling.aligner import LackingSamples
 from engine.runtime.shared_state import SharedState
 from engine.runtime.steps import Steps, StreamFault
+from engine.runtime.store_queue import Conversion
 from engine.runtime.stream import StreamEnd
 from engine.store.interface import GroupChange
 
