@@ -151,30 +151,15 @@ def _stories(stories: Sequence[Story]) -> str:
     for number, story in enumerate(stories, 1):
         parts.append(f"<h3>{number}. {_text_of(story.title)}</h3>")
         parts.append(_nothing(f"{from_to(story.start_ns, story.end_ns)}, on {', '.join(story.nodes)}"))
-        entries = [
-            (
-                one.start_ns or 0,
-                [
-                    _cell("-" if one.start_ns is None else clock_since(story.start_ns, one.start_ns), "when"),
-                    _cell(f"{one.rule} {one.code}"),
-                    _finding(one),
-                ],
-            )
-            for one in story.findings
+        lost = (one for one in story.conclusions if one.fate in {SetFate.THROWN_AWAY, SetFate.SHRANK})
+        rows = [
+            [
+                _cell("-" if one.start_ns is None else clock_since(story.start_ns, one.start_ns), "when"),
+                _cell(f"{one.rule} {one.code}") if one.fate is None else _cell(str(one.fate), "bad"),
+                _finding(one) if one.fate is None else _cell(one.title),
+            ]
+            for one in sorted([*story.findings, *lost], key=lambda each: each.start_ns or 0)
         ]
-        entries += [
-            (
-                one.start_ns or 0,
-                [
-                    _cell(clock_since(story.start_ns, one.start_ns or 0), "when"),
-                    _cell(str(one.fate), "bad"),
-                    _cell(one.title),
-                ],
-            )
-            for one in story.conclusions
-            if one.fate in {SetFate.THROWN_AWAY, SetFate.SHRANK}
-        ]
-        rows = [row for _, row in sorted(entries, key=lambda each: each[0])]
         parts.append(_table(("When", "What", "How it is known"), rows[:MOST_ROWS]))
         if len(rows) > MOST_ROWS:
             parts.append(_nothing(f"and {len(rows) - MOST_ROWS} more"))

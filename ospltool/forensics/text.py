@@ -45,27 +45,17 @@ def _story(number: int, count: int, story: Story) -> Iterator[str]:
     when = from_to(story.start_ns, story.end_ns)
     yield f"Story {number} of {count}, {when}, on {one_line(', '.join(story.nodes))}"
     yield f"  {one_line(story.title)}"
-    told: list[tuple[int, str]] = [
-        *((one.start_ns or 0, f"{_called(one)}: {one.title}") for one in story.findings),
-        *(
-            (one.start_ns or 0, f"* {one.fate}: {one.title}")
-            for one in story.conclusions
-            if one.fate in _TOLD_IN_STORIES
-        ),
-    ]
-    told.sort(key=lambda each: each[0])
-    for time, text in told[:SHOWN_FINDINGS]:
-        when = "" if story.start_ns is None else f"{clock_since(story.start_ns, time)}  "
-        yield f"    {when}{one_line(text)}"
+    of_sets = (one for one in story.conclusions if one.fate in _TOLD_IN_STORIES)
+    told = sorted([*story.findings, *of_sets], key=lambda one: one.start_ns or 0)
+    for one in told[:SHOWN_FINDINGS]:
+        when = "" if story.start_ns is None else f"{clock_since(story.start_ns, one.start_ns or 0)}  "
+        what = (
+            f"* {one.fate}" if one.fate is not None else f"{one.rule} ({one.code})" if one.code else one.rule
+        )
+        yield f"    {when}{one_line(f'{what}: {one.title}')}"
     if len(told) > SHOWN_FINDINGS:
         yield f"    and {len(told) - SHOWN_FINDINGS} more"
     yield ""
-
-
-def _called(one: TraceFinding) -> str:
-    """Return the rule of a finding, with its health code."""
-    code = one.code
-    return f"{one.rule} ({code})" if code else one.rule
 
 
 def as_value(one: Investigation) -> dict[str, object]:

@@ -48,9 +48,7 @@ from ospltool.trace.case.local_load import (
     work,
 )
 from ospltool.trace.reading import damage
-from ospltool.trace.reading.headers import last_on_line
-from ospltool.trace.reading.ranges import RANGE_BYTES, Range, ranges
-from ospltool.trace.reading.reader import LONGEST_RECORD
+from ospltool.trace.reading.ranges import RANGE_BYTES, Range, last_record, ranges
 from ospltool.trace.reading.sources import (
     NothingFoundError,
     SourceError,
@@ -58,7 +56,6 @@ from ospltool.trace.reading.sources import (
     TraceFormat,
     find_sources,
     named_path,
-    open_stream,
 )
 
 LOCK_FILE: Final = ".lock"
@@ -254,8 +251,6 @@ BATCH_BYTES: Final = 1 << 30
 MOST_FAILURES: Final = 10
 """Looks in a row that may fail, as when a file is rotated while it is read."""
 
-_WINDOW: Final = 1 << 16
-
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Following:
@@ -417,15 +412,9 @@ def _without_last_record(part: Range) -> list[Range]:
     if part.source.format is not TraceFormat.TRACE or part.source.compressed:
         return [part]
     end = part.start + part.size
-    with open_stream(part.source.path) as stream:
-        window = _WINDOW
-        while True:
-            at = max(part.start, end - window)
-            stream.seek(at)
-            found = at + last_on_line(stream.read(end - at))
-            if found > at:
-                whole = Range(part.source, part.start, found, found - part.start)
-                return [whole, Range(part.source, found, None, end - found)]
-            if at == part.start or window > 2 * LONGEST_RECORD:
-                return [part]
-            window *= 4
+    last = last_record(part.source, part.start, end)
+    if last == part.start:
+        return [part]
+    return [
+        Range(part.source, part.start, last, last - part.start), Range(part.source, last, None, end - last)
+    ]  # fmt: skip
