@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import re
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import Final, TypeVar
+
+import msgspec
 
 from engine.config.values import did_you_mean
 from engine.core import expressions
@@ -254,7 +255,7 @@ def _refusing(
 
     def traits(endpoint: Endpoint) -> Hashable:
         # The name and the partitions are in the QoS, too, and would make all endpoints differ.
-        qos = dataclasses.replace(endpoint.qos, name="", partitions=())
+        qos = msgspec.structs.replace(endpoint.qos, name="", partitions=())
         return qos, endpoint.type_name, bool(endpoint.type_id)
 
     found: dict[_Refusal, tuple[Endpoints, Endpoints]] = {}
