@@ -137,7 +137,18 @@ def of_set(
     evidence: tuple[RecordPlace, ...] = (),
     facts: dict[str, object] | None = None,
 ) -> TraceFinding:
-    """Say what became of a set; the parameters are the fields of the finding."""
+    """Say what became of a set.
+
+    Args:
+        fate: what became of it.
+        title: sentence with node, group and decision.
+        start_ns: first moment at which it holds; None if only stores show it.
+        end_ns: last moment at which it holds; None if it holds to the end.
+        nodes: names of the nodes concerned.
+        group: partition.topic, or the name-space; empty if several are concerned.
+        evidence: lines that prove it.
+        facts: figures and names for programs.
+    """
     return TraceFinding(
         "", title, "", nodes, evidence, len(evidence), start_ns, end_ns, facts or {}, fate, group
     )
