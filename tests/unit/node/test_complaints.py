@@ -12,12 +12,12 @@ import pytest
 from engine import __main__ as program
 from engine.capture.configured_uri import interface_fault, uri_of
 from engine.config import interpret, parse
-from engine.config.scheduling import ALIGNEE, HEARTBEAT, SERVICE, WATCHDOG
+from engine.config.settings import ALIGNEE, HEARTBEAT, SERVICE, WATCHDOG
 from engine.core.election import NOBODY, NOBODY_REMEDY
 from engine.dds.errors import DdsError
 from engine.node import process
 from engine.node.intake import NodeIntake
-from engine.node.threads import Threads, schedule_of
+from engine.node.process import Threads, schedule_of
 from engine.runtime.node_snapshot import without_candidates
 from engine.supervisor.policy import EXIT_DIED
 from engine.tracing.tracer import Tracer
