@@ -21,12 +21,12 @@ import engine
 ROOT: Final = pathlib.Path(engine.__path__[0]).parent
 PACKAGES: Final = ("engine", "ospltool", "tui")
 BARS: Final = {
-    "code tokens": 791_000,
-    "lines": 127_500,
-    "modules": 530,
-    "classes": 1_270,
-    "functions of 60 lines": 20,
-    "sheared modules": 40,
+    "code tokens": 783_500,
+    "lines": 126_500,
+    "modules": 519,
+    "classes": 1_264,
+    "functions of 60 lines": 14,
+    "sheared modules": 35,
 }
 """The greatest figures; what is not here has none."""
 _CODE: Final = (tokenize.NAME, tokenize.OP, tokenize.NUMBER, tokenize.STRING)
