@@ -152,7 +152,7 @@ class EngineOptions:
         streams.wait_for("opening the evidence")  # the libraries alone take seconds on a busy machine
         from ospltool.trace.reading import damage
 
-        damage.take()  # what another command of this process has noted
+        damage.collect()  # what another command of this process has noted
         if not names:
             raise CommandError("name a case, or the files or directories to read", Exit.USAGE)
         self.require_known()
@@ -582,7 +582,7 @@ def _raw(names: list[str] | None) -> RawEvidence:
     from ospltool.forensics.evidence import RawEvidence
     from ospltool.trace.reading import damage
 
-    damage.take()  # what another command of this process has noted
+    damage.collect()  # what another command of this process has noted
     if not names:
         raise CommandError("name the files or directories to read", Exit.USAGE)
     return RawEvidence(names, sys.stderr)
@@ -610,7 +610,7 @@ def _sources(names: list[str] | None) -> SourceSet:
     from ospltool.trace.reading import damage
     from ospltool.trace.reading.sources import find_sources
 
-    damage.take()  # what another command of this process has noted
+    damage.collect()  # what another command of this process has noted
     if not names:
         raise CommandError("name the files or directories to read", Exit.USAGE)
     return find_sources(names)
@@ -621,7 +621,7 @@ def say_damages(known: Iterable[FileDamage] = ()) -> bool:
     from ospltool.output import streams
     from ospltool.trace.reading import damage
 
-    damages = {one.file: one for one in (*damage.take(), *known)}
+    damages = {one.file: one for one in (*damage.collect(), *known)}
     for one in damages.values():
         streams.say(str(one))
     return bool(damages)

@@ -390,7 +390,7 @@ class RawEvidence:
                 facts = case.facts(window, skews, with_waits=with_waits)
                 self.copied = case.copied
             return facts
-        return TraceFacts.of(self._records(self._originals(), window, skews), with_waits=with_waits)
+        return TraceFacts.from_records(self._records(self._originals(), window, skews), with_waits=with_waits)
 
     def _originals(self) -> tuple[TraceFile, ...]:
         """Return the sources that are no copies, which only small files are examined for."""
@@ -498,7 +498,7 @@ class CaseEvidence:
         """Collect the facts from the records that contain any."""
         if window.since_ns is not None or window.until_ns is not None:
             # The first and last records of a window are not marked, so all of it is read.
-            return TraceFacts.of(
+            return TraceFacts.from_records(
                 self._read(self._originals(window, skews, ""), window), with_waits=with_waits
             )
         from ospltool.trace.case.step_columns import StepColumns  # its packages come with the extra `sql`
@@ -510,7 +510,7 @@ class CaseEvidence:
             for rows in rows_of(self._case, self._engine, wanted):
                 steps = StepColumns(rows, skews)
                 records = _noted(records_in(steps.others(), skews, origins))
-                facts.take_rows(steps.rows(facts.lines), records)
+                facts.add_rows(steps.rows(facts.lines), records)
                 steps.forget(facts.names.own)
                 advance(len(steps))
         facts.finish()

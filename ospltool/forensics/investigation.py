@@ -281,10 +281,10 @@ def _concluded(
         *(f"{one}; later records are unknown" for one in damage.noted()),
     ]
     if beside and with_stores:
-        from ospltool.forensics.stored import look
+        from ospltool.forensics.stored import examine
 
         chosen_stores = [one for one in beside if not window.nodes or one.node in {"", *window.nodes}]
-        stored = look(chosen_stores)
+        stored = examine(chosen_stores)
         unknown += _without_store(facts, chosen_stores)
     elif beside:
         unknown.append(f"{len(beside)} stores and recordings were not examined")

@@ -106,7 +106,7 @@ def read_bundle(bundle: Bundle, detail: Detail) -> Iterator[tuple[pa.Table, Posi
         return
     for size, piece in read_pieces(bundle[0], detail):
         yield piece.table, piece.hours, [_counts(size, piece)]
-    found = damage.of(bundle[0].source.path)
+    found = damage.found_in(bundle[0].source.path)
     if found is not None:
         yield pa.table({}), np.zeros(0, np.int64), [Loaded(damages=(found,))]
 
@@ -127,7 +127,7 @@ def read_pieces(part: Range, detail: Detail) -> Iterator[tuple[int, ColumnarPart
             yield len(data), piece_of_trace(data, source, offset, detail)
     except OSError as cause:
         raise SourceError(f"{source.path}: {cause.strerror or cause}") from None
-    found = damage.of(source.path)
+    found = damage.found_in(source.path)
     if found is not None:
         yield 0, piece_of_records([damaged(source, found)], detail)
 
@@ -171,7 +171,7 @@ def _read_together(bundle: Bundle, detail: Detail) -> tuple[pa.Table, Positions,
         for size, piece in read_pieces(bundle[number], detail):
             totals[number] += _counts(size, piece)
             read.append(piece)
-        found = damage.of(bundle[number].source.path)
+        found = damage.found_in(bundle[number].source.path)
         totals[number] += Loaded(damages=(found,) if found else ())
     return *_joined(read, detail), totals
 
@@ -185,7 +185,11 @@ def _text_of(part: Range) -> tuple[int, bytes] | None:
     except OSError as cause:
         raise SourceError(f"{part.source.path}: {cause.strerror or cause}") from None
     text = b"".join(data for _, data in read)
-    if damage.of(part.source.path) is not None or (text and not text.endswith(b"\n")) or not is_text(text):
+    if (
+        damage.found_in(part.source.path) is not None
+        or (text and not text.endswith(b"\n"))
+        or not is_text(text)
+    ):
         return None
     return part.start, text
 

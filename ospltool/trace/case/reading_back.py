@@ -186,7 +186,7 @@ def _runs_of(rows: pa.RecordBatch, runs: Mapping[tuple[str, str], RunCounter]) -
     for row, (node, file, kind, edge) in enumerate(zip(*values, strict=True)):
         counter = runs[node, file]
         if kind == _TRACE and edge is not False:
-            counter.seen(*(rows.column(name)[row].as_py() for name in ("state", "text", "time_ns")))
+            counter.count(*(rows.column(name)[row].as_py() for name in ("state", "text", "time_ns")))
         found.append(counter.run)
     return found
 
