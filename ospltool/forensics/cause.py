@@ -43,7 +43,7 @@ from ospltool.trace.meaning.reports import (
 from ospltool.trace.meaning.trace_facts import MAIN_THREADS, TraceFacts
 from ospltool.trace.reading import damage
 from ospltool.trace.reading.headers import LINE_HEADER, first_on_line, headers
-from ospltool.trace.reading.record import RecordKind, TraceRecord, one_line, valid_text
+from ospltool.trace.reading.record import STRAGGLER_NS, RecordKind, TraceRecord, one_line, valid_text
 from ospltool.trace.reading.report_logs import read_reports
 from ospltool.trace.reading.sources import (
     REPORT,
@@ -652,7 +652,7 @@ def _explain_trace(path: Path, name: str, lines: _Content) -> CauseReport:
 def _overlaps(facts: TraceFacts) -> Iterator[str]:
     """Yield that runs of one file overlap, as those of one node cannot."""
     for before, after in itertools.pairwise(sorted(facts.first_ns)):
-        if facts.first_ns[after] < facts.last_ns[before]:
+        if facts.first_ns[after] < facts.last_ns[before] - STRAGGLER_NS:
             yield (
                 f"run {after[1]} begins at {iso(facts.first_ns[after], 3)}, before run {before[1]} ends: "
                 "these are the traces of several nodes, which need a file each, or the clock was set back"
