@@ -30,8 +30,9 @@ if TYPE_CHECKING:
     from ospltool.analytics.contract import Detail
     from ospltool.analytics.engines import Engine
     from ospltool.forensics.attachments import Attachment
-    from ospltool.forensics.evidence import Evidence, RawEvidence, Window
+    from ospltool.forensics.evidence import Evidence, RawEvidence
     from ospltool.trace.case.local_load import LoadCounts
+    from ospltool.trace.case.reading_back import Window
     from ospltool.trace.reading.damage import FileDamage
     from ospltool.trace.reading.sources import SourceSet
     from ospltool.trace.views.records import ViewMode

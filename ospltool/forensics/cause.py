@@ -26,9 +26,10 @@ from engine.config import ConfigError
 from engine.config.reader import read_bytes
 from ospltool.diagnostics.model import Severity, Target
 from ospltool.forensics.attachments import AttachmentKind, what_is
-from ospltool.forensics.evidence import RawEvidence, Window
+from ospltool.forensics.evidence import RawEvidence
 from ospltool.forensics.investigation import investigate
 from ospltool.output.text import plural, shortened
+from ospltool.trace.case.reading_back import Window
 from ospltool.trace.meaning.catalogue import UNKNOWN_LEVEL, Product, pieces
 from ospltool.trace.meaning.line_explanation import explain as explain_line
 from ospltool.trace.meaning.names import IDENTIFIED

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Final
 
 from ospltool.forensics import right_clocks
 from ospltool.forensics.attachments import Attachment, AttachmentKind
-from ospltool.forensics.evidence import Evidence, Window
+from ospltool.forensics.evidence import Evidence
 from ospltool.forensics.story import Story, stories
 from ospltool.output.progress import shown
 from ospltool.output.text import plural
+from ospltool.trace.case.reading_back import Window
 from ospltool.trace.meaning import coverage
 from ospltool.trace.meaning.fact_kinds import SetSize
 from ospltool.trace.meaning.trace_facts import TraceFacts

@@ -18,10 +18,11 @@ import pyarrow as pa
 
 from ospltool.analytics.case import open_case
 from ospltool.analytics.duck import DuckEngine
-from ospltool.forensics.evidence import CaseEvidence, Window
+from ospltool.forensics.evidence import CaseEvidence
 from ospltool.trace.case.loading import load
 from ospltool.trace.case.reading_back import (
     WantedRecords,
+    Window,
     _in_file_order,
     _is_calm,
     records_of,
