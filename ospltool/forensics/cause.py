@@ -882,7 +882,7 @@ def _found_at(one: Finding, names: Collection[str]) -> str:
 
 def _why_found(one: Finding) -> str:
     """Return why a rule finds something, and who does not start because of it."""
-    from ospltool.check.registry import all_rules
+    from ospltool.check.rule_book import all_rules
 
     rule = all_rules()[one.code]
     why = " ".join((rule.sections().get("Why") or rule.summary).split())
@@ -974,7 +974,7 @@ def _known_line(number: int, line: str) -> _KnownLine | None:
     if code is not None and code[1].startswith("DUL-"):
         meaning = "A finding of `ospltool health`."
     elif code is not None:
-        from ospltool.check.registry import all_rules
+        from ospltool.check.rule_book import all_rules
 
         rule = all_rules().get(code[1])
         meaning = "" if rule is None else rule.summary
