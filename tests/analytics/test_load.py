@@ -35,7 +35,7 @@ from ospltool.analytics.contract import (  # noqa: E402 - likewise
 from ospltool.cli.app import main  # noqa: E402 - likewise
 from ospltool.trace.case.columnar import piece_of_records, piece_of_trace  # noqa: E402 - likewise
 from ospltool.trace.case.loading import load  # noqa: E402 - likewise
-from ospltool.trace.case.local_load import make_case  # noqa: E402
+from ospltool.trace.case.local_load import make_case  # noqa: E402 - likewise
 from ospltool.trace.reading.ranges import pieces  # noqa: E402 - likewise
 from ospltool.trace.reading.reader import read_records  # noqa: E402 - likewise
 from ospltool.trace.reading.sources import SourceError, TraceFile, find_sources, sniff  # noqa: E402 - likewise
