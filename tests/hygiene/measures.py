@@ -21,10 +21,10 @@ import engine
 ROOT: Final = pathlib.Path(engine.__path__[0]).parent
 PACKAGES: Final = ("engine", "ospltool", "tui")
 BARS: Final = {
-    "code tokens": 781_000,
+    "code tokens": 780_500,
     "lines": 126_000,
-    "modules": 505,
-    "classes": 1_258,
+    "modules": 503,
+    "classes": 1_256,
     "functions of 60 lines": 11,
     "sheared modules": 33,
 }
