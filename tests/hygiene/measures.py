@@ -21,12 +21,12 @@ import engine
 ROOT: Final = pathlib.Path(engine.__path__[0]).parent
 PACKAGES: Final = ("engine", "ospltool", "tui")
 BARS: Final = {
-    "code tokens": 783_000,
-    "lines": 126_500,
-    "modules": 522,
-    "classes": 1_262,
-    "functions of 60 lines": 18,
-    "sheared modules": 39,
+    "code tokens": 780_500,
+    "lines": 126_000,
+    "modules": 503,
+    "classes": 1_256,
+    "functions of 60 lines": 11,
+    "sheared modules": 33,
 }
 """The greatest figures; what is not here has none."""
 _CODE: Final = (tokenize.NAME, tokenize.OP, tokenize.NUMBER, tokenize.STRING)
