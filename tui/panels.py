@@ -139,7 +139,7 @@ def _mode(view: View, status: ConsoleStatus) -> tuple[Span, ...]:
     if status.paused:
         behind = f", {text.age(status.behind_ns)} behind" if status.behind_ns >= SECOND_NS else ""
         return (Span(f"  PAUSED{behind}", Tone.WARN), moment)
-    if view.model.domain_lost_ns and view.model.all_stopped:
+    if view.model.domain_lost_ns and view.health.all_stopped:
         return (Span("  all nodes stopped", Tone.DIM), moment)
     lost = next((one for one in view.health.every if one.is_open and one.code.cause == "domain"), None)
     if lost is not None and lost.nodes:

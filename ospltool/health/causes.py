@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from ospltool.diagnostics.model import Severity
 from ospltool.health.codes import OF_WATCH, SECOND_NS, Sign, joined
-from ospltool.health.scene import Scene
+from ospltool.health.presence import Scene
 from ospltool.live.nodes import natural
 
 

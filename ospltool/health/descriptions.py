@@ -8,7 +8,7 @@ from ospltool.health.causes import RootCause
 from ospltool.health.codes import Code, joined
 from ospltool.health.effects import advice
 from ospltool.health.incident import Incident
-from ospltool.health.scene import Scene
+from ospltool.health.presence import Scene
 
 
 def described(scene: Scene, cause: RootCause, effect: str) -> Incident:

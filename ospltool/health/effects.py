@@ -7,10 +7,10 @@ from typing import Final, NamedTuple
 
 from ospltool.health.causes import RootCause
 from ospltool.health.codes import NO_MASTER, joined
-from ospltool.health.hearings import fellows_of, has_heard_since
+from ospltool.health.facts import PERSISTENT
+from ospltool.health.presence import Presence, Scene, fellows_of, has_heard_since
 from ospltool.health.redundancy import Redundancy
-from ospltool.health.scene import PERSISTENT, Scene
-from ospltool.live.nodes import Node, Presence
+from ospltool.live.nodes import Node
 from ospltool.live.remarks import RemarkSubject
 from ospltool.output.text import plural
 
@@ -165,8 +165,7 @@ def _masters(scene: Scene) -> dict[str, list[Node]]:
     found: dict[str, list[Node]] = {}
     for node in scene.heard:
         for name in scene.facts(node).mastered:
-            if scene.model.is_master(node, name, scene.now_ns):
-                found.setdefault(name, []).append(node)
+            found.setdefault(name, []).append(node)
     for node in scene.nodes:
         followed = set() if scene.is_heard(node) else _followed(node, scene.heard)
         found.update((name, [node]) for name in followed if name not in found)
@@ -212,7 +211,7 @@ def _lost(scene: Scene, copies: Redundancy, away: list[str]) -> str:
     left = [_node(scene, node).name_spaces[copies.name] for node in copies.held]
     missing = 0
     for one in map(scene.model.nodes.__getitem__, away):
-        best = scene.kept.best(one, copies.name, max((other.count for other in left), default=0))
+        best = scene.cache.most(one, copies.name, max((other.count for other in left), default=0))
         missing = max(missing, one.name_spaces[copies.name].count - best)
     if not left:
         return ""

@@ -35,9 +35,9 @@ def families(systems: Iterable[tuple[str, Health, int]]) -> list[Metric]:
     """Return the metrics of systems, each given as (domain, health, now in ns)."""
     made = _Families()
     for domain, health, now_ns in systems:
-        _whole(made, domain, health, now_ns)
+        _whole(made, domain, health)
         _copies(made, domain, health)
-        newest = _newest(health.model.nodes.values())
+        newest = _newest(health)
         for name in sorted(newest.keys() | set(health.expected.nodes)):
             if name in newest:
                 _node(made, domain, name, newest[name], health, now_ns)
@@ -77,14 +77,13 @@ class _Families:
         family.add_metric([visible(label) for label in labels], value)
 
 
-def _whole(made: _Families, domain: str, health: Health, now_ns: int) -> None:
+def _whole(made: _Families, domain: str, health: Health) -> None:
     def say(name: str, text: str, value: float) -> None:
         made.gauge(name, text, ("domain",), (domain,), value)
 
     text = "Whether this watch itself has failed: all other values are as old as that."
     say("watch_failed", text, health.verdict.word == FAILED)
-    seen_ns = health.examined_ns(now_ns)
-    heard = [node for node in health.model.nodes.values() if not node.is_stale(seen_ns)]
+    heard = [node for node in health.model.nodes.values() if health.is_heard(node)]
     say("nodes_expected", "Nodes that the fleet file names; 0 without one.", len(health.expected.nodes))
     say("nodes_heard", "Nodes that are heard.", len(heard))
     complete = sum(node.snapshot.state == "COMPLETE" for node in heard)
@@ -117,18 +116,19 @@ def _copies(made: _Families, domain: str, health: Health) -> None:
         say("redundancy_left", text, one.left)
 
 
-def _newest(nodes: Iterable[Node]) -> dict[str, Node]:
+def _newest(health: Health) -> dict[str, Node]:
     """Return nodes by name: of several runs under one name a present one, and of those the newest."""
-    ordered = sorted(nodes, key=lambda node: (not node.is_away, node.snapshot.started_ns))
+    ordered = sorted(
+        health.model.nodes.values(), key=lambda node: (not health.is_away(node), node.snapshot.started_ns)
+    )
     return {node.snapshot.name: node for node in ordered}
 
 
 def _node(made: _Families, domain: str, name: str, node: Node, health: Health, now_ns: int) -> None:
     labels = domain, name
-    seen_ns = health.examined_ns(now_ns)
-    is_up = not node.is_stale(seen_ns)
+    is_up = health.is_heard(node)
     made.gauge("node_up", UP, NODE, labels, is_up)
-    age_s = max(0, now_ns - health.model.heartbeat_ns(node)) / NS_PER_S
+    age_s = max(0, now_ns - health.heartbeat_ns(node)) / NS_PER_S
     made.gauge("node_heartbeat_age_seconds", "Time since the last heartbeat of a node.", NODE, labels, age_s)
     if not is_up:
         return
@@ -142,5 +142,5 @@ def _node(made: _Families, domain: str, name: str, node: Node, health: Health, n
         whole = *labels, space.name
         made.gauge("samples", "Samples that a node holds of a name-space.", SET, whole, space.count)
         made.gauge("set_complete", "Whether a node holds a name-space complete.", SET, whole, space.complete)
-        is_master = health.model.is_master(node, space.name, seen_ns) and space.confirmed
+        is_master = health.is_master(node, space.name) and space.confirmed
         made.gauge("master", "Whether a node is the master of a name-space.", SET, whole, is_master)

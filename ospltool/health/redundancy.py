@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Generator, Mapping
+from typing import Final
 
 from engine.core.name_spaces import Alignee
 from ospltool.health.codes import LAST_COPY
-from ospltool.health.hearings import fellows_of, has_heard_since, is_told
-from ospltool.health.scene import STEP, Scene
-from ospltool.health.signs.losses import own_link
-from ospltool.live.nodes import Node, Presence
+from ospltool.health.presence import Presence, Scene
+from ospltool.live.nodes import Node
+
+STEP: Final = 40
+"""Nodes that are examined at once."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -134,15 +136,7 @@ def _reason(scene: Scene, node: Node) -> object:
     if presence is Presence.HEARD:
         facts = scene.facts(node)
         return known, facts.off_disk, facts.refused
-    return known, scene.may_come_back(node), _may_run(scene, node)
-
-
-def _may_run(scene: Scene, node: Node) -> bool:
-    """Return whether a lost node may run: the watch is cut off, a fellow hears it, or none could tell."""
-    if not scene.is_away(node) or node.snapshot.name in scene.ends:
-        return False
-    is_heard = any(has_heard_since(one, node) for one in fellows_of(node, scene.heard))
-    return is_heard or not is_told(node, scene.heard, scene.now_ns) or bool(own_link(scene, node))
+    return known, scene.may_come_back(node), scene.may_run(node)
 
 
 def _contested_sets(scene: Scene) -> list[tuple[str, str, str]]:
@@ -256,7 +250,7 @@ def _place(scene: Scene, node: Node, places: Mapping[str, _Places]) -> None:
     """Add a node to the places of every name-space."""
     presence = scene.presence(node)
     if presence is not Presence.HEARD:
-        is_coming, may_run = scene.may_come_back(node), _may_run(scene, node)
+        is_coming, may_run = scene.may_come_back(node), scene.may_run(node)
         for name in node.name_spaces:
             place = places[name]
             absent = place.stopped if presence is Presence.STOPPED else place.lost

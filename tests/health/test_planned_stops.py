@@ -19,7 +19,7 @@ from ospltool.health.descriptions import described
 from ospltool.health.health import Health
 from ospltool.health.incidents import Incidents
 from ospltool.health.news import IncidentNews
-from ospltool.health.scene import Scene
+from ospltool.health.presence import Scene
 from ospltool.health.supervisors import SupervisorWatch
 from ospltool.live.feed import FeedNotice, NoticeKind, Update
 from ospltool.live.model import SystemModel

@@ -12,7 +12,8 @@ from textual.binding import Binding, BindingType
 
 from ospltool.diagnostics.model import Severity
 from ospltool.health.incident import Incident
-from ospltool.live.nodes import Node, Presence
+from ospltool.health.presence import Presence
+from ospltool.live.nodes import Node
 from ospltool.live.series import RATE_WINDOW_NS, NodeSeries
 from ospltool.output.text import plural
 from tui import panels, text
@@ -254,7 +255,7 @@ class Overview:
             return (sparks(gaps, view.glyphs, CURVE, least=2 * node.stale_after_ns / 1e9),)
         if view.is_stale(node):
             return single(text.age(node.age_ns(view.now_ns)), Tone.WARN)
-        heard_ns = max(node.heard_ns, view.model.heartbeat_ns(node))  # by the watch, or by a fellow
+        heard_ns = max(node.heard_ns, view.health.heartbeat_ns(node))  # by the watch, or by a fellow
         return single(text.age(view.now_ns - heard_ns), Tone.DIM)
 
     def _mark(self, node: Node) -> Span:

@@ -9,10 +9,7 @@ from engine.core.election import NOBODY, NOBODY_REMEDY
 from engine.core.name_spaces import Alignee
 from engine.runtime.monitor import NameSpaceView
 from ospltool.health.codes import SECOND_NS, Sign, joined
-from ospltool.health.hearings import has_heard_since, told_ns
-from ospltool.health.scene import MEETING_NS, Scene
-from ospltool.health.signs.losses import broken_link, broken_route
-from ospltool.health.signs.partings import parted_ns
+from ospltool.health.presence import MEETING_NS, Scene, has_heard_since, partings, told_ns
 from ospltool.live.nodes import Node
 
 ELECTION_NS: Final = 3 * SECOND_NS
@@ -66,7 +63,7 @@ def _without(scene: Scene) -> Iterator[Sign]:
             remedy = f"{NOBODY_REMEDY}, and restart that node; or start the node that may be master"
             yield Sign("DUL-MASTER-IMPOSSIBLE", name, what, 0, nodes, name, NOBODY, remedy, weight=2)
         else:
-            is_cut_off = any(there - scene.facts(node).met - {node.id} for node, _ in found)
+            is_cut_off = any(there - node.fellows.met - {node.id} for node, _ in found)
             patience_ns = CUT_OFF_NS if is_cut_off else ELECTION_NS
             yield Sign("DUL-NO-MASTER", name, what, 0, nodes, name, patience_ns=patience_ns)
 
@@ -104,10 +101,10 @@ def _mesh(scene: Scene) -> Iterator[Sign]:
 
     One that is about to be heard again after the loss of all has to meet the others then.
     """
-    there = [node for node in scene.heard if not scene.model.outages.was_lost_before(node)]
-    met = {node.id: scene.facts(node).met for node in there}
-    deaf = scene.kept.deaf.of(tuple(met), met.values(), lambda: _deaf(met))
-    moments = parted_ns(scene.model) if deaf else {}
+    there = [node for node in scene.heard if node.heard_ns > scene.memory.last_lost_ns]
+    met = [(node.id, node.fellows.met) for node in there]
+    deaf = scene.cache.deaf.of(met, lambda: _deaf(met))
+    moments = _parted_ns(scene) if deaf else {}
     starting = {node.id for node in scene.heard if node.snapshot.state != "COMPLETE"}
     for pair, tellers in sorted(deaf.items())[:MOST_PAIRS]:
         names = [scene.model.name_of(node) for node in pair]
@@ -124,7 +121,7 @@ def _out_of_reach(scene: Scene) -> Iterator[Sign]:
         node.id: [
             one.id
             for one in scene.heard
-            if node.id in scene.facts(one).met
+            if node.id in one.fellows.met
             and has_heard_since(one, node)
             and told_ns(one, node.id) > one.moved_ns + SECOND_NS  # else it may have read that late
         ]
@@ -139,9 +136,9 @@ def _out_of_reach(scene: Scene) -> Iterator[Sign]:
         (one.id, node_id)
         for node_id, tellers in hearing.items()
         for one in (scene.heard if tellers else ())
-        if node_id not in scene.facts(one).met
+        if node_id not in one.fellows.met
     ]
-    moments = parted_ns(scene.model) if pairs else {}
+    moments = _parted_ns(scene) if pairs else {}
     for one_id, node_id in pairs[:MOST_PAIRS]:
         tellers = hearing[node_id]
         name_of = scene.model.name_of
@@ -196,17 +193,25 @@ def _cause_of_gap(scene: Scene, pair: tuple[str, str]) -> str:
     if sum(is_of_this_host) != 1:
         return ""
     other = nodes[is_of_this_host.index(False)]
-    return broken_link(scene, scene.now_ns) or broken_route(scene, other, scene.now_ns)
+    return scene.broken_link(scene.now_ns) or scene.broken_route(other, scene.now_ns)
 
 
-def _deaf(met: Mapping[str, frozenset[str]]) -> dict[tuple[str, str], list[str]]:
+def _deaf(met: list[tuple[str, frozenset[str]]]) -> dict[tuple[str, str], list[str]]:
     """Return the pairs of nodes of which one did not meet the other, each with those that did not."""
-    ids = frozenset(met)
+    ids = frozenset([node for node, _ in met])
     deaf: dict[tuple[str, str], list[str]] = {}
-    for node, fellows in met.items():
+    for node, fellows in met:
         for other in ids - fellows - {node}:
             deaf.setdefault((min(node, other), max(node, other)), []).append(node)
     return deaf
+
+
+def _parted_ns(scene: Scene) -> dict[tuple[str, str], int]:
+    """Return when a node (id) told last that it lost a fellow (name), by the node's clock."""
+    found: dict[tuple[str, str], int] = {}
+    for one in partings(scene.model):
+        found.setdefault((one.event.node, one.fellow), one.event.time_ns)
+    return found
 
 
 def _incompatible(scene: Scene) -> Iterator[Sign]:
@@ -238,8 +243,7 @@ def _definitions(scene: Scene) -> Iterator[Sign]:
     """Yield signs of equal name-spaces of one role with different durability or merges."""
     heard = scene.heard
     defined: dict[tuple[str, str, tuple[str, ...]], dict[tuple[str, tuple[str, ...]], list[Node]]] = {}
-    outlines = [node.outline for node in heard]
-    doubtful = scene.kept.doubtful.of((), outlines, lambda: _defined_otherwise(heard))
+    doubtful = scene.cache.doubtful.of([node.outline for node in heard], lambda: _defined_otherwise(heard))
     for node in heard if doubtful else ():
         for view in node.snapshot.name_spaces:
             if (view.name, node.snapshot.role) not in doubtful:
@@ -278,7 +282,7 @@ def _defined_otherwise(heard: list[Node]) -> set[tuple[str, str]]:
     """Return each (name-space, role) that nodes define differently, nearly always none."""
     roles: dict[str, dict[str, NameSpaceView]] = {}
     found = set()
-    for node in {node.outline: node for node in heard}.values():
+    for node in heard:
         role = node.snapshot.role
         first = roles.setdefault(role, {})
         for view in node.snapshot.name_spaces:

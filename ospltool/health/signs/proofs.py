@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from engine.dds.proofs import ELEMENT, NO_SECRET_HELPS, VARIABLE
 from engine.runtime.monitor import NodeSnapshot, UnprovedView
 from ospltool.health.codes import SECOND_NS, Sign, joined
-from ospltool.health.scene import Scene
+from ospltool.health.presence import Scene
 from ospltool.live.nodes import natural
 
 REFUSED_NS: Final = 5 * SECOND_NS

@@ -7,7 +7,7 @@ from typing import Final
 
 from engine.persistence.service.replica_view import ReplicaView
 from ospltool.health.codes import SECOND_NS, Sign
-from ospltool.health.scene import Scene
+from ospltool.health.presence import Scene
 from ospltool.live import persistence
 from ospltool.live.persistence import ReplicaState, Stream, WatchedReplica
 from ospltool.output.text import plural

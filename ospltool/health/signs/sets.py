@@ -11,8 +11,9 @@ from engine.core.states import Phase
 from engine.runtime.monitor import UnkeptView, is_nowhere
 from ospltool.diagnostics.model import Severity
 from ospltool.health.codes import SECOND_NS, Sign, joined
+from ospltool.health.facts import KEPT_ON_DISK
+from ospltool.health.presence import Scene
 from ospltool.health.redundancy import Redundancy
-from ospltool.health.scene import KEPT_ON_DISK, Scene
 from ospltool.live.conflicts import ReportedConflict
 from ospltool.live.nodes import Node
 from ospltool.live.remarks import RemarkSubject
