@@ -24,7 +24,7 @@ from benchmarks import stage as stages
 from benchmarks.programs import Program
 from benchmarks.rows import Bar, Is, Row
 from engine.dds.uri import directed_uri
-from engine.persistence.service import replica_rows as rows
+from engine.persistence.service import replica_store as rows
 from engine.persistence.service.replica_store import DATABASE
 from engine.persistence.service.replica_watching import Watching
 from ospltool.demo.stage import samples_directory

@@ -214,7 +214,7 @@ def _ddsi_section(document: Document) -> XmlElement | None:
     return usable[0] if usable else None
 
 
-_NETWORKS: Final = {
+NETWORKS: Final = {
     "DDSI2Service": "a node uses the first DDSI2 service only",
     "DDSI2EService": "a node uses the first DDSI2 service only",
     "NetworkService": "a node speaks DDSI2 only, and does not reach who uses this network",
@@ -228,9 +228,9 @@ def _unused_networks(document: Document, used: XmlElement | None) -> list[Withou
     """Return the enabled networking services that a node does not use."""
     enabled = _enabled_services(document)
     return [
-        WithoutEffect(SettingFate(node.path, Fate.NOT_NEEDED, reason=_NETWORKS[node.name]), node, ())
+        WithoutEffect(SettingFate(node.path, Fate.NOT_NEEDED, reason=NETWORKS[node.name]), node, ())
         for node in document.root.children
-        if node.name in _NETWORKS and node is not used and enabled.get(_name_of(node), False)
+        if node.name in NETWORKS and node is not used and enabled.get(_name_of(node), False)
     ]
 
 

@@ -1,7 +1,8 @@
 """Parsing bytes into a document: expat with bounds, without fetching or expanding entities.
 
-Document types, and with them entities and external references, are refused: OpenSplice configurations have
-none, and they make it dangerous to read XML from other sources.
+Document types that declare anything, and with them entities, are refused: OpenSplice configurations have
+none, and they make it dangerous to read XML from other sources. One that only names a type or a file is
+skipped, as OpenSplice does: the parser does not see it, so that no reference is one to what it may declare.
 """
 
 from __future__ import annotations
@@ -53,6 +54,10 @@ _ENCODINGS = {
 _DECLARATION = re.compile(rb"""^(?:\xef\xbb\xbf)?<\?xml\s[^>]*?\sencoding\s*=\s*["']([^"'>]*)["']""")
 _ATTRIBUTE = re.compile(rb"""\s+([^\s=<>/"']+)\s*=\s*(?:"([^"]*)"|'([^']*)')""")
 _COMMENT = re.compile(rb"<!--.*?-->|<\?.*?\?>", re.DOTALL)
+_DOCUMENT_TYPE = re.compile(
+    rb"(?:\xef\xbb\xbf)?(?>\s+|<!--.*?-->|<\?.*?\?>)*+(<!DOCTYPE\s[^<>]*>)", re.DOTALL
+)
+_NO_LINE_END = re.compile(rb"[^\r\n]")
 _BLANKS = " \t\r\n"
 _BLANK_BYTES = b" \t\r\n"
 _EXPAT_ENCODINGS = {"utf-8": "UTF-8", "ascii": "US-ASCII", "iso-8859-1": "ISO-8859-1"}
@@ -162,6 +167,14 @@ def _at(source: SourceFile, offset: int, kind: ProblemKind, message: str, hint: 
     return ConfigError([Problem(kind, message, source.path, line, column, ByteRange(offset, end), hint=hint)])
 
 
+def _without_document_type(data: bytes) -> bytes:
+    """Return data of the same length without a declaration of a document type that declares nothing."""
+    found = _DOCUMENT_TYPE.match(data) if b"<!DOCTYPE" in data else None
+    if not found:
+        return data
+    return data[: found.start(1)] + _NO_LINE_END.sub(b" ", found[1]) + data[found.end(1) :]
+
+
 class _Open:
     """An element whose end tag was not read yet."""
 
@@ -207,7 +220,7 @@ class _Builder:
 
     def build(self) -> Document:
         try:
-            self.parser.Parse(self.source.data, True)
+            self.parser.Parse(_without_document_type(self.source.data), True)
         except expat.ExpatError as error:
             raise self._syntax_error(error) from error
         assert self.root is not None, "expat accepts no document without a root"
@@ -243,8 +256,8 @@ class _Builder:
             raise _at(self.source, offset, ProblemKind.TOO_LARGE, message)
 
     def _doctype(self, *_: object) -> None:
-        hint = "remove the <!DOCTYPE …> declaration"
-        message = "document types and entities are refused"
+        hint = "remove the declarations in <!DOCTYPE …>, or all of it"
+        message = "document types with declarations, and entities, are refused"
         start = self.source.data.rfind(b"<!DOCTYPE", 0, self.parser.CurrentByteIndex + len(b"<!DOCTYPE"))
         raise _at(self.source, max(start, 0), ProblemKind.DTD, message, hint)
 

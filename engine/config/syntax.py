@@ -22,6 +22,7 @@ _BLANKS: Final = re.compile(r"\s*")
 _EQUALS: Final = re.compile(r"\s*=\s*")
 _TEMPLATE: Final = re.compile(r"\{\{|\{%")
 _ENTITY: Final = re.compile(r"&[^;<&\s]*;?")
+_ENTITIES: Final = frozenset({"&lt;", "&gt;", "&amp;", "&quot;", "&apos;"})
 _LONGEST_ENTITY: Final = 64
 _LONGEST_NAME: Final = 256
 _BEGINS_VALUE: Final = re.compile(r"\s[\w:.-]+\s*=\s*\Z")
@@ -97,6 +98,10 @@ def _of_comment(text: str, offset: int, error: str) -> Iterator[SyntaxFault]:
 
 
 def _of_entity(text: str, offset: int, error: str) -> Iterator[SyntaxFault]:
+    if error == errors.XML_ERROR_UNDEFINED_ENTITY and text.startswith("<", offset):  # in an attribute
+        offset = next(
+            (each.start() for each in _ENTITY.finditer(text, offset) if each[0] not in _ENTITIES), offset
+        )
     near = text.rfind("&", max(0, offset - _LONGEST_ENTITY), offset + 1)
     written = _ENTITY.match(text, near) if near >= 0 else None
     if written and written.end() >= offset:

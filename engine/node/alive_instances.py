@@ -305,7 +305,9 @@ class KeptInstances(AliveInstances):
             for group in self._neighbourhood.routes.get(writer, ()):
                 history = self._history(group, key) if self._kept.get(group) else ()
                 if history and not is_written(history, self._neighbourhood.living(group)):
-                    self._end(group, functools.partial(_one, key, time_ns), disposes=False, closes=False)
+                    # Readers may hear of it from here first: an end by autodispose is a dispose here, too.
+                    disposes = bool(status & DISPOSE)
+                    self._end(group, functools.partial(_one, key, time_ns), disposes, closes=False)
 
     def _end(
         self, group: Group, ended: Callable[[], Iterable[InstanceEnd]], disposes: bool, *, closes: bool

@@ -734,7 +734,8 @@ def _without_logs(document: Document) -> str:
     inner = ""
     for path in _LOGS:
         for given in settings(document, path):
-            if os.access(Path(text_of(given)).parent, os.W_OK):
+            log = Path(text_of(given))
+            if os.access(log.parent, os.W_OK) and not log.is_dir():
                 name = path.rpartition("/")[2]
                 inner = f"{inner}<{name}>/dev/null</{name}>"
                 break
@@ -779,6 +780,7 @@ def _place(document: Document, text: str) -> tuple[ByteRange, str]:
         words = set(map(str.strip, re.split(r"[\s:'\[\]@]+", text)))
         found = [each for each in on_line if each.name in words] or on_line or found
     words = {each.strip(".:'\"") for each in _WORD.findall(text)}
+    words |= {each.rpartition("/")[2] for each in words}  # lo/192.0.2.7 is an address of an interface
     by_value = [each for each in found or _all(document) if _values_of(each) & words]
     best = max(by_value, key=lambda each: len(text_of(each)), default=None) or next(iter(found), None)
     named_path = subject(about) if about and found else ""

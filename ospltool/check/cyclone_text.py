@@ -1,8 +1,9 @@
 """Settings of Cyclone DDS as it reads them: the text of CYCLONEDDS_URI, and files.
 
 Cyclone DDS takes texts that are no XML. In files and in the text of the variable, anything may stand before
-`<?xml`, and a comment may have `--`. The text alone is a list: it has several root elements, of which each
-may be a part of Domain, also with a shortened name; `</>` is any end tag. A file has one root element.
+`<?xml`, a comment may have `--`, and what begins with `<!` ends at the next `>`. The text alone is a list: it
+has several root elements, of which each may be a part of Domain, also with a shortened name; `</>` is any end
+tag. A file has one root element.
 """
 
 from __future__ import annotations
@@ -19,8 +20,13 @@ from ospltool.check import cyclone
 
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 _COMMENT: Final = re.compile(rb"<!--(.*?)-->", re.DOTALL)
+_SKIPPED: Final = re.compile(
+    rb"(<!--.*?-->|<!\[CDATA\[.*?\]\]>|<!DOCTYPE[^<>]*<.*?\]\s*>)|<![^<>]*>", re.DOTALL
+)
 _DECLARATION: Final = re.compile(rb"<\?xml\s.*?\?>", re.DOTALL)
 _NO_LINE_END: Final = re.compile(rb"[^\r\n]")
+_BEGINS_TEXT: Final = re.compile(rb"(?:[^<,\n]*,)*+\s*<")
+"""Files, and the first element."""
 _ESCAPED: Final = re.compile(rb'(=\s*)\\"([^"<>]*?)\\"')
 
 
@@ -61,7 +67,7 @@ def of_variable(data: bytes, path: str, environ: Mapping[str, str]) -> Document 
 
     root = root_name(data.decode("utf-8", "replace"))
     is_known = root.lower() == cyclone.ROOT.lower() or cyclone.is_part(root)
-    if not is_known or not data.lstrip(b", \t\r\n").startswith(b"<"):
+    if not is_known or not _BEGINS_TEXT.match(data):
         return None
     text = with_named_end_tags(_ESCAPED.sub(rb'\1 "\2" ', _as_xml(data)).decode("utf-8", "replace"))
     source = SourceFile(path, text.encode())
@@ -115,6 +121,7 @@ def _below_root(node: XmlElement) -> tuple[XmlElement, ...]:
 def _as_xml(data: bytes) -> bytes:
     """Return text of the same length without what Cyclone DDS takes and a parser of XML does not."""
     data = _COMMENT.sub(lambda found: b"<!--" + found[1].replace(b"--", b"  ") + b"-->", data)
+    data = _SKIPPED.sub(lambda found: found[1] or _NO_LINE_END.sub(b" ", found[0]), data)
     if data.startswith(b"<?xml"):
         return data
     return _DECLARATION.sub(lambda found: _NO_LINE_END.sub(b" ", found[0]), data)

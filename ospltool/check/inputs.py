@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import os
 import re
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import PurePath
 from typing import Final
@@ -13,7 +14,7 @@ from typing import Final
 from engine.config import ConfigError
 from engine.config.fleet import Fleet, load_fleet
 from engine.config.problems import Problem
-from engine.config.reader import path_of_uri, read_bytes
+from engine.config.reader import MAX_BYTES, path_of_uri, read_bytes
 
 MAX_FILES = 10_000
 """Most files of one run; more is refused with a message."""
@@ -23,7 +24,8 @@ FLEET_FILE = "fleet.toml"
 WITHIN_OTHERS: Final = re.compile(rb"<(OpenSplice|CycloneDDS|persistence_service)\b")
 """A start tag that makes a file of another kind worth a word: a template, or YAML with XML inside."""
 
-_OTHER_SUFFIXES: Final = (".yaml", ".yml", ".tpl", ".tmpl", ".template", ".j2", ".jinja", ".in", ".erb")
+TEMPLATE_SUFFIXES: Final = (".tpl", ".tmpl", ".template", ".j2", ".jinja", ".in", ".erb")
+_OTHER_SUFFIXES: Final = (".yaml", ".yml", *TEMPLATE_SUFFIXES)
 
 
 class UsageError(Exception):
@@ -35,7 +37,8 @@ class NodeInput:
     """A configuration to read; `name` is empty for a file that is checked alone.
 
     `is_found` marks a file found in a directory, where other XML is not an error. `domain` is that which the
-    fleet file gives the node, None if it gives none.
+    fleet file gives the node, None if it gives none. `text` is what stands in no file, or in a part of one:
+    maybe that of CYCLONEDDS_URI; `uri` is then what findings call it.
     """
 
     uri: str
@@ -44,6 +47,7 @@ class NodeInput:
     role: str | None = None
     is_found: bool = False
     domain: int | None = None
+    text: bytes | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -77,8 +81,8 @@ def gather(
     """Return the deployments for the paths and URIs of a command line.
 
     Each file is a deployment of its own, unless `together` makes one of all plain files. A fleet file is a
-    deployment; a directory is searched for both. `skip_others` skips other XML among named files, as in a
-    directory.
+    deployment; a directory is searched for both; `-` is standard input, and what has a `<` may be the text of
+    CYCLONEDDS_URI, with files in it. `skip_others` skips other XML among named files, as in a directory.
 
     Raises:
         UsageError: more than MAX_FILES files.
@@ -96,6 +100,16 @@ def gather(
                     files.append(NodeInput(shown_path(path), environ, is_found=True))
         elif given.endswith(".toml"):
             deployments.append(fleet_input(given, environ))
+        elif given in ("-", "/dev/stdin"):
+            text = sys.stdin.buffer.read(MAX_BYTES + 1)
+            files.append(NodeInput("standard input", environ, text=text))
+        elif "<" in given and not os.path.exists(given):  # noqa: PTH110 - as above
+            from engine.dds.uri import parts_of  # only such text pays for this import
+
+            named = [part for part in parts_of(given) if not part.startswith("<")]
+            files += (NodeInput(each if "://" in each else shown_path(each), environ) for each in named)
+            text = given.encode("utf-8", "surrogateescape")
+            files.append(NodeInput("CYCLONEDDS_URI", environ, text=text))
         else:
             uri = given if "://" in given else shown_path(given)
             files.append(NodeInput(uri, environ, is_found=skip_others))

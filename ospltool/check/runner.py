@@ -35,7 +35,7 @@ from engine.config.tree import position_by_counting
 from engine.config.values import did_you_mean
 from ospltool.check import cyclone, cyclone_text, profiles
 from ospltool.check.edits import edited
-from ospltool.check.inputs import WITHIN_OTHERS, DeploymentInput, NodeInput
+from ospltool.check.inputs import TEMPLATE_SUFFIXES, WITHIN_OTHERS, DeploymentInput, NodeInput
 from ospltool.check.proofs import Proofs
 from ospltool.check.registry import Rule, RuleInput, all_rules
 from ospltool.check.suppressions import Suppressor
@@ -81,8 +81,7 @@ def examine(
 
     Args:
         deployment: the files.
-        contents: replaces the content of files, by path. Text that is not the whole of that file, or of
-            none, may be that of CYCLONEDDS_URI.
+        contents: replaces the content of files, by path.
         tries: hand all settings to the installed Cyclone DDS as well.
     """
     nodes: list[NodeView] = []
@@ -134,31 +133,26 @@ class _Texts:
     def document(self, given: NodeInput) -> Document:
         """Return the elements of a node's file; raise ConfigError if it cannot be read."""
         path = path_of_uri(given.uri)
-        key = path, *sorted(given.environ.items())
+        key = path, given.text, *sorted(given.environ.items())
         if key not in self._documents:
-            data = self._contents[path] if path in self._contents else read_bytes(path)
-            _refuse_template(data, path)
-            found = None if self.is_file(path) else cyclone_text.of_variable(data, path, given.environ)
+            data = self._content(given, path)
+            template = template_in(data, path)
+            if template:
+                raise ConfigError([_not_rendered(data, path, template)])
+            found = None if given.text is None else cyclone_text.of_variable(data, path, given.environ)
             self._documents[key] = found or cyclone_text.of_file(data, path, given.environ)
         return self._documents[key]
 
-    def is_file(self, path: str) -> bool:
-        """Whether the text is that of a file.
-
-        Else it was pasted, or is a part of a file such as a script, and may be that of CYCLONEDDS_URI.
-        """
-        if path not in self._contents:
-            return True
-        with contextlib.suppress(ConfigError):
-            content = read_bytes(path).removeprefix(b"\xef\xbb\xbf")
-            return content.strip() == self._contents[path].removeprefix(b"\xef\xbb\xbf").strip()
-        return False
+    def _content(self, given: NodeInput, path: str) -> bytes:
+        if path in self._contents:
+            return self._contents[path]
+        return read_bytes(path) if given.text is None else given.text
 
     def source(self, given: NodeInput) -> SourceFile | None:
         """Return the content of a file for code frames; None if it is unreadable or too large."""
         try:
             path = path_of_uri(given.uri)
-            data = self._contents[path] if path in self._contents else read_bytes(path)
+            data = self._content(given, path)
         except ConfigError:
             return None
         if len(data) > MAX_BYTES or data.count(b"\n") + data.count(b"\r") > MAX_LINES:
@@ -180,7 +174,7 @@ def _read(given: NodeInput, texts: _Texts) -> NodeView | FileView:
         if persistence.is_persistence_service(document):
             return FileView(path, document.source, (), given.name, persistence.interpret(document))
         if cyclone.is_cyclone(document):
-            return _of_cyclone(given, document, (), is_file=texts.is_file(path))
+            return _of_cyclone(given, document, (), is_file=given.text is None)
         if profiles.is_profiles(document):
             faults = tuple(profiles.faults(document))
             return FileView(path, document.source, (), given.name, profiles=document, faults=faults)
@@ -188,8 +182,8 @@ def _read(given: NodeInput, texts: _Texts) -> NodeView | FileView:
         return NodeView(given.name, document, interpreted, given.environ, given.domain)
     except ConfigError as error:
         source = texts.source(given)
-        inside = WITHIN_OTHERS.search(source.data) if source and given.is_found else None
-        if source and inside and not source.path.endswith(".xml"):
+        inside = WITHIN_OTHERS.search(source.data) if source else None
+        if source and inside and _is_other(source, error.problems[0].kind):
             return FileView(source.path, source, (_not_checked(source, inside),), given.name)
         before = _before(error, source, given) if source else None
         if before:
@@ -238,18 +232,32 @@ def _tried(view: NodeView | FileView) -> NodeView | FileView:
 
 
 _COMMENT: Final = re.compile(rb"<!--.*?-->", re.DOTALL)
-_TEMPLATE: Final = re.compile(rb"\{\{.*?\}\}|\{%.*?%\}", re.DOTALL)
+_TEMPLATE: Final = re.compile(
+    rb"\{\{.*?\}\}|\{%.*?%\}|\{#.*?#\}|<%.*?%>|(?<![\w.])@[A-Za-z_]\w*@(?!\w)", re.DOTALL
+)
+_VARIABLE: Final = re.compile(rb"\$\{?\w+")
 
 
-def _refuse_template(data: bytes, path: str) -> None:
-    """Raise ConfigError for a template, whose values are still to come; in comments, braces mean nothing."""
-    found = _TEMPLATE.search(_COMMENT.sub(lambda comment: b"-" * len(comment[0]), data))
-    if found:
-        message = "this is a template: render it first (helm template …), and check the result"
-        place = position_by_counting(data, found.start())
-        raise ConfigError(
-            [Problem(ProblemKind.NOTHING_FOUND, message, path, *place, ByteRange(*found.span()))]
-        )
+def template_in(data: bytes, path: str) -> re.Match[bytes] | None:
+    """Find what makes a file a template, whose values are still to come; in comments, it means nothing.
+
+    Variables do where the name of the file says that it is one.
+    """
+    text = _COMMENT.sub(lambda comment: b"-" * len(comment[0]), data)
+    found = _TEMPLATE.search(text)
+    return found or (_VARIABLE.search(text) if path.endswith(TEMPLATE_SUFFIXES) else None)
+
+
+def _not_rendered(data: bytes, path: str, template: re.Match[bytes]) -> Problem:
+    message = "this is a template: render it first (helm template …), and check the result"
+    place = position_by_counting(data, template.start())
+    return Problem(ProblemKind.NOTHING_FOUND, message, path, *place, ByteRange(*template.span()))
+
+
+def _is_other(source: SourceFile, fault: ProblemKind) -> bool:
+    """Tell whether a file that cannot be read is of another kind, such as YAML, and not broken XML."""
+    is_xml = source.path.endswith(".xml") or source.data.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"<")
+    return fault is ProblemKind.SYNTAX and not is_xml
 
 
 def _not_checked(source: SourceFile, inside: re.Match[bytes]) -> Problem:

@@ -19,7 +19,7 @@ from engine.config import (
     Value,
     XmlElement,
 )
-from engine.config.loader import Interpreted
+from engine.config.loader import NETWORKS, Interpreted
 from engine.config.persistence import InterpretedServices
 from engine.config.schema import documented
 from engine.core import expressions
@@ -152,6 +152,13 @@ class NodeView:
     def has_durability(self) -> bool:
         """Whether the file configures a durability service."""
         return self.service is not None
+
+    @functools.cached_property
+    def networks(self) -> list[XmlElement]:
+        """The services by which it reaches other machines, without those that the Domain disables."""
+        disabled = {entry.name for entry in self.configuration.domain.services if not entry.enabled}
+        found = (each for each in self.document.root.children if each.name in NETWORKS)
+        return [each for each in found if not ((name := each.attribute("name")) and name.text in disabled)]
 
     def setting(self, path: str) -> XmlElement | None:
         """The first element at a path below DurabilityService."""

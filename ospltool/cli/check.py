@@ -70,7 +70,8 @@ def check(
         list[str] | None,
         typer.Argument(
             envvar="OSPL_URI",
-            help="Files, file:// URIs, directories, or fleet files (.toml).",
+            help="Files, file:// URIs, directories, fleet files (.toml), - for standard input, or text of "
+            "CYCLONEDDS_URI.",
             metavar="[PATH]...",
         ),
     ] = None,

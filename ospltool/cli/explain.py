@@ -80,7 +80,7 @@ def explain(
 
 def _is_text(subject: str) -> bool:
     """Return whether a subject is a file, standard input, or text such as that of CYCLONEDDS_URI."""
-    return subject == "-" or subject.lstrip().startswith(("<", "file://")) or Path(subject).exists()
+    return subject in ("-", "/dev/stdin") or "<" in subject or "file://" in subject or Path(subject).exists()
 
 
 def _explain_cause(subject: str, *, as_json: bool) -> None:
@@ -93,7 +93,7 @@ def _explain_cause(subject: str, *, as_json: bool) -> None:
     from ospltool.trace.reading.sources import SourceError
 
     try:
-        if subject == "-":
+        if subject in ("-", "/dev/stdin"):
             data = sys.stdin.buffer.read(cause.MOST_BYTES)
             found = cause.explain_text(data, os.environ, "standard input")
         elif Path(subject).exists():

@@ -9,7 +9,10 @@ STYLES = {Severity.ERROR: Style.RED, Severity.WARNING: Style.YELLOW, Severity.IN
 
 
 def concise(report: Report, *, colour: bool = False) -> str:
-    """Render all findings in order, each as `path:line:column: severity[CODE] message`."""
+    """Render all findings in order, each as `path:line:column: severity[CODE] message`.
+
+    What matters for one service only says so at the end.
+    """
     return "".join(f"{_line(each, colour=colour)}\n" for each in report.diagnostics)
 
 
@@ -17,7 +20,13 @@ def _line(each: Finding, *, colour: bool) -> str:
     place = each.place
     head = paint(f"{each.severity.label}[{each.code}]", STYLES[each.severity], on=colour)
     where = paint(visible(place.path), Style.BOLD, on=colour)
-    return f"{where}:{place.line}:{place.column}: {head} {visible(each.message)}"
+    only = f" ({_only(each)})" if len(each.targets) == 1 else ""
+    return f"{where}:{place.line}:{place.column}: {head} {visible(each.message)}{only}"
+
+
+def _only(each: Finding) -> str:
+    (target,) = each.targets
+    return f"matters for {_SHOWN_TARGETS[target]} only"
 
 
 MAX_LINE = 120
@@ -57,8 +66,7 @@ def _notes(each: Finding) -> list[str]:
     if each.nodes:
         notes.append(f"node: {visible(', '.join(each.nodes))}")
     if len(each.targets) == 1:
-        (target,) = each.targets
-        notes.append(f"matters for {_SHOWN_TARGETS[target]} only")
+        notes.append(_only(each))
     blocked = [name for target, name in _SHOWN_TARGETS.items() if target in each.blocks]
     if blocked:
         verb = "refuse" if len(blocked) > 1 else "refuses"

@@ -9,6 +9,7 @@ reports an error.
 from __future__ import annotations
 
 import bisect
+import codecs
 import collections
 import contextlib
 import dataclasses
@@ -21,6 +22,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from engine.config import ConfigError
+from engine.config.reader import read_bytes
 from ospltool.diagnostics.model import Severity, Target
 from ospltool.forensics.attachments import AttachmentKind, what_is
 from ospltool.forensics.evidence import RawEvidence, Window
@@ -85,8 +88,13 @@ _LEADS_NS: Final = 60 * SECOND_NS
 _SERVICES: Final = {Target.OPENSPLICE: "OpenSplice", Target.OSPLTOOL: "an ospltool node"}
 _ROOTS: Final = frozenset({"opensplice", "cyclonedds", "dds"})
 
-_XML: Final = re.compile(r"\s*(?:export\s+)?(?:[A-Z_]*URI\s*=\s*)?(['\"]?)\s*(?=<[A-Za-z?!])")
-_FILE_URI: Final = re.compile(r"\s*(?:export\s+)?(?:[A-Z_]*URI\s*=\s*)?['\"]?(file://[^\s,'\"]+)")
+_XML: Final = re.compile(
+    r"\s*(?:export\s+)?(?:[A-Z_]*URI\s*=\s*)?(['\"]?)\s*"
+    r"(?=(?:(?:file://[^\s<,'\"]+|[^\s<,'\"]+\.xml),\s*)*+<[A-Za-z?!])"
+)
+_FILE_URI: Final = re.compile(r"\s*(?:export\s+)?(?:[A-Z_]*URI\s*=\s*)?['\"]?(file://[^\s,'\"]+)(?!.*<)")
+_CONFIGURED: Final = re.compile(r"^\s*<(?:OpenSplice|CycloneDDS|persistence_service)\b", re.MULTILINE)
+"""A configuration that begins a line of another file, such as YAML or a template."""
 _ROOT: Final = re.compile(r"<(?![?!])(?:\w+:)?(\w+)")
 _REPORT: Final = re.compile(r"^={60,}\s*$|^Report      : \w+\s*$", re.MULTILINE)
 _CODE: Final = re.compile(r"\b(DUR\d{3}|DUL-[A-Z]+(?:-[A-Z]+)*)\b")
@@ -216,6 +224,8 @@ def explain_text(data: bytes, environ: Mapping[str, str], name: str = "the text"
     reports = _REPORT.search(text)
     if reports is not None:
         return _of_reports(name, list(_reports_in(text, reports.start(), name)), _Lines(data))
+    if _CONFIGURED.search(text):
+        return _of_xml(text, environ, name)
     return _of_lines(text, shown)
 
 
@@ -695,20 +705,22 @@ def _last_line(facts: TraceFacts, run: tuple[str, int]) -> RecordPlace | None:
 def _of_xml(text: str, environ: Mapping[str, str], name: str) -> CauseReport:
     from ospltool.check import cyclone
     from ospltool.check.commands import choice
-    from ospltool.check.inputs import DeploymentInput, NodeInput
-    from ospltool.check.runner import examine, run
+    from ospltool.check.inputs import WITHIN_OTHERS, DeploymentInput, NodeInput
+    from ospltool.check.runner import examine, run, template_in
 
     shown = _shown(name)
     root = _ROOT.search(text)
     tag = root[1] if root else ""
     # Cyclone DDS takes a part of its settings as a text only, so a file with one is a text that was saved.
-    path = "the text" if cyclone.is_part(tag) else name
-    examined = examine(DeploymentInput((NodeInput(path, environ),)), {path: text.encode()})
+    is_file = not cyclone.is_part(tag) and _is_whole(text.encode(), name)
+    examined = examine(DeploymentInput((NodeInput(name, environ, text=None if is_file else text.encode()),)))
     # A file of OpenSplice may be for OpenSplice alone: what an ospltool node ignores of it is no fault there.
     wanted = [Target.OPENSPLICE] if examined.fleet.nodes else []
     report = run([examined], choice([], [], [], wanted, "info"))
     views = examined.unreadable
-    if examined.fleet.nodes:
+    if template_in(text.encode(), name):
+        what = f"{shown} is a template"
+    elif examined.fleet.nodes:
         what = f"{shown} is a configuration of OpenSplice"
     elif any(one.cyclone is not None for one in views):
         what = f"{shown} has settings of Cyclone DDS"
@@ -716,6 +728,8 @@ def _of_xml(text: str, environ: Mapping[str, str], name: str) -> CauseReport:
         what = f"{shown} has QoS profiles"
     elif any(one.is_known for one in views):
         what = f"{shown} is a configuration of persistence services"
+    elif WITHIN_OTHERS.search(text.encode()) and not text.lstrip().startswith("<"):
+        what = f"{shown} is no XML, and has a configuration inside"
     elif tag.lower() in _ROOTS or cyclone.is_part(tag):
         what = f"{shown} is a configuration that cannot be read"
     else:
@@ -727,6 +741,13 @@ def _of_xml(text: str, environ: Mapping[str, str], name: str) -> CauseReport:
         return found
     also = f"ospltool check {_shown(place)} --target ospltool, if an ospltool node is to run with it"
     return dataclasses.replace(found, further=(*found.further, also))
+
+
+def _is_whole(data: bytes, name: str) -> bool:
+    """Return whether data is all of a file."""
+    with contextlib.suppress(ConfigError):
+        return read_bytes(name).removeprefix(codecs.BOM_UTF8).strip() == data.strip()
+    return False
 
 
 def _of_fleet(path: Path, environ: Mapping[str, str]) -> CauseReport:

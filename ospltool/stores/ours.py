@@ -15,7 +15,7 @@ from engine.dataset.blocks import SampleColumns
 from engine.dataset.groups import KEEP_ALL, GroupDescription
 from engine.dataset.sample import Sample, make_sample
 from engine.dataset.settling import FUTURE_NS
-from engine.persistence.service import replica_rows as rows
+from engine.persistence.service import replica_store as rows
 from engine.runtime.shared_state import PART
 from engine.store.interface import DamageLog, SetInfo, SetState, StoreError
 from engine.store.read_only import StoreView

@@ -31,7 +31,10 @@ ENEMIES: dict[str, Callable[[], bytes]] = {
     "external entity": lambda: (
         b'<!DOCTYPE a [<!ENTITY x SYSTEM "http://127.0.0.1:9/x">]><OpenSplice>&x;</OpenSplice>'
     ),
-    "external document type": lambda: b'<!DOCTYPE a SYSTEM "http://127.0.0.1:9/x.dtd"><OpenSplice/>',
+    "external document type": lambda: (
+        b'<!DOCTYPE a SYSTEM "http://127.0.0.1:9/x.dtd"><OpenSplice>&x;</OpenSplice>'
+    ),
+    "comments before a document type": lambda: b" <!---->" * 100_000 + b"<!DOCTYPE a",
     "deep": lambda: b"<OpenSplice>" * 10_000,
     "many elements": lambda: b"<OpenSplice>" + b"<a/>" * 250_000,
     "many attributes": lambda: b"<OpenSplice " + b" ".join(b"a%d='1'" % n for n in range(80_000)) + b"/>",

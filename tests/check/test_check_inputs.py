@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from engine.config import ConfigError, parse
 from ospltool.check.inputs import UsageError, gather, named_nodes
 from ospltool.check.registry import RuleInput
 from ospltool.check.runner import Choice, examine, run
+from ospltool.cli.app import main
 from ospltool.diagnostics.model import Report, Severity, Target
 
 
@@ -33,7 +35,7 @@ def codes(report: Report) -> list[str]:
 BAD_FILES: dict[str, tuple[str, bytes]] = {
     "empty": ("DUR004", b""),
     "not xml": ("DUR004", b"<OpenSplice><Domain></OpenSplice>"),
-    "dtd": ("DUR005", b"<!DOCTYPE OpenSplice><OpenSplice/>"),
+    "dtd": ("DUR005", b"<!DOCTYPE a [<!ELEMENT a ANY>]><OpenSplice/>"),
     "entity": (
         "DUR005",
         b'<!DOCTYPE a [<!ENTITY e SYSTEM "file:///etc/passwd">]><OpenSplice>&e;</OpenSplice>',
@@ -339,6 +341,9 @@ def test_nothing_vanishes_from_a_directory(report: Callable[..., Report], tmp_pa
         ("<Id>3", "<Id>{{- .Values.id | default\n 3 -}}", (5, 9)),
         ("<OpenSplice>", "{{- if .Values.x }}\n<OpenSplice>", (2, 1)),
         ("<Id>3", "<Id>{% if a %}3{% endif %}", (5, 9)),
+        ("<Id>3", "<Id>{# of the site #}3", (5, 9)),
+        ("<Id>3", "<Id><%= id %>", (5, 9)),
+        ("<Id>3", "<Id>@ID@", (5, 9)),
         ("<OpenSplice>", "<!-- {{ .Values.x }} --><OpenSplice>", None),
     ],
 )
@@ -353,6 +358,62 @@ def test_a_template_has_one_finding_that_says_so(
         (each.code, each.place.line, each.place.column, each.blocks) for each in report("n.xml").diagnostics
     ]
     assert found == ([("DUR008", *place, frozenset())] if place else [])
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "place", "words"),
+    [
+        (
+            "c.yaml",
+            "data:\n  c.xml: |\n    <CycloneDDS/>\n",
+            (3, 6),
+            "is no XML, and has <CycloneDDS> inside",
+        ),
+        ("c.yaml", "name: {{ .Release.Name }}\nc.xml: |\n  <CycloneDDS/>\n", (1, 7), "this is a template"),
+        ("c.tmpl", "<CycloneDDS><Domain Id='$ID'/></CycloneDDS>", (1, 25), "this is a template"),
+    ],
+)
+def test_what_is_not_rendered_is_told_so_wherever_it_is_found(
+    name: str, text: str, place: tuple[int, int], words: str, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "d").mkdir()
+    (tmp_path / "d" / name).write_text(text)
+    for options in (["d"], [f"d/{name}"], ["--try", f"d/{name}"], ["--fix", "d"]):
+        assert main(["check", "--output", "concise", *options]) == 2
+        (line,) = capfd.readouterr().out.splitlines()
+        assert line.startswith(f"d/{name}:{place[0]}:{place[1]}: error[DUR008] ")
+        assert words in line
+    assert main(["explain", f"d/{name}"]) == 0
+    out = capfd.readouterr().out
+    assert f"First:   line {place[0]}, error DUR008" in out
+    assert "What:    d/c." in out
+
+
+def test_the_text_of_the_variable_is_checked_as_an_argument_or_from_standard_input(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "d.xml").write_text("<CycloneDDS><Domain><Foo/></Domain></CycloneDDS>")
+    text = "<Tr><V>lots</></>, d.xml,"
+
+    def check_lines(*expected: str) -> None:
+        lines = capfd.readouterr().out.splitlines()
+        assert [line[: line.index("] ") + 1] for line in lines] == list(expected)
+
+    for given in (text, f"d.xml,{text}"):
+        assert main(["check", "--output", "concise", given]) == 1
+        column = given.index("lots") + 1
+        check_lines(f"CYCLONEDDS_URI:1:{column}: error[DUR751]", "d.xml:1:22: error[DUR750]")
+    assert main(["check", "--output", "concise", f"none.xml,{text}"]) == 2
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
+    capfd.readouterr()
+    assert main(["check", "--output", "concise", "-"]) == 1
+    check_lines("standard input:1:8: error[DUR751]")
+    for given in (f"d.xml,{text}", f"file://{tmp_path}/d.xml,{text}"):
+        assert main(["explain", given]) == 0
+        assert "error DUR751: 'lots' is none of" in capfd.readouterr().out
 
 
 @pytest.mark.parametrize(

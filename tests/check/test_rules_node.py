@@ -59,6 +59,30 @@ def test_every_rule_about_one_file_has_its_cases(rule_codes: Callable[[RuleInput
 
 
 @pytest.mark.parametrize(
+    ("changes", "environ", "severity"),
+    [
+        ([], {}, Severity.WARNING),
+        ([('"ddsi2"><Command', '"ddsi2" enabled="false"><Command')],
+         {}, Severity.INFO),
+        ([("DDSI2Service", "TunerService")], {}, Severity.INFO),
+        ([("DDSI2Service", "TunerService")], {"CYCLONEDDS_URI": "<Tr/>"}, Severity.WARNING),
+        ([("DDSI2Service", "NetworkService")], {}, Severity.WARNING),
+    ],
+)  # fmt: skip
+def test_a_split_is_spoken_of_where_there_is_a_network(
+    checked: Callable[..., Report],
+    varied: Callable[..., str],
+    changes: list[tuple[str, str]],
+    environ: dict[str, str],
+    severity: Severity,
+) -> None:
+    text = varied(('<Merge type="Merge" scope="*"/>', ""), *changes)
+    (found,) = checked(text, codes=["DUR401"], environ=environ).diagnostics
+    assert found.severity is severity
+    assert ("after a split" in found.message) == (severity is Severity.WARNING)
+
+
+@pytest.mark.parametrize(
     ("uri", "is_found"), [("<CycloneDDS><Domain>", True), ("<CycloneDDS><Domain/></CycloneDDS>", False)]
 )
 def test_settings_in_the_environment_that_end_too_early_are_found(

@@ -23,10 +23,10 @@ PACKAGES: Final = ("engine", "ospltool", "tui")
 BARS: Final = {
     "code tokens": 791_000,
     "lines": 127_500,
-    "modules": 540,
+    "modules": 530,
     "classes": 1_270,
     "functions of 60 lines": 20,
-    "sheared modules": 47,
+    "sheared modules": 40,
 }
 """The greatest figures; what is not here has none."""
 _CODE: Final = (tokenize.NAME, tokenize.OP, tokenize.NUMBER, tokenize.STRING)

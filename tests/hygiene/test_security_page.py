@@ -25,7 +25,7 @@ TRIED: Final = {
     "a participant that knows the secret": (
         "adversary/test_secret.py::test_nodes_with_the_secret_are_alone_with_each_other",
     ),
-    "a participant that is no node, and sends messages of nodes, or what is no message": (
+    "a participant that is no node, and sends messages of nodes, or malformed ones": (
         "adversary/test_deletions.py::test_a_node_a_year_ahead_and_a_stranger_delete",
         "integration/test_hostile.py::test_nonsense_on_the_protocol_topics_is_counted_and_reported_and_the_nodes_go_on",
     ),

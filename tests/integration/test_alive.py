@@ -88,6 +88,7 @@ def test_history_is_alive_until_its_writer_unregisters_it_or_ends(lab: Lab, is_k
     readers = [late_reader(lab), late_reader(lab)]
     for reader in readers:
         wait_states(reader, lambda _: "A A A" + more)
+    lab.wait_delivered(2 * len(CASES))  # what is written during a delivery can reach a reader twice
     for writer in writers:
         writer.tell(steps=[{"op": "unregister", "first": 0, "count": 1, "time": 2_000}])
         writer.tell(steps=[{"first": 1, "count": 1, "time": 3_000}])

@@ -101,3 +101,33 @@ def test_a_process_is_shown_an_instance_again_once_whatever_partitions_its_reade
         reader.tell(look=True)
         for name, found in reader.answer("timelines").items():
             assert found["0"]["words"].count("S1000") == 2, (name, found)
+
+
+def test_a_dispose_is_told_by_the_node_where_its_writer_is_not_heard(tmp_path: Path) -> None:
+    """As where the node's message overtakes that of the writer."""
+    cases = [case | {"depth": 1} for case in CASES]
+    with hosts_lab(tmp_path, "abc", multicast="true", lease_s=30.0) as hosts:
+        lab = hosts.lab
+        lab.configure("n1", Settings())
+        view = hosts.start_seen("n1")
+        writers = [
+            hosts.writer("n3", readers=1, steps=[{"count": 2, "time": 1_000}], **case) for case in cases
+        ]
+        view.wait_for("all is kept", lambda: view.samples("n1") == 2 * len(cases))
+        reader = lab.program("timelines", prefix=lab.prefixes["n2"], readers=cases)
+        reader.answer("ready")
+        wait(reader, "both are alive", lambda one: state("0", "A")(one) and state("1", "A")(one))
+        hosts.network.part("b", "c")
+        for writer in writers:
+            writer.tell(steps=[{"op": "unregister", "count": 1, "time": 2_000}])
+        wait(reader, "0 has ended", state("0", "D NW"))
+        hosts.network.reunite("b", "c")
+        for writer in writers:
+            writer.answer("done")  # the reader has acknowledged it
+            writer.tell(steps=[{"first": 1, "count": 1, "time": 3_000}])
+        wait(reader, "the writer is heard", lambda one: one["1"]["words"][-1] == "S3000")
+        reader.tell(look=True)
+        found = reader.answer("timelines")
+        for case in cases:
+            wanted = ["S1000", "D" if case["autodispose"] else "NW"]
+            assert found[case["topic"]]["0"]["words"] == wanted, case

@@ -35,7 +35,7 @@ LINK = """
 import os, pathlib
 from engine.persistence.core import replica
 from engine.persistence.core.provider_selection import Providers
-from engine.persistence.service.synchronization import Synchronization
+from engine.persistence.service.service_parts import Synchronization
 choose, receive, turn = replica.choose, Synchronization.receive, Synchronization.turn
 places, held = pathlib.Path(os.environ["LINK_DIRECTORY"]), []
 def undecided(*arguments, **options):

@@ -58,9 +58,7 @@ from engine.persistence.core.sequences import Sequences
 from engine.persistence.core.subscription_ledger import LedgerState, SubscriptionTerms
 from engine.persistence.service import replica_view as view
 from engine.persistence.service.kept_groups import KnownGroups
-from engine.persistence.service.late_readers import LateReaders
-from engine.persistence.service.lifespans import Lifespans
-from engine.persistence.service.subscribing import Registration
+from engine.persistence.service.service_parts import LateReaders, Lifespans, Registration
 from engine.runtime import codec, monitor, stream
 from engine.runtime.incoming import IncomingStreams
 from engine.runtime.reconciling import messages as comparison

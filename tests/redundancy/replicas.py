@@ -15,7 +15,7 @@ from typing import Any
 
 from engine.dds.uri import directed_uri, domain_tag
 from engine.persistence.core.messages import Saved
-from engine.persistence.service import replica_rows as rows
+from engine.persistence.service import replica_store as rows
 from engine.persistence.service.replica_store import DATABASE
 from engine.persistence.service.replica_view import ReplicaView, WriterView
 from engine.persistence.service.replica_watching import Watching

@@ -9,10 +9,10 @@ import pytest
 from engine.dataset import lifespans as lifespans_module
 from engine.dataset.sample import DATA, DISPOSE
 from engine.persistence.core.messages import OriginalSample, WriterLifespans
-from engine.persistence.service import replica_intake as intake
+from engine.persistence.service import service_process as intake
 from engine.persistence.service.kept_groups import writer_name
-from engine.persistence.service.lifespans import Lifespans
-from engine.persistence.service.replica_intake import Owners
+from engine.persistence.service.service_parts import Lifespans
+from engine.persistence.service.service_process import Owners
 
 LOW, HIGH = bytes(16), b"\xff" * 16
 WRITER = writer_name(LOW, bytes(8))

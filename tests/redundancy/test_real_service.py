@@ -21,8 +21,7 @@ from engine.dds.subscription_endpoints import PARTITION
 from engine.dds.waiting import Signal
 from engine.persistence.core.messages import Hello, ReplicaMessage, Saved
 from engine.persistence.service import replica_view as view
-from engine.persistence.service.links import Links
-from engine.persistence.service.service_part import ServicePart
+from engine.persistence.service.links import Links, ServicePart
 from engine.persistence.service.service_process import STATUS_TOPICS
 from tests.integration.lab import Lab
 from tests.integration.programs import ROOT

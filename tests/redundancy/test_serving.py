@@ -16,9 +16,9 @@ from engine.dataset.sample import DATA
 from engine.dds.own_types import SenderState
 from engine.dds.topics import description_of
 from engine.persistence.core.messages import OriginalSample, ServedReaders
-from engine.persistence.service import late_readers as serving_module
+from engine.persistence.service import service_parts as serving_module
 from engine.persistence.service.kept_groups import KnownGroups, group_id, writer_name
-from engine.persistence.service.late_readers import (
+from engine.persistence.service.service_parts import (
     FURTHER_S,
     MARGIN_NS,
     RETRY_S,

@@ -14,7 +14,7 @@ from engine.persistence.core import subscription_ledger as ledger
 from engine.persistence.core.messages import OriginalSample, SavedSubscriptions
 from engine.persistence.core.provider_selection import SynchronizationSettings
 from engine.persistence.core.subscriptions import Subscriptions
-from engine.persistence.service import replica_rows as rows
+from engine.persistence.service import replica_store as rows
 
 GROUP, OTHER = b"12345678", b"87654321"
 ON = SynchronizationSettings(enable=True, synchronize_durable_subscriptions=True)

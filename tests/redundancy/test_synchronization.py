@@ -28,11 +28,11 @@ from engine.persistence.core.messages import (
 from engine.persistence.core.positions import Positions
 from engine.persistence.core.provider_selection import SynchronizationSettings
 from engine.persistence.core.sequences import Sequences
-from engine.persistence.service import replica_rows as rows
-from engine.persistence.service import synchronization
+from engine.persistence.service import replica_store as rows
+from engine.persistence.service import service_parts
 from engine.persistence.service.kept_groups import KnownGroups, group_id, writer_name
 from engine.persistence.service.replica_store import connect
-from engine.persistence.service.synchronization import Synchronization
+from engine.persistence.service.service_parts import Synchronization
 
 ON = SynchronizationSettings(enable=True)
 TYPE = description_of(SenderState)
@@ -92,7 +92,7 @@ def test_a_replica_that_is_behind_gets_no_more_until_it_has_room() -> None:
 
 
 def test_a_replica_that_stays_behind_begins_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(synchronization, "MAX_WAITING", 3)
+    monkeypatch.setattr(service_parts, "MAX_WAITING", 3)
     cell = subscribed()
     cell.part.has_room = lambda _: False
     for number in range(4):

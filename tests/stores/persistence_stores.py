@@ -10,7 +10,7 @@ from engine.core import plain
 from engine.dataset.sample import DATA
 from engine.persistence.core.messages import KeptSample, OriginalSample, Saved
 from engine.persistence.service import kept_groups as groups
-from engine.persistence.service import replica_rows as rows
+from engine.persistence.service import replica_store as rows
 from engine.persistence.service.replica_store import DATABASE
 from tests.stores.own_stores import described
 

@@ -26,7 +26,7 @@ from engine.node.disk import open_store
 from engine.persistence.core.messages import OriginalSample
 from engine.persistence.core.provider_selection import SynchronizationSettings
 from engine.persistence.core.subscriptions import Subscriptions
-from engine.persistence.service import replica_rows as rows
+from engine.persistence.service import replica_store as rows
 from engine.persistence.service.kept_groups import KnownGroups
 from engine.persistence.service.replica_store import DATABASE, connect
 from engine.runtime import startup

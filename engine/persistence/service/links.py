@@ -1,31 +1,121 @@
-"""Links to the other replicas of the service: who they are, and the messages of the parts to them.
+"""What passes between a replica and other processes: links to other replicas, and answers to readers.
 
 Each replica listens in a partition of its own. To each process of another replica there is one link
 (`engine.persistence.core.replica_link`) and one thread, which sends its frames: a slow replica holds up no
 other. When a link is up, the other side has said who it is; a replica of the same service is then connected
-with all parts of this one, unless its name is taken.
+with all parts of this one (`ServicePart`), unless its name is taken.
+
+The parts of a service share its thread, its links and its store. The service calls a part with each input,
+sends its messages, and writes the changes of all parts in one transaction. No part waits for anything.
+
+Readers with durable subscriptions send their states to all replicas; a worker sends the answers to one.
 """
 
 from __future__ import annotations
 
 import collections
 import contextlib
+import math
 import secrets
+import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Final
+from typing import Any, Final
 
+from msgspec import Struct
+
+from engine.dataset.sample import DATA
+from engine.dds import abi
 from engine.dds.activity import BEAT_S, ThreadActivities
 from engine.dds.bulk import BulkReceiver, BulkSender, ReceivedBatch
-from engine.dds.errors import DdsTimeout
+from engine.dds.capture_reader import CaptureReader
+from engine.dds.cdr import Malformed
+from engine.dds.errors import DdsError, DdsTimeout
 from engine.dds.participant import NodeParticipant
-from engine.dds.subscription_endpoints import PARTITION
+from engine.dds.subscription_endpoints import PARTITION, STATES, answers_to, open_states, unpack_state
 from engine.dds.waiting import Signal
-from engine.persistence.core.messages import MAX_MESSAGE_BYTES, Hello, MessageFault, decode, encode
+from engine.dds.writer_names import WRITER_GONE
+from engine.persistence.core.messages import (
+    MAX_MESSAGE_BYTES,
+    Hello,
+    MessageFault,
+    OriginalSample,
+    ReplicaMessage,
+    SubscriberAnswer,
+    SubscriberState,
+    decode,
+    encode,
+)
 from engine.persistence.core.replica_link import Arrived, Event, ReplicaLink, Up
 from engine.persistence.service.replica_view import PeerView
-from engine.persistence.service.service_part import ServicePart
+
+Write = Callable[[sqlite3.Connection], None]
+"""Writes to the store, on the store's thread and inside a transaction; it holds its data itself."""
+
+NEVER_S: Final = math.inf
+
+
+class ServicePart:
+    """One part; each method does no more than it says unless a subclass overrides it.
+
+    Attributes:
+        has_room: whether the queue to a replica has room; messages that can wait should wait for that.
+        tables: statements that create its tables where they do not exist, ended by semicolons.
+        kinds: classes of the messages for this part; no two parts share one.
+        peers: names of the replicas whose links are up.
+    """
+
+    has_room: Callable[[str], bool] = staticmethod(lambda _: True)
+    tables: str = ""
+    kinds: tuple[type, ...] = ()
+
+    def __init__(self) -> None:
+        self.peers: set[str] = set()
+        self._outbox: list[tuple[str, ReplicaMessage]] = []
+
+    def restore(self, store: sqlite3.Connection) -> None:
+        """Load the data of the store; called first, on the store's thread, while nothing else runs.
+
+        Raises:
+            sqlite3.Error: the store cannot be read.
+        """
+
+    def changes(self) -> Write | None:
+        """Take the changes since the last call, to be written; None for none."""
+        return None
+
+    def connected(self, peer: str) -> None:
+        """Begin with a replica whose link is up."""
+        self.peers.add(peer)
+
+    def disconnected(self, peer: str) -> None:
+        """End with a replica whose link is down; messages that had not arrived are lost."""
+        self.peers.discard(peer)
+
+    def receive(self, peer: str, message: Any) -> None:
+        """Take a message, of one of `kinds`, of another replica.
+
+        Raises:
+            MessageFault: not a valid message.
+        """
+
+    def send(self, peers: Iterable[str], message: ReplicaMessage) -> None:
+        """Send a message to replicas."""
+        self._outbox += [(peer, message) for peer in sorted(peers)]
+
+    def messages(self) -> Iterable[tuple[str, ReplicaMessage]]:
+        """Take the messages to send, in order: (replica, message)."""
+        outbox, self._outbox = self._outbox, []
+        return outbox
+
+    def captured(self, samples: Sequence[OriginalSample]) -> None:
+        """Take samples from original writers, in order."""
+
+    def turn(self, now_s: float) -> float:
+        """Do the work that is due at this monotonic time; return when the next turn is due at the latest."""
+        return NEVER_S
+
 
 TOPIC: Final = "p_exchange"
 HELLO_S: Final = 1.0
@@ -364,3 +454,132 @@ class Links:
             self.counters["malformed"] += 1
             self._say(f"replica {peer.hello.name!r} sent an invalid message: {fault}")
             self._happened(peer, peer.restart())  # the link is not whole without that message
+
+
+ANSWER_MATCH_S: Final = 2.0
+"""Longest wait for the reader of the answers, which was made before its state was sent."""
+ANSWER_S: Final = 10.0
+"""Longest time to send one answer; then the reader gets no more of the batch, and asks again."""
+MAX_READERS: Final = 10_000
+
+
+class _Line(Struct):
+    """The answers to one reader; one thread at a time sends them."""
+
+    participant: bytes
+    waiting: list[SubscriberAnswer] = []
+    sender: BulkSender | None = None
+    is_busy: bool = False
+    is_gone: bool = False
+
+
+Submit = Callable[[Callable[[], Any], Callable[[Any], None]], None]
+
+
+class ConnectedReaders:
+    """The connected readers.
+
+    Args:
+        participant: of this replica.
+        signal: set when states have arrived.
+        submit: runs a function on a worker thread, and then one on the service's thread.
+
+    Attributes:
+        counters: `malformed`, `refused` (beyond the bound), `unanswered` (a reader was gone or too slow).
+    """
+
+    def __init__(self, participant: NodeParticipant, signal: Signal, submit: Submit) -> None:
+        self._participant = participant
+        self._submit = submit
+        self._states: CaptureReader = open_states(participant, signal)
+        self._lines: dict[str, _Line] = {}
+        self._reader_of: dict[bytes, str] = {}
+        self.counters: collections.Counter[str] = collections.Counter()
+
+    def take(self) -> list[Any]:
+        """Take the records that have arrived; for the pump."""
+        return [*self._states.drain(), *self._participant.proofs.verifiable(STATES)]
+
+    def understand(self, records: Sequence[Any]) -> list[tuple[str, SubscriberState | None]]:
+        """Return readers with their new states, in order; None for one that is gone."""
+        found: list[tuple[str, SubscriberState | None]] = []
+        for record in records:
+            if record.status & WRITER_GONE:
+                self._participant.proofs.ended(STATES, record.writer)
+                reader = self._reader_of.pop(record.writer, None)
+                if reader is not None:
+                    self._end(self._lines.pop(reader))
+                    found.append((reader, None))
+            elif record.status & DATA:
+                try:
+                    reader, body = unpack_state(record.payload, record.writer, self._participant.proofs)
+                    state = decode(body, SubscriberState)
+                except (Malformed, MessageFault):
+                    self.counters["malformed"] += 1
+                    continue
+                if self._is_known(record.writer, reader):
+                    found.append((reader, state))
+        return found
+
+    def _is_known(self, writer: bytes, reader: str) -> bool:
+        """Whether this writer is the first that speaks for this reader, and speaks for no other."""
+        known = self._reader_of.get(writer)
+        if known is None and reader not in self._lines and len(self._lines) < MAX_READERS:
+            self._lines[reader] = _Line(abi.participant_of(writer))
+            self._reader_of[writer] = reader
+            return True
+        if known != reader:
+            self.counters["refused"] += 1
+        return known == reader
+
+    def send(self, answers: Sequence[tuple[str, SubscriberAnswer]]) -> None:
+        """Send answers, in order for each reader."""
+        for reader, answer in answers:
+            line = self._lines.get(reader)
+            if line is None:
+                continue
+            if line.waiting and not line.waiting[-1].request and not answer.request:
+                line.waiting.pop()  # the later one includes it
+            line.waiting.append(answer)
+        for reader in dict.fromkeys(reader for reader, _ in answers):
+            line = self._lines.get(reader)
+            if line is not None and not line.is_busy:
+                self._begin(reader, line)
+
+    def _begin(self, reader: str, line: _Line) -> None:
+        answers, line.waiting = line.waiting, []
+        line.is_busy = True
+
+        def done(is_sent: bool) -> None:
+            line.is_busy = False
+            if line.is_gone:
+                self._end(line)
+            elif not is_sent:
+                self.counters["unanswered"] += 1
+            if line.waiting and not line.is_gone:
+                self._begin(reader, line)
+
+        self._submit(lambda: self._send_all(reader, line, answers), done)
+
+    def _send_all(self, reader: str, line: _Line, answers: Sequence[SubscriberAnswer]) -> bool:
+        """Send answers on a worker thread; return whether all were sent."""
+        try:
+            if line.sender is None:
+                line.sender = answers_to(self._participant, reader, line.participant)
+            if line.sender.missing() and line.sender.wait_targets(ANSWER_MATCH_S):
+                return False
+            for answer in answers:
+                line.sender.send(encode(answer), ANSWER_S)
+        except DdsError:
+            return False
+        return True
+
+    def _end(self, line: _Line) -> None:
+        line.is_gone = True
+        if not line.is_busy and line.sender is not None:
+            line.sender.close()
+            line.sender = None
+
+    def close(self) -> None:
+        """Close the reader of states."""
+        self._states.close()

@@ -59,20 +59,10 @@ def _builtin_name_space(node: NodeView) -> tuple[NameSpace, Policy] | None:
 
 def aligns_built_in_topics(node: NodeView) -> bool:
     """Whether OpenSplice aligns built-in topics: native networking, or none, or DDSI told to leave it."""
-    root = node.document.root
-    disabled = {entry.name for entry in node.configuration.domain.services if not entry.enabled}
-
-    def is_enabled(name: str) -> bool:
-        return any(
-            not ((attribute := each.attribute("name")) and attribute.text in disabled)
-            for each in root.named(name)
-        )
-
-    if is_enabled("NetworkService") or is_enabled("SNetworkService"):
-        return True
-    if is_enabled("DDSI2Service") or is_enabled("DDSI2EService"):
-        return not node.configuration.ddsi.generate_builtin_topics
-    return True
+    names = {each.name for each in node.networks}
+    is_native = bool(names & {"NetworkService", "SNetworkService"})
+    is_ddsi = bool(names & {"DDSI2Service", "DDSI2EService"})
+    return is_native or not is_ddsi or not node.configuration.ddsi.generate_builtin_topics
 
 
 @rule("DUR240", "split-built-in-topics", Severity.ERROR, targets=OPENSPLICE, blocks=OPENSPLICE)

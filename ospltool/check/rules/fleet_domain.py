@@ -282,9 +282,8 @@ def node_without_network(fleet: FleetView) -> Iterator[Finding]:
     """
     if len(fleet.nodes) < 2:
         return
-    network = ("DDSI2Service", "DDSI2EService", "NetworkService", "SNetworkService")
     for node in fleet.nodes:
-        if not any(node.document.root.named(name) for name in network):
+        if not node.networks:
             yield node.found(
                 _place(node, None), f"{node.shown_name} has no network service", subject="Domain/Service"
             )

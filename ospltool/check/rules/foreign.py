@@ -76,8 +76,8 @@ def cyclone_interface_not_here(file: FileView) -> Iterator[Finding]:
     links: dict[str, str] = {}
     for path, given, name, kind in _interfaces(file.cyclone):
         if not _HERE[kind](name):
-            yield _found(file, given, path, f"this machine has no {kind} {name!r}")
-        elif path.startswith(_INTERFACE):
+            yield _found(file, given, path, f"this machine has no {kind.removesuffix(' of it')} {name!r}")
+        elif path.startswith(_INTERFACE) and kind != "address of it":
             other = links.setdefault(address_of(name), name)
             if other != name:
                 yield _found(
@@ -89,6 +89,7 @@ _INTERFACE = "General/Interfaces/NetworkInterface"
 _HERE: dict[str, Callable[[str], bool]] = {
     "interface": has_interface,
     "address": has_address,
+    "address of it": has_address,
     "interface and no address": lambda name: has_interface(name) or has_address(name),
 }
 _LISTS = {
@@ -108,11 +109,11 @@ def _interfaces(document: Document) -> Iterator[tuple[str, cyclone.Given, str, s
         needed = own.get("presence_required")
         if needed and cyclone.text_of(needed).lower() == "false" and len(every) > 1:
             continue
-        for key, kind in (("name", "interface"), ("address", "address")):
+        # Beside a name, an address says which one of the interface is meant.
+        address = "address of it" if "name" in own else "address"
+        for key, kind in (("name", "interface"), ("address", address)):
             if key in own:
                 yield f"{_INTERFACE}@{key}", own[key], cyclone.text_of(own[key]), kind
-                if key == "name" and "address" in own:
-                    break  # which of its addresses is meant
     for path, (kind, words) in _LISTS.items():
         for each in cyclone.settings(document, path):
             for name in map(str.strip, cyclone.text_of(each).split(",")):
@@ -202,7 +203,7 @@ def _granted(option: int, wanted: int) -> int:
 
 @_cyclone_rule("DUR763", "cyclone-log-has-no-directory", Severity.WARNING)
 def cyclone_log_has_no_directory(file: FileView) -> Iterator[Finding]:
-    """The log of Cyclone DDS is in a directory that this machine does not have.
+    """The log of Cyclone DDS is in a directory that this machine does not have, or is a directory.
 
     Why: On this machine no participant can be created with the file, if Cyclone DDS traces anything. The file
         may be for another machine. A file for captured packets is left out instead.
@@ -210,7 +211,7 @@ def cyclone_log_has_no_directory(file: FileView) -> Iterator[Finding]:
     Example:
         <Tracing><Verbosity>fine</Verbosity><OutputFile>/var/log/nowhere/cdds.log</OutputFile></Tracing>
     Use instead:
-        A directory that is there, in which the process may write
+        A file in a directory that is there, in which the process may write
     OpenSplice: Does not read this file.
     Reference: //CycloneDDS/Domain/Tracing/OutputFile
     """
@@ -219,10 +220,13 @@ def cyclone_log_has_no_directory(file: FileView) -> Iterator[Finding]:
     for path in ("Tracing/OutputFile", "Tracing/PacketCaptureFile"):
         for given in cyclone.settings(file.cyclone, path):
             text = cyclone.text_of(given)
-            directory = Path(text).parent
-            if text.lower() not in ("", "stdout", "stderr") and not directory.is_dir():
-                message = f"this machine has no directory {str(directory)!r}"
+            if text.lower() in ("", "stdout", "stderr"):
+                continue
+            if not Path(text).parent.is_dir():
+                message = f"this machine has no directory {str(Path(text).parent)!r}"
                 yield _found(file, given, path, message)
+            elif Path(text).is_dir():
+                yield _found(file, given, path, f"on this machine {text!r} is a directory")
 
 
 @_cyclone_rule("DUR768", "cyclone-library-not-here", Severity.WARNING)

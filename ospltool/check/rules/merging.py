@@ -42,16 +42,21 @@ def no_merge(node: NodeView) -> Iterator[Finding]:
         <Policy nameSpace="*" durability="Durable" aligner="true" alignee="Initial">
           <Merge type="Merge" scope="*"/>
         </Policy>
-    OpenSplice: Without a matching scope the merge type is Ignore.
+    OpenSplice: Without a matching scope the merge type is Ignore. A file without any networking service gets
+        an info only: its node is alone.
     Reference: deployment guide 5.2.3.4
     """
     for policy, element in node.policies:
         if not policy.merges:
-            message = (
-                f"the Policy for '{policy.name_space}' has no Merge: after a split the sides stay different"
-            )
+            message = f"the Policy for '{policy.name_space}' has no Merge: "
+            severity = None
+            if node.networks or "CYCLONEDDS_URI" in node.environ:
+                message += "after a split the sides stay different"
+            else:
+                message += "that matters once a node has a network, which this file does not configure"
+                severity = Severity.INFO
             help_ = 'add <Merge type="Merge" scope="*"/>, or type="Ignore" to say that it is meant'
-            yield node.found(element, message, advice=help_)
+            yield node.found(element, message, advice=help_, severity=severity)
 
 
 @rule("DUR402", "order-dependent-merge", Severity.WARNING)

@@ -94,6 +94,15 @@ def test_latin_1_is_read_as_declared() -> None:
     assert document.source.text(document.root.value.span) == "ü"
 
 
+def test_a_document_type_that_declares_nothing_is_skipped() -> None:
+    declared = (
+        '\ufeff<?xml version="1.0"?>\n<!-- a --><!DOCTYPE a SYSTEM\n"http://127.0.0.1:9/x.dtd">\n<a>b</a>'
+    )
+    assert (parsed(declared).root.text, parsed(declared).root.line) == ("b", 4)
+    for start in ("<!DOCTYPE a>", "<!DOCTYPE a []>"):
+        assert parsed(f"{start}<a/>").root.position == (1, len(start) + 1)
+
+
 def test_comments_are_kept_with_their_place() -> None:
     first, second = parsed("<!-- one -->\n<a><b>\n  <!--two--></b></a>").comments
     assert (first.text, first.position, first.owner_path) == (" one ", (1, 1), "")
@@ -128,10 +137,13 @@ def test_a_broken_expansion_is_a_problem_and_the_rest_is_read() -> None:
         ("<a>\n<b>\n", ProblemKind.SYNTAX, 3, 1, "<b> of line 2 is not closed"),
         ('<a x="1" x="2"/>', ProblemKind.SYNTAX, 1, 10, "given twice"),
         ("<a/><b/>", ProblemKind.SYNTAX, 1, 5, "second root element"),
+        ("<a b='&amp;&foo;'/>", ProblemKind.SYNTAX, 1, 12, "there is no entity"),
         ("<a>&foo;</a>", ProblemKind.SYNTAX, 1, 4, "there is no entity"),
         ("<a b=1/>", ProblemKind.SYNTAX, 1, 6, "has no quotes"),
-        ("<!DOCTYPE a []><a/>", ProblemKind.DTD, 1, 1, "document types"),
-        ('\n<!DOCTYPE a SYSTEM "http://x/y.dtd"><a/>', ProblemKind.DTD, 2, 1, "document types"),
+        ("<!DOCTYPE a [<!ELEMENT a ANY>]><a/>", ProblemKind.DTD, 1, 1, "document types"),
+        ('\n<!DOCTYPE a SYSTEM "x" [<!ENTITY b "c">]><a/>', ProblemKind.DTD, 2, 1, "document types"),
+        ("<!DOCTYPE a><a>&b;</a>", ProblemKind.SYNTAX, 1, 16, "there is no entity"),
+        ("<!DOCTYPE a SYSTEM 'x'><a b='&b;'/>", ProblemKind.SYNTAX, 1, 30, "there is no entity"),
         (b"<a>\n\x00</a>", ProblemKind.ENCODING, 2, 1, "NUL"),
         ("<a/>".encode("utf-16"), ProblemKind.ENCODING, 1, 1, "UTF-16"),
         ("<a/>".encode("utf-16-be"), ProblemKind.ENCODING, 1, 1, "UTF-16"),
