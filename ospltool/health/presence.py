@@ -305,8 +305,6 @@ class Scene:
             for name, report in self.unheard.items()
             if not (report and (report.in_order or report.is_starting))
         }
-        memory.hearings = {node: one for node, one in memory.hearings.items() if node in model.nodes}
-        memory.strangers = {name: ns for name, ns in memory.strangers.items() if name in self.unheard}
         self.is_gathering = self._gathers()
         for one in self.heard:
             if observed(one, now_ns) is not Presence.HEARD:
@@ -719,7 +717,7 @@ class Scene:
         return self._as_cause(link, link.text, until_ns, heard_ns) if link else ""
 
     def broken_route(self, node: Node, until_ns: int, heard_ns: int = 0) -> str:
-        """Return that no route leads to a node, as `broken_link`; one that was heard since `heard_ns` needs none."""
+        """Return that no route leads to a node, as `broken_link`; one heard since `heard_ns` needs none."""
         lost, addresses = self.model.route_lost, set(node.snapshot.addresses)
         if lost is None or not addresses or not addresses <= {*lost.text.split()}:
             return ""
@@ -772,6 +770,8 @@ class Scene:
         memory.alone = over | {node: nodes[node].heard_ns for node in alone if node in nodes}
         memory.were_alone.update(alone)
         memory.is_lost = is_lost
+        memory.hearings = {node: one for node, one in memory.hearings.items() if node in nodes}
+        memory.strangers = {name: ns for name, ns in memory.strangers.items() if name in self.unheard}
 
 
 def is_on_one_host(one: Node, other: Node) -> bool:
