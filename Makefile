@@ -77,7 +77,7 @@ again: # what failed beside the others, once more and alone
 	$(AGAIN)
 
 define AGAIN # not by $(MAKE): a line that names it is run even by `make -n`
-{ $(BIN)/python -m pytest --last-failed --last-failed-no-failures none --maxfail 3 --verbose -rpfE; code=$$?; \
+{ $(BIN)/python -m pytest $(CHOICE) --last-failed --last-failed-no-failures none --maxfail 3 --verbose -rpfE; code=$$?; \
   echo "Each test that is PASSED here failed beside others: a defect, of the test or of the code."; exit $$code; }
 endef
 

@@ -26,8 +26,6 @@ from ospltool.output.text import plural, table, visible, width
 MAX_LISTED = 5
 """Most files in one sentence of the summary; the number of the others is said."""
 
-_SERVICES = {Target.OPENSPLICE: "OpenSplice", Target.OSPLTOOL: "an ospltool node"}
-
 
 def deployments(
     paths: Sequence[str],
@@ -163,7 +161,7 @@ def summary(report: Report, wanted: Choice) -> list[str]:
     for service in sorted(wanted.targets):
         blocked = report.blocked_files(service)
         if blocked:
-            lines.append(f"{_SERVICES[service]} refuses to start with {_listed(blocked)}")
+            lines.append(f"{service.label} refuses to start with {_listed(blocked)}")
     if report.alone > 1:
         lines.append("each file was checked by itself; --together compares them as nodes of one deployment")
     if report.skipped:

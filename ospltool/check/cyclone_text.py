@@ -25,6 +25,8 @@ _SKIPPED: Final = re.compile(
 )
 _DECLARATION: Final = re.compile(rb"<\?xml\s.*?\?>", re.DOTALL)
 _NO_LINE_END: Final = re.compile(rb"[^\r\n]")
+GIVEN: Final = re.compile(rb"CYCLONEDDS_URI['\"]?\s*[:=]\s*(?:[|>][+-]?\s*)?(['\"]?)\s*(?=<)")
+"""The beginning of the text in a script, an environment file or YAML."""
 _BEGINS_TEXT: Final = re.compile(rb"(?:[^<,\n]*,)*+\s*<")
 """Files, and the first element."""
 _ESCAPED: Final = re.compile(rb'(=\s*)\\"([^"<>]*?)\\"')
@@ -87,6 +89,22 @@ def of_variable(data: bytes, path: str, environ: Mapping[str, str]) -> Document 
     comments = tuple(comment for each in documents for comment in each.comments)
     problems = tuple(problem for each in documents for problem in each.problems)
     return Document(source, root_element, comments, problems)
+
+
+def variable_in(data: bytes) -> bytes | None:
+    """Return the value of CYCLONEDDS_URI in a script or the like, after blanks; None without one.
+
+    It ends at the quote that closes it, and without quotes where the XML ends.
+    """
+    from engine.dds.uri import parts_of
+
+    found = GIVEN.search(data)
+    if not found or data.lstrip(_BYTE_ORDER_MARK + b" \t\r\n").startswith(b"<"):
+        return None
+    value = data[found.end() :]
+    closing = re.search(rb"(?<!\\)" + found[1], value) if found[1] else None
+    end = closing.start() if closing else len(parts_of(value.decode("utf-8", "replace"))[0].encode())
+    return _NO_LINE_END.sub(b" ", data[: found.end()]) + value[:end]
 
 
 def _check_file(name: str, source: SourceFile, offset: int) -> None:

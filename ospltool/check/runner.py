@@ -129,6 +129,7 @@ class _Texts:
         self._contents = contents
         self._documents: dict[tuple[object, ...], Document] = {}
         self._interpreted: dict[tuple[object, ...], Interpreted] = {}
+        self._variables: set[int] = set()
 
     def document(self, given: NodeInput) -> Document:
         """Return the elements of a node's file; raise ConfigError if it cannot be read."""
@@ -139,9 +140,16 @@ class _Texts:
             template = template_in(data, path)
             if template:
                 raise ConfigError([_not_rendered(data, path, template)])
-            found = None if given.text is None else cyclone_text.of_variable(data, path, given.environ)
+            text = cyclone_text.variable_in(data) or given.text
+            found = cyclone_text.of_variable(text, path, given.environ) if text is not None else None
+            if found:
+                self._variables.add(id(found))
             self._documents[key] = found or cyclone_text.of_file(data, path, given.environ)
         return self._documents[key]
+
+    def is_file(self, document: Document) -> bool:
+        """Tell whether a document stands in a file of its own, and not in the variable."""
+        return id(document) not in self._variables
 
     def _content(self, given: NodeInput, path: str) -> bytes:
         if path in self._contents:
@@ -174,7 +182,7 @@ def _read(given: NodeInput, texts: _Texts) -> NodeView | FileView:
         if persistence.is_persistence_service(document):
             return FileView(path, document.source, (), given.name, persistence.interpret(document))
         if cyclone.is_cyclone(document):
-            return _of_cyclone(given, document, (), is_file=given.text is None)
+            return _of_cyclone(given, document, (), is_file=texts.is_file(document))
         if profiles.is_profiles(document):
             faults = tuple(profiles.faults(document))
             return FileView(path, document.source, (), given.name, profiles=document, faults=faults)

@@ -155,10 +155,18 @@ class NodeView:
 
     @functools.cached_property
     def networks(self) -> list[XmlElement]:
-        """The services by which it reaches other machines, without those that the Domain disables."""
-        disabled = {entry.name for entry in self.configuration.domain.services if not entry.enabled}
-        found = (each for each in self.document.root.children if each.name in NETWORKS)
-        return [each for each in found if not ((name := each.attribute("name")) and name.text in disabled)]
+        """The services by which it reaches other machines.
+
+        A node uses a DDSI2 service that the Domain does not disable; OpenSplice starts those that it lists.
+        """
+        listed = {entry.name: entry.enabled for entry in self.configuration.domain.services}
+        found = []
+        for each in self.document.root.children:
+            name = each.attribute("name")
+            is_ddsi = each.name in ("DDSI2Service", "DDSI2EService")
+            if each.name in NETWORKS and listed.get(name.text if name else "", is_ddsi):
+                found.append(each)
+        return found
 
     def setting(self, path: str) -> XmlElement | None:
         """The first element at a path below DurabilityService."""

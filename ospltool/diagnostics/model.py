@@ -48,6 +48,11 @@ class Target(enum.StrEnum):
     OPENSPLICE = "opensplice"
     OSPLTOOL = "ospltool"
 
+    @property
+    def label(self) -> str:
+        """Its name for users."""
+        return "OpenSplice" if self is Target.OPENSPLICE else "ospltool"
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Place:

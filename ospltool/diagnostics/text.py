@@ -26,7 +26,7 @@ def _line(each: Finding, *, colour: bool) -> str:
 
 def _only(each: Finding) -> str:
     (target,) = each.targets
-    return f"matters for {_SHOWN_TARGETS[target]} only"
+    return f"matters for {target.label} only"
 
 
 MAX_LINE = 120
@@ -36,7 +36,6 @@ _CONTEXT = 20
 """Columns that stay visible to the left of a caret in a cut line."""
 
 _TAB = 4
-_SHOWN_TARGETS = {Target.OPENSPLICE: "OpenSplice", Target.OSPLTOOL: "ospltool"}
 
 
 def full(report: Report, *, colour: bool = False) -> str:
@@ -67,7 +66,7 @@ def _notes(each: Finding) -> list[str]:
         notes.append(f"node: {visible(', '.join(each.nodes))}")
     if len(each.targets) == 1:
         notes.append(_only(each))
-    blocked = [name for target, name in _SHOWN_TARGETS.items() if target in each.blocks]
+    blocked = [target.label for target in Target if target in each.blocks]
     if blocked:
         verb = "refuse" if len(blocked) > 1 else "refuses"
         notes.append(f"{' and '.join(blocked)} {verb} to start with this")

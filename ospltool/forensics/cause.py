@@ -93,7 +93,10 @@ _XML: Final = re.compile(
     r"(?=(?:(?:file://[^\s<,'\"]+|[^\s<,'\"]+\.xml),\s*)*+<[A-Za-z?!])"
 )
 _FILE_URI: Final = re.compile(r"\s*(?:export\s+)?(?:[A-Z_]*URI\s*=\s*)?['\"]?(file://[^\s,'\"]+)(?!.*<)")
-_CONFIGURED: Final = re.compile(r"^\s*<(?:OpenSplice|CycloneDDS|persistence_service)\b", re.MULTILINE)
+_CONFIGURED: Final = re.compile(
+    r"(?:^|CYCLONEDDS_URI['\"]?\s*[:=][\s|>+'\"-]*)\s*<(?:OpenSplice|CycloneDDS|persistence_service)\b",
+    re.MULTILINE,
+)
 """A configuration that begins a line of another file, such as YAML or a template."""
 _ROOT: Final = re.compile(r"<(?![?!])(?:\w+:)?(\w+)")
 _REPORT: Final = re.compile(r"^={60,}\s*$|^Report      : \w+\s*$", re.MULTILINE)
@@ -224,7 +227,8 @@ def explain_text(data: bytes, environ: Mapping[str, str], name: str = "the text"
     reports = _REPORT.search(text)
     if reports is not None:
         return _of_reports(name, list(_reports_in(text, reports.start(), name)), _Lines(data))
-    if _CONFIGURED.search(text):
+    is_known = any(_known_line(number, line) for number, line in enumerate(text.splitlines(), 1))
+    if _CONFIGURED.search(text) and not is_known:
         return _of_xml(text, environ, name)
     return _of_lines(text, shown)
 

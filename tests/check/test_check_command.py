@@ -102,7 +102,7 @@ def test_data_goes_to_stdout_and_the_summary_to_stderr(ran: Callable[..., Ran], 
         "1 error, 1 info in 2 files; 1 below warning not shown (--show info)",
         "fixable: 0 with --fix, 1 more with --unsafe-fixes",
         "OpenSplice refuses to start with bad.xml",
-        "an ospltool node refuses to start with bad.xml",
+        "ospltool refuses to start with bad.xml",
         "each file was checked by itself; --together compares them as nodes of one deployment",
     ]
 

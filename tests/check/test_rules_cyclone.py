@@ -266,13 +266,34 @@ def test_files_and_the_variable_are_read_as_cyclone_reads_them(tmp_path: Path) -
     assert not apart
 
 
-def test_the_variable_in_a_script_is_no_file(tmp_path: Path) -> None:
-    path = tmp_path / "c.sh"
-    text = f"{LO}<Disc><Tag>a</></>"
-    path.write_text(f"export CYCLONEDDS_URI='{text}'\n")
-    given = DeploymentInput((NodeInput(str(path), {}, text=text.encode()),))
-    found = run([examine(given)], Choice()).diagnostics
-    assert {each.code for each in found} == {"DUR756", "DUR758"}
+@pytest.mark.parametrize(
+    ("name", "text", "quote"),
+    [
+        ("a.sh", "source x.bash\nexport CYCLONEDDS_URI='%'\necho '<a>'\n", '"'),
+        ("compose.yml", "environment:\n  - CYCLONEDDS_URI=%\n  - B=<c>\n", '"'),
+        ("map.yaml", "data:\n  CYCLONEDDS_URI: >-\n    %\n  other: failed\n", '"'),
+        ("a.service", 'Environment="CYCLONEDDS_URI=%"\n', "'"),
+        ("Dockerfile", 'FROM a\nENV CYCLONEDDS_URI="%"\nRUN <<E\n', '\\"'),
+    ],
+)
+def test_the_variable_in_a_script_is_read_as_cyclone_reads_it(
+    name: str, text: str, quote: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / name
+
+    def check_lines(interface: str, *expected: str) -> None:
+        given = LO.replace('"lo"', f"{quote}{interface}{quote}")
+        path.write_text(text.replace("%", f"<CycloneDDS><Dom>{given}</></>".replace("General", "Gen")))
+        main(["check", "--show", "info", "--output", "concise", str(path)])
+        lines = capfd.readouterr().out.splitlines()
+        line_number = text[: text.index("%")].count("\n") + 1
+        starts = [line.removeprefix(f"{path}:{line_number}:").partition("] ")[0] for line in lines]
+        assert [start.partition(": ")[2] for start in starts] == list(expected)
+
+    check_lines("lo", "info[DUR756")
+    check_lines("none7", "info[DUR756", "warning[DUR759")
+    assert main(["explain", str(path)]) == 0
+    assert "warning DUR759: this machine has no interface 'none7'" in capfd.readouterr().out
 
 
 def test_what_a_shell_escapes_is_read_like_the_text_itself() -> None:

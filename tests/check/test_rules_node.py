@@ -67,6 +67,7 @@ def test_every_rule_about_one_file_has_its_cases(rule_codes: Callable[[RuleInput
         ([("DDSI2Service", "TunerService")], {}, Severity.INFO),
         ([("DDSI2Service", "TunerService")], {"CYCLONEDDS_URI": "<Tr/>"}, Severity.WARNING),
         ([("DDSI2Service", "NetworkService")], {}, Severity.WARNING),
+        ([("DDSI2Service", "NetworkService"), ('"ddsi2"><C', '"other"><C')], {}, Severity.INFO),
     ],
 )  # fmt: skip
 def test_a_split_is_spoken_of_where_there_is_a_network(
