@@ -1,13 +1,15 @@
-"""The effect of a trouble on the data: which copies remain, what is lost, and what comes back from disks."""
+"""An incident in words: what and why, its effect on the data (copies, masters, what is lost), what to do."""
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from ospltool.health.causes import RootCause
-from ospltool.health.codes import NO_MASTER, joined
+from ospltool.health.codes import NO_MASTER, Code, joined
 from ospltool.health.facts import PERSISTENT
+from ospltool.health.incident import Incident
 from ospltool.health.presence import Presence, Scene, fellows_of, has_heard_since
 from ospltool.health.redundancy import Redundancy
 from ospltool.live.nodes import Node
@@ -222,7 +224,7 @@ def _node(scene: Scene, node: str) -> Node:
     return scene.model.nodes[node]
 
 
-def advice(scene: Scene, cause: RootCause) -> str:
+def _advice(scene: Scene, cause: RootCause) -> str:
     """Return advice that fits what is known of the nodes of a lost domain; empty for that of the code."""
     if cause.root.kind.cause != "domain":
         return ""
@@ -324,3 +326,44 @@ def _stores(scene: Scene) -> list[str]:
 
 def _names(nodes: list[Node]) -> list[str]:
     return [one.snapshot.name for one in nodes]
+
+
+def described(scene: Scene, cause: RootCause, effect: str) -> Incident:
+    """Return the incident of a cause with its `effect`, as it is now."""
+    root, code = cause.root, cause.root.kind
+    why = root.why or _causes_of_nodes(cause)
+    return Incident(
+        key=root.key,
+        code=code,
+        severity=cause.urgency,
+        who=root.who,
+        what=root.what,
+        why=why or root.guess or f"cause unknown; usually: {' '.join(code.causes)}",
+        is_cause_known=bool(why),
+        effect=effect,
+        next=root.next or _advice(scene, cause) or _next(code, scene.expected.file),
+        since_ns=root.since_ns,
+        began_before=root.began_before,
+        nodes=cause.nodes,
+        subjects=root.subjects or root.nodes,
+        name_spaces=cause.name_spaces,
+        signs=tuple(dict.fromkeys(sign.what for sign in cause.signs)),
+        weight=root.weight,
+    )
+
+
+def _next(code: Code, file: str) -> str:
+    """Return the advice of a code, with the fleet file that the user named in its commands."""
+    check = "`ospltool check {}`"
+    return code.next.replace(check.format("fleet.toml"), check.format(shlex.quote(file or "fleet.toml")))
+
+
+def _causes_of_nodes(cause: RootCause) -> str:
+    """Return the known causes of the losses of nodes that are one loss of the domain; empty without any."""
+    if cause.root.kind.cause != "domain":
+        return ""
+    told: dict[str, list[str]] = {}
+    for sign in cause.others:
+        if sign.kind.cause == "node" and sign.why and sign.who not in told.setdefault(sign.why, []):
+            told[sign.why].append(sign.who)
+    return "; ".join(f"{joined(names)}: {why}" for why, names in told.items())

@@ -16,8 +16,7 @@ from ospltool.diagnostics.model import Severity
 from ospltool.health.acknowledgements import Acknowledgements
 from ospltool.health.causes import Patience, RootCause, causes_of, unaccounted
 from ospltool.health.codes import SECOND_NS, Sign, joined
-from ospltool.health.descriptions import described
-from ospltool.health.effects import effects
+from ospltool.health.effects import described, effects
 from ospltool.health.facts import FactCache
 from ospltool.health.incident import Incident
 from ospltool.health.incidents import Incidents

@@ -1,16 +1,173 @@
-"""A watched system: its feed, model and health."""
+"""A watched system: its feed, model and health, pauses of the watch, and what it is wound back to."""
 
 from __future__ import annotations
 
+import collections
+import enum
+import io
+import pickle
+import types
 from collections.abc import Callable, Iterator
-from typing import Final
+from typing import Any, Final
 
-from ospltool.health.bookmarks import Bookmarks
+from ospltool.health.acknowledgements import Acknowledgements
+from ospltool.health.codes import SECOND_NS
 from ospltool.health.health import Health
-from ospltool.health.own_pauses import OwnPauses
+from ospltool.health.mutes import Mutes
+from ospltool.live.arrival_times import boot_s
 from ospltool.live.feed import Feed, NoticeKind, Update
 from ospltool.live.model import SystemModel
-from ospltool.live.replay import ReplayFeed
+from ospltool.live.remarks import clock
+from ospltool.live.replay import Bookmark, ReplayFeed
+
+PAUSE_S: Final = 2.0
+"""Time without a look at the system after which the watcher counts as having stood still."""
+
+MEETING_S: Final = 3.0
+"""Time after a pause in which Cyclone DDS gives what came before, and then may lose and meet all again."""
+
+HEARING_S: Final = 5.0
+"""Time after a pause in which those that were there before are awaited; who is silent then, is silent."""
+
+
+class OwnPauses:
+    """Notices when the watcher itself stood still: it was stopped, starved, or its machine slept.
+
+    Args:
+        clock: returns seconds that go on in a pause.
+    """
+
+    def __init__(self, clock: Callable[[], float] = boot_s) -> None:
+        self._clock = clock
+        self._looked_s: float | None = None
+        self._resumed_s: float | None = None
+        self._awaited: dict[str, int] = {}
+        self._untold = ""
+
+    def news(self) -> str:
+        """Return a sentence about a pause that was not told yet; empty without one."""
+        told, self._untold = self._untold, ""
+        return told
+
+    def note_update(self, model: SystemModel, now_ns: int) -> None:
+        """Take in that the watcher looks at the system now; call it before each update of the model.
+
+        Args:
+            model: the system as it was seen last.
+            now_ns: this moment, by the feed's clock.
+        """
+        before_s, self._looked_s = self._looked_s, self._clock()
+        if self._resumed_s is None and before_s is not None and self._looked_s - before_s > PAUSE_S:
+            lasted_s, self._resumed_s = self._looked_s - before_s, self._looked_s
+            when = f"from {clock(now_ns - round(lasted_s * SECOND_NS))} to {clock(now_ns)} UTC"
+            self._untold = (
+                f"this watch did not look {when} ({lasted_s:.1f} s); silence in that time does not count"
+            )
+            self._awaited = {node.id: node.heard_ns for node in model.nodes.values() if not node.gone_ns}
+
+    @property
+    def is_recent(self) -> bool:
+        """Whether the watcher stood still, and nothing was examined since."""
+        return self._resumed_s is not None
+
+    def is_over(self, model: SystemModel) -> bool:
+        """Return whether the silence of nodes counts: all were heard since the last pause, or had time."""
+        if self._resumed_s is None:
+            return True
+        elapsed_s = self._clock() - self._resumed_s
+        if elapsed_s < (MEETING_S if self._are_heard(model) else HEARING_S):
+            return False
+        self._resumed_s = None
+        return True
+
+    def _are_heard(self, model: SystemModel) -> bool:
+        found = ((model.nodes.get(one), last) for one, last in self._awaited.items())
+        return all(node is None or (not node.gone_ns and node.heard_ns > last) for node, last in found)
+
+
+_PLAIN: Final = frozenset((int, str, float, bool, type(None)))
+_COPIED: Final = _PLAIN.union((dict, list, set, collections.deque, types.MethodType))
+_CHANGING: Final = ("ospltool.live.", "ospltool.health.")
+"""Packages whose objects change, unless they are frozen."""
+
+
+class _Fork(pickle.Pickler):
+    """Copies what changes of a model, or of health with its model; `shared` has what never changes.
+
+    Mutes and acknowledgements are shared, too: they are the operator's, and belong to no moment.
+    """
+
+    def __init__(self, file: io.BytesIO) -> None:
+        super().__init__(file, pickle.HIGHEST_PROTOCOL)
+        self.shared: list[object] = []
+
+    def persistent_id(self, value: Any) -> int | None:
+        """Return the place of an object that never changes among those that are shared."""
+        kind = type(value)
+        if kind is tuple:  # those of pickle itself begin with an object, and what they have may change
+            is_changing = not (value and type(value[0]) in (int, str, float))
+        else:
+            parameters = getattr(kind, "__dataclass_params__", None)
+            is_fixed = issubclass(kind, tuple | enum.Enum) or (parameters is not None and parameters.frozen)
+            is_ours = kind.__module__.startswith(_CHANGING) and kind not in (Acknowledgements, Mutes)
+            is_changing = kind in _COPIED or (is_ours and not is_fixed)
+        if is_changing:
+            return None
+        self.shared.append(value)
+        return len(self.shared) - 1
+
+
+def _forked(health: Health) -> Health:
+    file = io.BytesIO()
+    fork = _Fork(file)
+    fork.dump(health)
+    file.seek(0)
+    copied = pickle.Unpickler(file)  # noqa: S301 - of what was written a line above
+    copied.persistent_load = fork.shared.__getitem__  # type: ignore[method-assign]
+    found: Health = copied.load()
+    return found
+
+
+MAX_BOOKMARKS: Final = 16
+"""Copies that are kept; then every other one is dropped, and new ones are made half as often."""
+
+
+class Bookmarks:
+    """What was known at some bookmarks, and at the beginning.
+
+    Args:
+        health: the health of a model that has heard nothing.
+    """
+
+    def __init__(self, health: Health) -> None:
+        self._first = _forked(health)
+        self._kept: dict[Bookmark, Health] = {}
+        self._every = 1
+        self._passed = 0
+
+    def __iter__(self) -> Iterator[Bookmark]:
+        return iter(self._kept)
+
+    def keep(self, bookmark: Bookmark, health: Health) -> None:
+        """Keep what is known at a bookmark, if it is its turn."""
+        if any(bookmark.place == one.place and bookmark.begun == one.begun for one in self._kept):
+            return
+        self._passed += 1
+        if self._passed % self._every:
+            return
+        self._kept = {one: kept for one, kept in self._kept.items() if one.begun == bookmark.begun}
+        self._kept[bookmark] = _forked(health)
+        if len(self._kept) > MAX_BOOKMARKS:
+            self._kept = {one: self._kept[one] for one in list(self._kept)[1::2]}
+            self._every *= 2
+
+    def health_at(self, bookmark: Bookmark | None, before: Health) -> Health:
+        """Return what was known at a bookmark, nothing at None; its model counts on from that of `before`."""
+        found = _forked(self._first if bookmark is None else self._kept[bookmark])
+        found.model.follow(before.model)
+        found.conclude()
+        return found
+
 
 STEP: Final = 10
 """Lines of a recording that are taken in at once."""

@@ -13,13 +13,12 @@ from engine.runtime.monitor import NameSpaceView, NodeEvent, NodePast, NodeSnaps
 from engine.runtime.past import without_surplus
 from ospltool.live.conflicts import ConflictLog
 from ospltool.live.feed import ENDING, FeedNotice, NoticeKind, ReceivedSnapshot, Update
-from ospltool.live.groups import GroupIndex, Losses
+from ospltool.live.groups import GroupIndex, Losses, SetComparison
 from ospltool.live.masterships import Claim, Mastership, Masterships
 from ospltool.live.nodes import Fellows, Node, natural, outline, replaces
 from ospltool.live.persistence import PersistenceServices
 from ospltool.live.remarks import Remarks, ended_in_order
 from ospltool.live.series import AlignmentProgress, NodeSeries, Trackers, Witnesses
-from ospltool.live.sets import SetComparison
 from ospltool.live.supervision import LocalView
 
 MAX_NODES: Final = 1_000
@@ -57,10 +56,13 @@ def _is_settled(snapshot: NodeSnapshot) -> bool:
 def _digests(before: Node | None, heard: ReceivedSnapshot) -> Mapping[str, tuple[str, int]]:
     """Return (digest, when it was first heard) by name-space."""
     old: Mapping[str, tuple[str, int]] = before.digests if before else {}
+    told = [(view.name, view.digest) for view in heard.snapshot.name_spaces]
+    if told == [(name, digest) for name, (digest, _) in old.items()]:  # mostly: then nothing is made
+        return old
     found = {}
-    for view in heard.snapshot.name_spaces:
-        known = old.get(view.name)
-        found[view.name] = known if known and known[0] == view.digest else (view.digest, heard.heard_ns)
+    for name, digest in told:
+        known = old.get(name)
+        found[name] = known if known and known[0] == digest else (digest, heard.heard_ns)
     return found
 
 
@@ -286,7 +288,7 @@ class SystemModel:
         name_spaces = {view.name: view for view in snapshot.name_spaces}
         aligning = tuple([view for view in snapshot.name_spaces if view.alignments])
         fellows = Fellows(snapshot.fellows, before.fellows if before is not None else None)
-        around, sets = outline(snapshot, aligning), tuple([view.digest for view in snapshot.name_spaces])
+        around = outline(snapshot, aligning)
         is_alike = before is not None and around == before.outline
         if before is not None and is_alike:
             around = before.outline
@@ -304,15 +306,11 @@ class SystemModel:
             in_order=not is_orphan and (snapshot.state in ENDING or _is_repeated(before, snapshot)),
             lost_supervisor=is_orphan,
             name_spaces=name_spaces,
-            digests=before.digests
-            if before and is_alike and sets == before.sets
-            else _digests(before, heard),
+            digests=_digests(before, heard),
             aligning=aligning,
             fellows=fellows,
             is_settled=before.is_settled if before is not None and is_same_state else _is_settled(snapshot),
             outline=around,
-            sets=sets,
-            counts=tuple([view.count for view in name_spaces.values()]),
         )
         self._masterships.note(heard, is_alike=is_alike)
         self._witnesses.note(snapshot.id, fellows, heard.heard_ns)

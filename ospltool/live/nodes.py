@@ -102,10 +102,6 @@ class Node:
     """Whether it is complete and no name-space waits for anything."""
     outline: tuple[object, ...] = ()
     """What its name-spaces are, without how much they hold; the same object as long as that is equal."""
-    sets: tuple[str, ...] = ()
-    """The digest of each name-space, in the order of the snapshot."""
-    counts: tuple[int, ...] = ()
-    """The samples of each name-space, in the order of `name_spaces`."""
 
     @property
     def id(self) -> str:

@@ -15,7 +15,7 @@ from engine.supervisor.process_identity import identify
 from engine.supervisor.rundir import RunDirectory, RunRecord
 from ospltool.health.causes import RootCause
 from ospltool.health.codes import Sign
-from ospltool.health.descriptions import described
+from ospltool.health.effects import described
 from ospltool.health.health import Health
 from ospltool.health.incidents import Incidents
 from ospltool.health.news import IncidentNews

@@ -193,7 +193,7 @@ class Overview:
         age_s = slowest.age_ns(view.now_ns) / 1e9
         shown = (one for one in self._nodes if isinstance(one, Node))
         more = "more " if any(node_mark(view, node).tone is Tone.DIM for node in shown) else ""
-        held = sum(sum(node.counts) for node in self.folded)
+        held = sum(space.count for node in self.folded for space in node.name_spaces.values())
         about = f"{text.count(held)} samples held, heard last {slowest.snapshot.name} {age_s:.1f} s ago"
         return (
             Span(f" {view.glyphs.ok} ", Tone.DIM),
