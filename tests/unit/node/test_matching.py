@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
-from engine.capture.matching import END_S, LOOK_S, MATCH_S, SHOWN_S, MatchWatch
+from engine.capture.intake import END_S, LOOK_S, MATCH_S, SHOWN_S, MatchWatch
 from engine.capture.neighbourhood import Neighbourhood
 from engine.capture.unkept import UnkeptReason
 from engine.dataset.captured import CapturedSample
