@@ -13,7 +13,7 @@ from typing import Final, TypeVar
 from engine.config.values import did_you_mean
 from engine.core import expressions
 from engine.core.name_spaces import Element, Group
-from engine.dataset.groups import KEEP_ALL, DurabilityKind, GroupQos, depth_name, is_deeper, loosest, meets
+from engine.dataset.groups import DurabilityKind, GroupQos, depth_name, is_deeper, loosest, meets
 from engine.dds.abi import INFINITE_NS
 from engine.dds.offering import offer
 from engine.dds.qos import incompatibilities
@@ -68,19 +68,15 @@ def topic_findings(picture: DomainPicture) -> Iterator[Finding]:
     )
     for topic in picture.topics():
         kept = _kept(topic, groups.get(topic.name, ()))
-        yield from _of_topic(topic, kept)
+        yield from _reliability(topic)
+        yield from _durability(topic)
+        yield from _different_types(topic, sorted({each.type_name for each in kept}))
+        yield from _pairs(topic, kept)
+        yield from _writers_disagree(topic)
+        yield from _dies_with_writer(topic)
         yield from _destination_order(topic, is_kept=bool(kept) or _may_be_kept(topic, picture))
         if knows_all:
             yield from _elsewhere(topic, kept)
-
-
-def _of_topic(topic: TopicView, kept: Sequence[Endpoint]) -> Iterator[Finding]:
-    yield from _reliability(topic)
-    yield from _durability(topic)
-    yield from _different_types(topic, sorted({each.type_name for each in kept}))
-    yield from _pairs(topic, kept)
-    yield from _writers_disagree(topic)
-    yield from _dies_with_writer(topic)
 
 
 def _grouped(
@@ -410,24 +406,17 @@ def _writers_disagree(topic: TopicView) -> Iterator[Finding]:
             )
 
 
-def _history(endpoint: Endpoint) -> str:
-    depth = endpoint.qos.service_history_depth
-    return "KEEP_ALL" if depth == KEEP_ALL else f"KEEP_LAST {depth}"
-
-
 def _delay(endpoint: Endpoint) -> str:
     delay = endpoint.qos.service_cleanup_delay_ns
     return "infinite" if delay == INFINITE_NS else f"{delay / 1e9:g} s"
 
 
-def _order(endpoint: Endpoint) -> str:
-    return f"BY_{'SOURCE' if endpoint.qos.by_source_timestamp else 'RECEPTION'}_TIMESTAMP"
-
-
 _SERVICE_POLICIES: dict[str, Callable[[Endpoint], str]] = {
     "DURABILITY": lambda each: each.qos.durability.name,
-    "DESTINATION_ORDER": _order,
-    "DURABILITY_SERVICE history": _history,
+    "DESTINATION_ORDER": lambda each: (
+        f"BY_{'SOURCE' if each.qos.by_source_timestamp else 'RECEPTION'}_TIMESTAMP"
+    ),
+    "DURABILITY_SERVICE history": lambda each: depth_name(each.qos.service_history_depth),
     "service_cleanup_delay": _delay,
 }
 
@@ -456,7 +445,8 @@ def _meeting(writers: Iterable[Endpoint], readers: Iterable[Endpoint]) -> tuple[
     Two expressions do not match each other (DDS 1.4, 2.2.3.13 PARTITION).
     """
     by_writer, by_reader = _by_partition(writers), _by_partition(readers)
-    literal, wild = _divided(by_reader)
+    literal = [name for name in by_reader if expressions.is_literal(name)]
+    wild = [name for name in by_reader if not expressions.is_literal(name)]
     met_writers: Endpoints = {}
     met_readers: Endpoints = {}
     for name, those in by_writer.items():
@@ -478,15 +468,6 @@ def _by_partition(endpoints: Iterable[Endpoint]) -> dict[str, list[Endpoint]]:
         for name in endpoint.partitions or ("",):
             found.setdefault(name, []).append(endpoint)
     return found
-
-
-def _divided(names: Iterable[str]) -> tuple[list[str], list[str]]:
-    """Separate names from expressions."""
-    every = list(names)
-    return (
-        [name for name in every if expressions.is_literal(name)],
-        [name for name in every if not expressions.is_literal(name)],
-    )
 
 
 _KEEPING = ("Durable", "Persistent", "Transient")
@@ -691,7 +672,8 @@ def _clocks(picture: DomainPicture, bound_ns: int) -> Iterator[Finding]:
         if fellow.communication != "lost" and fellow.last_heartbeat_ns
     }
     names = {node.id: node for node in picture.nodes}
-    topics = _written_on_several_hosts(picture)
+    hosts = {topic.name: {each.host for each in topic.writers if each.host} for topic in picture.topics()}
+    topics = [name for name, several in hosts.items() if len(several) > 1]
     for (here, there), least_ns in sorted(seen.items()):
         if least_ns <= bound_ns or here not in names or there not in names:
             continue
@@ -712,15 +694,6 @@ def _clocks(picture: DomainPicture, bound_ns: int) -> Iterator[Finding]:
             "synchronize the clocks (NTP, PTP): the update with the later timestamp wins",
             nodes=(behind.name, ahead.name),
         )
-
-
-def _written_on_several_hosts(picture: DomainPicture) -> list[str]:
-    """Return the topics that are written on several hosts."""
-    return [
-        topic.name
-        for topic in picture.topics()
-        if len({each.host for each in topic.writers if each.host}) > 1
-    ]
 
 
 _NO_DISK = "there is no store on disk", "a StoreDirectory"
@@ -791,9 +764,10 @@ def _history_cut(topic: TopicView, nodes: Sequence[NodeSnapshot]) -> Iterator[Fi
         return
     asked = functools.reduce(loosest, (each.qos.history_depth for each in cut.values()))
     names = sorted({depth_name(each.qos.history_depth) for each in cut.values()})
+    is_number_read = any(not each.is_writer and each.qos.history_depth for each in cut.values())
     yield _found(
         "history-cut",
-        Severity.WARNING if any(_names_a_number(each) for each in cut.values()) else Severity.INFO,
+        Severity.WARNING if is_number_read else Severity.INFO,
         (topic.name,),
         f"HISTORY is {' and '.join(names)}, but what is kept for late joiners is "
         f"{depth_name(_shallowest(kept))} of each instance: DURABILITY_SERVICE decides that",
@@ -801,10 +775,6 @@ def _history_cut(topic: TopicView, nodes: Sequence[NodeSnapshot]) -> Iterator[Fi
         tuple(cut.values()),
         tuple({node.name: None for node in nodes if any(group.topic == topic.name for group in node.groups)}),
     )
-
-
-def _names_a_number(endpoint: Endpoint) -> bool:
-    return not endpoint.is_writer and bool(endpoint.qos.history_depth)
 
 
 def _shallowest(depths: Sequence[int]) -> int:

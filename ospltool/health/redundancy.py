@@ -86,7 +86,8 @@ class Redundancy:
     @property
     def text(self) -> str:
         """Summary as in `2 of 3 copies, 1 of 2 on disk`."""
-        held = f"{_of(len(self.held), self.wanted)} {_copies(self.wanted or len(self.held))}"
+        are_several = (self.wanted or len(self.held)) != 1
+        held = f"{_of(len(self.held), self.wanted)} {'copies' if are_several else 'copy'}"
         if self.sides:
             numbers = " + ".join(str(len(side)) for side in (self.held, *self.sides))
             held = f"{numbers}{f' of {self.wanted}' if self.wanted else ''} copies, sets differ"
@@ -96,10 +97,6 @@ class Redundancy:
 
 def _of(number: int, wanted: int) -> str:
     return f"{number} of {wanted}" if wanted and number <= wanted else str(number)
-
-
-def _copies(number: int) -> str:
-    return "copy" if number == 1 else "copies"
 
 
 class Redundancies:
@@ -174,29 +171,24 @@ def _redundancies(
         if index % STEP == 0:
             yield
     refused = {node.id: {one.id for one in scene.facts(node).refused} for node in scene.heard}
-    if any(refused.values()):
-        for place in places.values():
-            place.part(scene, refused)
+    for place in places.values() if any(refused.values()) else ():
+        place.part(scene, refused)
     for name in {contested[0] for contested in scene.contested} & places.keys():
         places[name].divide(scene, name)
     yield
     return [_redundancy(scene, name, each, ended, strangers) for name, each in places.items()]
 
 
-@dataclasses.dataclass(slots=True)
 class _Places:
-    """Nodes with copies of one name-space, while they are being collected."""
+    """Nodes with copies of one name-space, while they are being collected; as in `Redundancy`."""
 
-    held: list[str] = dataclasses.field(default_factory=list)
-    on_disk: list[str] = dataclasses.field(default_factory=list)
-    coming: list[str] = dataclasses.field(default_factory=list)
-    stopped: list[str] = dataclasses.field(default_factory=list)
-    lost: list[str] = dataclasses.field(default_factory=list)
-    unsure: list[str] = dataclasses.field(default_factory=list)
-    filtered: set[str] = dataclasses.field(default_factory=set)
-    apart: list[str] = dataclasses.field(default_factory=list)
-    sides: list[list[str]] = dataclasses.field(default_factory=list)
-    on_disk_apart: list[str] = dataclasses.field(default_factory=list)
+    def __init__(self) -> None:
+        self.held: list[str] = []
+        self.on_disk: list[str] = []
+        self.filtered: set[str] = set()
+        kinds = "coming", "stopped", "lost", "unsure", "apart"
+        self.others: dict[str, list[str]] = {kind: [] for kind in kinds}
+        self.sides: list[list[str]] = []
 
     def divide(self, scene: Scene, name: str) -> None:
         """Keep the holders on the side with most copies of a set with several masters, or expected ones.
@@ -212,53 +204,44 @@ class _Places:
             members = [other for side in alike for other in side[1]]
             sides = [side for side in sides if side not in alike]
             sides.append((marks.union(*(side[0] for side in alike)), [*members, one]))
-
-        def rank(members: list[str]) -> tuple[int, int]:
-            expected = scene.expected.nodes
-            return len(members), sum(scene.model.name_of(one) in expected for one in members)
-
         if len(sides) > 1:
-            self.held, *self.sides = sorted((members for _, members in sides), key=rank, reverse=True)
-            self.on_disk_apart = [one for one in self.on_disk if one not in self.held]
-            self.on_disk = [one for one in self.on_disk if one in self.held]
+            several = [members for _, members in sides]
+            several.sort(key=lambda members: _rank(scene, members), reverse=True)
+            self.held, *self.sides = several
 
     def part(self, scene: Scene, refused: Mapping[str, set[str]]) -> None:
         """Keep the holders that communicate with each other: the most, or else those that are expected.
 
         Incompatible nodes hold different sets under one name, and are no copies of each other.
         """
+        circles = {
+            one: [other for other in self.held if other not in refused[one] and one not in refused[other]]
+            for one in self.held
+        }
+        if circles:
+            widest = max(self.held, key=lambda one: (len(circles[one]), *_rank(scene, [one])))
+            self.others["apart"] = [one for one in self.held if one not in circles[widest]]
+            self.held = circles[widest]
+            self.on_disk = [one for one in self.on_disk if one in self.held]
 
-        def circle(one: str) -> list[str]:
-            return [
-                other
-                for other in self.held
-                if other not in refused.get(one, ()) and one not in refused.get(other, ())
-            ]
 
-        def rank(one: str) -> tuple[int, bool]:
-            return len(circle(one)), scene.model.name_of(one) in scene.expected.nodes
-
-        if self.held:
-            before = self.held
-            self.held = circle(max(self.held, key=rank))
-            counted = set(self.held)
-            self.apart = [one for one in before if one not in counted]
-            self.on_disk = [one for one in self.on_disk if one in counted]
+def _rank(scene: Scene, members: list[str]) -> tuple[int, int]:
+    """Return how many nodes there are, and how many of them are expected."""
+    return len(members), sum(scene.model.name_of(one) in scene.expected.nodes for one in members)
 
 
 def _place(scene: Scene, node: Node, places: Mapping[str, _Places]) -> None:
     """Add a node to the places of every name-space."""
-    presence = scene.presence(node)
+    presence, me = scene.presence(node), node.id
     if presence is not Presence.HEARD:
-        is_coming, may_run = scene.may_come_back(node), scene.may_run(node)
+        is_coming = scene.may_come_back(node)
+        kind = "coming" if is_coming else "stopped" if presence is Presence.STOPPED else "lost"
+        kinds = (kind, "unsure") if scene.may_run(node) and not is_coming else (kind,)
         for name in node.name_spaces:
-            place = places[name]
-            absent = place.stopped if presence is Presence.STOPPED else place.lost
-            (place.coming if is_coming else absent).append(node.id)
-            if may_run and not is_coming:
-                place.unsure.append(node.id)
+            for kind in kinds:
+                places[name].others[kind].append(me)
         return
-    off_disk, me = scene.facts(node).off_disk, node.id
+    off_disk = scene.facts(node).off_disk
     for name, view in node.name_spaces.items():
         place = places[name]
         if view.complete:
@@ -270,10 +253,10 @@ def _place(scene: Scene, node: Node, places: Mapping[str, _Places]) -> None:
         elif view.is_at_rest:
             pass  # a part of the set or nothing, as the policy demands: not a copy
         elif view.alignee == Alignee.INITIAL.value or view.alignments:
-            place.coming.append(me)
+            place.others["coming"].append(me)
     if node.snapshot.state != "COMPLETE":
         for name in places.keys() - node.name_spaces.keys():
-            places[name].coming.append(node.id)
+            places[name].others["coming"].append(me)
 
 
 def _redundancy(
@@ -282,19 +265,18 @@ def _redundancy(
     expected = scene.expected.space(name)
     may_hold = strangers if not expected.copies or len(places.held) < expected.copies else ()
     whole = [node for node in places.held if node not in places.filtered] or places.held
-    counted = set(whole)
+    counted, beside = set(whole), {*places.held}
+    others = {kind: tuple(nodes) for kind, nodes in places.others.items()}
+    others["stopped"] += tuple(ended if expected.copies or expected.on_disk else ())
+    others["unsure"] += may_hold
     return Redundancy(
         name,
         expected.copies,
         expected.on_disk,
         held=tuple(whole),
         on_disk=tuple([node for node in places.on_disk if node in counted]),
-        coming=tuple(places.coming),
-        stopped=(*places.stopped, *(ended if expected.copies or expected.on_disk else ())),
-        lost=tuple(places.lost),
-        unsure=(*places.unsure, *may_hold),
         filtered=tuple([node for node in places.held if node not in counted]),
-        apart=tuple(places.apart),
         sides=tuple(map(tuple, places.sides)),
-        on_disk_apart=tuple(places.on_disk_apart),
+        on_disk_apart=tuple([node for node in places.on_disk if node not in beside]),
+        **others,
     )

@@ -123,7 +123,7 @@ def _forked(health: Health) -> Health:
     fork.dump(health)
     file.seek(0)
     copied = pickle.Unpickler(file)  # noqa: S301 - of what was written a line above
-    copied.persistent_load = fork.shared.__getitem__  # type: ignore[method-assign]
+    copied.persistent_load = fork.shared.__getitem__  # type: ignore[method-assign]  # pickle asks it
     found: Health = copied.load()
     return found
 

@@ -66,17 +66,6 @@ def _digests(before: Node | None, heard: ReceivedSnapshot) -> Mapping[str, tuple
     return found
 
 
-def _is_repeated(before: Node | None, snapshot: NodeSnapshot) -> bool:
-    """Return whether a recording repeats an old snapshot of a node that had ended in order."""
-    return before is not None and before.in_order and snapshot.time_ns <= before.snapshot.time_ns
-
-
-def _is_going_on(before: Node, heard: ReceivedSnapshot) -> bool:
-    """Return whether the node is in the same state as before, and was heard without a break."""
-    is_break = before.gone_ns or heard.heard_ns - before.heard_ns > before.stale_after_ns
-    return before.snapshot.state == heard.snapshot.state and not is_break
-
-
 class SystemModel:
     """Everything known about all nodes and persistence services.
 
@@ -133,7 +122,7 @@ class SystemModel:
         self._order: list[str] = []
         self._name_space_order: list[str] | None = None
         self._trackers = Trackers()
-        self._witnesses = Witnesses(self.series, self._series_of)
+        self._witnesses = Witnesses(self.series)
 
     def follow(self, before: SystemModel) -> None:
         """Count revisions and eras on from a model that this one takes the place of."""
@@ -296,14 +285,22 @@ class SystemModel:
             self._name_space_order = None
         is_orphan = self._orphaned_ns.get(snapshot.id, -1) >= snapshot.started_ns
         is_same_run = before is not None and before.snapshot.started_ns == snapshot.started_ns
-        is_going_on = before is not None and is_same_run and _is_going_on(before, heard)
+        is_going_on = (
+            before is not None
+            and is_same_run
+            and before.snapshot.state == snapshot.state
+            and not before.gone_ns
+            and heard.heard_ns - before.heard_ns <= before.stale_after_ns
+        )
+        # A recording repeats the last snapshot of a node that had ended in order.
+        is_repeated = before is not None and before.in_order and snapshot.time_ns <= before.snapshot.time_ns
         is_same_state = before is not None and is_alike and before.snapshot.state == snapshot.state
         self.nodes[snapshot.id] = Node(
             snapshot,
             heard.heard_ns,
             came_ns=before.came_ns if before is not None and is_same_run else heard.heard_ns,
             moved_ns=before.moved_ns if before is not None and is_going_on else heard.heard_ns,
-            in_order=not is_orphan and (snapshot.state in ENDING or _is_repeated(before, snapshot)),
+            in_order=not is_orphan and (snapshot.state in ENDING or is_repeated),
             lost_supervisor=is_orphan,
             name_spaces=name_spaces,
             digests=_digests(before, heard),

@@ -61,7 +61,10 @@ def plural(number: int, noun: str, several: str = "") -> str:
 
 
 def listed(names: Sequence[str], most: int, more: str = "more", separator: str = ", ") -> str:
-    """Return names in a sentence: the first ones, and the number of the others with the word `more`."""
+    """Return names in a sentence: the first `most`, and the number of the others with the word `more`.
+
+    Between two of them is the `separator`.
+    """
     rest = f" and {len(names) - most:,} {more}" if len(names) > most else ""
     return separator.join(names[:most]) + rest
 
