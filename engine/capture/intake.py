@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from engine.capture.tap_registry import look_up_type
 from engine.capture.unkept import UnkeptReason
-from engine.dataset.captured import CapturedSample
+from engine.dataset.sample import Sample
 from engine.dds.native_topics import Refusals
 from engine.dds.typeinfo import ATTEMPTS
 from engine.dds.writer_names import WRITER_GONE
@@ -68,10 +68,10 @@ class MatchWatch:
         self._new += new
         self._silent.update({offer.endpoint.guid: (offer, math.inf) for offer in new})
 
-    def heard(self, records: Iterable[CapturedSample | CapturedRun]) -> None:
+    def heard(self, records: Iterable[Sample | CapturedRun]) -> None:
         """Take in what taps captured: the writers of samples are not watched any more for their end."""
         for record in records if self._silent else ():
-            if not isinstance(record, CapturedSample) or not record.status & WRITER_GONE:
+            if not isinstance(record, Sample) or not record.status & WRITER_GONE:
                 self._silent.pop(record.writer, None)
 
     def turn(self, now_s: float) -> list[Unkept]:

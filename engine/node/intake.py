@@ -156,14 +156,13 @@ class CaptureDrain:
     def turn(self) -> None:
         """Drain the taps, unless it is too early for that."""
         if self._clock.monotonic() >= self._due_s:
-            self._drain(waits=True)
+            self.drain(waits=True)
 
-    def drain(self) -> None:
-        """Take from every tap what it has, up to a bound, unless too much waits for the disk."""
-        self._drain(waits=False)
+    def drain(self, *, waits: bool = False) -> None:
+        """Take from every tap what it has, up to a bound, unless too much waits for the disk.
 
-    def _drain(self, *, waits: bool) -> None:
-        """Drain the taps; with `waits`, large samples of busy ones may wait for newer ones."""
+        With `waits`, large samples of busy taps may wait for newer ones.
+        """
         tracer = self._runtime.shared.tracer
         room = self._room
         if room <= 0:
@@ -184,19 +183,24 @@ class CaptureDrain:
         for tap in self._taps:
             is_busy = (tap_fill := tap.fill) >= ROOMY or self._runtime.has_waiting
             fill = max(fill, tap_fill)
-            some, drained = tap.drain_runs(most)
+            some, taken = tap.drain_runs(most)
             count += some
             is_behind = is_behind or some >= most
-            waiting = self._unrouted_samples.before(tap, drained)
-            taken = self._taps.once(tap, waiting, routes)
-            unrouted = self._runtime.capture(taken, routes, waits=waits and is_busy) if taken else []
+            if self._unrouted_samples:
+                taken = [*self._unrouted_samples.before(tap), *taken]
+            if tap in self._taps.further:
+                taken = self._taps.once(tap, taken, routes)
+            if not taken:
+                continue
+            unrouted = self._runtime.capture(taken, routes, waits=waits and is_busy)
             self._alive.unregistered(taken)
             self._watch.heard(taken)
             if self._clients:
                 self._clients.captured(taken, unrouted, routes)
-            self._unrouted_samples.wait(tap, unrouted)
-            if dropped := self._unrouted_samples.drop_surplus():
-                self._runtime.count_unrouted(dropped)
+            if unrouted:
+                self._unrouted_samples.wait(tap, unrouted)
+                if dropped := self._unrouted_samples.drop_surplus():
+                    self._runtime.count_unrouted(dropped)
         self._runtime.shared.is_behind = is_behind or bool(self._unrouted_samples)
         self._runtime.settle_captured(WAIT_S if waits and count else -math.inf)
         is_hurried, haste = count >= BUSY, max(1.0, fill / ROOMY)

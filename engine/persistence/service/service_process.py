@@ -28,8 +28,7 @@ from engine.capture.tap import Tap, TapMove
 from engine.capture.tap_registry import TapRegistry, UnroutedSamples
 from engine.capture.unkept import Unkept, UnkeptReason
 from engine.config.persistence import PersistenceService
-from engine.dataset.captured import CapturedSample
-from engine.dataset.sample import DATA, DISPOSE, UNREGISTER
+from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, Sample
 from engine.dds import abi
 from engine.dds.activity import Workers
 from engine.dds.channel import Channel, ChannelTopic
@@ -264,7 +263,7 @@ class Intake(DiscoveryIntake):
         """Take the samples of all taps, in order for each writer."""
         found: list[OriginalSample] = []
         for tap in self.taps:
-            drained = self._unrouted_samples.before(tap, tap.drain(DRAIN))
+            drained = [*self._unrouted_samples.before(tap), *tap.drain(DRAIN)]
             taken = self.taps.once(tap, drained, self.neighbourhood.routes)
             self.watch.heard(taken)
             for captured in taken:
@@ -277,7 +276,7 @@ class Intake(DiscoveryIntake):
         self.counters["captured"] += len(found)
         return found
 
-    def _convert(self, tap: Tap, captured: CapturedSample, found: list[OriginalSample]) -> None:
+    def _convert(self, tap: Tap, captured: Sample, found: list[OriginalSample]) -> None:
         """Add a sample of each group that its writer writes to."""
         names = self._names.get(captured.writer)
         if names is None:
