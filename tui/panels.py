@@ -14,7 +14,7 @@ from engine.runtime.monitor import DeliveryView, NameSpaceView, NodeEvent
 from engine.tracing.levels import Level
 from ospltool.diagnostics.model import Severity
 from ospltool.health.codes import joined
-from ospltool.health.incident import Incident
+from ospltool.health.incidents import Incident
 from ospltool.health.mutes import MuteEnd
 from ospltool.health.verdict import FAILED, NOBODY, STARTING, UNKNOWN
 from ospltool.live.feed import ReplayPosition

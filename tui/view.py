@@ -10,7 +10,7 @@ from typing import Final
 from engine.runtime.monitor import NameSpaceView
 from ospltool.diagnostics.model import Severity
 from ospltool.health.health import Health
-from ospltool.health.incident import Incident
+from ospltool.health.incidents import Incident
 from ospltool.health.presence import Presence
 from ospltool.health.verdict import STARTING, UNKNOWN, SystemVerdict
 from ospltool.live.feed import ReplayPosition

@@ -1,87 +1,14 @@
-"""The diagnosis of a domain: all findings and their sum, as text and as JSON."""
+"""The report on a domain: all findings and their sum, as text and as JSON."""
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from ospltool.diagnostics.model import Finding, Severity
-from ospltool.doctor import rules
-from ospltool.doctor.picture import DomainPicture, Endpoint
+from ospltool.diagnostics.model import Finding
+from ospltool.doctor.diagnosis import Diagnosis
+from ospltool.doctor.picture import Endpoint
 from ospltool.output.text import listed, plural, visible
-
-CLOCK_BOUND_NS: Final = 100_000_000
-MAX_FINDINGS: Final = 1_000
-
-_DECIDING: Final = (Severity.ERROR, Severity.WARNING)
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Diagnosis:
-    """The result of a diagnosis.
-
-    Attributes:
-        picture: the domain.
-        findings: by topic, nodes first; the gravest first. Equal ones of several topics are one finding.
-        left_out: number of findings beyond a thousand; they are the least grave ones.
-    """
-
-    picture: DomainPicture
-    findings: tuple[Finding, ...]
-    left_out: int = 0
-
-    @property
-    def is_good(self) -> bool:
-        """Whether there are no findings other than information."""
-        return not any(each.severity in _DECIDING for each in self.findings)
-
-    def inconsistent(self, *, writers: bool) -> int:
-        """Count the writers or readers that are not certain to become consistent."""
-        return len(
-            {
-                endpoint.guid
-                for each in self.findings
-                if each.severity in _DECIDING and each.name != "writers-disagree"
-                for endpoint in each.evidence
-                if endpoint.is_writer is writers
-            }
-        )
-
-
-def diagnose(picture: DomainPicture, clock_bound_ns: int = CLOCK_BOUND_NS) -> Diagnosis:
-    """Apply every rule.
-
-    Args:
-        picture: the domain.
-        clock_bound_ns: tolerated difference of clocks.
-    """
-    found = list(rules.node_findings(picture, clock_bound_ns))
-    found += rules.topic_findings(picture)
-    found = _merged(found)
-    found.sort(key=lambda each: each.severity)
-    kept = found[:MAX_FINDINGS]
-    kept.sort(key=lambda each: (each.topics, each.severity, each.name))
-    return Diagnosis(picture, tuple(kept), len(found) - len(kept))
-
-
-def _merged(findings: Sequence[Finding]) -> list[Finding]:
-    """Make one finding of those that say the same of several topics."""
-    alike: dict[tuple[object, ...], list[Finding]] = {}
-    for each in findings:
-        key = each.name, each.severity, each.message, each.advice, each.nodes, bool(each.topics)
-        alike.setdefault(key, []).append(each)
-    return [
-        dataclasses.replace(
-            some[0],
-            topics=tuple(dict.fromkeys(topic for each in some for topic in each.topics)),
-            evidence=tuple(
-                sorted((end for each in some for end in each.evidence), key=lambda end: not end.is_writer)
-            ),
-        )
-        for some in alike.values()
-    ]
-
 
 MAX_SHOWN: Final = 5
 """Most endpoints shown of one kind in one finding; the number of the others is said."""

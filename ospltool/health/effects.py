@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from ospltool.health.causes import RootCause
-from ospltool.health.codes import NO_MASTER, Code, joined
+from ospltool.health.codes import NO_MASTER, joined
 from ospltool.health.facts import PERSISTENT
-from ospltool.health.incident import Incident
+from ospltool.health.incidents import Incident
 from ospltool.health.presence import Presence, Scene, fellows_of, has_heard_since
 from ospltool.health.redundancy import Redundancy
 from ospltool.live.nodes import Node
@@ -45,7 +45,13 @@ def effects(
     if not causes:  # nearly always
         return {}
     masters = _masters(scene)
-    told = {one.root.key: _told(scene, one, copies, masters) for one in causes}
+    told: dict[str, dict[str, _Parts]] = {}
+    for one in causes:
+        names = [name for name in _touched(scene, one) if name in copies]
+        names.sort(key=lambda name: (len(copies[name].held), name))
+        told[one.root.key] = {
+            name: _of_space(scene, one, copies[name], masters.get(name, [])) for name in names
+        }
     claims: dict[tuple[str, str], list[RootCause]] = {}
     for one in causes:
         for name, parts in told[one.root.key].items():
@@ -66,14 +72,6 @@ class _Parts(NamedTuple):
 
     shared: dict[str, str]
     own: list[str]
-
-
-def _told(
-    scene: Scene, cause: RootCause, copies: Mapping[str, Redundancy], masters: Mapping[str, list[Node]]
-) -> dict[str, _Parts]:
-    names = [name for name in _touched(scene, cause) if name in copies]
-    names.sort(key=lambda name: (len(copies[name].held), name))
-    return {name: _of_space(scene, cause, copies[name], masters.get(name, [])) for name in names}
 
 
 def _accounts(cause: RootCause, part: str, copies: Redundancy, masters: int) -> bool:
@@ -137,16 +135,16 @@ def _touched(scene: Scene, cause: RootCause) -> list[str]:
 
 
 def _of_space(scene: Scene, cause: RootCause, copies: Redundancy, masters: list[Node]) -> _Parts:
-    is_of_disk = cause.root.kind.cause == "store"
+    is_of_disk, nodes = cause.root.kind.cause == "store", scene.model.nodes
     shared = {_COPIES: ", ".join(filter(None, (copies.text, copies.warning)))}
     if len(masters) < 2 or not is_of_disk:  # the disk has nothing to do with several masters
         told_masters, is_split = _of_masters(masters, copies.name)
         shared = {_MASTERS: told_masters, **shared} if is_split else {**shared, _MASTERS: told_masters}
     told: list[str] = []
     if is_of_disk:
-        told += _waiting(scene, [_node(scene, node) for node in cause.root.nodes], copies.name)
+        told += _waiting(scene, [nodes[node] for node in cause.root.nodes], copies.name)
     if cause.root.code == "DUL-NODE-RESTARTED":
-        told.append(_since_failure(scene, _node(scene, cause.root.nodes[0]), copies.name))
+        told.append(_since_failure(scene, nodes[cause.root.nodes[0]], copies.name))
     away = [node for node in cause.root.nodes if node in copies.lost]
     if away:
         told.append(_lost(scene, copies, away))
@@ -205,23 +203,20 @@ def _since_failure(scene: Scene, node: Node, name: str) -> str:
     fewer = before - view.count
     if fewer <= 0:
         return f"{called} is complete again, nothing lost"
-    return f"{called} is complete again with {fewer:,} sample{'s' if fewer > 1 else ''} fewer than before"
+    return f"{called} is complete again with {plural(fewer, 'sample')} fewer than before"
 
 
 def _lost(scene: Scene, copies: Redundancy, away: list[str]) -> str:
     """Tell whether the remaining copies, if any, have all samples of the lost nodes' last snapshots."""
-    left = [_node(scene, node).name_spaces[copies.name] for node in copies.held]
+    nodes = scene.model.nodes
+    left = [nodes[node].name_spaces[copies.name] for node in copies.held]
     missing = 0
-    for one in map(scene.model.nodes.__getitem__, away):
+    for one in map(nodes.__getitem__, away):
         best = scene.cache.most(one, copies.name, max((other.count for other in left), default=0))
         missing = max(missing, one.name_spaces[copies.name].count - best)
     if not left:
         return ""
-    return f"it had {missing:,} sample{'s' if missing > 1 else ''} more" if missing > 0 else "nothing lost"
-
-
-def _node(scene: Scene, node: str) -> Node:
-    return scene.model.nodes[node]
+    return f"it had {plural(missing, 'sample')} more" if missing > 0 else "nothing lost"
 
 
 def _advice(scene: Scene, cause: RootCause) -> str:
@@ -245,16 +240,11 @@ def _advice(scene: Scene, cause: RootCause) -> str:
 
 def _lost_names(scene: Scene) -> tuple[list[str], list[str]]:
     """Return the names of the lost nodes that are known to be dead, and of the others."""
+    stopped = {one.snapshot.name for one in scene.nodes if scene.presence(one) is Presence.STOPPED}
+    stopped |= {name for name, report in scene.reports.items() if report.in_order}
     nodes = [one.snapshot.name for one in scene.nodes if scene.presence(one) is not Presence.STOPPED]
-    names = dict.fromkeys((*nodes, *(name for name in scene.awaited if not _has_ended(scene, name))))
-    dead = [name for name in names if name in scene.ends]
-    return dead, [name for name in names if name not in dead]
-
-
-def _has_ended(scene: Scene, name: str) -> bool:
-    report = scene.reports.get(name)
-    stopped = (one for one in scene.nodes if scene.presence(one) is Presence.STOPPED)
-    return bool(report and report.in_order) or any(one.snapshot.name == name for one in stopped)
+    names = dict.fromkeys((*nodes, *(name for name in scene.awaited if name not in stopped)))
+    return [one for one in names if one in scene.ends], [one for one in names if one not in scene.ends]
 
 
 def _of_lost_domain(scene: Scene) -> str:
@@ -279,17 +269,18 @@ def _of_lost_space(scene: Scene, name: str, *, is_over: bool) -> str:
     """Tell who held a name-space last and on whose disks it is; `is_over`: all of them have died."""
     holders = [one for one in scene.nodes if name in one.name_spaces and one.name_spaces[name].complete]
     lost = [one for one in holders if scene.presence(one) is not Presence.STOPPED]
-    kept = [one for one in lost if _is_on_disk(scene, one, name)]
-    older = [one for one in holders if one not in lost and _is_on_disk(scene, one, name)]
+    stored = [one for one in holders if name not in scene.facts(one).off_disk]
+    kept = [one for one in stored if one in lost]
+    older = [one for one in stored if one not in lost]
     samples = max((one.name_spaces[name].count for one in lost), default=0)
-    called = f"{samples:,} sample{'' if samples == 1 else 's'}"
+    called = plural(samples, "sample")
     disks = f"on the disk{'s' if len(kept) > 1 else ''} of {joined(_names(kept))}"
     if not lost:
         said = "no node held it complete"
     elif not is_over:
         said = f"{called} on {joined(_names(lost))}, {disks if kept else 'on no disk'}"
     elif kept:
-        missing = min(_unstored(scene, one, name) for one in kept)
+        missing = min(_unstored(one, name) for one in kept)
         said = f"{missing:,} of {called} lost, the rest {disks}" if missing else f"{called}, {disks}"
     else:
         said = f"{called} {'is' if samples == 1 else 'are'} lost, on no disk"
@@ -298,11 +289,7 @@ def _of_lost_space(scene: Scene, name: str, *, is_over: bool) -> str:
     return said
 
 
-def _is_on_disk(scene: Scene, node: Node, name: str) -> bool:
-    return name not in scene.facts(node).off_disk
-
-
-def _unstored(scene: Scene, node: Node, name: str) -> int:
+def _unstored(node: Node, name: str) -> int:
     """Return how many samples of the shown groups of a name-space a node had in memory only."""
     groups = [one for one in node.snapshot.groups if one.name_space == name]
     return sum(
@@ -332,6 +319,9 @@ def described(scene: Scene, cause: RootCause, effect: str) -> Incident:
     """Return the incident of a cause with its `effect`, as it is now."""
     root, code = cause.root, cause.root.kind
     why = root.why or _causes_of_nodes(cause)
+    # The advice of a code names the fleet file as the user did.
+    check, file = "`ospltool check {}`", shlex.quote(scene.expected.file or "fleet.toml")
+    usual = code.next.replace(check.format("fleet.toml"), check.format(file))
     return Incident(
         key=root.key,
         code=code,
@@ -341,7 +331,7 @@ def described(scene: Scene, cause: RootCause, effect: str) -> Incident:
         why=why or root.guess or f"cause unknown; usually: {' '.join(code.causes)}",
         is_cause_known=bool(why),
         effect=effect,
-        next=root.next or _advice(scene, cause) or _next(code, scene.expected.file),
+        next=root.next or _advice(scene, cause) or usual,
         since_ns=root.since_ns,
         began_before=root.began_before,
         nodes=cause.nodes,
@@ -350,12 +340,6 @@ def described(scene: Scene, cause: RootCause, effect: str) -> Incident:
         signs=tuple(dict.fromkeys(sign.what for sign in cause.signs)),
         weight=root.weight,
     )
-
-
-def _next(code: Code, file: str) -> str:
-    """Return the advice of a code, with the fleet file that the user named in its commands."""
-    check = "`ospltool check {}`"
-    return code.next.replace(check.format("fleet.toml"), check.format(shlex.quote(file or "fleet.toml")))
 
 
 def _causes_of_nodes(cause: RootCause) -> str:

@@ -10,7 +10,7 @@ from typing import Any, Final
 from engine.core import plain
 from engine.runtime.monitor import NodeEvent
 from ospltool.health.health import Health
-from ospltool.health.incident import Incident
+from ospltool.health.incidents import Incident
 from ospltool.health.presence import Presence
 from ospltool.health.redundancy import Redundancy
 from ospltool.live import persistence

@@ -18,8 +18,7 @@ from ospltool.health.causes import Patience, RootCause, causes_of, unaccounted
 from ospltool.health.codes import SECOND_NS, Sign, joined
 from ospltool.health.effects import described, effects
 from ospltool.health.facts import FactCache
-from ospltool.health.incident import Incident
-from ospltool.health.incidents import Incidents
+from ospltool.health.incidents import Incident, Incidents
 from ospltool.health.mutes import Mute, Mutes
 from ospltool.health.presence import Presence, PresenceMemory, Scene, observed, told_ns
 from ospltool.health.redundancy import Redundancies, Redundancy
@@ -27,7 +26,7 @@ from ospltool.health.signs.lost import OWN_LINK, of_domain
 from ospltool.health.signs.masters import of_masters
 from ospltool.health.signs.nodes import of_nodes
 from ospltool.health.signs.proofs import of_proofs
-from ospltool.health.signs.services import of_services
+from ospltool.health.signs.services import called, of_services
 from ospltool.health.signs.sets import of_data, of_sets
 from ospltool.health.verdict import (
     FAILED,
@@ -363,6 +362,23 @@ class Health:
             (one, [each for each in self.muted if one.covers(each.code, each.who)])
             for one in self.mutes.standing
         ]
+
+    def subjects(self) -> Iterator[str]:
+        """Yield the subjects that incidents may have: of nodes also those that only their fellows know."""
+        model = self.model
+        yield from self.awaited
+        yield from (one.name for one in self.expected.name_spaces)
+        for node in model.ordered_nodes():
+            yield node.snapshot.name
+            yield from (fellow.name for fellow in node.snapshot.fellows)
+        yield from model.name_space_names()
+        for group in model.groups.ordered():
+            yield f"{group.partition}.{group.topic}" if group.partition else group.topic
+        for service in model.persistence.ordered():
+            yield called(service.view)
+            yield from (f"subscription {one.name}" for one in service.view.subscriptions)
+        yield from ("domain", "watcher")
+        yield from (one.who for one in self.every)
 
     def events(self, incident: Incident) -> list[NodeEvent]:
         """Return events about an incident, at INFO and above, oldest first."""

@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 from engine.core import plain
 from engine.files import open_private, replacing
 from ospltool.health.codes import Code, codes, joined
-from ospltool.health.incident import Incident
+from ospltool.health.incidents import Incident
 
 MAX_MUTES: Final = 500
 MAX_BYTES: Final = 1 << 20

@@ -178,7 +178,7 @@ class Witnesses:
         self._searched_ns = 0
 
     def note(self, teller: str, fellows: Fellows, heard_ns: int) -> None:
-        """Note what one node reports of its `fellows`; it was heard at `heard_ns`, by the feed's clock."""
+        """Note what the node `teller` reports of its `fellows`; it was heard at `heard_ns` of the feed."""
         if not 0 <= heard_ns - self._searched_ns < SEARCH_NS:
             self._searched_ns = heard_ns
             self._without = {node for node, one in self._series.items() if one.is_without_witness(heard_ns)}

@@ -180,6 +180,7 @@ def test_heartbeats_are_those_of_one_fellow_until_it_falls_silent() -> None:
 @pytest.mark.parametrize("apart_ms", [0, 300, 1700])
 def test_another_fellow_is_the_witness_once_the_first_is_silent(apart_ms: int) -> None:
     model = SystemModel()
+    model.apply(Update((ReceivedSnapshot(fake.snapshot(9), START_NS),)), START_NS)
 
     def tell(teller: int, second: int) -> None:
         now_ns = START_NS + second * S + teller * apart_ms * 1_000_000

@@ -21,9 +21,10 @@ from engine.runtime.monitor import (
     StoreStatus,
     UnkeptView,
 )
-from ospltool.doctor import report as diagnosis_module
+from ospltool.doctor import diagnosis as diagnosis_module
+from ospltool.doctor.diagnosis import Diagnosis, diagnose
 from ospltool.doctor.picture import DomainPicture, Endpoint
-from ospltool.doctor.report import Diagnosis, as_data, as_text, diagnose
+from ospltool.doctor.report import as_data, as_text
 from ospltool.output import envelope
 from tests.tables import table_rows
 

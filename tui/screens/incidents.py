@@ -11,7 +11,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
 from engine.runtime.monitor import NodeEvent
-from ospltool.health.incident import Incident
+from ospltool.health.incidents import Incident
 from ospltool.health.presence import Presence
 from ospltool.output.text import plural
 from tui import panels, text

@@ -10,7 +10,7 @@ from textual.app import ComposeResult
 from textual.binding import BindingType
 
 from engine.runtime.monitor import NameSpaceView
-from ospltool.health.incident import Incident
+from ospltool.health.incidents import Incident
 from ospltool.health.presence import Presence
 from ospltool.live.masterships import Mastership
 from ospltool.live.nodes import Node

@@ -11,7 +11,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
 from ospltool.diagnostics.model import Severity
-from ospltool.health.incident import Incident
+from ospltool.health.incidents import Incident
 from ospltool.health.presence import Presence
 from ospltool.live.nodes import Node
 from ospltool.live.series import RATE_WINDOW_NS, NodeSeries

@@ -1,4 +1,4 @@
-"""The rules of the diagnosis: the QoS of applications, topic by topic, and what the nodes report."""
+"""The diagnosis of a domain: rules on the QoS of applications, topic by topic, and on what nodes report."""
 
 from __future__ import annotations
 
@@ -30,6 +30,78 @@ Endpoints = dict[str, Endpoint]
 """By GUID."""
 
 
+CLOCK_BOUND_NS: Final = 100_000_000
+MAX_FINDINGS: Final = 1_000
+
+_DECIDING: Final = (Severity.ERROR, Severity.WARNING)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """The result of a diagnosis.
+
+    Attributes:
+        picture: the domain.
+        findings: by topic, nodes first; the gravest first. Equal ones of several topics are one finding.
+        left_out: number of findings beyond a thousand; they are the least grave ones.
+    """
+
+    picture: DomainPicture
+    findings: tuple[Finding, ...]
+    left_out: int = 0
+
+    @property
+    def is_good(self) -> bool:
+        """Whether there are no findings other than information."""
+        return not any(each.severity in _DECIDING for each in self.findings)
+
+    def inconsistent(self, *, writers: bool) -> int:
+        """Count the writers or readers that are not certain to become consistent."""
+        return len(
+            {
+                endpoint.guid
+                for each in self.findings
+                if each.severity in _DECIDING and each.name != "writers-disagree"
+                for endpoint in each.evidence
+                if endpoint.is_writer is writers
+            }
+        )
+
+
+def diagnose(picture: DomainPicture, clock_bound_ns: int = CLOCK_BOUND_NS) -> Diagnosis:
+    """Apply every rule.
+
+    Args:
+        picture: the domain.
+        clock_bound_ns: tolerated difference of clocks.
+    """
+    found = list(_node_findings(picture, clock_bound_ns))
+    found += _topic_findings(picture)
+    found = _merged(found)
+    found.sort(key=lambda each: each.severity)
+    kept = found[:MAX_FINDINGS]
+    kept.sort(key=lambda each: (each.topics, each.severity, each.name))
+    return Diagnosis(picture, tuple(kept), len(found) - len(kept))
+
+
+def _merged(findings: Sequence[Finding]) -> list[Finding]:
+    """Make one finding of those that say the same of several topics."""
+    alike: dict[tuple[object, ...], list[Finding]] = {}
+    for each in findings:
+        key = each.name, each.severity, each.message, each.advice, each.nodes, bool(each.topics)
+        alike.setdefault(key, []).append(each)
+    return [
+        dataclasses.replace(
+            some[0],
+            topics=tuple(dict.fromkeys(topic for each in some for topic in each.topics)),
+            evidence=tuple(
+                sorted((end for each in some for end in each.evidence), key=lambda end: not end.is_writer)
+            ),
+        )
+        for some in alike.values()
+    ]
+
+
 def _found(
     name: str,
     level: Severity,
@@ -53,7 +125,7 @@ def _found(
     return Finding(message, advice=advice, nodes=nodes, level=level, name=name, topics=topics, evidence=ends)
 
 
-def topic_findings(picture: DomainPicture) -> Iterator[Finding]:
+def _topic_findings(picture: DomainPicture) -> Iterator[Finding]:
     """Find what keeps the endpoints of each topic from becoming consistent."""
     groups: dict[str, list[GroupView]] = {}
     for node in picture.nodes:
@@ -476,7 +548,7 @@ _MAX_SHOWN: Final = 5
 _TAKING = ("Merge", "Replace", "Catchup")
 
 
-def node_findings(picture: DomainPicture, clock_bound_ns: int) -> Iterator[Finding]:
+def _node_findings(picture: DomainPicture, clock_bound_ns: int) -> Iterator[Finding]:
     """Find what keeps nodes from becoming consistent.
 
     Args:
