@@ -11,6 +11,8 @@ import random
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
+import msgspec
+
 from engine.persistence.service.replica_view import KeptGroupView as PersistedGroup
 from engine.persistence.service.replica_view import ReplicaView, SubscriptionView, WriterView
 from engine.runtime.monitor import (
@@ -55,7 +57,7 @@ def name_space(name: str, master: int, /, **changes: Any) -> NameSpaceView:
         digest="9f3c",
         groups=2,
     )
-    return dataclasses.replace(view, **changes)
+    return msgspec.structs.replace(view, **changes)
 
 
 def fellow(number: int, /, heartbeat_ns: int = START_NS, **changes: Any) -> FellowView:
@@ -68,7 +70,7 @@ def fellow(number: int, /, heartbeat_ns: int = START_NS, **changes: Any) -> Fell
         communication="approved",
         last_heartbeat_ns=heartbeat_ns,
     )
-    return dataclasses.replace(view, **changes)
+    return msgspec.structs.replace(view, **changes)
 
 
 def snapshot(number: int, /, *name_spaces: NameSpaceView, **changes: Any) -> NodeSnapshot:
@@ -91,7 +93,7 @@ def snapshot(number: int, /, *name_spaces: NameSpaceView, **changes: Any) -> Nod
         store=StoreStatus("sqlite", f"/var/lib/ospltool/n{number}"),
         name_spaces=name_spaces,
     )
-    return dataclasses.replace(value, **changes)
+    return msgspec.structs.replace(value, **changes)
 
 
 def event(number: int, node: int, time_ns: int, text: str, /, **changes: Any) -> NodeEvent:
@@ -107,7 +109,7 @@ def event(number: int, node: int, time_ns: int, text: str, /, **changes: Any) ->
         event="node.state",
         text=text,
     )
-    return dataclasses.replace(value, **changes)
+    return msgspec.structs.replace(value, **changes)
 
 
 def provided(writer: int, topic: str = "Trade", /, **changes: Any) -> WriterView:

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import dataclasses
 import gc
 import pathlib
 import tempfile
 from collections.abc import Callable, Sequence
 from typing import Final
+
+import msgspec
 
 from engine.config import load
 from engine.core import node as core_node
@@ -76,7 +77,7 @@ def options(nodes: int) -> SimulationOptions:
     named = {f"station-{number:03d}": configuration for number in range(1, nodes + 1)}
     kind = DurabilityKind.PERSISTENT
     topics = tuple(TopicPlan(space, topic, kind) for space, each in NAME_SPACES.items() for topic in each)
-    return dataclasses.replace(
+    return msgspec.structs.replace(
         deployed(named, 1, ()),
         workload=Workload(topics, writers=0, write_pause_s=0.25, keys=40, readers=0),
         network=NetworkPlan(),

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
+
 from engine.capture.unkept import Unkept, UnkeptReason, UnkeptWriters
-from engine.core.lazy_dataclass import lazy_dataclass
 from engine.core.name_spaces import Group
 from engine.dataset.groups import BUILTIN_PARTITION, DurabilityKind, GroupDescription, is_given, loosest
 from engine.dds.channel import PeerAttached, PeerDetached
@@ -106,8 +106,7 @@ MAX_FORMER: Final = 10_000
 """Limit for the memory of lost readers and of participants, which may only have been out of reach."""
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class HistoryReader:
+class HistoryReader(msgspec.Struct, frozen=True):
     """Readers that request history: their process, the addresses of that, their topic and partitions."""
 
     process: bytes
@@ -121,8 +120,7 @@ class HistoryReader:
         return frozenset(host_of(address) for address in self.addresses)
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class Offer:
+class Offer(msgspec.Struct, frozen=True):
     """A durable writer with its type and its groups, one for each partition."""
 
     endpoint: EndpointSeen
@@ -130,35 +128,34 @@ class Offer:
     groups: tuple[Group, ...]
 
 
-@lazy_dataclass(slots=True)
-class DiscoveryChanges:
+class DiscoveryChanges(msgspec.Struct):
     """The changes for the node from one batch of discovery."""
 
-    unresolved: list[EndpointSeen] = dataclasses.field(default_factory=list)
+    unresolved: list[EndpointSeen] = msgspec.field(default_factory=list)
     """Endpoints whose types must be looked up: for their keys, or to show samples of those without key."""
-    groups: list[GroupDescription] = dataclasses.field(default_factory=list)
+    groups: list[GroupDescription] = msgspec.field(default_factory=list)
     """Durable groups that got a writer, or whose topic is known better now."""
-    writers: list[tuple[bytes, tuple[Group, ...]]] = dataclasses.field(default_factory=list)
+    writers: list[tuple[bytes, tuple[Group, ...]]] = msgspec.field(default_factory=list)
     """Durable writers with their groups; a writer without groups is gone."""
-    ends: list[EndpointGone | ParticipantGone] = dataclasses.field(default_factory=list)
+    ends: list[EndpointGone | ParticipantGone] = msgspec.field(default_factory=list)
     """Ends of durable writers, and of participants, in order."""
-    offers: list[Offer] = dataclasses.field(default_factory=list)
+    offers: list[Offer] = msgspec.field(default_factory=list)
     """New durable writers."""
-    readers_seen: list[HistoryReader] = dataclasses.field(default_factory=list)
+    readers_seen: list[HistoryReader] = msgspec.field(default_factory=list)
     """New durable readers, one for each process, topic and partitions."""
-    readers_gone: list[HistoryReader] = dataclasses.field(default_factory=list)
+    readers_gone: list[HistoryReader] = msgspec.field(default_factory=list)
     """Lost durable readers, one for each process, topic and partitions."""
-    ends_seen: list[tuple[HistoryReader, bytes, bool]] = dataclasses.field(default_factory=list)
+    ends_seen: list[tuple[HistoryReader, bytes, bool]] = msgspec.field(default_factory=list)
     """New reader endpoints, with GUIDs; True if earlier readers of its process got history without it."""
-    ends_gone: list[tuple[HistoryReader, bytes]] = dataclasses.field(default_factory=list)
+    ends_gone: list[tuple[HistoryReader, bytes]] = msgspec.field(default_factory=list)
     """Reader endpoints that went away, with GUIDs; they count before those that were seen."""
-    processes_gone: list[bytes] = dataclasses.field(default_factory=list)
+    processes_gone: list[bytes] = msgspec.field(default_factory=list)
     """Processes whose last participant left or was lost."""
-    unkept: list[Unkept] = dataclasses.field(default_factory=list)
+    unkept: list[Unkept] = msgspec.field(default_factory=list)
     """Durable writers that cannot be kept; each reason is reported once."""
-    fellows: list[tuple[str, bytes, bool]] = dataclasses.field(default_factory=list)
+    fellows: list[tuple[str, bytes, bool]] = msgspec.field(default_factory=list)
     """Node id and participant of fellows that attached (True) or detached, in order."""
-    nodes_seen: list[str] = dataclasses.field(default_factory=list)
+    nodes_seen: list[str] = msgspec.field(default_factory=list)
     """Ids of the other nodes that were discovered."""
 
 
@@ -295,7 +292,7 @@ class Neighbourhood:
         topic = self._topics.get((endpoint.topic, endpoint.type_name))
         if topic is None:
             return endpoint.qos
-        return dataclasses.replace(
+        return msgspec.structs.replace(
             topic.of_group(), representations=endpoint.qos.representations, requested=topic.durability
         )
 
@@ -392,7 +389,7 @@ class Neighbourhood:
 
     def _learn_type(self, offer: Offer, description: TypeDescription, found: DiscoveryChanges) -> None:
         """Give the groups of a writer, which is kept, its type."""
-        better = dataclasses.replace(offer, type=description)
+        better = msgspec.structs.replace(offer, type=description)
         self._offers[offer.endpoint.topic][offer.endpoint.guid] = better
         found.groups += self._descriptions(better)
 

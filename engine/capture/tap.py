@@ -21,11 +21,11 @@ sample that one reader refused to both again, and the other gets it twice in suc
 from __future__ import annotations
 
 import collections
-import dataclasses
 import time
 from typing import TYPE_CHECKING, Final, Protocol
 
-from engine.core.lazy_dataclass import lazy_dataclass
+import msgspec
+
 from engine.dataset.captured import singly
 from engine.dataset.sample import Sample
 
@@ -160,8 +160,7 @@ class MakeReader(Protocol):
         """Make a reader that requests this durability; without `hears` it drops samples until `listen`."""
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class TapMove:
+class TapMove(msgspec.Struct, frozen=True):
     """A replaced tap: its topic, its former and present durability, and the duration of the move."""
 
     topic: str
@@ -170,8 +169,7 @@ class TapMove:
     elapsed_ns: int
 
 
-@lazy_dataclass(slots=True)
-class _Move:
+class _Move(msgspec.Struct):
     """A second reader beside the first one; times are monotonic."""
 
     reader: CaptureReader
@@ -188,7 +186,7 @@ class _Move:
     """Time from which the second reader keeps samples, too."""
     earlier: int = 0
     """Records in the first reader's queue that arrived before that."""
-    gave_s: dict[bytes, float] = dataclasses.field(default_factory=dict)
+    gave_s: dict[bytes, float] = msgspec.field(default_factory=dict)
     """Time at which each writer's last record was drained from the first reader."""
 
 
@@ -216,7 +214,7 @@ class Tap:
     @property
     def qos(self) -> EndpointQos:
         """QoS that it requests, or will request after the move."""
-        return dataclasses.replace(self._reader.qos, durability=self._wanted)
+        return msgspec.structs.replace(self._reader.qos, durability=self._wanted)
 
     @property
     def topic(self) -> Topic:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, Final, TypeVar
 
+import msgspec
+
 from engine.capture.tap import Tap
 from engine.core.expressions import is_literal, name_within
-from engine.core.lazy_dataclass import lazy_dataclass
 from engine.dataset.groups import meets
 from engine.dataset.sample import DATA
 from engine.dds import abi
@@ -46,8 +47,7 @@ _Key: TypeAlias = "tuple[str, str]"
 """Topic and type."""
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class _Part:
+class _Part(msgspec.Struct, frozen=True):
     """One tap of a topic and type, with the partitions that its reader requests."""
 
     partitions: tuple[str, ...]

@@ -5,7 +5,8 @@ from __future__ import annotations
 import enum
 from typing import TYPE_CHECKING, Final
 
-from engine.core.lazy_dataclass import lazy_dataclass
+import msgspec
+
 from engine.core.name_spaces import Group
 
 if TYPE_CHECKING:
@@ -46,8 +47,7 @@ EXPLANATIONS: Final = {
 }
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class Unkept:
+class Unkept(msgspec.Struct, frozen=True):
     """A durable writer that is not kept.
 
     Attributes:

@@ -8,12 +8,12 @@ bare `$VAR` stays unchanged.
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from collections.abc import Mapping
 
+import msgspec
+
 from engine.config.problems import quoted
-from engine.core.lazy_dataclass import lazy_dataclass
 
 MAX_NESTING = 16
 """Limit for the nesting of variables in alternatives."""
@@ -30,8 +30,7 @@ class ExpansionFault(ValueError):
         self.offset = offset
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class Use:
+class Use(msgspec.Struct, frozen=True):
     """One use of a variable; `start` and `end` are offsets in the unexpanded text.
 
     `operator` is empty for `${VAR}`, otherwise the character after the colon. `is_set` tells whether the
@@ -50,8 +49,7 @@ class Use:
         return not self.is_set and not self.operator
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class Expanded:
+class Expanded(msgspec.Struct, frozen=True):
     """An expanded text and the variables used in it, in order of appearance."""
 
     text: str
@@ -149,7 +147,7 @@ class _Expander:
         if operator == "?" and not value:
             reason = quoted(text or "it must be set")
             raise ExpansionFault(start, f"variable {quoted(name)} is not set: {reason}")
-        self.uses[place] = dataclasses.replace(use, end=end + 1)
+        self.uses[place] = msgspec.structs.replace(use, end=end + 1)
         return text, end + 1
 
     def _skip(self, at: int) -> int:

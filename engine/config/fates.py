@@ -7,18 +7,18 @@ the settings that the code reads, and docs/settings.md is generated from it.
 
 from __future__ import annotations
 
-import dataclasses
 import enum
 import functools
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
+
+import msgspec
 
 from engine.config.problems import Position
 from engine.config.schema import Item, documented, engine_schema, rows
 from engine.config.settings import Setting, SettingOrigin
 from engine.config.tree import Attribute, Value, XmlElement
 from engine.config.values import ValueFault, parse_value
-from engine.core.lazy_dataclass import lazy_dataclass
 
 SECTIONS = ("Domain", "DurabilityService")
 """The parts of the schema that apply to a node."""
@@ -37,8 +37,7 @@ class Fate(enum.StrEnum):
     REFUSED = "refused"
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class SettingFate:
+class SettingFate(msgspec.Struct, frozen=True):
     """The fate of settings.
 
     Attributes:
@@ -156,7 +155,7 @@ def marked(settings: list[Setting], ignored: list[WithoutEffect]) -> tuple[Setti
     for setting in settings:
         origin = setting.origin
         _, reason = reasons.pop((setting.path, Position(origin.line, origin.column)), (None, ""))
-        found.append(dataclasses.replace(setting, ignored=reason) if reason else setting)
+        found.append(msgspec.structs.replace(setting, ignored=reason) if reason else setting)
     unread = {path for path, _ in reasons}
     found = [each for each in found if not (each.origin.is_default and each.path in unread)]
     for (path, position), (value, reason) in reasons.items():

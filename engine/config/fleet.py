@@ -8,7 +8,6 @@ start, check, simulate, record, top, health and status read it: `[[node]]` table
 
 from __future__ import annotations
 
-import dataclasses
 import re
 import tomllib
 from collections.abc import Mapping
@@ -16,11 +15,12 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+import msgspec
+
 from engine.config.loader import load
 from engine.config.problems import ConfigError, Problem, ProblemKind, quoted
 from engine.config.reader import path_of_uri, read_bytes
 from engine.config.settings import Configuration
-from engine.core.lazy_dataclass import lazy_dataclass
 
 MAX_NODES = 1000
 """Limit for the nodes of one fleet file."""
@@ -32,8 +32,7 @@ _SPACE_KEYS = frozenset({"name", "copies", "on-disk", "domain"})
 _AT = re.compile(r"\s*\(at line (\d+), column (\d+)\)$")
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class FleetNode:
+class FleetNode(msgspec.Struct, frozen=True):
     """One node of a fleet.
 
     `file` is a path or URI to open, empty if the fleet is only watched; with `role` None the role of the file
@@ -44,7 +43,7 @@ class FleetNode:
     name: str
     file: str
     role: str | None = None
-    env: Mapping[str, str] = dataclasses.field(default_factory=lambda: MappingProxyType({}))
+    env: Mapping[str, str] = msgspec.field(default_factory=lambda: MappingProxyType({}))
     line: int = 0
     domain: int | None = None
     file_place: tuple[str, int, int] = ("", 1, 1)
@@ -64,7 +63,7 @@ class FleetNode:
         except ConfigError as error:
             path, line, column = self.file_place
             problems = [
-                dataclasses.replace(
+                msgspec.structs.replace(
                     one,
                     message=f"file {quoted(self.file)} {one.message}",
                     path=path,
@@ -82,8 +81,7 @@ class FleetNode:
         return {**base, **self.env}
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class FleetSpace:
+class FleetSpace(msgspec.Struct, frozen=True):
     """The number of nodes that shall have a name-space (`copies`), and of those on disk; 0 for unspecified.
 
     `domain` None means every domain of the fleet.
@@ -95,8 +93,7 @@ class FleetSpace:
     domain: int | None = None
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class Fleet:
+class Fleet(msgspec.Struct, frozen=True):
     """A deployment; the nodes have different names, in the order of the file."""
 
     path: str

@@ -10,11 +10,12 @@ would send to everyone what others encrypt.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import functools
 import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final
+
+import msgspec
 
 from engine.config.fates import (
     WITHOUT_WARNING,
@@ -52,7 +53,6 @@ from engine.config.tree import Document, Value, XmlElement
 from engine.config.validate import STRANGE, as_settings, check_bounds, problem, schema_problems, strangers
 from engine.config.values import ValueFault, did_you_mean, parse_memory
 from engine.core.expressions import covers
-from engine.core.lazy_dataclass import lazy_dataclass
 from engine.core.name_spaces import Element
 from engine.core.settings import LARGEST_SAMPLE_BYTES, MAX_SAMPLE_BYTES
 from engine.dataset.content import Expression, ExpressionFault
@@ -71,8 +71,7 @@ _CHARACTER: Final = re.compile(r"&[^;&]*;|.", re.DOTALL)
 """A character of a value in the file; an entity is one character."""
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class Interpreted:
+class Interpreted(msgspec.Struct, frozen=True):
     """A document in the interpretation of one node.
 
     With `problems` a node does not start; `configuration` then has defaults in unreadable places, so that the
@@ -168,7 +167,7 @@ def interpret(document: Document, *, role: str | None = None, service: str = "du
         for each in ignored
         if each.warns
     ]
-    configuration = dataclasses.replace(
+    configuration = msgspec.structs.replace(
         configuration,
         settings=(*marked(reader.settings, ignored), *as_settings(document, unknown)),
         ignored=(*without, *unknown),
@@ -360,7 +359,7 @@ class _SettingsBuilder:
             peers=lambda: tuple(address.text for node in peers if (address := node.attribute("Address"))),
             max_sample_bytes=lambda: self._max_sample_bytes(f"{base}/Internal/MaxSampleSize"),
         )
-        return dataclasses.replace(found, allow_multicast=found.allow_multicast.lower())
+        return msgspec.structs.replace(found, allow_multicast=found.allow_multicast.lower())
 
     def _max_sample_bytes(self, path: str) -> int:
         """Read the largest payload to keep; a value that is none is noted, and the default applies."""

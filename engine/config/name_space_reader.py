@@ -5,13 +5,14 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable
 
+import msgspec
+
 from engine.config.fates import WITHOUT_WARNING, WithoutEffect, in_vain
 from engine.config.problems import Problem, ProblemKind, quoted
 from engine.config.sections import SettingsReader
 from engine.config.settings import ContentFilterSettings, NameSpaceSettings, SettingOrigin
 from engine.config.tree import Document, XmlElement
 from engine.config.validate import problem
-from engine.core.lazy_dataclass import lazy_dataclass
 from engine.core.name_spaces import (
     Alignee,
     DefinitionConflict,
@@ -32,8 +33,7 @@ BUILT_IN_PARTITION = "__BUILT-IN PARTITION__"
 """The partition of built-in topics, which an ospltool node leaves to Cyclone DDS."""
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class _Defined:
+class _Defined(msgspec.Struct, frozen=True):
     """A name-space with the element that defines it, and its private policy in the deprecated notation."""
 
     name_space: NameSpace

@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
+import msgspec
+
 from engine.config.problems import ByteRange, ConfigError, Problem, ProblemKind, printable, quoted
 from engine.config.reader import read_document
 from engine.config.tree import Document, XmlElement
 from engine.core import expressions
-from engine.core.lazy_dataclass import lazy_dataclass
 from engine.persistence.core.provider_selection import SynchronizationSettings
 
 ROOT: Final = "dds"
@@ -75,8 +76,7 @@ _KEEP_ALL: Final = "KEEP_ALL_HISTORY_QOS"
 _BY_SOURCE: Final = "BY_SOURCE_TIMESTAMP_DESTINATIONORDER_QOS"
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class GroupSettings:
+class GroupSettings(msgspec.Struct, frozen=True):
     """One persistence_group: its topics, and their QoS.
 
     Attributes:
@@ -100,8 +100,7 @@ class GroupSettings:
         return self.history_depth == 1 and self.writer_by_source and self.reader_by_source
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class DurableSubscriptionSettings:
+class DurableSubscriptionSettings(msgspec.Struct, frozen=True):
     """One durable subscription that exists from the start, in every partition of its topic.
 
     Attributes:
@@ -117,8 +116,7 @@ class DurableSubscriptionSettings:
     node: XmlElement
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class PersistenceService:
+class PersistenceService(msgspec.Struct, frozen=True):
     """One persistence_service element."""
 
     name: str
@@ -170,8 +168,7 @@ class PersistenceService:
         return list(_without_effect(self.node))
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class InterpretedServices:
+class InterpretedServices(msgspec.Struct, frozen=True):
     """The services of a document, with defaults in wrong places, and all problems."""
 
     services: tuple[PersistenceService, ...]

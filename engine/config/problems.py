@@ -10,7 +10,7 @@ import enum
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from engine.core.lazy_dataclass import lazy_dataclass
+import msgspec
 
 MAX_SHOWN = 80
 """Limit for the characters of a file that a message quotes; an ellipsis marks the cut."""
@@ -61,8 +61,7 @@ class ProblemKind(enum.StrEnum):
     REFUSED_SETTING = "refused-setting"
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class Problem:
+class Problem(msgspec.Struct, frozen=True):
     """One problem with its place."""
 
     kind: ProblemKind

@@ -11,8 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+import msgspec
+
 from engine.config.settings import Configuration, Scheduling, SchedulingClass
-from engine.core.lazy_dataclass import lazy_dataclass
 
 SERVICE: Final = "Domain/Service/Scheduling"
 HEARTBEAT: Final = "DurabilityService/Network/Heartbeat/Scheduling"
@@ -28,8 +29,7 @@ _LEAST_PRIORITY, _MOST_PRIORITY = 1, 99
 _LEAST_NICE, _MOST_NICE = -20, 19
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class ThreadScheduling:
+class ThreadScheduling(msgspec.Struct, frozen=True):
     """Scheduling of a thread by the kernel; `priority` is that of a real-time policy and 0 otherwise."""
 
     policy: int

@@ -7,13 +7,12 @@ OpenSplice says of it, and what a node does with it (`engine.config.fates`). Pat
 
 from __future__ import annotations
 
-import dataclasses
 import enum
 import functools
 import pkgutil
 from collections.abc import Iterable, Mapping, Sequence
 
-from engine.core.lazy_dataclass import lazy_dataclass
+import msgspec
 
 ROOT = "OpenSplice"
 _OURS = "ours"
@@ -34,8 +33,7 @@ class Type(enum.StrEnum):
     SIZE = "size"
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class Item:
+class Item(msgspec.Struct, frozen=True):
     """One element or attribute."""
 
     path: str
@@ -97,7 +95,7 @@ class Schema:
     def with_labels(self, path: str, labels: tuple[str, ...]) -> Schema:
         """Return a schema in which an enumeration has further labels."""
         widened = dict(self._items)
-        widened[path] = dataclasses.replace(widened[path], labels=widened[path].labels + labels)
+        widened[path] = msgspec.structs.replace(widened[path], labels=widened[path].labels + labels)
         return Schema(widened.values())
 
     def paths(self) -> tuple[str, ...]:

@@ -12,13 +12,13 @@ import dataclasses
 import enum
 from typing import Annotated
 
-from engine.core.lazy_dataclass import lazy_dataclass
+import msgspec
+
 from engine.core.name_spaces import Element, NameSpace, Policy
 from engine.core.settings import MAX_SAMPLE_BYTES
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class SettingOrigin:
+class SettingOrigin(msgspec.Struct, frozen=True):
     """Origin of a value.
 
     It is a place in a file; the documented default if `file` is empty; with line 0 the words in `file`, such
@@ -40,8 +40,7 @@ class SettingOrigin:
         return f"{self.file}:{self.line}:{self.column}" if self.line else self.file
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class Setting:
+class Setting(msgspec.Struct, frozen=True):
     """One effective setting.
 
     `path` is its documentation path, `value` the effective value, `raw` the unexpanded text of the file (None
@@ -56,8 +55,7 @@ class Setting:
     ignored: str = ""
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class Ignored:
+class Ignored(msgspec.Struct, frozen=True):
     """An element or attribute of the file without effect on a node, for the given `reason`.
 
     `is_unknown` marks one that is not in the schema; it is probably misspelt or misplaced.
@@ -106,7 +104,7 @@ class StoreMode(enum.StrEnum):
     KV = "KV"
 
 
-@lazy_dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True, slots=True)
 class Scheduling:
     """Scheduling of one activity; `is_absolute` is the kind of `priority`, `origin` its place."""
 
@@ -116,8 +114,7 @@ class Scheduling:
     origin: SettingOrigin = dataclasses.field(default=SettingOrigin(), compare=False)
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class Expiry:
+class Expiry(msgspec.Struct, frozen=True):
     """A lease: it expires after `expiry_s` and is renewed every `expiry_s * update_factor`."""
 
     expiry_s: float
@@ -129,8 +126,7 @@ class Expiry:
         return self.expiry_s * self.update_factor
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class ServiceEntry:
+class ServiceEntry(msgspec.Struct, frozen=True):
     """A service that the domain lists (//OpenSplice/Domain/Service)."""
 
     name: Annotated[str, "Domain/Service@name"]
@@ -141,8 +137,7 @@ class ServiceEntry:
     origin: SettingOrigin
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class DomainSettings:
+class DomainSettings(msgspec.Struct, frozen=True):
     """//OpenSplice/Domain."""
 
     name: Annotated[str, "Domain/Name"]
@@ -173,8 +168,7 @@ class DomainSettings:
         return next((entry for entry in self.services if entry.name == name), None)
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class DurablePolicy:
+class DurablePolicy(msgspec.Struct, frozen=True):
     """Data that this node obtains as a durability client (//OpenSplice/Domain/DurablePolicies/Policy)."""
 
     obtain: Annotated[str, "Domain/DurablePolicies/Policy@obtain"]
@@ -182,8 +176,7 @@ class DurablePolicy:
     origin: SettingOrigin
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class ContentFilterSettings:
+class ContentFilterSettings(msgspec.Struct, frozen=True):
     """A content filter for durable data (//OpenSplice/Domain/Filters/Filter).
 
     A filter with an empty condition, or without topics, has no effect.
@@ -206,8 +199,7 @@ class ContentFilterSettings:
         return "" if self.content.strip() else "its condition is empty"
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class NetworkSettings:
+class NetworkSettings(msgspec.Struct, frozen=True):
     """//OpenSplice/DurabilityService/Network, without Alignment and WaitForAttachment.
 
     The priorities are TRANSPORT_PRIORITY of the writers of protocol messages and of heartbeats.
@@ -224,8 +216,7 @@ class NetworkSettings:
     initial_discovery_period_s: Annotated[float, "DurabilityService/Network/InitialDiscoveryPeriod"]
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class AlignmentSettings:
+class AlignmentSettings(msgspec.Struct, frozen=True):
     """//OpenSplice/DurabilityService/Network/Alignment (guide 5.3.4).
 
     `transport_priority` is TRANSPORT_PRIORITY of the writers of sets. `combine_initial_s` holds until this
@@ -248,16 +239,14 @@ class AlignmentSettings:
     alignee_scheduling: Annotated[Scheduling, "DurabilityService/Network/Alignment/AligneeScheduling"]
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class WaitForAttachment:
+class WaitForAttachment(msgspec.Struct, frozen=True):
     """…/Network/WaitForAttachment (guide 5.3.2): wait at most `max_wait_count` times 100 ms."""
 
     max_wait_count: Annotated[int, "DurabilityService/Network/WaitForAttachment@maxWaitCount"]
     service_names: tuple[str, ...]
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class PersistentSettings:
+class PersistentSettings(msgspec.Struct, frozen=True):
     """//OpenSplice/DurabilityService/Persistent.
 
     A relative `store_directory` starts from the directory in which the node is started, as in OpenSplice. The
@@ -275,8 +264,7 @@ class PersistentSettings:
     scheduling: Annotated[Scheduling, "DurabilityService/Persistent/Scheduling"]
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class EntityNames:
+class EntityNames(msgspec.Struct, frozen=True):
     """Names of the entities of the protocol, and its partition."""
 
     publisher: str
@@ -284,16 +272,14 @@ class EntityNames:
     partition: str
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class WatchdogSettings:
+class WatchdogSettings(msgspec.Struct, frozen=True):
     """//OpenSplice/DurabilityService/Watchdog."""
 
     deadlock_detection: Annotated[bool, "DurabilityService/Watchdog@deadlockDetection"]
     scheduling: Annotated[Scheduling, "DurabilityService/Watchdog/Scheduling"]
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class TracingSettings:
+class TracingSettings(msgspec.Struct, frozen=True):
     """//OpenSplice/DurabilityService/Tracing (guide 5.3.5).
 
     `output_file` is None if nothing is traced; `stdout` and `stderr` in any case are those streams. A
@@ -307,8 +293,7 @@ class TracingSettings:
     synchronous: Annotated[bool, "DurabilityService/Tracing@synchronous"]
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class DdsiSettings:
+class DdsiSettings(msgspec.Struct, frozen=True):
     """General and Discovery of the enabled DDSI2 service, which determine the Cyclone settings.
 
     `is_configured` is false if the file has no such service. `network_interface` is an address, a name, or
@@ -324,8 +309,7 @@ class DdsiSettings:
     max_sample_bytes: int = MAX_SAMPLE_BYTES
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class NameSpaceSettings:
+class NameSpaceSettings(msgspec.Struct, frozen=True):
     """//OpenSplice/DurabilityService/NameSpaces (guide 5.2.2, 5.2.3), in document order.
 
     Name-spaces with only built-in topics are in `builtin`: Cyclone DDS distributes that data itself, so no
@@ -340,8 +324,7 @@ class NameSpaceSettings:
     builtin: tuple[NameSpace, ...] = ()
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class Configuration:
+class Configuration(msgspec.Struct, frozen=True):
     """The complete settings of one node."""
 
     path: str

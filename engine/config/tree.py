@@ -8,9 +8,10 @@ import re
 from array import array
 from collections.abc import Iterator
 
+import msgspec
+
 from engine.config.expansion import Use
 from engine.config.problems import ByteRange, Position, Problem
-from engine.core.lazy_dataclass import lazy_dataclass
 
 _LINE_END = re.compile(rb"\r\n|\n|\r")
 
@@ -68,7 +69,7 @@ class SourceFile:
         return self.data[span.start : span.end].decode(self.encoding, "replace")
 
 
-@lazy_dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True, slots=True)
 class Value:
     """A value as written and as expanded.
 
@@ -95,8 +96,7 @@ class Value:
         return not self.text.strip() and any(use.vanishes for use in self.uses)
 
 
-@lazy_dataclass(frozen=True, slots=True, eq=False)
-class Attribute:
+class Attribute(msgspec.Struct, frozen=True, eq=False):
     """An attribute; `span` runs from its name to its closing quote, `name_span` covers the name."""
 
     name: str
@@ -115,7 +115,7 @@ class Attribute:
         return self.value.text
 
 
-@lazy_dataclass(frozen=True, slots=True, eq=False)
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class XmlElement:
     """An element.
 
@@ -200,8 +200,7 @@ class XmlElement:
             stack.extend(reversed(node.children))
 
 
-@lazy_dataclass(frozen=True, slots=True, eq=False)
-class Comment:
+class Comment(msgspec.Struct, frozen=True, eq=False):
     """A comment with its place; `owner_path` is the path of the element that contains it."""
 
     text: str
@@ -210,8 +209,7 @@ class Comment:
     owner_path: str
 
 
-@lazy_dataclass(frozen=True, slots=True, eq=False)
-class Document:
+class Document(msgspec.Struct, frozen=True, eq=False):
     """A well-formed file; `problems` are the failed expansions."""
 
     source: SourceFile

@@ -17,7 +17,8 @@ import math
 from collections.abc import Collection, Iterable
 from typing import Final
 
-from engine.core.lazy_dataclass import lazy_dataclass
+import msgspec
+
 from engine.core.messages import AutodisposeWriter, WriterView
 
 MAX_WRITERS: Final = 100_000
@@ -35,8 +36,7 @@ ENDED_S: Final = 30.0
 _GUID_BYTES: Final = 16
 
 
-@lazy_dataclass(slots=True)
-class _Entry:
+class _Entry(msgspec.Struct):
     """A writer, and since when this node has not had it; None while it has it.
 
     What a fellow tells of may be discovered within moments; what the store knows counts as missed until then.

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import collections
-import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Final, TypeAlias
 
+import msgspec
+
 from engine.core.events import AligneeRequest, Event, Note, StoreMarks
 from engine.core.fellows import Fellow, FellowTable
-from engine.core.lazy_dataclass import lazy_dataclass
 from engine.core.messages import (
     NO_EPOCH,
     Epoch,
@@ -31,12 +31,11 @@ MAX_WAITING: Final = 4096
 """Requests that may wait; the aligner refuses further ones."""
 
 
-@lazy_dataclass(slots=True)
-class _Batch:
+class _Batch(msgspec.Struct):
     """The requests for one name-space that one stream will answer."""
 
     due_s: float
-    targets: dict[str, AligneeRequest] = dataclasses.field(default_factory=dict)
+    targets: dict[str, AligneeRequest] = msgspec.field(default_factory=dict)
 
 
 class RequestQueue:

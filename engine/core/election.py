@@ -23,7 +23,8 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Final
 
-from engine.core.lazy_dataclass import lazy_dataclass
+import msgspec
+
 from engine.core.messages import DAMAGED, Epoch, Vote
 
 NOBODY: Final = "no node here may be master: each is a non-aligner, has masterPriority 0, or is not Initial"
@@ -33,8 +34,7 @@ NOBODY_REMEDY: Final = (
 )
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class Stand:
+class Stand(msgspec.Struct, frozen=True):
     """The position of one node in the election for one name-space and role."""
 
     node: str
@@ -70,8 +70,7 @@ class Stand:
         return self.following is not None and self.following.node == self.node
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class Decision:
+class Decision(msgspec.Struct, frozen=True):
     """The result of an election for one node.
 
     Attributes:

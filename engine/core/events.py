@@ -9,28 +9,26 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from engine.core.lazy_dataclass import lazy_dataclass
+import msgspec
+
 from engine.core.messages import AutodisposeWriter, DeleteData, Epoch, Purge, ReaderKey, WritersEnded
 from engine.core.name_spaces import Element, Group, NameSpace, Policy
 from engine.core.settings import RunSeen
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class LoadStored:
+class LoadStored(msgspec.Struct, frozen=True):
     """Load the stored set of a name-space for injection; answer with `DurabilityNode.injected`."""
 
     name_space: str
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class AbandonSet:
+class AbandonSet(msgspec.Struct, frozen=True):
     """Forget the set that was being loaded, collected or received; the stored one stays."""
 
     name_space: str
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class AligneeRequest:
+class AligneeRequest(msgspec.Struct, frozen=True):
     """An alignee and its request; with `compares` it sends a sketch of its set and needs the difference only.
 
     An alignee that is `forgotten` was away for longer than tombstones are kept, so its set is not joined.
@@ -54,8 +52,7 @@ def is_asked_for(group: Group, elements: Collection[Element]) -> bool:
     return not elements or any(element.contains(group) for element in elements)
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class SendSet:
+class SendSet(msgspec.Struct, frozen=True):
     """Send the set of a name-space, as it is now, to all targets at once."""
 
     name_space: str
@@ -63,8 +60,7 @@ class SendSet:
     targets: tuple[AligneeRequest, ...]
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class ExpectSet:
+class ExpectSet(msgspec.Struct, frozen=True):
     """Expect a stream from `aligner` that answers this request, which goes out now."""
 
     name_space: str
@@ -74,16 +70,14 @@ class ExpectSet:
     elements: tuple[Element, ...] = ()
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class Completed:
+class Completed(msgspec.Struct, frozen=True):
     """Switch to the set, which is whole, and store it with its lineage."""
 
     name_space: str
     lineage: Epoch
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class StoreMarks:
+class StoreMarks(msgspec.Struct, frozen=True):
     """Store what is known of the set besides its samples.
 
     That is its lineage, whether it stands apart, what of it is whole, and how often instances were purged.
@@ -92,22 +86,19 @@ class StoreMarks:
     name_space: str
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class DeleteSet:
+class DeleteSet(msgspec.Struct, frozen=True):
     """Dispose and delete everything in the name-space (merge policy Delete)."""
 
     name_space: str
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class ReplaceShown:
+class ReplaceShown(msgspec.Struct, frozen=True):
     """Show readers merge policy Replace with a set that is equal to the one here (equalityCheck false)."""
 
     name_space: str
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class NameSpaceLearned:
+class NameSpaceLearned(msgspec.Struct, frozen=True):
     """Take part in a name-space: a configured one, or a fellow's that a policy matches (5.2.3.6)."""
 
     name_space: NameSpace
@@ -115,15 +106,13 @@ class NameSpaceLearned:
     is_configured: bool = False
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class NameSpaceDoubted:
+class NameSpaceDoubted(msgspec.Struct, frozen=True):
     """Forget a learned name-space for the next run, because it conflicts with a fellow's."""
 
     name_space: str
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class GroupAnnounced:
+class GroupAnnounced(msgspec.Struct, frozen=True):
     """A fellow has announced a group."""
 
     group: Group
@@ -131,16 +120,14 @@ class GroupAnnounced:
     fellow: str
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class AutodisposeWritersKnown:
+class AutodisposeWritersKnown(msgspec.Struct, frozen=True):
     """Remember these autodispose writers of a name-space in the store."""
 
     name_space: str
     writers: tuple[AutodisposeWriter, ...]
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class Deliver:
+class Deliver(msgspec.Struct, frozen=True):
     """Deliver the complete set to this late joiner; answer with `DurabilityNode.delivered`.
 
     Attributes:
@@ -152,51 +139,44 @@ class Deliver:
     is_begun: bool = False
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class TakenOver:
+class TakenOver(msgspec.Struct, frozen=True):
     """This node is now in charge of a served reader, because the former one is lost or on another host."""
 
     reader: ReaderKey
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class HandedOver:
+class HandedOver(msgspec.Struct, frozen=True):
     """Another node has taken charge of a reader that this node was in charge of."""
 
     reader: ReaderKey
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class NoAligner:
+class NoAligner(msgspec.Struct, frozen=True):
     """End the node: no node may be master, and TimeToWaitForAligner 0 forbids waiting."""
 
     name_space: str
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class FellowsKnown:
+class FellowsKnown(msgspec.Struct, frozen=True):
     """Store the fellows for the next start: (id, name, role)."""
 
     fellows: tuple[tuple[str, str, str], ...]
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class FellowAway:
+class FellowAway(msgspec.Struct, frozen=True):
     """Store how long nodes have run without a fellow, which may come back with data that others forgot."""
 
     node: str
     away_ns: int
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class RunsSeen:
+class RunsSeen(msgspec.Struct, frozen=True):
     """Store the last runs of fellows, by id."""
 
     runs: dict[str, RunSeen]
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class StoreOutdated:
+class StoreOutdated(msgspec.Struct, frozen=True):
     """Begin a new run: a fellow remembers a later state of this node's store than the present run is on.
 
     Attributes:
@@ -211,8 +191,7 @@ class StoreOutdated:
     is_restored: bool = True
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class Note:
+class Note(msgspec.Struct, frozen=True):
     """Write a trace line: an event of the catalogue with its fields."""
 
     event: str

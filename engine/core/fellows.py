@@ -18,7 +18,6 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from engine.core.lazy_dataclass import lazy_dataclass
 from engine.core.messages import Deliveries, NameSpaceReport, NameSpaces, RollUp, Status
 from engine.core.name_spaces import DefinitionConflict
 from engine.core.settings import RunSeen
@@ -43,7 +42,7 @@ NOBODY: Final[frozenset[str]] = frozenset()
 LEAVING: Final = (ServiceState.TERMINATING, ServiceState.TERMINATED)
 
 
-@lazy_dataclass(slots=True)
+@dataclasses.dataclass(slots=True)
 class Fellow:
     """One fellow in its present incarnation. Moments are seconds on the monotonic clock."""
 

@@ -8,8 +8,9 @@ it; merge policies are only for systems that have been running (5.4.4, 5.4.8).
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
+
+import msgspec
 
 from engine.core import election, operator_events
 from engine.core.context import Context, Reporting
@@ -108,7 +109,7 @@ def _decision_for_part(
     """Decide for a Lazy node: it follows the master of the others, and leads itself if there can be none."""
     has_master = any(peer.following is not None for peer in peers)
     if has_master or (not own.is_master and any(peer.may_be_master for peer in peers)):
-        own = dataclasses.replace(own, may_be_master=False, following=None)
+        own = msgspec.structs.replace(own, may_be_master=False, following=None)
         return election.decide(own, peers, gone, expects_more=expects_more)
     return election.decide(own, [], gone, expects_more=expects_more)
 

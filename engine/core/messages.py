@@ -13,13 +13,14 @@ aligner, answered by a stream of data or by `Refusal`; `NewGroup`, `DeleteData`,
 
 from __future__ import annotations
 
-import dataclasses
 import operator
 from typing import Final, NamedTuple, TypeAlias
 
-from engine.core.lazy_dataclass import lazy_dataclass
+import msgspec
+
 from engine.core.name_spaces import Durability, Element, Group, MergeRule
 from engine.core.states import Phase, ServiceState
+from engine.core.untrusted import Seconds
 
 
 class Epoch(NamedTuple):
@@ -81,8 +82,7 @@ class Vote(NamedTuple):
     choice: str
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class Settled:
+class Settled(msgspec.Struct, frozen=True):
     """A name-space's set as of a source time (`engine.dataset.settling`)."""
 
     until_ns: int
@@ -90,8 +90,7 @@ class Settled:
     digest: int
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class RollUp:
+class RollUp(msgspec.Struct, frozen=True):
     """A name-space's set in one line; equal count and digest mean equal sets.
 
     `settled` can be compared while others write; it is None while the sender is behind with what has arrived.
@@ -121,8 +120,7 @@ class Pending(NamedTuple):
     """Source time of the earliest sample that may come, nanoseconds since 1970 UTC; 2^63 if none will."""
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class Status:
+class Status(msgspec.Struct, frozen=True):
     """The heartbeat (d_status)."""
 
     incarnation: int
@@ -137,9 +135,9 @@ class Status:
     """Address under which the node is reached."""
     state: ServiceState
     """State of the service."""
-    period_s: float
+    period_s: Seconds
     """Seconds between two heartbeats."""
-    expiry_s: float
+    expiry_s: Seconds
     """Seconds without a heartbeat after which the sender counts as lost."""
     wall_ns: int
     """Wall clock of the sender, nanoseconds since 1970 UTC."""
@@ -153,7 +151,7 @@ class Status:
     """Serial of the newest `NameSpaces`, to which the roll-ups belong."""
     further_hosts: tuple[str, ...] = ()
     """Addresses of the node's other network interfaces."""
-    unstored_s: float = 0.0
+    unstored_s: Seconds = 0.0
     """Seconds since the moment as of which the sender's disk has everything; 0 if it has everything now."""
     pending: tuple[Pending, ...] = ()
     """What durable writers of clients may still hand over, by what the sender knows."""
@@ -180,11 +178,10 @@ class Status:
 
 
 _CHANGING = ("serial", "wall_ns", "roll_ups", "unstored_s", "pending", "commits")
-_stated = operator.attrgetter(*(f.name for f in dataclasses.fields(Status) if f.name not in _CHANGING))
+_stated = operator.attrgetter(*(name for name in Status.__struct_fields__ if name not in _CHANGING))
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class NameSpaceReport:
+class NameSpaceReport(msgspec.Struct, frozen=True):
     """One name-space as its sender has it; `engine.core.name_space_state` explains the lineages."""
 
     name: str
@@ -246,8 +243,7 @@ class NameSpaceReport:
         return (*following, self.lineage, *self.parents, *self.merged, *self.line)
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class NameSpaces:
+class NameSpaces(msgspec.Struct, frozen=True):
     """All name-spaces of the sender (d_nameSpaces)."""
 
     incarnation: int
@@ -287,8 +283,7 @@ class ReaderKey(NamedTuple):
         return f"{','.join(self.partitions)}.{self.topic}"
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class Delivery:
+class Delivery(msgspec.Struct, frozen=True):
     """A claim on a late joiner, `done` once its process has acknowledged the whole set."""
 
     reader: ReaderKey
@@ -296,8 +291,7 @@ class Delivery:
     done: bool
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class Deliveries:
+class Deliveries(msgspec.Struct, frozen=True):
     """All living late joiners that the sender knows to be served, by any node."""
 
     incarnation: int
@@ -310,8 +304,7 @@ MERGE_PURPOSES: Final = ("merge", "replace", "catchup")
 """Purposes of requests that carry out a merge policy; only a complete set answers them."""
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class SampleRequest:
+class SampleRequest(msgspec.Struct, frozen=True):
     """A request for the set of a name-space (d_sampleRequest).
 
     With `compares` the requester holds a set already and describes it in a sketch beside this message; the
@@ -330,8 +323,7 @@ class SampleRequest:
     elements: tuple[Element, ...] = ()
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class Refusal:
+class Refusal(msgspec.Struct, frozen=True):
     """The aligner does not answer a request; the alignee chooses an aligner again."""
 
     request: int
@@ -339,16 +331,14 @@ class Refusal:
     reason: str
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class NewGroup:
+class NewGroup(msgspec.Struct, frozen=True):
     """A group that the sender knows (d_newGroup); the protocol does not read `description` (type, QoS)."""
 
     group: Group
     description: bytes
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class DeleteData:
+class DeleteData(msgspec.Struct, frozen=True):
     """Permanent deletion of historical data up to a source time, on all nodes (d_deleteData, 5.5.18)."""
 
     partition: str
@@ -363,16 +353,14 @@ class PurgedInstance(NamedTuple):
     last: bytes
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class Purge:
+class Purge(msgspec.Struct, frozen=True):
     """Instances that the master forgets; a node that holds them unchanged forgets them, too."""
 
     group: Group
     instances: tuple[PurgedInstance, ...]
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class Outdated:
+class Outdated(msgspec.Struct, frozen=True):
     """The sender remembers a later state of the addressee's store than the addressee runs on.
 
     Attributes:
@@ -393,12 +381,11 @@ class AutodisposeWriter(NamedTuple):
 
     writer: bytes
     """Its GUID."""
-    patience_s: float
+    patience_s: Seconds
     """Seconds for which nodes must miss it before it counts as ended."""
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class WriterView:
+class WriterView(msgspec.Struct, frozen=True):
     """What the sender knows of the autodispose writers of a name-space (`engine.core.autodispose`)."""
 
     name_space: str
@@ -410,8 +397,7 @@ class WriterView:
     """Those that the sender has not had for longer than they must be waited for."""
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class WritersEnded:
+class WritersEnded(msgspec.Struct, frozen=True):
     """Writers that no node has any more: the master says that they have ended."""
 
     name_space: str
@@ -433,8 +419,7 @@ Message = (
 )
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class Outgoing:
+class Outgoing(msgspec.Struct, frozen=True):
     """A message to send; no addressee means every fellow."""
 
     message: Message

@@ -42,9 +42,10 @@ import dataclasses
 from collections.abc import Collection, Iterable
 from typing import Final
 
+import msgspec
+
 from engine.core.autodispose import AutodisposeWriters
 from engine.core.election import Decision, Stand
-from engine.core.lazy_dataclass import lazy_dataclass
 from engine.core.messages import NO_EPOCH, Epoch, NameSpaceReport, RollUp, Vote
 from engine.core.name_spaces import Alignee, Element, Group, NameSpace, Policy
 from engine.core.settings import StoredSet
@@ -63,8 +64,7 @@ PART_RESTS_NS: Final = 8_000_000_000
 """Time after which the last change of a part has settled; a master may date a dispose up to 5 s later."""
 
 
-@lazy_dataclass(slots=True)
-class Outstanding:
+class Outstanding(msgspec.Struct):
     """A request to an aligner that has not been answered in full."""
 
     request: int
@@ -75,7 +75,7 @@ class Outstanding:
     attempts: int = 1
 
 
-@lazy_dataclass(slots=True)
+@dataclasses.dataclass(slots=True)
 class NameSpaceState:
     """The core's state of one name-space. Times that end in `_s` are seconds on the monotonic clock."""
 
@@ -409,7 +409,7 @@ class NameSpaceState:
         report = self.report()
         if not self.is_lazy:
             return report
-        return dataclasses.replace(
+        return msgspec.structs.replace(
             report,
             phase=Phase.PASSIVE,
             complete=False,

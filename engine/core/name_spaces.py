@@ -7,14 +7,14 @@ same functions on them.
 
 from __future__ import annotations
 
-import dataclasses
 import enum
 from collections.abc import Iterable
 from typing import NamedTuple
 
+import msgspec
+
 from engine.core import expressions
 from engine.core.expressions import intersection, matches
-from engine.core.lazy_dataclass import lazy_dataclass
 
 MAX_PRIORITY = 255
 """The highest masterPriority; it also stands for the legacy rule (quality, then id)."""
@@ -65,16 +65,14 @@ class MergeType(enum.StrEnum):
     CATCHUP = "Catchup"
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class MergeRule:
+class MergeRule(msgspec.Struct, frozen=True):
     """A merge type for the fellows whose role matches `scope`."""
 
     type: MergeType
     scope: str
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class Policy:
+class Policy(msgspec.Struct, frozen=True):
     """The responsibilities of one node for some name-spaces (5.2.3)."""
 
     name_space: str
@@ -111,7 +109,7 @@ class Policy:
 
     def with_filter(self) -> Policy:
         """Return the policy of a node that filters: its set has gaps, so it is master in the last resort."""
-        return dataclasses.replace(
+        return msgspec.structs.replace(
             self, filtered=True, master_priority=min(self.master_priority, LAST_RESORT_PRIORITY)
         )
 
@@ -161,8 +159,7 @@ class Element(NamedTuple):
         )
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class NameSpace:
+class NameSpace(msgspec.Struct, frozen=True):
     """A named set of groups that is handled as one data set (5.2.2)."""
 
     name: str
@@ -181,8 +178,7 @@ class NameSpace:
         return ",".join(map(str, self.elements))
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class DefinitionConflict:
+class DefinitionConflict(msgspec.Struct, frozen=True):
     """Two definitions that cannot both be used in one system (5.2.2, 5.4.2).
 
     `witness` is a group in both; None if two definitions of one name have no group in common.
@@ -266,8 +262,7 @@ def kept_partitions(group: Group, kept: Iterable[Element], single: Iterable[Elem
     return tuple(dict.fromkeys((*found, *default)))
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class Interest:
+class Interest(msgspec.Struct, frozen=True):
     """A topic, or topics `by_expression`, in partitions given by expressions."""
 
     topic: str

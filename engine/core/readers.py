@@ -15,7 +15,8 @@ import operator
 from collections.abc import Callable
 from typing import Final, TypeAlias
 
-from engine.core.lazy_dataclass import lazy_dataclass
+import msgspec
+
 from engine.core.messages import Deliveries, Delivery, Place, ReaderKey
 
 ServerFor: TypeAlias = Callable[[ReaderKey, frozenset[str]], str | None]
@@ -48,8 +49,7 @@ NOBODY: Final = ""
 _NO_PAUSE: Final = (None, FIRST_PAUSE_S)
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class Server:
+class Server(msgspec.Struct, frozen=True):
     """A node that has the complete set of the reader's name-space, or the part that its host wants."""
 
     node: str

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Final, NamedTuple
 
-from engine.core.lazy_dataclass import lazy_dataclass
+import msgspec
+
 from engine.core.messages import NO_EPOCH, AutodisposeWriter, Epoch, run_of
 from engine.core.name_spaces import Element, NameSpace, Policy
+from engine.core.untrusted import Seconds
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class StoredSet:
+class StoredSet(msgspec.Struct, frozen=True):
     """The last complete set of a name-space in the store.
 
     Attributes:
@@ -38,8 +38,7 @@ class StoredSet:
     purges: int = 0
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class PendingWriter:
+class PendingWriter(msgspec.Struct, frozen=True):
     """A durable writer of a client that may still hand over samples.
 
     Attributes:
@@ -55,8 +54,8 @@ class PendingWriter:
     topic: str
     partitions: tuple[str, ...]
     since_ns: int
-    wait_s: float
-    silent_s: float = 0.0
+    wait_s: Seconds
+    silent_s: Seconds = 0.0
 
 
 MAX_SAMPLE_BYTES: Final = 127 << 20
@@ -76,8 +75,7 @@ class RunSeen(NamedTuple):
     """Transactions of the fellow's store."""
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class CoreSettings:
+class CoreSettings(msgspec.Struct, frozen=True):
     """One node's identity, configuration and memory. Times that end in `_s` are seconds."""
 
     node: str
@@ -114,11 +112,11 @@ class CoreSettings:
     """Absence of a fellow after which tombstones do not wait for it, and its set is not merged."""
     remembered: frozenset[str] = frozenset()
     """Ids of the fellows of the last run; discovery ends early when all have answered."""
-    away: dict[str, int] = dataclasses.field(default_factory=dict)
+    away: dict[str, int] = msgspec.field(default_factory=dict)
     """Fellows away at the end of the last run, with the nanoseconds that nodes ran without them."""
-    stored: dict[str, StoredSet] = dataclasses.field(default_factory=dict)
+    stored: dict[str, StoredSet] = msgspec.field(default_factory=dict)
     """Sets in the store, by name-space."""
-    wanted: dict[str, tuple[Element, ...]] = dataclasses.field(default_factory=dict)
+    wanted: dict[str, tuple[Element, ...]] = msgspec.field(default_factory=dict)
     """Groups of Lazy name-spaces that readers on this host wanted in former runs."""
     further_hosts: tuple[str, ...] = ()
     """Addresses of the other network interfaces."""
@@ -126,7 +124,7 @@ class CoreSettings:
     """Groups with a content filter (//OpenSplice/Domain/Filters), each with its place in the file."""
     pending: tuple[PendingWriter, ...] = ()
     """Durable writers of clients that could still hand over samples at the end of the last run."""
-    autodispose: dict[str, tuple[AutodisposeWriter, ...]] = dataclasses.field(default_factory=dict)
+    autodispose: dict[str, tuple[AutodisposeWriter, ...]] = msgspec.field(default_factory=dict)
     """Autodispose writers that had not ended at the end of the last run, by name-space."""
     max_sample_bytes: int = MAX_SAMPLE_BYTES
     """Largest payload that is captured (DDSI2Service/Internal/MaxSampleSize)."""
@@ -138,7 +136,7 @@ class CoreSettings:
     """Random number of this run, below 2^32."""
     began_at: int = 0
     """Transactions of the store when this run began; 0 if it was put back from a copy."""
-    runs: dict[str, RunSeen] = dataclasses.field(default_factory=dict)
+    runs: dict[str, RunSeen] = msgspec.field(default_factory=dict)
     """Last runs of the fellows, by id, that were stored."""
 
     @property

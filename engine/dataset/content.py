@@ -20,7 +20,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NoReturn
 
-from engine.core.lazy_dataclass import lazy_dataclass
+import msgspec
 
 MAX_LENGTH: Final = 10_000
 MAX_DEPTH: Final = 50
@@ -75,15 +75,13 @@ Kinds = Mapping[Path, ValueKind]
 """Fields of a type, nested ones by their whole path."""
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class _Token:
+class _Token(msgspec.Struct, frozen=True):
     kind: str
     text: str
     column: int
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class _Operand:
+class _Operand(msgspec.Struct, frozen=True):
     """A field (with a path) or a constant, and where it stands."""
 
     column: int

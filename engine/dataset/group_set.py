@@ -8,7 +8,8 @@ import enum
 from collections.abc import Sequence
 from typing import Final
 
-from engine.core.lazy_dataclass import lazy_dataclass
+import msgspec
+
 from engine.dataset.blocks import Block, pack
 from engine.dataset.groups import NO_LIMITS, GroupLimits, loosest
 from engine.dataset.packed import Instances
@@ -33,8 +34,7 @@ class ApplyOutcome(enum.Enum):
     LIMITED = "beyond a resource limit"
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class Summary:
+class Summary(msgspec.Struct, frozen=True):
     """Count and digest of a set; two sets with equal count and digest are equal.
 
     The `digest` of a group is the sum of its samples' digests modulo 2**128; that of a name-space is the sum

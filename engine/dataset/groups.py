@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
 import enum
 import hashlib
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
+import msgspec
+
 from engine.core.expressions import is_literal, matches
-from engine.core.lazy_dataclass import lazy_dataclass
 from engine.core.name_spaces import Group
 from engine.dataset.lifespans import WriterLifespan, joined
 
@@ -107,8 +107,7 @@ UNTYPED_MEMBER: Final = "ospltool_untyped"
 """The only member of the stand-in for a type of which no more than the name is known."""
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class TypeDescription:
+class TypeDescription(msgspec.Struct, frozen=True):
     """A type as Cyclone DDS describes it, enough to re-create the topic without a living writer.
 
     Attributes:
@@ -137,8 +136,7 @@ class TypeDescription:
         return UNTYPED_MEMBER.encode() in self.mapping
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class GroupQos:
+class GroupQos(msgspec.Struct, frozen=True):
     """The QoS of a group, from the topic or, if topic discovery does not find it, from the first writer.
 
     Raises:
@@ -192,7 +190,7 @@ class GroupQos:
         durability = max(self.durability, other.requested if is_known else other.durability)
         depth = loosest(self.history_depth, other.history_depth)
         limits = self.limits.loosened_by(other.limits)
-        raised = dataclasses.replace(
+        raised = msgspec.structs.replace(
             self,
             durability=durability,
             requested=requested,
@@ -241,8 +239,7 @@ def _bounded(value: int, unit: str = "") -> str:
     return "unlimited" if value < 0 else f"{value}{unit}"
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class GroupDescription:
+class GroupDescription(msgspec.Struct, frozen=True):
     """A group with its type and QoS, as fellows announce it."""
 
     group: Group

@@ -17,12 +17,12 @@ from __future__ import annotations
 
 import bisect
 import collections
-import dataclasses
 import enum
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from engine.core.lazy_dataclass import lazy_dataclass
+import msgspec
+
 from engine.dataset.instance_states import MOVES, VIEWS, InstanceEvent, InstanceState, ViewState
 from engine.dataset.sample import DATA, DISPOSE, NO_WRITER, UNREGISTER, Sample, is_lost_end, retained
 
@@ -65,8 +65,7 @@ class Origin(enum.StrEnum):
     AGAIN = "again"
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class ReaderEntry:
+class ReaderEntry(msgspec.Struct, frozen=True):
     """One entry of an instance in a reader.
 
     `time_ns` is the source timestamp of a fact and the local time of a derived entry; `sample` is None for an
@@ -437,7 +436,7 @@ class Instance:
     def read(self, limit: int | None = None) -> tuple[ReaderEntry, ...]:
         """Return all entries, or the first `limit`, and mark them as read."""
         shown = tuple(self._entries[:limit])
-        read = [entry if entry.is_read else dataclasses.replace(entry, is_read=True) for entry in shown]
+        read = [entry if entry.is_read else msgspec.structs.replace(entry, is_read=True) for entry in shown]
         self._entries[: len(shown)] = read
         if shown:
             self.view = VIEWS[self.view, True]

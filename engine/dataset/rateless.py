@@ -18,8 +18,9 @@ import functools
 from collections.abc import Generator
 from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
+import msgspec
+
 from engine import native
-from engine.core.lazy_dataclass import lazy_dataclass
 
 if TYPE_CHECKING:
     import numpy as np
@@ -58,8 +59,7 @@ def finished(steps: Stepwise[Result]) -> Result:
             return result
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class Symbols:
+class Symbols(msgspec.Struct, frozen=True):
     """Symbols `first`, `first` + 1, ... of a set or of a difference."""
 
     first: int
@@ -202,8 +202,7 @@ def _add(made: Symbols, identities: Words, states: Words, at: Counts) -> None:
     compiled().rateless_add(ctypes.byref(_as_compiled(made)), *arrays, len(identities))
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class Difference:
+class Difference(msgspec.Struct, frozen=True):
     """The identities that only one of two sets has."""
 
     only_ours: Words

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import dataclasses
 import threading
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from engine.core.lazy_dataclass import lazy_dataclass
+import msgspec
+
 from engine.dataset.groups import KEEP_ALL, DurabilityKind
 from engine.dataset.sample import DATA
 from engine.dds import abi, cdr
@@ -107,8 +107,7 @@ class ReceivedMessage(NamedTuple):
     participant: bytes
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class PeerAttached:
+class PeerAttached(msgspec.Struct, frozen=True):
     """Both sides have matched all endpoints of each other: from now on nothing that one sends is lost.
 
     The peer may notice first, so its first message may arrive before this.
@@ -117,8 +116,7 @@ class PeerAttached:
     participant: bytes
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class PeerDetached:
+class PeerDetached(msgspec.Struct, frozen=True):
     """The peer left, was lost, or lost this participant. It may attach again with the same GUID."""
 
     participant: bytes
@@ -192,7 +190,7 @@ class Channel:
             partitions=(self._partition,),
         )
         if topic.reads:
-            named = dataclasses.replace(qos, name=self._announced.reader)
+            named = msgspec.structs.replace(qos, name=self._announced.reader)
             reader = CaptureReader(
                 self._participant, entity, limit=self._limit, qos=named, signal=self.signal
             )
@@ -200,7 +198,7 @@ class Channel:
         if topic.writes:
             announced = self._announced
             priority = announced.priorities.get(topic.name, announced.priority)
-            named = dataclasses.replace(qos, name=announced.writer, transport_priority=priority)
+            named = msgspec.structs.replace(qos, name=announced.writer, transport_priority=priority)
             writer = RawWriter(self._participant, entity, named)
             self._writers[topic.name] = writer
 

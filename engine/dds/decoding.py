@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from cyclonedds.idl import IdlUnion
 
-from engine.core.plain import words_of
+from engine.core.untrusted import words_of
 from engine.dataset.content import Undecodable, ValueKind
 from engine.dataset.sample import DATA
 from engine.dds.errors import DdsError

@@ -15,7 +15,6 @@ samples that a reader lost with their writer.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import enum
 import itertools
 import sys
@@ -24,7 +23,8 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Final, Self
 
-from engine.core.lazy_dataclass import lazy_dataclass
+import msgspec
+
 from engine.dataset.groups import GroupQos, TypeDescription
 from engine.dataset.living import DeliveryStep, InstanceEnd
 from engine.dds import offering
@@ -89,8 +89,7 @@ class DeliveryPurpose(enum.Enum):
     INSTEAD = enum.auto()
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class DeliveryReport:
+class DeliveryReport(msgspec.Struct, frozen=True):
     """Outcome of the delivery of one group's samples."""
 
     sent: int
@@ -422,7 +421,7 @@ class DirectedSession:
         offer: EndpointQos,
     ) -> RawWriter:
         """Open a writer; with OWNERSHIP EXCLUSIVE, it outranks this session's earlier writers."""
-        offer = dataclasses.replace(offer, strength=next(self._strengths))
+        offer = msgspec.structs.replace(offer, strength=next(self._strengths))
         return RawWriter(participant, self._topic(participant, group[0], description), offer)
 
     def _replace(self, group: tuple[str, str, str]) -> None:

@@ -9,7 +9,8 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from engine.core.lazy_dataclass import lazy_dataclass
+import msgspec
+
 from engine.dataset.groups import DurabilityKind, GroupQos
 from engine.dds import abi
 from engine.dds.errors import check
@@ -27,8 +28,7 @@ _PID_DIGITS: Final = 10
 _LOCATOR: Final = re.compile(r"(?P<kind>\w+)/(?P<address>[^@,\s]+)")
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class ParticipantSeen:
+class ParticipantSeen(msgspec.Struct, frozen=True):
     """A participant that appeared, or came back after it was lost.
 
     Attributes:
@@ -88,8 +88,7 @@ class ParticipantSeen:
         return self.tag_node_id is not None
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class ParticipantGone:
+class ParticipantGone(msgspec.Struct, frozen=True):
     """A participant that left or whose lease expired. Its endpoints were reported gone before.
 
     `time_ns` is that of its end: by its own clock if it said so, by this node's if its lease expired; 0 if
@@ -100,8 +99,7 @@ class ParticipantGone:
     time_ns: int = 0
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class EndpointSeen:
+class EndpointSeen(msgspec.Struct, frozen=True):
     """A reader or writer that appeared, came back, or changed its QoS.
 
     Attributes:
@@ -146,8 +144,7 @@ class EndpointSeen:
         return self.endpoint_qos.of_group()
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class EndpointGone:
+class EndpointGone(msgspec.Struct, frozen=True):
     """A reader or writer that was deleted, or lost with its participant.
 
     `time_ns` is when it was deleted, by its own clock. Where it was lost with its participant, both have the
@@ -158,8 +155,7 @@ class EndpointGone:
     time_ns: int = 0
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class TopicSeen:
+class TopicSeen(msgspec.Struct, frozen=True):
     """A topic that appeared or changed its QoS.
 
     Attributes:

@@ -7,7 +7,8 @@ import ctypes
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from engine.core.lazy_dataclass import lazy_dataclass
+import msgspec
+
 from engine.dataset.groups import KEEP_ALL, DurabilityKind, GroupQos
 from engine.dds import abi
 
@@ -20,8 +21,7 @@ _SCOPES: Final = ("INSTANCE", "TOPIC", "GROUP")
 _MAX_PARTITIONS: Final = 4096
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class EndpointQos:
+class EndpointQos(msgspec.Struct, frozen=True):
     """The policies of one reader or writer, of our own or as announced by another participant.
 
     `abi.INFINITE_NS` stands for an infinite duration. The `service_...` fields are DURABILITY_SERVICE, which

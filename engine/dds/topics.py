@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import base64
-import dataclasses
 import functools
 import hashlib
 import pathlib
 from typing import Final
 
+import msgspec
 from cyclonedds.idl import make_idl_struct
 from cyclonedds.idl.types import uint8
 
@@ -79,7 +79,7 @@ def untyped(name: str) -> TypeDescription:
     """Return the stand-in for a type without key of which only this name is known."""
     unique = f"untyped_{hashlib.sha256(name.encode()).hexdigest()[:16]}"
     class_ = make_idl_struct(unique, unique, {UNTYPED_MEMBER: uint8})
-    return dataclasses.replace(description_of(class_), name=name)
+    return msgspec.structs.replace(description_of(class_), name=name)
 
 
 def announced(description: TypeDescription) -> TypeDescription:

@@ -9,7 +9,8 @@ import struct
 import time
 from typing import Final
 
-from engine.core.lazy_dataclass import lazy_dataclass
+import msgspec
+
 from engine.dataset.groups import TypeDescription
 from engine.dds import abi
 from engine.dds.errors import BAD_PARAMETER, DdsError
@@ -194,8 +195,7 @@ def _hash(type_information: int, kind: int) -> bytes:
     return bytes(buffer)
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class Resolution:
+class Resolution(msgspec.Struct, frozen=True):
     """Result of `resolve_type`: a type, or the reason for its lack."""
 
     type: TypeDescription | None

@@ -9,7 +9,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol, Self
 
-from engine.core.lazy_dataclass import lazy_dataclass
+import msgspec
+
 from engine.dds import abi
 from engine.dds.activity import BEAT_S, ThreadActivities
 from engine.dds.errors import check
@@ -209,8 +210,7 @@ Take = Callable[[], Sequence[Any]]
 Sink = Callable[[str, Sequence[Any]], object]
 
 
-@lazy_dataclass(slots=True)
-class _Source:
+class _Source(msgspec.Struct):
     """A source of batches; with a bell, all of it comes after the bell."""
 
     take: Take

@@ -11,7 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from engine.core.lazy_dataclass import lazy_dataclass
+import msgspec
+
 from engine.dds.activity import BEAT_S, ThreadActivities
 from engine.runtime import past
 from engine.runtime.startup import TOLD, StoredContent, read_store
@@ -59,8 +60,7 @@ def open_store(path: Path | None, node: str, new_node_id: Callable[[], str] = ra
     return SqliteStore(path, node, new_node_id)
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class WriteSchedule:
+class WriteSchedule(msgspec.Struct, frozen=True):
     """Times and intervals for writing a store.
 
     Attributes:

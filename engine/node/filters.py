@@ -5,10 +5,10 @@ The node decodes payloads only in groups that have a filter.
 
 from __future__ import annotations
 
-import dataclasses
 from typing import TYPE_CHECKING
 
-from engine.core.lazy_dataclass import lazy_dataclass
+import msgspec
+
 from engine.dataset.content import Expression, ExpressionFault, Undecodable
 from engine.dataset.sample import DATA
 from engine.dds.decoding import class_of, decode, key_names, kinds_of
@@ -26,8 +26,7 @@ if TYPE_CHECKING:
     from engine.tracing.tracer import Tracer
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class _Filter:
+class _Filter(msgspec.Struct, frozen=True):
     expression: Expression
     elements: tuple[Element, ...]
     place: str
@@ -117,4 +116,4 @@ class ContentFilters:
             sets[name] = left, descriptions
             if left is not data and (removed := data.summary().count - left.summary().count):
                 self._tracer.event("filter.removed", namespace=name, samples=removed)
-        return dataclasses.replace(found, sets=sets)
+        return msgspec.structs.replace(found, sets=sets)

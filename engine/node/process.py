@@ -15,19 +15,19 @@ domain is created. It also begins when the store turns out to be an older copy (
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import os
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
+import msgspec
+
 from engine import native
 from engine.capture.configured_uri import interface_fault, is_automatic, uri_of
 from engine.capture.neighbourhood import Neighbourhood
 from engine.capture.shell import Shell, give_memory_back
 from engine.config.schema import OF_SECRET, documented
-from engine.core.lazy_dataclass import lazy_dataclass
 from engine.core.settings import StoredSet
 from engine.core.states import ServiceState
 from engine.dds import abi
@@ -199,13 +199,12 @@ class InterfaceWatch:
         return f"{name} ({found[1]})" if self._times >= INTERFACE_LOOKS else ""
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class CarriedSets:
+class CarriedSets(msgspec.Struct, frozen=True):
     """Complete sets that a node takes along in memory, by name-space."""
 
-    sets: dict[str, tuple[DataSet, list[GroupDescription]]] = dataclasses.field(default_factory=dict)
-    stored: dict[str, StoredSet] = dataclasses.field(default_factory=dict)
-    wanted: dict[str, tuple[Element, ...]] = dataclasses.field(default_factory=dict)
+    sets: dict[str, tuple[DataSet, list[GroupDescription]]] = msgspec.field(default_factory=dict)
+    stored: dict[str, StoredSet] = msgspec.field(default_factory=dict)
+    wanted: dict[str, tuple[Element, ...]] = msgspec.field(default_factory=dict)
 
     @classmethod
     def of(cls, runtime: Runtime) -> CarriedSets:
@@ -235,7 +234,7 @@ class CarriedSets:
     def added_to(self, found: StoredContent) -> StoredContent:
         """Return the content of a store with these sets in place of its own."""
         parts = {name: part for name, part in found.parts.items() if name not in self.sets}
-        return dataclasses.replace(
+        return msgspec.structs.replace(
             found,
             sets={**found.sets, **self.sets},
             stored={**found.stored, **self.stored},

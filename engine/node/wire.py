@@ -10,7 +10,6 @@ mailbox.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import itertools
 import os
 import queue
@@ -19,6 +18,8 @@ import threading
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
+
+import msgspec
 
 from engine.capture.delivery import Directed
 from engine.capture.tap_registry import TapRegistry
@@ -106,7 +107,7 @@ class ShownDeliveries:
     def views(self) -> tuple[DeliveryView, ...]:
         """Return the deliveries, oldest first, each with whether its readers are gone."""
         return tuple(
-            view if self._is_present(reader) else dataclasses.replace(view, is_gone=True)
+            view if self._is_present(reader) else msgspec.structs.replace(view, is_gone=True)
             for reader, view in self._shown
         )
 

@@ -8,8 +8,9 @@ not add work on a busy machine. See `engine.dataset.settling`.
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Final
+
+import msgspec
 
 from engine.core.fellows import Fellow
 from engine.core.messages import Message, Outgoing, RollUp, Settled, Status
@@ -41,7 +42,7 @@ class Agreement:
             return outgoing
         roll_ups = tuple(map(self._with_settled, message.roll_ups))
         unstored_s = self._shared.store_queue.unstored_s(self._shared.clock.monotonic())
-        message = dataclasses.replace(
+        message = msgspec.structs.replace(
             message,
             roll_ups=roll_ups,
             unstored_s=round(unstored_s, 3),
@@ -58,7 +59,7 @@ class Agreement:
         if self._shared.is_behind:
             return roll_up
         until_ns = border_before(data.present.now_ns - SETTLING_NS)
-        return dataclasses.replace(roll_up, settled=Settled(until_ns, *data.settled(until_ns)))
+        return msgspec.structs.replace(roll_up, settled=Settled(until_ns, *data.settled(until_ns)))
 
     def _advance(self, data: NameSpaceData) -> None:
         """Advance the time of a name-space, and settle the samples that are old enough by then.

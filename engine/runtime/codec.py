@@ -6,12 +6,14 @@ ignored. Another codec only has to make the same values.
 
 from __future__ import annotations
 
-import json
-from typing import Final
+import contextlib
+from typing import Any, Final
 
-from engine.core import messages, plain
-from engine.core.lazy_dataclass import lazy_dataclass
+import msgspec
+
+from engine.core import messages
 from engine.core.messages import Message, Outgoing
+from engine.core.untrusted import JsonFault, json_reader
 
 VERSION: Final = 2
 """Nodes that speak another version do not hear each other, and both report it. 1 was never released."""
@@ -24,8 +26,8 @@ MESSAGE_TOPIC: Final = "d_message"
 STATE_TOPICS: Final = (STATUS_TOPIC, NAME_SPACES_TOPIC, DELIVERIES_TOPIC)
 """Topics whose newest sample of each sender reaches late-joining nodes."""
 
-_KINDS: Final[dict[str, type[Message]]] = {
-    kind.__name__: kind
+_READERS: Final = {
+    kind.__name__: json_reader(kind)
     for kind in (
         messages.Status,
         messages.NameSpaces,
@@ -65,12 +67,29 @@ class UnsupportedMessage(ValueError):
         self.name = name
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class Envelope:
+class Envelope(msgspec.Struct, frozen=True):
     """A message with its addressees (none for all nodes)."""
 
     message: Message
     to: tuple[str, ...]
+
+
+class _Document(msgspec.Struct):
+    """A message on the wire. Of another version only this form is known."""
+
+    version: Any
+    kind: str
+    to: msgspec.Raw
+    body: msgspec.Raw = msgspec.Raw(b"null")
+
+
+class _Named(msgspec.Struct):
+    name: str = ""
+
+
+_read_document: Final = json_reader(_Document)
+_read_name: Final = json_reader(_Named)
+_read_addressees: Final = json_reader(tuple[str, ...])
 
 
 def topic_of(outgoing: Outgoing) -> str:
@@ -84,9 +103,9 @@ def encode(outgoing: Outgoing) -> bytes:
         "version": VERSION,
         "kind": type(outgoing.message).__name__,
         "to": outgoing.to,
-        "body": plain.to_plain(outgoing.message),
+        "body": outgoing.message,
     }
-    return json.dumps(document, separators=(",", ":")).encode()
+    return msgspec.json.encode(document)
 
 
 def decode(data: bytes) -> Envelope:
@@ -99,18 +118,16 @@ def decode(data: bytes) -> Envelope:
     if len(data) > MAX_MESSAGE_BYTES:
         raise PeerFault(f"{len(data)} bytes are more than a message may have")
     try:
-        document = json.loads(data)
-        version, kind, to = document["version"], document["kind"], document["to"]
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise PeerFault(f"not a protocol message: {plain.words_of(error)}") from error
-    if not isinstance(kind, str):
-        raise PeerFault("its kind is not a text")
-    if version != VERSION or kind not in _KINDS:
-        body = document.get("body")
-        name = body.get("name") if isinstance(body, dict) else None
-        raise UnsupportedMessage(f"{version!r} {kind!r}"[:80], name[:80] if isinstance(name, str) else "")
+        document: _Document = _read_document(data)
+    except JsonFault as error:
+        raise PeerFault(f"not a protocol message: {error}") from error
+    kind = document.kind
+    if document.version != VERSION or kind not in _READERS:
+        name = ""
+        with contextlib.suppress(JsonFault):
+            name = _read_name(document.body).name[:80]
+        raise UnsupportedMessage(f"{document.version!r} {kind!r}"[:80], name)
     try:
-        message: Message = plain.from_plain(_KINDS[kind], document.get("body"))
-        return Envelope(message, plain.from_plain(tuple[str, ...], to))
-    except plain.PlainFault as error:
+        return Envelope(_READERS[kind](document.body), _read_addressees(document.to))
+    except JsonFault as error:
         raise PeerFault(f"damaged {kind}: {error}") from error

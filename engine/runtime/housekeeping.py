@@ -9,13 +9,13 @@ revive the instance. The master decides and tells the others, so that all sets s
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import operator
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
 
-from engine.core.lazy_dataclass import lazy_dataclass
+import msgspec
+
 from engine.core.messages import PurgedInstance
 from engine.core.name_spaces import Group
 from engine.core.purging import FOREVER_NS
@@ -29,14 +29,13 @@ from engine.runtime.pending_writers import PendingWriters
 from engine.runtime.shared_state import SharedState
 
 
-@lazy_dataclass(slots=True)
-class _Found:
+class _Found(msgspec.Struct):
     """The disposed instances of one set, each with the monotonic time of its last change."""
 
     group_set: GroupSet
-    since_s: dict[bytes, float] = dataclasses.field(default_factory=dict)
+    since_s: dict[bytes, float] = msgspec.field(default_factory=dict)
     """Those that have not been looked at, in the order of their times."""
-    looked_at: dict[bytes, float] = dataclasses.field(default_factory=dict)
+    looked_at: dict[bytes, float] = msgspec.field(default_factory=dict)
     """Those that have been, the longest ago first."""
 
     def update(self, now: float) -> None:

@@ -8,12 +8,12 @@ on the disk as the version that was filling. Count and digest of the whole verif
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 from typing import Final
 
+import msgspec
+
 from engine.core.events import AligneeRequest
-from engine.core.lazy_dataclass import lazy_dataclass
 from engine.core.name_spaces import Group
 from engine.dataset.dataset import DataSet
 from engine.dataset.group_set import Summary
@@ -30,8 +30,7 @@ MAX_STREAMS: Final = 64
 """Streams under way to one node at most; it refuses another one and asks for it again later."""
 
 
-@lazy_dataclass(slots=True)
-class IncomingStream:
+class IncomingStream(msgspec.Struct):
     """One stream and what has arrived of it."""
 
     number: bytes
@@ -44,13 +43,13 @@ class IncomingStream:
     """Reader of its batches."""
     started_ns: int
     """When its first batch arrived, nanoseconds since 1970 UTC."""
-    data: DataSet = dataclasses.field(default_factory=DataSet)
+    data: DataSet = msgspec.field(default_factory=DataSet)
     """Samples that have arrived."""
-    descriptions: list[GroupDescription] = dataclasses.field(default_factory=list)
+    descriptions: list[GroupDescription] = msgspec.field(default_factory=list)
     """Groups that have arrived."""
-    fresh: list[tuple[GroupDescription, SampleRows]] = dataclasses.field(default_factory=list)
+    fresh: list[tuple[GroupDescription, SampleRows]] = msgspec.field(default_factory=list)
     """Samples that have not been handed to the store yet."""
-    identities: list[bytes] = dataclasses.field(default_factory=list)
+    identities: list[bytes] = msgspec.field(default_factory=list)
     """For a difference: identities of samples that the alignee must remove, 8 bytes each."""
     end: StreamEnd | None = None
     """Its last record; None while it has not come."""

@@ -26,13 +26,13 @@ A repeated sample is counted and shown; a lost one would be neither.
 from __future__ import annotations
 
 import collections
-import dataclasses
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, TypeAlias
 
+import msgspec
+
 from engine.core.expressions import intersection, matches
-from engine.core.lazy_dataclass import lazy_dataclass
 from engine.core.messages import Place, ReaderKey
 from engine.core.name_spaces import Group
 from engine.core.purging import FOREVER_NS
@@ -55,8 +55,7 @@ _PARTICIPANT: Final = bytes.fromhex("000001c1")
 """Entity id of participants, the end of their GUIDs (RTPS 2.5, 9.3.1.3)."""
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class _Outgoing:
+class _Outgoing(msgspec.Struct, frozen=True):
     """A delivery.
 
     Attributes:
@@ -76,8 +75,7 @@ class _Outgoing:
     reduced: frozenset[Group]
 
 
-@lazy_dataclass(slots=True)
-class _PlaceState:
+class _PlaceState(msgspec.Struct):
     """The deliveries to a place.
 
     Attributes:
@@ -92,15 +90,15 @@ class _PlaceState:
         waiting: those after it.
     """
 
-    ends: dict[ReaderKey, dict[bytes, None]] = dataclasses.field(default_factory=dict)
-    sets: dict[ReaderKey, tuple[Group, ...]] = dataclasses.field(default_factory=dict)
-    got: dict[Group, set[bytes]] = dataclasses.field(default_factory=dict)
-    begun: set[bytes] = dataclasses.field(default_factory=set)
-    late: set[bytes] = dataclasses.field(default_factory=set)
-    joined: dict[bytes, ReaderKey] = dataclasses.field(default_factory=dict)
+    ends: dict[ReaderKey, dict[bytes, None]] = msgspec.field(default_factory=dict)
+    sets: dict[ReaderKey, tuple[Group, ...]] = msgspec.field(default_factory=dict)
+    got: dict[Group, set[bytes]] = msgspec.field(default_factory=dict)
+    begun: set[bytes] = msgspec.field(default_factory=set)
+    late: set[bytes] = msgspec.field(default_factory=set)
+    joined: dict[bytes, ReaderKey] = msgspec.field(default_factory=dict)
     whole: ReaderKey | None = None
     current: _Outgoing | None = None
-    waiting: collections.deque[_Outgoing] = dataclasses.field(default_factory=collections.deque)
+    waiting: collections.deque[_Outgoing] = msgspec.field(default_factory=collections.deque)
 
 
 class LateJoinerDelivery:
@@ -499,7 +497,7 @@ class LateJoinerDelivery:
             groups = [each for each in groups if not ends.keys() <= place.got.get(each[0].group, set())]
         current = ((description, self.unexpired(description, rows)) for description, rows in groups)
         groups = [(description, rows) for description, rows in current if rows]
-        place.current = dataclasses.replace(one, groups=groups)
+        place.current = msgspec.structs.replace(one, groups=groups)
         count = sum(len(samples) for _, samples in groups)
         self._shared.tracer.event(
             "deliver.started", group=reader.text, reader=self.name(reader), samples=count
@@ -640,8 +638,7 @@ MAX_TAIL: Final = 10_000
 """Samples of one tail; further ones are counted as not given."""
 
 
-@lazy_dataclass(slots=True)
-class _Tail:
+class _Tail(msgspec.Struct):
     """Samples captured since a reader's set was taken, or since a writer is back.
 
     Attributes:
@@ -656,7 +653,7 @@ class _Tail:
     taken: int = 0
     left_out: int = 0
     count: int = 0
-    noted: list[tuple[int, Group, Sample]] = dataclasses.field(default_factory=list)
+    noted: list[tuple[int, Group, Sample]] = msgspec.field(default_factory=list)
 
     def add(self, number: int, group: Group, sample: Sample) -> None:
         """Add a sample, by its number; beyond `MAX_TAIL` only count it."""
@@ -673,12 +670,11 @@ class _Tail:
         return samples
 
 
-@lazy_dataclass(slots=True)
-class _Passed:
+class _Passed(msgspec.Struct):
     """The instances in a delivery (None for a whole group), and their samples captured meanwhile."""
 
     keys: dict[Group, frozenset[bytes] | None]
-    newer: dict[Group, dict[bytes, Sample]] = dataclasses.field(default_factory=dict)
+    newer: dict[Group, dict[bytes, Sample]] = msgspec.field(default_factory=dict)
     closes_s: float = math.inf
     until_s: float = math.inf
 

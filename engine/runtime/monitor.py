@@ -6,69 +6,16 @@ Times are integer nanoseconds since 1970 UTC, ids and digests are strings in hex
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import ipaddress
 import json
-import threading
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final, NamedTuple, Union
+from typing import Any, Final
 
-from engine.core import plain
-from engine.core.lazy_dataclass import lazy_dataclass
+import msgspec
+
+from engine.core.untrusted import JsonFault, json_reader
 from engine.dataset.groups import is_deeper, kept_depth
-
-_DIGITS: Final = bytes.maketrans(b"123456789", b"000000000")
-_LONG: Final = b"0" * 39
-"""Digits that a number of more than 128 bits has at least."""
-_BUILDING: Final = threading.Lock()
-"""msgspec takes a class that another thread has read in part only for a whole one, and crashes."""
-
-
-class QuickMessage(NamedTuple):
-    """The parts of a message; `data` is a value of the type that belongs to `kind`."""
-
-    format_version: int
-    kind: str
-    data: Any
-
-
-def quick_reader(kinds: Mapping[str, type]) -> Callable[[bytes], QuickMessage | None]:
-    """Return what reads documents of these kinds, and returns None for each that it leaves to `plain`.
-
-    `engine.core.plain` says what is wrong with a message of an untrusted source, but makes each value in
-    Python, which takes 2 ms for the snapshot of a node with 200 fellows. msgspec takes a fifth of that and is
-    as strict about types, but takes numbers of more than 128 bits, and does not look at the bytes of fields
-    that it skips. What might contain such numbers, or does not fit, is left to `plain`
-    (`tests/property/test_fast_json.py`).
-
-    Without msgspec, which only an installation for live systems has, that is every one.
-    """
-    try:
-        import msgspec
-    except ModuleNotFoundError:
-        return lambda _: None
-    with _BUILDING:
-        envelopes = tuple(
-            msgspec.defstruct(
-                "Envelope", [("format_version", int), ("data", type_)], tag_field="kind", tag=kind, gc=False
-            )
-            for kind, type_ in kinds.items()
-        )
-        messages: Any = msgspec.json.Decoder(Union[envelopes])  # noqa: UP007  # made from a table
-
-    def read(data: bytes) -> QuickMessage | None:
-        if _LONG in data.translate(_DIGITS):
-            return None
-        try:
-            data.decode()  # msgspec does not look into fields that it skips
-            found = messages.decode(data)
-            return QuickMessage(found.format_version, found.__struct_config__.tag, found.data)
-        except Exception:  # of any class: `plain` says what is wrong
-            return None
-
-    return read
-
 
 FORMAT_VERSION: Final = 1
 
@@ -82,8 +29,7 @@ DEVIATIONS: Final = {
 """Reasons why an ordinary reader sees other samples than the set has; each is a counter, too."""
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class FellowView:
+class FellowView(msgspec.Struct, frozen=True):
     """One fellow as this node sees it."""
 
     id: str
@@ -104,8 +50,7 @@ class FellowView:
     """Both definitions if it is incompatible; empty otherwise."""
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class AlignmentView:
+class AlignmentView(msgspec.Struct, frozen=True):
     """One running alignment; `direction` is "from" (the node is the alignee) or "to" (it is the aligner)."""
 
     direction: str
@@ -120,8 +65,7 @@ PART: Final = "part"
 """Phase of a Lazy name-space whose readers have what they want."""
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class NameSpaceView:
+class NameSpaceView(msgspec.Struct, frozen=True):
     """One name-space on this node."""
 
     name: str
@@ -189,8 +133,7 @@ class NameSpaceView:
         return self.from_parts or (self.is_at_rest and not self.complete)
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class GroupView:
+class GroupView(msgspec.Struct, frozen=True):
     """One group on this node."""
 
     name_space: str
@@ -248,8 +191,7 @@ class GroupView:
         return is_deeper(self.asked, self.kept_depth)
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class DeliveryView:
+class DeliveryView(msgspec.Struct, frozen=True):
     """One late joiner that this node serves or served."""
 
     participant: str
@@ -272,8 +214,7 @@ class DeliveryView:
     """Whether the readers have left since."""
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class DeviationView:
+class DeviationView(msgspec.Struct, frozen=True):
     """Readers that see other samples than the set has, with counts by cause (see DEVIATIONS)."""
 
     participant: str
@@ -290,8 +231,7 @@ class DeviationView:
         )
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class UnkeptView:
+class UnkeptView(msgspec.Struct, frozen=True):
     """A durable writer whose data the node does not keep; `why` is a code, `text` explains it."""
 
     writer: str
@@ -301,8 +241,7 @@ class UnkeptView:
     text: str
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class StoreStatus:
+class StoreStatus(msgspec.Struct, frozen=True):
     """The store: `kind` is "memory", "sqlite" or "simulated"; `problem` is set while it is degraded.
 
     `disk_bytes` is the size of all its files, with indexes, back-ups and the write-ahead log; 0 if unknown.
@@ -326,8 +265,7 @@ def _check_address(text: str) -> None:
     ipaddress.ip_address(text[:50])
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class UnprovedView:
+class UnprovedView(msgspec.Struct, frozen=True):
     """A participant whose protocol messages this node refuses."""
 
     participant: str
@@ -340,8 +278,7 @@ class UnprovedView:
     """Id of the node that it announced itself as; empty for a client or another participant."""
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class NodeSnapshot:
+class NodeSnapshot(msgspec.Struct, frozen=True):
     """One node at one moment."""
 
     id: str
@@ -382,7 +319,7 @@ class NodeSnapshot:
     """Groups that are not in `groups` because there are too many."""
     deliveries: tuple[DeliveryView, ...] = ()
     """Deliveries to late joiners, under way and past."""
-    counters: dict[str, int] = dataclasses.field(default_factory=dict)
+    counters: dict[str, int] = msgspec.field(default_factory=dict)
     """Totals since the start, and figures such as `queued`, by name."""
     deviations: tuple[DeviationView, ...] = ()
     """Present readers that see other samples than the set has; at most 100."""
@@ -428,8 +365,7 @@ def is_nowhere(view: UnkeptView, nodes: Iterable[NodeSnapshot]) -> bool:
     )
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class NodeEvent:
+class NodeEvent(msgspec.Struct, frozen=True):
     """One event of a node, as in its trace."""
 
     node: str
@@ -452,8 +388,7 @@ class NodeEvent:
     """Message for people."""
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class Masterhood:
+class Masterhood(msgspec.Struct, frozen=True):
     """A master that a node has followed for a name-space, with time and reason."""
 
     since_ns: int
@@ -464,8 +399,7 @@ class Masterhood:
     why: str
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class Run:
+class Run(msgspec.Struct, frozen=True):
     """One process of a node or persistence service.
 
     `ended_ns` is 0 while it runs; `end` is "in order" or the reason. A killed run ended with its last event.
@@ -478,8 +412,7 @@ class Run:
     end: str = ""
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class NodePast:
+class NodePast(msgspec.Struct, frozen=True):
     """The memory of a node or persistence service: events of INFO and above, masterships and runs.
 
     The oldest come first. Times are those of its own clock.
@@ -493,47 +426,64 @@ class NodePast:
 
 
 Message = NodeSnapshot | NodeEvent | NodePast
-_KINDS: Final[dict[str, type[Message]]] = {"node": NodeSnapshot, "event": NodeEvent, "past": NodePast}
-_NAMES: Final = {kind: name for name, kind in _KINDS.items()}
+_NAMES: Final[dict[type[Message], str]] = {NodeSnapshot: "node", NodeEvent: "event", NodePast: "past"}
 
 
 class MonitorFault(ValueError):
     """Bytes that are not a monitor message, or one of a newer format."""
 
 
-def encode(message: Message) -> bytes:
-    """Return the message as JSON bytes, for a monitor topic or a line of a recording.
+class _Document(msgspec.Struct):
+    format_version: int
+    kind: str
+    data: msgspec.Raw
 
-    Bytes of a path that are not UTF-8 become question marks.
+
+_read_document: Final = json_reader(_Document)
+_READERS: Final = {name: json_reader(kind) for kind, name in _NAMES.items()}
+
+
+def written(kind: str, value: object) -> bytes:
+    """Return a value as a document of a kind; bytes of a path that are not UTF-8 become question marks."""
+    document = {"format_version": FORMAT_VERSION, "kind": kind, "data": value}
+    try:
+        return msgspec.json.encode(document)
+    except UnicodeEncodeError:
+        text = json.dumps(msgspec.to_builtins(document), separators=(",", ":"), ensure_ascii=False)
+        return text.encode(errors="replace")
+
+
+def read(data: bytes, readers: Mapping[str, Callable[[msgspec.Raw], Any]]) -> Any:
+    """Return the value in a document; fields that a newer version added are ignored.
+
+    Args:
+        data: the document.
+        readers: what reads the value of each kind.
+
+    Raises:
+        JsonFault: not JSON, another format version or kind, or a field with a wrong type.
     """
-    kind, data = _NAMES[type(message)], plain.to_plain(message)
-    document = {"format_version": FORMAT_VERSION, "kind": kind, "data": data}
-    return json.dumps(document, separators=(",", ":"), ensure_ascii=False).encode(errors="replace")
+    document: _Document = _read_document(data)
+    if document.format_version != FORMAT_VERSION:
+        raise JsonFault(f"format {document.format_version} is not {FORMAT_VERSION}")
+    if document.kind not in readers:
+        raise JsonFault(f"a document of kind {document.kind[:80]!r}")
+    return readers[document.kind](document.data)
 
 
-@functools.cache
-def _quick_reader() -> Callable[[bytes], QuickMessage | None]:
-    """Return what reads ordinary messages; a node, which only writes them, does without it."""
-    return quick_reader(_KINDS)
+def encode(message: Message) -> bytes:
+    """Return the message as JSON bytes, for a monitor topic."""
+    return written(_NAMES[type(message)], message)
 
 
 def decode(data: bytes) -> Message:
-    """Return the message in `data`; fields that a newer minor version added are ignored.
+    """Return the message in `data`.
 
     Raises:
-        MonitorFault: not JSON, another format version, or a field with a wrong type.
+        MonitorFault: it is none.
     """
-    quick = _quick_reader()(data)
-    if quick is not None and quick.format_version == FORMAT_VERSION:
-        read: Message = quick.data
-        return read
     try:
-        document = json.loads(data)
-        if document["format_version"] != FORMAT_VERSION:
-            raise MonitorFault(f"monitor format {document['format_version']!r} is not {FORMAT_VERSION}")
-        message: Message = plain.from_plain(_KINDS[document["kind"]], document["data"])
-    except MonitorFault:
-        raise
-    except Exception as error:  # of any class: anybody may have sent it
-        raise MonitorFault(f"not a monitor message: {plain.words_of(error)}") from error
+        message: Message = read(data, _READERS)
+    except JsonFault as error:
+        raise MonitorFault(f"not a monitor message: {error}") from error
     return message

@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from engine.core.lazy_dataclass import lazy_dataclass
+import msgspec
+
 from engine.core.name_space_state import NameSpaceState
 from engine.core.name_spaces import Durability, Group
 from engine.dataset.dataset import DataSet
@@ -48,8 +49,7 @@ def _changes(
     return [*added, GroupChange(description, None, gone)] if gone else added
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class Began:
+class Began(msgspec.Struct, frozen=True):
     """Start of a merge: the wall clock of this node, and the samples present then with a later source time.
 
     Clocks of writers may be ahead of this node's; such samples were not written after the start.
@@ -63,7 +63,7 @@ class Began:
         return (sample for sample in samples.after(self.time_ns) if sample.digest not in self.ahead)
 
 
-@lazy_dataclass(slots=True)
+@dataclasses.dataclass(slots=True)
 class NameSpaceData:
     """The sets of one name-space."""
 

@@ -6,9 +6,10 @@ import itertools
 from collections.abc import Callable
 from typing import Final
 
+import msgspec
+
 from engine.core.election import NOBODY, NOBODY_REMEDY
 from engine.core.fellows import Fellow
-from engine.core.lazy_dataclass import lazy_dataclass
 from engine.core.messages import NO_EPOCH
 from engine.core.name_spaces import Group
 from engine.core.states import Phase
@@ -33,8 +34,7 @@ MAX_GROUPS_SHOWN: Final = 500
 MAX_DEVIATIONS_SHOWN: Final = 100
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class Identity:
+class Identity(msgspec.Struct, frozen=True):
     """The part of a snapshot that does not change while a node runs."""
 
     host: str

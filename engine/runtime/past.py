@@ -8,19 +8,19 @@ from __future__ import annotations
 
 import collections
 import contextlib
-import dataclasses
-import json
 import operator
 import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any, Final, Protocol, TypeVar
+from typing import Final, Protocol, TypeVar
 
-from engine.core import plain
+import msgspec
+
+from engine.core.untrusted import JsonFault, json_reader
 from engine.files import open_private, replacing
-from engine.runtime.monitor import Masterhood, NodeEvent, NodePast, NodeSnapshot, Run
+from engine.runtime.monitor import Masterhood, NodeEvent, NodePast, NodeSnapshot, Run, read, written
 from engine.tracing.levels import Level
 from engine.tracing.record import EventRecord
 
@@ -66,8 +66,8 @@ ACTIVITY: Final = "past (writes store.past)"
 
 _VERSION: Final = 1
 Entry = NodeEvent | Masterhood | Run
-_KINDS: Final[dict[str, type[Entry]]] = {"event": NodeEvent, "master": Masterhood, "run": Run}
-_NAMES: Final = {kind: name for name, kind in _KINDS.items()}
+_NAMES: Final[dict[type[Entry], str]] = {NodeEvent: "event", Masterhood: "master", Run: "run"}
+_READERS: Final = {name: json_reader(kind) for kind, name in _NAMES.items()}
 _EVENT: Final = operator.attrgetter("event")
 T = TypeVar("T")
 
@@ -188,7 +188,7 @@ class Past:
     def end(self, how: str) -> None:
         """Note the end of this run: "in order", or the reason."""
         with self._lock:
-            ended = dataclasses.replace(self._run, ended_ns=self._clock(), end=how[:MAX_TEXT])
+            ended = msgspec.structs.replace(self._run, ended_ns=self._clock(), end=how[:MAX_TEXT])
             self._runs[-1] = self._run = ended
             self.revision += 1
         self._write(ended)
@@ -200,7 +200,7 @@ class Past:
             return NodePast(
                 node,
                 name,
-                tuple(dataclasses.replace(event, node=node, node_name=name) for event in events),
+                tuple(msgspec.structs.replace(event, node=node, node_name=name) for event in events),
                 tuple(self._masterships),
                 tuple(self._runs),
             )
@@ -307,8 +307,7 @@ class _Writer:
 
 
 def _line(entry: Entry) -> bytes:
-    document = {"version": _VERSION, "kind": _NAMES[type(entry)], "data": plain.to_plain(entry)}
-    return json.dumps(document, separators=(",", ":"), ensure_ascii=False).encode(errors="replace") + b"\n"
+    return written(_NAMES[type(entry)], entry) + b"\n"
 
 
 def _read(path: Path) -> Iterable[Entry]:
@@ -319,17 +318,13 @@ def _read(path: Path) -> Iterable[Entry]:
     except OSError:
         return
     for line in data.splitlines():
-        try:
-            document: Any = json.loads(line)
-            if document["version"] == _VERSION:
-                entry: Entry = plain.from_plain(_KINDS[document["kind"]], document["data"])
-                yield entry
-        except (KeyError, ValueError, TypeError, RecursionError):
-            continue
+        with contextlib.suppress(JsonFault):
+            entry: Entry = read(line, _READERS)
+            yield entry
 
 
 def _ended(run: Run, last_ns: int) -> Run:
     """Return a former run; one without a noted end ended with the last known event."""
     if run.ended_ns:
         return run
-    return dataclasses.replace(run, ended_ns=max(run.started_ns, last_ns), end=UNKNOWN_END)
+    return msgspec.structs.replace(run, ended_ns=max(run.started_ns, last_ns), end=UNKNOWN_END)

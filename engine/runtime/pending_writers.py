@@ -9,17 +9,17 @@ hear it, and the store tells the next run.
 
 from __future__ import annotations
 
-import dataclasses
-import json
 from collections.abc import Mapping
 from typing import Final
 
-from engine.core import plain
+import msgspec
+
 from engine.core.expressions import matches
 from engine.core.messages import Pending
 from engine.core.name_spaces import Group
 from engine.core.purging import FOREVER_NS
 from engine.core.settings import PendingWriter
+from engine.core.untrusted import json_reader
 from engine.runtime.shared_state import SharedState
 
 MAX_WRITERS: Final = 10_000
@@ -35,6 +35,7 @@ MAX_ENDED: Final = 1_000
 STORED_NS: Final = 60_000_000_000
 """Change of a writer's time that is stored; a stored time that is too early keeps tombstones for longer."""
 _MARK: Final = "pending "
+_read: Final = json_reader(PendingWriter)
 
 
 def pending_writers(marks: Mapping[str, str]) -> list[PendingWriter]:
@@ -43,7 +44,7 @@ def pending_writers(marks: Mapping[str, str]) -> list[PendingWriter]:
     for name, text in marks.items():
         if name.startswith(_MARK) and text:
             try:
-                found.append(plain.from_json(PendingWriter, text))
+                found.append(_read(text))
             except ValueError:
                 continue
     return found
@@ -71,7 +72,7 @@ class PendingWriters:
             return
         since_ns = min(writer.since_ns, self._shared.clock.wall_ns())
         self._ended.pop(writer.id, None)
-        self._remember(dataclasses.replace(writer, since_ns=since_ns))
+        self._remember(msgspec.structs.replace(writer, since_ns=since_ns))
 
     def _remember(self, writer: PendingWriter) -> None:
         self._known[writer.id] = writer
@@ -88,7 +89,7 @@ class PendingWriters:
         """
         known = self._forget(writer)
         if known is not None:
-            self._ended[writer] = dataclasses.replace(known, since_ns=FOREVER_NS, silent_s=0.0)
+            self._ended[writer] = msgspec.structs.replace(known, since_ns=FOREVER_NS, silent_s=0.0)
             self._store(self._ended[writer])
         while len(self._ended) > MAX_ENDED:
             self._store(self._ended.pop(next(iter(self._ended))), is_kept=False)
@@ -104,7 +105,7 @@ class PendingWriters:
             self._stored[writer.id] = writer
         else:
             self._stored.pop(writer.id, None)
-        value = json.dumps(plain.to_plain(writer)) if is_kept else None
+        value = msgspec.json.encode(writer).decode() if is_kept else None
         states = [
             self._shared.core.name_space_of(Group(partition, writer.topic)) for partition in writer.partitions
         ]
@@ -120,7 +121,7 @@ class PendingWriters:
             if known is not None and told.since_ns >= FOREVER_NS:
                 self.ended(told.writer)
             elif known is not None and told.since_ns > known.since_ns:
-                self._remember(dataclasses.replace(known, since_ns=told.since_ns))
+                self._remember(msgspec.structs.replace(known, since_ns=told.since_ns))
         for name, heard_s in list(self._heard_s.items()):
             self._judge(name, now - heard_s)
 
@@ -136,7 +137,7 @@ class PendingWriters:
                 "pending.silent", writer=name, topic=known.topic, wait_ns=int(known.wait_s * 1e9)
             )
         elif silent_s - self._stored[name].silent_s > STORED_SILENT_S:
-            self._store(dataclasses.replace(known, silent_s=silent_s))
+            self._store(msgspec.structs.replace(known, silent_s=silent_s))
 
     def _told_by_fellows(self) -> list[Pending]:
         known = [fellow.status for fellow in self._shared.core.fellows if fellow.status is not None]

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol
 
-from engine.core.lazy_dataclass import lazy_dataclass
+import msgspec
+
 from engine.core.messages import Outgoing, ReaderKey
 from engine.core.name_spaces import Element, Group
 from engine.dataset.groups import GroupDescription
@@ -60,8 +61,7 @@ class NoFilters:
         return None
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class GivenGroup:
+class GivenGroup(msgspec.Struct, frozen=True):
     """What a delivery brought of one group.
 
     Attributes:
@@ -83,8 +83,7 @@ class GivenGroup:
     problem: str = ""
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class Delivered:
+class Delivered(msgspec.Struct, frozen=True):
     """The result of a delivery.
 
     Attributes:
@@ -112,8 +111,7 @@ class Delivered:
         return frozenset.intersection(*complete) if complete else frozenset()
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class RevivingDelivery:
+class RevivingDelivery(msgspec.Struct, frozen=True):
     """A delivery of the newest sample of each instance, to make instances ALIVE again.
 
     Attributes:
@@ -124,8 +122,7 @@ class RevivingDelivery:
     writer: bytes
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class ReplacingDelivery:
+class ReplacingDelivery(msgspec.Struct, frozen=True):
     """A delivery that replaces samples, also in readers that are ordered by source time.
 
     Attributes:

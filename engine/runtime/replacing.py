@@ -7,10 +7,10 @@ samples of the new set are therefore delivered with the source time of the sampl
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable, Sequence
 
-from engine.core.lazy_dataclass import lazy_dataclass
+import msgspec
+
 from engine.core.name_spaces import Group
 from engine.dataset.dataset import DataSet
 from engine.dataset.group_set import GroupSet
@@ -19,8 +19,7 @@ from engine.dataset.sample import UNREGISTER, Sample
 from engine.runtime.name_space_data import Difference, dispose_of, withdrawal_of
 
 
-@lazy_dataclass(slots=True)
-class Replacement:
+class Replacement(msgspec.Struct):
     """Samples for the readers of a set that was replaced.
 
     Attributes:
@@ -33,11 +32,11 @@ class Replacement:
             then its whole history.
     """
 
-    new: Difference = dataclasses.field(default_factory=dict)
-    instead: Difference = dataclasses.field(default_factory=dict)
-    times: dict[Group, dict[bytes, int]] = dataclasses.field(default_factory=dict)
-    owners: dict[Group, dict[bytes, bytes]] = dataclasses.field(default_factory=dict)
-    told: Difference = dataclasses.field(default_factory=dict)
+    new: Difference = msgspec.field(default_factory=dict)
+    instead: Difference = msgspec.field(default_factory=dict)
+    times: dict[Group, dict[bytes, int]] = msgspec.field(default_factory=dict)
+    owners: dict[Group, dict[bytes, bytes]] = msgspec.field(default_factory=dict)
+    told: Difference = msgspec.field(default_factory=dict)
 
 
 def replaced(

@@ -12,12 +12,13 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from engine.core import events, plain
+from engine.core import events
 from engine.core.election import NOBODY_REMEDY
 from engine.core.messages import DeleteData, Purge, WritersEnded
 from engine.core.name_spaces import Group
 from engine.core.settings import CoreSettings, RunSeen
 from engine.core.states import ServiceState
+from engine.core.untrusted import json_reader
 from engine.dataset.dataset import DataSet
 from engine.dataset.groups import GroupDescription
 from engine.runtime import codec
@@ -39,6 +40,7 @@ from engine.runtime.writer_ends import WriterEnds
 from engine.store.interface import RememberedFellow
 from engine.tracing.tracer import Tracer
 
+_read_description: Final = json_reader(GroupDescription)
 SERVES: Final = "complete, and the first in the order of those on its host, or of all if there is none"
 
 
@@ -398,7 +400,7 @@ class Runtime:
         fellow = self.core.name_of(event.fellow)
         self._tracer.event("group.remote", group=event.group, fellow=fellow)
         try:
-            description: GroupDescription = plain.from_json(GroupDescription, event.description)
+            description: GroupDescription = _read_description(event.description)
         except ValueError as error:
             self.shared.malformed(codec.MESSAGE_TOPIC, event.fellow, str(error))
             return

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
-import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
-from engine.core import plain
+import msgspec
+
 from engine.core.events import NameSpaceLearned
 from engine.core.messages import Epoch
 from engine.core.name_spaces import Element, Group, kept_partitions
@@ -179,7 +178,7 @@ class SharedState:
         state = next(state for state in self.core.name_spaces if state.name == name)
         loaded, part = self._loaded.pop(name, None), self._parts.pop(name, None)
         self.spaces[name] = NameSpaceData(state, loaded=loaded, part=part)
-        marks = {ELEMENTS: json.dumps(plain.to_plain(event.name_space.elements))}
+        marks = {ELEMENTS: msgspec.json.encode(event.name_space.elements).decode()}
         if not event.is_configured:
             marks[LEARNED] = "yes"
         elif name in {learned.name for learned in self.settings.learned}:
@@ -205,7 +204,7 @@ class SharedState:
         known = state.wanted
         self.core.wanted(name_space, elements, self.clock.monotonic())
         if state.wanted != known:
-            self.store_queue.mark(name_space, {WANTED: json.dumps(plain.to_plain(state.wanted))})
+            self.store_queue.mark(name_space, {WANTED: msgspec.json.encode(state.wanted).decode()})
         for group in [group for group in self._unwanted if state.name_space.contains(group)]:
             if state.is_wanted(group):
                 self._unwanted.discard(group)
@@ -354,7 +353,7 @@ class SharedState:
 
     def _announce(self, description: GroupDescription) -> None:
         self.tracer.event("group.announced", group=description.group)
-        self.core.group_found(description.group, json.dumps(plain.to_plain(description)).encode())
+        self.core.group_found(description.group, msgspec.json.encode(description))
 
     def improve_group(self, description: GroupDescription, *, announce: bool) -> None:
         """Take in what is known better of a kept group: `GroupDescription.improved_by`.
@@ -370,7 +369,9 @@ class SharedState:
         before, now = known.qos, raised.qos
         if now.lifespans is not before.lifespans:
             self._keep_lifespans(raised)
-        if raised == dataclasses.replace(known, qos=dataclasses.replace(before, lifespans=now.lifespans)):
+        if raised == msgspec.structs.replace(
+            known, qos=msgspec.structs.replace(before, lifespans=now.lifespans)
+        ):
             return
         if differences := before.deepened(now):
             self.tracer.event("group.deepened", group=group, differences=", ".join(differences))
@@ -409,8 +410,8 @@ class SharedState:
         self.lifespans.learn(lifespans)
         for group in groups:
             if (known := self.descriptions.get(group)) is not None:
-                qos = dataclasses.replace(known.qos, lifespans=lifespans)
-                self.improve_group(dataclasses.replace(known, qos=qos), announce=False)
+                qos = msgspec.structs.replace(known.qos, lifespans=lifespans)
+                self.improve_group(msgspec.structs.replace(known, qos=qos), announce=False)
 
     def _keep_lifespans(self, raised: GroupDescription) -> None:
         """Remember the lifespans of a group's writers, and store them even if no sample follows."""
@@ -469,7 +470,7 @@ class SharedState:
             LINE: " ".join(map(lineage_text, state.line)),
             APART: "yes" if state.apart else "",
             PART: "yes" if state.may_lack else "",
-            WHOLE: json.dumps(plain.to_plain(state.whole)) if state.may_lack else "",
+            WHOLE: msgspec.json.encode(state.whole).decode() if state.may_lack else "",
             ROLE: self.settings.role,
             RESTORED: "yes" if self.is_restored else "",
             PURGES: str(state.purges),

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 import secrets
 from collections.abc import Mapping
 from typing import Final
 
+import msgspec
+
 from engine.config.settings import Configuration
-from engine.core import plain
-from engine.core.lazy_dataclass import lazy_dataclass
 from engine.core.messages import (
     DAMAGED,
     LIFE_BITS,
@@ -23,6 +22,7 @@ from engine.core.messages import (
 )
 from engine.core.name_spaces import Element, NameSpace
 from engine.core.settings import CoreSettings, PendingWriter, RunSeen, StoredSet
+from engine.core.untrusted import json_reader
 from engine.dataset.dataset import DataSet
 from engine.dataset.group_set import NO_FLOOR
 from engine.dataset.groups import GroupDescription
@@ -54,8 +54,7 @@ TOLD: Final = "replaced, told"
 """Mark with the note of a replaced set that the node has traced already."""
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class StoredContent:
+class StoredContent(msgspec.Struct, frozen=True):
     """The content of the store at start, by name-space unless noted."""
 
     report: OpenReport
@@ -74,15 +73,15 @@ class StoredContent:
     """Name-spaces learned from fellows."""
     pending: tuple[PendingWriter, ...] = ()
     """Durable writers of clients that could still hand over samples."""
-    replaced: dict[str, str] = dataclasses.field(default_factory=dict)
+    replaced: dict[str, str] = msgspec.field(default_factory=dict)
     """Notes of commands that replaced a set, those that have not been traced."""
-    wanted: dict[str, tuple[Element, ...]] = dataclasses.field(default_factory=dict)
+    wanted: dict[str, tuple[Element, ...]] = msgspec.field(default_factory=dict)
     """Groups of Lazy name-spaces that readers on this host wanted."""
-    runs: dict[str, RunSeen] = dataclasses.field(default_factory=dict)
+    runs: dict[str, RunSeen] = msgspec.field(default_factory=dict)
     """Last runs of fellows that were heard, by id."""
     odd: tuple[str, ...] = ()
     """Counters in the store that no node can have, in words."""
-    autodispose: dict[str, tuple[AutodisposeWriter, ...]] = dataclasses.field(default_factory=dict)
+    autodispose: dict[str, tuple[AutodisposeWriter, ...]] = msgspec.field(default_factory=dict)
     """Autodispose writers that had not ended."""
     outdated: frozenset[str] = frozenset()
     """Name-spaces without a set of which the run before found out that the store once had more."""
@@ -161,7 +160,7 @@ def read_store(store: Store, now_ns: int) -> StoredContent:
         if log.count:
             damage[name] = f"{log.count} damaged, first: {log.first[0]}"
         elif store.report.is_damaged:
-            stored[name] = dataclasses.replace(stored[name], quality_ns=DAMAGED)
+            stored[name] = msgspec.structs.replace(stored[name], quality_ns=DAMAGED)
     return StoredContent(
         store.report,
         sets,
@@ -205,10 +204,13 @@ def _learned(name: str, marks: Mapping[str, str]) -> list[NameSpace]:
     return [NameSpace(name, elements)] if elements else []
 
 
+_read_elements: Final = json_reader(tuple[Element, ...])
+
+
 def _elements(mark: str) -> tuple[Element, ...]:
     """Return the expressions in a mark; none if damaged, since fellows and readers name them again."""
     try:
-        elements: tuple[Element, ...] = plain.from_json(tuple[Element, ...], mark)
+        elements: tuple[Element, ...] = _read_elements(mark)
         return elements
     except ValueError:
         return ()
@@ -312,7 +314,7 @@ def core_settings(
         for space in (*configured.name_spaces, *found.learned)
         if found.report.is_damaged or space.name in found.outdated
     }
-    return dataclasses.replace(
+    return msgspec.structs.replace(
         configured,
         further_hosts=hosts[1:],
         node=found.report.node_id,

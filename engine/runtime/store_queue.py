@@ -17,13 +17,13 @@ from __future__ import annotations
 
 import collections
 import contextlib
-import dataclasses
 import itertools
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
-from engine.core.lazy_dataclass import lazy_dataclass
+import msgspec
+
 from engine.core.name_spaces import Group
 from engine.dataset.group_set import Summary
 from engine.dataset.groups import GroupDescription
@@ -57,20 +57,18 @@ MAX_NEW_BYTES: Final = 8 << 20
 """Bytes of those that replace nothing, from which on it does not either: to wait would spare no writing."""
 
 
-@lazy_dataclass(slots=True)
-class AppendJob:
+class AppendJob(msgspec.Struct):
     """Live changes to a complete set, at most `BATCH_CHANGES`; more may join until the job starts.
 
     `marks` are stored with them.
     """
 
     name_space: str
-    net: NetChanges = dataclasses.field(default_factory=NetChanges)
-    marks: dict[str, str] = dataclasses.field(default_factory=dict)
+    net: NetChanges = msgspec.field(default_factory=NetChanges)
+    marks: dict[str, str] = msgspec.field(default_factory=dict)
 
 
-@lazy_dataclass(slots=True)
-class FillJob:
+class FillJob(msgspec.Struct):
     """Samples of a set that is still arriving, in the stream of that number."""
 
     name_space: str
@@ -80,8 +78,7 @@ class FillJob:
     resumes: bool
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class Conversion:
+class Conversion(msgspec.Struct, frozen=True):
     """Changes that turn the stored set into another one, instead of writing all of it.
 
     Attributes:
@@ -94,11 +91,10 @@ class Conversion:
     changes: list[GroupChange]
     stream: bytes = b""
     before: Summary | None = None
-    rest: list[tuple[GroupDescription, SampleRows]] = dataclasses.field(default_factory=list)
+    rest: list[tuple[GroupDescription, SampleRows]] = msgspec.field(default_factory=list)
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class SetJob:
+class SetJob(msgspec.Struct, frozen=True):
     """A whole set, which replaces the stored one."""
 
     name_space: str
@@ -110,8 +106,7 @@ class SetJob:
     keeps: Replaced | None
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class EntryJob:
+class EntryJob(msgspec.Struct, frozen=True):
     """One small transaction beside the samples; `write` is a call of the store."""
 
     name_space: str
@@ -121,8 +116,7 @@ class EntryJob:
 Job = AppendJob | FillJob | SetJob | EntryJob
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class StoredGroups:
+class StoredGroups(msgspec.Struct, frozen=True):
     """Content of groups that is on the disk; `changes` counts those that were just written."""
 
     name_space: str
@@ -130,24 +124,21 @@ class StoredGroups:
     changes: int = 0
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class SetStored:
+class SetStored(msgspec.Struct, frozen=True):
     """The complete set of a name-space is on the disk; `written` samples were needed for it."""
 
     name_space: str
     written: int
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class Degraded:
+class Degraded(msgspec.Struct, frozen=True):
     """The disk refuses jobs, so new data is in memory only."""
 
     name_space: str
     cause: str
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class Recovered:
+class Recovered(msgspec.Struct, frozen=True):
     """The disk takes jobs again; `rewrite` asks for the whole set, because changes were not queued.
 
     `waited` counts the changes that had to wait, of all name-spaces.
@@ -164,8 +155,7 @@ PATIENCE: Final = 10
 """Successive refusals, one per second, so that a disk that is full for a moment costs no back-up."""
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class BackupKept:
+class BackupKept(msgspec.Struct, frozen=True):
     """A replaced set stays as set `version` of the store."""
 
     name_space: str
@@ -173,16 +163,14 @@ class BackupKept:
     note: Replaced
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class BackupMissing:
+class BackupMissing(msgspec.Struct, frozen=True):
     """A replaced set is lost, because there was no space for both."""
 
     name_space: str
     note: Replaced
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class BackupDropped:
+class BackupDropped(msgspec.Struct, frozen=True):
     """A back-up was dropped."""
 
     name_space: str
@@ -213,7 +201,9 @@ class Backups:
         before = self._store.complete_set(name_space)
         if keeps is None or before is None or not before.stored.count or before.stored.same_content(wanted):
             return None
-        return dataclasses.replace(keeps, before=before.stored.count, after=wanted.count, mark=before.mark)
+        return msgspec.structs.replace(
+            keeps, before=before.stored.count, after=wanted.count, mark=before.mark
+        )
 
     def commit(
         self, writer: SetWriter, mark: str, note: Replaced | None, marks: Mapping[str, str | None]

@@ -13,9 +13,10 @@ back-up (deployment guide 5.2.3.3).
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator
 from typing import Final
+
+import msgspec
 
 from engine.core.events import AligneeRequest, ExpectSet, SendSet
 from engine.core.messages import Epoch, Outgoing
@@ -409,8 +410,8 @@ class _SetInstaller:
         made = yield from self._made(data, incoming, joins=is_initial and not why_not)
         if made is not None and data.state.policy.filtered:
             passed = yield from filtered(made.data, self._shared.gates)
-            made = dataclasses.replace(made, data=passed)
-        return made if made is None else dataclasses.replace(made, gives_way=why_not)
+            made = msgspec.structs.replace(made, data=passed)
+        return made if made is None else msgspec.structs.replace(made, gives_way=why_not)
 
     def _made(
         self, data: NameSpaceData, incoming: IncomingStream, *, joins: bool

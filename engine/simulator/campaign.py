@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import gc
 import multiprocessing
 import shlex
@@ -11,8 +10,9 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
+import msgspec
+
 from engine.config import Configuration
-from engine.core.lazy_dataclass import lazy_dataclass
 from engine.simulator.cluster import Cluster
 from engine.simulator.options import Fault, SimulationOptions, deployed, draw
 from engine.simulator.run_record import Statistics
@@ -27,8 +27,7 @@ YOUNG_OBJECTS: Final = 100_000
 """New objects after which Python looks for cycles among them; its default is 700."""
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class SeedOutcome:
+class SeedOutcome(msgspec.Struct, frozen=True):
     """The result of one seed.
 
     Attributes:
@@ -63,7 +62,8 @@ class SeedOutcome:
 
     def to_plain(self) -> dict[str, object]:
         """Convert to plain values."""
-        return dataclasses.asdict(self)
+        found: dict[str, object] = msgspec.to_builtins(self)
+        return found
 
 
 def parse_faults(text: str) -> tuple[Fault, ...] | None:
@@ -85,8 +85,7 @@ def parse_faults(text: str) -> tuple[Fault, ...] | None:
     return tuple(known[part] for part in wanted)
 
 
-@lazy_dataclass(frozen=True)
-class Campaign:
+class Campaign(msgspec.Struct, frozen=True):
     """The parameters of the run of each seed.
 
     Attributes:
@@ -99,7 +98,7 @@ class Campaign:
 
     faults: str = ANY
     minutes: float | None = None
-    configurations: Mapping[str, Configuration] = dataclasses.field(default_factory=dict)
+    configurations: Mapping[str, Configuration] = msgspec.field(default_factory=dict)
     deployment: str = ""
     nodes: int | None = None
 

@@ -13,12 +13,12 @@ It stands for what a node can tell of Cyclone DDS on a real network:
 
 from __future__ import annotations
 
-import dataclasses
 import random
 from collections.abc import Callable
 from typing import Any, Final, Protocol
 
-from engine.core.lazy_dataclass import lazy_dataclass
+import msgspec
+
 from engine.simulator.options import NetworkPlan
 from engine.simulator.schedule import Schedule
 
@@ -60,8 +60,7 @@ class Handler(Protocol):
         """Take in that one side has lost the other."""
 
 
-@lazy_dataclass(slots=True, eq=False)
-class SimulatedParticipant:
+class SimulatedParticipant(msgspec.Struct, eq=False):
     """A participant of the simulated domain: one run of a node's process, or of an application's.
 
     Attributes:
@@ -92,14 +91,12 @@ class SimulatedParticipant:
     is_alive: bool = True
     is_frozen: bool = False
     silent_since: float | None = None
-    matched: dict[SimulatedParticipant, None] = dataclasses.field(default_factory=dict)
-    told: dict[SimulatedParticipant, frozenset[SimulatedParticipant]] = dataclasses.field(
-        default_factory=dict
-    )
-    attached: dict[SimulatedParticipant, None] = dataclasses.field(default_factory=dict)
-    states: dict[str, object] = dataclasses.field(default_factory=dict)
+    matched: dict[SimulatedParticipant, None] = msgspec.field(default_factory=dict)
+    told: dict[SimulatedParticipant, frozenset[SimulatedParticipant]] = msgspec.field(default_factory=dict)
+    attached: dict[SimulatedParticipant, None] = msgspec.field(default_factory=dict)
+    states: dict[str, object] = msgspec.field(default_factory=dict)
     overwrite: Callable[[list[tuple[str, object]]], None] | None = None
-    heard_leaving: set[SimulatedParticipant] = dataclasses.field(default_factory=set)
+    heard_leaving: set[SimulatedParticipant] = msgspec.field(default_factory=set)
 
 
 class _Pipe:

@@ -6,12 +6,12 @@ The run is the same as without anybody watching: nothing here changes a clock, a
 from __future__ import annotations
 
 import collections
-import dataclasses
 import re
 import time
 from typing import Final
 
-from engine.core.lazy_dataclass import lazy_dataclass
+import msgspec
+
 from engine.core.states import ServiceState
 from engine.runtime.monitor import DeliveryView, NodeEvent, NodeSnapshot
 from engine.runtime.node_snapshot import Identity, snapshot
@@ -41,15 +41,13 @@ _SIGNS: Final = {"!": "WARNING", "v": "WARNING", "-": "INFO", "#": "INFO"}
 """Lines of the short log that become events: faults, deaths, healing, and messages of checkers."""
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class Gone:
+class Gone(msgspec.Struct, frozen=True):
     """The end of a node's run, orderly or not."""
 
     node: str
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class Seen:
+class Seen(msgspec.Struct, frozen=True):
     """An observation with its time: virtual nanoseconds since 1970 by the true clock."""
 
     time_ns: int
@@ -230,7 +228,7 @@ class Observer(Watcher):
         if running and state != "running":
             began = shown[running[0]]
             problem = str(record.fields["reason"]) if state == "failed" else ""
-            shown[running[0]] = dataclasses.replace(
+            shown[running[0]] = msgspec.structs.replace(
                 began, state=state, samples=count, finished_ns=record.time_ns, problem=problem
             )
         elif state == "running":

@@ -6,15 +6,15 @@ which they draw is part of what a seed means: a draw added in the middle changes
 
 from __future__ import annotations
 
-import dataclasses
 import enum
 import random
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+import msgspec
+
 from engine.config import Configuration
 from engine.core.expressions import intersection
-from engine.core.lazy_dataclass import lazy_dataclass
 from engine.core.name_spaces import Alignee, Durability, MergeRule, MergeType, NameSpace, Policy
 from engine.core.settings import CoreSettings
 from engine.dataset.groups import KEEP_ALL, DurabilityKind
@@ -68,8 +68,7 @@ CLASSIC: Final = tuple(Fault)[: list(Fault).index(Fault.TAP)]
 """Those of nodes, hosts and disks: writers reach all nodes at once, and everything is repaired in quiet."""
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class NodePlan:
+class NodePlan(msgspec.Struct, frozen=True):
     """One node: `settings` without what its store adds (id, incarnation, remembered fellows, stored sets)."""
 
     settings: CoreSettings
@@ -81,8 +80,7 @@ class NodePlan:
         return self.settings.name
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class TopicPlan:
+class TopicPlan(msgspec.Struct, frozen=True):
     """A topic that applications write in one partition; `depth` 0 keeps all samples.
 
     `cleanup_delay_s` is the service_cleanup_delay, -1 for infinite; `lifespan_s` is the LIFESPAN of its
@@ -97,8 +95,7 @@ class TopicPlan:
     lifespan_s: float = 0.0
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class Workload:
+class Workload(msgspec.Struct, frozen=True):
     """What applications do.
 
     Attributes:
@@ -131,8 +128,7 @@ class Workload:
     mortal: float = 0.4
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class NetworkPlan:
+class NetworkPlan(msgspec.Struct, frozen=True):
     """The network while no fault changes it. All times are in seconds.
 
     Attributes:
@@ -156,8 +152,7 @@ class NetworkPlan:
     bytes_per_s: float = 20e6
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class SimulationOptions:
+class SimulationOptions(msgspec.Struct, frozen=True):
     """The input of one run. All times are in seconds of virtual time.
 
     A run has two phases. For `fault_s` seconds applications write and faults happen. Then all faults end;
@@ -291,7 +286,7 @@ def _make_unusual(rng: random.Random, roles: Sequence[str], found: list[tuple[Po
             {"delayed_alignment": True},
         )
     )
-    found[number] = tuple(dataclasses.replace(policy, **change) for policy in found[number])
+    found[number] = tuple(msgspec.structs.replace(policy, **change) for policy in found[number])
 
 
 def _priorities(rng: random.Random, count: int) -> list[int]:
@@ -402,17 +397,17 @@ def _with_applications(options: SimulationOptions, *, is_drawn: bool) -> Simulat
     load = options.workload
     tap_delay_s = rng.choice((0.05, 0.5, 3.0))
     if Fault.WRITER in faults:
-        load = dataclasses.replace(
+        load = msgspec.structs.replace(
             load,
             remote=rng.choice((0.5, 1.0)),
             walled=rng.choice((0.0, 0.0, 0.3, 0.7)),
             history=rng.choice((0, 0, 1)),
         )
     if Fault.BUSY in faults:
-        load = dataclasses.replace(load, write_pause_s=rng.choice((0.1, 0.2)) * load.writers)
+        load = msgspec.structs.replace(load, write_pause_s=rng.choice((0.1, 0.2)) * load.writers)
     if Fault.TAP not in faults:
         tap_delay_s = options.tap_delay_s
-    return dataclasses.replace(options, faults=faults, workload=load, tap_delay_s=tap_delay_s)
+    return msgspec.structs.replace(options, faults=faults, workload=load, tap_delay_s=tap_delay_s)
 
 
 def _with_lazy_nodes(options: SimulationOptions) -> SimulationOptions:
@@ -429,26 +424,26 @@ def _with_lazy_nodes(options: SimulationOptions) -> SimulationOptions:
         if rng.random() < 0.6 and any(_leads(other, plan.settings.role) for other in others):
             gives = rng.random() < 0.7
             policies = tuple(
-                dataclasses.replace(policy, alignee=Alignee.LAZY, aligner=policy.aligner and gives)
+                msgspec.structs.replace(policy, alignee=Alignee.LAZY, aligner=policy.aligner and gives)
                 for policy in plan.settings.policies
             )
-            plans[number] = dataclasses.replace(
-                plan, settings=dataclasses.replace(plan.settings, policies=policies)
+            plans[number] = msgspec.structs.replace(
+                plan, settings=msgspec.structs.replace(plan.settings, policies=policies)
             )
     names = sorted({topic.partition for topic in load.topics})
     topics = load.topics + tuple(
         TopicPlan(rng.choice(names), f"More{number}", DurabilityKind.PERSISTENT, rng.choice((1, 3)))
         for number in range(rng.choice((1, 3)))
     )
-    load = dataclasses.replace(load, topics=topics, readers=max(load.readers, rng.choice((2, 4))))
-    return dataclasses.replace(options, nodes=tuple(plans), workload=load)
+    load = msgspec.structs.replace(load, topics=topics, readers=max(load.readers, rng.choice((2, 4))))
+    return msgspec.structs.replace(options, nodes=tuple(plans), workload=load)
 
 
 def _with_narrow_writers(options: SimulationOptions) -> SimulationOptions:
     """Give each writer only one topic in some systems; it has a separate generator, too."""
     rng = random.Random(f"{options.seed} narrow {OTHERWISE}")
-    load = dataclasses.replace(options.workload, narrow=rng.choice((0.0, 0.0, 0.0, 0.5, 1.0)))
-    return dataclasses.replace(options, workload=load)
+    load = msgspec.structs.replace(options.workload, narrow=rng.choice((0.0, 0.0, 0.0, 0.5, 1.0)))
+    return msgspec.structs.replace(options, workload=load)
 
 
 def _leads(settings: CoreSettings, role: str) -> bool:
@@ -521,14 +516,14 @@ def deployed(
         raise ValueError("no name-space of the deployment has a group to write in")
     load = _draw_workload(rng, [""])
     topics = tuple(
-        dataclasses.replace(plan, partition=partition, topic=topic)
+        msgspec.structs.replace(plan, partition=partition, topic=topic)
         for plan, (partition, topic) in zip(_repeat(load.topics, len(places)), places, strict=True)
     )
     longest_s = max(plan.settings.heartbeat_expiry_s for plan in plans)
     options = SimulationOptions(
         seed=seed,
         nodes=plans,
-        workload=dataclasses.replace(load, topics=topics),
+        workload=msgspec.structs.replace(load, topics=topics),
         network=NetworkPlan(delay_mean_s=rng.choice((0.0005, 0.005, 0.03))),
         faults=tuple(faults) if faults is not None else _some_faults(rng, list(CLASSIC)),
         fault_s=60.0 * (minutes or MINUTES),

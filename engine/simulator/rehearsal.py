@@ -14,15 +14,15 @@ the quorum of each durable subscription has acknowledged it.
 from __future__ import annotations
 
 import collections
-import dataclasses
 import functools
 import itertools
 import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
+import msgspec
+
 from engine.config.persistence import DurableSubscriptionSettings, PersistenceService
-from engine.core.lazy_dataclass import lazy_dataclass
 from engine.dataset.sample import DATA
 from engine.persistence.core.messages import (
     Message,
@@ -50,8 +50,7 @@ _TURN_MS: Final = 100
 Id = tuple[str, int]
 
 
-@lazy_dataclass(eq=False)
-class RehearsedLink:
+class RehearsedLink(msgspec.Struct, eq=False, dict=True):
     """Both directions between two replicas; messages on the way are lost when it goes down.
 
     Attributes:
@@ -63,23 +62,22 @@ class RehearsedLink:
     generation: int = 0
 
 
-@lazy_dataclass(eq=False)
-class RehearsedReader:
+class RehearsedReader(msgspec.Struct, eq=False, dict=True):
     """An application with one reader of a durable subscription."""
 
     deciding: Subscriber
     """Its decisions."""
-    replicas: set[str] = dataclasses.field(default_factory=set)
+    replicas: set[str] = msgspec.field(default_factory=set)
     """Names of the replicas that it is connected to."""
-    writers: set[str] = dataclasses.field(default_factory=set)
+    writers: set[str] = msgspec.field(default_factory=set)
     """Original writers that it is connected to."""
-    waiting: list[OriginalSample] = dataclasses.field(default_factory=list)
+    waiting: list[OriginalSample] = msgspec.field(default_factory=list)
     """Samples that came before the pending ones were complete."""
-    taken: list[OriginalSample] = dataclasses.field(default_factory=list)
+    taken: list[OriginalSample] = msgspec.field(default_factory=list)
     """Samples that the application took, in order."""
     acknowledged: int = 0
     """How many of `taken` it has acknowledged."""
-    sent: list[Id] = dataclasses.field(default_factory=list)
+    sent: list[Id] = msgspec.field(default_factory=list)
     """Samples that replicas sent to it."""
     is_there: bool = True
     """Whether it runs; it never starts again under its name."""
@@ -471,8 +469,7 @@ _MARGIN_MS: Final = 1_000
 _PATIENCE_PERIODS: Final = 10
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class SubscriptionResult:
+class SubscriptionResult(msgspec.Struct, frozen=True):
     """The outcome of a rehearsal for one durable subscription."""
 
     name: str
@@ -506,8 +503,7 @@ class SubscriptionResult:
         return self.agreed and not self.twice and not self.lost
 
 
-@lazy_dataclass(eq=False)
-class _Member:
+class _Member(msgspec.Struct, eq=False, dict=True):
     """One reader of a durable subscription, from visit to visit."""
 
     name: str
@@ -522,9 +518,9 @@ class _Member:
     """How often it has come."""
     known: frozenset[Id] = frozenset()
     """The samples that replicas knew as acknowledged by it when it came."""
-    had: set[Id] = dataclasses.field(default_factory=set)
+    had: set[Id] = msgspec.field(default_factory=set)
     """All samples that it took on earlier visits."""
-    unknown: list[tuple[set[Id], int]] = dataclasses.field(default_factory=list)
+    unknown: list[tuple[set[Id], int]] = msgspec.field(default_factory=list)
     """Its acknowledgements that some replica does not know yet, each lot with its time, milliseconds."""
 
 
@@ -736,8 +732,7 @@ _WRITERS = ("w0", "w1")
 _KEYS = 20
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class Rehearsal:
+class Rehearsal(msgspec.Struct, frozen=True):
     """The outcome of a rehearsal.
 
     Attributes:

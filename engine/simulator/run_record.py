@@ -7,7 +7,8 @@ import hashlib
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from engine.core.lazy_dataclass import lazy_dataclass
+import msgspec
+
 from engine.core.states import Phase
 from engine.simulator.options import SimulationOptions
 from engine.simulator.schedule import Schedule
@@ -122,8 +123,7 @@ class Violation(Exception):
         self.invariant = invariant
 
 
-@lazy_dataclass(slots=True)
-class Statistics:
+class Statistics(msgspec.Struct):
     """Figures of a run."""
 
     starts: int = 0
@@ -166,8 +166,7 @@ class Statistics:
     """Actions of the schedule."""
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class RunResult:
+class RunResult(msgspec.Struct, frozen=True):
     """One run: its options, its violation (None for none), and its short log."""
 
     options: SimulationOptions

@@ -7,7 +7,8 @@ import random
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from engine.core.lazy_dataclass import lazy_dataclass
+import msgspec
+
 from engine.core.name_spaces import Group
 from engine.dataset.group_set import Summary
 from engine.dataset.sample import Sample
@@ -21,8 +22,7 @@ LONGEST_S: Final = 30.0
 """Limit for a transaction on the slowest disk, also if it began before everything healed."""
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class Committed:
+class Committed(msgspec.Struct, frozen=True):
     """A transaction that is on the disk: changes to a set, or (with `whole`) another set in its place."""
 
     name_space: str

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import collections
-import dataclasses
 import random
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, Protocol
+
+import msgspec
 
 from engine.core.expressions import matches
 from engine.core.messages import Outgoing, Purge, ReaderKey
@@ -380,7 +381,7 @@ class SimulatedNode:
         self.participant = SimulatedParticipant(f"{self.id} {self.run}", self.name, self.name, self, self.id)
         self.wire = SimulatedWire(self)
         fellows = frozenset(fellow.id for known in report.fellows.values() for fellow in known)
-        settings = dataclasses.replace(
+        settings = msgspec.structs.replace(
             self.plan.settings,
             node=report.node_id,
             incarnation=report.incarnation,

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import dataclasses
-import json
 import sqlite3
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
-from engine.core import plain
-from engine.core.lazy_dataclass import lazy_dataclass
+import msgspec
+
 from engine.core.name_spaces import Group
+from engine.core.untrusted import json_reader
 from engine.dataset.group_set import EMPTY, Summary
 from engine.dataset.groups import GroupDescription, GroupQos, TypeDescription
 from engine.store import tables
@@ -28,20 +27,20 @@ from engine.store.interface import (
 from engine.store.tables import DROPPED, row_check
 
 _TOO_LARGE: Final = 1 << 62
+_read_qos: Final = json_reader(GroupQos)
 """Bound of plausible counters: no store is opened or written more often."""
 
 
-@lazy_dataclass(slots=True)
-class Catalog:
+class Catalog(msgspec.Struct):
     """All versions by number, the numbers of dropped groups to sweep, and findings.
 
     `unusable` has the numbers of the versions with a damaged entry.
     """
 
-    versions: dict[int, SetVersion] = dataclasses.field(default_factory=dict)
-    dropped: list[int] = dataclasses.field(default_factory=list)
-    findings: list[str] = dataclasses.field(default_factory=list)
-    unusable: list[int] = dataclasses.field(default_factory=list)
+    versions: dict[int, SetVersion] = msgspec.field(default_factory=dict)
+    dropped: list[int] = msgspec.field(default_factory=list)
+    findings: list[str] = msgspec.field(default_factory=list)
+    unusable: list[int] = msgspec.field(default_factory=list)
 
 
 def read_node(connection: sqlite3.Connection, path: Path) -> tuple[str, int, int, bool]:
@@ -110,7 +109,7 @@ def _take_group(catalog: Catalog, types: dict[int, TypeDescription], row: _Group
             StoreDamage(place, "the description of its type is damaged; its samples are not read")
         )
     else:
-        qos: GroupQos = plain.from_plain(GroupQos, json.loads(qos_text))
+        qos: GroupQos = _read_qos(qos_text)
         description = GroupDescription(group, types[type_number], qos)
         stored = Summary(count, int.from_bytes(digest), newest)
         version.groups[group] = GroupRow(description, stored, number, type_number, qos_text)
@@ -160,7 +159,7 @@ def write_group(
     )
     found = connection.execute("SELECT id FROM type_description WHERE digest = ?", (digest,)).fetchone()
     type_number = int(found[0])
-    qos_text = json.dumps(plain.to_plain(description.qos))
+    qos_text = msgspec.json.encode(description.qos).decode()
     if row is not None:
         connection.execute(
             "UPDATE sample_group SET type = ?, qos = ? WHERE id = ?", (type_number, qos_text, row.id)

@@ -13,17 +13,16 @@ thread opens its own read-only view instead.
 from __future__ import annotations
 
 import abc
-import dataclasses
 import enum
 import errno
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple, TypeAlias
 
-from engine.core import plain
-from engine.core.lazy_dataclass import lazy_dataclass
+import msgspec
+
 from engine.core.name_spaces import Group
+from engine.core.untrusted import json_reader
 from engine.dataset.dataset import weight_of
 from engine.dataset.group_set import EMPTY, Summary
 from engine.dataset.groups import GroupDescription
@@ -262,16 +261,14 @@ class NetChanges:
         assert 0 <= self.replacing_bytes <= self.payload_bytes, "what is let go was counted before"
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class GroupInfo:
+class GroupInfo(msgspec.Struct, frozen=True):
     """A group of a set version with its watermark: the summary of its samples on disk."""
 
     description: GroupDescription
     stored: Summary
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class SetInfo:
+class SetInfo(msgspec.Struct, frozen=True):
     """One set version.
 
     Attributes:
@@ -299,8 +296,7 @@ class SetInfo:
         return self.stored.newest_ns if self.soundness is Soundness.INTACT else None
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class OpenReport:
+class OpenReport(msgspec.Struct, frozen=True):
     """The result of opening a store.
 
     Attributes:
@@ -332,8 +328,7 @@ def roll_up(groups: Iterable[tuple[Group, Summary]]) -> Summary:
     return Summary(count, digest & ((1 << 128) - 1), newest_ns)
 
 
-@lazy_dataclass(slots=True)
-class GroupRow:
+class GroupRow(msgspec.Struct):
     """A group of one version, and its watermark."""
 
     description: GroupDescription
@@ -344,12 +339,11 @@ class GroupRow:
     """That of its type."""
     qos_text: str = ""
     """Its QoS, as in the file."""
-    rows: dict[bytes, Sample] = dataclasses.field(default_factory=dict)
+    rows: dict[bytes, Sample] = msgspec.field(default_factory=dict)
     """Its samples by digest, in a store in memory."""
 
 
-@lazy_dataclass(slots=True)
-class SetVersion:
+class SetVersion(msgspec.Struct):
     """A set version of an open store; `damage` was found in the small tables of a file."""
 
     number: int
@@ -357,8 +351,8 @@ class SetVersion:
     state: SetState
     mark: str = ""
     soundness: Soundness = Soundness.UNVERIFIED
-    groups: dict[Group, GroupRow] = dataclasses.field(default_factory=dict)
-    damage: list[StoreDamage] = dataclasses.field(default_factory=list)
+    groups: dict[Group, GroupRow] = msgspec.field(default_factory=dict)
+    damage: list[StoreDamage] = msgspec.field(default_factory=list)
 
     def stored(self) -> Summary:
         """Return the roll-up of the groups."""
@@ -703,8 +697,7 @@ REPLACED_MARK: Final = "replaced"
 """Key of the mark by which a store remembers that a command replaced a node's set."""
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class Replaced:
+class Replaced(msgspec.Struct, frozen=True):
     """The note on a back-up, which is the mark of its set version: what replaced a set.
 
     Attributes:
@@ -725,13 +718,16 @@ class Replaced:
 
     def to_mark(self) -> str:
         """Return the note as the mark of a set version."""
-        return json.dumps(plain.to_plain(self))
+        return msgspec.json.encode(self).decode()
+
+
+_read_note: Final = json_reader(Replaced)
 
 
 def note_of(mark: str) -> Replaced | None:
     """Read the note in a back-up's mark; None if it is none."""
     try:
-        note: Replaced = plain.from_json(Replaced, mark.encode())
+        note: Replaced = _read_note(mark)
     except ValueError:
         return None
     return note

@@ -13,13 +13,14 @@ and waits for it again: one-row statements beside one busy thread reached 1,000 
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import functools
 import itertools
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
+
+import msgspec
 
 from engine.core.messages import MAX_INCARNATION
 from engine.core.name_spaces import Group
@@ -392,7 +393,7 @@ class SqliteStore(Store):
                         if known is None or known.description != net.description:
                             row = write_group(self._connection, version.number, known, net.description)
                         else:
-                            row = dataclasses.replace(known)
+                            row = msgspec.structs.replace(known)
                         self._change(row, net)
                         write_watermark(self._connection, version.number, row)
                         rows[group] = row

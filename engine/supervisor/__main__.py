@@ -13,7 +13,8 @@ import os
 import pathlib
 import sys
 
-from engine.core import plain
+import msgspec
+
 from engine.files import open_private
 from engine.supervisor.launch import Launch
 from engine.supervisor.loop import Narrator, Supervisor
@@ -51,7 +52,7 @@ def main() -> int:
 
             def observe(record: RunRecord) -> None:
                 narrate(record)
-                progress.send(plain.to_plain(record))
+                progress.send(msgspec.to_builtins(record))
 
             return Supervisor(launch, os.environ, observe).run()
     except (OSError, RunDirectoryError) as error:

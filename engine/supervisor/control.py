@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from engine.core import plain
-from engine.core.lazy_dataclass import lazy_dataclass
+import msgspec
+
 from engine.supervisor.launch import Launch, module_command, module_environ
 from engine.supervisor.node_status import OPERATIONAL_STATE
 from engine.supervisor.policy import FINAL, NodePhase
@@ -32,8 +32,7 @@ _READ_BYTES: Final = 65536
 _MAX_PROGRESS_BYTES: Final = 1 << 20
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class Start:
+class Start(msgspec.Struct, frozen=True):
     """Result of a start.
 
     Attributes:
@@ -88,10 +87,10 @@ def start(
             for message in _messages(process.stdout.fileno(), until, is_interrupted):
                 if "refused" in message:
                     return Start(None, str(message["refused"]))
-                record = plain.from_plain(RunRecord, message)
-                if record is not None and record.phase in FINAL:
+                record = msgspec.convert(message, RunRecord)
+                if record.phase in FINAL:
                     return Start(record)
-                if record is not None and record.phase is NodePhase.RUNNING:
+                if record.phase is NodePhase.RUNNING:
                     return Start(_settled(NodeDirectory(Path(launch.directory)), record))
         except TimeoutError:
             return Start(record)

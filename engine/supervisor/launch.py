@@ -7,10 +7,12 @@ import os
 import pathlib
 import sys
 from collections.abc import Mapping
+from typing import Final
+
+import msgspec
 
 import engine
-from engine.core import plain
-from engine.core.lazy_dataclass import lazy_dataclass
+from engine.core.untrusted import JsonFault, json_reader
 from engine.supervisor.policy import Action, SupervisionRules
 
 
@@ -18,8 +20,7 @@ class LaunchError(ValueError):
     """A text is not a launch."""
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class Launch:
+class Launch(msgspec.Struct, frozen=True):
     """One node to be started."""
 
     directory: str
@@ -58,7 +59,7 @@ class Launch:
 
     def to_json(self) -> str:
         """Return this launch as JSON."""
-        return json.dumps(plain.to_plain(self))
+        return json.dumps(msgspec.to_builtins(self))
 
     @classmethod
     def from_json(cls, text: str) -> Launch:
@@ -68,10 +69,13 @@ class Launch:
             LaunchError: the text is something else.
         """
         try:
-            launch: Launch = plain.from_plain(cls, json.loads(text))
-        except (plain.PlainFault, ValueError, RecursionError) as error:
-            raise LaunchError(f"not a launch: {plain.words_of(error)}") from error
+            launch: Launch = _read(text)
+        except JsonFault as error:
+            raise LaunchError(f"not a launch: {error}") from error
         return launch
+
+
+_read: Final = json_reader(Launch)
 
 
 def module_command(module: str, *arguments: str) -> tuple[str, ...]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import datetime
 import os
 import pathlib
@@ -16,6 +15,8 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import IO, Final
+
+import msgspec
 
 from engine.files import is_permanent, open_private
 from engine.supervisor.launch import Launch
@@ -371,8 +372,8 @@ class Supervisor:
         watch = self._watch
         if watch.failures != self._failures:
             self._failures = watch.failures
-            self._record = dataclasses.replace(self._record, failed_ns=present_ns())
-        record = dataclasses.replace(
+            self._record = msgspec.structs.replace(self._record, failed_ns=present_ns())
+        record = msgspec.structs.replace(
             self._record,
             failure=watch.failure,
             has_run=watch.has_run,
@@ -385,7 +386,7 @@ class Supervisor:
         )
         if record == self._record and (self._directory.path / "supervisor.json").exists():
             return
-        self._record = dataclasses.replace(record, changed_ns=present_ns())
+        self._record = msgspec.structs.replace(record, changed_ns=present_ns())
         try:
             self._directory.write_record(self._record)
         except OSError as error:

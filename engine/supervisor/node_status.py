@@ -6,7 +6,8 @@ import datetime
 import enum
 from typing import Final
 
-from engine.core.lazy_dataclass import lazy_dataclass
+import msgspec
+
 from engine.supervisor.policy import FINAL, INITIAL_STATE, NodePhase
 from engine.supervisor.rundir import NodeDirectory, RunRecord
 from engine.tracing.escaping import escape
@@ -47,8 +48,7 @@ _LAST_STATES: Final = ("TERMINATING", "TERMINATED")
 """States in the last report of a node that has ended."""
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class NodeStatus:
+class NodeStatus(msgspec.Struct, frozen=True):
     """One node of this machine."""
 
     directory: NodeDirectory

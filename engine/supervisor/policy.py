@@ -26,7 +26,7 @@ import enum
 from collections.abc import Callable
 from typing import Final
 
-from engine.core.lazy_dataclass import lazy_dataclass
+import msgspec
 
 START_GRACE_S: Final = 120.0
 """Limit from the start of a node to its first renewal, if ExpiryTime is shorter.
@@ -84,8 +84,7 @@ class SupervisorAction(enum.Enum):
     END = "end yourself"
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class SupervisionRules:
+class SupervisionRules(msgspec.Struct, frozen=True):
     """The supervisor's settings; times in seconds."""
 
     expiry_s: float

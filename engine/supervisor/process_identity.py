@@ -10,14 +10,13 @@ import signal
 from collections.abc import Iterator
 from typing import Final
 
-from engine.core.lazy_dataclass import lazy_dataclass
+import msgspec
 
 _BOOT_ID: Final = pathlib.Path("/proc/sys/kernel/random/boot_id")
 _START_FIELD: Final = 19  # of the fields after the command name; field 22 of proc_pid_stat(5)
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class ProcessIdentity:
+class ProcessIdentity(msgspec.Struct, frozen=True):
     """A process: its id, and its start (clock ticks since the boot that `boot` names)."""
 
     pid: int

@@ -24,8 +24,9 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from engine.core import plain
-from engine.core.lazy_dataclass import lazy_dataclass
+import msgspec
+
+from engine.core.untrusted import JsonFault, json_reader
 from engine.files import lock_file, replacing
 from engine.supervisor.policy import FINAL, NodePhase
 from engine.supervisor.process_identity import ProcessIdentity
@@ -52,8 +53,7 @@ def present_ns() -> int:
     return min(max(time.time_ns(), 0), LAST_NS)
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class RunRecord:
+class RunRecord(msgspec.Struct, frozen=True):
     """A supervisor's report about its node and itself; times are nanoseconds since 1970 UTC."""
 
     uri: str
@@ -102,6 +102,9 @@ class RunRecord:
         for time_ns in (self.started_ns, self.changed_ns, self.failed_ns):
             if not 0 <= time_ns <= LAST_NS:
                 raise ValueError(f"{time_ns} is no time")
+
+
+_read_record: Final = json_reader(RunRecord)
 
 
 def node_key(configuration: str, domain_name: str, store: str) -> str:
@@ -217,13 +220,14 @@ class NodeDirectory:
 
     def write_record(self, record: RunRecord) -> None:
         """Replace the supervisor's report atomically."""
-        write_json(self.path / "supervisor.json", plain.to_plain(record))
+        write_json(self.path / "supervisor.json", msgspec.to_builtins(record))
 
     def record(self) -> RunRecord | None:
         """Return the supervisor's last report; None without a readable one."""
         try:
-            record: RunRecord = plain.from_plain(RunRecord, read_json(self.path / "supervisor.json"))
-        except plain.PlainFault:
+            with (self.path / "supervisor.json").open("rb") as file:
+                record: RunRecord = _read_record(file.read(_MAX_FILE_BYTES))
+        except (OSError, JsonFault):
             return None
         return record
 

@@ -14,7 +14,8 @@ import tomllib
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from engine.core.lazy_dataclass import lazy_dataclass
+import msgspec
+
 from engine.tracing.escaping import unescape
 from engine.tracing.levels import Level, ReportType
 
@@ -53,8 +54,7 @@ class UnknownEventError(KeyError):
     """An event id that is not in the catalogue: a bug in ospltool."""
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class EventType:
+class EventType(msgspec.Struct, frozen=True):
     """One kind of event."""
 
     id: str

@@ -8,7 +8,8 @@ import json
 import math
 from typing import TYPE_CHECKING, Final
 
-from engine.core.lazy_dataclass import lazy_dataclass
+import msgspec
+
 from engine.tracing.escaping import escape
 
 if TYPE_CHECKING:
@@ -25,8 +26,7 @@ class EventFieldsError(TypeError):
     """An event was traced with fields that its message does not have: a bug in ospltool."""
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class EventRecord:
+class EventRecord(msgspec.Struct, frozen=True):
     """An event that happened.
 
     Attributes:

@@ -9,7 +9,7 @@ import re
 import stat
 from typing import TYPE_CHECKING, Final, Protocol
 
-from engine.core.lazy_dataclass import lazy_dataclass
+import msgspec
 
 if TYPE_CHECKING:
     import pathlib
@@ -73,8 +73,7 @@ class DescriptorSink:
             os.close(self._descriptor)
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class Rotation:
+class Rotation(msgspec.Struct, frozen=True):
     """Rotation of a trace file.
 
     Attributes:

@@ -11,11 +11,11 @@ cannot write, and reports them in the same trace once it can write again.
 from __future__ import annotations
 
 import collections
-import dataclasses
 import threading
 from typing import TYPE_CHECKING, Final
 
-from engine.core.lazy_dataclass import lazy_dataclass
+import msgspec
+
 from engine.tracing.catalogue import catalogue
 from engine.tracing.escaping import escape
 from engine.tracing.levels import Level
@@ -38,8 +38,7 @@ RECENT_RECORDS: Final = 2000
 """Default number of the last records that a tracer keeps in memory."""
 
 
-@lazy_dataclass(slots=True)
-class Output:
+class Output(msgspec.Struct):
     """A sink with the format and the verbosity of its lines.
 
     Attributes:
@@ -49,13 +48,12 @@ class Output:
 
     sink: Sink
     verbosity: Level = Level.INFO
-    format: Format = dataclasses.field(default_factory=TextFormat)
+    format: Format = msgspec.field(default_factory=TextFormat)
     lost: int = 0
     cause: str = ""
 
 
-@lazy_dataclass(slots=True)
-class _Bound:
+class _Bound(msgspec.Struct):
     """How many lines of an event may still be written, and how many were withheld since the last report."""
 
     left: int
@@ -264,7 +262,9 @@ class Tracer:
     def _loss_record(self, output: Output, before: EventRecord) -> EventRecord:
         kind = self._catalogue["trace.lost"]
         fields = {"count": output.lost, "cause": output.cause}
-        return dataclasses.replace(before, event=kind, fields=fields, text=message(kind, fields), lines=())
+        return msgspec.structs.replace(
+            before, event=kind, fields=fields, text=message(kind, fields), lines=()
+        )
 
 
 def _at_least(level: Level) -> Callable[[EventType], bool]:

@@ -11,7 +11,9 @@ import re
 import urllib.parse
 from typing import TYPE_CHECKING, Any, Final
 
-from engine.core import plain
+import msgspec
+
+from engine.core.untrusted import words_of
 from ospltool.analytics.contract import (
     FORMAT_VERSION,
     META_FILE,
@@ -122,7 +124,7 @@ def open_case(path: pathlib.Path) -> Case:
     try:
         described = json.loads(meta.read_text(encoding="utf-8"))
         version, data = described["format_version"], described["data"]
-        detail: Detail = plain.from_plain(Detail, data["detail"])
+        detail: Detail = Detail(data["detail"])
     except FileNotFoundError:
         raise CaseError(
             f"{path}: no case, it has no {META_FILE}; make one with `ospltool trace load`"
@@ -130,7 +132,7 @@ def open_case(path: pathlib.Path) -> Case:
     except OSError as cause:
         raise CaseError(f"{meta}: {cause.strerror}") from None
     except (ValueError, KeyError, TypeError, RecursionError) as cause:
-        raise CaseError(f"{meta}: {plain.words_of(cause)}") from None
+        raise CaseError(f"{meta}: {words_of(cause)}") from None
     if version != FORMAT_VERSION:
         raise CaseError(
             f"{meta}: format version {version}, this release reads {FORMAT_VERSION}; load the traces again"
@@ -233,9 +235,9 @@ def files_of(case: Case) -> dict[str, Any]:
     meta = case.path / META_FILE
     try:
         files: dict[str, Any] = json.loads(meta.read_text(encoding="utf-8"))["data"].get("files", {})
-        plain.from_plain(dict[str, _LoadedFile], files)
+        msgspec.convert(files, dict[str, _LoadedFile])
     except Exception as cause:  # of any class
-        raise CaseError(f"{meta}: {plain.words_of(cause)}") from None
+        raise CaseError(f"{meta}: {words_of(cause)}") from None
     return files
 
 

@@ -17,6 +17,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
+import msgspec
+
 from engine.config import (
     ByteRange,
     ConfigError,
@@ -218,7 +220,7 @@ def _before(error: ConfigError, source: SourceFile, given: NodeInput) -> Documen
         data = source.data[: problem.span.start]
         found = cyclone_text.of_file(data, source.path, given.environ)
         if cyclone.is_cyclone(found):
-            return dataclasses.replace(found, source=source)
+            return msgspec.structs.replace(found, source=source)
     return None
 
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import dataclasses
 import time
 from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
 
+import msgspec
 from cyclonedds.domain import DomainParticipant
 from cyclonedds.qos import Policy, Qos, _CQos
 
@@ -76,12 +76,12 @@ def endpoint_qos(qos: Qos | None, partitions: tuple[str, ...]) -> EndpointQos:
     finally:
         _CQos.cqos_destroy(c_qos)
     if Policy.Durability not in given:
-        values = dataclasses.replace(values, durability=DurabilityKind.TRANSIENT)
+        values = msgspec.structs.replace(values, durability=DurabilityKind.TRANSIENT)
     if Policy.Reliability not in given:
-        values = dataclasses.replace(values, reliable=True)
+        values = msgspec.structs.replace(values, reliable=True)
     if Policy.History not in given:
-        values = dataclasses.replace(values, history_depth=KEEP_ALL)
-    return dataclasses.replace(
+        values = msgspec.structs.replace(values, history_depth=KEEP_ALL)
+    return msgspec.structs.replace(
         values,
         partitions=partitions or values.partitions,
         representations=values.representations or BOTH_REPRESENTATIONS,
@@ -105,7 +105,7 @@ def subscribed_qos(qos: EndpointQos) -> EndpointQos:
     """
     if not qos.reliable or qos.history_depth != KEEP_ALL:
         raise UnsupportedQos("a reader with a durable subscription is RELIABLE and KEEP_ALL")
-    return dataclasses.replace(qos, durability=DurabilityKind.VOLATILE)
+    return msgspec.structs.replace(qos, durability=DurabilityKind.VOLATILE)
 
 
 HOLD_BACK_S: Final = 30.0

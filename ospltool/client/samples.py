@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
-from engine.core.plain import words_of
+from engine.core.untrusted import words_of
 from engine.dataset.content import Expression, ExpressionFault
 from engine.dataset.instance import EntryKind, Origin
 from engine.dataset.instance_states import InstanceState, ViewState

@@ -10,6 +10,8 @@ import re
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import Final, TypeVar
 
+import msgspec
+
 from engine.config.values import did_you_mean
 from engine.core import expressions
 from engine.core.name_spaces import Element, Group
@@ -345,7 +347,7 @@ def _refusing(
 
     def traits(endpoint: Endpoint) -> Hashable:
         # The name and the partitions are in the QoS, too, and would make all endpoints differ.
-        qos = dataclasses.replace(endpoint.qos, name="", partitions=())
+        qos = msgspec.structs.replace(endpoint.qos, name="", partitions=())
         return qos, endpoint.type_name, bool(endpoint.type_id)
 
     found: dict[_Refusal, tuple[Endpoints, Endpoints]] = {}

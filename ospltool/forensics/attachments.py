@@ -17,7 +17,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from engine.core import plain
+import msgspec
+
+from engine.core.untrusted import words_of
 from ospltool.analytics.case import CaseError, is_case_directory, refuse_links, replacing, write_table
 from ospltool.analytics.contract import Table, schema
 from ospltool.output import envelope
@@ -243,7 +245,7 @@ def kept_in(case: Path) -> tuple[Attachment, ...]:
     if not case.is_dir():
         return ()
     refuse_links(case)
-    entries: dict[str, _Entry] = plain.from_plain(dict[str, _Entry], _listed(case))
+    entries: dict[str, _Entry] = msgspec.convert(_listed(case), dict[str, _Entry])
     kept = (dataclasses.asdict(each) for _, each in sorted(entries.items()))
     return tuple(Attachment(path=case / DIRECTORY / each.pop("place"), **each) for each in kept)
 
@@ -252,11 +254,11 @@ def _listed(case: Path) -> dict[str, Any]:
     path = case / DIRECTORY / LIST_FILE
     try:
         listed: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))["data"]
-        plain.from_plain(dict[str, _Entry], listed)
+        msgspec.convert(listed, dict[str, _Entry])
     except FileNotFoundError:
         return {}
     except Exception as cause:  # of any class: a case may come from anybody
-        raise CaseError(f"{path}: {plain.words_of(cause)}") from None
+        raise CaseError(f"{path}: {words_of(cause)}") from None
     return listed
 
 
@@ -336,4 +338,4 @@ def _table(rows: list[dict[str, Any]]) -> Any:
     try:
         return pa.Table.from_pylist(rows, schema=schema(Table.STORED))
     except Exception as cause:  # of any class: a case may come from anybody
-        raise CaseError(f"{DIRECTORY}/{LIST_FILE}: {plain.words_of(cause)}") from None
+        raise CaseError(f"{DIRECTORY}/{LIST_FILE}: {words_of(cause)}") from None

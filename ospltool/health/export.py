@@ -7,7 +7,8 @@ import dataclasses
 import io
 from typing import Any, Final
 
-from engine.core import plain
+import msgspec
+
 from engine.runtime.monitor import NodeEvent
 from ospltool.health.health import Health
 from ospltool.health.incidents import Incident
@@ -54,11 +55,11 @@ def system(one: Health, now_ns: int) -> dict[str, Any]:
     model = one.model
     nodes = [
         {
-            **plain.to_plain(node.snapshot),
+            **msgspec.to_builtins(node.snapshot),
             "presence": one.presence(node).value,
             "heard_ns": node.heard_ns,
             "gone_ns": node.gone_ns,
-            "runs": plain.to_plain(model.runs.get(node.id, ())),
+            "runs": msgspec.to_builtins(model.runs.get(node.id, ())),
         }
         for node in model.ordered_nodes()
     ]
@@ -71,7 +72,7 @@ def system(one: Health, now_ns: int) -> dict[str, Any]:
         "groups": _groups(model, now_ns),
         "conflicts": [dataclasses.asdict(each) for each in model.conflicts.every(model.nodes)],
         "masters": [dataclasses.asdict(each) for every in model.masterships.values() for each in every],
-        "events": [plain.to_plain(event) for event in model.events],
+        "events": [msgspec.to_builtins(event) for event in model.events],
         "events_left_out": model.events_left_out,
         "persistence_services": [_replica(model, each, now_ns) for each in model.persistence.ordered()],
         "messages_left_out": model.messages_left_out,
@@ -90,7 +91,7 @@ def _alignments(one: Health) -> list[dict[str, Any]]:
             "node": node.snapshot.name,
             "node_id": node.id,
             "name_space": view.name,
-            **plain.to_plain(progress.alignment),
+            **msgspec.to_builtins(progress.alignment),
             "fellow_name": model.name_of(progress.alignment.fellow),
             "fraction": progress.fraction,
             "rate_per_s": progress.rate_per_s if one.is_heard(node) else 0.0,
@@ -109,7 +110,8 @@ def _groups(model: SystemModel, now_ns: int) -> list[dict[str, Any]]:
         {
             **key._asdict(),
             "nodes": {
-                model.name_of(node): plain.to_plain(view) for node, view in model.groups.views(key).items()
+                model.name_of(node): msgspec.to_builtins(view)
+                for node, view in model.groups.views(key).items()
             },
             "differing": [model.name_of(node) for node in model.sets.differing_in(key, now_ns)],
         }
@@ -119,7 +121,7 @@ def _groups(model: SystemModel, now_ns: int) -> list[dict[str, Any]]:
 
 def _replica(model: SystemModel, one: WatchedReplica, now_ns: int) -> dict[str, Any]:
     """Return the newest view of a persistence service, with the model's conclusions."""
-    document = plain.to_plain(one.view)
+    document = msgspec.to_builtins(one.view)
     for writer, view in zip(document["writers"], one.view.writers, strict=True):
         stream = one.streams[StreamKey.of(view)]
         writer["stability"] = persistence.stability(stream.view)
@@ -266,5 +268,5 @@ def redundancy(one: Health, each: Redundancy) -> dict[str, Any]:
 
 
 def _event(event: NodeEvent) -> dict[str, Any]:
-    found: dict[str, Any] = plain.to_plain(event)
+    found: dict[str, Any] = msgspec.to_builtins(event)
     return found

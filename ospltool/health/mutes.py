@@ -12,7 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from engine.core import plain
+import msgspec
+
 from engine.files import open_private, replacing
 from ospltool.health.codes import Code, codes, joined
 from ospltool.health.incidents import Incident
@@ -184,7 +185,7 @@ class Mutes:
 
     def _write(self, path: Path) -> None:
         whole = _read(path)
-        whole[self._system] = [plain.to_plain(one) for one in self._mutes]
+        whole[self._system] = [msgspec.to_builtins(one) for one in self._mutes]
         try:
             with replacing(path) as file:
                 file.write(json.dumps({name: mutes for name, mutes in whole.items() if mutes}).encode())
@@ -246,7 +247,7 @@ def _read(path: Path) -> dict[str, Any]:
 
 def _mutes(data: object) -> list[Mute]:
     try:
-        found: list[Mute] = [plain.from_plain(Mute, one) for one in data] if isinstance(data, list) else []
-    except plain.PlainFault:
+        found: list[Mute] = [msgspec.convert(one, Mute) for one in data] if isinstance(data, list) else []
+    except (msgspec.ValidationError, ValueError):
         return []
     return found[:MAX_MUTES]

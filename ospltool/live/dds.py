@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import collections
-import dataclasses
 import math
 import os
 import threading
@@ -11,7 +10,9 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, TypeVar
 
-from engine.core.plain import words_of
+import msgspec
+
+from engine.core.untrusted import words_of
 from engine.dds.channel import CONSOLE_TOPICS, PARTITION, PAST_TOPICS, Channel, ReceivedMessage
 from engine.dds.discovery import Discovery, ParticipantGone, ParticipantSeen
 from engine.dds.errors import DdsError
@@ -76,7 +77,7 @@ class SeenEvents:
         """Yield the new parts of an item; a past becomes its new events and the past without events."""
         if isinstance(item, NodePast):
             yield from filter(self._is_new, item.events)
-            yield dataclasses.replace(item, events=())
+            yield msgspec.structs.replace(item, events=())
         elif not isinstance(item, NodeEvent) or item.level not in _REMEMBERED or self._is_new(item):
             yield item
 

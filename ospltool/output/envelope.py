@@ -13,7 +13,7 @@ import json
 import math
 import pathlib
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
 FORMAT_VERSION: Final = 1
 _LARGEST_EXACT: Final = (1 << 53) - 1  # beyond it JavaScript and jq round
@@ -61,13 +61,17 @@ def plain(value: object, name: str = "") -> object:
     return _plain_compound(value, name)
 
 
+def _names(kind: Any) -> tuple[str, ...]:
+    """Return the fields of a class of msgspec, of dataclasses or of named tuples."""
+    if dataclasses.is_dataclass(kind):
+        return tuple(field.name for field in dataclasses.fields(kind))
+    return getattr(kind, "__struct_fields__", ()) or getattr(kind, "_fields", ())
+
+
 def _plain_compound(value: object, name: str) -> object:
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {
-            field.name: plain(getattr(value, field.name), field.name) for field in dataclasses.fields(value)
-        }
-    if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return {field: plain(item, field) for field, item in zip(value._fields, value, strict=True)}
+    names = _names(type(value))
+    if names:
+        return {name: plain(getattr(value, name), name) for name in names}
     if isinstance(value, Mapping):
         return {str(key): plain(item, str(key)) for key, item in value.items()}
     if isinstance(value, list | tuple):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from typing import Final
 
-from engine.core.plain import words_of
+from engine.core.untrusted import words_of
 from ospltool.stores.types import (
     CHAR,
     Array,

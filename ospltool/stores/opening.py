@@ -9,7 +9,7 @@ import hashlib
 from pathlib import Path
 from typing import Final
 
-from engine.core.plain import words_of
+from engine.core.untrusted import words_of
 from engine.store.store_directory import DATABASE
 from ospltool.stores.model import (
     COMPLETE_SUFFIX,

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from engine.core.plain import words_of
+from engine.core.untrusted import words_of
 from engine.dataset.sample import Sample
 from engine.store.interface import DamageLog
 from ospltool.stores import opensplice_values as values

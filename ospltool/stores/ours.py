@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
-from engine.core import plain
+from engine.core.untrusted import json_reader, words_of
 from engine.dataset.blocks import SampleColumns
 from engine.dataset.groups import KEEP_ALL, GroupDescription
 from engine.dataset.sample import Sample, make_sample
@@ -54,13 +54,13 @@ class OurStore:
         except StoreError as error:
             raise StoreUnreadable(str(error)) from error
         except (sqlite3.Error, ValueError) as error:  # ValueError: a name in its tables is no text
-            raise StoreUnreadable(f"{path}: {plain.words_of(error)}") from error
+            raise StoreUnreadable(f"{path}: {words_of(error)}") from error
         try:
             detail, unread = _detail(self._view)
             sets = tuple(_set_facts(self._view, info, detail) for info in self._view.sets())
         except (sqlite3.Error, ValueError) as error:
             self._view.close()
-            raise StoreUnreadable(f"{path}: {plain.words_of(error)}") from error
+            raise StoreUnreadable(f"{path}: {words_of(error)}") from error
         self.facts = StoreFacts(
             str(path),
             StoreFormat.OURS,
@@ -118,7 +118,7 @@ def _detail(view: StoreView) -> tuple[dict[str, str], tuple[str, ...]]:
             f"{space}/{key}": text for space in view.name_spaces() for key, text in view.marks(space).items()
         }
     except (StoreError, sqlite3.Error, ValueError) as error:
-        return {}, (f"node, marks and fellows cannot be read: {plain.words_of(error)}",)
+        return {}, (f"node, marks and fellows cannot be read: {words_of(error)}",)
     detail = {
         "node": node_id,
         "incarnation": str(incarnation),
@@ -152,6 +152,7 @@ GROUP_BYTES: Final = 8
 """A key begins with the short name of its group."""
 
 THE_SET: Final = 1
+_read_description: Final = json_reader(GroupDescription)
 _WRITER: Final = re.compile(r"[0-9a-f]{32}")
 _SEQUENCES: Final = 1 << 64
 _TIMES: Final = 1 << 63
@@ -174,7 +175,7 @@ class PersistenceStore:
             self._read_groups(findings)
         except (sqlite3.Error, TypeError, ValueError) as error:
             self._file.close()
-            raise StoreUnreadable(f"{path}: {plain.words_of(error)}") from error
+            raise StoreUnreadable(f"{path}: {words_of(error)}") from error
         groups = tuple(self._groups.values())
         one = SetFacts(THE_SET, "", SetKind.CURRENT, None, None, groups)
         detail = (("service", str(name)), *((("copied", "yes"),) if self._file.is_copy else ()))
@@ -186,9 +187,9 @@ class PersistenceStore:
             "SELECT id, description FROM sample_group ORDER BY id"
         ):
             try:
-                self._groups[id_] = group_facts(plain.from_json(GroupDescription, text))
-            except (plain.PlainFault, ValueError, TypeError) as error:
-                findings.append(f"the description of a group is damaged: {plain.words_of(error)}"[:200])
+                self._groups[id_] = group_facts(_read_description(text))
+            except (ValueError, TypeError) as error:
+                findings.append(f"the description of a group is damaged: {words_of(error)}"[:200])
 
     def read(self, number: int, damage: DamageLog) -> Iterator[tuple[GroupFacts, Iterator[Sample]]]:
         """Yield the last values, group by group."""
@@ -209,7 +210,7 @@ class PersistenceStore:
                 else:
                     yield sample
         except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
-            damage.add(f"group {group.name}", f"a part of it cannot be read: {plain.words_of(error)}")
+            damage.add(f"group {group.name}", f"a part of it cannot be read: {words_of(error)}")
 
     def _note_undescribed(self, damage: DamageLog) -> None:
         """Count values whose group is not described."""

@@ -19,11 +19,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from engine.core import plain
+from engine.core.untrusted import words_of
 from engine.dataset.blocks import SampleColumns
 from engine.dataset.sample import DATA, DISPOSE, Sample, is_intact
 from engine.store.interface import DamageLog
@@ -270,8 +271,8 @@ def write_description(
         "format": facts.format.value,
         "detail": dict(facts.detail),
         "findings": list(facts.findings),
-        "sets": plain.to_plain(tuple(sets)),
-        "counts": plain.to_plain(written.groups),
+        "sets": msgspec.to_builtins(sets),
+        "counts": msgspec.to_builtins(written.groups),
         "damage": written.damage,
     }
     document = {"format_version": FORMAT_VERSION, "kind": _KIND, "data": described}
@@ -335,7 +336,7 @@ class SnapshotStore:
             data = dict(document["data"])
             # The path of the store may have bytes that are no UTF-8, and is shown only.
             data["path"] = data["path"].encode("utf-8", "backslashreplace").decode()
-            described: _Description = plain.from_plain(_Description, data)
+            described: _Description = msgspec.convert(data, _Description)
             self.counts = described.counts
             self.damage = described.damage
             self._crc32s = described.crc32
@@ -357,7 +358,7 @@ class SnapshotStore:
                 size,
             )
         except Exception as error:  # of any class: a snapshot may come from anybody
-            raise StoreUnreadable(f"{path}: {plain.words_of(error)}") from error
+            raise StoreUnreadable(f"{path}: {words_of(error)}") from error
 
     def is_sealed(self) -> bool:
         """Tell whether the samples are unchanged."""
@@ -410,7 +411,7 @@ class SnapshotStore:
                         else:
                             yield found
             except (pa.ArrowException, OSError, ValueError) as error:
-                damage.add(f"rows in part {part + 1}", f"cannot be read: {plain.words_of(error)}")
+                damage.add(f"rows in part {part + 1}", f"cannot be read: {words_of(error)}")
 
     def decode(self, group: GroupFacts, sample: Sample) -> dict[str, Value] | None:
         """Decode the fields of a sample."""

@@ -8,7 +8,7 @@ import sqlite3
 import tempfile
 from pathlib import Path
 
-from engine.core.plain import words_of
+from engine.core.untrusted import words_of
 from engine.store.store_directory import file_uri
 from ospltool.stores.model import StoreUnreadable
 

@@ -9,7 +9,7 @@ from cyclonedds.idl import annotations as annotate
 from cyclonedds.idl import make_idl_enum, make_idl_struct, make_idl_union
 from cyclonedds.idl import types as idl
 
-from engine.core.plain import words_of
+from engine.core.untrusted import words_of
 from engine.dataset.groups import TypeDescription
 from ospltool.stores import types
 from ospltool.stores.types import (

@@ -9,7 +9,6 @@ the number of steps when all are done. What a stranger wrote stays until its pro
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import json
 import os
 import random
@@ -20,6 +19,8 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
+
+import msgspec
 
 from engine.core import messages
 from engine.core.events import AligneeRequest
@@ -291,10 +292,15 @@ def hiding(stranger: Stranger, nodes: list[str], event: str, count: int) -> Iter
     """As one who hides what nodes have told: I remember it of them otherwise, and they know worse of me."""
     told = NodeEvent("", "", 1, 1, "TERMINATED", "d", "WARNING", event, "long ago")
     for number, node in enumerate(nodes):
-        events = (dataclasses.replace(told, node=node), dataclasses.replace(told, node=node, time_ns=FAR_NS))
+        events = (
+            msgspec.structs.replace(told, node=node),
+            msgspec.structs.replace(told, node=node, time_ns=FAR_NS),
+        )
         stranger.write(PAST_TOPIC, monitor.encode(NodePast(ID, "x", events, (), ())), state=True)
         yield node
-        shown = dataclasses.replace(fake.snapshot(7), id=ID, name=f"n{number + 1}", started_ns=time.time_ns())
+        shown = msgspec.structs.replace(
+            fake.snapshot(7), id=ID, name=f"n{number + 1}", started_ns=time.time_ns()
+        )
         stranger.write(MONITOR_TOPIC, monitor.encode(shown), state=True)
         yield node
     for number in range(count):

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from ospltool.live.expectation import Expectation
@@ -24,7 +24,7 @@ def recorded(path: Path, lost_s: int, back_s: int, seconds: int = 40) -> None:
     for second in range(seconds):
         now_ns = fake.START_NS + second * fake.SECOND_NS
         numbers = (1,) if lost_s <= second < back_s else (1, 2)
-        shown = (dataclasses.replace(node(n, 3 - n), time_ns=now_ns) for n in numbers)
+        shown = (msgspec.structs.replace(node(n, 3 - n), time_ns=now_ns) for n in numbers)
         lost = FeedNotice(NoticeKind.NODE_LOST, now_ns, "", fake.node_id(2))
         notices = (lost,) if second == lost_s + 1 else ()
         recorder.write(Update(tuple(ReceivedSnapshot(one, now_ns) for one in shown), notices=notices), now_ns)
@@ -63,7 +63,7 @@ def ended(path: Path, *, in_order: bool) -> None:
     recorder = Recorder(path, source="domain 3", made_by="test")
     for second in range(12):
         now_ns = fake.START_NS + second * fake.SECOND_NS
-        shown = (dataclasses.replace(node(n, 3 - n), time_ns=now_ns) for n in (1, 2))
+        shown = (msgspec.structs.replace(node(n, 3 - n), time_ns=now_ns) for n in (1, 2))
         recorder.write(Update(tuple(ReceivedSnapshot(one, now_ns) for one in shown)), now_ns)
     lost_ns = now_ns + 2 * fake.SECOND_NS
     lost = [FeedNotice(NoticeKind.NODE_LOST, lost_ns, "", fake.node_id(n), in_order) for n in (1, 2)]

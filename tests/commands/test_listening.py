@@ -10,6 +10,7 @@ import types
 from collections.abc import Callable, Iterable
 from typing import Final
 
+import msgspec
 import pytest
 
 from engine.runtime.monitor import NodeEvent, NodeSnapshot
@@ -57,7 +58,7 @@ class Domain:
             return Update()
         self._second, now_ns = second, self.now_ns()
         events, self._events = self._events, ()
-        shown = (dataclasses.replace(one, time_ns=now_ns) for one in self._shows(self.elapsed_s))
+        shown = (msgspec.structs.replace(one, time_ns=now_ns) for one in self._shows(self.elapsed_s))
         return Update(tuple(ReceivedSnapshot(one, now_ns) for one in shown), events)
 
     def close(self) -> None: ...

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import signal
 import socket
@@ -15,6 +14,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as open_metrics
 from prometheus_client.parser import text_string_to_metric_families as parsed
@@ -71,7 +71,7 @@ def measure(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Valu
         lost = tuple(FeedNotice(NoticeKind.NODE_LOST, now_ns, "", node_id(n)) for n in gone)
         due_before = {node_id(n) for n in gone}  # those that are gone were due before the others were heard
         heard = tuple(
-            ReceivedSnapshot(dataclasses.replace(one, update_period_ns=0), now_ns - 1)
+            ReceivedSnapshot(msgspec.structs.replace(one, update_period_ns=0), now_ns - 1)
             if one.id in due_before
             else ReceivedSnapshot(one, now_ns)
             for one in snapshots

@@ -10,6 +10,7 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 
 from engine.supervisor import control
@@ -383,9 +384,7 @@ def test_the_oldest_ended_nodes_are_forgotten(world: World, monkeypatch: pytest.
     copies = [world.run_directory.node(f"{index:016x}") for index in range(4)]
     for index, copy in enumerate(copies):
         copy.make()
-        copy.write_record(
-            type(record)(**{name: getattr(record, name) for name in record.__slots__} | {"changed_ns": index})
-        )
+        copy.write_record(msgspec.structs.replace(record, changed_ns=index))
     assert world.run_directory.forget_old() == 3
     assert {node.path.name for node in world.run_directory.nodes()} == {
         "0123456789abcdef",

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from engine.runtime import monitor
@@ -44,9 +44,9 @@ def test_it_travels_as_it_is() -> None:
 def test_events_come_once_whether_told_or_remembered_first() -> None:
     known = SeenEvents()
     assert list(known.new(EVENTS[1])) == [EVENTS[1]]
-    assert list(known.new(PAST)) == [EVENTS[0], EVENTS[2], dataclasses.replace(PAST, events=())]
+    assert list(known.new(PAST)) == [EVENTS[0], EVENTS[2], msgspec.structs.replace(PAST, events=())]
     assert list(known.new(EVENTS[2])) == []
-    assert list(known.new(PAST)) == [dataclasses.replace(PAST, events=())]
+    assert list(known.new(PAST)) == [msgspec.structs.replace(PAST, events=())]
     other = fake.event(1, 2, EVENTS[0].time_ns, "event 1")
     assert list(known.new(other)) == [other]
     small = fake.event(9, 1, START_NS, "x", level="FINE")
@@ -66,7 +66,7 @@ def model_of(*more: Update) -> SystemModel:
     model = SystemModel()
     space = fake.name_space("Orders", 1, epoch="2/c", master_since_ns=START_NS - 450 * S)
     heard = ReceivedSnapshot(fake.snapshot(1, space, started_ns=START_NS - 500 * S, pid=13), START_NS)
-    past = dataclasses.replace(PAST, events=())
+    past = msgspec.structs.replace(PAST, events=())
     for update in (Update((heard,), EVENTS, pasts=(past,)), *more):
         model.apply(update, START_NS)
     return model
@@ -106,7 +106,7 @@ def test_troubles_of_a_former_run_are_events_and_not_incidents() -> None:
         8, 1, START_NS - 650 * S, "Queue of 10 captured samples is full, writers are held back.",
         event="capture.back-pressure", level="WARNING",
     )  # fmt: skip
-    now = dataclasses.replace(old, number=9, time_ns=START_NS - 5 * S)
+    now = msgspec.structs.replace(old, number=9, time_ns=START_NS - 5 * S)
     model = model_of(Update(events=(old,)))
     assert not list(model.told.of(node_id(1), START_NS))
     model.apply(Update(events=(now,)), START_NS)
@@ -120,14 +120,14 @@ def recording(tmp_path: Path) -> Path:
     snapshot = fake.snapshot(1, fake.name_space("Orders", 1))
     recorder.write(
         Update(
-            (ReceivedSnapshot(snapshot, START_NS),), EVENTS, pasts=(dataclasses.replace(PAST, events=()),)
+            (ReceivedSnapshot(snapshot, START_NS),), EVENTS, pasts=(msgspec.structs.replace(PAST, events=()),)
         ),
         START_NS,
     )
     for second in range(1, 200):
         now_ns = START_NS + second * S
         recorder.write(
-            Update((ReceivedSnapshot(dataclasses.replace(snapshot, time_ns=now_ns), now_ns),)), now_ns
+            Update((ReceivedSnapshot(msgspec.structs.replace(snapshot, time_ns=now_ns), now_ns),)), now_ns
         )
     recorder.close()
     return path
@@ -152,7 +152,7 @@ RUN_TWO = Run(START_NS - 300 * S, 14, "0.1")
 def test_a_mastership_in_another_run_of_the_master_is_another_one(late_first: bool) -> None:
     """All nodes were killed, so that the epochs began again with the same number."""
     again = Masterhood(START_NS - 290 * S, "Orders", "DefaultRole", node_id(1), "2/c", "the only candidate")
-    followed = dataclasses.replace(again, since_ns=START_NS - 280 * S, why="follows n1")
+    followed = msgspec.structs.replace(again, since_ns=START_NS - 280 * S, why="follows n1")
     pasts = [
         NodePast(node_id(1), "n1", (), (MASTERS[1], again), (RUNS[2], RUN_TWO)),
         NodePast(node_id(2), "n2", (), (followed,), ()),
@@ -170,7 +170,7 @@ def test_a_mastership_in_another_run_of_the_master_is_another_one(late_first: bo
 @pytest.mark.parametrize("own_first", [False, True])
 def test_the_reason_of_a_mastership_is_that_of_the_node_that_took_it(own_first: bool) -> None:
     own = NodePast(node_id(1), "n1", (), (MASTERS[1],), ())
-    others = dataclasses.replace(
+    others = msgspec.structs.replace(
         MASTERS[1], since_ns=MASTERS[1].since_ns + S // 2, why="it is the master of n2"
     )
     other = NodePast(node_id(2), "n2", (), (others,), ())

@@ -3,6 +3,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 
+import msgspec
 import pytest
 from textual.pilot import Pilot
 
@@ -202,7 +203,7 @@ def busy() -> ScriptedFeed:
         )
         for topic, count, digest, behind in (("Quote", 2345, "77aa01c2", 0), ("Trade", 9000, "9f3c55e0", 40))
     )  # fmt: skip
-    other = (dataclasses.replace(groups[0], digest="0badcafe"), groups[1])
+    other = (msgspec.structs.replace(groups[0], digest="0badcafe"), groups[1])
     served = (
         DeliveryView("0110a7c3", "Trade", "Orders", "done", 1000, START_NS - 9 * S, START_NS - 8 * S),
         DeliveryView("0110beef", "Quote", "Orders", "running", 210, START_NS - S, 0),

@@ -1,9 +1,9 @@
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -308,7 +308,7 @@ def test_an_alignment_that_stands_still_is_marked() -> None:
     snapshot = fake.snapshot(
         2, fake.name_space("Orders", 1, complete=False, alignments=(aligning("from", 1),))
     )
-    view = view_of(dataclasses.replace(snapshot, update_period_ns=100 * S), after_s=11)
+    view = view_of(msgspec.structs.replace(snapshot, update_period_ns=100 * S), after_s=11)
     assert rows_of(alignment.alignments(view, 110))[0].startswith("▲|14 s|Orders|")
 
 
@@ -376,7 +376,7 @@ def group(topic: str, **changes: Any) -> GroupView:
     view = GroupView(
         "Orders", "Orders", topic, "T", "PERSISTENT", 100, 10, 2048, "d", START_NS - 5 * S, 100, 0
     )
-    return dataclasses.replace(view, **changes)
+    return msgspec.structs.replace(view, **changes)
 
 
 def settled(*snapshots: NodeSnapshot, **options: Any) -> View:
@@ -445,7 +445,7 @@ def test_a_group_in_full_shows_each_node() -> None:
 
 def test_stores_with_what_is_not_on_disk_yet() -> None:
     full = StoreStatus("sqlite", "/n2", problem="disk full", disk_bytes=94_500_000)
-    view = view_of(GROUPS[0], dataclasses.replace(GROUPS[1], store=full))
+    view = view_of(GROUPS[0], msgspec.structs.replace(GROUPS[1], store=full))
     rows = stores.stores(view, 140)
     assert rows_of(rows)[0].startswith("●|n1|sqlite|1 of 1|107|103|4|0|4.0 KiB||/var/lib/ospltool/n1|")
     assert rows_of(rows)[1].startswith("✖|n2|sqlite|1 of 1|199|200||0|4.0 KiB|90.1 MiB|/n2|disk full")

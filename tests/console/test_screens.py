@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import pytest
 from textual.binding import Binding
 from textual.pilot import Pilot
@@ -39,7 +39,9 @@ def system(**changes: Any) -> ScriptedFeed:
     for n in range(1, NODES + 1):
         alignment = AlignmentView("from", node_id(1), 10 * n, 1000, 100, START_NS - S)
         spaces = [fake.name_space(f"s{i}", 1, master_priority=0) for i in range(1, 9)]
-        spaces[0] = dataclasses.replace(spaces[0], complete=n == 1, alignments=(alignment,) if n > 1 else ())
+        spaces[0] = msgspec.structs.replace(
+            spaces[0], complete=n == 1, alignments=(alignment,) if n > 1 else ()
+        )
         snapshot = fake.snapshot(
             n,
             *spaces,

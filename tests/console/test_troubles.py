@@ -6,6 +6,7 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from engine.core.name_spaces import MergeType, NameSpace
@@ -157,7 +158,7 @@ def test_sets_that_stay_apart_by_policy_are_no_open_conflict() -> None:
 def incompatible(name: str, *topics: str) -> NodePlan:
     plan = node(name)
     spaces = (NameSpace.of("ns1", *topics),)
-    return dataclasses.replace(plan, settings=dataclasses.replace(plan.settings, name_spaces=spaces))
+    return msgspec.structs.replace(plan, settings=msgspec.structs.replace(plan.settings, name_spaces=spaces))
 
 
 def test_a_standing_incompatibility_is_on_a_console_that_comes_later_and_ends_with_the_fellow() -> None:
@@ -252,7 +253,7 @@ GROUP = GroupView("Orders", "Orders", "Trade", "T", "Persistent", 5, 1, 1, "d", 
 
 
 def losing(number: int, lost: int, digest: str = "d") -> Any:
-    group = dataclasses.replace(GROUP, lost=lost, digest=digest)
+    group = msgspec.structs.replace(GROUP, lost=lost, digest=digest)
     return fake.snapshot(number, fake.name_space("Orders", 1), groups=(group,))
 
 

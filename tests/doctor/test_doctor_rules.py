@@ -5,6 +5,7 @@ import itertools
 import json
 from typing import Any
 
+import msgspec
 import pytest
 from cyclonedds.core import Policy
 from cyclonedds.util import duration
@@ -58,7 +59,7 @@ def end(
         topic="Ship",
         type_name=type_name,
         partitions=(partition,) if partition else (),
-        qos=dataclasses.replace(GOOD, partitions=(partition,), **qos),  # as announced
+        qos=msgspec.structs.replace(GOOD, partitions=(partition,), **qos),  # as announced
         process=f"pid 1 host {host}",
         host=host,
         type_id=type_id,
@@ -87,7 +88,7 @@ def space(**changes: Any) -> NameSpaceView:
         digest="",
         groups=0,
     )
-    return dataclasses.replace(view, **changes)
+    return msgspec.structs.replace(view, **changes)
 
 
 def node(
@@ -246,7 +247,8 @@ def test_what_nodes_keep_of_writers_that_are_gone_is_compared_with_what_readers_
     kept: dict[str, Any], endpoints: list[Endpoint], expected: list[str], said: str
 ) -> None:
     nodes = tuple(
-        dataclasses.replace(node(name), groups=(dataclasses.replace(KEPT, **kept),)) for name in ("n1", "n2")
+        msgspec.structs.replace(node(name), groups=(msgspec.structs.replace(KEPT, **kept),))
+        for name in ("n1", "n2")
     )
     found = check_finds(DomainPicture(tuple(endpoints), nodes=nodes, participants=2), *expected)
     for finding in found.findings:
@@ -258,7 +260,7 @@ def test_what_nodes_keep_of_writers_that_are_gone_is_compared_with_what_readers_
     "blind",
     [
         {"foreign_services": 1},
-        {"nodes": (dataclasses.replace(node("n1"), groups_left_out=1),)},
+        {"nodes": (msgspec.structs.replace(node("n1"), groups_left_out=1),)},
         {"nodes": (node("n1", ("n2", 0)),)},  # a fellow that was not heard
     ],
 )
@@ -387,7 +389,9 @@ def test_nodes_that_do_not_communicate_are_found_once() -> None:
 def test_a_writer_that_nodes_do_not_keep_is_found_once() -> None:
     writer = end("writer")
     view = UnkeptView(writer.guid, "Ship", "ships", "untyped-keyed", "untyped-keyed: it tells no type")
-    nodes = tuple(dataclasses.replace(node(name, spaces=(space(),)), unkept=(view,)) for name in ("n1", "n2"))
+    nodes = tuple(
+        msgspec.structs.replace(node(name, spaces=(space(),)), unkept=(view,)) for name in ("n1", "n2")
+    )
     picture = DomainPicture((writer,), nodes=nodes, participants=3)
     (finding,) = (each for each in diagnose(picture).findings if each.name == "not-kept")
     assert finding.evidence == (writer,)
@@ -397,8 +401,8 @@ def test_a_writer_that_nodes_do_not_keep_is_found_once() -> None:
 def test_a_writer_that_has_ended_is_found_if_no_node_that_keeps_its_group_has_anything_of_it() -> None:
     view = UnkeptView("01", "Ship", "ships", "ended", "ended: it ended too soon")
     group = GroupView("ships", "ships", "Ship", "S", "TRANSIENT", 1, 1, 1, "", 0, 0, 0)
-    lacks = dataclasses.replace(node("n1", spaces=(space(),)), unkept=(view,), groups=(group,))
-    other = dataclasses.replace(node("n2", spaces=(space(),)), groups=(group,))
+    lacks = msgspec.structs.replace(node("n1", spaces=(space(),)), unkept=(view,), groups=(group,))
+    other = msgspec.structs.replace(node("n2", spaces=(space(),)), groups=(group,))
     found = check_finds(DomainPicture((), nodes=(lacks,), participants=2), "warning not-kept")
     assert "n1 did not keep durable data of writer 01, which has ended: ended" in found.findings[0].message
     check_finds(DomainPicture((), nodes=(lacks, other), participants=3))
@@ -407,14 +411,14 @@ def test_a_writer_that_has_ended_is_found_if_no_node_that_keeps_its_group_has_an
 def test_nodes_that_refused_large_samples_are_named() -> None:
     """And their topics, of groups that a node shows."""
     kept, refused = (node(name, spaces=(space(),)) for name in ("n1", "n2"))
-    refused = dataclasses.replace(refused, counters={"too_large": 1_200})
+    refused = msgspec.structs.replace(refused, counters={"too_large": 1_200})
     found = check_finds(DomainPicture((), nodes=(kept, refused), participants=2), "warning not-kept")
     (finding,) = found.findings
     assert finding.nodes == ("n2",)
     assert "did not capture 1,200 samples above its limit" in finding.message
     assert "only if a fellow with a higher limit sends them" in finding.message
     group = GroupView("ships", "ships", "Ship", "S", "PERSISTENT", 1, 1, 1, "", 0, 0, 0, too_large=1_199)
-    refused = dataclasses.replace(refused, groups=(group,))
+    refused = msgspec.structs.replace(refused, groups=(group,))
     found = diagnose(DomainPicture((), nodes=(kept, refused), participants=2))
     told = {
         one.topics: one.message.partition(" above ")[0] for one in found.findings if one.name == "not-kept"
@@ -425,18 +429,18 @@ def test_nodes_that_refused_large_samples_are_named() -> None:
 def test_persistent_data_in_memory_only_is_information_for_each_reason() -> None:
     weak, disk = space(durability="Transient"), StoreStatus("sqlite", "/s")
     group = GroupView("ships", "ships", "Ship", "S", "PERSISTENT", 1, 1, 1, "", 0, 0, 0)
-    many = tuple(dataclasses.replace(group, topic=f"T{number}") for number in range(6))
+    many = tuple(msgspec.structs.replace(group, topic=f"T{number}") for number in range(6))
     nodes = tuple(
-        dataclasses.replace(node(name, spaces=spaces), groups=groups, store=store)
+        msgspec.structs.replace(node(name, spaces=spaces), groups=groups, store=store)
         for name, spaces, groups, store in (
             (
                 "n1",
                 (weak, space(name="boats")),
-                (group, dataclasses.replace(group, name_space="boats")),
+                (group, msgspec.structs.replace(group, name_space="boats")),
                 disk,
             ),
             ("n2", (weak,), many, disk),
-            ("n3", (weak,), (dataclasses.replace(group, durability="TRANSIENT"),), disk),
+            ("n3", (weak,), (msgspec.structs.replace(group, durability="TRANSIENT"),), disk),
             ("n4", (space(),), (group,), disk),
             ("n5", (space(),), (group,), StoreStatus("memory", "")),
         )
@@ -460,7 +464,7 @@ def test_what_nodes_keep_decides_and_the_line_to_write_is_given() -> None:
         "ships", "ships", "Ship", "S", "TRANSIENT", 1, 1, 1, "", 0, 0, 0,
         depth=0, limits=(100, -1, 2), cleanup_delay_ns=-1,
     )  # fmt: skip
-    nodes = tuple(dataclasses.replace(node(name), groups=(kept,)) for name in ("n1", "n2"))
+    nodes = tuple(msgspec.structs.replace(node(name), groups=(kept,)) for name in ("n1", "n2"))
     ends = (
         end("writer", history_depth=2, service_history_depth=2),
         end("reader", history_depth=5),
@@ -488,7 +492,7 @@ def test_limits_below_what_is_written_are_found_once_for_each_topic(
     rejected: tuple[tuple[str, int], ...], expected: str
 ) -> None:
     full = GroupView("ships", "ships", "Ship", "S", "TRANSIENT", 1, 1, 1, "", 0, 0, 0, rejected, depth=3)
-    nodes = tuple(dataclasses.replace(node(name), groups=(full,)) for name in ("n1", "n2"))
+    nodes = tuple(msgspec.structs.replace(node(name), groups=(full,)) for name in ("n1", "n2"))
     (found,) = check_finds(DomainPicture((), nodes=nodes, participants=2), expected).findings
     assert found.nodes == ("n1", "n2")
     assert f"7 samples by {rejected[0][0]}" in found.message
@@ -507,7 +511,7 @@ def test_limits_below_what_is_written_are_found_once_for_each_topic(
 def test_readers_that_deviate_from_the_set_are_named(counts: dict[str, int], expected: str) -> None:
     reader, other = end("reader"), end("reader")
     view = DeviationView(reader.guid[:24] + "000001c1", "Ship", "ships", counts)
-    nodes = (dataclasses.replace(node("n1", spaces=(space(),)), deviations=(view,)),)
+    nodes = (msgspec.structs.replace(node("n1", spaces=(space(),)), deviations=(view,)),)
     other = dataclasses.replace(other, guid="f" * 32)
     beside = dataclasses.replace(reader, partitions=("ships", "x"), guid=reader.guid[:24] + "f" * 8)
     found = check_finds(DomainPicture((reader, other, beside), nodes=nodes, participants=3), expected)

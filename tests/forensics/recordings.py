@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import tempfile
 from collections.abc import Iterable
 from pathlib import Path
+
+import msgspec
 
 from engine.runtime.monitor import GroupView
 from ospltool.live.recording import Item, Key, RecordingHeader, created, encoded
@@ -31,7 +32,7 @@ def recording(sizes: list[int]) -> bytes:
         fake.snapshot(
             1,
             fake.name_space("A", 1),
-            groups=(dataclasses.replace(GROUP, samples=size, instances=size),),
+            groups=(msgspec.structs.replace(GROUP, samples=size, instances=size),),
         )
         for size in sizes
     ]

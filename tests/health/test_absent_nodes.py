@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
+import msgspec
 
 from engine.runtime.monitor import NodeSnapshot
 from ospltool.health.incidents import Incident
@@ -73,7 +73,7 @@ def test_what_began_with_an_absent_node_is_no_beginning_of_its_misfit() -> None:
                 3, fake.name_space("Orders", 3), fellows=(refused[0], refused[1]), started_ns=started_ns
             ),
         ]
-        shown = (dataclasses.replace(one, time_ns=now_ns) for one in heard)
+        shown = (msgspec.structs.replace(one, time_ns=now_ns) for one in heard)
         watch.model.apply(Update(tuple(ReceivedSnapshot(one, now_ns) for one in shown)), now_ns)
         watch.health.update(now_ns)
     (found,) = watch.health.open

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import pytest
 
 from engine.core.name_spaces import NameSpace
@@ -184,7 +184,7 @@ def test_a_node_that_is_killed_again_as_soon_as_it_is_back_is_lost_since_then() 
 def incompatible(name: str, *elements: str) -> NodePlan:
     plan = node(name)
     spaces = (NameSpace.of("ns1", *elements),)
-    return dataclasses.replace(plan, settings=dataclasses.replace(plan.settings, name_spaces=spaces))
+    return msgspec.structs.replace(plan, settings=msgspec.structs.replace(plan.settings, name_spaces=spaces))
 
 
 @pytest.mark.parametrize("elements", ["ns1.Reading", "other.*"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+import msgspec
 import pytest
 
 from engine.runtime.monitor import GroupView, NodeSnapshot, StoreStatus
@@ -26,7 +27,7 @@ TROUBLES: dict[str, tuple[str, dict[str, Any]]] = {
     "a disk that is behind": ("DUL-STORE-BEHIND", {"counters": {"queued": 5_000}}),
     "a damaged store": (
         "DUL-STORE-DAMAGED",
-        {"store": dataclasses.replace(FULL, problem="", findings=("x",))},
+        {"store": msgspec.structs.replace(FULL, problem="", findings=("x",))},
     ),
     "samples that are too large": ("DUL-NOT-KEPT", {"counters": {"too_large": 5}}),
     "a clock": ("DUL-CLOCK-SKEW", {"skew_ns": 5 * S}),

@@ -7,6 +7,7 @@ import json
 import os
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from engine.runtime.monitor import NodeEvent, NodePast, Run
@@ -201,7 +202,7 @@ def test_the_end_of_an_unsupervised_node_is_dated_by_its_own_last_state(tmp_path
     directory.make()
     record = RunRecord(
         "u", "c", "n1", 7, "r", "", 10.0, NodePhase.RUNNING, "", 0, False, START_NS, START_NS,
-        supervisor=dataclasses.replace(me, start_ticks=1),
+        supervisor=msgspec.structs.replace(me, start_ticks=1),
     )  # fmt: skip
     directory.write_record(record)
     for ended_ns, told_ns in ((START_NS + S, START_NS + S), (START_NS - S, 0)):
@@ -236,7 +237,7 @@ def test_the_cause_that_a_node_of_another_host_told_is_kept_when_its_next_run_is
 
 LAST_WORDS = fake.event(9, 2, START_NS + 20 * S + 1, "Durability destroyed", state="TERMINATED")
 
-ORPHANED = dataclasses.replace(LAST_WORDS, event="lifecycle.daemon-lost", state="COMPLETE")
+ORPHANED = msgspec.structs.replace(LAST_WORDS, event="lifecycle.daemon-lost", state="COMPLETE")
 
 
 @pytest.mark.parametrize(
@@ -247,7 +248,7 @@ ORPHANED = dataclasses.replace(LAST_WORDS, event="lifecycle.daemon-lost", state=
         ((), IN_ORDER, 1, False),
         ((), UNKNOWN_END, 0, True),
         ((), "", 0, True),
-        ((dataclasses.replace(LAST_WORDS, time_ns=START_NS + 19 * S),), "", 0, True),
+        ((msgspec.structs.replace(LAST_WORDS, time_ns=START_NS + 19 * S),), "", 0, True),
         ((ORPHANED, LAST_WORDS), IN_ORDER, 0, True),
         ((ORPHANED, LAST_WORDS), IN_ORDER, 1, True),
     ],
@@ -260,7 +261,7 @@ def test_a_node_that_ended_in_order_did_not_fail_although_its_last_state_was_mis
     watch.run(20, 1, 2, 3)
     watch.second += 1
     again = fake.snapshot(2, fake.name_space("Orders", 1), time_ns=watch.now_ns, started_ns=watch.now_ns - 1)
-    heard = ReceivedSnapshot(dataclasses.replace(again, pid=77), watch.now_ns)
+    heard = ReceivedSnapshot(msgspec.structs.replace(again, pid=77), watch.now_ns)
     runs = (Run(START_NS - 600 * S, 4002, "1", START_NS + 20 * S + 2, end), Run(watch.now_ns - 1, 77, "1"))
     pasts = (NodePast(node_id(2), "n2", (), (), runs),) if end else ()
     told = (

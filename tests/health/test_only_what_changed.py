@@ -6,6 +6,7 @@ import dataclasses
 import random
 from typing import Any, Final
 
+import msgspec
 import pytest
 
 from engine.runtime.monitor import (
@@ -63,7 +64,7 @@ def changed_space(draw: random.Random, view: NameSpaceView) -> NameSpaceView:
         {"from_parts": draw.random() < 0.5},
         {"master_priority": draw.choice((0, 100, 255))},
     ]
-    return dataclasses.replace(view, **draw.choice(changes))
+    return msgspec.structs.replace(view, **draw.choice(changes))
 
 
 def changed(draw: random.Random, snapshot: NodeSnapshot, now_ns: int) -> NodeSnapshot:
@@ -85,9 +86,9 @@ def changed(draw: random.Random, snapshot: NodeSnapshot, now_ns: int) -> NodeSna
         {"fellows": changed_fellows(draw, snapshot, now_ns)},
         {"fellows": changed_fellows(draw, snapshot, now_ns)},
         {"groups": tuple(group(one, draw.randrange(5), draw.randrange(2)) for one in some(draw, TOPICS))},
-        {"groups": tuple(dataclasses.replace(one, samples=9) for one in snapshot.groups)},
+        {"groups": tuple(msgspec.structs.replace(one, samples=9) for one in snapshot.groups)},
     ]
-    return dataclasses.replace(snapshot, time_ns=now_ns, **draw.choice(kinds))
+    return msgspec.structs.replace(snapshot, time_ns=now_ns, **draw.choice(kinds))
 
 
 def some(draw: random.Random, of: tuple[str, ...]) -> list[str]:
@@ -96,16 +97,16 @@ def some(draw: random.Random, of: tuple[str, ...]) -> list[str]:
 
 def changed_fellows(draw: random.Random, snapshot: NodeSnapshot, now_ns: int) -> tuple[FellowView, ...]:
     """The same fellows with new heartbeats, and perhaps one that is new in another way, or not there."""
-    views = [dataclasses.replace(one, last_heartbeat_ns=now_ns) for one in snapshot.fellows]
+    views = [msgspec.structs.replace(one, last_heartbeat_ns=now_ns) for one in snapshot.fellows]
     where = draw.randrange(max(1, len(views)))
     kinds: list[list[FellowView]] = [
         views,
         views[1:],
         [*views, fake.fellow(NODES + 1, 0)],
-        [dataclasses.replace(one, communication="waiting", last_heartbeat_ns=0) for one in views],
+        [msgspec.structs.replace(one, communication="waiting", last_heartbeat_ns=0) for one in views],
     ]
     for changes in ({"communication": "lost"}, {"communication": "approved"}, {"skew_ns": 2 * SECOND_NS}):
-        mixed = [dataclasses.replace(one, **changes) for one in views[where : where + 1]]
+        mixed = [msgspec.structs.replace(one, **changes) for one in views[where : where + 1]]
         kinds.append([*views[:where], *mixed, *views[where + 1 :]])
     return tuple(draw.choice(kinds))
 
@@ -203,11 +204,11 @@ def test_looking_at_what_changed_finds_what_looking_at_all_does(
 MEASURES: Final = frozenset({"count", "digest", "quality_ns", "groups", "alignments"})
 
 
-@pytest.mark.parametrize("name", [one.name for one in dataclasses.fields(NameSpaceView)])
+@pytest.mark.parametrize("name", NameSpaceView.__struct_fields__)
 def test_the_outline_of_name_spaces_has_all_that_is_not_measured(name: str) -> None:
     view = fake.name_space("Orders", 1)
     changes: dict[str, Any] = {name: object()}
-    other = dataclasses.replace(view, **changes)
+    other = msgspec.structs.replace(view, **changes)
     before, after = (outline(fake.snapshot(1, one), ()) for one in (view, other))
     assert (before == after) is (name in MEASURES)
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Iterable
 from typing import Any
 
+import msgspec
 import pytest
 
 from engine.runtime.monitor import GroupView, NodeSnapshot, StoreStatus
@@ -228,7 +228,7 @@ def test_nodes_that_restart_one_after_the_other_are_not_taken_for_nodes_that_do_
         now_ns = START_NS + half * S // 2
         restarted, is_met = half // 2, half % 2 == 1
         nodes = [
-            dataclasses.replace(
+            msgspec.structs.replace(
                 node(number, fellows=(fake.fellow(3 - number),) if is_met else ()),
                 started_ns=START_NS - S + (restarted + number) // 2 * S,
             )
@@ -246,9 +246,9 @@ def test_a_policy_that_keeps_nothing_on_disk_is_no_copy_there(samples: int) -> N
     def told(second: int) -> list[NodeSnapshot]:
         nodes = [keeping(number, second, samples=samples, stored=samples) for number in (1, 2)]
         spaces = (fake.name_space("Orders", 1, durability="Transient", count=samples),)
-        group = dataclasses.replace(nodes[1].groups[0], stored=0)
+        group = msgspec.structs.replace(nodes[1].groups[0], stored=0)
         groups = (group,) if samples else ()
-        return [nodes[0], dataclasses.replace(nodes[1], name_spaces=spaces, groups=groups, role="other")]
+        return [nodes[0], msgspec.structs.replace(nodes[1], name_spaces=spaces, groups=groups, role="other")]
 
     health = watched(30, told, TWO_ON_DISK)
     assert codes(health) == ["DUL-DISK-COPIES-LOW"]

@@ -6,6 +6,7 @@ import dataclasses
 import itertools
 from collections.abc import Iterator
 
+import msgspec
 import pytest
 
 from engine.runtime.monitor import FellowView
@@ -68,7 +69,7 @@ class OwnLink:
             heard = last if self.moment_s <= 0 else self.heard
             heard += tuple(n for n, begin_s in self.again.items() if self.moment_s >= begin_s)
             shown = tuple(
-                dataclasses.replace(
+                msgspec.structs.replace(
                     fake.snapshot(
                         n,
                         fake.name_space("ns1", 1),
@@ -290,7 +291,7 @@ def on_one_host(update: Update) -> Update:
     return dataclasses.replace(
         update,
         snapshots=tuple(
-            dataclasses.replace(one, snapshot=dataclasses.replace(one.snapshot, addresses=("10.0.0.1",)))
+            dataclasses.replace(one, snapshot=msgspec.structs.replace(one.snapshot, addresses=("10.0.0.1",)))
             if one.snapshot.name == "n2"
             else one
             for one in update.snapshots

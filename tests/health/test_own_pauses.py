@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
-
+import msgspec
 import pytest
 
 from ospltool.cli.health import heading
@@ -198,7 +197,7 @@ class Takes:
         now_ns = START_NS + round(now_s * S)
         self.arrivals.note_reading(now_ns)
         shown = [
-            dataclasses.replace(fake.snapshot(1), time_ns=START_NS + round((3_600 + one) * S))
+            msgspec.structs.replace(fake.snapshot(1), time_ns=START_NS + round((3_600 + one) * S))
             for one in sent_s
         ]
         return [(self.arrivals.heard_ns(one, now_ns) - START_NS) / S for one in shown]

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from typing import Any
 
+import msgspec
 import pytest
 
 from engine.runtime.monitor import NodeSnapshot
@@ -151,7 +151,9 @@ def test_all_nodes_that_come_back_before_their_leases_have_ended_are_no_news() -
         began_ns = START_NS + 16 * S if second >= 16 else START_NS - 60 * S
         heard = [node(one, time_ns=now_ns, pid=one + second // 16, started_ns=began_ns) for one in numbers]
         shown = [
-            dataclasses.replace(one, fellows=tuple(fake.fellow(n) for n in numbers if node_id(n) != one.id))
+            msgspec.structs.replace(
+                one, fellows=tuple(fake.fellow(n) for n in numbers if node_id(n) != one.id)
+            )
             for one in heard
         ]
         model.apply(Update(tuple(ReceivedSnapshot(one, now_ns) for one in shown)), now_ns)

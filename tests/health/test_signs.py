@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
+import msgspec
 import pytest
 
 from engine.core.election import NOBODY
@@ -137,19 +137,19 @@ CASES: dict[str, tuple[NodeSnapshot, str, str, str]] = {
         f"Orders has no master on n1: {NOBODY}",
     ),
     "lost samples": (
-        node(groups=(dataclasses.replace(GROUP, lost=3),)),
+        node(groups=(msgspec.structs.replace(GROUP, lost=3),)),
         "DUL-CAPTURE-LOSS",
         "n1",
         "n1 lost 3 samples",
     ),
     "limits": (
-        node(groups=(dataclasses.replace(GROUP, rejected=(("max_samples", 3),)),)),
+        node(groups=(msgspec.structs.replace(GROUP, rejected=(("max_samples", 3),)),)),
         "DUL-REJECTED",
         "n1",
         "n1 rejected samples of Orders.Trade: 3 by max_samples",
     ),
     "history cut": (
-        node(groups=(dataclasses.replace(GROUP, asked=5),)),
+        node(groups=(msgspec.structs.replace(GROUP, asked=5),)),
         "DUL-HISTORY-CUT",
         "Orders",
         (
@@ -158,7 +158,7 @@ CASES: dict[str, tuple[NodeSnapshot, str, str, str]] = {
         ),
     ),
     "history cut by a limit": (
-        node(groups=(dataclasses.replace(GROUP, asked=0, depth=0, limits=(-1, -1, 3)),)),
+        node(groups=(msgspec.structs.replace(GROUP, asked=0, depth=0, limits=(-1, -1, 3)),)),
         "DUL-HISTORY-CUT",
         "Orders",
         (
@@ -179,7 +179,7 @@ CASES: dict[str, tuple[NodeSnapshot, str, str, str]] = {
         "n1 did not capture 12 samples above its MaxSampleSize",
     ),
     "samples of a group too large": (
-        node(counters={"too_large": 1}, groups=(dataclasses.replace(GROUP, too_large=1),)),
+        node(counters={"too_large": 1}, groups=(msgspec.structs.replace(GROUP, too_large=1),)),
         "DUL-NOT-KEPT",
         "n1",
         "n1 did not capture 1 sample of Orders.Trade above its MaxSampleSize",
@@ -318,7 +318,7 @@ def test_persistence_services_that_stopped_in_order_are_no_lost_domain() -> None
 def held_for_long(*snapshots: NodeSnapshot, seconds: int = 10) -> SystemModel:
     model = SystemModel()
     for moment in (0, seconds * S):
-        shown = (dataclasses.replace(one, update_period_ns=S) for one in snapshots)
+        shown = (msgspec.structs.replace(one, update_period_ns=S) for one in snapshots)
         heard = tuple(ReceivedSnapshot(one, START_NS + moment) for one in shown)
         model.apply(Update(snapshots=heard), START_NS + moment)
     return model
@@ -353,7 +353,7 @@ def test_a_set_that_a_filter_makes_smaller_is_no_copy_beside_a_whole_one(
 
 def test_a_burst_that_many_disks_are_behind_with_is_one_incident() -> None:
     def burdened(number: int, queued: int) -> NodeSnapshot:
-        return dataclasses.replace(space(number), counters={"queued": queued})
+        return msgspec.structs.replace(space(number), counters={"queued": queued})
 
     model = SystemModel()
     health = Health(model)
@@ -361,7 +361,7 @@ def test_a_burst_that_many_disks_are_behind_with_is_one_incident() -> None:
     for second in range(40):
         now_ns = START_NS + second * S
         queued = (5_000 if 2 < second < 20 else 0, 5_000 if 4 < second < 15 else 0)
-        heard = [dataclasses.replace(burdened(n, queued[n - 1]), time_ns=now_ns) for n in (1, 2)]
+        heard = [msgspec.structs.replace(burdened(n, queued[n - 1]), time_ns=now_ns) for n in (1, 2)]
         model.apply(Update(tuple(ReceivedSnapshot(one, now_ns) for one in heard)), now_ns)
         health.update(now_ns)
         told += [one.what for one in health.open]
@@ -372,9 +372,9 @@ def test_a_burst_that_many_disks_are_behind_with_is_one_incident() -> None:
 
 def test_the_effect_of_a_full_disk_names_the_samples_in_memory_only() -> None:
     full = StoreStatus("sqlite", "/x", problem="/x: no space left on device")
-    groups = tuple(dataclasses.replace(GROUP, topic=f"T{n}", samples=100, stored=70 + n) for n in (1, 2))
+    groups = tuple(msgspec.structs.replace(GROUP, topic=f"T{n}", samples=100, stored=70 + n) for n in (1, 2))
     (found,) = incidents(
-        held_for_long(dataclasses.replace(space(1), store=full, groups=groups, fellows=())), START_NS
+        held_for_long(msgspec.structs.replace(space(1), store=full, groups=groups, fellows=())), START_NS
     )
     said = "Orders: 1 copy, 0 on disk, the last copy, n1 is master, 57 samples in memory only on n1"
     assert found.effect == said
@@ -382,9 +382,9 @@ def test_the_effect_of_a_full_disk_names_the_samples_in_memory_only() -> None:
 
 def test_the_effect_of_a_full_disk_leaves_several_masters_to_their_own_incident() -> None:
     full = StoreStatus("sqlite", "/x", problem="/x: no space left on device")
-    groups = (dataclasses.replace(GROUP, topic="T", samples=8_000, stored=0),)
+    groups = (msgspec.structs.replace(GROUP, topic="T", samples=8_000, stored=0),)
     alone = (fake.fellow(2, communication="incompatible", problem="other name-spaces"),)
-    burdened = dataclasses.replace(space(1), store=full, groups=groups, fellows=alone)
+    burdened = msgspec.structs.replace(space(1), store=full, groups=groups, fellows=alone)
     other = fake.snapshot(
         2, fake.name_space("Orders", 2), fellows=(fake.fellow(1, communication="incompatible"),)
     )
@@ -399,7 +399,7 @@ def test_the_effect_of_a_full_disk_leaves_several_masters_to_their_own_incident(
 
 def test_what_an_incompatible_node_holds_is_no_copy() -> None:
     def held(number: int, *fellows: FellowView) -> NodeSnapshot:
-        return dataclasses.replace(space(number), fellows=fellows)
+        return msgspec.structs.replace(space(number), fellows=fellows)
 
     refuses = [fake.fellow(n, communication="incompatible", problem="Orders: {a} and {b}") for n in (1, 2, 3)]
     shown = [
@@ -439,9 +439,9 @@ def test_a_node_that_does_not_fit_hides_no_other_node_that_is_defined_differentl
 
 def test_the_copy_on_disk_that_a_node_defined_as_transient_lacks_is_part_of_its_incident() -> None:
     memory = StoreStatus("memory", "")
-    shown = [space(1), space(2), dataclasses.replace(space(3, durability="Transient"), store=memory)]
+    shown = [space(1), space(2), msgspec.structs.replace(space(3, durability="Transient"), store=memory)]
     meshed = [
-        dataclasses.replace(one, fellows=tuple(fake.fellow(n) for n in (1, 2, 3) if n != number))
+        msgspec.structs.replace(one, fellows=tuple(fake.fellow(n) for n in (1, 2, 3) if n != number))
         for number, one in enumerate(shown, 1)
     ]
     wanted = Expectation(
@@ -457,13 +457,15 @@ def test_a_set_that_stays_different_is_named_with_its_master_and_since_when() ->
     (found,) = incidents(held_for_long(space(1), space(2, digest="else")), START_NS + 10 * S)
     assert (found.code.id, found.who, found.since_ns) == ("DUL-SET-DIFFERS", "Orders", START_NS)
     check_signs(
-        [dataclasses.replace(s, update_period_ns=100 * S) for s in (space(1), space(2, digest="x"))], []
+        [msgspec.structs.replace(s, update_period_ns=100 * S) for s in (space(1), space(2, digest="x"))], []
     )
 
 
 def test_an_alignment_that_stands_still_is_named() -> None:
     alignment = AlignmentView("from", node_id(1), 5, 10, 0, START_NS)
-    waiting = dataclasses.replace(space(2, complete=False, alignments=(alignment,)), update_period_ns=100 * S)
+    waiting = msgspec.structs.replace(
+        space(2, complete=False, alignments=(alignment,)), update_period_ns=100 * S
+    )
     check_signs([waiting], [], after_s=5)
     what = "Orders on n2: the alignment from n1 has stalled"
     check_signs([waiting], [("DUL-ALIGN-STALLED", "n2", what)], after_s=6)
@@ -479,7 +481,7 @@ def test_two_confirmed_masters_contradict_each_other() -> None:
 
 
 def test_masters_of_different_roles_do_not() -> None:
-    other = dataclasses.replace(space(2, master_node=2), role="Other")
+    other = msgspec.structs.replace(space(2, master_node=2), role="Other")
     check_signs([space(1), other], [])
 
 
@@ -548,10 +550,14 @@ def test_a_set_that_comes_from_parts_is_no_complete_node() -> None:
 
 
 def test_a_cut_history_is_a_notice_once_for_all_nodes_and_topics_with_the_line_to_write() -> None:
-    groups = tuple(dataclasses.replace(GROUP, topic=f"T{number}", asked=2, depth=0) for number in range(2))
-    groups += tuple(dataclasses.replace(GROUP, topic=f"U{number}", asked=2 + number) for number in range(5))
+    groups = tuple(
+        msgspec.structs.replace(GROUP, topic=f"T{number}", asked=2, depth=0) for number in range(2)
+    )
+    groups += tuple(
+        msgspec.structs.replace(GROUP, topic=f"U{number}", asked=2 + number) for number in range(5)
+    )
     model, now_ns = SystemModel(), START_NS + S
-    heard = [dataclasses.replace(node(number, groups=groups), time_ns=now_ns) for number in (1, 2, 3)]
+    heard = [msgspec.structs.replace(node(number, groups=groups), time_ns=now_ns) for number in (1, 2, 3)]
     model.apply(Update(tuple(ReceivedSnapshot(one, now_ns) for one in heard)), now_ns)
     (found,) = (one for one in incidents(model, now_ns) if one.code.id == "DUL-HISTORY-CUT")
     assert found.severity is Severity.NOTICE
@@ -563,9 +569,9 @@ def test_a_cut_history_is_a_notice_once_for_all_nodes_and_topics_with_the_line_t
 
 
 def test_samples_that_the_same_limits_reject_on_all_nodes_are_one_incident() -> None:
-    group = dataclasses.replace(GROUP, rejected=(("max_samples", 3),))
+    group = msgspec.structs.replace(GROUP, rejected=(("max_samples", 3),))
     model, now_ns = SystemModel(), START_NS + S
-    heard = [dataclasses.replace(node(number, groups=(group,)), time_ns=now_ns) for number in (1, 2, 3)]
+    heard = [msgspec.structs.replace(node(number, groups=(group,)), time_ns=now_ns) for number in (1, 2, 3)]
     model.apply(Update(tuple(ReceivedSnapshot(one, now_ns) for one in heard)), now_ns)
     (found,) = (one for one in incidents(model, now_ns) if one.code.id == "DUL-REJECTED")
     assert found.who == "n1"
@@ -632,7 +638,7 @@ REFUSALS: dict[str, tuple[list[NodeSnapshot], str, str, str, str]] = {
         f"Give it the first secret in /s1 of n1: {GIVEN}. If nobody knows it, find out who runs it.",
     ),
     "who is no node, with and without a secret": (
-        [refusing(1, client=FOREIGN), dataclasses.replace(refusing(2, client=FOREIGN), secret="")],
+        [refusing(1, client=FOREIGN), msgspec.structs.replace(refusing(2, client=FOREIGN), secret="")],
         CLIENT,
         f"n1 and n2 refuse messages of {CLIENT} (8 {FOREIGN})",
         f"{CLIENT} is not the node that its messages name: a program at fault, or somebody who attacks",
@@ -657,7 +663,7 @@ def test_messages_without_a_proof_are_one_finding_with_what_differs(case: str) -
 def test_a_node_that_is_refused_is_absent_for_a_reason_that_is_known() -> None:
     model = SystemModel()
     fellows = {1: (fake.fellow(2),), 2: (fake.fellow(1),)}
-    heard = [dataclasses.replace(refusing(n, n4=MISSING), fellows=fellows[n]) for n in (1, 2)]
+    heard = [msgspec.structs.replace(refusing(n, n4=MISSING), fellows=fellows[n]) for n in (1, 2)]
     model.apply(
         Update(snapshots=tuple(ReceivedSnapshot(each, START_NS) for each in heard)), START_NS - 30 * S
     )

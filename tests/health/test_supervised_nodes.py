@@ -10,6 +10,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from engine.supervisor.node_status import Condition, NodeStatus
@@ -151,15 +152,17 @@ def test_what_is_seen_of_a_node_is_dated_from_when_it_was_seen_first(tmp_path: P
         supervisor=me, failure=failure, failed_ns=START_NS,
     )  # fmt: skip
     told = f"its supervisor saw at 01:03:20 UTC: {failure} (restart 1)"
-    runs = dataclasses.replace(record, node=me, phase=NodePhase.RUNNING, reason="")
+    runs = msgspec.structs.replace(record, node=me, phase=NodePhase.RUNNING, reason="")
     for one, text in ((record, told), (runs, "")):
         directory.write_record(one)
         assert (seen.reports()["n1"].text, seen.reports()["n1"].failure) == (text, told)
-    left_alone = dataclasses.replace(runs, restarts=0)  # FailureAction skip: it goes on in the same process
+    left_alone = msgspec.structs.replace(
+        runs, restarts=0
+    )  # FailureAction skip: it goes on in the same process
     for one, is_again in ((record, True), (runs, True), (left_alone, False)):
         directory.write_record(one)
         assert seen.reports()["n1"].restarts(START_NS + S) is is_again
-    orphaned = dataclasses.replace(runs, node=None, supervisor=dataclasses.replace(me, start_ticks=1))
+    orphaned = msgspec.structs.replace(runs, node=None, supervisor=msgspec.structs.replace(me, start_ticks=1))
     directory.write_record(orphaned)
     for later_s in (4, 9):
         now_ns = START_NS + later_s * S
@@ -354,7 +357,7 @@ def status(condition: Condition, problem: str = "", *, runs: bool = True) -> Nod
     """The status of a node that has been started and, unless it `runs`, was killed since."""
     me = identify(os.getpid())
     assert me is not None
-    node = me if runs else dataclasses.replace(me, start_ticks=1)
+    node = me if runs else msgspec.structs.replace(me, start_ticks=1)
     record = RunRecord(
         "n1.xml", "/n1.xml", "n1", 0, "Depot", "/store", 10.0, NodePhase.RUNNING, "", 0,
         is_unresponsive=False, started_ns=START_NS, changed_ns=START_NS, supervisor=me, node=node,

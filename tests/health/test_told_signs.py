@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 
+import msgspec
 import pytest
 
 from engine.capture.unkept import UnkeptReason
@@ -185,7 +185,7 @@ def test_a_late_heartbeat_is_about_the_fellow_and_part_of_its_loss() -> None:
     assert [(one.code.id, one.who) for one in found] == [("DUL-HEARTBEAT-LATE", "n2")]
     gone = FeedNotice(NoticeKind.NODE_LOST, START_NS + S, "", node_id(2))
     for now_ns, notices in ((START_NS + S, (gone,)), (START_NS + 2 * S, ()), (START_NS + 3 * S, ())):
-        survivor = dataclasses.replace(shown[0], time_ns=now_ns)
+        survivor = msgspec.structs.replace(shown[0], time_ns=now_ns)
         model.apply(Update((ReceivedSnapshot(survivor, now_ns),), notices=notices), now_ns)
     found = incidents(model, START_NS + 3 * S)
     assert [(one.code.id, one.who) for one in found] == [("DUL-NODE-GONE", "n2")]

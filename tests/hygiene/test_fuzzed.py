@@ -10,14 +10,14 @@ import engine
 
 ROOT: Final = pathlib.Path(engine.__path__[0]).parent
 PARSES: Final = re.compile(
-    r"json\.loads?\(|(?:json|msgpack)\.(?:decode|Decoder)\(|from_json\(|unpack_from\(|\.unpack\(|tomllib\.loads?\(|ParserCreate\(|XMLParser\(|read_json\("
+    r"json\.loads?\(|(?:json|msgpack)\.(?:decode|Decoder)\(|json_reader\(|unpack_from\(|\.unpack\(|tomllib\.loads?\(|ParserCreate\(|XMLParser\(|read_json\("
 )
 """Calls that parse."""
 
 READERS: Final[dict[str, str]] = {
     "engine/config/fleet.py": "fleet",
     "engine/config/reader.py": "check configuration persistence-service",
-    "engine/core/plain.py": "message monitor",
+    "engine/core/untrusted.py": "message monitor",
     "engine/dataset/blocks.py": "block stream",
     "engine/dds/cdr.py": "bytes named",
     "engine/dds/client_protocol/encoding.py": "client-history client-history-request client-state",
@@ -67,7 +67,6 @@ OWN: Final[dict[str, str]] = {
     "engine/dds/writer_names.py": "structures of Cyclone DDS in this process",
     "engine/dds/capture_reader.py": "records of the compiled library in this process",
     "engine/store/database.py": "100 bytes of fixed layout, with the store",
-    "engine/supervisor/__main__.py": "the launch, which `launch` parses",
     "engine/supervisor/control.py": "the progress of a supervisor that this process started",
     "engine/tracing/catalogue.py": "a file of the wheel",
     "ospltool/check/explain.py": "a file of the wheel",

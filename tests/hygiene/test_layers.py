@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 ALLOWED = {
-    "engine/core": {"engine.core"},
+    "engine/core": {"engine.core", "msgspec"},
     "engine/persistence/core": {"engine.persistence.core", "engine.core", "engine.dataset", "msgspec"},
     "ospltool/client": {
         "ospltool.client",

@@ -108,16 +108,23 @@ def fields_of(thing: Any, owner: str = "configuration") -> Iterator[tuple[str, s
         yield owner, "", len(thing)
         for each in thing:
             yield from fields_of(each, owner)
-    elif dataclasses.is_dataclass(thing) and not isinstance(thing, SettingOrigin):
-        for field in dataclasses.fields(thing):
-            value = getattr(thing, field.name)
-            if field.name in ("settings", "ignored", "path"):
+    elif not isinstance(thing, SettingOrigin):
+        for name in names_of(thing):
+            value = getattr(thing, name)
+            if name in ("settings", "ignored", "path"):
                 continue
-            if dataclasses.is_dataclass(value) or isinstance(value, tuple):
-                yield owner, field.name, None
-                yield from fields_of(value, field.name)
+            if names_of(value) or isinstance(value, tuple):
+                yield owner, name, None
+                yield from fields_of(value, name)
             else:
-                yield owner, field.name, value
+                yield owner, name, value
+
+
+def names_of(thing: Any) -> tuple[str, ...]:
+    """The fields of a part of the configuration; none of another value."""
+    if dataclasses.is_dataclass(thing):
+        return tuple(field.name for field in dataclasses.fields(thing))
+    return getattr(thing, "__struct_fields__", ())
 
 
 def changed_by(path: str) -> set[tuple[str, str]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import enum
 import functools
 import json
@@ -16,9 +15,10 @@ import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
 import numpy as np
 
-from engine.core import messages, plain
+from engine.core import messages, untrusted
 from engine.core.events import AligneeRequest
 from engine.core.messages import Epoch, Outgoing
 from engine.core.name_spaces import Group
@@ -98,11 +98,7 @@ def some(wanted: Any) -> Any:
     if issubclass(wanted, enum.Enum):
         return next(iter(wanted))
     hints = typing.get_type_hints(wanted)
-    names = (
-        [field.name for field in dataclasses.fields(wanted)]
-        if dataclasses.is_dataclass(wanted)
-        else wanted._fields
-    )
+    names = wanted.__struct_fields__ if hasattr(wanted, "__struct_fields__") else wanted._fields
     return wanted(**{name: some(hints[name]) for name in names})
 
 
@@ -196,7 +192,7 @@ def _batches() -> list[bytes]:
         groups.append((stream.GroupBegin(_description(group), part.floor_ns), part.samples()))
     begin = stream.StreamBegin("all", "aligner", Epoch(3, "a"), (AligneeRequest(_NODE, 7, "initial"),), 0, 0)
     whole = list(stream.batches(_NUMBER, begin, groups))
-    difference = dataclasses.replace(begin, is_difference=True)
+    difference = msgspec.structs.replace(begin, is_difference=True)
     removed = stream.Removed(bytes(range(16)), stream.StreamEnd(8, 5))
     return [*whole, *stream.batches(_NUMBER, difference, groups, removed=removed)]
 
@@ -252,7 +248,7 @@ def _nodes() -> list[Target]:
     ]
     sketch = comparison.Sketch("ns", "a" * 32, 1, b"salt", 49, 5, 0, SYMBOLS)
     compared.append(comparison.encode(sketch, _symbol_bytes()))
-    read_description = functools.partial(plain.from_json, GroupDescription)
+    read_description = untrusted.json_reader(GroupDescription)
     return [
         Target(
             "message",
@@ -263,8 +259,8 @@ def _nodes() -> list[Target]:
         ),
         Target(
             "message-group",
-            [json.dumps(plain.to_plain(_description(Group("p", "T")))).encode()],
-            refusing(read_description, plain.PlainFault),
+            [json.dumps(msgspec.to_builtins(_description(Group("p", "T")))).encode()],
+            refusing(read_description, untrusted.JsonFault),
             CHEAP,
             damaged_json,
         ),

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import typing
 from typing import Any
 
+import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -71,7 +71,7 @@ def report(lineage: Epoch, following: Epoch | None, **changes: Any) -> NameSpace
         following=following,
         lineage=lineage,
     )
-    return dataclasses.replace(whole, **changes)
+    return msgspec.structs.replace(whole, **changes)
 
 
 EPOCHS = st.builds(Epoch, st.integers(1, 4), st.sampled_from(("a", "m", "z", "?")))
@@ -168,7 +168,7 @@ def test_the_core_survives_whatever_its_fellows_say(said: list[tuple[str, Messag
     introduce(core)
     for serial, (sender, message, pause, answered) in enumerate(said, start=1):
         if isinstance(message, Status | NameSpaces | Deliveries):
-            message = dataclasses.replace(message, serial=serial)
+            message = msgspec.structs.replace(message, serial=serial)
         core.receive(message, sender, now)
         work_off(core, now)
         for number in [number for state in core.name_spaces for number in state.outstanding] * answered:

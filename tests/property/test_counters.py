@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -56,7 +56,7 @@ REPORTS = st.builds(
 )
 STATUS = Status(1, 1, "a", "r", "h", ServiceState.COMPLETE, 0.5, 2.0, 0, heard=("m",), life=7, began_at=1)
 STATUSES = st.builds(
-    lambda incarnation, serial, life, began_at, commits: dataclasses.replace(
+    lambda incarnation, serial, life, began_at, commits: msgspec.structs.replace(
         STATUS, incarnation=incarnation, serial=serial, life=life, began_at=began_at, commits=commits
     ),
     *[NUMBERS] * 5,
@@ -118,11 +118,11 @@ def test_no_message_makes_a_node_count_beyond_what_others_take(
 @pytest.mark.parametrize(
     ("message", "is_heard"),
     [
-        (dataclasses.replace(STATUS, incarnation=9 + INCARNATION_STEP), True),
-        (dataclasses.replace(STATUS, incarnation=10 + INCARNATION_STEP), False),
-        (dataclasses.replace(STATUS, incarnation=-1), False),
-        (dataclasses.replace(STATUS, incarnation=10, serial=MAX_SERIAL + 1), False),
-        (dataclasses.replace(STATUS, incarnation=10, life=1 << 32), False),
+        (msgspec.structs.replace(STATUS, incarnation=9 + INCARNATION_STEP), True),
+        (msgspec.structs.replace(STATUS, incarnation=10 + INCARNATION_STEP), False),
+        (msgspec.structs.replace(STATUS, incarnation=-1), False),
+        (msgspec.structs.replace(STATUS, incarnation=10, serial=MAX_SERIAL + 1), False),
+        (msgspec.structs.replace(STATUS, incarnation=10, life=1 << 32), False),
     ],
 )
 def test_a_fellow_is_not_heard_while_its_counters_are_impossible(message: Status, *, is_heard: bool) -> None:
@@ -132,11 +132,13 @@ def test_a_fellow_is_not_heard_while_its_counters_are_impossible(message: Status
     noted = [event.event for event in iter(core.next_event, None) if hasattr(event, "event")]
     assert ("fellow.out-of-range" in noted) == (not is_heard)
     if not is_heard:
-        core.receive(dataclasses.replace(STATUS, incarnation=10), "a", 1.0)
+        core.receive(msgspec.structs.replace(STATUS, incarnation=10), "a", 1.0)
         assert core.fellow("a") is not None, "it is heard once it has possible ones"
 
 
-@pytest.mark.parametrize("message", [dataclasses.replace(STATUS, incarnation=-1), Outdated(1 << 100, 9, 1)])
+@pytest.mark.parametrize(
+    "message", [msgspec.structs.replace(STATUS, incarnation=-1), Outdated(1 << 100, 9, 1)]
+)
 def test_once_a_node_with_impossible_counters_is_gone_that_is_noted(message: Status | Outdated) -> None:
     core = node()
     core.receive(STATUS, "a", 0.0)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import random
 
+import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -68,7 +68,7 @@ class World:
         """Everybody in hearing learns how a node stands."""
         own = self.nodes[node]
         lineage = own.following.counter if own.holder and own.following else 0
-        stand = dataclasses.replace(own, heard=frozenset(self.neighbours(node)), newest=lineage)
+        stand = msgspec.structs.replace(own, heard=frozenset(self.neighbours(node)), newest=lineage)
         for other in self.neighbours(node):
             self.heard[other][node] = stand
 
@@ -84,7 +84,9 @@ class World:
     def align(self) -> None:
         """Whoever follows somebody holds the set by now."""
         for node, stand in self.nodes.items():
-            self.nodes[node] = dataclasses.replace(stand, holder=stand.holder or stand.following is not None)
+            self.nodes[node] = msgspec.structs.replace(
+                stand, holder=stand.holder or stand.following is not None
+            )
 
     def decide(self, node: str) -> bool:
         """A node decides, as the core carries it out; True when that changed how it stands."""
@@ -92,10 +94,10 @@ class World:
         decision = decide(own, peers, gone)
         if decision.following is None and own.following is not None:
             counter = max(own.following.counter + 1, own.vote.counter if own.vote else 0)
-            own = dataclasses.replace(own, following=None, vote=Vote(counter, ""))
+            own = msgspec.structs.replace(own, following=None, vote=Vote(counter, ""))
             decision = decide(own, peers, gone)
         newest = max(own.newest, decision.following.counter if decision.following else 0)
-        now = dataclasses.replace(own, following=decision.following, vote=decision.vote, newest=newest)
+        now = msgspec.structs.replace(own, following=decision.following, vote=decision.vote, newest=newest)
         before, self.nodes[node] = self.nodes[node], now
         if now.is_master and now.following != before.following:
             assert now.following is not None
@@ -236,7 +238,10 @@ def test_an_equal_or_lower_newcomer_does_not_disturb(
 ) -> None:
     newcomer = data.draw(st.sampled_from(sorted(nodes)))
     world = World(nodes, {link for link in mesh(nodes) if newcomer not in link})
-    own, world.nodes[newcomer] = nodes[newcomer], dataclasses.replace(nodes[newcomer], may_be_master=False)
+    own, world.nodes[newcomer] = (
+        nodes[newcomer],
+        msgspec.structs.replace(nodes[newcomer], may_be_master=False),
+    )
     world.rounds_until_quiet(choose, BOUND)
     world.align()
     world.rounds_until_quiet(choose, BOUND)

@@ -7,11 +7,11 @@ import json
 import struct
 import zlib
 
+import msgspec
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from engine.core import plain
 from engine.core.events import AligneeRequest
 from engine.core.messages import Epoch
 from engine.core.name_spaces import Group
@@ -215,7 +215,7 @@ def test_streams_may_be_mixed(left: list[tuple[Group, Sample]], right: list[tupl
 
 def as_json(value: object) -> bytes:
     """A value as a record carries it."""
-    return json.dumps(plain.to_plain(value)).encode()
+    return json.dumps(msgspec.to_builtins(value)).encode()
 
 
 def made_up(kind: int, record: bytes) -> bytes:
@@ -261,7 +261,7 @@ def test_made_up_records_are_a_fault_or_a_set(first: list[bytes], second: list[b
 def test_any_group_that_is_taken_in_can_be_worked_with(
     group: GroupBegin, depth: int, arrived: list[tuple[Group, Sample]]
 ) -> None:
-    document = plain.to_plain(group)
+    document = msgspec.to_builtins(group)
     document["description"]["qos"]["history_depth"] = depth
     body = OPENING + made_up(2, json.dumps(document).encode())
     own = [packed(sample) for _, sample in arrived]

@@ -7,11 +7,12 @@ import os
 import typing
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from engine.core import messages, plain
+from engine.core import messages, untrusted
 from engine.core.messages import Message, Outgoing
 from engine.persistence.service import replica_view as view
 from engine.runtime import codec, monitor, stream
@@ -20,8 +21,8 @@ from tests.property.values import JSON, values
 
 MESSAGES: tuple[type[Message], ...] = typing.get_args(Message)
 VIEWS: tuple[type[monitor.Message], ...] = typing.get_args(monitor.Message)
-NODE = plain.to_plain(fake.snapshot(1))
-REPLICA = plain.to_plain(fake.replica("a"))
+NODE = msgspec.to_builtins(fake.snapshot(1))
+REPLICA = msgspec.to_builtins(fake.replica("a"))
 PLAIN = (*MESSAGES, *VIEWS, stream.StreamBegin, stream.GroupBegin, stream.StreamEnd)
 ANY = st.sampled_from(PLAIN).flatmap(lambda kind: values(kind))
 MESSAGE = st.sampled_from(MESSAGES).flatmap(lambda kind: values(kind))
@@ -29,39 +30,38 @@ VIEW = st.sampled_from(VIEWS).flatmap(lambda kind: values(kind))
 
 
 @given(ANY)
-def test_plain_reads_what_it_wrote(value: Any) -> None:
-    text = json.dumps(plain.to_plain(value))
-    assert plain.from_json(type(value), text) == value
-    assert plain.from_plain(type(value), json.loads(text)) == value
+def test_json_is_read_as_it_was_written(value: Any) -> None:
+    text = json.dumps(msgspec.to_builtins(value))
+    assert untrusted.json_reader(type(value))(text) == value
 
 
 @given(ANY, st.text(), JSON)
 def test_a_field_of_a_newer_version_is_survived(value: Any, name: str, more: Any) -> None:
-    document = plain.to_plain(value)
+    document = msgspec.to_builtins(value)
     document.setdefault("+" + name, more)
-    assert plain.from_plain(type(value), document) == value
+    assert untrusted.json_reader(type(value))(json.dumps(document)) == value
 
 
 @given(st.sampled_from((*PLAIN, tuple[str, ...], dict[str, int], float, bool, messages.Epoch)), JSON)
-def test_any_plain_value_fits_or_is_a_plain_fault(wanted: Any, value: Any) -> None:
+def test_any_plain_value_fits_or_is_a_fault(wanted: Any, value: Any) -> None:
     try:
-        made = plain.from_plain(wanted, value)
-    except plain.PlainFault:
+        made = untrusted.json_reader(wanted)(json.dumps(value))
+    except untrusted.JsonFault:
         return
-    assert plain.from_plain(wanted, plain.to_plain(made)) == made
+    assert untrusted.json_reader(wanted)(json.dumps(msgspec.to_builtins(made))) == made
 
 
 @given(st.data())
-def test_one_field_of_another_type_fits_or_is_a_plain_fault(data: st.DataObject) -> None:
+def test_one_field_of_another_type_fits_or_is_a_fault(data: st.DataObject) -> None:
     kind = data.draw(st.sampled_from(PLAIN))
-    document = plain.to_plain(data.draw(values(kind)))
+    document = msgspec.to_builtins(data.draw(values(kind)))
     field = data.draw(st.sampled_from(sorted(document)))
     document[field] = data.draw(JSON)
     try:
-        made = plain.from_plain(kind, document)
-    except plain.PlainFault:
+        made = untrusted.json_reader(kind)(json.dumps(document))
+    except untrusted.JsonFault:
         return
-    json.dumps(plain.to_plain(made), allow_nan=False).encode()
+    msgspec.json.encode(made)
     repr(made).encode()  # a text that cannot be written anywhere must not get in
 
 
@@ -131,8 +131,8 @@ def test_a_damaged_message_is_another_message_or_refused_in_order(data: st.DataO
 @pytest.mark.parametrize("text", ['"\\ud800"', '"a\\udfffb"'])
 def test_half_a_character_is_refused(text: str) -> None:
     # It cannot be written to any file or terminal, so a node that took it in would fail later.
-    with pytest.raises(plain.PlainFault):
-        plain.from_json(str, text)
+    with pytest.raises(untrusted.JsonFault):
+        untrusted.json_reader(str)(text)
 
 
 @pytest.mark.parametrize(
@@ -140,11 +140,11 @@ def test_half_a_character_is_refused(text: str) -> None:
 )
 def test_a_time_that_never_comes_is_refused(number: str) -> None:
     # An expiry of a fellow that is no number would keep it alive for ever.
-    with pytest.raises(plain.PlainFault):
-        plain.from_json(float, number)
+    with pytest.raises(untrusted.JsonFault):
+        untrusted.json_reader(untrusted.Seconds)(number)
 
 
-@pytest.mark.parametrize("number", [(1 << 128) + 1, -(10**400)], ids=["a little", "much"])
+@pytest.mark.parametrize("number", [10**39, -(10**400)], ids=["a little", "much"])
 def test_a_number_that_is_larger_than_anything_is_refused(number: int) -> None:
     """Whoever shows it would divide by it: no float has this size, and the console would end."""
     node = json.dumps({"format_version": 1, "kind": "node", "data": NODE | {"started_ns": number}})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import enum
 import types
 import typing
@@ -44,9 +43,7 @@ def values(wanted: Any) -> st.SearchStrategy[Any]:
     if issubclass(wanted, enum.Enum):
         return st.sampled_from(wanted)
     hints = typing.get_type_hints(wanted)
-    names = (
-        [f.name for f in dataclasses.fields(wanted)] if dataclasses.is_dataclass(wanted) else wanted._fields
-    )
+    names = wanted.__struct_fields__ if hasattr(wanted, "__struct_fields__") else wanted._fields
     return st.builds(wanted, **{n: _BOUNDED[n] if n in _BOUNDED else values(hints[n]) for n in names})
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 
 from engine.core.name_spaces import MergeType, NameSpace
@@ -123,7 +123,9 @@ def test_groups_that_a_narrower_name_space_leaves_out_are_kept_as_a_backup_and_h
     def configured(expression: str) -> NodePlan:
         plan = node("a")
         spaces = (NameSpace.of(NS, expression),)
-        return dataclasses.replace(plan, settings=dataclasses.replace(plan.settings, name_spaces=spaces))
+        return msgspec.structs.replace(
+            plan, settings=msgspec.structs.replace(plan.settings, name_spaces=spaces)
+        )
 
     scenario = Scenario(configured("*.Reading"), topics=[TopicPlan(part, "Reading") for part in ("p1", "q1")])
     scenario.start()

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
-
+import msgspec
 import pytest
 
 from engine.dataset.sample import DATA, DISPOSE, UNREGISTER
@@ -15,7 +14,7 @@ DELAY_S = 20
 
 def started(delay_s: int = DELAY_S, writer: str = "a", skew_s: float = 0.0) -> Scenario:
     """Two nodes; an application, whose clock is wrong by `skew_s`, has written 1 and 2, and disposed 1."""
-    plan: TopicPlan = dataclasses.replace(TOPIC, cleanup_delay_s=delay_s)
+    plan: TopicPlan = msgspec.structs.replace(TOPIC, cleanup_delay_s=delay_s)
     scenario = Scenario(node("a", priority=200), node("b"), topics=(plan,))
     scenario.start()
     scenario.until(scenario.complete)
@@ -148,7 +147,7 @@ def test_an_infinite_delay_never_ends_and_none_ends_at_once(delay_s: int, kept: 
 
 @pytest.mark.parametrize("lacks", ["the data", "the dispose"])
 def test_samples_under_way_do_not_undo_a_purge(lacks: str) -> None:
-    plan = dataclasses.replace(TOPIC, cleanup_delay_s=0, depth=3)
+    plan = msgspec.structs.replace(TOPIC, cleanup_delay_s=0, depth=3)
     plans = [node(name, priority=ord(name), heartbeat_expiry_s=10.0) for name in "mbc"]
     scenario = Scenario(*plans, topics=(plan,))
     scenario.start()

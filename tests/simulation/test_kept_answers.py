@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
-
+import msgspec
 import pytest
 
 from engine.core import mastership
@@ -100,7 +99,7 @@ def test_what_a_fellow_says_counts_at_once() -> None:
     report = state.report()
     fellows.receive(NameSpaces(1, 2, (report,)), "a", 0.0)
     assert list(context.role_fellows(state)) == [(fellow, report)]
-    fellows.receive(dataclasses.replace(status, serial=3, role="other"), "a", 0.0)
+    fellows.receive(msgspec.structs.replace(status, serial=3, role="other"), "a", 0.0)
     assert not context.role_fellows(state)
     assert list(context.foreign_fellows(state)) == [(fellow, report)]
     fellows.judge(fellow, approved=False)

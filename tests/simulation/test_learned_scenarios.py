@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
-
+import msgspec
 import pytest
 
 from engine.core.name_spaces import NameSpace
@@ -83,7 +82,7 @@ def test_a_learned_name_space_that_is_defined_anew_is_learned_anew_after_one_res
     scenario = with_a_learner()
     settings = node("a", spaces=("ns1", "ns2")).settings
     spaces = (NameSpace.of("ns1", "ns1.*"), NameSpace.of("ns2", "ns2.*", "more.*"))
-    scenario.configure(NodePlan(dataclasses.replace(settings, name_spaces=spaces)))
+    scenario.configure(NodePlan(msgspec.structs.replace(settings, name_spaces=spaces)))
     scenario.start()
     scenario.until(lambda: bool(scenario.traced("compatibility.conflict", "b")))
     scenario.stop("b")

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
-
+import msgspec
 import pytest
 
 from engine.core.name_spaces import Durability, MergeType
@@ -81,7 +80,9 @@ def test_a_node_aligns_from_the_nodes_of_its_role_also_after_it_has_changed_its_
     scenario.settle()
     assert (scenario.master("c"), scenario.alive("c")) == ("a", {1})
     scenario.stop("c")
-    scenario.configure(dataclasses.replace(late, settings=dataclasses.replace(late.settings, role="Far")))
+    scenario.configure(
+        msgspec.structs.replace(late, settings=msgspec.structs.replace(late.settings, role="Far"))
+    )
     scenario.start("c")
     scenario.settle()
     assert (scenario.master("c"), scenario.alive("c")) == ("b", {2})

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
+import msgspec
 import pytest
 
 from engine.core.election import NOBODY
@@ -150,7 +150,7 @@ def test_learned_name_space_that_its_owner_defines_otherwise_names_the_remedy() 
     scenario.stop("a")
     spaces = (NameSpace.of("ns1", "ns1.*"), NameSpace.of("ns2", "other.*"))
     scenario.configure(
-        dataclasses.replace(first, settings=dataclasses.replace(first.settings, name_spaces=spaces))
+        msgspec.structs.replace(first, settings=msgspec.structs.replace(first.settings, name_spaces=spaces))
     )
     scenario.start("a")
     scenario.run(LOST_S)

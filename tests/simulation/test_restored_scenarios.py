@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import copy
-import dataclasses
 
+import msgspec
 import pytest
 
 from engine.store.memory import Medium
@@ -18,7 +18,7 @@ DELAY_S = 5
 
 def started(cleanup_delay_s: int = 0) -> Scenario:
     """Three nodes with samples 1 to 3 on their disks; n1 is master."""
-    topic = dataclasses.replace(TOPIC, cleanup_delay_s=cleanup_delay_s)
+    topic = msgspec.structs.replace(TOPIC, cleanup_delay_s=cleanup_delay_s)
     plans = [node(name, priority=one) for name, one in zip(NAMES, PRIORITIES, strict=True)]
     scenario = Scenario(*plans, topics=(topic,))
     scenario.start()

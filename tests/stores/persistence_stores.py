@@ -6,7 +6,8 @@ import json
 import pathlib
 import sqlite3
 
-from engine.core import plain
+import msgspec
+
 from engine.dataset.sample import DATA
 from engine.persistence.core.messages import KeptSample, OriginalSample, Saved
 from engine.persistence.service import kept_groups as groups
@@ -26,7 +27,7 @@ def write_persistence(directory: pathlib.Path, keys: range) -> pathlib.Path:
     connection = sqlite3.connect(directory / DATABASE)
     connection.executescript("CREATE TABLE about (one INTEGER PRIMARY KEY, id TEXT NOT NULL);" + TABLES)
     connection.execute("INSERT INTO about VALUES (1, 'service')")
-    connection.execute("INSERT INTO sample_group VALUES (?, ?)", (ID, json.dumps(plain.to_plain(GROUP))))
+    connection.execute("INSERT INTO sample_group VALUES (?, ?)", (ID, json.dumps(msgspec.to_builtins(GROUP))))
     kept = tuple(
         KeptSample(
             OriginalSample(WRITER, key + 1, ID + key.to_bytes(4), 10**18 + key, b"\0\1\0\0value", DATA),

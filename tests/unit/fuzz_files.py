@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import functools
 import itertools
 import json
@@ -15,10 +14,12 @@ import tempfile
 import time
 from typing import TYPE_CHECKING, Final
 
+import msgspec
+
 import engine
 from engine.config import ConfigError, persistence
 from engine.config.fleet import load_fleet
-from engine.core import plain
+from engine.core import untrusted
 from engine.core.name_spaces import Element
 from engine.core.settings import PendingWriter
 from engine.dataset.sample import make_sample
@@ -125,8 +126,8 @@ def _stores(scratch: pathlib.Path) -> list[Target]:
             "store-marks",
             [
                 Replaced("n1", 5, "why", 1, 2, "mark").to_mark().encode(),
-                json.dumps([plain.to_plain(Element("p*", "T"))]).encode(),
-                json.dumps(plain.to_plain(PendingWriter("7f", "T", ("p",), 7, 1.0))).encode(),
+                json.dumps([msgspec.to_builtins(Element("p*", "T"))]).encode(),
+                json.dumps(msgspec.to_builtins(PendingWriter("7f", "T", ("p",), 7, 1.0))).encode(),
             ],
             _marks,
             CHEAP,
@@ -176,8 +177,8 @@ def _marks(data: bytes) -> None:
     mark = data.decode(errors="replace")
     note_of(mark)
     pending_writers({"pending 7f": mark})
-    with contextlib.suppress(plain.PlainFault):
-        plain.from_json(tuple[Element, ...], mark)
+    with contextlib.suppress(untrusted.JsonFault):
+        untrusted.json_reader(tuple[Element, ...])(mark)
 
 
 def _past(scratch: pathlib.Path) -> bytes:
@@ -196,7 +197,7 @@ def _open_past(path: pathlib.Path) -> None:
     made = Past(path, lambda: 9_000, pid=8, version="1.0")
     made.open()
     made.close()
-    plain.from_plain(NodePast, plain.to_plain(made.shown("id", "n1")))
+    untrusted.json_reader(NodePast)(json.dumps(msgspec.to_builtins(made.shown("id", "n1"))))
 
 
 def _processes(scratch: pathlib.Path) -> list[Target]:
@@ -249,14 +250,14 @@ def _state(directory: pathlib.Path, record: RunRecord, data: bytes) -> None:
     node = NodeDirectory(directory.with_name("running"))
     if not node.path.exists():
         node.make()
-        node.write_record(dataclasses.replace(record, phase=NodePhase.RUNNING))
+        node.write_record(msgspec.structs.replace(record, phase=NodePhase.RUNNING))
     (node.path / "state.json").write_bytes(data)
     _status(node)
 
 
 def _console(scratch: pathlib.Path) -> list[Target]:
     """Files of the console, and of cases."""
-    mutes = {"domain 7": [plain.to_plain(Mute("DUL-NO-MASTER", "n1", 5, 1, 2))]}
+    mutes = {"domain 7": [msgspec.to_builtins(Mute("DUL-NO-MASTER", "n1", 5, 1, 2))]}
     case = scratch / "case"
     (case / attachments.DIRECTORY).mkdir(parents=True)
     part = {"name": "part-00001", "start": 0, "counts": [1, 2, 3, 4]}

@@ -18,7 +18,7 @@ from typing import Annotated, Any, Final
 import msgspec
 from msgspec import Meta, Struct
 
-from engine.core.plain import words_of
+from engine.core.untrusted import words_of
 from engine.dataset.groups import GroupDescription
 from engine.dataset.lifespans import MAX_LIFESPAN_NS
 from engine.dataset.sample import DATA, DISPOSE

@@ -7,7 +7,7 @@ from typing import Annotated, Final, Literal
 
 import msgspec
 
-from engine.core.plain import words_of
+from engine.core.untrusted import words_of
 
 TOPIC: Final = "p_status"
 PAST_TOPIC: Final = "p_past"

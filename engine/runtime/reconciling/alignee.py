@@ -8,12 +8,12 @@ done in steps (`engine.runtime.steps`).
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 from typing import Final
 
+import msgspec
+
 from engine.core.events import ExpectSet, is_asked_for
-from engine.core.lazy_dataclass import lazy_dataclass
 from engine.core.messages import MERGE_PURPOSES, Outgoing, SampleRequest
 from engine.core.name_spaces import Group
 from engine.dataset.blocks import MAX_SAMPLES
@@ -47,8 +47,7 @@ _OF_LOADED: Final = ("initial",)
 _OF_WORKING: Final = ("collect", "repair", *MERGE_PURPOSES)
 
 
-@lazy_dataclass(eq=False)
-class ComparisonBase:
+class ComparisonBase(msgspec.Struct, eq=False):
     """The set to which a difference will be applied."""
 
     aligner: str
@@ -91,8 +90,7 @@ class ComparisonBase:
         return (yield from self._encoder.until(end))
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class Finished:
+class Finished(msgspec.Struct, frozen=True):
     """The combination of a received set or difference with the set here.
 
     Attributes:
@@ -104,7 +102,7 @@ class Finished:
 
     data: DataSet
     conversion: Conversion
-    surplus: Difference = dataclasses.field(default_factory=dict)
+    surplus: Difference = msgspec.field(default_factory=dict)
     gives_way: str = ""
 
 
@@ -157,7 +155,7 @@ class AligneeComparisons:
         """Return an outgoing message; mark in a request that a sketch goes with it."""
         message = outgoing.message
         if isinstance(message, SampleRequest) and (message.name_space, message.request) in self._bases:
-            return dataclasses.replace(outgoing, message=dataclasses.replace(message, compares=True))
+            return msgspec.structs.replace(outgoing, message=msgspec.structs.replace(message, compares=True))
         return outgoing
 
     def asked(self, sender: str, message: messages.More) -> None:
@@ -312,7 +310,7 @@ class AligneeComparisons:
             return Finished(incoming.data, Conversion([]), removed)
         made = yield from _put(base, removed, incoming.data)
         if not made.summary().same_content(
-            dataclasses.replace(base.root, count=end.count, digest=end.digest)
+            msgspec.structs.replace(base.root, count=end.count, digest=end.digest)
         ):
             return None
         data = self._shared.spaces[incoming.begin.name_space]

@@ -17,8 +17,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+import msgspec
+
 from engine.core.events import AligneeRequest
-from engine.core.lazy_dataclass import lazy_dataclass
 from engine.core.messages import MERGE_PURPOSES, Epoch
 from engine.core.name_spaces import Group
 from engine.dataset.dataset import DataSet
@@ -52,8 +53,7 @@ MAX_COMPARED: Final = 4
 _NEEDS_WHOLE: Final = ("initial", *MERGE_PURPOSES)
 
 
-@lazy_dataclass(slots=True)
-class _Question:
+class _Question(msgspec.Struct):
     """A request, and the description of its sender's set."""
 
     since_s: float
@@ -84,8 +84,7 @@ class _Question:
     """Lineage of the set when the comparison began."""
 
 
-@lazy_dataclass(slots=True)
-class ComparedSet:
+class ComparedSet(msgspec.Struct):
     """The set here, as it was when the comparison began."""
 
     groups: list[tuple[Group, SampleRows]]
@@ -95,8 +94,7 @@ class ComparedSet:
     symbols: Symbols
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class SetDifference:
+class SetDifference(msgspec.Struct, frozen=True):
     """The difference between this set and an alignee's.
 
     `new` are the samples that the alignee lacks, `removed` the identities under its salt that it has too

@@ -7,13 +7,13 @@ difference. Messages have a checksum; damaged or invalid ones are faults and are
 
 from __future__ import annotations
 
-import json
 import struct
 import zlib
 from typing import Final
 
-from engine.core import plain
-from engine.core.lazy_dataclass import lazy_dataclass
+import msgspec
+
+from engine.core.untrusted import json_reader
 from engine.runtime.steps import StreamFault
 
 MAGIC: Final = b"OSPC"
@@ -22,8 +22,7 @@ _HEAD: Final = struct.Struct("<4sBBII")
 """Magic, version, kind, checksum of the rest, bytes of JSON; then the JSON, then the body."""
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class Sketch:
+class Sketch(msgspec.Struct, frozen=True):
     """A description of an alignee's set."""
 
     name_space: str
@@ -51,8 +50,7 @@ class Sketch:
     """
 
 
-@lazy_dataclass(frozen=True, slots=True)
-class More:
+class More(msgspec.Struct, frozen=True):
     """A question of the aligner for the symbols up to `symbols`; 0 asks for the list of all identities."""
 
     name_space: str
@@ -62,11 +60,13 @@ class More:
 
 ComparisonMessage = Sketch | More
 _KINDS: Final[tuple[type[ComparisonMessage], ...]] = (More, Sketch)
+_READERS: Final = [json_reader(kind) for kind in _KINDS]
 
 
 def encode(message: ComparisonMessage, body: bytes = b"") -> bytes:
     """Return a message with its body as bytes."""
-    text = json.dumps(plain.to_plain(message)).encode()
+    # With spaces, as it always was: sizes of streams are in the digests of simulated runs.
+    text = msgspec.json.format(msgspec.json.encode(message), indent=0)
     content = text + body
     head = _HEAD.pack(MAGIC, _VERSION, _KINDS.index(type(message)), zlib.crc32(content), len(text))
     return head + content
@@ -87,7 +87,7 @@ def decode(data: bytes) -> tuple[ComparisonMessage, bytes]:
     if zlib.crc32(content) != checksum or size > len(content):
         raise StreamFault("a comparison message does not have its checksum")
     try:
-        message: ComparisonMessage = plain.from_json(_KINDS[kind], bytes(content[:size]))
+        message: ComparisonMessage = _READERS[kind](bytes(content[:size]))
     except ValueError as error:
         raise StreamFault(f"an invalid comparison message: {error}") from error
     return message, bytes(content[size:])

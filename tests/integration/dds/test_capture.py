@@ -1,12 +1,12 @@
 from __future__ import annotations
 
-import dataclasses
 import functools
 import random
 import time
 from collections import defaultdict
 from typing import Any
 
+import msgspec
 import pytest
 
 from engine.capture.tap_registry import TapRegistry
@@ -420,7 +420,7 @@ def test_a_group_whose_type_cannot_be_used_has_no_tap_and_a_reason(participant: 
     """Taps of other groups are opened all the same."""
     whole_type = description_of(sample_types.Plain)
     taps = TapRegistry(participant, Signal(participant))
-    damaged = dataclasses.replace(whole_type, mapping=whole_type.mapping[:-1])
+    damaged = msgspec.structs.replace(whole_type, mapping=whole_type.mapping[:-1])
     for topic, type_ in (("Damaged", damaged), ("Whole", whole_type)):
         group = Group("", topic, type_.type_id)
         taps.open(GroupDescription(group, type_, GroupQos(durability=DurabilityKind.TRANSIENT)))
@@ -440,7 +440,7 @@ def test_a_tap_tells_which_writers_it_matches(arena: Arena, participant: NodePar
         taps = TapRegistry(participant, signal)
         group = Group("", "Plain", type_.type_id)
         assert taps.is_matched((group,), seen.handle) is None
-        description = dataclasses.replace(type_, keyed=keyed)
+        description = msgspec.structs.replace(type_, keyed=keyed)
         taps.open(GroupDescription(group, description, GroupQos(durability=DurabilityKind.TRANSIENT)))
         assert taps.is_matched((group,), seen.handle) is keyed
         assert taps.refusals((group,), seen.endpoint_qos) == ()
@@ -454,7 +454,7 @@ def test_a_damaged_type_description_is_refused_with_the_place(participant: NodeP
     def check_refused(
         words: str, information: bytes = whole.information, mapping: bytes = whole.mapping
     ) -> None:
-        damaged = dataclasses.replace(whole, information=information, mapping=mapping)
+        damaged = msgspec.structs.replace(whole, information=information, mapping=mapping)
         with pytest.raises(BrokenType, match=words):
             open_topic(participant, "Damaged", damaged)
 
@@ -464,7 +464,7 @@ def test_a_damaged_type_description_is_refused_with_the_place(participant: NodeP
     for at in range(len(whole.mapping)):
         changed = whole.mapping[:at] + bytes([whole.mapping[at] ^ 0x55]) + whole.mapping[at + 1 :]
         try:
-            check_description(dataclasses.replace(whole, mapping=changed))
+            check_description(msgspec.structs.replace(whole, mapping=changed))
         except BrokenType:
             continue
         padding += 1

@@ -1,10 +1,10 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -90,8 +90,8 @@ def test_incompatible_policies_are_named_with_both_values(
     offered: dict[str, object], requested: dict[str, object], policy: str
 ) -> None:
     found = incompatibilities(
-        dataclasses.replace(OFFER, **offered),  # type: ignore[arg-type]  # a table of single fields
-        dataclasses.replace(OFFER, **requested),  # type: ignore[arg-type]  # a table of mixed values
+        msgspec.structs.replace(OFFER, **offered),
+        msgspec.structs.replace(OFFER, **requested),
     )
     assert len(found) == bool(policy)
     assert policy in "".join(found)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
+import msgspec
 import pytest
 
 from engine.core.messages import (
@@ -275,7 +275,7 @@ def said(incarnation: int) -> dict[type[Message], Message]:
     latest = cluster.start("b", incarnation=incarnation).latest
     status = latest[Status]
     assert isinstance(status, Status)
-    latest[Status] = dataclasses.replace(status, heard=("a",), serial=1000)
+    latest[Status] = msgspec.structs.replace(status, heard=("a",), serial=1000)
     return latest
 
 
@@ -293,7 +293,7 @@ def test_a_late_word_of_a_former_run_does_not_keep_the_present_one_out(late: typ
     assert isinstance(status, Status)
     for serial in range(1001, 1012):
         cluster.run(0.5)
-        core.receive(dataclasses.replace(status, serial=serial), "b", cluster.now)
+        core.receive(msgspec.structs.replace(status, serial=serial), "b", cluster.now)
     assert [(fellow.incarnation, fellow.approved) for fellow in core.fellows] == [(2, True)]
 
 
@@ -318,7 +318,7 @@ def test_a_fellow_that_was_lost_on_one_side_only_need_not_say_everything_again(a
     cluster, core, present = met_again()
     status = present[Status]
     assert isinstance(status, Status)
-    heartbeat = dataclasses.replace(status, serial=1001)
+    heartbeat = msgspec.structs.replace(status, serial=1001)
     for message in (*(present.values() if again else ()), heartbeat):
         core.receive(message, "b", cluster.now)
     cluster.run(0.2)
@@ -331,10 +331,10 @@ def test_a_fellow_is_not_talked_to_before_its_newest_report_is_here() -> None:
     status, report = present[Status], present[NameSpaces]
     assert isinstance(status, Status)
     assert isinstance(report, NameSpaces)
-    core.receive(dataclasses.replace(status, serial=1002, reported=1001), "b", cluster.now)
+    core.receive(msgspec.structs.replace(status, serial=1002, reported=1001), "b", cluster.now)
     cluster.run(0.2)
     assert [fellow.approved for fellow in core.fellows] == [False]
-    core.receive(dataclasses.replace(report, serial=1001), "b", cluster.now)
+    core.receive(msgspec.structs.replace(report, serial=1001), "b", cluster.now)
     cluster.run(0.2)
     assert [fellow.approved for fellow in core.fellows] == [True]
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import functools
+import json
 import math
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.core import plain
+from engine.core import untrusted
 from engine.dataset.groups import DurabilityKind, GroupQos
 from engine.dataset.lifespans import MAX_WRITERS_OF_GROUP, WriterLifespan
 
@@ -98,11 +100,13 @@ def test_of_two_lifespans_of_a_writer_the_smaller_counts_and_the_last_writers_ar
     many = kept(known, [lifespans((number, 1)) for number in range(10, MAX_WRITERS_OF_GROUP + 9)])
     assert len(many.lifespans) == MAX_WRITERS_OF_GROUP
     assert many.lifespans[0] == known.lifespans[1]
-    assert plain.from_plain(GroupQos, plain.to_plain(many)) == many
+    assert untrusted.json_reader(GroupQos)(json.dumps(msgspec.to_builtins(many))) == many
 
 
 @pytest.mark.parametrize(("writer", "lifespan_ns"), [(bytes(15), 1), (bytes(16), -1), (bytes(16), 1 << 63)])
 def test_what_is_no_lifespan_of_a_writer_is_refused(writer: bytes, lifespan_ns: int) -> None:
-    told = plain.to_plain(lifespans()) | {"lifespans": plain.to_plain((WriterLifespan(writer, lifespan_ns),))}
-    with pytest.raises(plain.PlainFault):
-        plain.from_plain(GroupQos, told)
+    told = msgspec.to_builtins(lifespans()) | {
+        "lifespans": msgspec.to_builtins((WriterLifespan(writer, lifespan_ns),))
+    }
+    with pytest.raises(untrusted.JsonFault):
+        untrusted.json_reader(GroupQos)(json.dumps(told))

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import TYPE_CHECKING, cast
 
+import msgspec
 import pytest
 
 from engine.capture.intake import END_S, LOOK_S, MATCH_S, SHOWN_S, MatchWatch
@@ -46,7 +46,7 @@ class Scene:
         self.taps = Taps(matched)
         self.neighbourhood = Neighbourhood()
         self.neighbourhood.take([APPLICATION])
-        seen = dataclasses.replace(endpoint(WRITER, is_writer=True), handle=handle)
+        seen = msgspec.structs.replace(endpoint(WRITER, is_writer=True), handle=handle)
         self.neighbourhood.take([seen])
         changes = self.neighbourhood.resolved(TYPE, DESCRIPTION)
         self.watch = MatchWatch(cast("TapRegistry", self.taps), self.neighbourhood)

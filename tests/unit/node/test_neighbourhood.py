@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any, TypeAlias, cast
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -109,7 +109,7 @@ def test_the_deepest_history_that_present_readers_ask_for_is_known() -> None:
 
     def reads(guid: bytes, depth: int, partition: str) -> None:
         qos = EndpointQos(durability=DurabilityKind.TRANSIENT, history_depth=depth, partitions=(partition,))
-        seen = dataclasses.replace(endpoint(guid, is_writer=False), endpoint_qos=qos)
+        seen = msgspec.structs.replace(endpoint(guid, is_writer=False), endpoint_qos=qos)
         neighbourhood.take([seen])
 
     reads(b"2" * 16, 5, "s*")
@@ -159,12 +159,12 @@ def readers_served(participant: str, *tells: tuple[str, str, DurabilityKind, tup
     count = 0
     for number, (owner, topic, durability, partitions) in enumerate(tells):
         qos = EndpointQos(durability=durability, partitions=partitions)
-        seen = dataclasses.replace(APPLICATION, guid=guid_of(owner))
+        seen = msgspec.structs.replace(APPLICATION, guid=guid_of(owner))
         guid = guid_of(owner)[:12] + number.to_bytes(4)
         reader = EndpointSeen(guid, seen.guid, False, topic, DESCRIPTION.name, TYPE, qos)
         found = neighbourhood.take([seen, reader])
         for sign, readers in ((1, found.readers_seen), (-1, found.readers_gone)):
-            wanted = dataclasses.replace(APPLICATION, guid=guid_of(participant)).process
+            wanted = msgspec.structs.replace(APPLICATION, guid=guid_of(participant)).process
             count += sign * sum(each.process == wanted for each in readers)
     return count
 
@@ -279,7 +279,7 @@ def test_a_process_whose_addresses_another_one_has_gets_nothing_more(
     neighbourhood = Neighbourhood()
     neighbourhood.take([APPLICATION, endpoint(b"3" * 16, is_writer=False)])
     guid = APPLICATION.guid[:15] + b"z"
-    found = neighbourhood.take([dataclasses.replace(APPLICATION, **{"guid": guid, **change})])
+    found = neighbourhood.take([msgspec.structs.replace(APPLICATION, **{"guid": guid, **change})])
     dead = [APPLICATION.process] if is_dead else []
     assert (found.processes_gone, [each.process for each in found.readers_gone]) == (dead, dead)
     found = neighbourhood.take([EndpointGone(b"3" * 16), ParticipantGone(APPLICATION.guid)])
@@ -288,10 +288,10 @@ def test_a_process_whose_addresses_another_one_has_gets_nothing_more(
 
 def test_participants_of_one_port_are_one_process_until_the_last_of_them_has_gone() -> None:
     neighbourhood = Neighbourhood()
-    second = dataclasses.replace(APPLICATION, guid=APPLICATION.guid[:15] + b"z")
+    second = msgspec.structs.replace(APPLICATION, guid=APPLICATION.guid[:15] + b"z")
     guids = b"3" * 16, b"4" * 16
     readers = [
-        dataclasses.replace(endpoint(guid, is_writer=False), participant=owner.guid)
+        msgspec.structs.replace(endpoint(guid, is_writer=False), participant=owner.guid)
         for guid, owner in zip(guids, (APPLICATION, second), strict=True)
     ]
     found = neighbourhood.take([APPLICATION, second, *readers])
@@ -308,7 +308,7 @@ def test_participants_of_one_port_are_one_process_until_the_last_of_them_has_gon
 
 def test_which_participants_are_one_process() -> None:
     """The port tells domain instances apart; other vendors do not name the process of a participant."""
-    near = dataclasses.replace(APPLICATION, guid=APPLICATION.guid[:4] + b"n" * 12)
+    near = msgspec.structs.replace(APPLICATION, guid=APPLICATION.guid[:4] + b"n" * 12)
     assert near.process == APPLICATION.process
     changes: tuple[dict[str, Any], ...] = (
         {"pid": 8},
@@ -317,10 +317,10 @@ def test_which_participants_are_one_process() -> None:
         {"guid": b"b" * 16},
     )
     for change in changes:
-        assert dataclasses.replace(near, **change).process != APPLICATION.process, change
-    others = [dataclasses.replace(one, hostname="", pid=0) for one in (near, APPLICATION)]
+        assert msgspec.structs.replace(near, **change).process != APPLICATION.process, change
+    others = [msgspec.structs.replace(one, hostname="", pid=0) for one in (near, APPLICATION)]
     assert [one.process for one in others] == [one.guid for one in others]
-    elsewhere = dataclasses.replace(APPLICATION, addresses=("10.0.0.1:7420", "127.0.0.1:7420"))
+    elsewhere = msgspec.structs.replace(APPLICATION, addresses=("10.0.0.1:7420", "127.0.0.1:7420"))
     assert elsewhere.process == APPLICATION.process, "observers may know different addresses of it"
 
 
@@ -358,7 +358,7 @@ def test_which_writers_a_tap_refuses_does_not_depend_on_what_is_heard_of_first(
 ) -> None:
     """Each of them is told as refused once."""
     writers = {
-        bytes([number]) * 16: dataclasses.replace(
+        bytes([number]) * 16: msgspec.structs.replace(
             endpoint(bytes([number]) * 16, is_writer=True),
             endpoint_qos=EndpointQos(durability=durability, partitions=("ships",)),
         )
@@ -451,7 +451,7 @@ def test_a_writer_that_ended_before_its_type_was_given_up_is_reported_and_not_sh
 
 @pytest.mark.parametrize("is_gone", [False, True], ids=["living", "ended"])
 @pytest.mark.parametrize(
-    "answer", [None, dataclasses.replace(DESCRIPTION, keyed=False)], ids=["mute", "typed"]
+    "answer", [None, msgspec.structs.replace(DESCRIPTION, keyed=False)], ids=["mute", "typed"]
 )
 def test_a_writer_without_key_is_kept_at_once(answer: TypeDescription | None, is_gone: bool) -> None:
     """Whether or not somebody answers for its type, which only shows what it wrote."""
@@ -469,7 +469,7 @@ def test_a_writer_without_key_is_kept_at_once(answer: TypeDescription | None, is
     assert neighbourhood.routes[writer.guid] == (group,)
     assert bool(neighbourhood.living(group)) is not is_gone
     assert neighbourhood.to_ask_again(0.0) is None
-    other = dataclasses.replace(writer, guid=b"2" * 15 + bytes([3]))
+    other = msgspec.structs.replace(writer, guid=b"2" * 15 + bytes([3]))
     found = neighbourhood.take([other])
     assert found.unresolved == ([] if answer else [other])
     assert [each.group for each in found.groups] == [group]
@@ -479,7 +479,7 @@ def test_types_that_were_given_up_are_asked_for_in_turn() -> None:
     """One every few seconds; a failure is not reported again, and a writer that is gone asks for nothing."""
     other = cast("TypeRef", object())
     first = endpoint(b"1" * 16, is_writer=True)
-    second = dataclasses.replace(endpoint(b"2" * 16, is_writer=True), topic="Other", type=other)
+    second = msgspec.structs.replace(endpoint(b"2" * 16, is_writer=True), topic="Other", type=other)
     neighbourhood = given_up(first, second)
     asked = []
     for number in range(4):

@@ -1,11 +1,11 @@
 from __future__ import annotations
 
-import dataclasses
 import os
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from engine.runtime import monitor, past
@@ -104,11 +104,13 @@ def test_runs_tell_how_each_ended(process: Process) -> None:
 def test_masterships_are_kept_once_each(process: Process) -> None:
     process.begin()
     space = fake.name_space("Orders", 1)
-    shown = fake.snapshot(1, dataclasses.replace(space, confirmed=True, epoch="1/a", master_since_ns=5 * S))
+    shown = fake.snapshot(
+        1, msgspec.structs.replace(space, confirmed=True, epoch="1/a", master_since_ns=5 * S)
+    )
     process.past.masters(shown)
     process.past.masters(shown)
-    other = dataclasses.replace(shown.name_spaces[0], epoch="2/b", master_since_ns=9 * S)
-    process.past.masters(dataclasses.replace(shown, name_spaces=(other,)))
+    other = msgspec.structs.replace(shown.name_spaces[0], epoch="2/b", master_since_ns=9 * S)
+    process.past.masters(msgspec.structs.replace(shown, name_spaces=(other,)))
     process.vanish()
     process.begin()
     kept = process.past.shown("id", "n1").masterships

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 
 from engine.dataset.dataset import DataSet
@@ -278,7 +278,7 @@ def test_where_both_do_not_fit_the_new_set_is_stored_and_the_old_one_is_said_to_
     reports = place.store_queue.backup_reports()
     assert [type(one) for one in reports] == [BackupKept, BackupDropped, BackupMissing]
     assert isinstance(reports[-1], BackupMissing)
-    note = dataclasses.replace(reports[-1].note, at_ns=0)
+    note = msgspec.structs.replace(reports[-1].note, at_ns=0)
     assert note == Replaced("node n1", 0, "merge policy Replace", before=30, after=30, mark="lineage")
 
 
