@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from ospltool.diagnostics.model import Severity
 from ospltool.health.codes import OF_WATCH, SECOND_NS, Sign, joined
-from ospltool.health.presence import Scene
+from ospltool.health.presence import HealthInput
 from ospltool.live.nodes import natural
 
 
@@ -109,7 +109,7 @@ _HUBS: Final = {
 """Codes of signs about pairs of nodes, and the verb that describes a node common to several pairs."""
 
 
-def causes_of(scene: Scene, signs: Iterable[Sign]) -> list[RootCause]:
+def causes_of(scene: HealthInput, signs: Iterable[Sign]) -> list[RootCause]:
     """Return the causes of these signs, most urgent first."""
     grouped: dict[str, list[Sign]] = {}
     for sign in _with_hubs(scene, list(signs)):
@@ -126,7 +126,7 @@ def causes_of(scene: Scene, signs: Iterable[Sign]) -> list[RootCause]:
     return sorted(causes, key=lambda one: (one.urgency, one.root.since_ns or scene.now_ns, one.root.key))
 
 
-def _with_own_cuts(scene: Scene, causes: list[RootCause]) -> list[RootCause]:
+def _with_own_cuts(scene: HealthInput, causes: list[RootCause]) -> list[RootCause]:
     """Make one cause of a link that is cut for this watch and for the nodes of its host alike."""
     here = [one for one in scene.heard if not scene.here.isdisjoint(one.snapshot.addresses)]
     near, name_of = {one.snapshot.name for one in here}, scene.model.name_of
@@ -141,19 +141,19 @@ def _with_own_cuts(scene: Scene, causes: list[RootCause]) -> list[RootCause]:
     return causes
 
 
-def _limits_of(scene: Scene, root: Sign, _: list[RootCause]) -> Hashable:
+def _limits_of(scene: HealthInput, root: Sign, _: list[RootCause]) -> Hashable:
     """Return partition and topic of each group of which a node rejects samples."""
     groups = scene.model.nodes[root.nodes[0]].snapshot.groups
     return frozenset((one.partition, one.topic) for one in groups if one.rejected)
 
 
-def _first_halt(_: Scene, root: Sign, others: list[RootCause]) -> Hashable:
+def _first_halt(_: HealthInput, root: Sign, others: list[RootCause]) -> Hashable:
     """Return whether a node stood still until the moment at which the first one went on."""
     first_ns = min(one.root.occasion[0] for one in others)
     return root.occasion[0] - first_ns < GAP_NS or None
 
 
-_TOGETHER: Final[tuple[tuple[str, Callable[[Scene, Sign, list[RootCause]], Hashable], str], ...]] = (
+_TOGETHER: Final[tuple[tuple[str, Callable[[HealthInput, Sign, list[RootCause]], Hashable], str], ...]] = (
     ("DUL-STORE-BEHIND", lambda *_: "", "changes wait for the disks of {names}: {three}"),
     ("DUL-REJECTED", _limits_of, "{names} rejected samples by the same limits: {first}"),
     ("DUL-NODE-STALLED", _first_halt, "{names} stood still together; {first}"),
@@ -170,7 +170,7 @@ broken.
 """
 
 
-def _together(scene: Scene, causes: list[RootCause]) -> list[RootCause]:
+def _together(scene: HealthInput, causes: list[RootCause]) -> list[RootCause]:
     """Make one cause of what several nodes have together."""
     for code, likeness, text in _TOGETHER:
         mine = [one for one in causes if one.root.code == code and one.root.nodes]
@@ -248,7 +248,7 @@ def _shares(what: str, root: RootCause, other: RootCause) -> bool:
     return not set(root.name_spaces).isdisjoint(other.name_spaces)
 
 
-def _with_hubs(scene: Scene, signs: list[Sign]) -> list[Sign]:
+def _with_hubs(scene: HealthInput, signs: list[Sign]) -> list[Sign]:
     """Turn signs about pairs of nodes into signs about the node that the pairs have in common, if any."""
     found = [sign for sign in signs if sign.code not in _HUBS]
     for code, verb in _HUBS.items():

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from ospltool.health.causes import RootCause
 from ospltool.health.codes import NO_MASTER, joined
 from ospltool.health.facts import PERSISTENT
 from ospltool.health.incidents import Incident
-from ospltool.health.presence import Presence, Scene, fellows_of, has_heard_since
+from ospltool.health.presence import HealthInput, Presence
 from ospltool.health.redundancy import Redundancy
 from ospltool.live.nodes import Node
 from ospltool.live.remarks import RemarkSubject
@@ -31,7 +31,7 @@ _PARTING: Final = frozenset({"mesh", "master", "definition", "protocol", "confli
 
 
 def effects(
-    scene: Scene,
+    scene: HealthInput,
     causes: Sequence[RootCause],
     copies: Mapping[str, Redundancy],
     is_muted: Callable[[RootCause], bool],
@@ -83,7 +83,7 @@ def _accounts(cause: RootCause, part: str, copies: Redundancy, masters: int) -> 
 
 
 def _effect(
-    scene: Scene,
+    scene: HealthInput,
     cause: RootCause,
     told: Mapping[str, _Parts],
     tellers: Mapping[tuple[str, str], list[RootCause]],
@@ -123,7 +123,7 @@ def _grouped(said: Mapping[str, str]) -> list[str]:
     return [*lines, plural(more, "more name-space")] if more else lines
 
 
-def _touched(scene: Scene, cause: RootCause) -> list[str]:
+def _touched(scene: HealthInput, cause: RootCause) -> list[str]:
     named = set(cause.name_spaces)
     if cause.root.kind.cause in ("node", "store", "stuck"):
         for node in cause.root.nodes:
@@ -134,7 +134,7 @@ def _touched(scene: Scene, cause: RootCause) -> list[str]:
     return sorted(named)
 
 
-def _of_space(scene: Scene, cause: RootCause, copies: Redundancy, masters: list[Node]) -> _Parts:
+def _of_space(scene: HealthInput, cause: RootCause, copies: Redundancy, masters: list[Node]) -> _Parts:
     is_of_disk, nodes = cause.root.kind.cause == "store", scene.model.nodes
     shared = {_COPIES: ", ".join(filter(None, (copies.text, copies.warning)))}
     if len(masters) < 2 or not is_of_disk:  # the disk has nothing to do with several masters
@@ -151,7 +151,7 @@ def _of_space(scene: Scene, cause: RootCause, copies: Redundancy, masters: list[
     return _Parts(shared, list(filter(None, told)))
 
 
-def _waiting(scene: Scene, nodes: list[Node], name: str) -> list[str]:
+def _waiting(scene: HealthInput, nodes: list[Node], name: str) -> list[str]:
     """Tell of each node how many samples of a name-space wait for its disk."""
     facts = [(node, scene.facts(node).waiting.get(name)) for node in nodes]
     waiting = [(node.snapshot.name, one.samples) for node, one in facts if one]
@@ -160,23 +160,18 @@ def _waiting(scene: Scene, nodes: list[Node], name: str) -> list[str]:
     return [*told[:MOST_STORES], *([f"others on {plural(more, 'more node')}"] if more > 0 else [])]
 
 
-def _masters(scene: Scene) -> dict[str, list[Node]]:
+def _masters(scene: HealthInput) -> dict[str, list[Node]]:
     """Return the heard masters of each name-space; of one without any, that which only fellows hear."""
     found: dict[str, list[Node]] = {}
     for node in scene.heard:
         for name in scene.facts(node).mastered:
             found.setdefault(name, []).append(node)
     for node in scene.nodes:
-        followed = set() if scene.is_heard(node) else _followed(node, scene.heard)
-        found.update((name, [node]) for name in followed if name not in found)
+        followers = [] if scene.is_heard(node) else scene.hearing(node)
+        for view in [view for one in followers for view in one.name_spaces.values()]:
+            if view.confirmed and view.master == node.id:
+                found.setdefault(view.name, [node])
     return found
-
-
-def _followed(node: Node, heard: Iterable[Node]) -> set[str]:
-    """Return the name-spaces in which heard nodes follow one that only they hear."""
-    followers = [one for one in fellows_of(node, heard) if has_heard_since(one, node)]
-    views = [view for one in followers for view in one.name_spaces.values()]
-    return {view.name for view in views if view.confirmed and view.master == node.id}
 
 
 def _of_masters(nodes: list[Node], name: str) -> tuple[str, bool]:
@@ -191,10 +186,10 @@ def _of_masters(nodes: list[Node], name: str) -> tuple[str, bool]:
     return f"{joined([one.name for one in masters])} are masters{apart}", is_split
 
 
-def _since_failure(scene: Scene, node: Node, name: str) -> str:
+def _since_failure(scene: HealthInput, node: Node, name: str) -> str:
     """Compare the set of a node that failed and runs again with the one that it had before."""
     view, called = node.name_spaces.get(name), node.snapshot.name
-    remarks = scene.model.told.of(node.id, scene.now_ns)
+    remarks = scene.model.remarks.present(node.id, scene.now_ns)
     before = next((one.samples.get(name) for one in remarks if one.topic is RemarkSubject.RESTARTED), None)
     if view is None or not view.complete:
         return f"{called} takes its set again"
@@ -206,7 +201,7 @@ def _since_failure(scene: Scene, node: Node, name: str) -> str:
     return f"{called} is complete again with {plural(fewer, 'sample')} fewer than before"
 
 
-def _lost(scene: Scene, copies: Redundancy, away: list[str]) -> str:
+def _lost(scene: HealthInput, copies: Redundancy, away: list[str]) -> str:
     """Tell whether the remaining copies, if any, have all samples of the lost nodes' last snapshots."""
     nodes = scene.model.nodes
     left = [nodes[node].name_spaces[copies.name] for node in copies.held]
@@ -219,7 +214,7 @@ def _lost(scene: Scene, copies: Redundancy, away: list[str]) -> str:
     return f"it had {plural(missing, 'sample')} more" if missing > 0 else "nothing lost"
 
 
-def _advice(scene: Scene, cause: RootCause) -> str:
+def _advice(scene: HealthInput, cause: RootCause) -> str:
     """Return advice that fits what is known of the nodes of a lost domain; empty for that of the code."""
     if cause.root.kind.cause != "domain":
         return ""
@@ -238,7 +233,7 @@ def _advice(scene: Scene, cause: RootCause) -> str:
     return " ".join([*told, "`ospltool status` tells how each of them ended."])
 
 
-def _lost_names(scene: Scene) -> tuple[list[str], list[str]]:
+def _lost_names(scene: HealthInput) -> tuple[list[str], list[str]]:
     """Return the names of the lost nodes that are known to be dead, and of the others."""
     stopped = {one.snapshot.name for one in scene.nodes if scene.presence(one) is Presence.STOPPED}
     stopped |= {name for name, report in scene.reports.items() if report.in_order}
@@ -247,7 +242,7 @@ def _lost_names(scene: Scene) -> tuple[list[str], list[str]]:
     return [one for one in names if one in scene.ends], [one for one in names if one not in scene.ends]
 
 
-def _of_lost_domain(scene: Scene) -> str:
+def _of_lost_domain(scene: HealthInput) -> str:
     """Describe what became of the copies of a lost domain; empty if nothing is known of them."""
     dead, others = _lost_names(scene)
     told = []
@@ -265,7 +260,7 @@ def _of_lost_domain(scene: Scene) -> str:
     return "; ".join([*told, f"stores: {', '.join(stores)}" if told and stores else ""]).removesuffix("; ")
 
 
-def _of_lost_space(scene: Scene, name: str, *, is_over: bool) -> str:
+def _of_lost_space(scene: HealthInput, name: str, *, is_over: bool) -> str:
     """Tell who held a name-space last and on whose disks it is; `is_over`: all of them have died."""
     holders = [one for one in scene.nodes if name in one.name_spaces and one.name_spaces[name].complete]
     lost = [one for one in holders if scene.presence(one) is not Presence.STOPPED]
@@ -299,7 +294,7 @@ def _unstored(node: Node, name: str) -> int:
     )
 
 
-def _stores(scene: Scene) -> list[str]:
+def _stores(scene: HealthInput) -> list[str]:
     """Return the store directories of the lost nodes, each with its node; unknown ones are left out."""
     dead, others = _lost_names(scene)
     known = {one.snapshot.name: one.snapshot.store for one in scene.nodes}
@@ -315,7 +310,7 @@ def _names(nodes: list[Node]) -> list[str]:
     return [one.snapshot.name for one in nodes]
 
 
-def described(scene: Scene, cause: RootCause, effect: str) -> Incident:
+def described(scene: HealthInput, cause: RootCause, effect: str) -> Incident:
     """Return the incident of a cause with its `effect`, as it is now."""
     root, code = cause.root, cause.root.kind
     why = root.why or _causes_of_nodes(cause)

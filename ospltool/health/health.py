@@ -20,7 +20,7 @@ from ospltool.health.effects import described, effects
 from ospltool.health.facts import FactCache
 from ospltool.health.incidents import Incident, Incidents
 from ospltool.health.mutes import Mute, Mutes
-from ospltool.health.presence import Presence, PresenceMemory, Scene, observed, told_ns
+from ospltool.health.presence import HealthInput, Presence, PresenceMemory, observed, told_ns
 from ospltool.health.redundancy import Redundancies, Redundancy
 from ospltool.health.signs.lost import OWN_LINK, of_domain
 from ospltool.health.signs.masters import of_masters
@@ -85,7 +85,7 @@ class Health:
         muted: open incidents that are muted, in the same order.
         closed: closed incidents, newest end first.
         verdict: the whole system in one line.
-        awaited: names of the nodes that should be there (see `Scene`).
+        awaited: names of the nodes that should be there (see `HealthInput`).
         unheard: those of them that were never heard, with the reports of their supervisors.
     """
 
@@ -242,7 +242,7 @@ class Health:
 
     def resume(self, now_ns: int) -> None:
         """Take in that nobody looked until now: what lasted goes on, what ended or began did so before."""
-        self.model.told.resume(self._updated_ns, now_ns)
+        self.model.remarks.resume(self._updated_ns, now_ns)
         self._patience.resume(self._updated_ns, now_ns)
         self._incidents.resume(now_ns)
 
@@ -271,7 +271,7 @@ class Health:
     def examine(self, now_ns: int) -> Iterator[None]:
         """Examine the model in steps, however short the last examination is ago."""
         self._era, self._updated_ns, self._failure = self.model.era, now_ns, ""
-        scene = Scene(
+        scene = HealthInput(
             self.model,
             now_ns,
             self.expected,

@@ -6,7 +6,7 @@ watch only. Three others are asked. The *supervisors* of this machine know wheth
 *fellows* tell in their snapshots when they received a heartbeat of it last, and whether they have removed it.
 All nodes *together* tell a cut of this watch's link from the loss of one node.
 
-`Scene` joins that at each examination of the health, in this order:
+`HealthInput` joins that at each examination of the health, in this order:
 
 1. what the watch observes (`observed`), corrected by supervisors;
 2. what a loss counts as until more is known (`_doubtful`), so that each loss is told once, and that of all as
@@ -103,7 +103,7 @@ def fellows_of(node: Node, heard: Iterable[Node]) -> list[Node]:
     return [one for one in heard if one.id in met]
 
 
-class Parting(NamedTuple):
+class FellowLoss(NamedTuple):
     """The event of a node that lost a fellow, with the name of that and the reason."""
 
     event: NodeEvent
@@ -111,12 +111,12 @@ class Parting(NamedTuple):
     reason: str
 
 
-def partings(model: SystemModel) -> Iterator[Parting]:
+def fellow_losses(model: SystemModel) -> Iterator[FellowLoss]:
     """Yield what nodes told of lost fellows, newest first; who comes late learns it from their pasts."""
     for one in reversed(model.events):
         if one.event == "fellow.disconnected":
             name, _, reason = one.text.removeprefix("Removing confirmed fellow ").partition(". Reason: ")
-            yield Parting(one, name, reason.removesuffix("."))
+            yield FellowLoss(one, name, reason.removesuffix("."))
 
 
 class _Hearing(NamedTuple):
@@ -224,7 +224,7 @@ class NodeLoss(NamedTuple):
         return Presence.GONE if self.is_gone and not is_other else Presence.SILENT
 
 
-class Scene:
+class HealthInput:
     """The system at one moment: who is there, and facts of snapshots.
 
     Args:
@@ -493,8 +493,27 @@ class Scene:
         """Return whether a lost node may run: the watch is cut off, a fellow hears it, or none could tell."""
         if not self.is_away(node) or node.snapshot.name in self.ends:
             return False
-        is_heard = any(has_heard_since(one, node) for one in fellows_of(node, self.heard))
-        return is_heard or not self._is_told(node, self.heard) or bool(self.own_link(node))
+        return bool(self.hearing(node)) or not self._is_told(node, self.heard) or bool(self.own_link(node))
+
+    def hearing(self, node: Node) -> list[Node]:
+        """Return the heard fellows of a node that heard it after this watch missed it."""
+        return [one for one in fellows_of(node, self.heard) if has_heard_since(one, node)]
+
+    def heard_by_any(self) -> frozenset[str]:
+        """Return the ids of the nodes that this watch or a heard node hears."""
+        away = filter(self.is_away, self.nodes)
+        others = (one.id for one in away if any(has_heard_since(each, one) for each in self.heard))
+        return frozenset([*(one.id for one in self.heard), *others])
+
+    def tellers(self, node: Node) -> list[str]:
+        """Return the ids of the heard nodes that know a lost one, and heard it after this watch did."""
+        return [
+            one.id
+            for one in self.heard
+            if node.id in one.fellows.met
+            and has_heard_since(one, node)
+            and told_ns(one, node.id) > one.moved_ns + SECOND_NS  # else it may have read that late
+        ]
 
     def was_lost_with_all(self, node: Node) -> bool:
         """Return whether the node was lost together with all others, and has not been heard since."""
@@ -567,7 +586,7 @@ class Scene:
 
     def names_of(self, node: Node) -> list[str]:
         """Return the names of the nodes that share an id: normally one, two after copying a store."""
-        told = self.model.told.of(node.id, self.now_ns)
+        told = self.model.remarks.present(node.id, self.now_ns)
         others = {one.subject for one in told if one.topic is RemarkSubject.IDENTITY}
         return sorted({node.snapshot.name} | others)
 
@@ -614,7 +633,7 @@ class Scene:
         if last_ns > node.heard_ns + node.stale_after_ns or not self.was_lost_with_all(node):
             return 0
         name = node.snapshot.name
-        last = next((one for one in partings(self.model) if one.fellow == name), None)
+        last = next((one for one in fellow_losses(self.model) if one.fellow == name), None)
         if last is None or last.event.time_ns <= known_ns or last.reason == IN_ORDER:
             return 0
         return last.event.time_ns
@@ -674,11 +693,11 @@ class Scene:
         """Return when the fellows that hear a node again lost it; 0 if one has heard it all the time."""
         hearing = {one.id: one for one in self.heard if has_heard_since(one, node)}
         found: dict[str, int] = {}
-        for parting in partings(self.model) if hearing else ():
-            event = parting.event
+        for loss in fellow_losses(self.model) if hearing else ():
+            event = loss.event
             if event.time_ns < node.heard_ns:
                 break
-            if event.node in hearing and parting.fellow == node.snapshot.name:
+            if event.node in hearing and loss.fellow == node.snapshot.name:
                 teller = hearing[event.node]
                 found.setdefault(event.node, event.time_ns + teller.heard_ns - teller.snapshot.time_ns)
         are_again = found.keys() == hearing.keys() and all(

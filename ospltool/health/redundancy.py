@@ -8,7 +8,7 @@ from typing import Final
 
 from engine.core.name_spaces import Alignee
 from ospltool.health.codes import LAST_COPY
-from ospltool.health.presence import Presence, Scene
+from ospltool.health.presence import HealthInput, Presence
 from ospltool.live.nodes import Node
 
 STEP: Final = 40
@@ -109,7 +109,7 @@ class Redundancies:
         self._reasons: object = None
         self._found: list[Redundancy] = []
 
-    def of(self, scene: Scene) -> Generator[None, None, list[Redundancy]]:
+    def of(self, scene: HealthInput) -> Generator[None, None, list[Redundancy]]:
         """Return the copies of each name-space that a node has or the fleet file names, by name, in steps."""
         ended, strangers = _ended(scene), _strangers(scene)
         reasons = _reasons(scene, ended), strangers
@@ -120,13 +120,13 @@ class Redundancies:
         return self._found
 
 
-def _reasons(scene: Scene, ended: list[str]) -> object:
+def _reasons(scene: HealthInput, ended: list[str]) -> object:
     """Return all that the copies follow from, as a value that is quickly compared."""
     nodes = [_reason(scene, node) for node in scene.nodes]
     return scene.expected, scene.model.name_space_names(), nodes, ended, _contested_sets(scene)
 
 
-def _reason(scene: Scene, node: Node) -> object:
+def _reason(scene: HealthInput, node: Node) -> object:
     """Return what the copies of a node follow from."""
     snapshot, presence = node.snapshot, scene.presence(node)
     known = snapshot.id, snapshot.name, node.outline, snapshot.state == "COMPLETE", presence
@@ -136,7 +136,7 @@ def _reason(scene: Scene, node: Node) -> object:
     return known, scene.may_come_back(node), scene.may_run(node)
 
 
-def _contested_sets(scene: Scene) -> list[tuple[str, str, str]]:
+def _contested_sets(scene: HealthInput) -> list[tuple[str, str, str]]:
     """Return the name-spaces with several masters, with (node, digest) of those that are heard."""
     names = {contested[0] for contested in scene.contested}
     return [
@@ -146,14 +146,14 @@ def _contested_sets(scene: Scene) -> list[tuple[str, str, str]]:
     ]
 
 
-def _ended(scene: Scene) -> list[str]:
+def _ended(scene: HealthInput) -> list[str]:
     """Return the names of expected nodes that were never heard, and are known to have ended in order."""
     known = {node.snapshot.name for node in scene.model.nodes.values()}
     reports = ((node, scene.reports.get(node)) for node in scene.expected.nodes if node not in known)
     return [node for node, report in reports if report and report.in_order]
 
 
-def _strangers(scene: Scene) -> tuple[str, ...]:
+def _strangers(scene: HealthInput) -> tuple[str, ...]:
     """Return the ids of awaited nodes that this watch never heard, and that a node hears or refuses."""
     told = [node for name, node in scene.strangers if scene.hears_of(name)]
     refused = [each for one in scene.heard for each in one.snapshot.unproved if each.name in scene.missing]
@@ -161,7 +161,7 @@ def _strangers(scene: Scene) -> tuple[str, ...]:
 
 
 def _redundancies(
-    scene: Scene, ended: list[str], strangers: tuple[str, ...]
+    scene: HealthInput, ended: list[str], strangers: tuple[str, ...]
 ) -> Generator[None, None, list[Redundancy]]:
     names = [*scene.model.name_space_names()]
     names += [one.name for one in scene.expected.name_spaces if one.name not in names]
@@ -190,7 +190,7 @@ class _Places:
         self.others: dict[str, list[str]] = {kind: [] for kind in kinds}
         self.sides: list[list[str]] = []
 
-    def divide(self, scene: Scene, name: str) -> None:
+    def divide(self, scene: HealthInput, name: str) -> None:
         """Keep the holders on the side with most copies of a set with several masters, or expected ones.
 
         Sets agree if they have one master, which may be a moment ahead, or the same samples.
@@ -209,7 +209,7 @@ class _Places:
             several.sort(key=lambda members: _rank(scene, members), reverse=True)
             self.held, *self.sides = several
 
-    def part(self, scene: Scene, refused: Mapping[str, set[str]]) -> None:
+    def part(self, scene: HealthInput, refused: Mapping[str, set[str]]) -> None:
         """Keep the holders that communicate with each other: the most, or else those that are expected.
 
         Incompatible nodes hold different sets under one name, and are no copies of each other.
@@ -225,12 +225,12 @@ class _Places:
             self.on_disk = [one for one in self.on_disk if one in self.held]
 
 
-def _rank(scene: Scene, members: list[str]) -> tuple[int, int]:
+def _rank(scene: HealthInput, members: list[str]) -> tuple[int, int]:
     """Return how many nodes there are, and how many of them are expected."""
     return len(members), sum(scene.model.name_of(one) in scene.expected.nodes for one in members)
 
 
-def _place(scene: Scene, node: Node, places: Mapping[str, _Places]) -> None:
+def _place(scene: HealthInput, node: Node, places: Mapping[str, _Places]) -> None:
     """Add a node to the places of every name-space."""
     presence, me = scene.presence(node), node.id
     if presence is not Presence.HEARD:
@@ -260,7 +260,7 @@ def _place(scene: Scene, node: Node, places: Mapping[str, _Places]) -> None:
 
 
 def _redundancy(
-    scene: Scene, name: str, places: _Places, ended: list[str], strangers: tuple[str, ...]
+    scene: HealthInput, name: str, places: _Places, ended: list[str], strangers: tuple[str, ...]
 ) -> Redundancy:
     expected = scene.expected.space(name)
     may_hold = strangers if not expected.copies or len(places.held) < expected.copies else ()

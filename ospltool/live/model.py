@@ -111,7 +111,7 @@ class SystemModel:
         self.left_out_ns = 0
         self.events_seen = 0
         self.losses = Losses()
-        self.told = Remarks()
+        self.remarks = Remarks()
         self.began_ns = 0
         self._masterships = Masterships()
         self._names_told: dict[str, str] = {}
@@ -344,7 +344,7 @@ class SystemModel:
         snapshot = heard.snapshot
         if before is not None and snapshot.started_ns <= before.snapshot.started_ns:
             return
-        self.told.settle(snapshot)
+        self.remarks.settle(snapshot)
         if before is None or before.in_order or snapshot.pid == before.snapshot.pid:
             return
         last_ns = before.snapshot.time_ns
@@ -356,7 +356,7 @@ class SystemModel:
         is_orphan = before.lost_supervisor or _ORPHANED in words
         if is_orphan or not (words or ended_in_order(self.runs.get(snapshot.id, ()), last_ns)):
             before = dataclasses.replace(before, lost_supervisor=is_orphan)
-            self.told.restarted(before, heard.heard_ns)
+            self.remarks.restarted(before, heard.heard_ns)
 
     def _heard_since(self, node_id: str, moment_ns: int) -> bool:
         """Return whether the node is present and was heard at a moment or later."""
@@ -374,7 +374,7 @@ class SystemModel:
     def _note_runs(self, past: NodePast) -> None:
         if past.id in self.runs or len(self.runs) < MAX_NODES:
             self.runs[past.id] = past.runs
-        self.told.learn(past.id, past.runs)
+        self.remarks.learn(past.id, past.runs)
 
     def _apply_past(self, past: NodePast) -> None:
         """Take in the masterships that a node remembers; their times are by its clock."""
@@ -392,7 +392,7 @@ class SystemModel:
             node = self.nodes.get(event.node)
             self._attempt(self.conflicts.apply, event)
             if node is None or event.time_ns >= node.snapshot.started_ns:  # not of a former run
-                self._attempt(self.told.apply, event)
+                self._attempt(self.remarks.apply, event)
             if event.event == _LOST:
                 self.losses.tell(event.node, event.time_ns)
             if event.event == _ORPHANED:

@@ -132,7 +132,7 @@ class Remarks:
     def __init__(self) -> None:
         self._remarks: dict[str, dict[tuple[RemarkSubject, str], Remark]] = {}
 
-    def of(self, node: str, now_ns: int, ahead_ns: int = 0) -> Iterator[Remark]:
+    def present(self, node: str, now_ns: int, ahead_ns: int = 0) -> Iterator[Remark]:
         """Yield the remarks of one node that hold now, oldest first.
 
         Args:

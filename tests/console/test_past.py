@@ -108,9 +108,9 @@ def test_troubles_of_a_former_run_are_events_and_not_incidents() -> None:
     )  # fmt: skip
     now = msgspec.structs.replace(old, number=9, time_ns=START_NS - 5 * S)
     model = model_of(Update(events=(old,)))
-    assert not list(model.told.of(node_id(1), START_NS))
+    assert not list(model.remarks.present(node_id(1), START_NS))
     model.apply(Update(events=(now,)), START_NS)
-    assert list(model.told.of(node_id(1), START_NS))
+    assert list(model.remarks.present(node_id(1), START_NS))
 
 
 @pytest.fixture

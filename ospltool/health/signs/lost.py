@@ -14,13 +14,13 @@ from ospltool.diagnostics.model import Severity
 from ospltool.health.codes import CUT, SECOND_NS, UNANNOUNCED, Sign, continue_them, joined
 from ospltool.health.presence import (
     IN_ORDER,
+    FellowLoss,
+    HealthInput,
     NodeLoss,
-    Parting,
     Presence,
-    Scene,
+    fellow_losses,
     fellows_of,
     is_on_one_host,
-    partings,
 )
 from ospltool.health.signs.proofs import refused_by_watch
 from ospltool.live.nodes import Node, natural
@@ -46,7 +46,7 @@ LEFT_OUT_NS: Final = 5 * SECOND_NS
 """Time for which the loss of a message by the watcher is told: what is too large is lost again and again."""
 
 
-def of_domain(scene: Scene) -> Iterator[Sign]:
+def of_domain(scene: HealthInput) -> Iterator[Sign]:
     """Yield the signs about the domain as a whole, and about the watcher."""
     model, lost = scene.model, [one for one in scene.nodes if scene.presence(one) is not Presence.STOPPED]
     if (model.domain_lost_ns and not scene.memory.all_stopped(model)) or (
@@ -73,7 +73,7 @@ def of_domain(scene: Scene) -> Iterator[Sign]:
         yield Sign("DUL-MESSAGES-LOST", "watcher", what)
 
 
-def _stopped_processes(scene: Scene, names: Iterable[str]) -> str:
+def _stopped_processes(scene: HealthInput, names: Iterable[str]) -> str:
     """Return the advice about the stopped processes of nodes on this machine; empty without any."""
     reports = {name: scene.reports.get(name) for name in names}
     stopped = {name: report.stopped for name, report in reports.items() if report and report.stopped}
@@ -84,7 +84,7 @@ def _stopped_processes(scene: Scene, names: Iterable[str]) -> str:
     return continue_them(f"{them} of {joined(list(stopped))}", pids)
 
 
-def of_unheard(scene: Scene, node: Node, loss: NodeLoss) -> Sign:
+def of_unheard(scene: HealthInput, node: Node, loss: NodeLoss) -> Sign:
     """Return the sign of a node that is not heard and has not ended in order."""
     name, report = node.snapshot.name, scene.reports.get(node.snapshot.name)
     advice = report.next if report else ""
@@ -132,7 +132,7 @@ class _Cause(NamedTuple):
     next: str = ""
 
 
-def _cause_of(scene: Scene, node: Node, loss: NodeLoss) -> _Cause:
+def _cause_of(scene: HealthInput, node: Node, loss: NodeLoss) -> _Cause:
     """Return what is known of the cause why a node is not heard.
 
     Hosts are told apart by addresses: several may share a name. A node that is not gone may be busy, and
@@ -188,7 +188,7 @@ def place(node: Node) -> str:
     return node.snapshot.host if address.startswith("127.") else address
 
 
-def _answer(scene: Scene, node: Node) -> str:
+def _answer(scene: HealthInput, node: Node) -> str:
     """Tell that the host of a node answers although the node does not; empty if that is not known.
 
     Nodes that were heard only until it was overdue may have been lost together with it.
@@ -204,7 +204,7 @@ def _answer(scene: Scene, node: Node) -> str:
     return f"its host {place(node)} answered: {names} {were} heard there at {moment} UTC"
 
 
-def _lost_together(scene: Scene, node: Node) -> list[str]:
+def _lost_together(scene: HealthInput, node: Node) -> list[str]:
     """Return the other nodes of its host if all were lost when it was; empty without any."""
     others = [one for one in scene.nodes if one.id != node.id and is_on_one_host(one, node)]
     others = [one for one in others if scene.presence(one) is not Presence.STOPPED]
@@ -216,19 +216,19 @@ def _lost_together(scene: Scene, node: Node) -> list[str]:
     return [one.snapshot.name for one in others] if is_at_once else []
 
 
-def of_absent(scene: Scene) -> Iterator[Sign]:
+def of_absent(scene: HealthInput) -> Iterator[Sign]:
     """Yield signs of awaited nodes that were never heard; of no expected one, also one of the domain."""
     model, absent = scene.model, scene.missing
     if scene.now_ns - model.began_ns < ABSENT_NS:
         return
     strangers = scene.strangers
-    farewells = _farewells(scene) if absent else {}
+    departures = _departures(scene) if absent else {}
     for name, report in absent.items():
         if not scene.is_gathering or (report and report.is_trouble):
             hearing = [
                 model.name_of(node) for one, told in strangers.items() if one[0] == name for node in told
             ]
-            yield _absence(scene, name, report, farewells.get(name), hearing)
+            yield _absence(scene, name, report, departures.get(name), hearing)
     if len(scene.expected.nodes) > 1 and set(scene.expected.nodes) <= absent.keys():
         names = joined(list(absent))
         what = f"none of {len(absent)} expected nodes was heard since this watch began: {names}"
@@ -244,7 +244,7 @@ def of_absent(scene: Scene) -> Iterator[Sign]:
         )  # fmt: skip
 
 
-class _Farewell(NamedTuple):
+class _Departure(NamedTuple):
     """The end of a node as its fellows told it last: who, the latest moment, and the newest reason."""
 
     tellers: tuple[str, ...]
@@ -258,7 +258,11 @@ class _Farewell(NamedTuple):
 
 
 def _absence(
-    scene: Scene, name: str, report: SupervisorReport | None, farewell: _Farewell | None, hearing: list[str]
+    scene: HealthInput,
+    name: str,
+    report: SupervisorReport | None,
+    departure: _Departure | None,
+    hearing: list[str],
 ) -> Sign:
     """Return the sign of an awaited node that was never heard; `hearing` are the nodes that do hear it."""
     began_ns, code, why, advice = scene.model.began_ns, "DUL-NODE-ABSENT", "", ""
@@ -277,17 +281,17 @@ def _absence(
         code, known_ns = "DUL-NODE-SILENT", report.failed_ns
     elif report and report.never_ran and not hearing:
         code, what = "DUL-NODE-NOT-STARTED", f"{name} did not start, and was not heard since this watch began"
-    elif (report and report.is_dead) or (farewell and not farewell.is_orderly and not hearing):
+    elif (report and report.is_dead) or (departure and not departure.is_orderly and not hearing):
         code, what = "DUL-NODE-GONE", f"{name} is gone, and was not heard since this watch began"
-        if farewell and farewell.time_ns >= (report.started_ns if report and report.is_dead else 0):
-            bound_ns = farewell.time_ns
-        if farewell and not farewell.is_orderly:
-            tellers = joined(farewell.tellers)
+        if departure and departure.time_ns >= (report.started_ns if report and report.is_dead else 0):
+            bound_ns = departure.time_ns
+        if departure and not departure.is_orderly:
+            tellers = joined(departure.tellers)
             if not known_ns:
                 known_ns = last_ns
                 latest, at = "" if known_ns else ", at the latest", clock(known_ns or bound_ns)
                 what = f"{name} is gone{latest} since {at} UTC according to {tellers}"
-            why = why or f"{tellers} lost it at {clock(farewell.time_ns)} UTC: {farewell.reason}"
+            why = why or f"{tellers} lost it at {clock(departure.time_ns)} UTC: {departure.reason}"
             advice = advice or _look_at_host(name, f"the host of {name}")
     elif report and report.stuck:
         code, what, why = "DUL-NODE-STUCK", STUCK.format(what, report.stuck), ""
@@ -295,9 +299,9 @@ def _absence(
         what += f", but {joined(hearing)} {'hears' if len(hearing) == 1 else 'hear'} it"
         why = why or f"{joined(hearing)} heard it at {clock(last_ns)} UTC, and this watch did not reach it"
         advice = advice or OUT_OF_REACH.format(name)
-    elif farewell:
-        tellers, say = joined(farewell.tellers), "says" if len(farewell.tellers) == 1 else "say"
-        why = why or f"it ended in order at {clock(farewell.time_ns)} UTC, as {tellers} {say}"
+    elif departure:
+        tellers, say = joined(departure.tellers), "says" if len(departure.tellers) == 1 else "say"
+        why = why or f"it ended in order at {clock(departure.time_ns)} UTC, as {tellers} {say}"
     elif report is None and (link := scene.broken_link(scene.now_ns)):
         why, advice = link, OWN_LINK
     elif refused := refused_by_watch(scene, name):
@@ -311,18 +315,18 @@ def _absence(
     )  # fmt: skip
 
 
-def _farewells(scene: Scene) -> dict[str, _Farewell]:
+def _departures(scene: HealthInput) -> dict[str, _Departure]:
     """Return the last end of each node that a fellow lost, by name of the node.
 
     What a fellow told before the others is of another end, or of a cut link: another one heard it later.
     """
-    told: dict[str, dict[str, Parting]] = {}
-    for one in partings(scene.model):
+    told: dict[str, dict[str, FellowLoss]] = {}
+    for one in fellow_losses(scene.model):
         told.setdefault(one.fellow, {}).setdefault(one.event.node, one)
     found = {}
     for name, by_teller in told.items():
         newest = next(iter(by_teller.values()))
         first_ns = newest.event.time_ns - TOGETHER_NS
         same = {one.event.node_name for one in by_teller.values() if one.event.time_ns >= first_ns}
-        found[name] = _Farewell(tuple(sorted(same, key=natural)), newest.event.time_ns, newest.reason)
+        found[name] = _Departure(tuple(sorted(same, key=natural)), newest.event.time_ns, newest.reason)
     return found

@@ -10,7 +10,7 @@ from engine.runtime.monitor import FellowView
 from engine.tracing.catalogue import catalogue
 from ospltool.health.codes import SECOND_NS, Sign, joined
 from ospltool.health.facts import MAX_SKEW_NS
-from ospltool.health.presence import MEETING_NS, SLOW_START_NS, Presence, Scene
+from ospltool.health.presence import MEETING_NS, SLOW_START_NS, HealthInput, Presence
 from ospltool.health.signs import lost
 from ospltool.live.feed import ENDING
 from ospltool.live.nodes import Node
@@ -26,7 +26,7 @@ UNWATCHED_NS: Final = 2 * SECOND_NS
 """Time for which a debugger may hold a supervisor, or a node need to end whose supervisor was killed."""
 
 
-def of_nodes(scene: Scene) -> Iterator[Sign]:
+def of_nodes(scene: HealthInput) -> Iterator[Sign]:
     """Yield the signs about the nodes themselves."""
     yield from lost.of_absent(scene)
     yield from _namesakes(scene)
@@ -40,7 +40,7 @@ def of_nodes(scene: Scene) -> Iterator[Sign]:
             yield lost.of_unheard(scene, node, scene.losses[node.id])
 
 
-def _namesakes(scene: Scene) -> Iterator[Sign]:
+def _namesakes(scene: HealthInput) -> Iterator[Sign]:
     """Yield a sign for each name under which several nodes are heard beside each other."""
     named: dict[str, list[Node]] = {}
     for node in scene.heard:
@@ -55,7 +55,7 @@ def _namesakes(scene: Scene) -> Iterator[Sign]:
         yield Sign("DUL-NAME-SHARED", name, what, since_ns, ids, patience_ns=NAMESAKE_NS)
 
 
-def _of_heard(scene: Scene, node: Node) -> Iterator[Sign]:
+def _of_heard(scene: HealthInput, node: Node) -> Iterator[Sign]:
     snapshot = node.snapshot
     name = snapshot.name
     starting = snapshot.state not in ("COMPLETE", *ENDING)
@@ -77,7 +77,7 @@ def _of_heard(scene: Scene, node: Node) -> Iterator[Sign]:
             yield from _skew(scene, node, fellow)
 
 
-def _skew(scene: Scene, node: Node, fellow: FellowView) -> Iterator[Sign]:
+def _skew(scene: HealthInput, node: Node, fellow: FellowView) -> Iterator[Sign]:
     """Yield a sign of a fellow's clock, unless it only seems slow to a node that reads heartbeats late.
 
     No delay makes a clock seem fast. So of a clock that is slow, the fellow sees this node's to be fast. If
@@ -126,11 +126,11 @@ NO_FAILURE: Final = (
 _VERBS: Final = {RemarkSubject.RESTARTED: "failed and was started again"}
 
 
-def _remarks(scene: Scene, node: Node) -> Iterator[Sign]:
+def _remarks(scene: HealthInput, node: Node) -> Iterator[Sign]:
     """Yield a sign for each topic of the remarks of this run of the node that hold."""
     name = node.snapshot.name
     told: dict[RemarkSubject, list[Remark]] = {}
-    for remark in scene.model.told.of(node.id, scene.now_ns, node.ahead_ns):
+    for remark in scene.model.remarks.present(node.id, scene.now_ns, node.ahead_ns):
         if not _is_over(scene, node, remark):
             told.setdefault(remark.topic, []).append(remark)
     told.pop(RemarkSubject.DISK, ())  # the snapshot shows what is wrong; it tells since when
@@ -158,7 +158,7 @@ def _remarks(scene: Scene, node: Node) -> Iterator[Sign]:
         )
 
 
-def _is_over(scene: Scene, node: Node, remark: Remark) -> bool:
+def _is_over(scene: HealthInput, node: Node, remark: Remark) -> bool:
     """Return whether a remark is of a former run, does not hold any more, or is part of a loss of all."""
     if remark.topic is RemarkSubject.RESTARTED:
         return scene.is_excused(node, remark)
@@ -167,13 +167,13 @@ def _is_over(scene: Scene, node: Node, remark: Remark) -> bool:
     return remark.topic is RemarkSubject.UNSUPPORTED and _is_version_over(scene, node, remark)
 
 
-def _restarted(scene: Scene, node: Node) -> Iterator[Sign]:
+def _restarted(scene: HealthInput, node: Node) -> Iterator[Sign]:
     """Yield a sign of a restart that only its supervisor saw: this watch began after it.
 
     A restart after the loss of all is part of that.
     """
     name, snapshot, report = node.snapshot.name, node.snapshot, scene.reports.get(node.snapshot.name)
-    told = scene.model.told.of(node.id, scene.now_ns)
+    told = scene.model.remarks.present(node.id, scene.now_ns)
     again = [one for one in told if one.topic is RemarkSubject.RESTARTED]
     if report is None or any(not _is_over(scene, node, one) for one in again):
         return
@@ -185,7 +185,7 @@ def _restarted(scene: Scene, node: Node) -> Iterator[Sign]:
         yield Sign("DUL-NODE-RESTARTED", name, what, report.failed_ns, (node.id,), why=report.failure)
 
 
-def _late(scene: Scene, node: Node, remark: Remark) -> Iterator[Sign]:
+def _late(scene: HealthInput, node: Node, remark: Remark) -> Iterator[Sign]:
     """Yield a sign about the fellow whose heartbeats are late, not about the node that waited for them.
 
     None if the fellow was lost since then and is back: that it was late was part of that.
@@ -199,7 +199,7 @@ def _late(scene: Scene, node: Node, remark: Remark) -> Iterator[Sign]:
     yield Sign("DUL-HEARTBEAT-LATE", name, what, since_ns, (*who, node.id), subjects=who)
 
 
-def _shared_identity(scene: Scene, node: Node, remark: Remark) -> Sign:
+def _shared_identity(scene: HealthInput, node: Node, remark: Remark) -> Sign:
     who = " and ".join(scene.names_of(node))
     what = f"{who} have one id, {node.id[:8]}"
     if who == node.snapshot.name:
@@ -231,7 +231,7 @@ def _spoken(remark: Remark) -> _Spoken | None:
     return _Spoken(int(version["version"]), int(known)) if version and _KNOWN.fullmatch(known) else None
 
 
-def _is_version_over(scene: Scene, node: Node, remark: Remark) -> bool:
+def _is_version_over(scene: HealthInput, node: Node, remark: Remark) -> bool:
     """Return whether what a node told of another version is over.
 
     A node tells it once of each sender. So it holds as long as the sender is heard and is no fellow of the
@@ -244,7 +244,7 @@ def _is_version_over(scene: Scene, node: Node, remark: Remark) -> bool:
     return sender.gone_ns > 0 or sender.id in node.fellows.met
 
 
-def _unsupported(scene: Scene, node: Node, remark: Remark) -> Sign:
+def _unsupported(scene: HealthInput, node: Node, remark: Remark) -> Sign:
     """Return a sign about both sides; `causes` finds the one that differs.
 
     The watcher may hear of the sender before it hears the sender: the sign waits for its name.
