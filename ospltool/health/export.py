@@ -46,6 +46,11 @@ COLUMNS: Final = (
     "merges",
 )
 """The columns of the CSV: one line for each name-space on each node."""
+_AS_THEY_ARE: Final = (
+    *("phase", "complete", "confirmed", "epoch", "why", "digest", "groups"),
+    *("aligner", "alignee", "durability", "master_priority"),
+)
+"""Those that the view of a name-space has under the same name."""
 
 _FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
 
@@ -70,7 +75,7 @@ def system(one: Health, now_ns: int) -> dict[str, Any]:
         "nodes": nodes,
         "alignments": _alignments(one),
         "groups": _groups(model, now_ns),
-        "conflicts": [dataclasses.asdict(each) for each in model.conflicts.every(model.nodes)],
+        "conflicts": [dataclasses.asdict(each) for each in one.conflicts],
         "masters": [dataclasses.asdict(each) for every in model.masterships.values() for each in every],
         "events": [msgspec.to_builtins(event) for event in model.events],
         "events_left_out": model.events_left_out,
@@ -146,26 +151,33 @@ def as_csv(one: Health) -> str:
     `node_state` is the node's own state while it is heard, else "silent", "stopped" or "gone".
     """
     text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(COLUMNS)
+    writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
+    writer.writeheader()
     model = one.model
     for node in model.ordered_nodes():
         snapshot, presence = node.snapshot, one.presence(node)
-        state = snapshot.state if presence is Presence.HEARD else presence.value
-        about = [
-            *(snapshot.name, node.id, snapshot.role, snapshot.host, state),
-            *(node.heard_ns, node.gone_ns),
+        about: dict[str, object] = {
+            "node": snapshot.name,
+            "node_id": node.id,
+            "role": snapshot.role,
+            "host": snapshot.host,
+            "node_state": snapshot.state if presence is Presence.HEARD else presence.value,
+            "heard_ns": node.heard_ns,
+            "gone_ns": node.gone_ns,
+        }
+        rows = [
+            {
+                "name_space": space.name,
+                "master": model.name_of(space.master),
+                "master_id": space.master,
+                "samples": space.count,
+                "merges": "; ".join(space.merges),
+                **{name: getattr(space, name) for name in _AS_THEY_ARE},
+            }
+            for space in snapshot.name_spaces
         ]
-        for space in snapshot.name_spaces:
-            values = [
-                *(space.name, space.phase, space.complete, model.name_of(space.master), space.master),
-                *(space.confirmed, space.epoch, space.why, space.count, space.digest, space.groups),
-                *(space.aligner, space.alignee, space.durability, space.master_priority),
-                "; ".join(space.merges),
-            ]
-            writer.writerow([_field(value) for value in (*about, *values)])
-        if not snapshot.name_spaces:
-            writer.writerow([_field(value) for value in about] + [""] * (len(COLUMNS) - len(about)))
+        for row in rows or [{}]:
+            writer.writerow({name: _field(value) for name, value in (about | row).items()})
     return text.getvalue()
 
 

@@ -38,6 +38,7 @@ from ospltool.health.verdict import (
     SystemVerdict,
     counted,
 )
+from ospltool.live.conflicts import ReportedConflict
 from ospltool.live.expectation import NOTHING, Expectation
 from ospltool.live.feed import ENDING
 from ospltool.live.model import SystemModel
@@ -167,6 +168,16 @@ class Health:
         """Whether nodes or persistence services were heard, and all of them have ended in order."""
         return self._memory.all_stopped(self.model)
 
+    @property
+    def conflicts(self) -> list[ReportedConflict]:
+        """The conflicts of nodes, open ones first; those of a node that its supervisor killed end in order."""
+        ended = self._memory.has_ended
+        nodes = {
+            node_id: dataclasses.replace(node, in_order=True) if ended(node) else node
+            for node_id, node in self.model.nodes.items()
+        }
+        return self.model.conflicts.every(nodes)
+
     def is_master(self, node: Node, name_space: str) -> bool:
         """Return whether the node is known to be the master of a name-space.
 
@@ -176,7 +187,7 @@ class Health:
         view = node.name_spaces.get(name_space)
         if view is None or view.master != node.id or self.is_away(node):
             return False
-        claims = self.model.claims(name_space, node.snapshot.role)
+        claims = self.model.masterships.claims(name_space, node.snapshot.role)
         return self.is_heard(node) or all(
             claim.master == node.id or not self.is_heard(self.model.nodes[teller])
             for teller, claim in claims.items()
