@@ -170,7 +170,7 @@ class Health:
 
     @property
     def conflicts(self) -> list[ReportedConflict]:
-        """The conflicts of nodes, open ones first; those of a node that its supervisor killed end in order."""
+        """The conflicts of nodes, open ones first; what a supervisor had to kill ended in order, too."""
         ended = self._memory.has_ended
         nodes = {
             node_id: dataclasses.replace(node, in_order=True) if ended(node) else node
