@@ -301,8 +301,8 @@ class SystemModel:
             outline=around,
         )
         self.masterships.note(heard, is_alike=is_alike)
-        self._witnesses.note(snapshot.id, fellows, heard.heard_ns)
         self._series_of(snapshot.id).add(snapshot, heard.heard_ns)
+        self._witnesses.note(snapshot.id, fellows, heard.heard_ns)
         self.groups.apply(snapshot)
         self._trackers.apply(snapshot.id, aligning, heard.heard_ns)
         heard_since = self._heard_since

@@ -258,7 +258,7 @@ def test_gaps_between_heartbeats_are_what_each_fellow_received() -> None:
     def told(seconds: float) -> NodeSnapshot:
         return fake.snapshot(2, time_ns=at(seconds), fellows=(fake.fellow(1, heartbeat_ns=at(seconds)),))
 
-    model = after((0, told(0)), (1, told(1)), (1.2, told(1)), (4, told(3.5)))
+    model = after((0, fake.snapshot(1)), (0, told(0)), (1, told(1)), (1.2, told(1)), (4, told(3.5)))
     assert model.series[node_id(1)].heartbeat_gaps_s() == [(at(1), 1.0), (at(4), 2.5)]
 
 
