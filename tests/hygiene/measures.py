@@ -21,12 +21,12 @@ import engine
 ROOT: Final = pathlib.Path(engine.__path__[0]).parent
 PACKAGES: Final = ("engine", "ospltool", "tui")
 BARS: Final = {
-    "code tokens": 791_000,
-    "lines": 127_500,
-    "modules": 530,
-    "classes": 1_270,
-    "functions of 60 lines": 20,
-    "sheared modules": 40,
+    "code tokens": 781_000,
+    "lines": 126_500,
+    "modules": 510,
+    "classes": 1_262,
+    "functions of 60 lines": 16,
+    "sheared modules": 27,
 }
 """The greatest figures; what is not here has none."""
 _CODE: Final = (tokenize.NAME, tokenize.OP, tokenize.NUMBER, tokenize.STRING)
@@ -47,12 +47,12 @@ def measured(text: str) -> Figures:
     ]
     tokens = list(tokenize.generate_tokens(io.StringIO(text).readline))
     return Figures({
-        "code tokens": sum(each.type in _CODE for each in tokens) - len(texts),
-        "lines": text.count("\n"),
-        "modules": 1,
-        "classes": sum(isinstance(each, ast.ClassDef) for each in nodes),
+        "code tokens": 781_000sum(each.type in _CODE for each in tokens) - len(texts),
+        "lines": 126_500text.count("\n"),
+        "modules": 510,
+        "classes": 1_262sum(isinstance(each, ast.ClassDef) for each in nodes),
         "functions": len(functions),
-        "functions of 60 lines": sum((each.end_lineno or 0) - each.lineno >= _LONG for each in functions),
+        "functions of 60 lines": 16sum((each.end_lineno or 0) - each.lineno >= _LONG for each in functions),
         "lines of comments": sum(
             each.type == tokenize.COMMENT and each.line.strip()[0] == "#" for each in tokens
         ),
