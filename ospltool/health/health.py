@@ -187,7 +187,7 @@ class Health:
         view = node.name_spaces.get(name_space)
         if view is None or view.master != node.id or self.is_away(node):
             return False
-        claims = self.model.masterships.claims(name_space, node.snapshot.role)
+        claims = self.model.claims(name_space, node.snapshot.role)
         return self.is_heard(node) or all(
             claim.master == node.id or not self.is_heard(self.model.nodes[teller])
             for teller, claim in claims.items()

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import collections
 import enum
-import io
-import pickle
 import types
 from collections.abc import Callable, Iterator
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from ospltool.health.acknowledgements import Acknowledgements
 from ospltool.health.codes import SECOND_NS
@@ -19,6 +17,8 @@ from ospltool.live.feed import Feed, NoticeKind, Update
 from ospltool.live.model import SystemModel
 from ospltool.live.remarks import clock
 from ospltool.live.replay import Bookmark, ReplayFeed
+
+_T = TypeVar("_T")
 
 PAUSE_S: Final = 2.0
 """Time without a look at the system after which the watcher counts as having stood still."""
@@ -85,47 +85,76 @@ class OwnPauses:
         return all(node is None or (not node.gone_ns and node.heard_ns > last) for node, last in found)
 
 
-_PLAIN: Final = frozenset((int, str, float, bool, type(None)))
-_COPIED: Final = _PLAIN.union((dict, list, set, collections.deque, types.MethodType))
+def _forked(value: _T) -> _T:
+    """Return an independent copy of a model, or of health with its model. What never changes is shared.
+
+    Mutes and acknowledgements are shared, too: they are the operator's, and belong to no moment.
+    """
+    return _Fork().of(value)  # type: ignore[no-any-return]  # it has the type of the value
+
+
+class _Fork:
+    """One copy. `made` has the copy of each object by identity."""
+
+    def __init__(self) -> None:
+        self._made: dict[int, Any] = {}
+
+    def of(self, value: Any) -> Any:
+        kind = type(value)
+        if kind in _SHARED or isinstance(value, tuple):
+            return value
+        known = self._made.get(id(value))
+        if known is not None:
+            return known
+        if isinstance(value, types.MethodType):
+            return types.MethodType(value.__func__, self.of(value.__self__))
+        if isinstance(value, dict):
+            return self._values_of(value)
+        if isinstance(value, list | collections.deque):
+            made = self._made[id(value)] = value.copy()
+            for index, one in enumerate(made):
+                if type(one) not in _SHARED and not _is_fixed(one):
+                    made[index] = self.of(one)
+            return made
+        if isinstance(value, set):
+            return self._made.setdefault(id(value), value.copy())
+        if _is_fixed(value):
+            return value
+        return self._object(value)
+
+    def _values_of(self, value: dict[Any, Any]) -> dict[Any, Any]:
+        made = self._made[id(value)] = value.copy()
+        made.update({key: self.of(one) for key, one in value.items()})
+        return made
+
+    def _object(self, value: Any) -> Any:
+        made = self._made[id(value)] = object.__new__(type(value))
+        names = dict.fromkeys(getattr(value, "__dict__", ()))
+        for each in type(value).__mro__:
+            names.update(dict.fromkeys(each.__dict__.get("__slots__", ())))
+        for name in names:
+            if hasattr(value, name) and name not in ("__weakref__", "__dict__"):
+                object.__setattr__(made, name, self.of(getattr(value, name)))
+        return made
+
+
+_SHARED: Final = frozenset(
+    {int, str, float, bool, bytes, type(None), tuple, frozenset, Acknowledgements, Mutes}
+)
 _CHANGING: Final = ("ospltool.live.", "ospltool.health.")
 """Packages whose objects change, unless they are frozen."""
 
 
-class _Fork(pickle.Pickler):
-    """Copies what changes of a model, or of health with its model; `shared` has what never changes.
-
-    Mutes and acknowledgements are shared, too: they are the operator's, and belong to no moment.
-    """
-
-    def __init__(self, file: io.BytesIO) -> None:
-        super().__init__(file, pickle.HIGHEST_PROTOCOL)
-        self.shared: list[object] = []
-
-    def persistent_id(self, value: Any) -> int | None:
-        """Return the place of an object that never changes among those that are shared."""
-        kind = type(value)
-        if kind is tuple:  # those of pickle itself begin with an object, and what they have may change
-            is_changing = not (value and type(value[0]) in (int, str, float))
-        else:
-            parameters = getattr(kind, "__dataclass_params__", None)
-            is_fixed = issubclass(kind, tuple | enum.Enum) or (parameters is not None and parameters.frozen)
-            is_ours = kind.__module__.startswith(_CHANGING) and kind not in (Acknowledgements, Mutes)
-            is_changing = kind in _COPIED or (is_ours and not is_fixed)
-        if is_changing:
-            return None
-        self.shared.append(value)
-        return len(self.shared) - 1
-
-
-def _forked(health: Health) -> Health:
-    file = io.BytesIO()
-    fork = _Fork(file)
-    fork.dump(health)
-    file.seek(0)
-    copied = pickle.Unpickler(file)  # noqa: S301 - of what was written a line above
-    copied.persistent_load = fork.shared.__getitem__  # type: ignore[method-assign]  # pickle asks it
-    found: Health = copied.load()
-    return found
+def _is_fixed(value: Any) -> bool:
+    """Return whether an object is one of those that never change."""
+    if isinstance(value, tuple | frozenset | enum.Enum):
+        return True
+    if isinstance(value, dict | list | set | collections.deque | types.MethodType):
+        return False
+    parameters = getattr(value, "__dataclass_params__", None)
+    if parameters is not None and parameters.frozen:
+        return True
+    return isinstance(value, type) or not type(value).__module__.startswith(_CHANGING)
 
 
 MAX_BOOKMARKS: Final = 16

@@ -53,11 +53,11 @@ class Claim(NamedTuple):
     since_ns: int
 
 
-class Masterships(dict[tuple[str, str], "collections.deque[Mastership]"]):
-    """The masters that nodes reported of each name-space and role, oldest first."""
+class Masterships:
+    """The masters that nodes reported. `history` has those of each name-space and role, oldest first."""
 
     def __init__(self) -> None:
-        super().__init__()
+        self.history: dict[tuple[str, str], collections.deque[Mastership]] = {}
         self._claims: dict[tuple[str, str], dict[str, Claim]] = {}
         self._said: dict[str, dict[str, tuple[bool, str, str, int, str]]] = {}
         self._starts: dict[str, list[int]] = {}
@@ -136,7 +136,7 @@ class Masterships(dict[tuple[str, str], "collections.deque[Mastership]"]):
         counts: others follow it a little later, for reasons of their own.
         """
         place = found.name_space, found.role
-        history = self.setdefault(place, collections.deque(maxlen=MAX_MASTERSHIPS))
+        history = self.history.setdefault(place, collections.deque(maxlen=MAX_MASTERSHIPS))
         for index in range(len(history) - 1, -1, -1):
             known = history[index]
             if self._is_same(known, found):

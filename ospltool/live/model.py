@@ -14,7 +14,7 @@ from engine.runtime.past import without_surplus
 from ospltool.live.conflicts import ConflictLog
 from ospltool.live.feed import ENDING, FeedNotice, NoticeKind, ReceivedSnapshot, Update
 from ospltool.live.groups import GroupIndex, Losses, SetComparison
-from ospltool.live.masterships import Mastership, Masterships
+from ospltool.live.masterships import Claim, Mastership, Masterships
 from ospltool.live.nodes import Fellows, Node, natural, outline, replaces
 from ospltool.live.persistence import PersistenceServices
 from ospltool.live.remarks import Remarks, ended_in_order
@@ -113,7 +113,7 @@ class SystemModel:
         self.losses = Losses()
         self.remarks = Remarks()
         self.began_ns = 0
-        self.masterships = Masterships()
+        self._masterships = Masterships()
         self._names_told: dict[str, str] = {}
         self._replaced: dict[str, int] = {}
         self._last_words: list[NodeEvent] = []
@@ -143,9 +143,18 @@ class SystemModel:
         """Whether no node and no persistence service was heard."""
         return not self.nodes and not self.persistence
 
+    @property
+    def masterships(self) -> Mapping[tuple[str, str], deque[Mastership]]:
+        """The masters of each name-space and role, oldest first."""
+        return self._masterships.history
+
+    def claims(self, name_space: str, role: str) -> Mapping[str, Claim]:
+        """Return the master of a name-space that each node of a role confirms, by node id."""
+        return self._masterships.claims(name_space, role)
+
     def contested(self) -> Iterator[tuple[str, str, dict[str, str]]]:
         """Yield (name-space, role, master by node) where present nodes confirm different masters."""
-        return self.masterships.contested(self.nodes)
+        return self._masterships.contested(self.nodes)
 
     def apply(self, update: Update, now_ns: int) -> None:
         """Take in an update that a feed returned at `now_ns`."""
@@ -300,7 +309,7 @@ class SystemModel:
             is_settled=before.is_settled if before is not None and is_same_state else _is_settled(snapshot),
             outline=around,
         )
-        self.masterships.note(heard, is_alike=is_alike)
+        self._masterships.note(heard, is_alike=is_alike)
         self._series_of(snapshot.id).add(snapshot, heard.heard_ns)
         self._witnesses.note(snapshot.id, fellows, heard.heard_ns)
         self.groups.apply(snapshot)
@@ -325,7 +334,7 @@ class SystemModel:
         if len(self._replaced) > MAX_NODES:
             del self._replaced[next(iter(self._replaced))]
         self._name_space_order = None
-        self.masterships.forget(node.id)
+        self._masterships.forget(node.id)
         self._witnesses.forget(node.id)
         self.groups.forget(node.id)
         self._trackers.apply(node.id, (), node.gone_ns)
@@ -370,11 +379,11 @@ class SystemModel:
     def _apply_past(self, past: NodePast) -> None:
         """Take in the masterships that a node remembers; their times are by its clock."""
         for run in past.runs:
-            self.masterships.begin_run(past.id, run.started_ns)
+            self._masterships.begin_run(past.id, run.started_ns)
         for one in past.masterships:
             is_own = one.master == past.id
             told = one.name_space, one.role, one.master, True, one.epoch, one.why, True, is_own
-            self.masterships.add(Mastership(one.since_ns, *told))
+            self._masterships.add(Mastership(one.since_ns, *told))
 
     def _apply_events(self, events: tuple[NodeEvent, ...]) -> None:
         """Keep the newest events by time; nodes report in turns, so events may be out of order."""

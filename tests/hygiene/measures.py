@@ -47,12 +47,12 @@ def measured(text: str) -> Figures:
     ]
     tokens = list(tokenize.generate_tokens(io.StringIO(text).readline))
     return Figures({
-        "code tokens": 781_000sum(each.type in _CODE for each in tokens) - len(texts),
-        "lines": 126_500text.count("\n"),
-        "modules": 510,
-        "classes": 1_262sum(isinstance(each, ast.ClassDef) for each in nodes),
+        "code tokens": sum(each.type in _CODE for each in tokens) - len(texts),
+        "lines": text.count("\n"),
+        "modules": 1,
+        "classes": sum(isinstance(each, ast.ClassDef) for each in nodes),
         "functions": len(functions),
-        "functions of 60 lines": 16sum((each.end_lineno or 0) - each.lineno >= _LONG for each in functions),
+        "functions of 60 lines": sum((each.end_lineno or 0) - each.lineno >= _LONG for each in functions),
         "lines of comments": sum(
             each.type == tokenize.COMMENT and each.line.strip()[0] == "#" for each in tokens
         ),
