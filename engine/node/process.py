@@ -29,17 +29,9 @@ from engine import native
 from engine.capture.configured_uri import InterfaceWatch, interface_fault, is_automatic, uri_of
 from engine.capture.neighbourhood import Neighbourhood
 from engine.capture.shell import Shell, give_memory_back
-from engine.config.scheduling import (
-    ALIGNEE,
-    ALIGNER,
-    HEARTBEAT,
-    PERSISTENT,
-    SERVICE,
-    WATCHDOG,
-    ThreadScheduling,
-    schedules,
-)
+from engine.config.scheduling import ThreadScheduling, schedules
 from engine.config.schema import OF_SECRET, documented
+from engine.config.settings import ALIGNEE, ALIGNER, HEARTBEAT, PERSISTENT, SERVICE, WATCHDOG
 from engine.core.states import ServiceState
 from engine.dataset.content import Expression, ExpressionFault, Undecodable
 from engine.dataset.sample import DATA

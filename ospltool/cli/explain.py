@@ -50,8 +50,6 @@ def explain(
         _explain_cause(subject, as_json=as_json)
         return
     from ospltool.check import explain as answers
-    from ospltool.check.cyclone import CycloneItem
-    from ospltool.check.registry import Rule
 
     if subject and subject.upper().startswith("DUL-"):
         _explain_code(subject.upper(), as_json=as_json)
@@ -66,16 +64,7 @@ def explain(
             _explain_code(code, as_json=as_json)
             return
         raise CommandError(f"{error}; there is no such file either", Exit.USAGE) from None
-    if as_json:
-        streams.put(answers.as_json(found))
-    elif found is None:
-        streams.put(answers.list_text())
-    elif isinstance(found, Rule):
-        streams.put(answers.rule_text(found))
-    elif isinstance(found, CycloneItem):
-        streams.put(answers.cyclone_text(found))
-    else:
-        streams.put(answers.setting_text(found))
+    streams.put(answers.as_json(found) if as_json else answers.as_text(found))
 
 
 def _is_text(subject: str) -> bool:

@@ -21,12 +21,12 @@ import engine
 ROOT: Final = pathlib.Path(engine.__path__[0]).parent
 PACKAGES: Final = ("engine", "ospltool", "tui")
 BARS: Final = {
-    "code tokens": 781_000,
-    "lines": 126_500,
-    "modules": 510,
-    "classes": 1_262,
-    "functions of 60 lines": 16,
-    "sheared modules": 27,
+    "code tokens": 779_000,
+    "lines": 126_000,
+    "modules": 495,
+    "classes": 1_256,
+    "functions of 60 lines": 13,
+    "sheared modules": 24,
 }
 """The greatest figures; what is not here has none."""
 _CODE: Final = (tokenize.NAME, tokenize.OP, tokenize.NUMBER, tokenize.STRING)
