@@ -679,7 +679,7 @@ class RunningNode:
             found = self._open_store()
             if found is not None:
                 self._begin(found)
-        except BaseException as error:
+        except BaseException as error:  # threads of what was opened must end before the reason is told
             self._shell.stack.close()
             if isinstance(error, DdsError) and (fault := interface_fault(self._configuration, self._uri)):
                 raise ConfigurationRefused(fault) from error

@@ -25,7 +25,7 @@ BARS: Final = {
     "lines": 126_000,
     "modules": 495,
     "classes": 1_256,
-    "functions of 60 lines": 13,
+    "functions of 60 lines": 11,
     "sheared modules": 24,
 }
 """The greatest figures; what is not here has none."""
