@@ -146,8 +146,7 @@ def test_many_processes_load_what_one_loads(
     sources = find_sources([str(samples / "late-joiner")]).sources
     one = load(sources, tmp_path / "one")
     monkeypatch.setattr("ospltool.trace.case.local_load.SMALL_BYTES", 0)
-    assert make_case.__kwdefaults__ is not None
-    monkeypatch.setitem(make_case.__kwdefaults__, "range_bytes", 30_000)
+    monkeypatch.setitem(make_case.__kwdefaults__ or {}, "range_bytes", 30_000)
     seen: list[tuple[int, int]] = []
     many = load(
         sources, tmp_path / "many", processes=2, progress=lambda done, size: seen.append((done, size))
