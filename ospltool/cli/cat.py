@@ -10,7 +10,7 @@ import typer
 
 from ospltool.cli.domains import Domain, place_of, talking
 from ospltool.cli.exits import CommandError, Exit
-from ospltool.cli.units import duration_s
+from ospltool.cli.options import duration
 from ospltool.output import envelope, streams
 
 if TYPE_CHECKING:
@@ -23,9 +23,24 @@ if TYPE_CHECKING:
 _MAX_PROBLEMS = 10
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("cat", short_help="Print the samples of a topic as JSON lines.")(cat)
+@dataclasses.dataclass(frozen=True, slots=True)
+class ChosenSamples:
+    """Which samples are printed."""
+
+    partitions: Annotated[
+        list[str] | None,
+        typer.Option("--partition", metavar="P", help="Print only this partition (* and ?); repeatable."),
+    ] = None
+    stored: Annotated[bool, typer.Option("--stored", help="Read store files; no node needs to run.")] = False
+    live: Annotated[
+        bool, typer.Option("--live", help="Also print new samples, until --count or --timeout.")
+    ] = False
+    where: Annotated[
+        str | None,
+        typer.Option(
+            metavar="EXPR", help="Print only samples that match EXPR, such as \"v < 5 AND name = 'x'\"."
+        ),
+    ] = None
 
 
 def cat(
@@ -34,20 +49,8 @@ def cat(
         str | None,
         typer.Argument(envvar="OSPL_URI", help="Use the domain, or the stores, of this configuration."),
     ] = None,
-    partitions: Annotated[
-        list[str] | None,
-        typer.Option("--partition", metavar="P", help="Print only this partition (* and ?); repeatable."),
-    ] = None,
-    stored: Annotated[bool, typer.Option("--stored", help="Read store files; no node needs to run.")] = False,
-    live: Annotated[
-        bool, typer.Option("--live", help="Also print new samples, until --count or --timeout.")
-    ] = False,
-    where: Annotated[
-        str | None,
-        typer.Option(
-            metavar="EXPR", help="Print only samples that match EXPR, such as \"v < 5 AND name = 'x'\"."
-        ),
-    ] = None,
+    *,
+    chosen: ChosenSamples,
     stores: Annotated[
         list[str] | None,
         typer.Option("--store", metavar="DIR", help="Read this store; repeatable, implies --stored."),
@@ -57,10 +60,7 @@ def cat(
     ] = None,
     domain: Domain = None,
     count: Annotated[int | None, typer.Option(min=1, help="Print at most N samples.", metavar="N")] = None,
-    timeout: Annotated[
-        float,
-        typer.Option(parser=duration_s, metavar="DURATION", help="Listen for at most DURATION."),
-    ] = "10s",  # type: ignore[assignment]  # the parser makes seconds of it
+    timeout: float = duration("10s", "Listen for at most DURATION."),
 ) -> None:
     """Print the samples of a topic as JSON lines.
 
@@ -75,15 +75,16 @@ def cat(
     Exit codes: 0 success, 1 no samples of the topic (not with --live), incomplete history or unreadable
     samples, 2 wrong usage or unreadable input, 3 no node reachable.
     """
-    printer = _Printer(topic, _expression(where), count)
-    if stored or stores:
-        if live:
+    printer = _Printer(topic, _expression(chosen.where), count)
+    partitions = tuple(chosen.partitions or ())
+    if chosen.stored or stores:
+        if chosen.live:
             raise CommandError("choose --live or --stored, not both", Exit.USAGE)
-        _cat_stores(printer, _stores_of(uri, stores, node), tuple(partitions or ()))
+        _cat_stores(printer, _stores_of(uri, stores, node), partitions)
     else:
         if node is not None:
             raise CommandError("--node chooses a store: give --stored too", Exit.USAGE)
-        _cat_live(printer, uri, domain, tuple(partitions or ()), timeout, follows=live)
+        _cat_live(printer, uri, domain, partitions, timeout, follows=chosen.live)
     if printer.problems:
         raise typer.Exit(Exit.FINDINGS)
 

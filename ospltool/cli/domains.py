@@ -36,9 +36,6 @@ Uri = Annotated[
     typer.Option("--uri", metavar="URI", envvar="OSPL_URI", help="Use the domain of this configuration."),
 ]
 Domain = Annotated[int | None, typer.Option(min=0, max=230, help="Use this domain instead.")]
-Partition = Annotated[
-    str | None, typer.Option(help="Set the durability partition of the nodes, if it is not the default.")
-]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -220,20 +217,6 @@ def _expected_of(deployment: str, configurations: Mapping[str, Configuration]) -
     return dataclasses.replace(found[0].expected, nodes=tuple(configurations)) if len(found) == 1 else NOTHING
 
 
-def live(uri: str | None, domain: int | None, partition: str | None) -> Feed:
-    """Watch the domain of a configuration or with a number (default: domain 0).
-
-    Args:
-        uri: the configuration.
-        domain: the number, which overrides that of the configuration.
-        partition: the durability partition, if it is not that of the configuration.
-
-    Raises:
-        CommandError: the configuration cannot be read, or the domain cannot be opened.
-    """
-    return live_at(place_of(uri, domain), partition)
-
-
 def live_at(place: DomainAccess, partition: str | None) -> Feed:
     """Watch a domain.
 
@@ -251,12 +234,6 @@ def live_at(place: DomainAccess, partition: str | None) -> Feed:
     except DdsError as error:
         raise CommandError(f"domain {place.domain_id} cannot be opened: {error}", Exit.UNREACHABLE) from error
 
-
-FleetUri = Annotated[
-    str | None,
-    typer.Argument(envvar="OSPL_URI", help="Watch the domains of this fleet file (.toml) or configuration."),
-]
-WatchedDomain = Annotated[int | None, typer.Option(min=0, max=230, help="Watch this domain instead.")]
 
 LISTEN_S: Final = 3.0
 """Least time to listen to a live domain: every node is heard within it."""
@@ -405,6 +382,17 @@ def watched(uri: str | None, domain: int | None) -> list[Watched]:
     if not chosen:
         raise CommandError(f"{uri} has no node in domain {domain}", Exit.USAGE)
     return chosen
+
+
+def require_one(found: Sequence[Watched]) -> None:
+    """Require a single domain.
+
+    Raises:
+        CommandError: there are several.
+    """
+    if len(found) > 1:
+        numbers = ", ".join(str(one.place.domain_id) for one in found)
+        raise CommandError(f"the fleet has the domains {numbers}; choose one with --domain", Exit.USAGE)
 
 
 def recording_at(uri: str | None) -> pathlib.Path | None:

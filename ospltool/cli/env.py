@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from ospltool.cli.options import AsJson
 from ospltool.output import envelope, streams
 
 if TYPE_CHECKING:
@@ -34,17 +35,12 @@ KNOWN: Final = {
 """Variables that ospltool and its nodes read: default value and meaning."""
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("env", short_help="Show environment variables and their origin.")(show_environment)
-
-
 def show_environment(
     uri: Annotated[
         str | None,
         typer.Argument(envvar="OSPL_URI", help="Include the variables that this configuration refers to."),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Show the variables as JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Show the environment variables that matter, with their effective values and origins.
 

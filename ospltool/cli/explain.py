@@ -11,17 +11,13 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from ospltool.cli.exits import CommandError, Exit
+from ospltool.cli.options import AsJson
 from ospltool.output import envelope, streams
 
 if TYPE_CHECKING:
     from ospltool.health.codes import Code
 
 _WIDTH: Final = 100
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("explain", short_help="Explain a file or text, a rule, a health code or a setting.")(explain)
 
 
 def explain(
@@ -34,7 +30,7 @@ def explain(
             "//OpenSplice/DurabilityService/NameSpaces/Policy[@masterPriority] (default: list all rules).",
         ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the explanation as JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Explain a file: what it is, what went wrong first, why, what to do, and what else to look at.
 

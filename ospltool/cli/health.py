@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from ospltool.cli import domains, exits
-from ospltool.cli.domains import Partition, WatchedDomain
 from ospltool.cli.exits import CommandError, Exit
-from ospltool.cli.units import duration_s
+from ospltool.cli.options import LiveTarget, duration_s
 from ospltool.output import envelope, libraries, streams
 from ospltool.output.text import visible
 
@@ -33,11 +32,6 @@ SETTLED_S = 5.0
 """Time without a change of the summary line, or of the effect of an incident, until it is told again."""
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("health", short_help="Report what is wrong in a running system.")(health)
-
-
 def health(
     uri: Annotated[
         str | None,
@@ -46,8 +40,8 @@ def health(
             help="Watch the domains of this fleet file (.toml) or configuration, or read this recording.",
         ),
     ] = None,
-    domain: WatchedDomain = None,
-    partition: Partition = None,
+    *,
+    target: LiveTarget,
     watch: Annotated[
         bool, typer.Option("--watch", help="Keep watching, and report when an incident begins or ends.")
     ] = False,
@@ -80,15 +74,17 @@ def health(
     changes = _changes(mute, unmute)
     recording = domains.recording_at(uri)
     if recording is not None:
-        if changes or domain is not None or partition is not None:
+        if changes or target != LiveTarget():
             raise CommandError("a recording takes no --mute, --unmute, --domain or --partition", Exit.USAGE)
         raise typer.Exit(_read(recording, watch=watch, as_json=as_json))
     streams.wait_for("starting to listen")
-    chosen = domains.watched(uri, domain)
+    chosen = domains.watched(uri, target.domain)
     systems: list[_Domain] = []
     try:
         with exits.late_interrupt():
-            systems += [_Domain(one.title, domains.opened(one, partition), time.monotonic) for one in chosen]
+            for each in chosen:
+                opened = domains.opened(each, target.partition)
+                systems.append(_Domain(each.title, opened, time.monotonic))
         with libraries.kept_for_the_end():
             domains.listen([one.system for one in systems])
             for one in systems:

@@ -8,17 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from ospltool.cli.options import AsJson
 from ospltool.output import envelope, streams
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 _REQUIREMENT: Final = re.compile(r"[A-Za-z0-9._-]+")
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("info", short_help="Show versions, paths and effective settings.")(info)
 
 
 def info(
@@ -28,7 +24,7 @@ def info(
     ] = None,
     role: Annotated[str | None, typer.Option(help="Override the role, as in `start`.")] = None,
     node: Annotated[str | None, typer.Option(help="Choose this node of a fleet file.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Show everything as JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Show versions, platform and paths, and the effective settings of a configuration with their origins.
 

@@ -7,15 +7,12 @@ from typing import Annotated
 
 import typer
 
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("list", short_help="List the nodes on this machine.")(list_nodes)
+from ospltool.cli.options import AsJson
 
 
 def list_nodes(
     include_stopped: Annotated[bool, typer.Option("--all", "-a", help="Include stopped nodes.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Show the nodes as JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """List all your nodes on this machine that run or have died, by domain name.
 

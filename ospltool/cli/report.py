@@ -10,13 +10,8 @@ from typing import Annotated
 import typer
 
 from ospltool.cli.exits import CommandError, Exit
-from ospltool.cli.options import grouped
-from ospltool.cli.trace import AsJson, EngineOptions, Inputs, Skew, WindowOptions, end
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("report", short_help="Write an incident report as one HTML file.")(grouped(report))
+from ospltool.cli.options import AsJson, Force
+from ospltool.cli.trace import EngineOptions, Inputs, Skew, WindowOptions, end
 
 
 def report(
@@ -28,7 +23,7 @@ def report(
     skew: Skew = None,
     window: WindowOptions,
     case: EngineOptions,
-    force: Annotated[bool, typer.Option("--force", help="Overwrite the file.")] = False,
+    force: Force = False,
     as_json: AsJson = False,
 ) -> None:
     """Write an incident report about a case or files: one HTML file that needs no script and no network.

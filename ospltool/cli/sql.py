@@ -9,18 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from ospltool.cli.exits import CommandError, Exit
-from ospltool.cli.options import grouped
-from ospltool.cli.trace import AsJson, EngineOptions, needs_analytics
+from ospltool.cli.options import AsJson
+from ospltool.cli.trace import EngineOptions, needs_analytics
 
 if TYPE_CHECKING:
     from ospltool.analytics.engines import Result
 
 OUTPUTS: Final = ("table", "csv", "jsonl")
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("sql", short_help="Query a case with SQL or a named query.")(grouped(sql))
 
 
 def sql(

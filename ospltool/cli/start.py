@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ospltool.cli.exits import CommandError, Exit, interrupt_flag
-from ospltool.cli.units import duration_s
+from ospltool.cli.options import AsJson, duration
 from ospltool.output import streams
 from ospltool.output.text import visible
 
@@ -27,11 +27,6 @@ _LOG_LINES = 20
 _LOG_BYTES = 16384
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("start", short_help="Start a node, in the background or in the foreground.")(start)
-
-
 def start(
     uri: Annotated[
         str | None,
@@ -43,13 +38,8 @@ def start(
     ] = False,
     role: Annotated[str | None, typer.Option(help="Use this role instead of the configured one.")] = None,
     node: Annotated[str | None, typer.Option(help="Start only this node of a fleet file.")] = None,
-    timeout: Annotated[
-        float,
-        typer.Option(
-            parser=duration_s, metavar="DURATION", help="Wait at most DURATION for the node to start."
-        ),
-    ] = "60s",  # type: ignore[assignment]  # the parser makes seconds of it
-    as_json: Annotated[bool, typer.Option("--json", help="Print the started nodes as JSON.")] = False,
+    timeout: float = duration("60s", "Wait at most DURATION for the node to start."),
+    as_json: AsJson = False,
 ) -> None:
     """Start a node: a durability service with the supervisor that watches it.
 

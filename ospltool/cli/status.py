@@ -10,15 +10,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ospltool.cli.exits import Exit
+from ospltool.cli.options import AsJson
 from ospltool.output import streams
 
 if TYPE_CHECKING:
     from engine.supervisor.node_status import NodeStatus
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("status", short_help="Show the state of a node.")(status)
 
 
 def status(
@@ -28,7 +24,7 @@ def status(
             envvar="OSPL_URI", help="Show the nodes of this configuration, fleet file (.toml) or domain name."
         ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the status as JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Show the state of a node on this machine, or of all nodes.
 

@@ -8,17 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ospltool.cli.exits import CommandError, Exit
-from ospltool.cli.units import duration_s
+from ospltool.cli.options import AsJson, duration
 from ospltool.output import envelope, streams
 
 if TYPE_CHECKING:
     from engine.supervisor.control import Stop
     from engine.supervisor.node_status import NodeStatus
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("stop", short_help="Stop a node.")(stop)
 
 
 def stop(
@@ -31,15 +26,10 @@ def stop(
     all_nodes: Annotated[
         bool, typer.Option("--all", "-a", help="Stop all your nodes on this machine.")
     ] = False,
-    timeout: Annotated[
-        float | None,
-        typer.Option(
-            parser=duration_s,
-            metavar="DURATION",
-            help="Wait at most DURATION (default: a little longer than the ServiceTerminatePeriod).",
-        ),
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the stopped nodes as JSON.")] = False,
+    timeout: float | None = duration(
+        None, "Wait at most DURATION (default: a little longer than the ServiceTerminatePeriod)."
+    ),
+    as_json: AsJson = False,
 ) -> None:
     """Stop a node after it has finished its work and written its data to its store.
 

@@ -14,15 +14,14 @@ import re
 import signal
 import sys
 import time
-from collections.abc import Iterable, Iterator, MutableMapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
-import typer.main
 from typer.core import TyperGroup
 
 from ospltool.cli.exits import CommandError, Exit
-from ospltool.cli.options import grouped
+from ospltool.cli.options import CONTEXT, AsJson, command_group
 from ospltool.output.text import plural
 
 if TYPE_CHECKING:
@@ -37,10 +36,6 @@ if TYPE_CHECKING:
     from ospltool.trace.views.records import ViewMode
     from ospltool.trace.views.selection import RecordFilter
 
-    Command = Any  # Typer does not show its class
-
-VIEW: Final = "view"
-"""The command that runs if the first argument is not the name of a command."""
 
 _HELP: Final = """Read, follow, merge, filter and explain traces and logs.
 
@@ -50,11 +45,6 @@ Show records of OpenSplice and ospltool traces (all releases and flavours, also 
 ospl-info.log and of ospl-error.log; records of several nodes are merged by time. `ospltool trace view --help`
 lists the options.
 """
-
-_SETTINGS: Final[dict[str, Any]] = {
-    "rich_markup_mode": None,
-    "context_settings": {"help_option_names": ["-h", "--help"], "max_content_width": 100},
-}
 
 LINES_AT_ONCE: Final = 1_000
 """Lines that are written together, since a conversation may have millions."""
@@ -87,7 +77,6 @@ Master = Annotated[
         "--master", help="Connect to this Spark master: local[*], spark://host:port or sc://host:port."
     ),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -237,6 +226,10 @@ class SelectionOptions:
     ignore_case: Annotated[
         bool, typer.Option("-i", "--ignore-case", help="Ignore case in --grep, --exclude and --highlight.")
     ] = False
+    highlight: Annotated[
+        str | None,
+        typer.Option("-H", "--highlight", metavar="REGEX", help="Highlight text that matches REGEX."),
+    ] = None
 
     def pattern(self, text: str) -> re.Pattern[str]:
         """Return a regular expression that ignores case if the user wants that."""
@@ -328,84 +321,58 @@ Names = Annotated[
 ]
 
 
-class _Group(TyperGroup):
-    """A group whose first argument may be a file: the command is then `view`.
+@dataclasses.dataclass(frozen=True, slots=True)
+class ReadingOptions:
+    """How `view` reads the files."""
 
-    It makes its commands, which have many options, only if they are needed, not for `ospltool --help`.
-    """
-
-    _made: MutableMapping[str, Command]
-
-    @property
-    def commands(self) -> MutableMapping[str, Command]:
-        """The commands, by name."""
-        if not self._made:
-            self._made = typer.main.get_group(_commands()).commands
-        return self._made
-
-    @commands.setter
-    def commands(self, given: MutableMapping[str, Command]) -> None:
-        self._made = given
-
-    def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override]  # of its base
-        if args and args[0] not in self.commands and args[0] not in {"-h", "--help"}:
-            args = [VIEW, *args]
-        return super().parse_args(ctx, args)
-
-
-def register(app: typer.Typer) -> None:
-    """Add the commands."""
-    trace = typer.Typer(cls=_Group, help=_HELP, no_args_is_help=True, **_SETTINGS)
-    app.add_typer(trace, name="trace", short_help="Read, follow, merge, filter and explain traces and logs.")
-
-
-def _commands() -> typer.Typer:
-    trace = typer.Typer(**_SETTINGS)
-    for name, command, about in (
-        (VIEW, view, "Show records (the default)."),
-        ("conversation", conversation, "Follow the alignments of one group across all nodes."),
-        ("timeline", timeline, "Show the time of phases, alignments and merges."),
-        ("anomalies", anomalies, "Find anomalies, and say what became of the data."),
-        ("explain", explain, "Explain a line, a message, or the id of a template."),
-        ("load", load, "Load traces into a case for SQL."),
-    ):
-        trace.command(name, short_help=about)(grouped(command))
-    return trace
-
-
-def view(
-    names: Names = None,
-    *,
     follow: Annotated[
         bool, typer.Option("-f", "--follow", help="Keep reading as the files grow, like `tail -f`.")
-    ] = False,
+    ] = False
     lines: Annotated[
         int | None,
         typer.Option("-n", "--lines", min=0, metavar="N", help="Show only the last N records."),
-    ] = None,
-    skew: Skew = None,
-    selection: SelectionOptions,
-    highlight: Annotated[
-        str | None,
-        typer.Option("-H", "--highlight", metavar="REGEX", help="Highlight text that matches REGEX."),
-    ] = None,
+    ] = None
+    skew: Skew = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class SpanOptions:
+    """The records around a match or a moment that `view` shows."""
+
     after: Annotated[
         int, typer.Option("-A", "--after", min=0, metavar="N", help="Show N records after each match.")
-    ] = 0,
+    ] = 0
     before: Annotated[
         int, typer.Option("-B", "--before", min=0, metavar="N", help="Show N records before each match.")
-    ] = 0,
+    ] = 0
     context: Annotated[
         int,
         typer.Option(
             "-C", "--context", min=0, metavar="N", help="Show N records before and after each match."
         ),
-    ] = 0,
-    since: Since = None,
-    until: Until = None,
+    ] = 0
+    since: Since = None
+    until: Until = None
     around: Annotated[
         str | None, typer.Option("--around", metavar="TIME±DURATION", help="Show only records around TIME.")
-    ] = None,
+    ] = None
+
+
+class _ViewByDefault(TyperGroup):
+    """A group whose first argument may be a file: the command is then `view`."""
+
+    def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override]  # of its base
+        if args and args[0] not in self.commands and args[0] not in {"-h", "--help"}:
+            args = ["view", *args]
+        return super().parse_args(ctx, args)
+
+
+def view(
+    names: Names = None,
+    *,
+    reading: ReadingOptions,
+    selection: SelectionOptions,
+    span: SpanOptions,
     layout: LayoutOptions,
     as_json: AsJson = False,
 ) -> None:
@@ -417,8 +384,8 @@ def view(
     from ospltool.trace.reading.reader import require_records
     from ospltool.trace.views.records import ViewOptions, show
 
-    chosen, mode = selection.filter(), layout.mode(follow=follow)
-    if follow and (as_json or layout.output in {"json", "parquet"}):
+    chosen, mode = selection.filter(), layout.mode(follow=reading.follow)
+    if reading.follow and (as_json or layout.output in {"json", "parquet"}):
         raise CommandError(
             "--follow never ends, so its output cannot be JSON or Parquet: choose -o jsonl", Exit.USAGE
         )
@@ -426,23 +393,23 @@ def view(
         options = ViewOptions(
             filter=chosen,
             fellows=tuple(selection.fellow or ()),
-            since=since,
-            until=until,
-            around=around,
-            skews=tuple(skew or ()),
+            since=span.since,
+            until=span.until,
+            around=span.around,
+            skews=tuple(reading.skew or ()),
             mode=mode,
             output="json" if as_json else layout.output,
-            lines=lines,
-            before=before or context,
-            after=after or context,
+            lines=reading.lines,
+            before=span.before or span.context,
+            after=span.after or span.context,
             gaps=layout.gaps,
             span=layout.hist or "1s",
-            highlight=selection.pattern(highlight) if highlight else None,
-            follow=follow,
+            highlight=selection.pattern(selection.highlight) if selection.highlight else None,
+            follow=reading.follow,
             colour=layout.colour,
         )
         sources = _sources(names)
-        if not follow:
+        if not reading.follow:
             require_records(sources.sources)
         show(sources, options, dict(os.environ))
     end()
@@ -827,3 +794,18 @@ def needs_analytics() -> Iterator[None]:
         if (error.name or "").partition(".")[0] not in {"duckdb", "numpy", "pyarrow", "pyspark"}:
             raise
         raise CommandError(f"this needs {error.name}: pip install 'ospltool[sql]'", Exit.USAGE) from error
+
+
+group = command_group(
+    _HELP,
+    (
+        ("view", view, "Show records (the default)."),
+        ("conversation", conversation, "Follow the alignments of one group across all nodes."),
+        ("timeline", timeline, "Show the time of phases, alignments and merges."),
+        ("anomalies", anomalies, "Find anomalies, and say what became of the data."),
+        ("explain", explain, "Explain a line, a message, or the id of a template."),
+        ("load", load, "Load traces into a case for SQL."),
+    ),
+    cls=_ViewByDefault,
+    context_settings=CONTEXT,
+)

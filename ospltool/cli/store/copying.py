@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from ospltool.cli.exits import CommandError, Exit
+from ospltool.cli.options import AsJson
 from ospltool.cli.store.shared import (
-    AsJson,
     NameSpace,
     OneStore,
     Sets,

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ospltool.cli.exits import Exit
+from ospltool.cli.options import AsJson
 from ospltool.cli.store.shared import (
-    AsJson,
     Group,
     Key,
     OneStore,

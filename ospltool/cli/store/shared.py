@@ -33,7 +33,6 @@ NameSpace = Annotated[
     typer.Option("--name-space", metavar="NAME", help="Give the set this name-space in the target."),
 ]
 WithoutDamaged = Annotated[bool, typer.Option("--without-damaged", help="Skip records that cannot be read.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 
 _SHOWN_DAMAGE = 10
 _EXTRAS = {
