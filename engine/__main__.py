@@ -117,12 +117,12 @@ def _serve(
     tracer.event_with_lines("lifecycle.configuration", lines)
     try:
         name = os.environ.get(NODE_NAME, configuration.domain.name)
-        told: list[str] = []
+        signals: list[str] = []
         node = RunningNode(configuration, name, tracer, os.environ, link, past=past)
 
         def end(received: int, _: object) -> None:
-            told.append(signal.Signals(received).name)
-            node.request_stop(told[-1])
+            signals.append(signal.Signals(received).name)
+            node.request_stop(signals[-1])
 
         for number in _ENDING_SIGNALS:
             signal.signal(number, end)
@@ -131,12 +131,12 @@ def _serve(
             node.run()
             if node.carries is None:
                 break
-            if told:  # between two nodes nobody was there to hear it
+            if signals:  # between two nodes nobody was there to hear it
                 tracer.event("lifecycle.stopped")
                 break
             node = RunningNode(configuration, name, tracer, os.environ, link, node.carries, past)
-            if told:
-                node.request_stop(told[-1])
+            if signals:
+                node.request_stop(signals[-1])
     except ConfigurationRefused as refusal:
         return _refused(refusal, tracer, link)
     except NodeError as fault:

@@ -56,6 +56,9 @@ _KEEP: Final = "\x1b[22;2t"
 _GIVE_BACK: Final = "\x1b[23;2t"
 
 
+# The terminal: one without colours, standard error elsewhere, the title of the window.
+
+
 class Colourless(Monochrome):
     """Textual's filter for NO_COLOR, which by itself fails at text without a style, such as a chart's."""
 

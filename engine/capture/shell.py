@@ -191,7 +191,7 @@ class Shell:
 
     def begin_watch(
         self,
-        tell: Callable[..., None],
+        trace: Callable[..., None],
         renew: Callable[[], None],
         period_s: float,
         *,
@@ -202,7 +202,7 @@ class Shell:
         """Begin to watch all threads of the process, and those of Cyclone DDS.
 
         Args:
-            tell: see `Watchdog`, as for the next three.
+            trace: see `Watchdog`, as for the next three.
             renew: renews the lease.
             period_s: time from one check to the next.
             detects: whether a stuck activity withholds the lease.
@@ -216,7 +216,7 @@ class Shell:
             hear()
 
         self.watch = Watchdog(
-            self.activities, tell, renew, period_s, detects=detects, lease_s=lease_s, sample=sample
+            self.activities, trace, renew, period_s, detects=detects, lease_s=lease_s, sample=sample
         )
         self.stack.callback(self.watch.close)
         self.watch.start()
@@ -253,7 +253,7 @@ class Watchdog:
 
     Args:
         activities: the activities of the process.
-        tell: takes an event of the trace and its fields, as `engine.tracing.tracer.Tracer.event` does.
+        trace: takes an event of the trace and its fields, as `engine.tracing.tracer.Tracer.event` does.
         renew: renews the lease.
         period_s: time from one check to the next.
         detects: whether a stuck activity withholds the lease.
@@ -265,7 +265,7 @@ class Watchdog:
     def __init__(
         self,
         activities: ThreadActivities,
-        tell: Callable[..., None],
+        trace: Callable[..., None],
         renew: Callable[[], None],
         period_s: float,
         *,
@@ -281,7 +281,7 @@ class Watchdog:
         self._back = _Quiet()
         self._is_back_told = False
         self._activities = activities
-        self._tell = tell
+        self._trace = trace
         self._renew = renew
         self._period_s = period_s
         self._detects = detects
@@ -329,12 +329,12 @@ class Watchdog:
         if verdict != self._verdict:
             self._verdict = verdict
             counts = ", ".join(f"{work.name} {work.done}" for work in works)
-            self._tell("watch.threads", activities=counts, verdict=verdict)
+            self._trace("watch.threads", activities=counts, verdict=verdict)
         withholding = [one.name for work, one in self._stuck.items() if work.withholds]
         if withholding and self._detects:
             if not self._is_withheld:
                 names = ", ".join(sorted(withholding))
-                self._tell("watch.lease-withheld", activities=names)
+                self._trace("watch.lease-withheld", activities=names)
             self._is_withheld = True
             return
         self._is_withheld = False
@@ -360,10 +360,10 @@ class Watchdog:
         if (quiet_s > limit_s) != self._is_back_told:
             self._is_back_told = not self._is_back_told
             event = "watch.progress-lost" if self._is_back_told else "watch.progress-back"
-            self._tell(event, activity=_WATCH, tid=self._thread.native_id or 0, before=looks, after=looks)
+            self._trace(event, activity=_WATCH, tid=self._thread.native_id or 0, before=looks, after=looks)
 
     def _tell_progress(self, event: str, work: Work, stuck: _Stuck) -> None:
-        self._tell(event, activity=stuck.name, tid=work.tid, before=stuck.done, after=work.done)
+        self._trace(event, activity=stuck.name, tid=work.tid, before=stuck.done, after=work.done)
 
 
 class _Stuck(NamedTuple):

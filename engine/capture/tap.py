@@ -26,12 +26,13 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
 
-from engine.dds.capture_reader import singly
+from engine.dataset.captured import singly
+from engine.dataset.sample import Sample
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Callable, Collection, Iterable
 
-    from engine.dataset.captured import CapturedRun, CapturedSample
+    from engine.dataset.captured import CapturedRun
     from engine.dataset.groups import DurabilityKind
     from engine.dds.capture_reader import CaptureReader
     from engine.dds.qos import EndpointQos
@@ -52,11 +53,11 @@ class TapHandover:
 
     def __init__(self, known: Collection[bytes] = ()) -> None:
         self._known = frozenset(known)
-        self._given: dict[bytes, dict[CapturedSample, int]] = {}
-        self._ahead: dict[bytes, dict[CapturedSample, int]] = {}
-        self._last: dict[bytes, CapturedSample] = {}
+        self._given: dict[bytes, dict[Sample, int]] = {}
+        self._ahead: dict[bytes, dict[Sample, int]] = {}
+        self._last: dict[bytes, Sample] = {}
 
-    def give(self, records: Iterable[CapturedSample], *, both: bool = True) -> None:
+    def give(self, records: Iterable[Sample], *, both: bool = True) -> None:
         """Take in records of the former reader; `both`: the present one kept samples when they arrived."""
         for record in records:
             if both:
@@ -70,7 +71,7 @@ class TapHandover:
                 given = self._given.setdefault(record.writer, {})
                 given[record] = given.get(record, 0) + 1
 
-    def hear(self, records: Iterable[CapturedSample]) -> None:
+    def hear(self, records: Iterable[Sample]) -> None:
         """Take in records of the present reader, while the former one may still have more."""
         for record in records:
             if not self._was_given(record):
@@ -91,7 +92,7 @@ class TapHandover:
             if writer in writers
         )
 
-    def rest(self) -> list[CapturedSample]:
+    def rest(self) -> list[Sample]:
         """Take the records of the present reader that the former one, which has ended, did not get."""
         ahead, self._ahead = self._ahead, {}
         fresh = [record for each in ahead.values() for record in collections.Counter(each).elements()]
@@ -99,7 +100,7 @@ class TapHandover:
             self._given.pop(record.writer, None)
         return fresh
 
-    def fresh(self, records: Iterable[CapturedSample]) -> list[CapturedSample]:
+    def fresh(self, records: Iterable[Sample]) -> list[Sample]:
         """Return the records of the present reader, after `rest`, that the former one did not get."""
         found = []
         for record in records:
@@ -113,7 +114,7 @@ class TapHandover:
         """Whether all later records are fresh."""
         return not self._given
 
-    def _was_given(self, record: CapturedSample) -> bool:
+    def _was_given(self, record: Sample) -> bool:
         """Tell whether the former reader got it; forget its earlier records, which cannot come again."""
         given = self._given.get(record.writer)
         if given is None or record not in given:
@@ -123,12 +124,12 @@ class TapHandover:
         return True
 
 
-def _drop_before(counts: dict[CapturedSample, int], record: CapturedSample) -> None:
+def _drop_before(counts: dict[Sample, int], record: Sample) -> None:
     while (first := next(iter(counts))) != record:
         del counts[first]
 
 
-def _take_one(counts: dict[CapturedSample, int], record: CapturedSample) -> None:
+def _take_one(counts: dict[Sample, int], record: Sample) -> None:
     counts[record] -= 1
     if not counts[record]:
         del counts[record]
@@ -200,6 +201,8 @@ class Tap:
     def __init__(self, make: MakeReader, durability: DurabilityKind) -> None:
         self._make = make
         self._reader = make(durability, hears=True)
+        self.drain_runs: Callable[[int], tuple[int, list[Sample | CapturedRun]]] = self._reader.drain_runs
+        """Drain like `drain`, but with runs (`CaptureReader.drain_runs`); a move replaces the function."""
         self._wanted = durability
         self._move: _Move | None = None
         self._former: CaptureReader | None = None
@@ -260,7 +263,7 @@ class Tap:
         elif move.reader.qos.durability < self._wanted:
             self._give_up(move)
         elif move.remembers_s is None:
-            self._look(move, now_s)
+            self._remember_if_quiet(move, now_s)
         elif move.listens_s is None:
             self._listen(move, move.remembers_s, now_s)
         else:
@@ -272,13 +275,15 @@ class Tap:
             reader = self._make(self._wanted, hears=False)
             self._once, self._once_more = _Once(), _Once()
             self._move = _Move(reader, now_s, frozenset(reader.matched_writers()), now_s)
+            self.drain_runs = self._drain_beside
 
     def _give_up(self, move: _Move) -> None:
         """Abandon the move; no record of the second reader was passed on yet."""
         move.reader.close()
         self._move = self._seam = None
+        self.drain_runs = self._reader.drain_runs
 
-    def _look(self, move: _Move, now_s: float) -> None:
+    def _remember_if_quiet(self, move: _Move, now_s: float) -> None:
         """Start to remember records if no writer came for `BESIDE_S`."""
         if now_s < move.quiet_s + BESIDE_S:
             return
@@ -310,6 +315,7 @@ class Tap:
                 self._give_up(move)
             return None
         former, self._reader, self._move = self._reader, move.reader, None
+        self.drain_runs = self._drain_after
         former.end()
         self._former = former
         self._forget_s = now_s + FORGET_S
@@ -320,24 +326,14 @@ class Tap:
 
     # Draining.
 
-    def drain(self, limit: int) -> list[CapturedSample]:
+    def drain(self, limit: int) -> list[Sample]:
         """Take up to `limit` records, oldest first; fewer does not mean that it is empty."""
         return singly(self.drain_runs(limit)[1])
 
-    def drain_runs(self, limit: int) -> tuple[int, list[CapturedSample | CapturedRun]]:
-        """Drain like `drain`, but with runs; see `CaptureReader.drain_runs`."""
-        if self._move is not None:
-            return self._drain_beside(self._move, limit)
-        seam = self._seam
-        if seam is None:
-            return self._reader.drain_runs(limit)
-        fresh = self._drain_former(seam, limit) if self._former else self._drain_present(seam, limit)
-        self._reader.wake()  # there may be more
-        return len(fresh), [*fresh]
-
-    def _drain_beside(self, move: _Move, limit: int) -> tuple[int, list[CapturedSample | CapturedRun]]:
+    def _drain_beside(self, limit: int) -> tuple[int, list[Sample | CapturedRun]]:
         """Drain the first reader, while the second one is there, too."""
-        seam = self._seam
+        move, seam = self._move, self._seam
+        assert move is not None, "a move is under way"
         if seam is not None:
             # Drain the second one first, so that it always has as much room as the first and refuses nothing.
             seam.hear(self._once_more(_all_of(move.reader)))
@@ -353,21 +349,25 @@ class Tap:
             taken = [*before, *beside]
         return count, taken
 
-    def _drain_former(self, seam: TapHandover, limit: int) -> list[CapturedSample]:
-        assert self._former is not None
-        last = self._once(self._former.drain(limit))
-        seam.give(last)
-        if not len(self._former):
-            self._former.close()
-            self._former = None
-            last += seam.rest() + self._drain_present(seam, limit)
-        return last
-
-    def _drain_present(self, seam: TapHandover, limit: int) -> list[CapturedSample]:
-        fresh = seam.fresh(self._once_more(self._reader.drain(limit)))
-        if seam.is_closed or time.monotonic() >= self._forget_s:
-            self._seam = None
-        return fresh
+    def _drain_after(self, limit: int) -> tuple[int, list[Sample | CapturedRun]]:
+        """Drain what the first reader, which has ended, has left, and then what it did not get."""
+        seam = self._seam
+        taken: list[Sample | CapturedRun] = []
+        assert seam is not None, "the former reader's samples are remembered"
+        if self._former is not None:
+            last = self._once(self._former.drain(limit))
+            seam.give(last)
+            taken += last
+            if not len(self._former):
+                self._former.close()
+                self._former = None
+                taken += seam.rest()
+        if self._former is None:
+            taken += seam.fresh(self._once_more(self._reader.drain(limit)))
+            if seam.is_closed or time.monotonic() >= self._forget_s:
+                self._seam, self.drain_runs = None, self._reader.drain_runs
+        self._reader.wake()  # there may be more
+        return len(taken), taken
 
     def close(self) -> None:
         """Stop capturing; queued records are dropped."""
@@ -384,9 +384,9 @@ class _Once:
     """
 
     def __init__(self) -> None:
-        self._last: dict[bytes, CapturedSample] = {}
+        self._last: dict[bytes, Sample] = {}
 
-    def __call__(self, records: Iterable[CapturedSample]) -> list[CapturedSample]:
+    def __call__(self, records: Iterable[Sample]) -> list[Sample]:
         """Return the records that do not repeat their writer's previous record."""
         found = []
         for record in records:
@@ -396,5 +396,5 @@ class _Once:
         return found
 
 
-def _all_of(reader: CaptureReader) -> list[CapturedSample]:
+def _all_of(reader: CaptureReader) -> list[Sample]:
     return reader.drain(max(1, len(reader)))

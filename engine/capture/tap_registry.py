@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from engine.capture.tap import TapMove
     from engine.core.name_spaces import Group
-    from engine.dataset.captured import CapturedRun, CapturedSample
+    from engine.dataset.captured import CapturedRun
     from engine.dataset.groups import DurabilityKind, GroupDescription
     from engine.dataset.sample import Sample
     from engine.dds.discovery import EndpointSeen
@@ -41,7 +41,7 @@ MOVING_S: Final = 0.1
 """Period for calls of `turn` while a tap moves."""
 
 
-T = TypeVar("T", bound="CapturedSample | CapturedRun")
+T = TypeVar("T", bound="Sample | CapturedRun")
 
 _Key: TypeAlias = "tuple[str, str]"
 """Topic and type."""
@@ -82,6 +82,8 @@ class TapRegistry:
         self._signal = signal
         self._parts: dict[_Key, list[_Part]] = {}
         self._keys: dict[Tap, _Key] = {}
+        self.further: set[Tap] = set()
+        """Taps that are not the first of their topic and type; what they drain goes through `once`."""
         self._raised: list[_Key] = []
         self._types: dict[_Key, CaptureReader] = {}
         self._problems: dict[_Key, str] = {}
@@ -137,6 +139,8 @@ class TapRegistry:
         assert part.meets((group,)), (partitions, group)
         self._keys[tap] = key
         self._parts[key] = [*parts, part]
+        if parts:
+            self.further.add(tap)
 
     def _show_type(self, description: GroupDescription) -> None:
         """Announce the type of a topic without key to those who look for it, such as `ospltool cat`.
@@ -209,9 +213,9 @@ class TapRegistry:
             records: its records; those of writers without a route are returned.
             routes: the groups of each writer.
         """
-        key = self._keys[tap]
-        if self._parts[key][0].tap is tap:
+        if tap not in self.further:
             return records
+        key = self._keys[tap]
         is_own: dict[bytes, bool] = {}
         for writer in {record.writer for record in records}:
             groups = routes.get(writer)
@@ -286,16 +290,16 @@ class UnroutedSamples:
     """Samples that wait for discovery, which reports their writer within moments."""
 
     def __init__(self) -> None:
-        self._waiting: dict[Tap, list[CapturedSample]] = {}
+        self._waiting: dict[Tap, list[Sample]] = {}
 
     def __len__(self) -> int:
         return sum(map(len, self._waiting.values()))
 
-    def before(self, tap: Tap, taken: list[T]) -> list[T | CapturedSample]:
-        """Take all waiting samples of a tap, and put its records behind them."""
-        return [*self._waiting.pop(tap, ()), *taken]
+    def before(self, tap: Tap) -> list[Sample]:
+        """Take all waiting samples of a tap; they come before what it has now."""
+        return self._waiting.pop(tap, [])
 
-    def wait(self, tap: Tap, samples: Iterable[CapturedSample]) -> None:
+    def wait(self, tap: Tap, samples: Iterable[Sample]) -> None:
         """Add samples of unknown writers, which a tap captured."""
         if waiting := [*samples]:
             self._waiting.setdefault(tap, []).extend(waiting)

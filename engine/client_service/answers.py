@@ -148,19 +148,19 @@ class Answers:
 
     def group_states(self, states: list[NameSpaceState], interest: Interest | None) -> list[GroupState]:
         """Return the completeness of the groups of an interest; of all groups with None."""
-        told = [
+        groups_of_answer = [
             (group, self.completeness(state, group))
             for state in states
             for group in self._runtime.spaces[state.name].working.groups
         ]
-        told += [  # the node keeps nothing of a group whose content filter does not fit
+        groups_of_answer += [  # the node keeps nothing of a group whose content filter does not fit
             (group, Completeness.INCOMPLETE)
             for group in self._runtime.shared.refused
             if self._runtime.core.name_space_of(group) in states
         ]
         found = {
             GroupState(group.partition, group.topic, completeness)
-            for group, completeness in told
+            for group, completeness in groups_of_answer
             if interest is None or interest.wants(group)
         }
         return sorted(found, key=lambda one: (one.partition, one.topic))

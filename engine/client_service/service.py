@@ -21,8 +21,7 @@ from engine.client_service.storage import Storage, StorageQuestion
 from engine.core.name_spaces import Interest
 from engine.core.purging import FOREVER_NS
 from engine.core.settings import PendingWriter
-from engine.dataset.captured import CapturedSample
-from engine.dataset.sample import DATA
+from engine.dataset.sample import DATA, captured_sample
 from engine.dds.abi import INFINITE_NS
 from engine.dds.cdr import Malformed
 from engine.dds.client_protocol import endpoints, extensions, naming
@@ -216,12 +215,12 @@ class Followers:
             if groups:
                 self._send(follower.client, follower.request, groups)
 
-    def replaced(self, name_space: str, told: Difference) -> None:
+    def replaced(self, name_space: str, news: Difference) -> None:
         """Send the changes after a set was replaced; samples captured meanwhile follow."""
         followers = [each for each in self._all.values() if name_space in each.name_spaces]
         if not followers:
             return
-        self.difference(name_space, told)
+        self.difference(name_space, news)
         working = self._runtime.spaces[name_space].working
         given = _digests(group_set.samples() for group_set in working.groups.values())
         for follower in followers:
@@ -293,7 +292,7 @@ class ClientService:
         self._questions: list[Question] = []
         self._deletions: list[HeldDeletion] = []
         self._newest: dict[Way, tuple[int, bytes]] = {}
-        self._told: dict[str, tuple[bool, tuple[Element, ...]]] = {}
+        self._last_answers: dict[str, tuple[bool, tuple[Element, ...]]] = {}
         self._routes = routes
         self._is_sound = is_sound
         self._storage = Storage(runtime, has_disk=has_disk)
@@ -327,7 +326,7 @@ class ClientService:
 
     # In, on the pump's thread.
 
-    def take(self) -> list[tuple[str, CapturedSample]]:
+    def take(self) -> list[tuple[str, Sample]]:
         """Take the records of clients."""
         return [(name, record) for name, reader in self._readers.items() for record in reader.drain()]
 
@@ -352,7 +351,7 @@ class ClientService:
                 except Malformed as error:
                     self._runtime.shared.malformed(topic, client.hex(), str(error))
 
-    def _is_proved(self, topic: str, record: CapturedSample, added: Mapping[str, bytes]) -> bool:
+    def _is_proved(self, topic: str, record: Sample, added: Mapping[str, bytes]) -> bool:
         proof = added.get(extensions.PROOF, b"")
         is_proved = self._proofs.is_proved(topic, record.writer, record.payload, proof)
         if not is_proved:
@@ -361,8 +360,8 @@ class ClientService:
 
     def captured(
         self,
-        records: Sequence[CapturedSample | CapturedRun],
-        unrouted: Sequence[CapturedSample],
+        records: Sequence[Sample | CapturedRun],
+        unrouted: Sequence[Sample],
         routes: Mapping[bytes, tuple[Group, ...]],
     ) -> None:
         """Count records from a tap; the writers of `unrouted` are not known yet."""
@@ -523,7 +522,7 @@ class ClientService:
         elif added.pending is not None:
             self._is_pending(request, added.pending)
         elif added.keep is not None:
-            self._keep(client, request, added.keep)
+            self._receive_missed(client, request, added.keep)
         elif added.others:
             self._send_state(client, request, fellows=self._answers.fellows(), away=self._answers.away())
         else:
@@ -625,7 +624,7 @@ class ClientService:
             PendingWriter(pending.id, request.topic, request.partitions, since_ns, wait_s)
         )
 
-    def _keep(self, client: bytes, request: StateRequest, by: bytes) -> None:
+    def _receive_missed(self, client: bytes, request: StateRequest, by: bytes) -> None:
         """Take in samples that this node missed and a client hands over, as if captured.
 
         `by` is a living writer of the client in the same groups; the samples may be of an earlier writer.
@@ -643,7 +642,7 @@ class ClientService:
         else:
             self._storage.refused(samples)
             records = [
-                CapturedSample(one[0], one.writer, one.status, one.key, one.payload) for one in samples
+                captured_sample(one[0], one.writer, one.status, one.key, one.payload) for one in samples
             ]
             self._runtime.capture(records, {one.writer: groups for one in samples})
             self._runtime.counters["client_handed_over"] += len(records)
@@ -665,13 +664,13 @@ class ClientService:
         interest = Interest(request.topic, request.partitions, by_expression=True)
         states = self._answers.name_spaces(interest)
         found = self._answers.group_states(states, interest)
-        told = found[:MAX_GROUPS_TOLD]
+        shown = found[:MAX_GROUPS_TOLD]
         addition = msgspec.structs.replace(
-            self._answers.state_addition(told), left_out=len(found) - len(told), **added
+            self._answers.state_addition(shown), left_out=len(found) - len(shown), **added
         )
         packed = {**extensions.pack(addition), **(blocks or {})}
         state = StateAnswer(
-            self._server, (request.request,), tuple(told), extensions.with_proof(packed, self._proofs)
+            self._server, (request.request,), tuple(shown), extensions.with_proof(packed, self._proofs)
         )
         self._states.send((self._partition,), client, [encode(state)], _nothing)
 
@@ -680,8 +679,8 @@ class ClientService:
         changed = []
         for state in self._runtime.core.name_spaces:
             now = (state.complete, state.whole)
-            if self._told.get(state.name, (False, ())) != now:
-                self._told[state.name] = now
+            if self._last_answers.get(state.name, (False, ())) != now:
+                self._last_answers[state.name] = now
                 changed.append(state)
         groups = self._answers.group_states(changed, None)
         if groups:

@@ -17,10 +17,9 @@ from msgspec import Struct
 from engine.core.expressions import intersection, matches
 from engine.core.name_spaces import Group
 from engine.core.states import Phase
-from engine.dataset.captured import CapturedSample
 from engine.dataset.dataset import weight_of
 from engine.dataset.groups import DurabilityKind
-from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, Sample, make_sample
+from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, Sample, with_digest
 from engine.dds.cdr import Malformed
 from engine.dds.client_protocol.naming import ANSWERS, NAMES, SampleName, SampleVerdict, unpack_names
 from engine.runtime.housekeeping import INFINITE
@@ -127,25 +126,25 @@ class Storage:
 
     def captured(
         self,
-        records: Sequence[CapturedSample | CapturedRun],
-        unrouted: Sequence[CapturedSample],
+        records: Sequence[Sample | CapturedRun],
+        unrouted: Sequence[Sample],
         routes: Mapping[bytes, tuple[Group, ...]],
     ) -> None:
         """Count records from a tap; those of `unrouted` writers come again."""
-        skipped = {record[1] for record in unrouted}
+        skipped = {record.writer for record in unrouted}
         kept: dict[bytes, bool] = {}
         for record in records:
             writer = record.writer
-            if writer in skipped or (isinstance(record, CapturedSample) and record.status > _SAMPLE):
+            if writer in skipped or (isinstance(record, Sample) and record.status > _SAMPLE):
                 continue
             if writer not in kept:
                 kept[writer] = self._is_kept(routes.get(writer, ()))
             tally = self._tallies.get(writer) or self._new_tally(writer)
-            if isinstance(record, CapturedSample) and len(record.payload) > self._max_bytes:
-                self.refused([make_sample(*record)])
+            if isinstance(record, Sample) and len(record.payload) > self._max_bytes:
+                self.refused([with_digest(record)])
                 tally.refused += 1
             elif kept[writer]:
-                times_ns = record[:1] if isinstance(record, CapturedSample) else record.times_ns
+                times_ns = record[:1] if isinstance(record, Sample) else record.times_ns
                 tally.count += len(times_ns)
                 oldest_ns = min(times_ns)
                 tally.oldest_ns = oldest_ns if tally.oldest_ns is None else min(tally.oldest_ns, oldest_ns)
@@ -233,7 +232,7 @@ class Storage:
         if now >= question.recheck_s:
             question.recheck_s = now + question.interval_s
             question.interval_s = min(MAX_RECHECK_S, 2 * question.interval_s)
-            self._look(question, places)
+            self._examine(question, places)
         is_late = now >= deadline_s
         if self.why_not(states, places):
             return is_late
@@ -248,7 +247,7 @@ class Storage:
             question.barrier = self._runtime.hurry()
         return self._is_past(question.barrier) or now > deadline_s + DISK_S
 
-    def _look(self, question: StorageQuestion, places: Sequence[_Place]) -> None:
+    def _examine(self, question: StorageQuestion, places: Sequence[_Place]) -> None:
         replaced = self._replaced_sets()
         if question.replaced != replaced or not question.verdicts:
             question.verdicts = [SampleVerdict.MISSING] * len(question.names)

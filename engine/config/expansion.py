@@ -95,7 +95,7 @@ class _Expander:
             if char == "\\":
                 if at + 1 == len(self.raw):
                     raise ExpansionFault(at, "a backslash at the end escapes nothing")
-                parts.append(self._keep(self.raw[at + 1], at))
+                parts.append(self._bounded(self.raw[at + 1], at))
                 at += 2
                 continue
             if self.raw.startswith("${", at):
@@ -107,11 +107,11 @@ class _Expander:
             nesting += (char == "{") - (char == "}")
             found = _PLAIN.match(self.raw, at)
             assert found, "every character matches"
-            parts.append(self._keep(found.group(), at))
+            parts.append(self._bounded(found.group(), at))
             at = found.end()
         return "".join(parts), at
 
-    def _keep(self, text: str, offset: int) -> str:
+    def _bounded(self, text: str, offset: int) -> str:
         self.produced += len(text)
         if self.produced > MAX_EXPANDED_CHARS:
             raise ExpansionFault(offset, f"the value expands to more than {MAX_EXPANDED_CHARS} characters")
@@ -141,7 +141,7 @@ class _Expander:
         if operator and bool(value) == (operator == "+"):
             text, end = self.expand(at, depth + 1)
         else:
-            text, end = self._keep(value or "", start) if operator != "+" else "", self._skip(at)
+            text, end = self._bounded(value or "", start) if operator != "+" else "", self._skip(at)
         if end >= len(self.raw):
             raise self._not_closed(start)
         if operator == "?" and not value:

@@ -45,7 +45,8 @@ class Sample(NamedTuple):
         writer: the original writer's GUID, 16 bytes in network order.
         sequence: the original sequence number, 0 if unknown; with `UNTIMED` it tells which sample of its
             writer this is, whenever a node received it.
-        digest: 16 bytes over all other fields; samples with equal digests are equal.
+        digest: 16 bytes over all other fields; samples with equal digests are equal. Empty from the tap to
+            the set (`captured_sample`).
         status: `DATA`, `DISPOSE` and `UNREGISTER` bits.
         key: the instance, as XCDR2 key bytes; empty for a topic without keys.
         payload: CDR with its 4-byte encapsulation header.
@@ -107,6 +108,28 @@ def make_sample(
     """Make a sample, with its digest."""
     digest = digest_of(source_time_ns, writer, sequence, status, key, payload)
     return Sample(source_time_ns, writer, sequence, digest, status, key, payload)
+
+
+def captured_sample(
+    source_time_ns: int,
+    writer: bytes,
+    status: int,
+    key: bytes,
+    payload: bytes,
+    sequence: int = 0,
+) -> Sample:
+    """Make a sample as a tap gives it: without digest, because most are replaced before anybody needs one.
+
+    One with other bits in `status` than those of a sample is about a writer, and never enters a set.
+    """
+    return Sample(source_time_ns, writer, sequence, b"", status, key, payload)
+
+
+def with_digest(sample: Sample) -> Sample:
+    """Return a captured sample with its digest."""
+    time_ns, writer, sequence, _, status, key, payload = sample
+    digest = digest_of(time_ns, writer, sequence, status, key, payload)
+    return Sample(time_ns, writer, sequence, digest, status, key, payload)
 
 
 def digest_sum(samples: Sequence[Sample]) -> int:

@@ -172,7 +172,7 @@ class BulkReceiver:
     def take(self, limit: int = 16) -> list[ReceivedBatch]:
         """Take up to `limit` batches and ends, in order for each stream."""
         taken = []
-        for _, writer, status, _, payload, _ in self._reader.drain(limit):
+        for _, writer, _, _, status, _, payload in self._reader.drain(limit):
             content: bytes | None = None
             if status & DATA:
                 try:

@@ -21,9 +21,9 @@ import threading
 from typing import Final
 
 from engine import native
-from engine.dataset.captured import CapturedRun, CapturedSample
+from engine.dataset.captured import CapturedRun, singly
 from engine.dataset.groups import KEEP_ALL, DurabilityKind
-from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, UNTIMED
+from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, UNTIMED, Sample
 from engine.dds import abi
 from engine.dds.errors import check
 from engine.dds.participant import NodeParticipant
@@ -243,60 +243,51 @@ class CaptureReader:
         """Make a waiting thread return."""
         self._signal.set()
 
-    def drain(self, limit: int = 10_000) -> list[CapturedSample]:
-        """Take up to `limit` records, oldest first. One thread drains."""
+    def drain(self, limit: int = 10_000) -> list[Sample]:
+        """Take up to `limit` captured samples, oldest first. One thread drains."""
         return singly(self.drain_runs(limit)[1])
 
-    def drain_runs(self, limit: int = 10_000) -> tuple[int, list[CapturedSample | CapturedRun]]:
+    def drain_runs(self, limit: int = 10_000) -> tuple[int, list[Sample | CapturedRun]]:
         """Drain like `drain`, but with consecutive writes of equal size as one `CapturedRun`.
 
         Returns:
-            The number of records, and the records and runs.
+            The number of samples, and the samples and runs.
         """
-        taken: list[CapturedSample | CapturedRun] = []
+        taken: list[Sample | CapturedRun] = []
         ring, left = self._ring, limit
         capacity, mask = ring.capacity, ring.capacity - 1
         head, tail = self._begin(self._address), ring.tail
         while tail < head and left:
             to_end = capacity - (tail & mask)
-            count = used = 0
+            before, used = left, 0
             if to_end >= _RECORD.size:
                 # A copy of a piece at a time: it stays in the processor's cache, and its place in the ring
                 # is free again before the next piece is looked at.
                 size = min(head - tail, to_end, _PIECE_BYTES)
                 piece = ctypes.string_at(self._buffer_at + (tail & mask), size)
-                count, used = self._parse(piece, left, taken)
+                count = 1
+                while count and left:
+                    count, some = self._run(piece, used, left, taken) or self._parse(
+                        piece, used, min(left, _MIN_RUN), taken
+                    )
+                    used += some
+                    left -= count
                 assert used <= size, "a record is taken whole, or stays"
             tail += used or to_end  # nothing used: the rest of the buffer was too small for a record
-            left -= count
-            self._release(self._address, tail, count)
+            self._release(self._address, tail, before - left)
         if tail < head:
             self._signal.set()
         return limit - left, taken
 
-    def _parse(self, piece: bytes, limit: int, taken: list[CapturedSample | CapturedRun]) -> tuple[int, int]:
-        """Append up to `limit` whole records that a piece begins with, in runs where that pays.
+    def _run(
+        self, piece: bytes, at: int, limit: int, taken: list[Sample | CapturedRun]
+    ) -> tuple[int, int] | None:
+        """Append the writes from there on that are alike but for time, key and payload, if there are many.
 
         Returns:
-            How many records, and how many bytes they are.
+            How many they are, and how many bytes; None for few.
         """
-        at, left = 0, limit
-        while left:
-            run = self._run(piece, at, left)
-            if run is not None:
-                taken.append(run)
-                count, used = run.count, run.size_bytes
-            else:
-                count, used = self._parse_singly(piece, at, min(left, _MIN_RUN), taken)
-            if not count:
-                break
-            at += used
-            left -= count
-        return limit - left, at
-
-    def _run(self, piece: bytes, at: int, limit: int) -> CapturedRun | None:
-        """The writes from there on that are alike but for time, key and payload, if there are many."""
-        if len(piece) - at < _RECORD.size:
+        if len(piece) - at < _MIN_RUN * _RECORD.size:
             return None
         total, status, _, host_order, size, key_bytes = _RECORD.unpack_from(piece, at)
         if status != DATA or not total:
@@ -308,16 +299,11 @@ class CaptureReader:
             return None
         writer = self._names.get(host_order) or self._names.learn(host_order)
         times_ns = words[1 : count * total // 8 : total // 8].tolist()
-        return CapturedRun(writer, times_ns, piece, at + _RECORD.size, total, size, key_bytes)
+        taken.append(CapturedRun(writer, times_ns, piece, at + _RECORD.size, total, size, key_bytes))
+        return count, count * total
 
-    def _parse_singly(
-        self,
-        piece: bytes,
-        at: int,
-        limit: int,
-        taken: list[CapturedSample | CapturedRun],
-    ) -> tuple[int, int]:
-        """Append the whole records from `at` on; how many, and how many bytes they are."""
+    def _parse(self, piece: bytes, at: int, limit: int, taken: list[Sample | CapturedRun]) -> tuple[int, int]:
+        """Append up to `limit` whole records from `at` on; return how many, and how many bytes they are."""
         unpack, make, add = _RECORD.unpack_from, tuple.__new__, taken.append
         known, learn = self._names.get, self._names.learn
         header = _RECORD.size
@@ -332,32 +318,24 @@ class CaptureReader:
             left -= 1
             writer = known(host_order) or learn(host_order)
             key_at = body + size
-            payload = piece[body:key_at]
-            if status <= _SAMPLE:
-                key = piece[key_at : key_at + key_size]
-                add(make(CapturedSample, (time_ns, writer, status, key, payload, 0)))
-                continue
-            number_at = key_at + key_size
-            number = piece[number_at : number_at + _NUMBER_BYTES] if status & _UNTIMED else b""
-            sequence = UNTIMED | int.from_bytes(number, "little") if number else 0
-            if status & _LARGE:
-                add(self._take_large(time_ns, writer, status, payload, sequence))
-            elif status & _UNTIMED:
-                key = piece[key_at:number_at]
-                add(CapturedSample(time_ns, writer, status & _SAMPLE, key, payload, sequence))
-            else:
-                add(CapturedSample(0, writer, WRITER_GONE, b"", payload))
+            payload, key = piece[body:key_at], piece[key_at : key_at + key_size]
+            sequence = 0
+            if status > _SAMPLE:
+                number_at = key_at + key_size
+                number = piece[number_at : number_at + _NUMBER_BYTES] if status & _UNTIMED else b""
+                sequence = UNTIMED | int.from_bytes(number, "little") if number else 0
+                if status & _LARGE:  # the record has the address of Cyclone's own copy, and a reference to it
+                    serdata = int.from_bytes(payload, "little")
+                    key, payload = abi.content_of(serdata)
+                    self._ring.large_bytes_taken += len(payload)
+                    self._ring.large_taken += 1
+                    abi.serdata_unref(serdata)
+                if number or status & _LARGE:
+                    status &= _SAMPLE
+                else:
+                    time_ns, status, key = 0, WRITER_GONE, b""
+            add(make(Sample, (time_ns, writer, sequence, b"", status, key, payload)))
         return limit - left, at - begin
-
-    def _take_large(
-        self, time_ns: int, writer: bytes, status: int, address: bytes, sequence: int
-    ) -> CapturedSample:
-        serdata = int.from_bytes(address, "little")
-        key, payload = abi.content_of(serdata)
-        self._ring.large_bytes_taken += len(payload)
-        self._ring.large_taken += 1
-        abi.serdata_unref(serdata)
-        return CapturedSample(time_ns, writer, status & _SAMPLE, key, payload, sequence)
 
     def matched_writers(self) -> dict[bytes, bytes]:
         """Return writer GUID to participant GUID of the matched writers, at most 4096, in network order."""
@@ -428,14 +406,3 @@ def _alike(words: memoryview, stride: int, most: int) -> int:
 def _are_alike(words: memoryview, stride: int, count: int) -> bool:
     end = stride * count
     return all(words[at:end:stride].tobytes() == words[at : at + 1].tobytes() * count for at in _ALIKE)
-
-
-def singly(records: list[CapturedSample | CapturedRun]) -> list[CapturedSample]:
-    """Return records with those of runs one by one."""
-    found: list[CapturedSample] = []
-    for each in records:
-        if isinstance(each, CapturedRun):
-            found += each.records()
-        else:
-            found.append(each)
-    return found

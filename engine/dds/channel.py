@@ -249,7 +249,7 @@ class Channel:
         own = self._participant.guid
         proofs = self._participant.proofs
         for name, reader in self._readers.items():
-            for _, writer, status, _, payload, _ in [*reader.drain(self._limit), *proofs.verifiable(name)]:
+            for _, writer, _, _, status, _, payload in [*reader.drain(self._limit), *proofs.verifiable(name)]:
                 participant = abi.participant_of(writer)
                 if participant == own:
                     continue

@@ -340,7 +340,7 @@ class DirectedSession:
             if group in self._spent:
                 self.go_below()
             low = self._low()
-            stays = self._kept_by(low, group) or self._keep(low, group, description, offer)
+            stays = self._kept_by(low, group) or self._keep_open(low, group, description, offer)
             return stays, stays
         giver = self._low() if mode is DeliveryPurpose.INSTEAD else self._participant
         if mode is DeliveryPurpose.INSTEAD:
@@ -350,10 +350,10 @@ class DirectedSession:
         if not keeps:
             return goes, goes
         known = None if mode is DeliveryPurpose.WHOLE else self._kept_by(giver, group)
-        stays = known or self._keep(giver, group, description, offer)
+        stays = known or self._keep_open(giver, group, description, offer)
         if mode is DeliveryPurpose.TAKEN_OVER and offer.by_source_timestamp:
             low = self._low()
-            return goes, stays, self._kept_by(low, group) or self._keep(low, group, description, offer)
+            return goes, stays, self._kept_by(low, group) or self._keep_open(low, group, description, offer)
         return goes, stays
 
     def _low(self) -> NodeParticipant:
@@ -402,7 +402,7 @@ class DirectedSession:
         kept = reversed(self._kept.get(group, ()))
         return next((one for one in kept if one.guid[:12] == participant.guid[:12]), None)
 
-    def _keep(
+    def _keep_open(
         self,
         participant: NodeParticipant,
         group: tuple[str, str, str],
@@ -489,7 +489,7 @@ class DirectedSession:
         low = self._low()
         if self._kept_by(low, group) is not None:
             return writers
-        lowest = self._keep(low, group, description, writers[0].qos)
+        lowest = self._keep_open(low, group, description, writers[0].qos)
         lowest.wait_for_readers(writers[0].matched_guids(), MATCH_TIMEOUT_S)
         time.sleep(SETTLE_S)
         return [lowest, *writers]
@@ -509,7 +509,7 @@ class DirectedSession:
         """Wait until discovery has found readers of the topic in the target, and return them."""
         found: list[EndpointSeen] = []
 
-        def look() -> bool:
+        def has_found() -> bool:
             for change in self._discovery.take():
                 if isinstance(change, ParticipantSeen) and self.target in (None, change.process):
                     self._members.add(change.guid)
@@ -527,7 +527,7 @@ class DirectedSession:
             )
             return bool(found) or self._abandoned.is_set()
 
-        self._signal.wait_until(look, deadline - time.monotonic())
+        self._signal.wait_until(has_found, deadline - time.monotonic())
         return found
 
     def _be_refused(self, topic: str, description: TypeDescription, offer: EndpointQos) -> None:

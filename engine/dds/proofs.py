@@ -26,8 +26,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, NamedTuple, Self, TypeVar
 
-from engine.dataset.captured import CapturedSample
-from engine.dataset.sample import DATA
+from engine.dataset.sample import DATA, Sample, captured_sample
 from engine.dds import cdr
 
 ELEMENT: Final = "//OpenSplice/Domain/DomainSecret"
@@ -219,7 +218,7 @@ class Proofs:
         self._serial = 0
         self._serials: dict[bytes, int] = {}
         self._known: dict[bytes, None] = {}
-        self._later: dict[tuple[str, bytes], CapturedSample] = {}
+        self._later: dict[tuple[str, bytes], Sample] = {}
         self._later_bytes = 0
 
     def prove(self, topic: str, writer: bytes, sender: bytes, payload: bytes) -> bytes:
@@ -280,7 +279,7 @@ class Proofs:
             if (before := self._later.pop(place, None)) is not None:
                 self._later_bytes -= max(len(before.payload), MESSAGE_COST)
             if payload:
-                self._later[place] = CapturedSample(0, writer, DATA, b"", payload)
+                self._later[place] = captured_sample(0, writer, DATA, b"", payload)
                 self._later_bytes += max(len(payload), MESSAGE_COST)
             while self._later_bytes > LATER_BYTES:
                 oldest = self._later.pop(next(iter(self._later)))
@@ -290,7 +289,7 @@ class Proofs:
         """Forget the state of a writer that is gone."""
         self._replace_later(topic, writer, b"")
 
-    def verifiable(self, topic: str) -> list[CapturedSample]:
+    def verifiable(self, topic: str) -> list[Sample]:
         """Return the states of a topic that were refused for a secret that is known now, to verify again."""
         if not self._later or self.secret is None:
             return []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Final
 
+from engine.dataset.sample import captured_sample
 from engine.dds import trial
 from engine.dds.errors import DdsError, UnsupportedCyclone
 
@@ -79,7 +80,6 @@ def _found_difference(of_package: bool) -> str:
 
 
 def _tap_difference(participant: NodeParticipant, topic: Topic) -> str:
-    from engine.dataset.captured import CapturedSample
     from engine.dataset.sample import DATA, DISPOSE, UNREGISTER
     from engine.dds import abi
     from engine.dds.capture_reader import CaptureReader
@@ -101,10 +101,10 @@ def _tap_difference(participant: NodeParticipant, topic: Topic) -> str:
         return f"a writer of {len(_TIMES_NS)} samples is at number {sequence}"
     found = tap.drain()
     expected = [
-        CapturedSample(_TIMES_NS[0], writer.guid, DATA, key, whole),
-        CapturedSample(_TIMES_NS[1], writer.guid, DISPOSE, key, key_only),
-        CapturedSample(_TIMES_NS[2], writer.guid, UNREGISTER, key, key_only),
-        CapturedSample(0, writer.guid, WRITER_GONE, b"", b""),
+        captured_sample(_TIMES_NS[0], writer.guid, DATA, key, whole),
+        captured_sample(_TIMES_NS[1], writer.guid, DISPOSE, key, key_only),
+        captured_sample(_TIMES_NS[2], writer.guid, UNREGISTER, key, key_only),
+        captured_sample(0, writer.guid, WRITER_GONE, b"", b""),
     ]
     return "" if found == expected else f"a tap gave {found} where {expected} was written"
 

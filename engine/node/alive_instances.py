@@ -47,7 +47,6 @@ if TYPE_CHECKING:
     from engine.capture.delivery import Directed
     from engine.capture.neighbourhood import DiscoveryChanges, Neighbourhood
     from engine.core.messages import ReaderKey
-    from engine.dataset.captured import CapturedSample
     from engine.dataset.group_set import GroupSet
     from engine.dataset.groups import GroupDescription
     from engine.dataset.living import DeliveryStep
@@ -294,12 +293,12 @@ class KeptInstances(AliveInstances):
             living = self._neighbourhood.living(group)
             self._end(group, functools.partial(ends, rows, writer, living), autodispose, closes=not living)
 
-    def unregistered(self, records: Iterable[CapturedSample | CapturedRun]) -> None:
+    def unregistered(self, records: Iterable[Sample | CapturedRun]) -> None:
         """End the instances that writers unregistered by these records; others are skipped."""
         for record in records if self._kept else ():
             if isinstance(record, CapturedRun):
                 continue
-            time_ns, writer, status, key, *_ = record
+            time_ns, writer, _, _, status, key, _ = record
             if not status & UNREGISTER or status > _SAMPLE:
                 continue
             for group in self._neighbourhood.routes.get(writer, ()):

@@ -112,7 +112,7 @@ class Disk:
         self._stopping = threading.Event()
         self._is_gathering = False
         self._written_s = self._took_s = 0.0
-        self._told: tuple[int, int] | None = None
+        self._noticed: tuple[int, int] | None = None
         self._work = activities.work("persistentDataListener")
         self.fault: Exception | None = None
         self.refusal = ""
@@ -145,9 +145,9 @@ class Disk:
     def wake(self) -> None:
         """Wake the thread, if there is something new that it does not gather by itself."""
         queue = self.store_queue
-        told = queue.handed_over, queue.urgent
-        if told != self._told:
-            self._told = told
+        news = queue.handed_over, queue.urgent
+        if news != self._noticed:
+            self._noticed = news
             if not (self._is_gathering and queue.may_gather):
                 self._wake.set()
 

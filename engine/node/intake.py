@@ -18,31 +18,31 @@ import math
 import time
 from typing import TYPE_CHECKING, Any, Final
 
-from engine.capture.matching import MatchWatch
-from engine.capture.tap_registry import UnroutedSamples, look_up_type
-from engine.capture.unkept import UnkeptReason
+from engine.capture.intake import DiscoveryIntake
+from engine.capture.tap_registry import UnroutedSamples
 from engine.dds.abi import INFINITE_NS, participant_of
 from engine.dds.discovery import EndpointGone, ParticipantGone
 from engine.dds.interfaces import beyond_loopback
-from engine.dds.native_topics import Refusals
 from engine.dds.proofs import ProofFault
-from engine.dds.typeinfo import ATTEMPTS, LOOK_UP_S
+from engine.dds.typeinfo import LOOK_UP_S
 from engine.runtime.capture import WAIT_S
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
+    from engine.capture.intake import MatchWatch
     from engine.capture.neighbourhood import DiscoveryChanges, HistoryReader, Neighbourhood, Offer
+    from engine.capture.tap import TapMove
     from engine.capture.tap_registry import TapRegistry
     from engine.capture.unkept import Unkept
     from engine.client_service.service import ClientService
     from engine.core.messages import ReaderKey
-    from engine.dataset.groups import TypeDescription
     from engine.dds.bulk import BulkReceiver, ReceivedBatch
     from engine.dds.channel import ReceivedMessage
     from engine.dds.discovery import EndpointSeen
     from engine.dds.participant import NodeParticipant
     from engine.dds.proofs import Proofs
+    from engine.dds.typeinfo import Resolution
     from engine.dds.waiting import Bell
     from engine.node.alive_instances import KeptInstances
     from engine.node.wire import DdsWire
@@ -156,14 +156,13 @@ class CaptureDrain:
     def turn(self) -> None:
         """Drain the taps, unless it is too early for that."""
         if self._clock.monotonic() >= self._due_s:
-            self._drain(waits=True)
+            self.drain(waits=True)
 
-    def drain(self) -> None:
-        """Take from every tap what it has, up to a bound, unless too much waits for the disk."""
-        self._drain(waits=False)
+    def drain(self, *, waits: bool = False) -> None:
+        """Take from every tap what it has, up to a bound, unless too much waits for the disk.
 
-    def _drain(self, *, waits: bool) -> None:
-        """Drain the taps; with `waits`, large samples of busy ones may wait for newer ones."""
+        With `waits`, large samples of busy taps may wait for newer ones.
+        """
         tracer = self._runtime.shared.tracer
         room = self._room
         if room <= 0:
@@ -184,19 +183,24 @@ class CaptureDrain:
         for tap in self._taps:
             is_busy = (tap_fill := tap.fill) >= ROOMY or self._runtime.has_waiting
             fill = max(fill, tap_fill)
-            some, drained = tap.drain_runs(most)
+            some, taken = tap.drain_runs(most)
             count += some
             is_behind = is_behind or some >= most
-            waiting = self._unrouted_samples.before(tap, drained)
-            taken = self._taps.once(tap, waiting, routes)
-            unrouted = self._runtime.capture(taken, routes, waits=waits and is_busy) if taken else []
+            if self._unrouted_samples:
+                taken = [*self._unrouted_samples.before(tap), *taken]
+            if tap in self._taps.further:
+                taken = self._taps.once(tap, taken, routes)
+            if not taken:
+                continue
+            unrouted = self._runtime.capture(taken, routes, waits=waits and is_busy)
             self._alive.unregistered(taken)
             self._watch.heard(taken)
             if self._clients:
                 self._clients.captured(taken, unrouted, routes)
-            self._unrouted_samples.wait(tap, unrouted)
-            if dropped := self._unrouted_samples.drop_surplus():
-                self._runtime.count_unrouted(dropped)
+            if unrouted:
+                self._unrouted_samples.wait(tap, unrouted)
+                if dropped := self._unrouted_samples.drop_surplus():
+                    self._runtime.count_unrouted(dropped)
         self._runtime.shared.is_behind = is_behind or bool(self._unrouted_samples)
         self._runtime.settle_captured(WAIT_S if waits and count else -math.inf)
         is_hurried, haste = count >= BUSY, max(1.0, fill / ROOMY)
@@ -327,7 +331,7 @@ def _partitions(writer: Unkept) -> str:
     return ", ".join(writer.partitions) or "the default partition"
 
 
-class NodeIntake:
+class NodeIntake(DiscoveryIntake):
     """Passes news to the runtime. All methods are called on the node's thread.
 
     Args:
@@ -337,9 +341,6 @@ class NodeIntake:
         runtime: takes the news.
         tracer: takes the events.
         post: runs a callable on the node's thread.
-
-    Attributes:
-        watch: looks whether writers match, and whether something of them was captured.
     """
 
     def __init__(
@@ -351,8 +352,7 @@ class NodeIntake:
         tracer: Tracer,
         post: Callable[[Callable[[], None]], None],
     ) -> None:
-        self._participant = participant
-        self._neighbourhood = neighbourhood
+        super().__init__(participant, neighbourhood, wire.taps, runtime.counters)
         self._wire = wire
         self._runtime = runtime
         self._tracer = tracer
@@ -362,8 +362,6 @@ class NodeIntake:
         self._refused_told: dict[bytes, float] = {}
         self._secret_problem = ""
         self._ends = SaidEnds()
-        self._refusals = Refusals()
-        self.watch = MatchWatch(wire.taps, neighbourhood)
 
     def turn(self, now_s: float) -> None:
         """Ask again for types, move taps, and check the writers of taps that request more.
@@ -374,37 +372,23 @@ class NodeIntake:
         if not self._runtime.shared.is_behind:
             for writer, time_ns in self._ends.take(now_s):
                 self._runtime.writer_ends.end_writer(writer, time_ns)
-        for unkept in self.watch.turn(now_s):
-            self._not_kept(unkept)
-        for refusal, count in self._refusals.news(lambda writer: bool(self._neighbourhood.offer_of(writer))):
-            self._runtime.counters["refused_samples"] += count
-            if (news := self._neighbourhood.refused(refusal.writer, refusal.text)) is not None:
-                self._not_kept(news)
-        for kept in self._neighbourhood.unkept.take_kept():
-            self._kept_after_all(kept)
-        again = self._neighbourhood.to_ask_again(now_s)
-        if again is not None:
-            self._look_up(again, is_first=False)
-        for topic, type_id in self._wire.taps.take_raised():
-            self._check_offers(self._neighbourhood.offers(topic, type_id))
-        for moved in self._wire.taps.turn():
-            self._tracer.event(
-                "capture.moved",
-                topic=moved.topic,
-                before=moved.before.name,
-                requested=moved.requested.name,
-                elapsed_ns=moved.elapsed_ns,
-            )
+        self.review(now_s)
 
-    def topics_seen(self, batch: Sequence[Any]) -> None:
-        """Take in a batch of topic discovery."""
-        self._writers_seen(self._neighbourhood.topics_seen(batch))
+    def moved(self, move: TapMove) -> None:
+        """Trace that another reader has taken the place of a tap's."""
+        self._tracer.event(
+            "capture.moved",
+            topic=move.topic,
+            before=move.before.name,
+            requested=move.requested.name,
+            elapsed_ns=move.elapsed_ns,
+        )
 
     def discovered(self, batch: Sequence[Any]) -> None:
         """Take in a batch of discovery and of attachments."""
         if any(isinstance(one, ParticipantGone) for one in batch):
             self.tell_unproved(time.monotonic())  # while its name is known: a stranger may come for a moment
-        changes = self._neighbourhood.take(batch)
+        changes = self.neighbourhood.take(batch)
         for gone in changes.ends:
             if isinstance(gone, ParticipantGone):
                 self._participant.proofs.forget(gone.guid)
@@ -416,8 +400,8 @@ class NodeIntake:
             else:
                 self._runtime.fellow_detached(node, participant.hex())
         for endpoint in changes.unresolved:
-            self._look_up(endpoint)
-        self._writers_seen(changes)
+            self.look_up(endpoint)
+        self.changed(changes)
         for reader in changes.readers_gone:
             for key in self._reader_keys(reader):
                 self._runtime.late_joiners.gone(key)
@@ -434,7 +418,7 @@ class NodeIntake:
         undiscovered, self._undiscovered = self._undiscovered, []
         self.messages(undiscovered)
 
-    def _writers_seen(self, changes: DiscoveryChanges) -> None:
+    def changed(self, changes: DiscoveryChanges) -> None:
         """Take in durable writers that came and went, and groups that are known better."""
         for description in changes.groups:
             self._runtime.group_seen(description)
@@ -449,35 +433,26 @@ class NodeIntake:
             else:
                 self._runtime.writer_gone(writer)
         self._ends.changed(changes)
-        self._check_offers(changes.offers)
+        for offer in changes.offers:
+            self.is_refused(offer)
         self.watch.watch(changes.offers)
         for unkept in changes.unkept:
-            self._not_kept(unkept)
+            self.not_kept(unkept)
         self._wire.alive.changed(changes)
 
-    def _check_offers(self, offers: Iterable[Offer]) -> None:
-        for offer in offers:
-            if problem := self._wire.taps.problem(offer.groups[0]):
-                unkept = self._neighbourhood.refuse(offer, UnkeptReason.TYPE_UNKNOWN, problem)
-                if unkept is not None:
-                    self._not_kept(unkept)
-                continue
-            policies = self._wire.taps.refusals(offer.groups, offer.endpoint.endpoint_qos)
-            if (
-                policies
-                and self._neighbourhood.refuse(offer, UnkeptReason.QOS, ", ".join(policies)) is not None
-            ):
-                meant = [group for group in offer.groups if self._runtime.shared.is_meant((group,))]
-                self._runtime.counters["unkept_writers"] += bool(meant)
-                for group in meant:
-                    self._runtime.shared.refuse_writer(group, offer.endpoint.guid.hex(), policies)
+    def mismatched(self, offer: Offer, policies: Sequence[str]) -> None:
+        """Report a writer whose policies do not match those of its tap, for each group that is meant here."""
+        meant = [group for group in offer.groups if self._runtime.shared.is_meant((group,))]
+        self.counters["unkept_writers"] += bool(meant)
+        for group in meant:
+            self._runtime.shared.refuse_writer(group, offer.endpoint.guid.hex(), policies)
 
-    def _not_kept(self, unkept: Unkept) -> None:
+    def not_kept(self, unkept: Unkept) -> None:
         """Report a writer that is not kept; what is not to be kept here is information only."""
         self._runtime.shared.tell_outside(unkept.groups)
         if not self._runtime.shared.is_meant(unkept.groups):
             return
-        self._runtime.counters["unkept_writers"] += 1
+        self.counters["unkept_writers"] += 1
         self._tracer.event(
             "group.not-kept",
             topic=unkept.topic,
@@ -486,15 +461,15 @@ class NodeIntake:
             cause=unkept.text,
         )
 
-    def _kept_after_all(self, kept: Unkept) -> None:
-        """Report a writer that is kept now, as it was reported before."""
-        if self._runtime.shared.is_meant(kept.groups):
+    def kept_after_all(self, unkept: Unkept) -> None:
+        """Trace a writer that is kept now, as it was reported before."""
+        if self._runtime.shared.is_meant(unkept.groups):
             self._tracer.event(
                 "group.kept-after-all",
-                topic=kept.topic,
-                partitions=_partitions(kept),
-                writer=kept.writer,
-                cause=kept.text,
+                topic=unkept.topic,
+                partitions=_partitions(unkept),
+                writer=unkept.writer,
+                cause=unkept.text,
             )
 
     def _hosts(self, reader: HistoryReader) -> frozenset[str]:
@@ -505,16 +480,14 @@ class NodeIntake:
     def _reader_keys(self, reader: HistoryReader) -> list[ReaderKey]:
         return self._runtime.late_joiners.reader_keys(reader.process.hex(), reader.topic, reader.partitions)
 
-    def _look_up(self, endpoint: EndpointSeen, *, is_first: bool = True) -> None:
-        reference, attempts = endpoint.type, ATTEMPTS if is_first else 1
-        assert reference is not None
+    def submit(
+        self, endpoint: EndpointSeen, work: Callable[[], Resolution], done: Callable[[Resolution], None]
+    ) -> None:
+        """Look up the type of a writer on a thread of the wire."""
 
         def look_up() -> None:
-            resolution = look_up_type(self._participant, endpoint, attempts=attempts)
-            self._post(lambda: resolved(resolution.type, resolution.reason))
-
-        def resolved(description: TypeDescription | None, reason: str) -> None:
-            self._writers_seen(self._neighbourhood.resolved(reference, description, reason))
+            resolution = work()
+            self._post(lambda: done(resolution))
 
         self._wire.submit(look_up, f"groupCreationThread (type of topic {endpoint.topic})", LOOK_UP_S)
 
@@ -525,9 +498,9 @@ class NodeIntake:
         """
         for received in batch:
             participant = received.participant
-            if not self._neighbourhood.knows(participant) and len(self._undiscovered) < MAX_UNDISCOVERED:
+            if not self.neighbourhood.knows(participant) and len(self._undiscovered) < MAX_UNDISCOVERED:
                 self._undiscovered.append(received)
-            elif self._neighbourhood.speaker(participant) == received.sender_id:
+            elif self.neighbourhood.speaker(participant) == received.sender_id:
                 self._runtime.message(received.topic, received.sender_id, received.payload)
             else:
                 self._participant.proofs.refuse(participant, ProofFault.IMPOSTOR)
@@ -547,7 +520,7 @@ class NodeIntake:
             self._refused_told[guid] = now
             if len(self._refused_told) > MAX_UNDISCOVERED:
                 del self._refused_told[next(iter(self._refused_told))]
-            name = self._neighbourhood.name_of(guid) or "a participant"
+            name = self.neighbourhood.name_of(guid) or "a participant"
             cause = ", ".join(f"{count:,} {why}" for why, count in counts.items())
             self._tracer.event("proof.refused", name=name, participant=guid.hex(), cause=cause)
 

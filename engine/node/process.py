@@ -322,7 +322,7 @@ class RunningNode:
                     self._tracer.event("store.waiting", directory=directory, cause=refusal)
                 if wrong:
                     self._tracer.event("lifecycle.clock-wrong", cause=wrong)
-            self._say(ServiceState.INIT.value, problem=refusal, waits=wrong)
+            self._report_state(ServiceState.INIT.value, problem=refusal, waits=wrong)
             self._renew()
             self._shell.mailbox.wait(self._lease_pause_s)
             self._shell.mailbox.carry_out()
@@ -644,7 +644,7 @@ class RunningNode:
             said = {"problem": problem, "unstored": waiting, "waits": without_candidates(self._runtime)}
             said["parts"] = only_parts(self._runtime)
             said["refused"] = refused_groups(self._runtime)
-            self._say(state, node=self._found.report.node_id, **said)
+            self._report_state(state, node=self._found.report.node_id, **said)
             self._incoming.count_undecodable(
                 {**self._channel.malformed, BULK_TOPIC: self._receiver.malformed}
             )
@@ -652,7 +652,7 @@ class RunningNode:
             self._threads.schedule_new()  # before the other thread that sends has something to do
             self._showing.show(now)
 
-    def _say(self, state: str, **details: object) -> None:
+    def _report_state(self, state: str, **details: object) -> None:
         """Report the state of the node to the supervisor, and so to `ospltool status`, if it changed."""
         said = (state, details)
         if self._lease and said != self._said and not self._is_moving:

@@ -234,9 +234,9 @@ class DdsWire(Wire):
             self._show(reader, began_ns, None)
 
             def done(result: Delivered) -> None:
-                self._post(lambda: tell(result))
+                self._post(lambda: show(result))
 
-            def tell(result: Delivered) -> None:
+            def show(result: Delivered) -> None:
                 self._show(reader, began_ns, result)
                 self._runtime.late_joiners.delivered(reader, result, whole=whole)
 

@@ -15,15 +15,14 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from engine.core.name_spaces import Group
-from engine.dataset.captured import CapturedRun, CapturedSample
+from engine.dataset.captured import CapturedRun, with_digests
 from engine.dataset.group_set import NO_FLOOR, ApplyOutcome, GroupSet
 from engine.dataset.groups import GroupDescription
-from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, Sample, make_sample
-from engine.dataset.sample_making import make_samples
+from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, Sample, with_digest
 from engine.dataset.settling import FUTURE_NS, WIDTH_NS, border_before
 from engine.runtime.housekeeping import Registered
 from engine.runtime.late_joiners import LateJoinerDelivery
@@ -49,7 +48,6 @@ class _Sink:
 
     __slots__ = (
         "_runs",
-        "_waiting",
         "data",
         "description",
         "group_set",
@@ -60,12 +58,13 @@ class _Sink:
         "since_s",
         "size",
         "until_ns",
+        "writers",
     )
 
     def __init__(self, description: GroupDescription, data: NameSpaceData, registered: Registered) -> None:
         self.registered = registered
         """Where to note writers without a kept sample."""
-        self._waiting: set[bytes] = set()
+        self.writers: set[bytes] = set()
         """Writers of the samples that wait."""
         self.description = description
         self.data = data
@@ -73,7 +72,7 @@ class _Sink:
         self.group_set: GroupSet = data.applied.open_described(description)
         self.on_disk = data.is_switched and data.is_on_disk(description)
         """Changes go to the store."""
-        self.newest: dict[bytes, CapturedSample | int] = {}
+        self.newest: dict[bytes, Sample | int] = {}
         """The sample that waits, by key; a sample of a run as number of the run and place in it."""
         self.newest_ns = NO_FLOOR
         """Source time that no waiting sample exceeds."""
@@ -90,32 +89,17 @@ class _Sink:
 
         Not those of a wrong clock: what is known of it when they come decides how they are dated.
         """
-        size = 0
+        size, oldest_ns = 0, _NEVER_NS
         for waiting in self.newest.values():
-            if isinstance(waiting, int) or not WAITS_FROM <= len(waiting[4]) <= WAITS_TO:
+            if isinstance(waiting, int) or not WAITS_FROM <= len(waiting.payload) <= WAITS_TO:
                 return False
-            size += len(waiting[4])
-        if not 0 < size <= room or not self._waiting.isdisjoint(self.data.present.skews):
+            size += len(waiting.payload)
+            oldest_ns = min(oldest_ns, waiting.source_time_ns)
+        if not 0 < size <= room or not self.writers.isdisjoint(self.data.present.skews):
             return False
         self.size, self.since_s = size, self.since_s or now
-        oldest_ns = min([self.record(waiting)[0] for waiting in self.newest.values()])
         self.until_ns = border_before(oldest_ns) + WIDTH_NS
         return True
-
-    def take(self) -> list[CapturedSample]:
-        """Take the samples that wait, each the newest of its instance."""
-        taken = [*map(self.record, self.newest.values())]
-        self.newest.clear()
-        self._waiting.clear()
-        self._runs.clear()
-        self.since_s, self.size, self.until_ns = 0.0, 0, _NEVER_NS
-        return taken
-
-    def wait(self, key: bytes, record: CapturedSample) -> None:
-        """Queue the first sample of an instance."""
-        self.newest[key] = record
-        self.newest_ns = max(self.newest_ns, record[0])
-        self._waiting.add(record[1])
 
     def passed_over(self, key: bytes, writer: bytes) -> None:
         """Note a writer that has the instance registered and none of whose samples is kept."""
@@ -141,30 +125,52 @@ class _Sink:
         start = len(self._runs) << _PLACE_BITS
         self._runs.append(run)
         waiting, keys = len(self.newest), run.keys()
-        if self._waiting - {run.writer}:
+        if self.writers - {run.writer}:
             for key in self.newest.keys() & set(keys):
-                self.passed_over(key, self.record(self.newest[key])[1])
-        self._waiting.add(run.writer)
+                self.passed_over(key, self.sample(self.newest[key]).writer)
+        self.writers.add(run.writer)
         self.newest.update(zip(keys, range(start, start + run.count), strict=True))
         self.newest_ns = run.times_ns[-1]
         return run.count - (len(self.newest) - waiting)
 
-    def record(self, waiting: CapturedSample | int) -> CapturedSample:
-        """Return a waiting sample as a record."""
+    def sample(self, waiting: Sample | int) -> Sample:
+        """Return a waiting sample, which of a run is made now."""
         if isinstance(waiting, int):
-            return self._runs[waiting >> _PLACE_BITS].record(waiting & _PLACE)
+            return self._runs[waiting >> _PLACE_BITS].sample(waiting & _PLACE)
         return waiting
+
+    def clear(self) -> None:
+        """Forget the samples that waited, which are about to be applied."""
+        self.newest.clear()
+        self.writers.clear()
+        self._runs.clear()
+        self.since_s, self.size, self.until_ns = 0.0, 0, _NEVER_NS
 
 
 class CapturePath:
-    """The path from the taps to the sets."""
+    """The path from the taps to the sets and the queue of the store."""
 
     def __init__(self, shared: SharedState, late_joiners: LateJoinerDelivery, registered: Registered) -> None:
         self._shared = shared
         self._late_joiners = late_joiners
         self._registered = registered
+        self._max_bytes = shared.settings.max_sample_bytes
         self._late: dict[Group, _Sink] = {}
         """Those with samples that wait for further batches."""
+        self._changes: dict[str, list[GroupChange]] = {}
+        """For the store, by name-space."""
+        self._captured = 0
+        self._forget_batch()
+
+    def _forget_batch(self) -> None:
+        """Forget what is known of writers: it holds for one batch only, as discovery may change it."""
+        self._routes: Mapping[bytes, tuple[Group, ...]] = {}
+        self._by_group: dict[Group, _Sink] = {}
+        self._by_writer: dict[bytes, tuple[_Sink, ...]] = {}
+        self._single: dict[bytes, _Sink] = {}
+        self._strangers: set[bytes] = set()
+        """Writers whose first samples these are: they may be old ones that the writer still had."""
+        self._now_ns = 0
 
     @property
     def is_waiting(self) -> bool:
@@ -173,29 +179,61 @@ class CapturePath:
 
     def take(
         self,
-        records: Iterable[CapturedSample | CapturedRun],
+        records: Iterable[Sample | CapturedRun],
         routes: Mapping[bytes, tuple[Group, ...]],
         *,
         waits: bool = False,
-    ) -> list[CapturedSample]:
-        """Apply records of taps; return the samples whose writer is not in `routes` yet.
+    ) -> list[Sample]:
+        """Apply captured samples; return those whose writer is not in `routes` yet.
 
         Args:
-            records: the records.
+            records: the samples, and runs of them.
             routes: the groups of each writer, () for a writer to ignore.
             waits: large samples may wait for newer ones of their instances, until `settle`.
         """
-        batch = _Batch(self._shared, self._late_joiners, self._registered, routes, self._late)
-        unrouted = batch.take(records)
-        if not (waits or self._late):
-            batch.end(batch.all_sinks())
-            return unrouted
-        now = self._shared.clock.monotonic()
-        for group, sink in batch.sinks() if waits else ():
-            if sink.waits(now, MAX_WAITING_BYTES - sum([each.size for each in self._late.values()])):
-                self._late[group] = sink
-                sink.data.wait(functools.partial(self.settle, sink.data), sink.until_ns - WIDTH_NS)
-        batch.end([sink for group, sink in batch.sinks() if group not in self._late])
+        assert not self._changes, "the former batch went to the store"
+        self._routes, self._now_ns = routes, self._shared.steady_ns()
+        single, by_writer, unrouted = self._single, self._by_writer, list[Sample]()
+        for record in records:
+            for sample in self._left_of(record) if isinstance(record, CapturedRun) else (record,):
+                time_ns, writer, sequence, _, status, key, _ = sample
+                sink = single.get(writer)
+                if sink is None and status == DATA and writer not in by_writer:
+                    self._sinks_of(writer, time_ns)
+                    sink = single.get(writer)
+                # A plain write into one KEEP_LAST 1 group: only the newest of the instance waits, by source
+                # timestamp and then by writer (DDS 1.4, 2.2.3.17 DESTINATION_ORDER). Not one with a number:
+                # a fellow may have received it earlier, which only the set can tell.
+                if sink is not None and status == DATA and not sequence:
+                    if time_ns >= sink.until_ns:
+                        self._apply_waiting(sink)
+                    before = sink.newest.get(key)
+                    if isinstance(before, int):
+                        before = sink.sample(before)
+                    if before is None:
+                        if sink.group_set.is_newest(key, time_ns, writer):
+                            sink.newest[key] = sample
+                            sink.newest_ns = max(sink.newest_ns, time_ns)
+                            sink.writers.add(writer)
+                            continue
+                    elif (time_ns, writer) > before[:2]:
+                        if before.writer != writer:
+                            sink.passed_over(key, before.writer)
+                        sink.newest[key] = sample
+                        if time_ns > sink.newest_ns:
+                            sink.newest_ns = time_ns
+                        self._captured += 1
+                        continue
+                if status <= _SAMPLE and not self._take_singly(sample):
+                    unrouted.append(sample)
+        if waits:
+            now = self._shared.clock.monotonic()
+            for group, sink in self._by_group.items():
+                if sink.waits(now, MAX_WAITING_BYTES - sum([each.size for each in self._late.values()])):
+                    self._late[group] = sink
+                    sink.data.wait(functools.partial(self.settle, sink.data), sink.until_ns - WIDTH_NS)
+        self._end([sink for group, sink in self._by_group.items() if group not in self._late])
+        self._forget_batch()
         return unrouted
 
     def settle(self, data: NameSpaceData | None = None, until_s: float = math.inf) -> None:
@@ -211,120 +249,44 @@ class CapturePath:
             if (data is None or sink.data is data) and sink.since_s < until_s
         ]
         if due:
-            batch = _Batch(self._shared, self._late_joiners, self._registered, {}, self._late)
-            batch.end([self._late.pop(group) for group in due])
+            self._end([self._late.pop(group) for group in due])
 
-
-class _Batch:
-    """One call of `CapturePath.take`."""
-
-    def __init__(
-        self,
-        shared: SharedState,
-        late_joiners: LateJoinerDelivery,
-        registered: Registered,
-        routes: Mapping[bytes, tuple[Group, ...]],
-        waiting: dict[Group, _Sink],
-    ) -> None:
-        self._shared = shared
-        self._late_joiners = late_joiners
-        self._registered = registered
-        self._routes = routes
-        self._late = waiting
-        """Those with samples of earlier batches, which this one takes."""
-        self._by_group: dict[Group, _Sink] = {}
-        self._by_writer: dict[bytes, tuple[_Sink, ...]] = {}
-        self._single: dict[bytes, _Sink] = {}
-        self._strangers: set[bytes] = set()
-        """Writers whose first samples these are: they may be old ones that the writer still had."""
-        self._changes: dict[str, list[GroupChange]] = {}
-        self._unrouted: list[CapturedSample] = []
-        self._captured = 0
-        self._now_ns = shared.steady_ns()
-        self._max_bytes = shared.settings.max_sample_bytes
-
-    def take(self, records: Iterable[CapturedSample | CapturedRun]) -> list[CapturedSample]:
-        """Take records, and leave the newest writes waiting in the sinks; return those without a route."""
-        single, passed = self._single, 0
-        for record in records:
-            if not isinstance(record, CapturedSample):
-                self._take_run(record)
-                continue
-            time_ns, writer, status, key, _, sequence = record
-            sink = single.get(writer)
-            if sink is None and status == DATA and writer not in self._by_writer:
-                self._sinks_of(writer, time_ns)
-                sink = single.get(writer)
-            if sequence:  # a fellow may have received it earlier, which only the set can tell
-                sink = None
-            # A plain write into one KEEP_LAST 1 group: only the newest of the instance waits, by source
-            # timestamp and then by writer (DDS 1.4, 2.2.3.17 DESTINATION_ORDER).
-            if sink is not None and status == DATA:
-                if time_ns >= sink.until_ns:
-                    self._apply_waiting(sink)
-                before = sink.newest.get(key)
-                if isinstance(before, int):
-                    before = sink.record(before)
-                if before is None:
-                    if sink.group_set.is_newest(key, time_ns, writer):
-                        sink.wait(key, record)
-                        continue
-                elif time_ns > before[0] or (time_ns == before[0] and writer > before[1]):
-                    if before[1] != writer:
-                        sink.passed_over(key, before[1])
-                    sink.newest[key] = record
-                    if time_ns > sink.newest_ns:
-                        sink.newest_ns = time_ns
-                    passed += 1
-                    continue
-            if status <= _SAMPLE:
-                self._take_singly(record)
-        self._captured += passed
-        return self._unrouted
-
-    def sinks(self) -> list[tuple[Group, _Sink]]:
-        """Return the groups of the records."""
-        return list(self._by_group.items())
-
-    def all_sinks(self) -> Iterable[_Sink]:
-        """Return what takes the records."""
-        return self._by_group.values()
-
-    def end(self, sinks: Iterable[_Sink]) -> None:
+    def _end(self, sinks: Iterable[_Sink]) -> None:
         """Apply what waits in these sinks, and hand all changes to the store."""
         # KEEP_LAST 1 (DDS 1.4, 2.2.3.18): what waits is the newest of each instance, all that is kept.
         for sink in sinks:
             self._apply_waiting(sink)
-        counters = self._shared.counters
-        counters["captured"] += self._captured
+        self._shared.counters["captured"] += self._captured
+        self._captured = 0
         # Persistent groups (guide, 5.2.3.2): the changes of a batch go to the store together.
-        for name, changes in self._changes.items():
-            self._shared.store_queue.append(name, changes)
+        changes, self._changes = self._changes, {}
+        for name, some in changes.items():
+            self._shared.store_queue.append(name, some)
 
-    def _take_run(self, run: CapturedRun) -> None:
-        """Take a run, whole if it is newer than all known samples, else record by record."""
+    def _left_of(self, run: CapturedRun) -> Iterable[Sample]:
+        """Take a run whole if it is newer than all known samples; else return its samples."""
         self._sinks_of(run.writer, run.times_ns[0])
         sink = self._single.get(run.writer)
         if sink is not None and run.times_ns[-1] >= sink.until_ns:
             self._apply_waiting(sink)
         passed = sink.add_run(run) if sink is not None else None
         if passed is None:
-            self.take(run.records())
-        else:
-            self._captured += passed
+            return run.samples()
+        self._captured += passed
+        return ()
 
-    def _take_singly(self, record: CapturedSample) -> None:
-        """Apply a sample of any kind, after the waiting sample of its instance."""
-        sinks = self._sinks_of(record[1], record[0])
+    def _take_singly(self, sample: Sample) -> bool:
+        """Apply a sample of any kind, after the waiting one of its instance; False for an unknown writer."""
+        sinks = self._sinks_of(sample.writer, sample.source_time_ns)
         if sinks is None:
-            self._unrouted.append(record)
-            return
+            return False
         for sink in sinks:
-            waiting = sink.newest.pop(record[3], None)
+            waiting = sink.newest.pop(sample.key, None)
             if waiting is not None:
-                self._apply(sink, sink.record(waiting))
-            self._apply(sink, record)
+                self._apply(sink, sink.sample(waiting))
+            self._apply(sink, sample)
         self._captured -= max(0, len(sinks) - 1)  # a sample in several partitions counts once
+        return True
 
     def _sinks_of(self, writer: bytes, time_ns: int) -> tuple[_Sink, ...] | None:
         """Return the groups of a writer, whose first sample has this time; None if it is unknown yet."""
@@ -349,7 +311,13 @@ class _Batch:
                 description = self._shared.descriptions.get(group)
                 if state is None or description is None or not state.keeps(group):
                     continue
-                self._by_group[group] = self._sink(description, self._shared.spaces[state.name])
+                sink = self._late.pop(group, None)  # with what waits from earlier batches
+                if sink is not None and sink.description is not description:
+                    self._apply_waiting(sink)
+                    sink = None
+                self._by_group[group] = sink or _Sink(
+                    description, self._shared.spaces[state.name], self._registered
+                )
             sinks.append(self._by_group[group])
         self._by_writer[writer] = tuple(sinks)
         # Samples may be passed over only if no reader that is being served needs each of them (5.4.7), and no
@@ -360,22 +328,13 @@ class _Batch:
             self._single[writer] = sinks[0]
         return self._by_writer[writer]
 
-    def _sink(self, description: GroupDescription, data: NameSpaceData) -> _Sink:
-        """Return the sink of a group, with what waits from earlier batches."""
-        waiting = self._late.pop(description.group, None)
-        if waiting is not None:
-            if waiting.description is description:
-                return waiting
-            self._apply_waiting(waiting)
-        return _Sink(description, data, self._registered)
-
-    def _apply(self, sink: _Sink, record: CapturedSample) -> None:
-        time_ns, writer, status, key, payload, sequence = record
+    def _apply(self, sink: _Sink, captured: Sample) -> None:
         # What must not enter the set: samples too large to align, samples that a content filter withholds.
-        if len(payload) > self._max_bytes:
-            self._refuse(sink, len(payload))
+        if len(captured.payload) > self._max_bytes:
+            self._shared.tell_too_large(sink.description.group, len(captured.payload))
             return
-        sample = make_sample(time_ns, writer, status, key, payload, sequence)
+        sample = with_digest(captured)
+        writer, key = sample.writer, sample.key
         self._captured += 1
         if self._shared.gates and not self._shared.passes(sink.description.group, sample, sink.group_set):
             return
@@ -387,7 +346,7 @@ class _Batch:
                 sink.group_set.came_late(sample, self._now_ns)
         elif evicted:
             sink.pushed_out(sample, evicted)
-        if status & UNREGISTER:
+        if sample.status & UNREGISTER:
             sink.registered.unregistered(sink.description.group, key, writer)
         if outcome is not ApplyOutcome.STORED:
             self._shared.counters["too_old"] += outcome is ApplyOutcome.OLDER
@@ -404,9 +363,16 @@ class _Batch:
         """Apply the waiting writes of a group, each the newest of its instance."""
         if not (sink.newest or sink.since_s):
             return
-        samples = make_samples(self._fitting(sink))
-        if not samples:
+        fitting = []
+        for sample in map(sink.sample, sink.newest.values()):
+            if len(sample.payload) <= self._max_bytes:
+                fitting.append(sample)
+            else:
+                self._shared.tell_too_large(sink.description.group, len(sample.payload))
+        sink.clear()
+        if not fitting:
             return
+        samples = with_digests(fitting)
         self._captured += len(samples)
         evicted = sink.group_set.renew(samples)
         for sample, gone in zip(samples, evicted, strict=True):
@@ -416,13 +382,3 @@ class _Batch:
         if sink.on_disk:
             changes = map(GroupChange, itertools.repeat(sink.description), samples, evicted)
             self._changes.setdefault(sink.data.state.name, []).extend(changes)
-
-    def _fitting(self, sink: _Sink) -> Iterator[CapturedSample]:
-        for record in sink.take():
-            if len(record[4]) > self._max_bytes:
-                self._refuse(sink, len(record[4]))
-            else:
-                yield record
-
-    def _refuse(self, sink: _Sink, size: int) -> None:
-        self._shared.tell_too_large(sink.description.group, size)

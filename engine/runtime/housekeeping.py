@@ -78,13 +78,13 @@ class DisposedInstances:
     def update(self, groups: Mapping[Group, GroupSet], now: float) -> None:
         """Note the changes in these groups, and forget all others; `now` is monotonic, seconds."""
         self._found = {
-            group: self._of(self._found.get(group), group_set, now)
+            group: self._renewed(self._found.get(group), group_set, now)
             for group, group_set in groups.items()
             if group_set.disposed
         }
 
     @staticmethod
-    def _of(found: _Found | None, group_set: GroupSet, now: float) -> _Found:
+    def _renewed(found: _Found | None, group_set: GroupSet, now: float) -> _Found:
         if found is None or found.group_set is not group_set:
             known = found.since_s | found.looked_at if found is not None else {}
             times = {key: known.get(key, now) for key in sorted(group_set.disposed)}

@@ -21,9 +21,8 @@ from engine.dataset.groups import GroupDescription
 from engine.dataset.rateless import Words
 from engine.dataset.sample import Sample
 from engine.dataset.sample_rows import SampleRows, has_large
-from engine.runtime.jobs import Conversion
 from engine.runtime.name_space_data import NameSpaceData
-from engine.runtime.set_writing import WORTH_CHANGING
+from engine.runtime.store_queue import WORTH_CHANGING, Conversion
 from engine.runtime.stream import StreamBegin, StreamEnd, StreamFault, Unpacker, stream_of
 from engine.store.interface import GroupChange
 

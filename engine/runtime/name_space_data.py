@@ -16,7 +16,7 @@ from engine.dataset.living import by_instance
 from engine.dataset.sample import DISPOSE, KEY_HEADER, NO_WRITER, UNREGISTER, Sample, make_sample
 from engine.dataset.sample_rows import SampleRows
 from engine.dataset.settling import Content, SettlingClock
-from engine.runtime.jobs import Conversion
+from engine.runtime.store_queue import Conversion
 from engine.store.interface import GroupChange, roll_up
 
 Difference = dict["Group", list["Sample"]]

@@ -144,7 +144,7 @@ class Past:
             self._runs.clear()
             events = [one for one in former if isinstance(one, NodeEvent)]
             for event in (*events, *recent):
-                self._keep(event)
+                self._remember(event)
             self._masterships.extend(one for one in former if isinstance(one, Masterhood))
             last_ns = max((event.time_ns for event in events), default=0)
             runs = {one.started_ns: one for one in former if isinstance(one, Run)}
@@ -213,13 +213,13 @@ class Past:
     def _add(self, entry: NodeEvent | Masterhood) -> None:
         with self._lock:
             if isinstance(entry, NodeEvent):
-                self._keep(entry)
+                self._remember(entry)
             else:
                 self._masterships.append(entry)
             self.revision += 1
         self._write(entry)
 
-    def _keep(self, event: NodeEvent) -> None:
+    def _remember(self, event: NodeEvent) -> None:
         if event.level == Level.INFO.name:
             self._calm = without_surplus([*self._calm, event], MAX_CALM, _EVENT)
         else:

@@ -72,9 +72,9 @@ class PendingWriters:
             return
         since_ns = min(writer.since_ns, self._shared.clock.wall_ns())
         self._ended.pop(writer.id, None)
-        self._keep(msgspec.structs.replace(writer, since_ns=since_ns))
+        self._remember(msgspec.structs.replace(writer, since_ns=since_ns))
 
-    def _keep(self, writer: PendingWriter) -> None:
+    def _remember(self, writer: PendingWriter) -> None:
         self._known[writer.id] = writer
         self._heard_s[writer.id] = self._shared.clock.monotonic()
         self._silent.discard(writer.id)
@@ -121,11 +121,11 @@ class PendingWriters:
             if known is not None and told.since_ns >= FOREVER_NS:
                 self.ended(told.writer)
             elif known is not None and told.since_ns > known.since_ns:
-                self._keep(msgspec.structs.replace(known, since_ns=told.since_ns))
+                self._remember(msgspec.structs.replace(known, since_ns=told.since_ns))
         for name, heard_s in list(self._heard_s.items()):
-            self._look(name, now - heard_s)
+            self._judge(name, now - heard_s)
 
-    def _look(self, name: str, silent_s: float) -> None:
+    def _judge(self, name: str, silent_s: float) -> None:
         known = self._known[name]
         if silent_s > known.wait_s:
             self._shared.tracer.event("pending.given-up", writer=name, topic=known.topic)

@@ -174,7 +174,7 @@ class SharedIdentity:
     def __init__(self, shared: SharedState) -> None:
         self._shared = shared
         self._tracer = shared.tracer
-        self._told: set[tuple[int, int]] = set()
+        self._traced_lives: set[tuple[int, int]] = set()
 
     def heard(self, message: Message) -> str:
         """Take a message of another participant that has this node's id; heartbeats show that it lives.
@@ -186,8 +186,10 @@ class SharedIdentity:
         if not isinstance(message, Status) or message.state in _ENDING:
             return ""
         settings = self._shared.settings
-        if (message.incarnation, message.life) not in self._told and len(self._told) < MAX_TOLD:
-            self._told.add((message.incarnation, message.life))
+        if (message.incarnation, message.life) not in self._traced_lives and len(
+            self._traced_lives
+        ) < MAX_TOLD:
+            self._traced_lives.add((message.incarnation, message.life))
             self._tracer.event("identity.shared", fellow=message.name, host=message.host)
         own = (self._shared.core.state is ServiceState.COMPLETE, settings.incarnation, settings.life)
         theirs = (message.state is ServiceState.COMPLETE, message.incarnation, message.life)
@@ -202,6 +204,6 @@ class SharedIdentity:
 
     def ended(self) -> None:
         """Note that the last participant that had this node's id is gone."""
-        if self._told:
-            self._told.clear()
+        if self._traced_lives:
+            self._traced_lives.clear()
             self._tracer.event("identity.unique")

@@ -26,7 +26,6 @@ from engine.runtime.agreement import Agreement
 from engine.runtime.capture import CapturePath
 from engine.runtime.deletions import Deletions
 from engine.runtime.housekeeping import Housekeeping
-from engine.runtime.jobs import Degraded, Recovered, SetStored, StoredGroups
 from engine.runtime.late_joiners import LateJoinerDelivery
 from engine.runtime.name_space_data import NameSpaceData
 from engine.runtime.pending_writers import PendingWriters
@@ -35,7 +34,7 @@ from engine.runtime.protocol_tracer import ProtocolTracer, SharedIdentity
 from engine.runtime.shared_state import LEARNED, RESTORED, SharedState
 from engine.runtime.startup import autodispose_mark, away_mark, run_mark
 from engine.runtime.steps import Steps
-from engine.runtime.store_queue import StoreQueue
+from engine.runtime.store_queue import Degraded, Recovered, SetStored, StoredGroups, StoreQueue
 from engine.runtime.transfers import Transfers, malformed
 from engine.runtime.writer_ends import WriterEnds
 from engine.store.interface import RememberedFellow

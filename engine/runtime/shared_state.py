@@ -12,18 +12,15 @@ from engine.core.messages import Epoch
 from engine.core.name_spaces import Element, Group, kept_partitions
 from engine.core.node import DurabilityNode
 from engine.core.settings import CoreSettings
-from engine.dataset.captured import CapturedSample
 from engine.dataset.dataset import DataSet
 from engine.dataset.group_set import GroupSet
 from engine.dataset.groups import DurabilityKind, GroupDescription
 from engine.dataset.lifespans import LifespanTable, WriterLifespan
 from engine.dataset.sample import DATA, Sample
-from engine.runtime import backups
-from engine.runtime.jobs import Conversion
 from engine.runtime.monitor import DEVIATIONS
 from engine.runtime.name_space_data import NameSpaceData
 from engine.runtime.ports import Clock, FilterRefused, Filters, Gate, Wire
-from engine.runtime.store_queue import StoreQueue
+from engine.runtime.store_queue import BackupDropped, BackupMissing, Conversion, StoreQueue
 from engine.runtime.withholding import without_rest
 from engine.store.interface import GroupChange, Replaced
 from engine.tracing.tracer import Tracer
@@ -330,7 +327,7 @@ class SharedState:
         """Groups that are not kept because their content filter does not fit their type."""
         return sorted(self._refused)
 
-    def passes(self, group: Group, sample: CapturedSample | Sample, group_set: GroupSet) -> bool:
+    def passes(self, group: Group, sample: Sample, group_set: GroupSet) -> bool:
         """Whether content filters let a sample into a set of the group.
 
         A dispose or unregister whose key does not decide it passes if the instance is here. While the set is
@@ -482,7 +479,7 @@ class SharedState:
     def tell_backups(self) -> None:
         """Trace the reports on back-ups."""
         for report in self.store_queue.backup_reports():
-            if isinstance(report, backups.BackupDropped):
+            if isinstance(report, BackupDropped):
                 self.tracer.event(
                     "store.backup-dropped",
                     namespace=report.name_space,
@@ -491,19 +488,15 @@ class SharedState:
                     cause=report.cause,
                 )
                 continue
-            event = "store.backup" if isinstance(report, backups.BackupKept) else "store.not-kept"
-            place = {"version": report.version} if isinstance(report, backups.BackupKept) else {}
-            if isinstance(report, backups.BackupKept) and (data := self.spaces.get(report.name_space)):
-                data.backup = f"{report.note.why}: {report.note.before:,} samples, set {report.version}"
-                data.backup_ns = report.note.at_ns
-            self.tracer.event(
-                event,
-                namespace=report.name_space,
-                samples=report.note.before,
-                total=report.note.after,
-                cause=report.note.why,
-                **place,
-            )
+            note = report.note
+            fields = {"samples": note.before, "total": note.after, "cause": note.why}
+            if isinstance(report, BackupMissing):
+                self.tracer.event("store.not-kept", namespace=report.name_space, **fields)
+                continue
+            if data := self.spaces.get(report.name_space):
+                data.backup = f"{note.why}: {note.before:,} samples, set {report.version}"
+                data.backup_ns = note.at_ns
+            self.tracer.event("store.backup", namespace=report.name_space, **fields, version=report.version)
 
 
 def lineage_text(lineage: Epoch) -> str:

@@ -1,7 +1,11 @@
-"""Queue of jobs for the disk, and its progress.
+"""The queue between a runtime and its store, and what the store's thread makes of it.
 
 The runtime never waits for the disk: it hands over jobs and continues. The owner of the store (a thread of
-the live node, the simulator's turn) calls `work` to carry them out; the runtime collects `results`.
+the live node, the simulator's turn) calls `StoreQueue.work` to carry them out; the runtime takes `results`.
+
+Live changes wait as their net effect (`NetChanges`), one job for each transaction: what comes and goes before
+it is written is never written. `SetWriting` writes whole sets: from streams that arrive in parts, by their
+difference, or from memory. `Backups` keeps sets that are replaced.
 
 If the disk refuses (full, read-only, failing), nothing acknowledged is lost: the job stays, the refusal is
 reported, and the job is tried again. If too much piles up meanwhile, live changes are not queued any longer;
@@ -12,48 +16,387 @@ written into a new one.
 from __future__ import annotations
 
 import collections
+import contextlib
+import itertools
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
+import msgspec
+
 from engine.core.name_spaces import Group
 from engine.dataset.group_set import Summary
 from engine.dataset.groups import GroupDescription
+from engine.dataset.sample import Sample
 from engine.dataset.sample_rows import SampleRows
-from engine.runtime.backups import Backups, Report
-from engine.runtime.jobs import (
-    AppendJob,
-    Conversion,
-    Degraded,
-    EntryJob,
-    FillJob,
-    Job,
-    Recovered,
-    Result,
-    SetJob,
-    SetStored,
-    StoredGroups,
-    payload_bytes,
-)
-from engine.runtime.set_writing import WRITE_SAMPLES, SetWriting
 from engine.store.interface import (
     GroupChange,
     Marks,
+    NetChanges,
     RememberedFellow,
     Replaced,
+    SetInfo,
+    SetState,
+    SetWriter,
+    Soundness,
     Store,
     StoreDamaged,
     StoreError,
     StoreFull,
 )
 
+BATCH_CHANGES: Final = 20_000
+"""Changes in one transaction at most."""
 MAX_QUEUED_CHANGES: Final = 500_000
+"""Changes that may wait while the disk refuses; with more, the whole set is rewritten later instead."""
 MAX_GATHERED: Final = 1_000
 """Queued changes of small samples from which on the store does not wait for more."""
 MAX_GATHERED_BYTES: Final = 64 << 20
 """Bytes of payloads from which on it does not: half of what may wait for it."""
 MAX_NEW_BYTES: Final = 8 << 20
 """Bytes of those that replace nothing, from which on it does not either: to wait would spare no writing."""
+
+
+class AppendJob(msgspec.Struct):
+    """Live changes to a complete set, at most `BATCH_CHANGES`; more may join until the job starts.
+
+    `marks` are stored with them.
+    """
+
+    name_space: str
+    net: NetChanges = msgspec.field(default_factory=NetChanges)
+    marks: dict[str, str] = msgspec.field(default_factory=dict)
+
+
+class FillJob(msgspec.Struct):
+    """Samples of a set that is still arriving, in the stream of that number."""
+
+    name_space: str
+    stream: bytes
+    description: GroupDescription
+    samples: SampleRows
+    resumes: bool
+
+
+class Conversion(msgspec.Struct, frozen=True):
+    """Changes that turn the stored set into another one, instead of writing all of it.
+
+    Attributes:
+        changes: difference from what arrived in `stream` or, without a stream, from the set `before`.
+        stream: number of the stream whose samples were handed over while they arrived.
+        before: the stored set to which `changes` apply.
+        rest: samples to add to those of the stream, because they were here before.
+    """
+
+    changes: list[GroupChange]
+    stream: bytes = b""
+    before: Summary | None = None
+    rest: list[tuple[GroupDescription, SampleRows]] = msgspec.field(default_factory=list)
+
+
+class SetJob(msgspec.Struct, frozen=True):
+    """A whole set, which replaces the stored one."""
+
+    name_space: str
+    groups: list[tuple[GroupDescription, SampleRows]]
+    wanted: Summary
+    mark: str
+    marks: Mapping[str, str]
+    conversion: Conversion | None
+    keeps: Replaced | None
+
+
+class EntryJob(msgspec.Struct, frozen=True):
+    """One small transaction beside the samples; `write` is a call of the store."""
+
+    name_space: str
+    write: Callable[[Store], None]
+
+
+Job = AppendJob | FillJob | SetJob | EntryJob
+
+
+class StoredGroups(msgspec.Struct, frozen=True):
+    """Content of groups that is on the disk; `changes` counts those that were just written."""
+
+    name_space: str
+    watermarks: dict[Group, Summary]
+    changes: int = 0
+
+
+class SetStored(msgspec.Struct, frozen=True):
+    """The complete set of a name-space is on the disk; `written` samples were needed for it."""
+
+    name_space: str
+    written: int
+
+
+class Degraded(msgspec.Struct, frozen=True):
+    """The disk refuses jobs, so new data is in memory only."""
+
+    name_space: str
+    cause: str
+
+
+class Recovered(msgspec.Struct, frozen=True):
+    """The disk takes jobs again; `rewrite` asks for the whole set, because changes were not queued.
+
+    `waited` counts the changes that had to wait, of all name-spaces.
+    """
+
+    name_space: str
+    rewrite: bool
+    waited: int = 0
+
+
+Result = StoredGroups | SetStored | Degraded | Recovered
+
+PATIENCE: Final = 10
+"""Successive refusals, one per second, so that a disk that is full for a moment costs no back-up."""
+
+
+class BackupKept(msgspec.Struct, frozen=True):
+    """A replaced set stays as set `version` of the store."""
+
+    name_space: str
+    version: int
+    note: Replaced
+
+
+class BackupMissing(msgspec.Struct, frozen=True):
+    """A replaced set is lost, because there was no space for both."""
+
+    name_space: str
+    note: Replaced
+
+
+class BackupDropped(msgspec.Struct, frozen=True):
+    """A back-up was dropped."""
+
+    name_space: str
+    version: int
+    samples: int
+    cause: str
+
+
+Report = BackupKept | BackupMissing | BackupDropped
+
+
+class Backups:
+    """The back-ups of a store, for the thread that owns it.
+
+    Attributes:
+        reports: events that have not been traced yet.
+        gives_up: the disk has no space for a set and its back-up.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._refusals = 0
+        self.gives_up = False
+        self.reports: list[Report] = []
+
+    def note_for(self, name_space: str, wanted: Summary, keeps: Replaced | None) -> Replaced | None:
+        """Return the note on the present complete set if it must stay when the wanted one replaces it."""
+        before = self._store.complete_set(name_space)
+        if keeps is None or before is None or not before.stored.count or before.stored.same_content(wanted):
+            return None
+        return msgspec.structs.replace(
+            keeps, before=before.stored.count, after=wanted.count, mark=before.mark
+        )
+
+    def commit(
+        self, writer: SetWriter, mark: str, note: Replaced | None, marks: Mapping[str, str | None]
+    ) -> SetInfo:
+        """Make the writer's version the complete one, together with its marks.
+
+        With a note, the present one stays as a back-up.
+        """
+        before = self._store.complete_set(writer.name_space)
+        kept = self._kept(writer.name_space)
+        kept_as = note.to_mark() if note else None
+        info = self._store.commit_complete(writer, mark, keep_previous=kept_as, marks=marks)
+        left = {one.version for one in self._kept(writer.name_space)}
+        for one in kept:
+            if one.version not in left:
+                self._tell_dropped(one, "a newer back-up takes its place")
+        if note is not None and before is not None:
+            self.reports.append(BackupKept(writer.name_space, before.version, note))
+        return info
+
+    def not_kept(self, name_space: str, note: Replaced) -> None:
+        """Report a set that was replaced without a back-up."""
+        self.reports.append(BackupMissing(name_space, note))
+
+    def went_well(self) -> None:
+        """Note that the disk took a job."""
+        self._refusals = 0
+        self.gives_up = False
+
+    def is_full(self, cause: str) -> None:
+        """Note that the disk refused a job for lack of space, and make room after `PATIENCE` refusals."""
+        self._refusals += 1
+        with contextlib.suppress(StoreError):
+            if self._refusals >= PATIENCE:
+                self._give_way(cause)
+            while self._store.tidy():
+                pass
+
+    def _give_way(self, cause: str) -> None:
+        kept = [one for name in self._store.name_spaces() for one in self._kept(name)]
+        if not kept:
+            self.gives_up = True
+            return
+        oldest = min(kept, key=lambda one: one.version)
+        self._store.drop_backup(oldest.version)
+        self._tell_dropped(oldest, cause)
+
+    def _kept(self, name_space: str) -> list[SetInfo]:
+        return [one for one in self._store.sets(name_space) if one.state is SetState.KEPT]
+
+    def _tell_dropped(self, one: SetInfo, cause: str) -> None:
+        self.reports.append(BackupDropped(one.name_space, one.version, one.stored.count, cause))
+
+
+WRITE_SAMPLES: Final = 50_000
+"""Samples that are handed to the store at a time."""
+WORTH_CHANGING: Final = 0.3
+"""Part of a set above which rewriting it is faster than changing it."""
+
+
+class SetWriting:
+    """Writes the whole sets of a store, for the thread that owns it.
+
+    Args:
+        store: the store.
+        backups: keeps sets that are replaced.
+        moved: called after each part of a set.
+    """
+
+    def __init__(self, store: Store, backups: Backups, moved: Callable[[], None]) -> None:
+        self._store = store
+        self._backups = backups
+        self._moved = moved
+        self._filling: dict[str, tuple[bytes, SetWriter]] = {}
+
+    def forget(self) -> None:
+        """Forget the parts of sets that a store had which is no longer there."""
+        self._filling.clear()
+
+    def fill(self, job: FillJob) -> None:
+        """Write samples of a set that is still arriving.
+
+        Raises:
+            StoreError: the store did not take them.
+        """
+        filling = self._filling.get(job.name_space)
+        if filling is None or filling[0] != job.stream:
+            former = self._former(job.name_space) if job.resumes else None
+            filling = job.stream, former or self._store.begin_set(job.name_space)
+            self._filling[job.name_space] = filling
+        filling[1].add(job.description, job.samples)
+
+    def _former(self, name_space: str) -> SetWriter | None:
+        """Return the writer of a stream that broke off, if its samples are intact."""
+        for info in self._store.sets(name_space):
+            if info.state is SetState.FILLING and info.soundness is Soundness.INTACT:
+                return self._store.filling(name_space)
+        return None
+
+    def write(self, job: SetJob) -> tuple[int, dict[Group, Summary]]:
+        """Turn the stored set into the job's at the least cost.
+
+        Returns:
+            How many samples were written, and what each group has in the store now.
+
+        Raises:
+            StoreError: the store did not take it.
+        """
+        note = self._backups.note_for(job.name_space, job.wanted, job.keeps)
+        kept = None if self._backups.gives_up else note
+        written = self._convert(job, kept)
+        info = self._store.complete_set(job.name_space)
+        if written is None or info is None or not info.stored.same_content(job.wanted):
+            info, written = self._write_whole(job, kept), job.wanted.count
+        if note is not None and kept is None:
+            self._backups.not_kept(job.name_space, note)
+        return written, {group.description.group: group.stored for group in info.groups}
+
+    def _convert(self, job: SetJob, note: Replaced | None) -> int | None:
+        """Write the job's conversion if it fits the stored set; None if the whole set must be written."""
+        conversion, info = job.conversion, self._store.complete_set(job.name_space)
+        stored = info.stored if info is not None and info.soundness is Soundness.INTACT else None
+        filling = self._filling.get(job.name_space)
+        if stored is not None and stored.same_content(job.wanted):
+            changes: list[GroupChange] = []
+        elif (
+            conversion is not None
+            and conversion.stream
+            and filling is not None
+            and filling[0] == conversion.stream
+        ):
+            return self._finish(job, filling[1], conversion, note)
+        elif (
+            note is None
+            and conversion is not None
+            and stored is not None
+            and conversion.before is not None
+            and stored.same_content(conversion.before)
+            and len(conversion.changes) <= WORTH_CHANGING * stored.count
+        ):
+            changes = conversion.changes
+        else:
+            return None
+        assert info is not None
+        known = {group.description for group in info.groups}
+        declared = [
+            GroupChange(description, None) for description, _ in job.groups if description not in known
+        ]
+        remembered = self._store.marks(job.name_space)
+        if changes or declared or any(remembered.get(key) != value for key, value in job.marks.items()):
+            self._store.append(job.name_space, [*changes, *declared], job.marks)
+        left = self._store.filling(job.name_space)
+        if left is not None:
+            self._store.abandon(left)
+        self._filling.pop(job.name_space, None)
+        return len(changes)
+
+    def _finish(
+        self, job: SetJob, writer: SetWriter, conversion: Conversion, note: Replaced | None
+    ) -> int | None:
+        for description, _ in job.groups:
+            writer.add(description, ())
+        for description, samples in conversion.rest:
+            for some in samples.split(WRITE_SAMPLES):
+                writer.add(description, some)
+                self._moved()
+        by_group: dict[Group, tuple[GroupDescription, list[Sample], list[Sample]]] = {}
+        for description, added, evicted in conversion.changes:
+            _, comes, goes = by_group.setdefault(description.group, (description, [], []))
+            comes += () if added is None else (added,)
+            goes += evicted
+        for description, comes, goes in by_group.values():
+            writer.add(description, comes, goes)
+        if not writer.stored.same_content(job.wanted):
+            return None
+        self._backups.commit(writer, job.mark, note, job.marks)
+        del self._filling[job.name_space]
+        return job.wanted.count
+
+    def _write_whole(self, job: SetJob, note: Replaced | None) -> SetInfo:
+        self._filling.pop(job.name_space, None)
+        writer = self._store.begin_set(job.name_space)
+        try:
+            for description, samples in job.groups:
+                writer.add(description, ())
+                for some in samples.split(WRITE_SAMPLES):
+                    writer.add(description, some)
+                    self._moved()
+            return self._backups.commit(writer, job.mark, note, job.marks)
+        except StoreError:
+            with contextlib.suppress(StoreError):
+                self._store.abandon(writer)  # its own first part may fill the disk
+            raise
 
 
 class StoreQueue:
@@ -107,8 +450,12 @@ class StoreQueue:
                 return 0
             if name_space in self._overflowed:
                 return -1
-            jobs = [job for job in self._jobs if isinstance(job, AppendJob) and job.name_space == name_space]
-            return sum(job.added(group) for job in jobs)
+            lacking: set[bytes] = set()
+            for job in self._jobs:
+                if isinstance(job, AppendJob) and job.name_space == name_space and group in job.net.groups:
+                    net = job.net.groups[group]
+                    lacking = (lacking - net.evicted.keys() - net.passing.keys()) | net.added.keys()
+            return len(lacking)
 
     @property
     def handed_over(self) -> int:
@@ -145,8 +492,8 @@ class StoreQueue:
             for job in self._jobs:
                 if not isinstance(job, AppendJob):
                     return False
-                large += job.large
-                replacing += job.replacing_bytes
+                large += job.net.large
+                replacing += job.net.replacing_bytes
             is_little = self._queued - large < MAX_GATHERED and self._queued_bytes < MAX_GATHERED_BYTES
             is_little = is_little and self._queued_bytes - replacing < MAX_NEW_BYTES
             is_asked_for = self._carried_out < self._urgent or bool(self._problem)
@@ -203,21 +550,22 @@ class StoreQueue:
                 return  # the whole set, which is written later, brings its marks
             self._queued += len(changes)
             self._handed_over += len(changes)
-            waiting = self._waiting(name_space)
-            if waiting is None:
-                waiting = AppendJob(name_space, [])
-                self._jobs.append(waiting)
-            self._queued_bytes += waiting.join(changes)
-            waiting.marks |= marks or {}
-
-    def _waiting(self, name_space: str) -> AppendJob | None:
-        """Return the job that further changes of a name-space may join, if the order of jobs allows it."""
-        for job in reversed(self._jobs):
-            if not isinstance(job, AppendJob):
-                return None
-            if job.name_space == name_space:
-                return None if job is self._at_work else job
-        return None
+            # Further changes may join the last job of their name-space, unless it is being carried out or a
+            # job of another kind came after it, which may be the set that they change.
+            appending = itertools.takewhile(lambda job: isinstance(job, AppendJob), reversed(self._jobs))
+            last = next((job for job in appending if job.name_space == name_space), None)
+            waiting = last if isinstance(last, AppendJob) and last is not self._at_work else None
+            while changes:
+                if waiting is None or waiting.net.count >= BATCH_CHANGES:
+                    waiting = AppendJob(name_space)
+                    self._jobs.append(waiting)
+                waiting.marks |= marks or {}
+                marks = None  # with the first of the changes: they must reach the disk no later than these
+                some = changes[: BATCH_CHANGES - waiting.net.count]
+                changes = changes[len(some) :]
+                self._queued_bytes -= waiting.net.payload_bytes
+                waiting.net.extend(some)
+                self._queued_bytes += waiting.net.payload_bytes
 
     def fill(
         self,
@@ -323,11 +671,23 @@ class StoreQueue:
         """Carry out the next job; False if there is none or the disk refused it."""
         with self._lock:
             job = self._at_work = self._jobs[0] if self._jobs else None
-            batch = job.batch() if isinstance(job, AppendJob) else []
         if job is None:
             return False
+        result: Result | None = None
         try:
-            result = self._carry_out(job, batch)
+            match job:
+                case AppendJob():
+                    stored = self._store.append(job.name_space, job.net, job.marks)
+                    result = StoredGroups(job.name_space, stored, job.net.count)
+                case FillJob():
+                    self._sets.fill(job)
+                case SetJob():
+                    written, watermarks = self._sets.write(job)
+                    with self._lock:
+                        self._results.append(StoredGroups(job.name_space, watermarks))
+                    result = SetStored(job.name_space, written)
+                case EntryJob():
+                    job.write(self._store)
         except StoreError as error:
             if isinstance(error, StoreFull):
                 self._backups.is_full(str(error))
@@ -356,45 +716,32 @@ class StoreQueue:
                 self._problem = ""
                 self._results.append(Recovered(name, rewrite=False))
 
-    def _carry_out(self, job: Job, batch: list[GroupChange]) -> Result | None:
-        match job:
-            case AppendJob():
-                stored = self._store.append(job.name_space, batch, job.marks)
-                return StoredGroups(job.name_space, stored, len(batch))
-            case FillJob():
-                self._sets.fill(job)
-            case SetJob():
-                written, watermarks = self._sets.write(job)
-                with self._lock:
-                    self._results.append(StoredGroups(job.name_space, watermarks))
-                return SetStored(job.name_space, written)
-            case EntryJob():
-                job.write(self._store)
-        return None
-
     def _done(self, job: Job, result: Result | None) -> None:
         with self._lock:
             self._at_work = None
             self._has_hurried |= self._carried_out < self._urgent
             waited = self._queued
+            assert self._jobs[0] is job, "jobs are carried out in order"
+            self._jobs.popleft()
             if isinstance(job, AppendJob):
-                batch = job.batch()
-                job.done(len(batch))
-                self._queued -= len(batch)
-                self._queued_bytes -= payload_bytes(batch)
-                self._carried_out += len(batch)
+                self._count_out(job)
             else:
                 self._carried_out += 1
-            assert self._queued >= 0, "a change is taken off once"
             assert self._carried_out <= self._handed_over, "nothing is on the disk that was not handed over"
-            if not isinstance(job, AppendJob) or not job.changes:
-                self._jobs.popleft()
             if result is not None:
                 self._results.append(result)
             if self._problem:
                 self._problem = ""
                 for name_space in {job.name_space, *self._overflowed}:
                     self._results.append(Recovered(name_space, name_space in self._overflowed, waited))
+
+    def _count_out(self, job: AppendJob) -> None:
+        """Count changes as carried out; they are on the disk, or a whole set that has them will be."""
+        self._queued -= job.net.count
+        self._queued_bytes -= job.net.payload_bytes
+        self._carried_out += job.net.count
+        assert self._queued >= 0, "a change is taken off once"
+        assert self._queued_bytes >= 0, "as are its bytes"
 
     def _replace_damaged_store(self, name_space: str, damage: StoreDamaged) -> bool:
         """Continue with a new file and ask for all sets, which are in memory; False if that fails."""
@@ -408,9 +755,7 @@ class StoreQueue:
             left: collections.deque[Job] = collections.deque()
             for job in self._jobs:
                 if isinstance(job, AppendJob):
-                    self._queued -= len(job.changes)
-                    self._queued_bytes -= payload_bytes(job.changes)
-                    self._carried_out += len(job.changes)
+                    self._count_out(job)
                 else:
                     left.append(job)
             self._jobs = left

@@ -31,7 +31,6 @@ from engine.runtime import stream
 from engine.runtime.deletions import Deletions
 from engine.runtime.housekeeping import PurgedTombstones
 from engine.runtime.incoming import IncomingStream, IncomingStreams, broke_off, fills_store
-from engine.runtime.jobs import Conversion
 from engine.runtime.late_joiners import LateJoinerDelivery
 from engine.runtime.name_space_data import Began, Difference, NameSpaceData, dispose_of
 from engine.runtime.protocol_tracer import ProtocolTracer
@@ -41,6 +40,7 @@ from engine.runtime.reconciling.aligner import AlignerComparisons, LackingSample
 from engine.runtime.replacing import replaced
 from engine.runtime.shared_state import SharedState
 from engine.runtime.steps import Steps
+from engine.runtime.store_queue import Conversion
 from engine.runtime.withholding import at_once, filtered
 from engine.runtime.writer_ends import WriterEnds
 
@@ -486,10 +486,10 @@ class _SetInstaller:
         """Join a received set with the one here, and show the new samples; return them."""
         shared, purpose = self._shared, incoming.target.purpose
         were_missed = purpose in ("repair", GIVE)
-        told = [group for group, theirs in other.groups.items() if theirs.floor_ns > NO_FLOOR]
+        floored = [group for group, theirs in other.groups.items() if theirs.floor_ns > NO_FLOOR]
         self._tombstones.join(other)
         new, changes = data.join(other, shared.descriptions)
-        shared.store_queue.append(data.state.name, changes, data.floors(told))
+        shared.store_queue.append(data.state.name, changes, data.floors(floored))
         count = sum(map(len, new.values()))
         if were_missed:
             shared.counters["repaired"] += count

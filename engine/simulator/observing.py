@@ -112,7 +112,7 @@ class Observer(Watcher):
         self._identities: dict[str, Identity] = {}
         self._addresses: dict[str, str] = {}
         self._deliveries: dict[str, collections.deque[DeliveryView]] = {}
-        self._told = 0
+        self._shown = 0
 
     def opened(self, node: SimulatedNode, found: StoredContent) -> None:
         """Subscribe to the trace of a new run, as a node does for its consoles."""
@@ -152,13 +152,13 @@ class Observer(Watcher):
 
         `who` is the name of a node, or of another participant, `level` as in a trace, `text` what happened.
         """
-        self._told += 1
+        self._shown += 1
         nodes = {node.name: node.id for node in self.cluster.nodes}
         self._add(
             NodeEvent(
                 node=nodes.get(who, ""),
                 node_name=who,
-                number=-self._told,
+                number=-self._shown,
                 time_ns=self.cluster.schedule.true_ns,
                 state="",
                 thread="simulator",

@@ -1,14 +1,14 @@
 """The rehearsal of persistence services: replicas, writers, links and readers, all under virtual time.
 
 Two writers write, a fault happens, readers of durable subscriptions come and go, and `rehearse` returns
-the outcome. Everything is in one thread, and equal seeds give equal runs.
+the outcome. Everything is in one thread, and equal seeds give equal runs: who draws a random number in
+another order changes what a seed means.
 
 `engine.simulator.schedule` gives the time. `engine.simulator.network` does not fit: it holds messages back on
 a cut link, while a link between replicas that goes down loses them.
 
-A `SubscribedCluster` has durable subscriptions as well: readers that come and go, replicas that crash, links
-that fail. It checks every step: a replica forgets a sample only when the quorum of each durable subscription
-has acknowledged it.
+A `ReplicaCluster` checks every step: no last value becomes older, and a replica forgets a sample only when
+the quorum of each durable subscription has acknowledged it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,6 @@ from engine.dataset.sample import DATA
 from engine.persistence.core.messages import (
     Message,
     OriginalSample,
-    PeerMessage,
     SampleBatch,
     Saved,
     SavedSubscriptions,
@@ -42,10 +41,16 @@ from engine.persistence.core.subscriptions import ReaderAnswers, Subscriptions
 from engine.simulator.schedule import Schedule
 
 LINK_DELAY_MS = 200
+"""Longest time that a message between replicas is on its way."""
 _WRITER_DELAY_MS = 50
+CLIENT_DELAY_MS: Final = 50
+_TURN_MS: Final = 100
+"""Interval at which an application looks after its reader."""
+
+Id = tuple[str, int]
 
 
-class RehearsedLink(msgspec.Struct, eq=False):
+class RehearsedLink(msgspec.Struct, eq=False, dict=True):
     """Both directions between two replicas; messages on the way are lost when it goes down.
 
     Attributes:
@@ -53,223 +58,11 @@ class RehearsedLink(msgspec.Struct, eq=False):
         generation: how often it came up or went down.
     """
 
-    up: bool = True
+    up: bool = False
     generation: int = 0
 
 
-class ReplicaCluster:
-    """Replicas named i0, i1 and so on, all connected. A replica that lets a value become older is a fault.
-
-    Args:
-        count: how many replicas.
-        seed: of delays and phases.
-        settings: of every replica.
-
-    Attributes:
-        replicas: by name.
-        links: by the names of both replicas.
-        direct: (writer, replica) pairs that are connected.
-        written: samples written, by writer.
-        arrivals: how often (replica, writer, sequence number) arrived since the replica started.
-        payloads_between: samples that arrived from other replicas.
-    """
-
-    def __init__(self, count: int, seed: int, settings: SynchronizationSettings) -> None:
-        self._random = random.Random(seed)
-        self._schedule = Schedule()
-        self.settings = settings
-        self.replicas: dict[str, Replica] = {}
-        self.links: dict[frozenset[str], RehearsedLink] = {}
-        self.direct: set[tuple[str, str]] = set()
-        self.written: dict[str, int] = collections.defaultdict(int)
-        self.arrivals: collections.Counter[tuple[str, str, int]] = collections.Counter()
-        self.payloads_between = 0
-        self._order: dict[tuple[str, str], int] = {}
-        self._matches: dict[tuple[str, str], Positions] = {}
-        for number in range(count):
-            self.start(f"i{number}")
-        for pair in itertools.combinations(sorted(self.replicas), 2):
-            self.links[frozenset(pair)] = RehearsedLink(up=False)
-            self.join(*pair)
-
-    def start(self, name: str, saved: Saved | None = None) -> None:
-        """Start a replica, empty or with what one of its name has saved; it is connected to no other."""
-        replica = Replica(name, self.settings, saved)
-        self.replicas[name] = replica
-        self._after(self._random.randrange(self.settings.period_ms), self._period, name, replica)
-
-    def _period(self, name: str, replica: Replica) -> None:
-        if self.replicas.get(name) is not replica:
-            return
-        replica.period()
-        self._flush(name)
-        self._after(self.settings.period_ms, self._period, name, replica)
-
-    @property
-    def now_ms(self) -> int:
-        """Virtual time since the beginning."""
-        return round(self._schedule.now * 1000)
-
-    def _after(self, delay_ms: int, action: Callable[..., None], *arguments: object) -> None:
-        self._schedule.at((self.now_ms + delay_ms) / 1000, action, *arguments)
-
-    def _in_order(self, line: tuple[str, str], delay_ms: int, arrive: Callable[[], None]) -> None:
-        """Let something arrive within `delay_ms`, but not before earlier arrivals of the same line."""
-        due_ms = max(self.now_ms + self._random.randrange(1, delay_ms), self._order.get(line, 0))
-        self._order[line] = due_ms
-        self._after(due_ms - self.now_ms, arrive)
-
-    def run(self, milliseconds: int) -> None:
-        """Carry out everything that is due in the next `milliseconds`."""
-        self._schedule.run_until((self.now_ms + milliseconds) / 1000)
-
-    # Links between replicas.
-
-    def join(self, one: str, other: str) -> None:
-        """Connect two replicas."""
-        link = self.links[frozenset((one, other))]
-        if not link.up and {one, other} <= self.replicas.keys():
-            link.up = True
-            link.generation += 1
-            for here, there in ((one, other), (other, one)):
-                self.replicas[here].connected(there)
-                self._flush(here)
-
-    def cut(self, one: str, other: str) -> None:
-        """Disconnect two replicas; messages on the way are lost."""
-        link = self.links[frozenset((one, other))]
-        if link.up:
-            link.up = False
-            link.generation += 1
-            for here, there in ((one, other), (other, one)):
-                if here in self.replicas:
-                    self.replicas[here].disconnected(there)
-                    self._flush(here)
-
-    def _flush(self, name: str) -> None:
-        for receiver, message in self.replicas[name].messages():
-            link = self.links[frozenset((name, receiver))]
-            if link.up:
-                arrive = functools.partial(self._arrive, name, receiver, link, link.generation, message)
-                self._in_order((name, receiver), LINK_DELAY_MS, arrive)
-
-    def _arrive(
-        self, sender: str, receiver: str, link: RehearsedLink, generation: int, message: Message
-    ) -> None:
-        if link.generation != generation or receiver not in self.replicas:
-            return
-        if isinstance(message, SampleBatch):
-            self.payloads_between += len(message.samples)
-            self.arrivals.update((receiver, k.sample.writer, k.sample.sequence) for k in message.samples)
-            self._arrived(receiver, [kept.sample for kept in message.samples])
-        self._checked(receiver, lambda: self.replicas[receiver].receive(sender, message))
-
-    def _checked(self, name: str, act: Callable[[], None]) -> None:
-        """Let a replica do something, and check that no last value becomes older by it."""
-        before = self.replicas[name].values()
-        act()
-        after = self.replicas[name].values()
-        assert all(after[key].order >= sample.order for key, sample in before.items())
-        self._flush(name)
-
-    # Original writers.
-
-    def attach(self, writer: str, *names: str) -> None:
-        """Connect an original writer to replicas."""
-        for name in names:
-            self.direct.add((writer, name))
-            self._matches[writer, name] = Positions()
-            self.replicas[name].writer_matched(writer)
-            self._flush(name)
-
-    def detach(self, writer: str, *names: str) -> None:
-        """Disconnect an original writer from replicas."""
-        for name in names:
-            self.direct.discard((writer, name))
-            if name in self.replicas:
-                self.replicas[name].writer_lost(writer)
-                self._flush(name)
-
-    def write(self, writer: str, key: bytes, time_ns: int | None = None) -> None:
-        """Let an original writer write a sample; its source timestamp is the virtual time unless given."""
-        self.written[writer] += 1
-        stamp = self.now_ms * 1_000_000 if time_ns is None else time_ns
-        payload = f"{writer}/{self.written[writer]}".encode()
-        for source, name in sorted(self.direct):
-            if source == writer and name in self.replicas:
-                self._deliver(name, writer, key, stamp, payload)
-
-    def _deliver(self, name: str, writer: str, key: bytes, stamp: int, payload: bytes) -> None:
-        replica, match = self.replicas[name], self._matches[writer, name]
-
-        def arrive() -> None:
-            if self.replicas.get(name) is replica:
-                sample = match.sample(writer, key, stamp, DATA, payload)
-                self.arrivals[name, writer, sample.sequence] += 1
-                self._arrived(name, [sample])
-                self._checked(name, lambda: replica.samples_arrived([sample]))
-
-        self._in_order((writer, name), _WRITER_DELAY_MS, arrive)
-
-    def _arrived(self, name: str, samples: list[OriginalSample]) -> None:
-        """Take note of samples that came to a replica, from a writer or from another replica."""
-
-    # Faults and the end.
-
-    def lose(self, name: str) -> None:
-        """Take a replica and its disk away for ever."""
-        for other in list(self.replicas):
-            if other != name:
-                self.cut(name, other)
-        self.direct = {each for each in self.direct if each[1] != name}
-        for arrival in [each for each in self.arrivals if each[0] == name]:
-            del self.arrivals[arrival]
-        del self.replicas[name]
-
-    def heal(self) -> None:
-        """Connect all replicas."""
-        for one, other in itertools.combinations(sorted(self.replicas), 2):
-            self.join(one, other)
-
-    def last_values(self) -> dict[bytes, OriginalSample]:
-        """Return the latest sample of each instance that any replica has: all must end with these."""
-        latest: dict[bytes, OriginalSample] = {}
-        for replica in self.replicas.values():
-            for key, sample in replica.values().items():
-                if key not in latest or sample.order > latest[key].order:
-                    latest[key] = sample
-        return latest
-
-    def repeated(self) -> int:
-        """Count the samples that came again, at all replicas together."""
-        return sum(each.counters["repeated"] for each in self.replicas.values())
-
-    @property
-    def has_converged(self) -> bool:
-        """Whether all replicas keep the same, the latest of everything."""
-        wanted = self.last_values()
-        return all(each.values() == wanted for each in self.replicas.values())
-
-    @property
-    def names(self) -> list[str]:
-        """The replicas that run."""
-        return sorted(self.replicas)
-
-
-_TURN_MS: Final = 100
-CLIENT_DELAY_MS: Final = 50
-
-Id = tuple[str, int]
-
-
-class _SavedReplica(msgspec.Struct, frozen=True):
-    """The disk of a replica: everything from one moment."""
-
-    saved: Saved
-    subscriptions: SavedSubscriptions
-
-
-class RehearsedReader(msgspec.Struct, eq=False):
+class RehearsedReader(msgspec.Struct, eq=False, dict=True):
     """An application with one reader of a durable subscription."""
 
     deciding: Subscriber
@@ -290,83 +83,245 @@ class RehearsedReader(msgspec.Struct, eq=False):
     """Whether it runs; it never starts again under its name."""
 
 
-class SubscribedCluster(ReplicaCluster):
-    """Replicas with durable subscriptions, and applications that read with them.
+class ReplicaCluster:
+    """Replicas named i0, i1 and so on, all connected, and applications with durable subscriptions.
 
-    There are `count` replicas; the seed determines all that is random.
+    Args:
+        count: how many replicas.
+        seed: of delays and phases.
+        settings: of every replica.
 
     Attributes:
+        replicas: the last values of each replica, by name.
         stocks: the durable subscriptions of each replica.
         reader_answers: the side of each replica to which readers talk.
+        links: by the names of both replicas.
+        direct: (writer, replica) pairs that are connected.
+        written: samples written, by writer.
+        arrivals: how often (replica, writer, sequence number) arrived since the replica started.
+        payloads_between: samples that arrived from other replicas.
         applications: by a name that is never used again.
         issued: members that have acknowledged a sample, by (subscription, writer, number).
-        disks: the last save of each replica.
     """
 
     def __init__(self, count: int, seed: int, settings: SynchronizationSettings) -> None:
+        self._random = random.Random(seed)
+        self._schedule = Schedule()
+        self.settings = settings
+        self.replicas: dict[str, Replica] = {}
         self.stocks: dict[str, Subscriptions] = {}
         self.reader_answers: dict[str, ReaderAnswers] = {}
+        self.links: dict[frozenset[str], RehearsedLink] = {}
+        self.direct: set[tuple[str, str]] = set()
+        self.written: dict[str, int] = collections.defaultdict(int)
+        self.arrivals: collections.Counter[tuple[str, str, int]] = collections.Counter()
+        self.payloads_between = 0
         self.applications: dict[str, RehearsedReader] = {}
         self.issued: dict[tuple[str, str, int], set[str]] = collections.defaultdict(set)
-        self.disks: dict[str, _SavedReplica] = {}
-        super().__init__(count, seed, settings)
+        self._disks: dict[str, tuple[Saved, SavedSubscriptions]] = {}
+        self._order: dict[tuple[str, str], int] = {}
+        self._matches: dict[tuple[str, str], Positions] = {}
+        for number in range(count):
+            self.start(f"i{number}")
+        for pair in itertools.combinations(sorted(self.replicas), 2):
+            self.links[frozenset(pair)] = RehearsedLink()
+            self.join(*pair)
+
+    @property
+    def names(self) -> list[str]:
+        """The replicas that run."""
+        return sorted(self.replicas)
+
+    # Time.
+
+    @property
+    def now_ms(self) -> int:
+        """Virtual time since the beginning."""
+        return round(self._schedule.now * 1000)
+
+    def _after(self, delay_ms: int, action: Callable[..., None], *arguments: object) -> None:
+        self._schedule.at((self.now_ms + delay_ms) / 1000, action, *arguments)
+
+    def _in_order(self, line: tuple[str, str], delay_ms: int, arrive: Callable[[], None]) -> None:
+        """Let something arrive within `delay_ms`, but not before earlier arrivals of the same line."""
+        due_ms = max(self.now_ms + self._random.randrange(1, delay_ms), self._order.get(line, 0))
+        self._order[line] = due_ms
+        self._after(due_ms - self.now_ms, arrive)
+
+    def run(self, milliseconds: int) -> None:
+        """Carry out everything that is due in the next `milliseconds`."""
+        self._schedule.run_until((self.now_ms + milliseconds) / 1000)
 
     # Replicas.
 
-    def start(self, name: str, saved: Saved | None = None) -> None:
-        """Start a replica; with `saved` it also finds the durable subscriptions of its disk."""
-        super().start(name, saved)
-        replica, disk = self.replicas[name], self.disks.get(name)
-        stock = Subscriptions(
-            name,
-            self.settings,
-            lambda: replica.values().values(),
-            disk.subscriptions if disk and saved is not None else None,
+    def start(
+        self, name: str, saved: Saved | None = None, subscriptions: SavedSubscriptions | None = None
+    ) -> None:
+        """Start a replica, empty or with what one of its name has saved; it is connected to no other."""
+        replica = self.replicas[name] = Replica(name, self.settings, saved)
+        stock = self.stocks[name] = Subscriptions(
+            name, self.settings, lambda: replica.values().values(), subscriptions
         )
-        self.stocks[name] = stock
         self.reader_answers[name] = ReaderAnswers(name, lambda _: (stock,))
-        self._after(self._random.randrange(self.settings.subscription_period_ms), self._sync, name, stock)
+        period_ms, subscription_period_ms = self.settings.period_ms, self.settings.subscription_period_ms
 
-    def _sync(self, name: str, stock: Subscriptions) -> None:
-        if self.stocks.get(name) is stock:
-            self._at_stock(name, stock.period)
-            self._after(self.settings.subscription_period_ms, self._sync, name, stock)
+        def end_period() -> None:
+            if self.replicas.get(name) is replica:
+                replica.period()
+                self._flush(name)
+                self._after(period_ms, end_period)
+
+        def synchronize() -> None:
+            if self.stocks.get(name) is stock:
+                self._at_stock(name, stock.period)
+                self._after(subscription_period_ms, synchronize)
+
+        self._after(self._random.randrange(period_ms), end_period)
+        self._after(self._random.randrange(subscription_period_ms), synchronize)
 
     def save(self, name: str) -> None:
         """Put everything that a replica has on its disk."""
-        self.disks[name] = _SavedReplica(self.replicas[name].saved(), self.stocks[name].saved())
+        self._disks[name] = self.replicas[name].saved(), self.stocks[name].saved()
 
     def crash(self, name: str) -> None:
         """Kill a replica and start it with its last save, connected to no other."""
-        disk = self.disks.get(name)
         self.lose(name)
-        self.start(name, disk.saved if disk else None)
+        self.start(name, *self._disks.get(name, ()))
 
     def lose(self, name: str) -> None:
         """Take a replica and its disk away for ever."""
-        super().lose(name)
-        del self.stocks[name], self.reader_answers[name]
+        for other in list(self.replicas):
+            if other != name:
+                self.cut(name, other)
+        self.direct = {each for each in self.direct if each[1] != name}
+        for arrival in [each for each in self.arrivals if each[0] == name]:
+            del self.arrivals[arrival]
+        del self.replicas[name], self.stocks[name], self.reader_answers[name]
         for application in self.applications.values():
             application.replicas.discard(name)
 
+    # Links between replicas.
+
     def join(self, one: str, other: str) -> None:
         """Connect two replicas."""
-        before = self.links[frozenset((one, other))].generation
-        super().join(one, other)
-        if self.links[frozenset((one, other))].generation != before:
-            for here, there in ((one, other), (other, one)):
-                self._at_stock(here, functools.partial(self.stocks[here].connected, there))
+        link = self.links[frozenset((one, other))]
+        if link.up or not {one, other} <= self.replicas.keys():
+            return
+        link.up = True
+        link.generation += 1
+        for here, there in ((one, other), (other, one)):
+            self.replicas[here].connected(there)
+            self._flush(here)
+        for here, there in ((one, other), (other, one)):
+            self._at_stock(here, functools.partial(self.stocks[here].connected, there))
 
     def cut(self, one: str, other: str) -> None:
-        """Disconnect two replicas."""
-        super().cut(one, other)
+        """Disconnect two replicas; messages on the way are lost."""
+        link = self.links[frozenset((one, other))]
+        if not link.up:
+            return
+        link.up = False
+        link.generation += 1
         for here, there in ((one, other), (other, one)):
-            if here in self.stocks:
-                self.stocks[here].disconnected(there)
+            self.replicas[here].disconnected(there)
+            self._flush(here)
+            self.stocks[here].disconnected(there)
 
-    def _arrived(self, name: str, samples: list[OriginalSample]) -> None:
-        for sample in samples:
-            self._at_stock(name, functools.partial(self.stocks[name].sample_arrived, sample))
+    def _over_link(self, kind: str, sender: str, receiver: str, arrive: Callable[[], None]) -> None:
+        """Let a message arrive, in the order of its kind, unless the link goes down before."""
+        link = self.links[frozenset((sender, receiver))]
+        generation = link.generation
+
+        def arrive_if_up() -> None:
+            if link.generation == generation and receiver in self.replicas:
+                arrive()
+
+        if link.up:
+            self._in_order((f"{kind}{sender}", receiver), LINK_DELAY_MS, arrive_if_up)
+
+    def _flush(self, name: str) -> None:
+        """Send the messages of a replica."""
+        for receiver, message in self.replicas[name].messages():
+            self._over_link("", name, receiver, functools.partial(self._receive, name, receiver, message))
+
+    def _receive(self, sender: str, receiver: str, message: Message) -> None:
+        if isinstance(message, SampleBatch):
+            self.payloads_between += len(message.samples)
+            self.arrivals.update((receiver, k.sample.writer, k.sample.sequence) for k in message.samples)
+            for kept in message.samples:
+                self._at_stock(receiver, functools.partial(self.stocks[receiver].sample_arrived, kept.sample))
+        self._at_replica(receiver, lambda: self.replicas[receiver].receive(sender, message))
+
+    def _at_replica(self, name: str, act: Callable[[], None]) -> None:
+        """Let a replica do something, and check that no last value becomes older by it."""
+        before = self.replicas[name].values()
+        act()
+        after = self.replicas[name].values()
+        assert all(after[key].order >= sample.order for key, sample in before.items())
+        self._flush(name)
+
+    def _at_stock(self, name: str, act: Callable[[], object]) -> None:
+        """Let a replica do something, and check that it forgets only what is acknowledged."""
+        stock = self.stocks[name]
+        before = stock.held()
+        act()
+        for writer, number in before - stock.held():
+            for each in stock.status():
+                acknowledged = len(self.issued[each.name, writer, number])
+                assert acknowledged >= each.quorum, (name, each.name, writer, number)
+        for receiver, message in stock.messages():
+            receive = functools.partial(self.stocks[receiver].receive, name, message)
+            self._over_link("stock ", name, receiver, functools.partial(self._at_stock, receiver, receive))
+
+    # Original writers.
+
+    def attach(self, writer: str, *names: str) -> None:
+        """Connect an original writer to replicas."""
+        for name in names:
+            self.direct.add((writer, name))
+            self._matches[writer, name] = Positions()
+            self.replicas[name].writer_matched(writer)
+            self._flush(name)
+
+    def detach(self, writer: str, *names: str) -> None:
+        """Disconnect an original writer from replicas."""
+        for name in names:
+            self.direct.discard((writer, name))
+            if name in self.replicas:
+                self.replicas[name].writer_lost(writer)
+                self._flush(name)
+
+    def write(self, writer: str, key: bytes, time_ns: int | None = None) -> OriginalSample:
+        """Let an original writer write to replicas and applications.
+
+        `time_ns` is the source timestamp, by default the virtual time.
+        """
+        self.written[writer] += 1
+        stamp = self.now_ms * 1_000_000 if time_ns is None else time_ns
+        payload = f"{writer}/{self.written[writer]}".encode()
+        for source, name in sorted(self.direct):
+            if source == writer and name in self.replicas:
+                self._deliver(name, writer, key, stamp, payload)
+        sample = OriginalSample(writer, position_of(key, stamp, DATA, payload), key, stamp, payload)
+        for name, state in self.applications.items():
+            if state.is_there and writer in state.writers:
+                hear = functools.partial(self._hear_samples, name, [sample])
+                self._in_order((writer, name), CLIENT_DELAY_MS, hear)
+        return sample
+
+    def _deliver(self, name: str, writer: str, key: bytes, stamp: int, payload: bytes) -> None:
+        replica, match = self.replicas[name], self._matches[writer, name]
+
+        def arrive() -> None:
+            if self.replicas.get(name) is replica:
+                sample = match.sample(writer, key, stamp, DATA, payload)
+                self.arrivals[name, writer, sample.sequence] += 1
+                self._at_stock(name, lambda: self.stocks[name].sample_arrived(sample))
+                self._at_replica(name, lambda: replica.samples_arrived([sample]))
+
+        self._in_order((writer, name), _WRITER_DELAY_MS, arrive)
+
+    # Durable subscriptions, and applications that read with them.
 
     def register(self, name: str, subscription: str, quorum: int) -> None:
         """Create a durable subscription at the replica `name`, as its configuration does.
@@ -379,31 +334,6 @@ class SubscribedCluster(ReplicaCluster):
         """Delete a durable subscription at one replica."""
         self._at_stock(name, lambda: self.stocks[name].delete(subscription))
 
-    def _at_stock(self, name: str, act: Callable[[], object]) -> None:
-        """Let a replica do something, and check that it forgets only what is acknowledged."""
-        stock = self.stocks[name]
-        before = stock.held()
-        act()
-        for writer, number in before - stock.held():
-            for each in stock.status():
-                acknowledged = len(self.issued[each.name, writer, number])
-                assert acknowledged >= each.quorum, (name, each.name, writer, number)
-        for receiver, message in stock.messages():
-            link = self.links[frozenset((name, receiver))]
-            if link.up:
-                self._tell_peer(name, receiver, link, message)
-
-    def _tell_peer(self, sender: str, receiver: str, link: RehearsedLink, message: PeerMessage) -> None:
-        generation = link.generation
-
-        def arrive() -> None:
-            if link.generation == generation and receiver in self.stocks:
-                self._at_stock(receiver, lambda: self.stocks[receiver].receive(sender, message))
-
-        self._in_order((f"stock {sender}", receiver), LINK_DELAY_MS, arrive)
-
-    # Applications.
-
     def come(self, subscription: str, quorum: int, member: str, *replicas: str) -> str:
         """Start an application with a durable subscription, connected to `replicas`; return its name.
 
@@ -412,9 +342,7 @@ class SubscribedCluster(ReplicaCluster):
         name = f"a{len(self.applications)}"
         period_s = self.settings.subscription_period_ms / 1000
         deciding = Subscriber("T", (), subscription, quorum, member, period_s)
-        self.applications[name] = RehearsedReader(deciding)
-        for replica in replicas:
-            self.find(name, replica)
+        self.applications[name] = RehearsedReader(deciding, set(replicas))
         self._after(1, self._turn, name)
         return name
 
@@ -447,59 +375,44 @@ class SubscribedCluster(ReplicaCluster):
             self.issued[subscription, sample.writer, sample.sequence].add(state.deciding.member)
         state.deciding.acknowledge((sample.writer, sample.sequence) for sample in samples)
 
-    def publish(self, writer: str, key: bytes, time_ns: int | None = None) -> OriginalSample:
-        """Let an original writer write to replicas and to applications; as `write`.
-
-        `time_ns` is the source time, by default the present one.
-        """
-        stamp = self.now_ms * 1_000_000 if time_ns is None else time_ns
-        self.write(writer, key, stamp)
-        payload = f"{writer}/{self.written[writer]}".encode()
-        sample = OriginalSample(writer, position_of(key, stamp, DATA, payload), key, stamp, payload)
-        for name, state in self.applications.items():
-            if state.is_there and writer in state.writers:
-                arrive = functools.partial(self._arrive_at, name, [sample])
-                self._in_order((writer, name), CLIENT_DELAY_MS, arrive)
-        return sample
-
     def _turn(self, name: str) -> None:
         state = self.applications[name]
         if not state.is_there:
             return
         now = self.now_ms / 1000
         state.deciding.present(state.replicas, now)
-        told = state.deciding.turn(now)
-        if told is not None:
+        news = state.deciding.turn(now)
+        if news is not None:
             for replica in sorted(state.replicas):
-                hear = functools.partial(self._hear, replica, self.reader_answers[replica], name, told)
-                self._in_order((name, replica), CLIENT_DELAY_MS, hear)
+                hear = functools.partial(self._hear_state, replica, name, news)
+                self._between(name, replica, (name, replica), hear)
         self._after(_TURN_MS, self._turn, name)
 
-    def _hear(self, replica: str, reader_answers: ReaderAnswers, name: str, told: SubscriberState) -> None:
-        if (
-            self.reader_answers.get(replica) is not reader_answers
-            or replica not in self.applications[name].replicas
-        ):
-            return
-        answers: list[SubscriberAnswer] = []
-        self._at_stock(replica, lambda: answers.extend(reader_answers.heard(name, told)))
-        for answer in answers:
-            self._tell_application(replica, name, answer)
-
-    def _tell_application(self, replica: str, name: str, answer: SubscriberAnswer) -> None:
+    def _between(self, name: str, replica: str, line: tuple[str, str], arrive: Callable[[], None]) -> None:
+        """Let a message between an application and a replica arrive, unless they part before."""
         state, reader_answers = self.applications[name], self.reader_answers[replica]
 
-        def arrive() -> None:
-            if self.reader_answers.get(replica) is not reader_answers or replica not in state.replicas:
-                return
-            state.sent.extend((sample.writer, sample.sequence) for sample in answer.samples)
-            self._arrive_at(name, answer.samples)
-            state.deciding.answer(replica, answer, self.now_ms / 1000)
-            self._arrive_at(name, ())
+        def arrive_if_connected() -> None:
+            if self.reader_answers.get(replica) is reader_answers and replica in state.replicas:
+                arrive()
 
-        self._in_order((replica, name), CLIENT_DELAY_MS, arrive)
+        self._in_order(line, CLIENT_DELAY_MS, arrive_if_connected)
 
-    def _arrive_at(self, name: str, samples: Iterable[OriginalSample]) -> None:
+    def _hear_state(self, replica: str, name: str, news: SubscriberState) -> None:
+        answers: list[SubscriberAnswer] = []
+        self._at_stock(replica, lambda: answers.extend(self.reader_answers[replica].heard(name, news)))
+        for answer in answers:
+            hear = functools.partial(self._hear_answer, replica, name, answer)
+            self._between(name, replica, (replica, name), hear)
+
+    def _hear_answer(self, replica: str, name: str, answer: SubscriberAnswer) -> None:
+        state = self.applications[name]
+        state.sent.extend((sample.writer, sample.sequence) for sample in answer.samples)
+        self._hear_samples(name, answer.samples)
+        state.deciding.answer(replica, answer, self.now_ms / 1000)
+        self._hear_samples(name, ())  # the pending samples may be complete now
+
+    def _hear_samples(self, name: str, samples: Iterable[OriginalSample]) -> None:
         state = self.applications[name]
         if not state.is_there:
             return
@@ -509,6 +422,30 @@ class SubscribedCluster(ReplicaCluster):
             state.waiting.clear()
 
     # The end.
+
+    def heal(self) -> None:
+        """Connect all replicas."""
+        for one, other in itertools.combinations(self.names, 2):
+            self.join(one, other)
+
+    def last_values(self) -> dict[bytes, OriginalSample]:
+        """Return the latest sample of each instance that any replica has: all must end with these."""
+        latest: dict[bytes, OriginalSample] = {}
+        for replica in self.replicas.values():
+            for key, sample in replica.values().items():
+                if key not in latest or sample.order > latest[key].order:
+                    latest[key] = sample
+        return latest
+
+    def repeated(self) -> int:
+        """Count the samples that came again, at all replicas together."""
+        return sum(each.counters["repeated"] for each in self.replicas.values())
+
+    @property
+    def has_converged(self) -> bool:
+        """Whether all replicas keep the same, the latest of everything."""
+        wanted = self.last_values()
+        return all(each.values() == wanted for each in self.replicas.values())
 
     def done(self) -> set[tuple[str, str, int]]:
         """Return (subscription, writer, number) of the samples that a replica knows as done by the quorum."""
@@ -566,14 +503,7 @@ class SubscriptionResult(msgspec.Struct, frozen=True):
         return self.agreed and not self.twice and not self.lost
 
 
-class _Untold(msgspec.Struct):
-    """Acknowledgements of a member that some replica does not know yet."""
-
-    ids: set[Id]
-    since_ms: int
-
-
-class _Member(msgspec.Struct, eq=False):
+class _Member(msgspec.Struct, eq=False, dict=True):
     """One reader of a durable subscription, from visit to visit."""
 
     name: str
@@ -590,8 +520,8 @@ class _Member(msgspec.Struct, eq=False):
     """The samples that replicas knew as acknowledged by it when it came."""
     had: set[Id] = msgspec.field(default_factory=set)
     """All samples that it took on earlier visits."""
-    untold: list[_Untold] = msgspec.field(default_factory=list)
-    """Its acknowledgements that some replica does not know yet."""
+    unknown: list[tuple[set[Id], int]] = msgspec.field(default_factory=list)
+    """Its acknowledgements that some replica does not know yet, each lot with its time, milliseconds."""
 
 
 class Visits:
@@ -610,7 +540,7 @@ class Visits:
 
     def __init__(
         self,
-        cluster: SubscribedCluster,
+        cluster: ReplicaCluster,
         settings: DurableSubscriptionSettings,
         number: int,
         writers: Iterable[str],
@@ -666,12 +596,15 @@ class Visits:
     @property
     def is_settled(self) -> bool:
         """Whether every replica knows all acknowledgements."""
-        return not any(member.untold for member in self._members)
+        return not any(member.unknown for member in self._members)
 
     def _come(self, member: _Member) -> None:
         names = self._cluster.names
         replica = names[member.visits % len(names)]
-        member.known = self._known_to_be_acknowledged(member)
+        stocks = self._cluster.stocks.values()
+        member.known = frozenset(
+            id_ for id_ in member.had if any(stock.has(self._name, member.name, *id_) for stock in stocks)
+        )
         member.application = self._cluster.come(self._name, self._settings.quorum, member.name, replica)
         for writer in self._writers:
             self._cluster.listen(member.application, writer)
@@ -683,7 +616,7 @@ class Visits:
         ids = {(each.writer, each.sequence) for each in reader.taken[reader.acknowledged :]}
         if ids:
             self._cluster.acknowledge(member.application, len(ids))
-            member.untold.append(_Untold(ids, self._cluster.now_ms))
+            member.unknown.append((ids, self._cluster.now_ms))
 
     def _go(self, member: _Member) -> None:
         taken = [(each.writer, each.sequence) for each in self._reader(member).taken]
@@ -703,21 +636,16 @@ class Visits:
     def _drop_known(self, member: _Member) -> None:
         """Drop acknowledgements of a member that all replicas know, or that none knows any more."""
         stocks = self._cluster.stocks.values()
-        for untold in member.untold:
-            is_heard = member.until_ms is None or self._cluster.now_ms - untold.since_ms > _LAST_MOMENTS_MS
-            for id_ in list(untold.ids):
+        for ids, since_ms in member.unknown:
+            age_ms = self._cluster.now_ms - since_ms
+            is_heard = member.until_ms is None or age_ms > _LAST_MOMENTS_MS
+            for id_ in list(ids):
                 knowing = sum(stock.has(self._name, member.name, *id_) for stock in stocks)
                 if knowing == len(stocks) or (is_heard and not knowing):
-                    untold.ids.discard(id_)
+                    ids.discard(id_)
                 if knowing == len(stocks):
-                    self._longest_ms = max(self._longest_ms, self._cluster.now_ms - untold.since_ms)
-        member.untold = [untold for untold in member.untold if untold.ids]
-
-    def _known_to_be_acknowledged(self, member: _Member) -> frozenset[Id]:
-        stocks = self._cluster.stocks.values()
-        return frozenset(
-            id_ for id_ in member.had if any(stock.has(self._name, member.name, *id_) for stock in stocks)
-        )
+                    self._longest_ms = max(self._longest_ms, age_ms)
+        member.unknown = [lot for lot in member.unknown if lot[0]]
 
     def _kept(self) -> dict[str, int]:
         return {
@@ -752,7 +680,7 @@ class Visits:
         )
 
 
-def _pass_time(cluster: SubscribedCluster, visits: Sequence[Visits], milliseconds: int) -> None:
+def _pass_time(cluster: ReplicaCluster, visits: Sequence[Visits], milliseconds: int) -> None:
     """Run the cluster for `milliseconds` while readers come and go."""
     end_ms = cluster.now_ms + milliseconds
     while cluster.now_ms < end_ms:
@@ -761,7 +689,7 @@ def _pass_time(cluster: SubscribedCluster, visits: Sequence[Visits], millisecond
             each.step()
 
 
-def _finish(cluster: SubscribedCluster, visits: Sequence[Visits]) -> None:
+def _finish(cluster: ReplicaCluster, visits: Sequence[Visits]) -> None:
     """Let every reader visit every replica once more, then run until all replicas know all of it."""
 
     def step() -> None:
@@ -845,7 +773,7 @@ def rehearse(service: PersistenceService, replicas: int, fault: str, periods: in
             f"at most {MAX_READERS} can be rehearsed"
         )
     settings = service.synchronization
-    cluster = SubscribedCluster(replicas, seed, settings)
+    cluster = ReplicaCluster(replicas, seed, settings)
     visiting = [
         Visits(cluster, subscription, number, _WRITERS)
         for number, subscription in enumerate(service.subscriptions)
@@ -858,7 +786,7 @@ def rehearse(service: PersistenceService, replicas: int, fault: str, periods: in
         _fault(cluster, fault, number, periods)
         for _ in range(5):
             for writer in _WRITERS:
-                cluster.publish(writer, b"%d" % (sum(cluster.written.values()) * 7 % _KEYS))
+                cluster.write(writer, b"%d" % (sum(cluster.written.values()) * 7 % _KEYS))
             _pass_time(cluster, visiting, settings.period_ms // 5 or 1)
         changes += _changes(cluster, shown)
     cluster.heal()

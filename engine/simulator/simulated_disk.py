@@ -14,7 +14,7 @@ from engine.dataset.group_set import Summary
 from engine.dataset.sample import Sample
 from engine.runtime.store_queue import StoreQueue
 from engine.simulator.schedule import Schedule
-from engine.store.interface import NO_MARKS, GroupChange, Marks, OpenReport, SetInfo, SetWriter
+from engine.store.interface import NO_MARKS, GroupChange, Marks, NetChanges, OpenReport, SetInfo, SetWriter
 from engine.store.memory import Medium, MemoryStore, PowerCut
 
 RETRY_S: Final = 1.0
@@ -58,26 +58,17 @@ class WatchedStore(MemoryStore):
         return info
 
     def append(
-        self, name_space: str, changes: Sequence[GroupChange], marks: Marks = NO_MARKS
+        self, name_space: str, changes: NetChanges | Sequence[GroupChange], marks: Marks = NO_MARKS
     ) -> dict[Group, Summary]:
         """As in the store below."""
-        watermarks = super().append(name_space, changes, marks)
-        added: dict[tuple[Group, bytes], Sample] = {}
-        evicted: dict[tuple[Group, bytes], Sample] = {}
-        for change in changes:  # a sample may come and go several times in one transaction
-            group = change.description.group
-            if change.added is not None:
-                added[group, change.added.digest] = change.added
-                evicted.pop((group, change.added.digest), None)
-            for sample in change.evicted:
-                added.pop((group, sample.digest), None)
-                evicted[group, sample.digest] = sample
-        self.committed.append(Committed(name_space, _each(added), _each(evicted)))
+        net = changes if isinstance(changes, NetChanges) else NetChanges(changes)
+        watermarks = super().append(name_space, net, marks)
+        nets = net.groups.items()
+        added = tuple((group, sample) for group, each in nets for sample in each.added.values())
+        gone = ((group, {**each.evicted, **each.passing}) for group, each in nets)
+        evicted = tuple((group, sample) for group, each in gone for sample in each.values())
+        self.committed.append(Committed(name_space, added, evicted))
         return watermarks
-
-
-def _each(samples: dict[tuple[Group, bytes], Sample]) -> tuple[tuple[Group, Sample], ...]:
-    return tuple((group, sample) for (group, _), sample in samples.items())
 
 
 class SimulatedDisk:

@@ -12,7 +12,6 @@ import msgspec
 from engine.core.expressions import matches
 from engine.core.messages import Outgoing, Purge, ReaderKey
 from engine.core.name_spaces import Group
-from engine.dataset.captured import CapturedSample
 from engine.dataset.groups import GroupDescription
 from engine.dataset.sample import Sample
 from engine.dataset.sample_rows import SampleRows
@@ -112,10 +111,10 @@ class SimulatorHost(Protocol):
     def committed(self, node: SimulatedNode) -> None:
         """Take in transactions that may have reached a node's disk."""
 
-    def captured(self, node: SimulatedNode, records: Sequence[CapturedSample]) -> None:
+    def captured(self, node: SimulatedNode, records: Sequence[Sample]) -> None:
         """Take in samples that a node captured."""
 
-    def written(self, description: GroupDescription, record: CapturedSample) -> None:
+    def written(self, description: GroupDescription, record: Sample) -> None:
         """Take in a sample that an application wrote."""
 
     def made(self, node: SimulatedNode, difference: Difference) -> None:
@@ -330,7 +329,7 @@ class SimulatedNode:
         self.cost_s = 0.0
         self.routes: dict[bytes, tuple[Group, ...]] = {}
         self._inputs: collections.deque[tuple[Callable[..., None], tuple[object, ...]]] = collections.deque()
-        self._captured: list[CapturedSample] = []
+        self._captured: list[Sample] = []
         self._is_busy = False
         self._needs_turn = True
         self._timer_at = 0.0
@@ -570,7 +569,7 @@ class SimulatedNode:
         if self.runtime is None:
             return
         if topic == SAMPLE:
-            assert isinstance(item, CapturedSample)
+            assert isinstance(item, Sample)
             if not self._captured:
                 self.cluster.schedule.after(CAPTURE_S, self._drain, self.run)
             self._captured.append(item)

@@ -16,9 +16,8 @@ from engine import native
 from engine.core.messages import Epoch, Purge, ReaderKey
 from engine.core.name_spaces import Group
 from engine.core.states import Phase, ServiceState
-from engine.dataset.captured import CapturedSample
 from engine.dataset.groups import GroupDescription, GroupQos, TypeDescription
-from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, Sample
+from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, Sample, captured_sample
 from engine.runtime.name_space_data import Difference
 from engine.runtime.startup import StoredContent
 from engine.simulator.network import Network, SimulatedParticipant
@@ -134,7 +133,7 @@ class Writer(Application):
         self.ended_ns = self.cluster.clocks[self.host].wall_ns()
         super().end(in_order=in_order)
 
-    def write(self, topic: int, status: int, number: int, size: int = 0) -> CapturedSample:
+    def write(self, topic: int, status: int, number: int, size: int = 0) -> Sample:
         """Write, dispose or unregister the instance `number`, up to 65,535, of the planned topic `topic`.
 
         The payload of a write is `size` bytes longer than the least.
@@ -147,7 +146,7 @@ class Writer(Application):
         if status == DATA:
             payload = b"\0\1\0\0" + guid[8:] + self._count.to_bytes(4) + bytes(size)
         wall_ns = self.cluster.clocks[self.host].wall_ns()
-        record = CapturedSample(wall_ns, guid, status, key, payload)
+        record = captured_sample(wall_ns, guid, status, key, payload)
         self.cluster.written(description, record)
         self._send(description, record)
         return record
@@ -192,18 +191,18 @@ class Writer(Application):
             and node.participant in self.participant.matched
         ]
 
-    def _send(self, description: GroupDescription, record: CapturedSample) -> None:
+    def _send(self, description: GroupDescription, record: Sample) -> None:
         for node in self._matched(description):
             self.cluster.network.send(self.participant, node.participant, SAMPLE, record)
 
     def _overwrite(self, held: list[tuple[str, object]]) -> None:
         """Drop the oldest sample of the newest one's instance, if a cut link holds more than `depth`."""
         _, newest = held[-1]
-        assert isinstance(newest, CapturedSample)
+        assert isinstance(newest, Sample)
         same = [
             number
             for number, (_, item) in enumerate(held)
-            if isinstance(item, CapturedSample) and (item.writer, item.key) == (newest.writer, newest.key)
+            if isinstance(item, Sample) and (item.writer, item.key) == (newest.writer, newest.key)
         ]
         if len(same) > self._depth:
             del held[same[0]]
@@ -334,10 +333,10 @@ class Watcher:
     def stepped(self, node: SimulatedNode, name_space: str, before: Standing | None, now: Standing) -> None:
         """Take in a node's change of state since its last turn; `before` is None in a run's first turn."""
 
-    def written(self, description: GroupDescription, record: CapturedSample) -> None:
+    def written(self, description: GroupDescription, record: Sample) -> None:
         """Take in a sample that an application wrote."""
 
-    def captured(self, node: SimulatedNode, records: Sequence[CapturedSample]) -> None:
+    def captured(self, node: SimulatedNode, records: Sequence[Sample]) -> None:
         """Take in samples that a node captured."""
 
     def committed(self, node: SimulatedNode, transaction: Committed) -> None:
@@ -606,7 +605,7 @@ class SimulatedSystem:
         for watcher in self.watchers:
             watcher.stepped(node, name, before, now)
 
-    def captured(self, node: SimulatedNode, records: Sequence[CapturedSample]) -> None:
+    def captured(self, node: SimulatedNode, records: Sequence[Sample]) -> None:
         """Take in samples that a node captured."""
         for record in records:
             for group in node.routes[record.writer]:
@@ -616,7 +615,7 @@ class SimulatedSystem:
         for watcher in self.watchers:
             watcher.captured(node, records)
 
-    def written(self, description: GroupDescription, record: CapturedSample) -> None:
+    def written(self, description: GroupDescription, record: Sample) -> None:
         """Take in a sample that an application wrote."""
         self.statistics.written += 1
         self.statistics.written_bytes += len(record.payload)
@@ -634,11 +633,11 @@ class SimulatedSystem:
             for sample in samples:
                 if state is not None and self.ledger.entry(group, sample) is None:
                     time_ns, guid, _, _, status, key, payload = sample
-                    record = CapturedSample(time_ns, guid, status, key, payload)
+                    record = captured_sample(time_ns, guid, status, key, payload)
                     self.ledger.wrote(group, record, self.schedule.now)
                     self.ledger.captured(state.name, group, record, self.schedule.now)
 
-    def written_s(self, group: Group, sample: Sample | CapturedSample) -> float:
+    def written_s(self, group: Group, sample: Sample) -> float:
         """Return the true time at which a sample was written, independent of its timestamp."""
         entry = self.ledger.entry(group, sample)
         return entry.written_s if entry else 0.0

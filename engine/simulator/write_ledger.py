@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from engine.core.name_spaces import Group
-from engine.dataset.captured import CapturedSample
 from engine.dataset.dataset import DataSet
-from engine.dataset.sample import DISPOSE, UNREGISTER, Sample, make_sample
+from engine.dataset.sample import DISPOSE, UNREGISTER, Sample, with_digest
 
 Key = tuple[Group, bytes, int, bytes]
 """Group, writer, source time and instance of a sample; the ends of a writer share one time."""
 
 
-def _key(group: Group, sample: Sample | CapturedSample) -> Key:
+def _key(group: Group, sample: Sample) -> Key:
     return group, sample.writer, sample.source_time_ns, sample.key
 
 
@@ -28,7 +27,7 @@ class WrittenSample:
 
     __slots__ = ("_sample", "captured_s", "group", "name_space", "record", "written_s")
 
-    def __init__(self, group: Group, record: CapturedSample, written_s: float) -> None:
+    def __init__(self, group: Group, record: Sample, written_s: float) -> None:
         self.group = group
         self.record = record
         self.written_s = written_s
@@ -40,7 +39,7 @@ class WrittenSample:
     def sample(self) -> Sample:
         """The sample that nodes make of it."""
         if self._sample is None:
-            self._sample = make_sample(*self.record)
+            self._sample = with_digest(self.record)
         return self._sample
 
     def __repr__(self) -> str:
@@ -65,11 +64,11 @@ class WriteLedger:
         self._pairs: set[frozenset[str]] = set()
         self.strangers_met_s = 0.0
 
-    def wrote(self, group: Group, record: CapturedSample, now: float) -> None:
+    def wrote(self, group: Group, record: Sample, now: float) -> None:
         """Record a written sample."""
         self._entries[_key(group, record)] = WrittenSample(group, record, now)
 
-    def captured(self, name_space: str, group: Group, record: CapturedSample, now: float) -> None:
+    def captured(self, name_space: str, group: Group, record: Sample, now: float) -> None:
         """Record a captured sample."""
         entry = self._entries[_key(group, record)]
         if entry.captured_s is None:
@@ -89,7 +88,7 @@ class WriteLedger:
         """Forget whom a node has met: an older copy of its disk is in place."""
         self._pairs = {pair for pair in self._pairs if node not in pair}
 
-    def entry(self, group: Group, sample: Sample | CapturedSample) -> WrittenSample | None:
+    def entry(self, group: Group, sample: Sample) -> WrittenSample | None:
         """Return the entry of a sample; None for an invented one, which another rule finds."""
         return self._entries.get(_key(group, sample))
 
@@ -121,7 +120,7 @@ class WriteLedger:
         """Record that a master told its fellows to forget the instances with these keys."""
         self._purged_s.update(((group, key), now) for key in keys)
 
-    def is_purged(self, data: DataSet, group: Group, sample: Sample | CapturedSample) -> bool:
+    def is_purged(self, data: DataSet, group: Group, sample: Sample) -> bool:
         """Tell whether the instance was disposed after a sample, and purged.
 
         A fellow may bring the dispose back, which revives nothing, without what it ended.

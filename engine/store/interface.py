@@ -117,6 +117,7 @@ MAX_BACKUPS: Final = 2
 Marks: TypeAlias = "Mapping[str, str | None]"
 """Values to remember for a name-space, by key; None forgets one."""
 NO_MARKS: Final[Marks] = {}
+NO_ROWS: Final = SampleRows()
 MAX_DAMAGE_KEPT: Final = 1_000
 
 
@@ -157,6 +158,107 @@ class GroupChange(NamedTuple):
     description: GroupDescription
     added: Sample | None
     evicted: Sequence[Sample] = ()
+
+
+LET_GO_BYTES: Final = 4_096
+"""Payloads from this size on are let go when their samples need not be written any more."""
+
+
+class Net:
+    """The net effect of a sequence of changes of one group.
+
+    Attributes:
+        added: samples to add, by digest.
+        evicted: samples to remove, by digest; large ones without payload, as the digest is enough for that.
+        passing: samples that came and went within the sequence, in the same form. They are not written, and
+            presumed absent.
+        rows: more samples to add, each presumed new.
+    """
+
+    __slots__ = ("added", "description", "evicted", "passing", "replacing", "rows")
+
+    def __init__(self, description: GroupDescription, rows: SampleRows = NO_ROWS) -> None:
+        self.description = description
+        self.added: dict[bytes, Sample] = {}
+        self.evicted: dict[bytes, Sample] = {}
+        self.passing: dict[bytes, Sample] = {}
+        self.rows = rows
+        self.replacing: set[bytes] = set()
+        """Digests of the large ones of `added` that took the place of other samples."""
+
+    def sort_out(self, present: Callable[[Sequence[Sample]], set[bytes]]) -> None:
+        """Keep only effective changes.
+
+        Args:
+            present: returns the digests of those of some samples that the store has.
+        """
+        self.added.update([(sample.digest, sample) for sample in self.rows])
+        gone = {**self.evicted, **self.passing}
+        here = present([*self.added.values(), *gone.values()])
+        self.added = {digest: sample for digest, sample in self.added.items() if digest not in here}
+        self.evicted = {digest: sample for digest, sample in gone.items() if digest in here}
+        self.passing, self.rows = {}, NO_ROWS
+
+
+class NetChanges:
+    """The net effect of a sequence of changes of one name-space, which one transaction writes.
+
+    Attributes:
+        groups: the effect on each group.
+        count: number of changes.
+        payload_bytes: bytes of the payloads of all that came, without the large ones that were let go.
+        large: number of changes that added a payload of `LET_GO_BYTES` or more.
+        replacing_bytes: bytes of such payloads, not let go, whose samples took the place of others: as those
+            after them may take theirs, waiting may spare to write them.
+    """
+
+    def __init__(self, changes: Iterable[GroupChange] = ()) -> None:
+        self.groups: dict[Group, Net] = {}
+        self.count = self.payload_bytes = self.large = self.replacing_bytes = 0
+        self.extend(changes)
+
+    def extend(self, changes: Iterable[GroupChange]) -> None:
+        """Add changes.
+
+        What comes and goes within a transaction is not written, so a large sample needs its payload no longer
+        once a change of its transaction evicts it.
+        """
+        count = payload_bytes = 0
+        known: GroupDescription | None = None
+        for description, added, evicted in changes:
+            count += 1
+            if description is not known:  # nearly always all are of one group
+                known = description
+                net = self.groups.setdefault(description.group, Net(description))
+                net.description = description
+            if added is not None:
+                digest, size = added.digest, len(added.payload)
+                if net.evicted or net.passing:  # it may come back
+                    net.evicted.pop(digest, None)
+                    net.passing.pop(digest, None)
+                net.added[digest] = added
+                payload_bytes += size
+                if size >= LET_GO_BYTES:
+                    self.large += 1
+                    if evicted:
+                        self.replacing_bytes += size
+                        net.replacing.add(digest)
+            for sample in evicted:
+                digest, size = sample.digest, len(sample.payload)
+                is_passing = net.added.pop(digest, None) is not None
+                if size >= LET_GO_BYTES:
+                    sample = sample._replace(payload=b"")
+                    payload_bytes -= size if is_passing else 0
+                    if digest in net.replacing:
+                        net.replacing.discard(digest)
+                        self.replacing_bytes -= size
+                if is_passing:
+                    net.passing[digest] = sample
+                elif digest not in net.passing:
+                    net.evicted[digest] = sample
+        self.count += count
+        self.payload_bytes += payload_bytes
+        assert 0 <= self.replacing_bytes <= self.payload_bytes, "what is let go was counted before"
 
 
 class GroupInfo(msgspec.Struct, frozen=True):
@@ -355,11 +457,17 @@ class Store(abc.ABC):
         version = self._find(name_space, SetState.FILLING)
         return SetWriter(version, self._add) if version else None
 
-    @abc.abstractmethod
     def _add(
         self, version: SetVersion, description: GroupDescription, samples: Samples, evicted: Sequence[Sample]
     ) -> None:
         """Do what `SetWriter.add` says."""
+        self._filling(version.number)
+        if evicted:
+            changes = [GroupChange(description, sample) for sample in samples]
+            net = NetChanges([*changes, GroupChange(description, None, evicted)]).groups[description.group]
+        else:  # nearly always all samples are new
+            net = Net(description, SampleRows.of(samples))
+        self._write(version, {description.group: net})
 
     def _filling(self, number: int) -> SetVersion:
         return self._in_state(number, SetState.FILLING, "filling")
@@ -456,7 +564,7 @@ class Store(abc.ABC):
         self._drop(self._filling(writer.version))
 
     def append(
-        self, name_space: str, changes: Sequence[GroupChange], marks: Marks = NO_MARKS
+        self, name_space: str, changes: NetChanges | Sequence[GroupChange], marks: Marks = NO_MARKS
     ) -> dict[Group, Summary]:
         """Apply changes, in their order, to the complete set as one transaction.
 
@@ -477,13 +585,13 @@ class Store(abc.ABC):
         version = self._find(name_space, SetState.COMPLETE)
         if version is None:
             raise LookupError(f"there is no complete set of name-space {name_space!r}")
-        return self._append(version, changes, marks)
+        net = changes if isinstance(changes, NetChanges) else NetChanges(changes)
+        self._write(version, net.groups, marks)
+        return {group: version.groups[group].stored for group in net.groups}
 
     @abc.abstractmethod
-    def _append(
-        self, version: SetVersion, changes: Sequence[GroupChange], marks: Marks
-    ) -> dict[Group, Summary]:
-        """Do what `append` says."""
+    def _write(self, version: SetVersion, nets: Mapping[Group, Net], marks: Marks = NO_MARKS) -> None:
+        """Write the changes of groups, and marks, in one transaction."""
 
     def load(
         self, name_space: str, damage: DamageLog, version: int | None = None

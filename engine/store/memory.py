@@ -8,19 +8,20 @@ the same faults as a real one.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from engine.core.name_spaces import Group
 from engine.dataset.group_set import Summary
 from engine.dataset.groups import GroupDescription
 from engine.dataset.sample import Sample
-from engine.dataset.sample_rows import SampleRows, Samples
+from engine.dataset.sample_rows import SampleRows
 from engine.store.interface import (
+    NO_MARKS,
     DamageLog,
-    GroupChange,
     GroupRow,
     Marks,
+    Net,
     OpenReport,
     RememberedFellow,
     SetState,
@@ -121,33 +122,6 @@ class Medium:
             self.used_bytes -= sum(len(sample.payload) for sample in group.rows.values())
 
 
-def _change(
-    medium: Medium,
-    version: SetVersion,
-    description: GroupDescription,
-    added: Iterable[Sample],
-    evicted: Iterable[Sample],
-) -> None:
-    group = version.groups.get(description.group)
-    if group is None:
-        group = version.groups[description.group] = GroupRow(description)
-    group.description = description
-    count, digest, newest_ns = group.stored.count, group.stored.digest, group.stored.newest_ns
-    for sample in added:
-        if sample.digest not in group.rows:
-            group.rows[sample.digest] = sample
-            count += 1
-            digest += int.from_bytes(sample.digest)
-            newest_ns = max(newest_ns, sample.source_time_ns)
-            medium.used_bytes += len(sample.payload)
-    for sample in evicted:
-        if group.rows.pop(sample.digest, None) is not None:
-            count -= 1
-            digest -= int.from_bytes(sample.digest)
-            medium.used_bytes -= len(sample.payload)
-    group.stored = Summary(count, digest & _MASK, newest_ns)
-
-
 def _in_pieces(samples: Iterator[Sample]) -> Iterator[SampleRows]:
     while piece := list(itertools.islice(samples, _PIECE)):
         yield SampleRows.of(piece)
@@ -198,12 +172,33 @@ class MemoryStore(Store):
         times = (row.source_time_ns for group in version.groups.values() for row in group.rows.values())
         return max((time_ns for time_ns in times if time_ns <= limit_ns), default=0)
 
-    def _add(
-        self, version: SetVersion, description: GroupDescription, samples: Samples, evicted: Sequence[Sample]
-    ) -> None:
-        self._filling(version.number)
-        self._medium.check_writable(sum(len(sample.payload) for sample in samples))
-        _change(self._medium, version, description, samples, evicted)
+    def _write(self, version: SetVersion, nets: Mapping[Group, Net], marks: Marks = NO_MARKS) -> None:
+        medium = self._medium
+        came = [[*net.rows, *net.added.values()] for net in nets.values()]
+        passing = [sample for net in nets.values() for sample in net.passing.values()]
+        medium.check_writable(sum(len(one.payload) for some in (*came, passing) for one in some))
+        for (group, net), added in zip(nets.items(), came, strict=True):
+            row = version.groups.setdefault(group, GroupRow(net.description))
+            row.description = net.description
+            count, digest, newest_ns = row.stored.count, row.stored.digest, row.stored.newest_ns
+            for sample in added:
+                if sample.digest not in row.rows:
+                    row.rows[sample.digest] = sample
+                    count += 1
+                    digest += int.from_bytes(sample.digest)
+                    newest_ns = max(newest_ns, sample.source_time_ns)
+                    medium.used_bytes += len(sample.payload)
+            for gone in (*net.evicted.values(), *net.passing.values()):
+                if gone.digest in net.passing:  # it was here for a moment
+                    newest_ns = max(newest_ns, gone.source_time_ns)
+                if (known := row.rows.pop(gone.digest, None)) is not None:
+                    count -= 1
+                    digest -= int.from_bytes(gone.digest)
+                    medium.used_bytes -= len(known.payload)
+            row.stored = Summary(count, digest & _MASK, newest_ns)
+        medium.remember(version.name_space, marks)
+        # A transaction for a set that is filling does not count: nobody is told of it.
+        medium.commits += version.state is SetState.COMPLETE
 
     def _switch(
         self,
@@ -224,18 +219,6 @@ class MemoryStore(Store):
     def _drop(self, version: SetVersion) -> None:
         self._medium.check_writable()
         self._medium.drop(version)
-
-    def _append(
-        self, version: SetVersion, changes: Sequence[GroupChange], marks: Marks
-    ) -> dict[Group, Summary]:
-        self._medium.check_writable(sum(len(change.added.payload) for change in changes if change.added))
-        touched: dict[Group, Summary] = {}
-        for description, added, evicted in changes:
-            _change(self._medium, version, description, () if added is None else (added,), evicted)
-            touched[description.group] = version.groups[description.group].stored
-        self._medium.remember(version.name_space, marks)
-        self._medium.commits += 1
-        return touched
 
     def _read(
         self, version: SetVersion, damage: DamageLog

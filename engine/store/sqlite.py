@@ -2,24 +2,33 @@
 
 A call that writes is one transaction and returns when it is on disk. If it fails, it has no effect, and the
 store stays usable: the next call may work, for example when a full disk has room again.
+
+Samples are written many with each statement, and SQLite itself splits the columns: a statement gets the bytes
+of a block as one value and the source times as a JSON array, and cuts each field out by its position. A value
+for each field of each row would cost three times as much processor time, most of it under the interpreter
+lock, for which the node's thread waits. Python's sqlite3 also releases that lock at every step of a statement
+and waits for it again: one-row statements beside one busy thread reached 1,000 rows a second.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
+import itertools
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
 from engine.core.messages import MAX_INCARNATION
 from engine.core.name_spaces import Group
+from engine.dataset.blocks import Block
 from engine.dataset.group_set import Summary
 from engine.dataset.groups import GroupDescription
-from engine.dataset.sample import Sample
-from engine.dataset.sample_rows import SampleRows, Samples
+from engine.dataset.sample import DATA, DIGEST_BYTES, LARGE_BYTES, Sample
+from engine.dataset.sample_rows import ObjectRows, SampleRows, has_large
 from engine.store import tables
 from engine.store.catalog import (
     Catalog,
@@ -37,10 +46,11 @@ from engine.store.catalog import (
 from engine.store.database import check_structure, lost_tail, open_database, put_aside
 from engine.store.interface import (
     NO_MARKS,
+    NO_ROWS,
     DamageLog,
-    GroupChange,
     GroupRow,
     Marks,
+    Net,
     OpenReport,
     RememberedFellow,
     SetState,
@@ -56,14 +66,7 @@ from engine.store.interface import (
     unfinished,
 )
 from engine.store.read_only import StoreView, name_spaces
-from engine.store.sample_table import (
-    Net,
-    NewSamples,
-    SampleTable,
-    Unexpected,
-    net_changes,
-    newest_until,
-)
+from engine.store.sample_table import COLUMNS, newest_until
 from engine.store.store_directory import DATABASE, StorePlace, StoreProgress, has_room_for_copy, room_on_disk
 
 MISSING: Final = "missing"
@@ -74,6 +77,109 @@ WORTH_REWRITING: Final = 0.25
 """Part of the file that must be free before it is rewritten to free the space."""
 _GROUP_COST: Final = 4
 """Cost of removing a group, in samples."""
+_MASK: Final = (1 << 128) - 1
+_STATEMENT_BYTES: Final = 8 << 20
+"""Limit for the payload bytes of one statement, unless a single payload is larger."""
+_FEW_BYTES: Final = 1 << 18
+"""Payload bytes of samples that one statement adds, however large each of them is."""
+MOVED_PAGES: Final = tables.CHECKPOINT_PAGES
+"""Size of a file, 64 MiB, up to which its samples are moved for the first large one: that takes a second."""
+_TRIES: Final = 3
+"""Attempts at that in one run, because the disk may be full."""
+_SIGNED_LIMIT: Final = 1 << 63
+_DIGITS: Final = 20
+"""The width of a number in a column of numbers."""
+_NUMBER: Final = b"%%%dd" % _DIGITS
+_WRITER_BYTES: Final = 16
+_DIGEST: Final = f"substr(:digests, key * {DIGEST_BYTES} + 1, {DIGEST_BYTES})"
+_SIZES: Final = tuple(1 << power for power in range(10, -1, -1))
+"""Numbers of places in a statement: few different sizes, so that few statements are prepared."""
+
+_Statement = tuple[str, dict[str, Any] | list[Any]]
+"""SQL and its values."""
+
+
+def _insertion(group_id: int, block: Block) -> _Statement:
+    """Make the statement that adds the missing samples of a block.
+
+    A sequence number beyond SQLite's integers is kept as its signed twin.
+    """
+    keys, payloads = block.key_texts, block.payload_texts
+    values: dict[str, Any] = {"group_id": group_id, "times": f"[{','.join(map(str, block.times_ns()))}]"}
+    values |= {"digests": block.digests, "block": block.data, "writers": block.writer_bytes()}
+    values["writer_step"] = _WRITER_BYTES if len(values["writers"]) > _WRITER_BYTES else 0
+    values |= {"key_begin": keys.begin + 1, "key_size": keys.size}
+    values |= {"payload_begin": payloads.begin + 1, "payload_size": payloads.size}
+    if block.has_sequences:
+        signed = [number - (number >= _SIGNED_LIMIT) * 2 * _SIGNED_LIMIT for number in block.sequences()]
+        values["sequences"] = _numbers(signed)
+    if not block.is_plain:
+        values["statuses"] = _numbers(block.statuses())
+    for name, texts in (("key", keys), ("payload", payloads)):
+        if texts.size < 0:
+            values[f"{name}_ends"] = _numbers(texts.ends)
+    columns = frozenset(values.keys() & {"sequences", "statuses", "key_ends", "payload_ends"})
+    return _insert(columns), values
+
+
+_INSERT_LARGE: Final = f"INSERT OR IGNORE INTO sample (sample_group, {COLUMNS}) VALUES (?,?,?,?,?,?,?,?)"  # noqa: S608  # constants
+
+
+@functools.cache
+def _in_places(what: str, count: int) -> str:
+    """Begin a statement with `what`, and name that many places by values: JSON takes twice as long."""
+    pairs = ",".join(f"(?{2 * number + 2},?{2 * number + 3})" for number in range(count))
+    # with IN (VALUES ...) alone SQLite scans the whole group
+    places = f"SELECT column1, column2 FROM (VALUES {pairs})"  # noqa: S608  # placeholders only
+    return f"{what} FROM sample WHERE sample_group = ?1 AND (source_time_ns, digest) IN ({places})"
+
+
+def _at_places(what: str, group_id: int, samples: SampleRows) -> Iterator[_Statement]:
+    """Yield the statements that do `what` with these samples."""
+    for places in samples.places(_SIZES[0]):
+        done = 0
+        for size in _SIZES:
+            while len(places) - done >= size:
+                some = places[done : done + size]
+                yield _in_places(what, size), [group_id, *itertools.chain.from_iterable(some)]
+                done += size
+
+
+def _numbers(numbers: Iterable[int]) -> bytes:
+    """Pack numbers into a column in which each is found by its position."""
+    column = tuple(numbers)
+    return (_NUMBER * len(column)) % column
+
+
+@functools.cache
+def _insert(columns: frozenset[str]) -> str:
+    """Make the statement for a block with these columns; others have equal entries and are not passed."""
+    fields = (
+        "value",
+        f"substr(:writers, key * :writer_step + 1, {_WRITER_BYTES})",
+        _number("sequences", "key") if "sequences" in columns else "0",
+        _DIGEST,
+        _number("statuses", "key") if "statuses" in columns else str(DATA),
+        _text("key", varies="key_ends" in columns),
+        _text("payload", varies="payload_ends" in columns),
+    )
+    rows = f"SELECT :group_id, {', '.join(fields)} FROM json_each(:times)"  # noqa: S608  # constants
+    return f"INSERT OR IGNORE INTO sample (sample_group, {COLUMNS}) {rows}"
+
+
+def _number(column: str, place: str) -> str:
+    return f"CAST(substr(:{column}, ({place}) * {_DIGITS} + 1, {_DIGITS}) AS INTEGER)"
+
+
+def _text(name: str, *, varies: bool) -> str:
+    if not varies:
+        return f"substr(:block, :{name}_begin + key * :{name}_size, :{name}_size)"
+    begin, end = _number(f"{name}_ends", "key"), _number(f"{name}_ends", "key + 1")
+    return f"substr(:block, {begin} + 1, {end} - {begin})"
+
+
+class Unexpected(Exception):
+    """Samples were present, or missing, against expectation."""
 
 
 class SqliteStore(Store):
@@ -124,7 +230,7 @@ class SqliteStore(Store):
 
     def _begin_run(self, last: StoreProgress | None, new_id: Callable[[], str], findings: list[str]) -> None:
         db = self._connection
-        self._table, self._log_pages = SampleTable(db), 0
+        self._tries, self._log_pages = _TRIES, 0
         self._node_id, self._incarnation = "", 0
         losses = len(findings)  # the file was put aside
         with self._transaction():
@@ -249,22 +355,6 @@ class SqliteStore(Store):
     def _newest_until(self, version: SetVersion, limit_ns: int) -> int:
         return newest_until(self._connection, (row.id for row in version.groups.values()), limit_ns)
 
-    def _add(
-        self, version: SetVersion, description: GroupDescription, samples: Samples, evicted: Sequence[Sample]
-    ) -> None:
-        self._filling(version.number)
-        if not evicted:  # nearly always all samples are new
-            with contextlib.suppress(Unexpected):
-                self._write_once(
-                    version, {description.group: NewSamples(description, SampleRows.of(samples))}
-                )
-                return
-        net = Net(description)
-        net.extend(samples)
-        for sample in evicted:
-            net.evict(sample)
-        self._write(version, {description.group: net})
-
     def _switch(
         self,
         version: SetVersion,
@@ -291,49 +381,99 @@ class SqliteStore(Store):
         del self._versions[version.number]
         self._dropped.extend(row.id for row in version.groups.values())
 
-    def _append(
-        self, version: SetVersion, changes: Sequence[GroupChange], marks: Marks
-    ) -> dict[Group, Summary]:
-        nets = net_changes(changes)
-        self._write(version, nets, marks)
-        return {group: version.groups[group].stored for group in nets}
-
-    def _write(self, version: SetVersion, nets: dict[Group, Net], marks: Marks = NO_MARKS) -> None:
-        try:
-            self._write_once(version, nets, marks)
-        except Unexpected:
-            for group, net in nets.items():
-                known = version.groups.get(group)
-                net.sort_out(self._table.present(known.id, net.samples()) if known else set())
-            self._write_once(version, nets, marks)
-
-    def _write_once(
-        self, version: SetVersion, nets: Mapping[Group, Net | NewSamples], marks: Marks = NO_MARKS
-    ) -> None:
-        with self._transaction():
-            write_marks(self._connection, version.name_space, marks)
-            rows = {group: self._change(version, net) for group, net in nets.items()}
-            swept = self._sweep()
+    def _write(self, version: SetVersion, nets: Mapping[Group, Net], marks: Marks = NO_MARKS) -> None:
+        """Write changes as if they had their presumed effect; if not, sort them out and write them again."""
+        for is_sorted in (False, True):
+            rows: dict[Group, GroupRow] = {}
+            try:
+                with self._transaction():
+                    write_marks(self._connection, version.name_space, marks)
+                    for group, net in nets.items():
+                        known = version.groups.get(group)
+                        if known is None or known.description != net.description:
+                            row = write_group(self._connection, version.number, known, net.description)
+                        else:
+                            row = msgspec.structs.replace(known)
+                        self._change(row, net)
+                        write_watermark(self._connection, version.number, row)
+                        rows[group] = row
+                    swept = self._sweep()
+                break
+            except Unexpected:
+                assert not is_sorted, "sorted changes have the effect that is presumed"
+                for group, net in nets.items():
+                    number = version.groups[group].id if group in version.groups else -1
+                    net.sort_out(functools.partial(self._present, number))
+        # Only now, as the transaction may fail; then nothing has changed.
         version.groups.update(rows)
         del self._dropped[:swept]
 
-    def _change(self, version: SetVersion, net: Net | NewSamples) -> GroupRow:
-        known = version.groups.get(net.description.group)
-        if known is None or (
-            known.description is not net.description and known.description != net.description
-        ):
-            row = write_group(self._connection, version.number, known, net.description)
-        else:
-            row = msgspec.structs.replace(known)
-        if isinstance(net, NewSamples):
-            added, evicted = net.added, SampleRows()
-        else:
-            if net.passing and self._table.present(row.id, [*net.passing.values()]):
-                raise Unexpected
-            added, evicted = SampleRows.of(net.added.values()), SampleRows.of(net.evicted.values())
-        row.stored = self._table.change(row.id, row.stored, added, evicted)
-        write_watermark(self._connection, version.number, row)
-        return row
+    def _change(self, row: GroupRow, net: Net) -> None:
+        """Add and remove samples of a group, and count them in its row.
+
+        Raises:
+            Unexpected: one of the samples to add was present, or one of the others was not.
+        """
+        added = SampleRows((*net.rows.parts, ObjectRows([*net.added.values()])))
+        evicted = SampleRows((ObjectRows([*net.evicted.values()]),))
+        inserted = self._insert(row.id, added)
+        statements = _at_places("DELETE", row.id, evicted)
+        deleted = sum(self._connection.execute(*statement).rowcount for statement in statements)
+        if inserted != len(added) or deleted != len(evicted):
+            raise Unexpected
+        if net.passing and self._present(row.id, [*net.passing.values()]):
+            raise Unexpected
+        stored, digest = row.stored, added.digest_sum() - evicted.digest_sum()
+        count = stored.count + len(added) - len(evicted)
+        assert count >= 0, "no more samples go than there were"
+        newest_ns = max(added.newest_ns(), stored.newest_ns)
+        row.stored = Summary(count, (stored.digest + digest) & _MASK, newest_ns)
+
+    def _present(self, group_id: int, samples: Sequence[Sample]) -> set[bytes]:
+        """Return the digests of those of some samples that the group has."""
+        statements = _at_places("SELECT digest", group_id, SampleRows.of(samples))
+        return {row[0] for statement in statements for row in self._connection.execute(*statement)}
+
+    def _insert(self, group_id: int, samples: SampleRows) -> int:
+        """Add the missing ones of some samples; return how many they were.
+
+        A large one has a statement of its own, which copies its payload less often.
+        """
+        count, execute, is_large = 0, self._connection.execute, False
+        for part in samples.parts:
+            if self._tries and has_large(part):
+                self._move_apart()
+            small, large = SampleRows((part,)), list[tuple[Sample, bytes | memoryview]]()
+            if part.payload_bytes >= _FEW_BYTES:
+                if isinstance(part, Block) and part.count == 1:
+                    small, large = NO_ROWS, [(part.sample_with(0, b""), part.payload_view())]
+                else:
+                    each = part.samples()
+                    small = SampleRows.of([one for one in each if len(one.payload) < LARGE_BYTES])
+                    large = [(one, one.payload) for one in each if len(one.payload) >= LARGE_BYTES]
+            for one, payload in large:
+                time_ns, writer, sequence, digest, status, key, _ = one
+                signed = sequence - (sequence >= _SIGNED_LIMIT) * 2 * _SIGNED_LIMIT
+                values = group_id, time_ns, writer, signed, digest, status, key, payload
+                count += execute(_INSERT_LARGE, values).rowcount
+                is_large = True
+            for block in small.blocks(_STATEMENT_BYTES):
+                count += execute(*_insertion(group_id, block)).rowcount
+        if is_large:
+            # A statement keeps a copy of its last values until it gets others. These are no row.
+            execute(_INSERT_LARGE, [None] * _INSERT_LARGE.count("?"))
+        return count
+
+    def _move_apart(self) -> None:
+        """Keep rows apart from their keys from now on, in the caller's transaction; see `tables.APART`."""
+        (how,) = self._connection.execute("SELECT sql FROM sqlite_schema WHERE name = 'sample'").fetchone()
+        (pages,) = self._connection.execute("PRAGMA page_count").fetchone()
+        if tables.IN_ORDER not in how or pages > MOVED_PAGES:
+            self._tries = 0
+            return
+        self._tries -= 1
+        for statement in tables.APART:
+            self._connection.execute(statement)
 
     def _sweep(self) -> int:
         """Remove a piece of the dropped versions, in the caller's transaction; return the finished groups."""
@@ -341,7 +481,11 @@ class SqliteStore(Store):
         room = _SWEEP_SAMPLES
         while room > 0 and finished < len(self._dropped):
             group_id = self._dropped[finished]
-            removed = self._table.sweep(group_id, room)
+            removed = self._connection.execute(
+                "DELETE FROM sample WHERE sample_group = ?1 AND (source_time_ns, digest) IN"
+                " (SELECT source_time_ns, digest FROM sample WHERE sample_group = ?1 LIMIT ?2)",
+                (group_id, room),
+            ).rowcount
             if removed == room:
                 return finished
             room -= removed + _GROUP_COST
@@ -371,7 +515,7 @@ class SqliteStore(Store):
         self._place.renew()
         aside = self._exchange_file()
         self._versions, self._dropped = {}, []
-        self._table, self._log_pages = SampleTable(self._connection), 0
+        self._tries, self._log_pages = _TRIES, 0
         with self._transaction():
             tables.create(self._connection, self._node_id)
             self._connection.execute(

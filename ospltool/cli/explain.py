@@ -76,7 +76,8 @@ def explain(
 
 def _is_text(subject: str) -> bool:
     """Return whether a subject is a file, standard input, or text such as that of CYCLONEDDS_URI."""
-    return subject in ("-", "/dev/stdin") or "<" in subject or "file://" in subject or Path(subject).exists()
+    is_text = any(mark in subject for mark in ("<", "_URI", "file://"))
+    return subject in ("-", "/dev/stdin") or is_text or Path(subject).exists()
 
 
 def _explain_cause(subject: str, *, as_json: bool) -> None:

@@ -20,7 +20,7 @@ from cyclonedds.qos import Policy, Qos, _CQos
 
 from engine.dataset.groups import KEEP_ALL, DurabilityKind
 from engine.dataset.instance_states import InstanceState
-from engine.dataset.sample import DATA, is_end, make_sample
+from engine.dataset.sample import DATA, is_end, with_digest
 from engine.dds import abi
 from engine.dds.capture_reader import CaptureReader
 from engine.dds.cdr import Malformed
@@ -56,10 +56,14 @@ from ospltool.client.subscribing import ReaderSubscription, identity, identity_o
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from engine.dataset.captured import CapturedSample
     from engine.dataset.sample import Sample
     from engine.dds.client_protocol.messages import Link
     from ospltool.client.cache import CacheEntry
+
+# The history is fetched from the services: ask, count, join, and ask again if necessary. The master of each
+# name-space answers. It is complete when an answer has covered every name-space that a service names for the
+# request. If the master does not serve clients, another service with the set is addressed. `HistoryFetch` has
+# no clock and no DDS: it is told what happens and says what to send.
 
 HOLD_S: Final = 0.5
 """Most seconds that a service holds a request; then it is asked again."""
@@ -481,7 +485,7 @@ class Arrivals:
                 self._unmatched[record.writer] = None
                 self._lost(record.writer, autodispose=record.payload == AUTODISPOSE)
             else:
-                batch.append(make_sample(*record))
+                batch.append(with_digest(record))
         self._arrived(batch)
         is_changed = bool(status.value) or self._session.writers_seen != self._seen
         if is_drained and (is_changed or now >= self._look_again_s):
@@ -570,7 +574,7 @@ class Arrivals:
         if self._is_holding and now >= self._hold_until_s:
             self.release()
 
-    def _drain(self) -> tuple[list[CapturedSample], bool]:
+    def _drain(self) -> tuple[list[Sample], bool]:
         """Return the arrived samples that find room, and whether these were all."""
         room = self._max_samples - self._cache.count - len(self._held)
         if room <= 0 or self._cache.is_full:

@@ -1,4 +1,7 @@
-"""The five acts of the demo, and their player, with or without the console."""
+"""The five acts of the demo, their player, with or without the console, and their stage.
+
+The stage has node processes, sample programs, and a feed with the snapshots of the nodes.
+"""
 
 from __future__ import annotations
 

@@ -31,21 +31,22 @@ from ospltool.forensics.investigation import investigate
 from ospltool.output.text import plural, shortened
 from ospltool.trace.meaning.catalogue import UNKNOWN_LEVEL, Product, pieces
 from ospltool.trace.meaning.line_explanation import explain as explain_line
-from ospltool.trace.meaning.lines import RecordPlace
 from ospltool.trace.meaning.names import IDENTIFIED
 from ospltool.trace.meaning.reports import (
     NEAR_NS,
+    DomainStarts,
     MatchedReport,
     meaning_of,
     missed_heartbeat,
     stood_still_s,
 )
 from ospltool.trace.meaning.trace_facts import MAIN_THREADS, TraceFacts
-from ospltool.trace.reading.headers import headers
-from ospltool.trace.reading.reader import read_records
+from ospltool.trace.reading import damage
+from ospltool.trace.reading.headers import LINE_HEADER, first_on_line, headers
 from ospltool.trace.reading.record import RecordKind, TraceRecord, one_line, valid_text
 from ospltool.trace.reading.report_logs import read_reports
 from ospltool.trace.reading.sources import (
+    REPORT,
     SNIFFED_BYTES,
     NothingFoundError,
     SourceError,
@@ -54,7 +55,6 @@ from ospltool.trace.reading.sources import (
     find_sources,
     open_stream,
     sniff,
-    uncoloured,
 )
 from ospltool.trace.views.overview import normalised
 from ospltool.trace.views.selection import REPORT_LEVELS
@@ -88,18 +88,25 @@ _LEADS_NS: Final = 60 * SECOND_NS
 _SERVICES: Final = {Target.OPENSPLICE: "OpenSplice", Target.OSPLTOOL: "an ospltool node"}
 _ROOTS: Final = frozenset({"opensplice", "cyclonedds", "dds"})
 
-_XML: Final = re.compile(
-    r"\s*(?:export\s+)?(?:[A-Z_]*URI\s*=\s*)?(['\"]?)\s*"
-    r"(?=(?:(?:file://[^\s<,'\"]+|[^\s<,'\"]+\.xml),\s*)*+<[A-Za-z?!])"
+_VALUE: Final = (
+    r"(?P<quote>['\"]?)\s*(?:(?P<file>(?:file:)?[^\s'\",;<>]*(?:/|\.xml\b)[^\s'\",;<>]*)(?P<list>,\s*(?=<))?"
+    r"|(?=<[A-Za-z?!]))"
 )
-_FILE_URI: Final = re.compile(r"\s*(?:export\s+)?(?:[A-Z_]*URI\s*=\s*)?['\"]?(file://[^\s,'\"]+)(?!.*<)")
-_CONFIGURED: Final = re.compile(
-    r"(?:^|CYCLONEDDS_URI['\"]?\s*[:=][\s|>+'\"-]*)\s*<(?:OpenSplice|CycloneDDS|persistence_service)\b",
-    re.MULTILINE,
+_BARE: Final = re.compile(r"\s*" + _VALUE)
+"""Settings of Cyclone DDS, or a configuration, of which a text consists."""
+
+_ASSIGNED: Final = re.compile(
+    # In a shell, a unit of systemd, a Dockerfile, a file of compose or Kubernetes, or a launch file of ROS.
+    r"(?P<before>['\"]?)\b(?:CYCLONEDDS|OSPL)_URI(?P<after>['\"]?)(?:\s*[=:,]\s*|\s+(?=value)|[ \t]+)"
+    r"(?:value\s*[=:]\s*)?(?:[|>][-+]?[ \t]*\n\s*)?" + _VALUE
 )
-"""A configuration that begins a line of another file, such as YAML or a template."""
+_ELEMENT: Final = re.compile(r"(?=<(?:OpenSplice|CycloneDDS|persistence_service)[\s/>])")
+"""A configuration within other text, such as a template or a ConfigMap."""
+
 _ROOT: Final = re.compile(r"<(?![?!])(?:\w+:)?(\w+)")
-_REPORT: Final = re.compile(r"^={60,}\s*$|^Report      : \w+\s*$", re.MULTILINE)
+_REPORT: Final = re.compile(REPORT.pattern + rb"|^Report[ \t]*: *\w+\s*$", re.MULTILINE)
+"""The beginning of a report, maybe copied without the line before it."""
+
 _CODE: Final = re.compile(r"\b(DUR\d{3}|DUL-[A-Z]+(?:-[A-Z]+)*)\b")
 _COMPLAINT: Final = re.compile(
     r"(?<![-\w.])(?:errors?(?!\.log)|fail(?:ed|ure|s)?|fatal|severe|critical|exception|cannot|"
@@ -108,9 +115,6 @@ _COMPLAINT: Final = re.compile(
 )
 _DATE: Final = re.compile(rb"^Date        : *(.*)$", re.MULTILINE)
 _VERSION: Final = re.compile(r"(?:^|[/: ])V?(\d\.\d{1,2}\.\w[\w.]*)/")
-_STARTED: Final = re.compile(r"The service '(?:splicedaemon|spliced)' is now operational")
-_TERMINATED: Final = re.compile(r"The service '(?:splicedaemon|spliced)' has now terminated")
-_STOPPED: Final = re.compile(r"Termination request \(signal (\d+)\) received")
 
 
 class UnknownFileError(Exception):
@@ -140,12 +144,13 @@ class CauseReport:
     is_bad: bool = True
 
 
-def explain_file(path: Path, environ: Mapping[str, str]) -> CauseReport:
+def explain_file(path: Path, environ: Mapping[str, str], *, is_named: bool = False) -> CauseReport:
     """Explain a file.
 
     Args:
         path: the file.
         environ: for variables in configurations.
+        is_named: another text names it, so it is not to name one itself, maybe the same.
 
     Raises:
         SourceError: it cannot be read.
@@ -163,21 +168,67 @@ def explain_file(path: Path, environ: Mapping[str, str]) -> CauseReport:
         return _of_fleet(path, environ)
     if path.is_dir():
         raise UnknownFileError(f"{shown} is a directory: name a file{_commands_for(path, shown)}")
+    return _explained(path, str(path), environ, is_named=is_named)
+
+
+def explain_text(data: bytes, environ: Mapping[str, str], name: str = "the text") -> CauseReport:
+    """Explain a text, or a compressed one.
+
+    Args:
+        data: its bytes.
+        environ: for variables in configurations.
+        name: what to call it.
+
+    Raises:
+        SourceError: a file that it names cannot be read.
+        UnknownFileError: it is of no known kind.
+    """
+    with tempfile.TemporaryDirectory(prefix="ospltool-explain-") as scratch:
+        path = Path(scratch) / "pasted.log"
+        path.write_bytes(data)
+        return _explained(path, name, environ)
+
+
+def _explained(path: Path, name: str, environ: Mapping[str, str], *, is_named: bool = False) -> CauseReport:
+    """Explain a file of text; `name` is what to call it."""
+    content = _Content(path, is_named=is_named)
+    found = _of_content(path, name, content, environ)
+    if content.damage is None:
+        return found
+    cut = f"it cannot be read beyond byte {content.damage.offset:,}: {content.damage.reason}"
+    return dataclasses.replace(found, others=(*found.others, cut))
+
+
+def _of_content(path: Path, name: str, content: _Content, environ: Mapping[str, str]) -> CauseReport:
+    shown, data, text = _shown(name), content.data, content.text
+    if not text.strip("\0 \t\r\n"):
+        is_zero = "; it has zero bytes only, as after a loss of power" if "\0" in text else ""
+        reason = "empty" if content.damage is None else f"damaged: {content.damage.reason}"
+        raise UnknownFileError(f"{shown} is {reason}{is_zero}")
+    bare = _BARE.match(text)
+    if bare is not None and (bare["file"] is None or bare["list"] or len(text.split()) == 1):
+        return _of_settings(bare, content, name, environ)
     source = sniff(path)
-    if source.format in {TraceFormat.TRACE, TraceFormat.EVENTS}:
-        if all(one.kind is RecordKind.DAMAGED for one in read_records(source)):
-            raise UnknownFileError(f"{shown} looks like a damaged trace: no record of it can be read")
-        return _of_trace(path, find_sources([str(path)]).sources[0], str(path))
-    if source.format is TraceFormat.REPORTS:
-        return _of_reports(
-            str(path), list(itertools.islice(read_records(source), MOST_REPORTS)), _lines_of(path)
-        )
-    try:
-        with open_stream(path) as stream:
-            data = stream.read(MOST_BYTES)
-    except OSError as cause:
-        raise SourceError(f"{path}: {cause.strerror or cause}") from None
-    return explain_text(data, environ, str(path))
+    log = _REPORT.search(data)
+    is_trace = source.format is TraceFormat.TRACE and first_on_line(data[:SNIFFED_BYTES]) >= 0
+    if source.format is TraceFormat.EVENTS or is_trace:
+        found = _of_trace(path, name, content)
+        if found.is_bad or data.count(b"\n") > _FEW_LINES:
+            return found
+    elif log is not None:
+        logged = TraceFile(path, "", TraceFormat.REPORTS)
+        reports = read_reports(io.BytesIO(data[log.start() :]), logged, log.start())
+        return _of_reports(name, list(itertools.islice(reports, MOST_REPORTS)), content)
+    if "\0" in text[:1000]:
+        raise UnknownFileError(f"{shown} is no text")
+    known = _known_lines(text)
+    if not any(one.is_bad for one in known):  # a line that tells of a fault is worth more than settings
+        settings = _ASSIGNED.search(text) or _ELEMENT.search(text)
+        if settings is not None and _is_template(text, name):
+            return _of_xml(text, environ, name, is_text=False)
+        if settings is not None:
+            return _of_settings(settings, content, name, environ)
+    return _of_lines(text, shown, known)
 
 
 def _commands_for(directory: Path, shown: str) -> str:
@@ -189,60 +240,6 @@ def _commands_for(directory: Path, shown: str) -> str:
         if find_sources([str(directory)]).sources:
             commands.append(f"`ospltool trace anomalies {shown}`")
     return f", or run {' or '.join(commands)}" if commands else "; it has no configuration, log or trace"
-
-
-def explain_text(data: bytes, environ: Mapping[str, str], name: str = "the text") -> CauseReport:
-    """Explain a text.
-
-    Args:
-        data: its bytes.
-        environ: for variables in configurations.
-        name: what to call it.
-
-    Raises:
-        SourceError: it names a file that cannot be read.
-        UnknownFileError: it is of no known kind.
-    """
-    shown = _shown(name)
-    if data.startswith((b"\xff\xfe", b"\xfe\xff")):  # as a shell of Windows writes it
-        data = data.decode("utf-16", "replace").encode()
-    data = uncoloured(data)
-    text = data.decode("utf-8-sig", "replace")
-    if not text.strip():
-        raise UnknownFileError(f"{shown} is empty")
-    if "\0" in text[:1000]:
-        raise UnknownFileError(f"{shown} is no text")
-    uri = _FILE_URI.match(text)
-    if uri is not None and len(text.split()) < 4:
-        return explain_file(Path(uri[1].removeprefix("file://")), environ)
-    xml = _XML.match(text)
-    if xml is not None:
-        body = text[xml.end() :].rstrip()
-        return _of_xml(body.removesuffix(xml[1]) if xml[1] else body, environ, name)
-    trace = next(headers(data[:SNIFFED_BYTES]), None)
-    if trace is not None and data[: trace.start].count(b"\n") < _FEW_LINES and not _inside(data, trace.start):
-        found = _of_pasted_trace(data[trace.start :], name)
-        if found.is_bad or text.count("\n") > _FEW_LINES:
-            return found
-    reports = _REPORT.search(text)
-    if reports is not None:
-        return _of_reports(name, list(_reports_in(text, reports.start(), name)), _Lines(data))
-    is_known = any(_known_line(number, line) for number, line in enumerate(text.splitlines(), 1))
-    if _CONFIGURED.search(text) and not is_known:
-        return _of_xml(text, environ, name)
-    return _of_lines(text, shown)
-
-
-def _inside(data: bytes, at: int) -> bool:
-    """Return whether something other than blanks is before a position in its line."""
-    return bool(data[data.rfind(b"\n", 0, at) + 1 : at].strip())
-
-
-def _of_pasted_trace(data: bytes, name: str) -> CauseReport:
-    with tempfile.TemporaryDirectory(prefix="ospltool-explain-") as scratch:
-        path = Path(scratch) / "pasted.log"
-        path.write_bytes(data)
-        return _of_trace(path, find_sources([str(path)]).sources[0], name)
 
 
 def as_text(one: CauseReport, width: int) -> Iterator[str]:
@@ -268,26 +265,60 @@ def _shown(name: str) -> str:
 # ------------------------------------------------------------------ places
 
 
-class _Lines:
-    """The lines of a text, by the offset of a byte; other than in XML, a lone carriage return ends none."""
+class _Content:
+    """What a file contains, and the numbers of its lines; other than in XML, a lone CR ends none.
 
-    def __init__(self, data: bytes) -> None:
-        self._starts = [found.end() for found in re.finditer(rb"\n", data)]
+    Args:
+        path: the file.
+        is_named: another text names it.
+
+    Raises:
+        SourceError: it cannot be read.
+    """
+
+    def __init__(self, path: Path, *, is_named: bool) -> None:
+        self.is_named = is_named
+        try:
+            with open_stream(path) as stream:
+                self.data = stream.read(MOST_BYTES)
+        except OSError as cause:
+            raise SourceError(f"{path}: {cause.strerror or cause}") from None
+        self.text = self.data.decode("utf-8-sig", "replace")
+        self.damage = damage.of(path)
+        """Why the rest cannot be read; None if all of it can."""
+
+        self._starts = [found.end() for found in re.finditer(rb"\n", self.data)]
 
     def number(self, offset: int) -> int:
         """Return the number of the line with a byte, from 1."""
         return bisect.bisect_right(self._starts, offset) + 1
 
+    def foreign_to(self, own: str) -> Iterator[str]:
+        """Yield what it contains beside what it is explained as, each with its first line."""
+        for name, beginning in _PARTS.items():
+            found = beginning.search(self.data)
+            if found is not None and name != own:
+                at = self.number(found.start())
+                yield f"line {at}: {name} begins here, which was not looked at: explain it by itself"
+        zeros = _ZEROS.search(self.data)
+        if zeros is not None:
+            line, count = self.number(zeros.start()), zeros.end() - zeros.start()
+            yield f"line {line}: {count:,} zero bytes, as after a loss of power: text is missing here"
 
-def _lines_of(path: Path) -> _Lines:
-    try:
-        with open_stream(path) as stream:
-            return _Lines(stream.read(MOST_BYTES))
-    except OSError as cause:
-        raise SourceError(f"{path}: {cause.strerror or cause}") from None
+
+_TRACE: Final = "a durability trace"
+_REPORTS: Final = "a log of reports"
+_PARTS: Final = {
+    _TRACE: LINE_HEADER,
+    _REPORTS: REPORT,
+    "XML": re.compile(rb"^[ \t]*<(?:\?xml|OpenSplice|CycloneDDS|Domain)\b", re.MULTILINE),
+}
+"""How parts of each kind begin."""
+
+_ZEROS: Final = re.compile(rb"\0{8,}")
 
 
-def _line_of(record: TraceRecord, lines: _Lines, text: str = "") -> int:
+def _line_of(record: TraceRecord, lines: _Content, text: str = "") -> int:
     """Return the number of the line of a record that contains a text, or of its first line with one."""
     at = record.raw.find(text.encode("utf-8", "surrogateescape")) if text else -1
     if at < 0:
@@ -298,19 +329,13 @@ def _line_of(record: TraceRecord, lines: _Lines, text: str = "") -> int:
 # ------------------------------------------------------------------ logs of reports
 
 
-def _reports_in(text: str, start: int, name: str) -> Iterator[TraceRecord]:
-    """Return the reports in a text that begins with something else."""
-    source = TraceFile(Path(name), "", TraceFormat.REPORTS, name=name)
-    return read_reports(io.BytesIO(text[start:].encode()), source, len(text[:start].encode()))
-
-
-def _of_reports(name: str, records: Sequence[TraceRecord], lines: _Lines) -> CauseReport:
+def _of_reports(name: str, records: Sequence[TraceRecord], lines: _Content) -> CauseReport:
     shown = _shown(name)
     reports = [one for one in records if one.kind is RecordKind.REPORT]
     if not reports:
         raise UnknownFileError(f"{shown} has no report of OpenSplice")
     what = f"{shown} is a log of {_release(reports)}: {_span_of(reports)}"
-    problems = [each for one in _problems(reports) for each in _lines_with_problems(one)]
+    problems = [each for one in reports if _is_problem(one) for each in _lines_with_problems(one)]
     further = [
         "ospl-info.log and ospl-error.log of the same directory, and those of the other nodes",
     ]
@@ -322,7 +347,7 @@ def _of_reports(name: str, records: Sequence[TraceRecord], lines: _Lines) -> Cau
         return CauseReport(
             what,
             first_line,
-            others=tuple(_foreign_parts(records, lines)),
+            others=tuple(lines.foreign_to(_REPORTS)),
             further=tuple(further),
             is_bad=False,
         )
@@ -346,7 +371,7 @@ def _of_reports(name: str, records: Sequence[TraceRecord], lines: _Lines) -> Cau
     others = _other_reports(problems, first, first if cause is None else cause[0], lines, _services(reports))
     starts = _starts_of(reports).removeprefix("; ")
     others = (*others, starts) if starts else others
-    others = (*others, *_foreign_parts(records, lines))
+    others = (*others, *lines.foreign_to(_REPORTS))
     if len(records) == MOST_REPORTS:
         others = (*others, f"only the first {MOST_REPORTS:,} reports were read")
     if cause is None:
@@ -383,7 +408,7 @@ class _Problem:
         """What it tells of together with other reports; may be empty."""
         return "" if self.found is None else self.found.meaning.event
 
-    def place(self, lines: _Lines) -> str:
+    def place(self, lines: _Content) -> str:
         """Return where it is, for users."""
         return f"line {_line_of(self.record, lines, self.line)}"
 
@@ -436,17 +461,11 @@ def _lines_with_problems(record: TraceRecord) -> Iterator[_Problem]:
             yield _Problem(record, line, other)
 
 
-def _problems(reports: Sequence[TraceRecord]) -> list[TraceRecord]:
-    """Return errors, warnings, and notes with a meaning, in the order of the log."""
-    return [
-        one for one in reports if REPORT_LEVELS.get(one.level) in {"SEVERE", "WARNING"} or _is_telling(one)
-    ]
-
-
-def _is_telling(record: TraceRecord) -> bool:
-    """Return whether a report of a low level tells of a fault all the same, as releases differ."""
+def _is_problem(record: TraceRecord) -> bool:
+    """Return whether a report tells of a fault: some do at a low level, as releases differ."""
     found = meaning_of(record.text) if _is_note(record) else None
-    return found is not None and not found.meaning.is_harmless
+    is_telling = found is not None and not found.meaning.is_harmless
+    return is_telling or REPORT_LEVELS.get(record.level) in {"SEVERE", "WARNING"}
 
 
 def _is_one_event(first: _Problem, other: _Problem) -> bool:
@@ -477,7 +496,7 @@ def _other_reports(
     problems: Sequence[_Problem],
     first: _Problem,
     cause: _Problem,
-    lines: _Lines,
+    lines: _Content,
     services: Mapping[str, str],
 ) -> tuple[str, ...]:
     """Describe the reports of other texts than the first and its cause, in the order of their first lines."""
@@ -500,7 +519,8 @@ def _other_reports(
         if found is not None and found.meaning not in meanings:
             meanings.add(found.meaning)
             text += ": The same cause." if _missed_by_itself(cause, one) else f": {found.why}"
-        shown.append(text + _who_is_meant(one, services))
+        missed = services.get(missed_heartbeat(one.line) or "", "")
+        shown.append(text + (f" (it is {missed})" if missed else ""))
     hidden = [same[0] for same in kinds.values() if same not in listed]
     if hidden:
         numbers = [str(_line_of(one.record, lines, one.line)) for one in hidden]
@@ -510,49 +530,18 @@ def _other_reports(
     return tuple(shown)
 
 
-_FOREIGN_XML: Final = re.compile(rb"^\s*<(?:\?xml|OpenSplice|CycloneDDS|Domain)\b", re.MULTILINE)
-
-
-def _foreign_parts(records: Sequence[TraceRecord], lines: _Lines) -> Iterator[str]:
-    """Yield what a log holds beside reports, each with its first line."""
-    header = ((one, next(headers(one.raw), None)) for one in records)
-    trace = next(((one, found.start) for one, found in header if found is not None), None)
-    elements = ((one, _FOREIGN_XML.search(one.raw)) for one in records)
-    xml = next(((one, found.end()) for one, found in elements if found is not None), None)
-    for name, place in (("a durability trace", trace), ("XML", xml)):
-        if place is not None:
-            number = lines.number(place[0].offset + place[1])
-            yield f"line {number}: {name} begins here, which was not looked at: explain it by itself"
-
-
 def _services(reports: Sequence[TraceRecord]) -> dict[str, str]:
     """Return the processes of the durability services of a log, by the ids that missed heartbeats name."""
     ids = ((one, IDENTIFIED.search(one.text)) for one in reports)
     return {found[1]: _process(one) for one, found in ids if found is not None}
 
 
-def _who_is_meant(one: _Problem, services: Mapping[str, str]) -> str:
-    process = services.get(missed_heartbeat(one.line) or "", "")
-    return f" (it is {process})" if process else ""
-
-
 def _starts_of(reports: Sequence[TraceRecord]) -> str:
     """Return how often the domain service started in a log, and how each of these runs ended."""
-    endings: list[str] = []
-    runs: dict[str, int] = {}
+    starts = DomainStarts()
     for one in reports:
-        process = f"{one.fields.get('host', '')} {_process(one)}"
-        if _STARTED.search(one.text) is not None:
-            runs[process] = len(endings)
-            endings.append("without an end in the log")
-            continue
-        run, stop = runs.get(process), _STOPPED.search(one.text)
-        if run is None:
-            continue
-        if stop is not None:
-            endings[run] = f"stopped by signal {stop[1]}"
-        elif _TERMINATED.search(one.text) is not None and not endings[run].startswith("stopped"):
-            endings[run] = "stopped"
+        starts.add(f"{one.fields.get('host', '')} {_process(one)}", one.text)
+    endings = [ending or "without an end in the log" for ending in starts.endings]
     counts = collections.Counter(endings)
     ends = [ending if count == len(endings) else f"{count} {ending}" for ending, count in counts.items()]
     if len(endings) > 1 and len(ends) == 1:
@@ -619,11 +608,12 @@ def _span_of(records: Sequence[TraceRecord]) -> str:
 # ------------------------------------------------------------------ traces
 
 
-def _of_trace(path: Path, source: TraceFile, name: str) -> CauseReport:
+def _of_trace(path: Path, name: str, lines: _Content) -> CauseReport:
     """Explain a trace; `name` is what to call it."""
     shown = _shown(name)
-    found = investigate(RawEvidence([str(path)], sys.stderr), Window(), {}, with_stores=False)
-    facts, lines = found.facts, _lines_of(path)
+    evidence = RawEvidence([str(path)], sys.stderr)
+    source, found = evidence.sources[0], investigate(evidence, Window(), {}, with_stores=False)
+    facts = found.facts
     product = (
         "ospltool" if source.origin is Product.ENGINE or source.format is TraceFormat.EVENTS else "OpenSplice"
     )
@@ -640,17 +630,18 @@ def _of_trace(path: Path, source: TraceFile, name: str) -> CauseReport:
     else:
         start, end = min(facts.first_ns.values()), max(facts.last_ns.values())
         what += f": {plural(len(facts.first_ns), 'run')} from {iso(start, 0)} to {clock_since(start, end, 0)}"
+    foreign = (*lines.foreign_to(_TRACE), *_overlaps(facts))
     others = [found.verdict.headline] if any(not one.is_harmless for one in found.verdict.conclusions) else []
     stuck = _never_operational(facts)
     if not found.findings and stuck is None:
         first = "nothing: no rule of `trace anomalies` finds anything in it"
         return CauseReport(
-            what, first + _state_of(facts), "", "", tuple(others), tuple(further), bool(others)
+            what, first + _state_of(facts), "", "", (*others, *foreign), tuple(further), bool(others)
         )
     if not found.findings:
         assert stuck is not None
         first, why = stuck
-        return CauseReport(what, first, why, "", tuple(others), tuple(further))
+        return CauseReport(what, first, why, "", (*others, *foreign), tuple(further))
     one = found.findings[0]
     where = "".join(f", line {lines.number(place.offset)}" for place in one.evidence[:1])
     when = "" if one.start_ns is None else iso(one.start_ns, 3)
@@ -660,7 +651,18 @@ def _of_trace(path: Path, source: TraceFile, name: str) -> CauseReport:
     others += titles[:_MOST_OTHERS]
     if len(titles) > _MOST_OTHERS:
         others.append(plural(len(titles) - _MOST_OTHERS, "more finding"))
-    return CauseReport(what, title, one.explanation, "", tuple(others), tuple(further))
+    return CauseReport(what, title, one.explanation, "", (*others, *foreign), tuple(further))
+
+
+def _overlaps(facts: TraceFacts) -> Iterator[str]:
+    """Yield that runs of one file overlap, as those of one node cannot."""
+    for before, after in itertools.pairwise(sorted(facts.first_ns)):
+        if facts.first_ns[after] < facts.last_ns[before]:
+            yield (
+                f"run {after[1]} begins at {iso(facts.first_ns[after], 3)}, before run {before[1]} ends: "
+                "these are the traces of several nodes, which need a file each, or the clock was set back"
+            )
+            return
 
 
 def _state_of(facts: TraceFacts) -> str:
@@ -680,7 +682,10 @@ def _never_operational(facts: TraceFacts) -> tuple[str, str] | None:
     own = [span for span in facts.states if span.run == run]
     if not own or any(span.state not in START_STATES for span in own):
         return None
-    last, where = own[-1], _last_line(facts, run)
+    last = own[-1]
+    threads = ((each, thread, one.last) for (each, thread), one in facts.activity.items())
+    written = [where for each, thread, where in threads if each == run and thread in MAIN_THREADS]
+    where = max(written, key=lambda one: one.at_ns, default=None)
     lasted_ns = facts.last_ns[run] - last.start_ns
     if lasted_ns < _LONG_NS:
         return None  # the trace may just be a part of another, or end early
@@ -696,33 +701,67 @@ def _never_operational(facts: TraceFacts) -> tuple[str, str] | None:
     return first, why
 
 
-def _last_line(facts: TraceFacts, run: tuple[str, int]) -> RecordPlace | None:
-    own = [
-        one.last for (each, thread), one in facts.activity.items() if each == run and thread in MAIN_THREADS
-    ]
-    return max(own, key=lambda one: one.at_ns, default=None)
-
-
 # ------------------------------------------------------------------ configurations
 
 
-def _of_xml(text: str, environ: Mapping[str, str], name: str) -> CauseReport:
+def _of_settings(
+    found: re.Match[str], content: _Content, name: str, environ: Mapping[str, str]
+) -> CauseReport:
+    """Explain settings that one of the expressions for them found in a text, or the file that it names."""
+    text, parts, shown = content.text, found.groupdict(""), _shown(name)
+    is_bare = found.re is _BARE
+    if parts.get("file") and not parts["list"]:
+        file = parts["file"].removeprefix("file://")
+        named = Path(re.sub(r"\$\{?(\w+)\}?", lambda each: environ.get(each[1], each[0]), file)).expanduser()
+        if named.exists() and not content.is_named:
+            return explain_file(named, environ, is_named=True)
+        if named.exists():
+            raise UnknownFileError(f"{shown} names another file: explain {_shown(str(named))}")
+        line = text.count("\n", 0, found.start("file")) + 1
+        return CauseReport(
+            f"{shown} names a file with settings",
+            f"line {line}: there is no file {_shown(str(named))} on this machine",
+            "Cyclone DDS creates no participant if it cannot read the file that CYCLONEDDS_URI names.",
+            "On the machine that has it, run `ospltool explain` on the file itself.",
+        )
+    start, end = found.start("file") if parts.get("list") else found.end(), len(text)
+    quote = parts.get("quote") or ("" if parts.get("after") else parts.get("before", ""))
+    line_end = text.find("\n", start)
+    root = _ROOT.search(text, start)
+    close = -1 if root is None else text.find(f"</{root[1]}>", start)
+    if quote and (last := re.compile(rf">\s*{quote}").search(text, start)) is not None:
+        end = last.start() + 1
+    elif found.re is _ASSIGNED and text[start:line_end].rstrip().endswith(">"):
+        end = line_end
+    elif not is_bare and close >= 0:
+        end = text.find(">", close) + 1
+    before = text.count("\n", 0, start) if not is_bare else 0
+    whole = "\n" * before + text[start:end].rstrip()
+    answer = _of_xml(whole, environ, name, is_text=not is_bare or bool(parts.get("list")))
+    if not is_bare and Path(name).exists():
+        further = f"ospltool check FILE, on a file with the settings of {shown} alone"
+        answer = dataclasses.replace(answer, further=(further, *answer.further[1:]))
+    return dataclasses.replace(answer, others=(*answer.others, *content.foreign_to("XML")))
+
+
+def _of_xml(text: str, environ: Mapping[str, str], name: str, *, is_text: bool) -> CauseReport:
+    """Explain XML; `is_text` tells that it stands in CYCLONEDDS_URI itself."""
     from ospltool.check import cyclone
     from ospltool.check.commands import choice
-    from ospltool.check.inputs import WITHIN_OTHERS, DeploymentInput, NodeInput
-    from ospltool.check.runner import examine, run, template_in
+    from ospltool.check.inputs import DeploymentInput, NodeInput
+    from ospltool.check.runner import examine, run
 
     shown = _shown(name)
     root = _ROOT.search(text)
     tag = root[1] if root else ""
     # Cyclone DDS takes a part of its settings as a text only, so a file with one is a text that was saved.
-    is_file = not cyclone.is_part(tag) and _is_whole(text.encode(), name)
+    is_file = not is_text and not cyclone.is_part(tag) and _is_whole(text.encode(), name)
     examined = examine(DeploymentInput((NodeInput(name, environ, text=None if is_file else text.encode()),)))
     # A file of OpenSplice may be for OpenSplice alone: what an ospltool node ignores of it is no fault there.
     wanted = [Target.OPENSPLICE] if examined.fleet.nodes else []
     report = run([examined], choice([], [], [], wanted, "info"))
     views = examined.unreadable
-    if template_in(text.encode(), name):
+    if _is_template(text, name):
         what = f"{shown} is a template"
     elif examined.fleet.nodes:
         what = f"{shown} is a configuration of OpenSplice"
@@ -732,8 +771,6 @@ def _of_xml(text: str, environ: Mapping[str, str], name: str) -> CauseReport:
         what = f"{shown} has QoS profiles"
     elif any(one.is_known for one in views):
         what = f"{shown} is a configuration of persistence services"
-    elif WITHIN_OTHERS.search(text.encode()) and not text.lstrip().startswith("<"):
-        what = f"{shown} is no XML, and has a configuration inside"
     elif tag.lower() in _ROOTS or cyclone.is_part(tag):
         what = f"{shown} is a configuration that cannot be read"
     else:
@@ -745,6 +782,12 @@ def _of_xml(text: str, environ: Mapping[str, str], name: str) -> CauseReport:
         return found
     also = f"ospltool check {_shown(place)} --target ospltool, if an ospltool node is to run with it"
     return dataclasses.replace(found, further=(*found.further, also))
+
+
+def _is_template(text: str, name: str) -> bool:
+    from ospltool.check.runner import template_in
+
+    return template_in(text.encode(), name) is not None
 
 
 def _is_whole(data: bytes, name: str) -> bool:
@@ -788,6 +831,7 @@ def _of_findings(what: str, report: Report, place: str, stopping: Collection[str
     if not found:
         return CauseReport(what, "nothing: the check finds nothing", further=tuple(further), is_bad=False)
     first = found[0]
+    remedy = first.advice or (first.fix.title if first.fix is not None else _STOPS_HERE.get(first.code, ""))
     further.append(f"ospltool explain {first.code}")
     names = {each.place.path for each in found}
     remark = _remark_on(found, stopping)
@@ -798,7 +842,7 @@ def _of_findings(what: str, report: Report, place: str, stopping: Collection[str
         what,
         f"{remark}{_found_at(first, names)}: {first.message}",
         _why_found(first),
-        _remedy_of(first),
+        f"{remedy[:1].upper()}{remedy[1:]}",
         tuple(others),
         tuple(further),
         is_bad=first.severity < Severity.INFO,
@@ -850,11 +894,6 @@ def _why_found(one: Finding) -> str:
     return f"{why} {blocked[:1].upper()}{blocked[1:]}" if names else why
 
 
-def _remedy_of(one: Finding) -> str:
-    remedy = one.advice or (one.fix.title if one.fix is not None else _STOPS_HERE.get(one.code, ""))
-    return f"{remedy[:1].upper()}{remedy[1:]}"
-
-
 # ------------------------------------------------------------------ lines of a terminal
 
 
@@ -872,11 +911,13 @@ class _KnownLine:
     """Whether another line says the cause."""
 
 
-def _of_lines(text: str, shown: str) -> CauseReport:
+def _known_lines(text: str) -> list[_KnownLine]:
+    lines = enumerate(text.splitlines(), 1)
+    return [found for number, line in lines if (found := _known_line(number, line)) is not None]
+
+
+def _of_lines(text: str, shown: str, known: Sequence[_KnownLine]) -> CauseReport:
     lines = text.splitlines()
-    known = [
-        found for number, line in enumerate(lines, 1) if (found := _known_line(number, line)) is not None
-    ]
     bad = [one for one in known if one.is_bad]
     complaints = [(number, line) for number, line in enumerate(lines, 1) if _COMPLAINT.search(line)]
     what = f"{shown} has {plural(len(lines), 'line')} of text"
@@ -889,9 +930,13 @@ def _of_lines(text: str, shown: str) -> CauseReport:
             near = [one for one in bad if abs(one.number - first.number) <= _NEAR_LINES]
             cause = min(near, key=lambda one: (one.follows, one.number))
         why = cause.why if cause is first else f"{cause.why} (line {cause.number}: {cause.text})"
+        distinct: dict[str, _KnownLine] = {}
+        for one in bad:
+            if one.text not in {first.text, cause.text}:
+                distinct.setdefault(one.why, one)
         others = [
             f"line {one.number}: {one.text}: {one.why}"
-            for one in _distinct(bad, {first.text, cause.text})[:_MOST_OTHERS]
+            for one in itertools.islice(distinct.values(), _MOST_OTHERS)
         ]
         return CauseReport(
             what, f"line {first.number}: {first.text}", why, cause.remedy, tuple(others), _WHOLE_FILES
@@ -924,8 +969,14 @@ def _known_line(number: int, line: str) -> _KnownLine | None:
     if found is not None:
         one = found.meaning
         return _KnownLine(number, shown, found.why, found.remedy, not one.is_harmless, one.follows)
-    code = _CODE.search(line)
-    meaning = "" if code is None else _meaning_of_code(code[1])
+    code, meaning = _CODE.search(line), ""
+    if code is not None and code[1].startswith("DUL-"):
+        meaning = "A finding of `ospltool health`."
+    elif code is not None:
+        from ospltool.check.registry import all_rules
+
+        rule = all_rules().get(code[1])
+        meaning = "" if rule is None else rule.summary
     if code is not None and meaning:
         return _KnownLine(number, shown, meaning, f"Run `ospltool explain {code[1]}`.", is_bad=True)
     raw = line.encode("utf-8", "surrogateescape")
@@ -945,21 +996,3 @@ def _known_line(number: int, line: str) -> _KnownLine | None:
 
 _SURE: Final = 30
 """Length from which a message without a header is no accident."""
-
-
-def _meaning_of_code(code: str) -> str:
-    """Return what a code of `check` or `health` means; empty if there is none."""
-    if code.startswith("DUL-"):
-        return "A finding of `ospltool health`."
-    from ospltool.check.registry import all_rules
-
-    rule = all_rules().get(code)
-    return rule.summary if rule is not None else ""
-
-
-def _distinct(known: Sequence[_KnownLine], told: set[str]) -> list[_KnownLine]:
-    found: dict[str, _KnownLine] = {}
-    for one in known:
-        if one.text not in told:
-            found.setdefault(one.why, one)
-    return list(found.values())

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from ospltool.analytics.engines import Engine
-from ospltool.trace.reading.sources import TraceFile, TraceFormat, UncolouredStream, open_stream
+from ospltool.trace.reading.sources import PlainStream, TraceFile, TraceFormat, open_stream
 
 PROBES: Final = 16
 """Records of a file that are looked for in the others, about."""
@@ -108,7 +108,7 @@ def copies_among(sources: Sequence[TraceFile]) -> list[CopiedFile]:
     return _copied(looked, seen)
 
 
-def _blocks(stream: UncolouredStream, most: int) -> Iterator[bytes]:
+def _blocks(stream: PlainStream, most: int) -> Iterator[bytes]:
     """Yield a stream up to `most` bytes."""
     while most > 0 and (block := stream.read(min(BLOCK_BYTES, most))):
         most -= len(block)

@@ -132,7 +132,8 @@ def _unknown(facts: TraceFacts, shown: Sequence[SetSize]) -> Iterable[str]:
     named = {facts.names.node(address) for one in facts.book.all() for address in (one.alignee, one.aligner)}
     absent = sorted(named - traced - {"nobody"})
     if not traced:
-        yield f"{NO_TRACE}: times and causes are unknown"
+        yield f"{NO_TRACE}: what the durability service did is unknown"
+        yield from _unended(facts)
         return
     nameless = sorted({run[0] for run in coverage.nameless_runs(facts)})
     if absent:
@@ -161,6 +162,7 @@ def _unknown(facts: TraceFacts, shown: Sequence[SetSize]) -> Iterable[str]:
             f"what {node} did after {iso(end_ns, 3)}, where its trace was cut: others received something "
             f"from it until {clock_since(end_ns, heard_ns)}"
         )
+    yield from _unended(facts)
     if not shown:
         yield "the traces contain no alignment: sizes of sets are unknown"
     else:
@@ -172,6 +174,15 @@ def _unknown(facts: TraceFacts, shown: Sequence[SetSize]) -> Iterable[str]:
         yield f"what {facts.unparsed_bytes:,} bytes say that belong to no record, or are too many for one"
     for kind, dropped in sorted(facts.dropped.items()):
         yield f"{dropped} more {kind} were not examined"
+
+
+def _unended(facts: TraceFacts) -> Iterable[str]:
+    """Yield sentences about starts of the domain service whose ends are in no log; one may still run."""
+    for node, starts in sorted(facts.starts.items()):
+        count = starts.endings.count("")
+        if count > 1:
+            total = plural(len(starts.endings), "start")
+            yield f"how {count} of {total} of the domain service on {node} ended: the log tells of no end"
 
 
 def configured(attachments: Iterable[Attachment]) -> tuple[tuple[Finding, ...] | None, tuple[str, ...]]:

@@ -17,9 +17,8 @@ from typing import Final
 from engine.core.expressions import name_within
 from engine.core.name_spaces import Element, Group, Interest, NameSpace
 from engine.core.states import ServiceState
-from engine.dataset.captured import CapturedSample
 from engine.dataset.groups import DurabilityKind, TypeDescription, meets
-from engine.dataset.sample import DATA, DISPOSE, UNREGISTER
+from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, Sample
 from engine.dds.capture_reader import ANY_PARTITION, CaptureReader
 from engine.dds.discovery import Discovery, EndpointGone, EndpointSeen, ParticipantSeen
 from engine.dds.participant import NODE_ID_BYTES, NodeParticipant, TagRole
@@ -63,7 +62,7 @@ class LiveSample:
 
     type: TypeDescription
     partitions: tuple[str, ...]
-    sample: CapturedSample
+    sample: Sample
     is_delivered: bool = False
 
 
@@ -348,7 +347,7 @@ class TopicReader:
     def _opened(self) -> list[CaptureReader]:
         return [reader for reader in self._readers.values() if reader is not None]
 
-    def _is_known(self, record: CapturedSample) -> bool:
+    def _is_known(self, record: Sample) -> bool:
         """Return whether the sample came before: a live sample may be delivered as history, too."""
         identity = (record.source_time_ns, record.status, record.key, hash(record.payload))
         if identity in self._seen:

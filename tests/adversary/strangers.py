@@ -217,7 +217,7 @@ def forgeries(
     seen: list[bytes] = []
 
     def has_seen() -> bool:
-        seen.extend(one[4] for one in recorder._readers[codec.STATUS_TOPIC].drain(100))
+        seen.extend(one.payload for one in recorder._readers[codec.STATUS_TOPIC].drain(100))
         return bool(seen)
 
     assert recorder.signal.wait_until(has_seen, PATIENCE_S)

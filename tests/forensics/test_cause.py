@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import json
 import pathlib
@@ -58,6 +59,8 @@ CONFIGURATION = """<OpenSplice>
 </OpenSplice>
 """
 TRACE = "1510766331.{} {} ({}) -> {}\n"
+LATER = TRACE.format("923106032", "COMPLETE", "a", "x")
+WRONG = "<General><MaxMesageSize a='b'/></General>"
 
 CASES: dict[str, tuple[str, dict[str, str]]] = {
     **{
@@ -277,6 +280,35 @@ CASES: dict[str, tuple[str, dict[str, str]]] = {
         report("note", "INFO") + TRACE.format("823106032", "COMPLETE", "a", "x") + CONFIGURATION,
         {"First": "nothing", "Also": "line 9: a durability trace begins here, which was not looked at"},
     ),
+    "a trace with a log behind it": (
+        TRACE.format("823106032", "COMPLETE", "a", "x") * 30 + report("note", "INFO"),
+        {"What": "trace of OpenSplice: 1 run", "Also": "line 31: a log of reports begins here"},
+    ),
+    "the traces of two nodes": (
+        (TRACE.format("823106032", "INIT", "a", "x") + LATER * 15) * 2,
+        {"Also": "run 2 begins at 2017-11-15T17:18:51.823Z, before run 1 ends: these are the traces"},
+    ),
+    "a trace whose first line was cut": (
+        TRACE.format("823106032", "COMPLETE", "a", "x")[6:] + LATER * 25,
+        {"What": "1 run from 2017-11-15T17:18:51Z to 17:18:51"},
+    ),
+    "a log with zero bytes": (
+        ("\0" * 500).join([report("note", "INFO") + "Descr", report("Quux was frobbed")])
+        + ("\0" * 9 + report("x", "INFO")),
+        {
+            "What": ": 3 reports",
+            "First": "line 12, ERROR: Quux",
+            "Also": "line 9: 500 zero bytes, as after a loss",
+        },
+    ),
+    "a log in a block of Markdown": (
+        "The log:\n```\n" + report("Quux was frobbed") + "```\nWhat is wrong?\n",
+        {"What": ": 1 report from 2023-11-14T22:13:20Z", "First": "2023-11-14T22:13:20.000Z, line 6"},
+    ),
+    "a log with tabs": (
+        report("Quux was frobbed").replace("      :", "\t:").replace("   :", "\t:"),
+        {"What": ": 1 report from 2023-11-14T22:13:20Z", "First": "line 4, ERROR: Quux was frobbed (app <1>"},
+    ),
     "two domains": (
         report("note", "INFO") + report("note", "INFO").replace("001/0", "001/99"),
         {"What": "2 reports of domains 0 and 99 from"},
@@ -399,6 +431,47 @@ CASES: dict[str, tuple[str, dict[str, str]]] = {
         + report("Quux is slow", "WARNING"),
         {"First": "ERROR: Failed to open", "Why": "etc/metaconfig.xml) was not found"},
     ),
+    **{
+        f"settings in {text}": (
+            text.replace(
+                "@", "<CycloneDDS><Domain><General><MaxMesageSize a='b'/></General></Domain></CycloneDDS>"
+            ),
+            {
+                "What": "settings of Cyclone DDS",
+                "First": f"line {line}, error DUR750: <General> has no element",
+            },
+        )
+        for text, line in {
+            "export CYCLONEDDS_URI=@": 1,
+            'set -e\nexport CYCLONEDDS_URI="@" OTHER="<x>"\nros2 topic list > out\n': 2,
+            "$ cat cyclonedds.xml\n@\n$ \n": 2,
+            "services:\n  a:\n    environment:\n      - CYCLONEDDS_URI=@\n    command: a > b\n": 4,
+            "env:\n  CYCLONEDDS_URI: |\n    @\n": 3,
+            "env:\n- name: CYCLONEDDS_URI\n  value: '@'\n": 3,
+            "FROM ros:humble\nENV CYCLONEDDS_URI @\nRUN true\n": 2,
+            '[Service]\nEnvironment="CYCLONEDDS_URI=@"\nUser=a\n': 2,
+            "set CYCLONEDDS_URI=@": 1,
+            "PS> $env:CYCLONEDDS_URI = '@'": 1,
+            "kind: ConfigMap\ndata:\n  cyclonedds.xml: |\n    @\n": 4,
+        }.items()
+    },
+    **{
+        f"a file in {text}": (text, {"First": f"line {line}: there is no file /no/c.xml on this machine"})
+        for text, line in {
+            "export CYCLONEDDS_URI=/no/c.xml": 1,
+            "file:///no/c.xml": 1,
+            "a\nENV CYCLONEDDS_URI file:///no/c.xml\n": 2,
+            "SetEnvironmentVariable('CYCLONEDDS_URI', 'file:///no/c.xml')": 1,
+        }.items()
+    },
+    "a file and settings": (
+        "/no/c.xml,<General/>",
+        {"First": "line 1, error DUR001: '/no/c.xml' stands for a file here, which cannot be read"},
+    ),
+    "a template within the settings": (
+        "{{- if .Values.dds }}\n<CycloneDDS><Domain Id='{{ .Values.id }}'/></CycloneDDS>\n{{- end }}\n",
+        {"What": "is a template", "First": "line 1, error DUR008: this is a template: render it first"},
+    ),
     "an unknown complaint": (
         "all fine\nfrob: cannot quux\n",
         {"First": "line 2 is the first that reads like an error: frob: cannot quux", "Why": "unknown"},
@@ -412,6 +485,7 @@ UNKNOWN: dict[str, tuple[bytes, str]] = {
     ),
     "nothing": (b" \n", "is empty"),
     "bytes": (bytes(range(256)) * 4, "is no text"),
+    "a file that names itself": (b"export CYCLONEDDS_URI=given", "given names another file: explain given"),
     "other XML": (b"<project><a/></project>", "root <project>: no configuration"),
     "an empty directory of one's own": (b"", "is empty"),
 }
@@ -451,20 +525,56 @@ def test_what_is_unknown_is_said(
 ) -> None:
     data, expected = UNKNOWN[name]
     path = tmp_path / "given"
-    path.write_bytes(data)
+    path.write_bytes(data.replace(b"given", bytes(path)))
     assert main(["explain", str(path)]) == 2
-    assert expected in capfd.readouterr().err
+    assert expected in capfd.readouterr().err.replace(f"{tmp_path}/", "")
 
 
-@pytest.mark.parametrize("encoding", ["utf-16", "utf-8-sig", "latin-1"])
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-be", "utf-8-sig", "latin-1"])
 def test_a_log_is_read_as_other_tools_wrote_it(
-    encoding: str, tmp_path: pathlib.Path, capfd: pytest.CaptureFixture[str]
+    encoding: str,
+    tmp_path: pathlib.Path,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     text = "Internals   : the end of another report\n" + report("LoadLibrary error: 126")
     path = tmp_path / "given"
-    path.write_bytes(text.replace("\n", "\r\n").encode(encoding))
+    data = text.replace("\n", "\r\n").encode(encoding)
+    path.write_bytes(data)
     assert main(["explain", str(path)]) == 0
     assert parts_of(capfd.readouterr().out)["First"].endswith("ERROR: LoadLibrary error: 126 (app <1>, host)")
+    assert main(["trace", str(path)]) == 0
+    assert "LoadLibrary error: 126" in capfd.readouterr().out
+    packed = gzip.compress(text.encode())
+    for given, damage in ((packed, False), (packed[:-9], True)):
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(given)))
+        assert main(["explain", "-"]) == 0
+        found = parts_of(capfd.readouterr().out)
+        assert "LoadLibrary error: 126" in found["First"]
+        assert ("it cannot be read beyond byte" in found.get("Also", "")) is damage
+
+
+def test_anomalies_of_a_log_keep_values_apart_and_causes_whole(
+    tmp_path: pathlib.Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "ospl-info.log"
+    started = report("++ The service 'splicedaemon' is now operational.", "INFO")
+    path.write_text(
+        report(LEASE)
+        + report(LEASE.replace("7639", "50"), at="1700009000.000000001")
+        + stack(
+            "Quux failed.\n" + "              The most common causes are none of these.\n" * 9,
+            "The frob is barred",
+        )
+        + "".join(started.replace("<1>", f"<{pid}>") for pid in range(4))
+        + report("== The service 'splicedaemon' has now terminated.", "INFO")
+    )
+    assert main(["trace", "anomalies", str(path)]) == 1
+    out = capfd.readouterr().out
+    assert "ERROR 2 times, at first: Splice-daemon" in out
+    assert "The lease was not renewed for 7639.7 s" in out
+    assert "none of these. The frob is barred" in out
+    assert "unknown: how 3 of 4 starts of the domain service on" in out
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     import pathlib
     from collections.abc import Iterator
 
-CALLS = {"event", "_event", "_tell", "event_with_lines", "note", "wants"}
+CALLS = {"event", "_event", "_trace", "event_with_lines", "note", "wants"}
 
 
 def traced(module: pathlib.Path) -> Iterator[tuple[int, str, set[str] | None]]:

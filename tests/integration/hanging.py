@@ -34,7 +34,7 @@ library = ctypes.CDLL(None)
 for number, handler in (({STOP}, library.pause), ({CONTINUE}, library.abs)):
     library.signal(number, ctypes.cast(handler, ctypes.c_void_p))
 PLACES = {{
-    "look-up": ("engine.node.intake", "look_up_type"),
+    "look-up": ("engine.capture.intake", "look_up_type"),
     "delivery": ("engine.dds.directed", "DirectedSession.__init__"),
     "stream": ("engine.dds.bulk", "BulkSender.__init__"),
     "store": ("engine.runtime.store_queue", "StoreQueue.work"),

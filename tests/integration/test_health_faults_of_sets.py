@@ -27,7 +27,7 @@ MANY = 20_000
 
 DISK = """
 import os, pathlib, threading
-from engine.runtime import jobs
+from engine.runtime import store_queue
 from engine.runtime.store_queue import StoreQueue
 from engine.store.interface import StoreError
 carry_out, places = StoreQueue._carry_out, pathlib.Path(os.environ["DISK_DIRECTORY"])
@@ -38,7 +38,7 @@ def on_a_bad_disk(self, *arguments):
         threading.Event().wait(0.4)
     return carry_out(self, *arguments)
 StoreQueue._carry_out = on_a_bad_disk
-jobs.BATCH_CHANGES = 500
+store_queue.BATCH_CHANGES = 500
 """
 
 

@@ -54,7 +54,6 @@ from engine.persistence.core.messages import (
     encode,
 )
 from engine.persistence.core.replica_link import ReplicaLink
-from engine.persistence.core.sequences import Sequences
 from engine.persistence.core.subscription_ledger import LedgerState, SubscriptionTerms
 from engine.persistence.service import replica_view as view
 from engine.persistence.service.kept_groups import KnownGroups
@@ -65,6 +64,7 @@ from engine.runtime.reconciling import messages as comparison
 from engine.runtime.steps import StreamFault
 from tests import fake
 from tests.fuzzing import CHEAP, Target, damaged, damaged_json
+from tests.redundancy.laws import numbers_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -230,8 +230,8 @@ def _take_frames(data: bytes) -> None:
         numbers = iter(range(7, 100))
         link = ReplicaLink(b"hello", functools.partial(next, numbers))
         if is_up:
-            link.take(_frame(8, 7, 0, b"other", is_hello=True))
-        link.take(data)
+            link.receive(_frame(8, 7, 0, b"other", is_hello=True))
+        link.receive(data)
 
 
 def _frame(theirs: int, ours: int, number: int, body: bytes, *, is_hello: bool = False) -> bytes:
@@ -328,7 +328,7 @@ def _packages() -> list[Target]:
 
 def _replicas() -> list[Target]:
     kept = tuple(KeptSample(each, frozenset({_WRITER})) for each in SAMPLES)
-    had = Sequences.of((1, 2, 5))
+    had = numbers_of((1, 2, 5))
     ledger = LedgerState("logger", SubscriptionTerms(3, True), 2, NUMBERS, (("m", NUMBERS), ("n", ())))
     group = bytes(range(8))
     told = {
@@ -373,7 +373,7 @@ def _replicas() -> list[Target]:
         Target(
             "registration",
             [Registration("T", "name", ("p", "q*")).key.encode()],
-            refusing(lambda data: Registration.read(data.decode(errors="replace"))),
+            refusing(lambda data: Registration.parse(data.decode(errors="replace"))),
             CHEAP,
             damaged_json,
         ),

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from engine.client_service.storage import Storage
 from engine.core.name_spaces import Element, Group, MergeRule, MergeType, NameSpace, Policy
 from engine.core.settings import CoreSettings
-from engine.dataset.captured import CapturedRun, CapturedSample
+from engine.dataset.captured import CapturedRun
 from engine.dataset.groups import (
     NO_LIMITS,
     DurabilityKind,
@@ -22,7 +22,7 @@ from engine.dataset.groups import (
     GroupQos,
     TypeDescription,
 )
-from engine.dataset.sample import DATA, UNTIMED, Sample
+from engine.dataset.sample import DATA, UNTIMED, Sample, captured_sample
 from engine.runtime.runtime import Runtime
 from engine.runtime.store_queue import StoreQueue
 from engine.store.interface import DamageLog
@@ -39,7 +39,7 @@ ROUTES: dict[bytes, tuple[Group, ...]] = {
 }
 WRITER_GONE = 8
 records = st.builds(
-    CapturedSample,
+    captured_sample,
     st.integers(1, 8),
     st.sampled_from((*WRITERS, *ROUTES)),
     st.sampled_from((*STATUSES, *[STATUSES[0]] * 6, WRITER_GONE)),
@@ -55,7 +55,7 @@ batches = st.lists(st.lists(records, max_size=12), max_size=4)
 of_many = st.lists(
     st.lists(
         st.builds(
-            CapturedSample,
+            captured_sample,
             st.integers(1, 8),
             st.sampled_from((b"A" * 16, *[b"B" * 16] * 5)),
             st.sampled_from((*STATUSES, *[DATA] * 20)),
@@ -70,13 +70,13 @@ of_many = st.lists(
 """Writes of many instances, nearly all of one writer."""
 
 
-def in_order(batches: list[list[CapturedSample]]) -> list[list[CapturedSample]]:
+def in_order(batches: list[list[Sample]]) -> list[list[Sample]]:
     """The same, each sample newer than the one before."""
     times_ns = itertools.count(1)
     return [[one._replace(source_time_ns=next(times_ns)) for one in batch] for batch in batches]
 
 
-def run_of(alike: list[CapturedSample]) -> CapturedRun:
+def run_of(alike: list[Sample]) -> CapturedRun:
     """Writes of one writer that are of one size, as a queue holds them."""
     first = alike[0]
     piece = b"".join(b"?" + one.payload + one.key for one in alike)
@@ -88,11 +88,11 @@ def run_of(alike: list[CapturedSample]) -> CapturedRun:
     return made
 
 
-def in_runs(batch: list[CapturedSample], fewest: int) -> list[CapturedSample | CapturedRun]:
+def in_runs(batch: list[Sample], fewest: int) -> list[Sample | CapturedRun]:
     """The same, with a run wherever so many writes are alike."""
-    result: list[CapturedSample | CapturedRun] = []
+    result: list[Sample | CapturedRun] = []
 
-    def likeness(one: CapturedSample) -> tuple[object, ...]:
+    def likeness(one: Sample) -> tuple[object, ...]:
         return one.writer, one.status, len(one.key), len(one.payload), bool(one.sequence)
 
     for _, group in itertools.groupby(batch, likeness):
@@ -146,7 +146,7 @@ class Run:
         while self.store_queue.work():
             pass
 
-    def capture(self, batch: Sequence[CapturedSample | CapturedRun]) -> None:
+    def capture(self, batch: Sequence[Sample | CapturedRun]) -> None:
         assert self.runtime.capture(batch, ROUTES) == []
         self._flush()
 
@@ -169,7 +169,7 @@ class Run:
 
 @pytest.mark.parametrize("depth", DEPTHS)
 @given(batches=batches)
-def test_a_batch_ends_like_its_samples_one_by_one(depth: int, batches: list[list[CapturedSample]]) -> None:
+def test_a_batch_ends_like_its_samples_one_by_one(depth: int, batches: list[list[Sample]]) -> None:
     at_once, singly = Run(depth), Run(depth)
     for batch in batches:
         at_once.capture(batch)
@@ -183,9 +183,7 @@ def test_a_batch_ends_like_its_samples_one_by_one(depth: int, batches: list[list
 @pytest.mark.parametrize("fewest", [1, 2])
 @pytest.mark.parametrize("depth", [1, 2])
 @given(batches=batches | batches.map(in_order) | of_many.map(in_order))
-def test_a_run_ends_like_its_samples_one_by_one(
-    depth: int, fewest: int, batches: list[list[CapturedSample]]
-) -> None:
+def test_a_run_ends_like_its_samples_one_by_one(depth: int, fewest: int, batches: list[list[Sample]]) -> None:
     """Also where most of the set is packed."""
     singly = Run(depth)
     with pytest.MonkeyPatch.context() as patch:
@@ -201,14 +199,14 @@ def test_a_run_ends_like_its_samples_one_by_one(
 
 def test_a_run_of_an_unknown_writer_comes_back_sample_by_sample() -> None:
     run = Run(1)
-    unknown = [CapturedSample(time_ns, b"?" * 16, DATA, b"k", b"x") for time_ns in range(3)]
+    unknown = [captured_sample(time_ns, b"?" * 16, DATA, b"k", b"x") for time_ns in range(3)]
     assert run.runtime.capture([run_of(unknown)], ROUTES) == unknown
     assert run.runtime.counters["captured"] == 0
 
 
 def test_samples_of_writers_that_discovery_has_not_told_of_come_back() -> None:
     run = Run(1)
-    unknown = CapturedSample(1, b"?" * 16, STATUSES[0], b"k", b"x")
+    unknown = captured_sample(1, b"?" * 16, STATUSES[0], b"k", b"x")
     known = unknown._replace(writer=b"A" * 16)
     assert run.runtime.capture([unknown, known, unknown], ROUTES) == [unknown, unknown]
     assert run.runtime.counters["captured"] == 1
@@ -218,7 +216,7 @@ def test_each_sample_of_a_writer_is_counted_once_when_its_groups_are_known() -> 
     run = Run(1)
     storage = Storage(run.runtime)
     writer = b"A" * 16
-    written = [CapturedSample(time_ns, writer, DATA, b"k", b"x") for time_ns in (5, 7, 6)]
+    written = [captured_sample(time_ns, writer, DATA, b"k", b"x") for time_ns in (5, 7, 6)]
     storage.captured(written, written, {})  # they come again once discovery has told of the writer
     assert storage.tally(writer) == (0, 0)
     storage.captured([run_of(written), written[0]], [], ROUTES)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from engine.dataset.captured import CapturedSample
-from engine.dataset.sample import DATA
+from engine.dataset.sample import DATA, Sample, captured_sample
 from tests.property.samples import GROUPS
 from tests.property.test_capture_batches import Run
 
@@ -14,8 +13,8 @@ SECOND_NS = 1_000_000_000
 ONE, OTHER = b"A" * 16, b"B" * 16
 
 
-def write(writer: bytes, age_s: float, key: bytes = b"k") -> CapturedSample:
-    return CapturedSample(NOW_NS - round(age_s * SECOND_NS), writer, DATA, key, b"x")
+def write(writer: bytes, age_s: float, key: bytes = b"k") -> Sample:
+    return captured_sample(NOW_NS - round(age_s * SECOND_NS), writer, DATA, key, b"x")
 
 
 @pytest.mark.parametrize(

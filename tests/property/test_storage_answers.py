@@ -9,9 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.client_service.storage import Storage, StorageQuestion
-from engine.dataset.captured import CapturedSample
 from engine.dataset.groups import GroupLimits
-from engine.dataset.sample import UNTIMED, Sample, make_sample, retained
+from engine.dataset.sample import UNTIMED, Sample, captured_sample, make_sample, retained, with_digest
 from engine.dds.client_protocol.naming import SampleName, SampleVerdict
 from tests.property.samples import DEPTHS, GROUPS
 from tests.property.test_capture_batches import ROUTES, WRITER_GONE, Run, batches
@@ -19,7 +18,7 @@ from tests.property.test_capture_batches import ROUTES, WRITER_GONE, Run, batche
 GROUP = GROUPS[0]
 
 
-def numbered(batches: list[list[CapturedSample]]) -> list[list[CapturedSample]]:
+def numbered(batches: list[list[Sample]]) -> list[list[Sample]]:
     """The same, where no writer gives two samples without a source timestamp one number.
 
     Of two such samples the set keeps the first as the same one; nobody can ask for the second by name.
@@ -47,7 +46,7 @@ def ask(run: Run, samples: list[Sample]) -> list[SampleVerdict]:
 
 def test_a_set_that_a_policy_left_apart_is_not_shared() -> None:
     run = Run(0)
-    run.runtime.capture([CapturedSample(5, WRITTEN_THERE[0], 4, b"k", b"x")], ROUTES)
+    run.runtime.capture([captured_sample(5, WRITTEN_THERE[0], 4, b"k", b"x")], ROUTES)
     run.runtime.turn()
     storage = Storage(run.runtime)
     states = run.runtime.core.name_spaces
@@ -58,9 +57,9 @@ def test_a_set_that_a_policy_left_apart_is_not_shared() -> None:
     assert "a merge policy left its set of name-space" in storage.why_not_shared(places)
 
 
-def samples_of(batch: list[CapturedSample]) -> list[Sample]:
+def samples_of(batch: list[Sample]) -> list[Sample]:
     return [
-        make_sample(*record)
+        with_digest(record)
         for record in batch
         if record.writer in WRITTEN_THERE and record.status < WRITER_GONE
     ]
@@ -72,7 +71,7 @@ def samples_of(batch: list[CapturedSample]) -> list[Sample]:
     batches=as_written, steps=st.lists(st.integers(0, 3), min_size=4, max_size=4), floor=st.integers(-1, 8)
 )
 def test_stored_is_on_the_disk_and_missing_would_be_taken(
-    depth: int, batches: list[list[CapturedSample]], steps: list[int], floor: int
+    depth: int, batches: list[list[Sample]], steps: list[int], floor: int
 ) -> None:
     run = Run(depth)
     never = [make_sample(time_ns, b"A" * 16, 4, b"k", b"never written") for time_ns in (0, 3, 9)]
@@ -103,7 +102,7 @@ LIMITS = [GroupLimits(max_instances=1), GroupLimits(2), GroupLimits(4, 2), Group
 @settings(max_examples=40)
 @given(batches=as_written)
 def test_only_newer_samples_of_its_instance_supersede_a_sample_under_limits(
-    depth: int, limits: GroupLimits, batches: list[list[CapturedSample]]
+    depth: int, limits: GroupLimits, batches: list[list[Sample]]
 ) -> None:
     run = Run(depth, limits)
     written: list[Sample] = []

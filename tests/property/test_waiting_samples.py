@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.dataset import sample_making
-from engine.dataset.captured import CapturedSample
-from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, UNTIMED
+from engine.dataset import captured
+from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, UNTIMED, Sample, captured_sample
 from engine.dataset.settling import STEP_NS, WIDTH_NS
 from engine.runtime import capture
 from tests.property.samples import GROUPS, KEYS, STATUSES
@@ -22,7 +19,7 @@ FIRST_NS = NOW_NS - 3 * WIDTH_NS
 WRITER = b"A" * 16
 
 written = st.builds(
-    CapturedSample,
+    captured_sample,
     st.integers(0, 5).map(lambda place: FIRST_NS + place * WIDTH_NS // 2),
     st.sampled_from([WRITER] * 5 + [b"B" * 16, b"C" * 16, b"D" * 16]),
     st.sampled_from([DATA] * 10 + [*STATUSES]),
@@ -43,7 +40,7 @@ steps = st.lists(
 """Captures, and after some of them what somebody does."""
 
 
-def dated(one: CapturedSample) -> CapturedSample:
+def dated(one: Sample) -> Sample:
     """The same as if its writer's clock were wrong."""
     return one._replace(source_time_ns=one.source_time_ns - STEP_NS)
 
@@ -61,7 +58,7 @@ class LateRun(Run):
     def do(self, step: object) -> object:
         """Take a step; what it returns must not depend on whether samples wait."""
         match step:
-            case CapturedSample():
+            case Sample():
                 assert self.runtime.capture([step], ROUTES, waits=self._waits) == []
             case ("delete", int() as until_ns):
                 for group in GROUPS[:2]:
@@ -94,9 +91,7 @@ class LateRun(Run):
 
 
 @given(steps=steps, wrong=st.sampled_from([b"", b"", b"B" * 16]))
-def test_nobody_sees_whether_samples_waited(
-    steps: list[tuple[list[CapturedSample], object]], wrong: bytes
-) -> None:
+def test_nobody_sees_whether_samples_waited(steps: list[tuple[list[Sample], object]], wrong: bytes) -> None:
     """Set, counts, roots as of the borders of intervals, and disk are those of digests computed at once."""
     late, at_once = LateRun(waits=True), LateRun(waits=False)
     for records, then in steps:
@@ -106,22 +101,22 @@ def test_nobody_sees_whether_samples_waited(
     assert late.content() == late.on_disk()
 
 
-def sample(time_ns: int, key: bytes = b"k", size: int = SIZE) -> CapturedSample:
-    return CapturedSample(time_ns, WRITER, DATA, key, b"x" * size)
+def sample(time_ns: int, key: bytes = b"k", size: int = SIZE) -> Sample:
+    return captured_sample(time_ns, WRITER, DATA, key, b"x" * size)
 
 
 @pytest.fixture
 def made(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The source times of the samples that got a digest, in the order in which they did."""
     times_ns: list[int] = []
-    make = sample_making.make_samples
+    make = captured.with_digests
 
-    def noting(records: Iterator[CapturedSample]) -> list[object]:
+    def noting(records: list[Sample]) -> list[object]:
         samples = make(records)
         times_ns.extend(one.source_time_ns for one in samples)
         return [*samples]
 
-    monkeypatch.setattr(capture, "make_samples", noting)
+    monkeypatch.setattr(capture, "with_digests", noting)
     return times_ns
 
 
@@ -189,7 +184,7 @@ def test_samples_whose_clock_turns_out_to_be_wrong_are_dated_by_what_is_known_no
 def test_the_end_of_an_instance_is_applied_after_the_write_that_waits() -> None:
     run = LateRun(waits=True)
     run.do(sample(FIRST_NS))
-    run.do(CapturedSample(FIRST_NS + 1, WRITER, DISPOSE | UNREGISTER, b"k", b""))
+    run.do(captured_sample(FIRST_NS + 1, WRITER, DISPOSE | UNREGISTER, b"k", b""))
     assert [one.status for one in run.space.working.groups[GROUPS[0]].instance(b"k")] == [
         DATA,
         DISPOSE | UNREGISTER,

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+from engine.persistence.core.sequences import Sequences
 from engine.simulator.rehearsal import ReplicaCluster
 
 
@@ -19,3 +22,8 @@ def check_applied_once(cluster: ReplicaCluster) -> None:
         copies = sum(count for (who, _, _), count in cluster.arrivals.items() if who == name)
         assert replica.counters["applied"] <= heard
         assert replica.counters["repeated"] >= copies - heard
+
+
+def numbers_of(wanted: Iterable[int]) -> Sequences:
+    """The set of these numbers."""
+    return Sequences.joined((number, number) for number in wanted)

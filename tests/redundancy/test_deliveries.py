@@ -18,11 +18,12 @@ from engine.persistence.core.positions import Positions
 from engine.persistence.core.provider_selection import SynchronizationSettings
 from engine.persistence.core.replica import Replica
 from engine.persistence.core.sequences import MAX_INTERVALS, Sequences
+from tests.redundancy.laws import numbers_of
 
 KEY = b"k"
 OLD = OriginalSample("w1", 1, KEY, 1_000)
 NEW = OriginalSample("w2", 1, KEY, 2_000)
-ONE = Sequences.of([1])
+ONE = numbers_of([1])
 NONE = Sequences()
 
 
@@ -85,7 +86,7 @@ def test_a_sample_is_not_sent_back_to_where_it_came_from() -> None:
 def test_only_the_part_that_is_asked_for_is_given() -> None:
     samples = [OriginalSample("w", number, b"%d" % number, number) for number in range(1, 7)]
     source, sink = replica("a", *samples), replica("b")
-    assert payloads(ask(source, sink, Want("w", ONE, Sequences.of([2, 3])))) == samples[1:3]
+    assert payloads(ask(source, sink, Want("w", ONE, numbers_of([2, 3])))) == samples[1:3]
     source.samples_arrived([OriginalSample("w", 7, b"7", 7)])
     assert [message for _, message in source.messages() if isinstance(message, SampleBatch)] == []
 
@@ -127,7 +128,7 @@ def test_many_values_are_given_in_moments() -> None:
     assert len(payloads(sent)) == count
     assert sink.values() == source.values()
     again.samples_arrived(samples[::2])
-    has = Sequences.of(sample.sequence for sample in samples[: 2 * MAX_INTERVALS : 2])
+    has = numbers_of(sample.sequence for sample in samples[: 2 * MAX_INTERVALS : 2])
     assert len(payloads(ask(source, again, Want("w", has)))) == count - MAX_INTERVALS
     assert again.values() == source.values()
 

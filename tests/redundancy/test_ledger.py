@@ -16,7 +16,7 @@ ACTS = st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from("vw"), st.inte
 @st.composite
 def ledgers(draw: st.DrawFn) -> SubscriptionLedger:
     terms = SubscriptionTerms(draw(st.integers(1, 2)), draw(st.booleans()))
-    made = SubscriptionLedger("s", draw(st.integers(1, 3)), terms)
+    made = SubscriptionLedger(LedgerState("s", terms, draw(st.integers(1, 3))))
     for member, writer, number in draw(ACTS):
         made.acknowledge(member, writer, [number])
     return made
@@ -24,7 +24,7 @@ def ledgers(draw: st.DrawFn) -> SubscriptionLedger:
 
 def joined(*parts: LedgerState) -> LedgerState:
     first, *rest = parts
-    made = SubscriptionLedger.of(first)
+    made = SubscriptionLedger(first)
     for part in rest:
         made.join(part)
     return made.state()
@@ -38,12 +38,12 @@ def test_joining_is_commutative_associative_and_idempotent(
     assert joined(a, b) == joined(b, a)
     assert joined(joined(a, b), c) == joined(a, joined(b, c))
     assert joined(a, a) == a
-    assert SubscriptionLedger.of(joined(a, b)).join(a) is None, "nothing is new"
+    assert SubscriptionLedger(joined(a, b)).join(a) is None, "nothing is new"
 
 
 @given(st.integers(1, 3), ACTS)
 def test_a_sample_is_done_when_the_quorum_has_acknowledged_it(quorum: int, acts: list[Act]) -> None:
-    ledger = SubscriptionLedger("s", quorum)
+    ledger = SubscriptionLedger(LedgerState("s", SubscriptionTerms(), quorum))
     for member, writer, number in acts:
         ledger.acknowledge(member, writer, [number])
     for writer in "vw":
@@ -58,7 +58,7 @@ def test_a_sample_is_done_when_the_quorum_has_acknowledged_it(quorum: int, acts:
 def test_who_joins_only_what_is_new_ends_with_the_same(
     one: SubscriptionLedger, other: SubscriptionLedger
 ) -> None:
-    third = SubscriptionLedger.of(one.state())
+    third = SubscriptionLedger(one.state())
     new = one.join(other.state())
     if new is not None:
         third.join(new)
@@ -66,7 +66,7 @@ def test_who_joins_only_what_is_new_ends_with_the_same(
 
 
 def test_a_deletion_ends_what_was_acknowledged_and_the_next_registration_begins_anew() -> None:
-    ledger = SubscriptionLedger("s", 1)
+    ledger = SubscriptionLedger(LedgerState("s", SubscriptionTerms(), 1))
     ledger.acknowledge("m", "w", [1, 2])
     old = ledger.state()
     ledger.join(LedgerState("s", SubscriptionTerms(1, True), 1))
@@ -80,7 +80,7 @@ def test_at_the_bound_the_oldest_acknowledgements_are_forgotten_and_counted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(ledger_module, "MAX_ACKNOWLEDGED", 20)
-    ledger = SubscriptionLedger("s", 1)
+    ledger = SubscriptionLedger(LedgerState("s", SubscriptionTerms(), 1))
     for number in range(1, 26):
         ledger.acknowledge("m", "w", [number])
     kept = [number for number in range(1, 26) if ledger.is_done("w", number)]
@@ -90,7 +90,7 @@ def test_at_the_bound_the_oldest_acknowledgements_are_forgotten_and_counted(
 
 def test_members_beyond_the_bound_are_refused_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ledger_module, "MAX_MEMBERS", 2)
-    ledger = SubscriptionLedger("s", 3)
+    ledger = SubscriptionLedger(LedgerState("s", SubscriptionTerms(), 3))
     for member in "abc":
         ledger.acknowledge(member, "w", [1])
     assert (ledger.is_done("w", 1), ledger.refused, ledger.members()) == (False, 1, {"a": 1, "b": 1})
@@ -98,4 +98,4 @@ def test_members_beyond_the_bound_are_refused_and_counted(monkeypatch: pytest.Mo
 
 def test_a_quorum_is_at_least_one() -> None:
     with pytest.raises(ValueError, match="quorum"):
-        SubscriptionLedger("s", 0)
+        SubscriptionLedger(LedgerState("s", SubscriptionTerms(), 0))

@@ -84,7 +84,7 @@ def test_what_is_written_to_the_store_step_by_step_is_what_is_kept(arrived: list
 def test_a_store_from_before_the_limit_is_cut_at_the_start() -> None:
     kept = LastValues()
     for number in range(6):
-        kept.keep(OriginalSample("w", number + 1, b"l" + bytes([number]), number + 1, b"", DATA))
+        kept.put(OriginalSample("w", number + 1, b"l" + bytes([number]), number + 1, b"", DATA))
     saved = Saved(tuple(KeptSample(each.sample, frozenset("w")) for each in kept.entries.values()))
     subject = Replica("a", SynchronizationSettings(enable=True), saved, room)
     assert len(subject.values()) == MOST

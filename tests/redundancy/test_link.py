@@ -28,7 +28,7 @@ from engine.persistence.core.messages import (
     merged,
 )
 from engine.persistence.core.replica_link import Arrived, Down, Event, ReplicaLink, Up
-from engine.persistence.core.sequences import Sequences
+from tests.redundancy.laws import numbers_of
 
 
 class Pair:
@@ -53,7 +53,7 @@ class Pair:
         while any(self.wires[end] for end in (0, 1) if only in (None, end)):
             for end in (0, 1):
                 if only in (None, end) and self.wires[end]:
-                    events, answers = self.ends[end].take(self.wires[end].pop(0))
+                    events, answers = self.ends[end].receive(self.wires[end].pop(0))
                     self.events[end] += events
                     for answer in answers:
                         self.send(end, answer)
@@ -123,12 +123,12 @@ def test_what_is_no_frame_is_refused_and_changes_nothing(frame: bytes) -> None:
     pair.run()
     for text in (frame, b"ospp" + frame):
         with pytest.raises(MessageFault):
-            pair.ends[0].take(text)
+            pair.ends[0].receive(text)
     assert pair.ends[0].is_up
 
 
 NAMES = st.text("abc-.", min_size=1, max_size=4)
-NUMBERS = st.sets(st.integers(1, 1 << 128), max_size=4).map(Sequences.of)
+NUMBERS = st.sets(st.integers(1, 1 << 128), max_size=4).map(numbers_of)
 TIMES = st.integers(-(1 << 63), (1 << 63) - 1)
 BLOBS = st.binary(max_size=5)
 WRITERS = st.frozensets(NAMES, max_size=3)

@@ -28,7 +28,7 @@ from engine.persistence.core.provider_selection import (
 from engine.persistence.core.replica import Replica
 from engine.persistence.core.sequences import Sequences
 from engine.simulator.rehearsal import LINK_DELAY_MS, ReplicaCluster
-from tests.redundancy.laws import check_applied_once, check_converged
+from tests.redundancy.laws import check_applied_once, check_converged, numbers_of
 
 NUMBERS = st.sets(st.integers(1, 40))
 ON = SynchronizationSettings(enable=True)
@@ -38,7 +38,7 @@ PATIENT = SynchronizationSettings(enable=True, stable_periods=2, max_change_peri
 
 @given(NUMBERS, NUMBERS, st.integers(1, 41))
 def test_sequences_are_sets_of_numbers(one: set[int], other: set[int], number: int) -> None:
-    a, b = Sequences.of(one), Sequences.of(other)
+    a, b = numbers_of(one), numbers_of(other)
     assert (set(a | b), set(a - b), set(a & b)) == (one | other, one - other, one & other)
     assert (number in a, a.count, bool(a)) == (number in one, len(one), bool(one))
     assert (a.lowest, a.highest) == (min(one, default=0), max(one, default=0))
@@ -51,15 +51,15 @@ def test_sequences_are_sets_of_numbers(one: set[int], other: set[int], number: i
 
 def test_too_many_gaps_forget_what_is_had_and_never_close_a_gap(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sequences_module, "MAX_INTERVALS", 3)
-    had = Sequences.of([1, 2, 3, 5, 7, 8, 10, 11])
-    assert set(had | Sequences.of([13, 14])) == {1, 2, 3, 10, 11, 13, 14}
+    had = numbers_of([1, 2, 3, 5, 7, 8, 10, 11])
+    assert set(had | numbers_of([13, 14])) == {1, 2, 3, 10, 11, 13, 14}
 
 
 @given(st.sets(st.integers(1, 60)), st.integers(1, 6))
 def test_what_is_forgotten_are_the_shortest_intervals_the_older_of_equal_ones(
     numbers: set[int], most: int
 ) -> None:
-    whole = list(Sequences.of(numbers).intervals)
+    whole = list(numbers_of(numbers).intervals)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sequences_module, "MAX_INTERVALS", most)
         bounded = list(Sequences(tuple(whole)).bounded.intervals)
@@ -112,8 +112,8 @@ def test_somebody_is_chosen_where_somebody_has_more(
     own: set[int], others: dict[str, set[int]], advanced: bool
 ) -> None:
     """Why only a fault of a service leaves it without a provider (DUL-NO-PROVIDER)."""
-    had = Sequences.of(own)
-    candidates = {name: Candidate(Sequences.of(numbers), None, advanced) for name, numbers in others.items()}
+    had = numbers_of(own)
+    candidates = {name: Candidate(numbers_of(numbers), None, advanced) for name, numbers in others.items()}
     chosen = choose("a", had, candidates, is_direct=False, advanced=advanced, current=Providers())
     has_more = max(each.had.highest for each in candidates.values()) > had.highest
     assert not has_more or chosen != Providers()
@@ -305,7 +305,7 @@ def test_what_is_lacking_of_a_writer_that_ended_is_fetched_before_the_period_is_
 
 def test_who_is_asked_in_place_of_one_that_is_lost_gives_the_rest() -> None:
     samples = [OriginalSample("w", number, b"%d" % number, number) for number in range(1, 7)]
-    one, had = Replica("a", PATIENT), Sequences.of(range(1, 7))
+    one, had = Replica("a", PATIENT), numbers_of(range(1, 7))
 
     def asked() -> list[tuple[str, list[int]]]:
         return [
@@ -317,7 +317,7 @@ def test_who_is_asked_in_place_of_one_that_is_lost_gives_the_rest() -> None:
 
     for peer in "bc":
         one.connected(peer)
-    one.receive("b", Announcement((WriterState("w", Sequences.of(range(1, 5)), None),)))
+    one.receive("b", Announcement((WriterState("w", numbers_of(range(1, 5)), None),)))
     assert asked() == [("b", [1, 2, 3, 4])]
     one.receive("c", Announcement((WriterState("w", had, None),)))
     assert asked() == [("c", [5, 6])], "what b will send is not asked of c"
@@ -329,7 +329,7 @@ def test_who_is_asked_in_place_of_one_that_is_lost_gives_the_rest() -> None:
 def test_nothing_is_fetched_at_once_while_somebody_is_connected_to_the_writer() -> None:
     one = Replica("a", PATIENT)
     one.connected("b")
-    one.receive("b", Announcement((WriterState("w", Sequences.of([1]), ("b",)),)))
+    one.receive("b", Announcement((WriterState("w", numbers_of([1]), ("b",)),)))
     assert not any(isinstance(message, Subscription) for _, message in one.messages())
     one.period()
     assert one.providers("w").live == "b", "the first provider is not a change"

@@ -15,8 +15,8 @@ from engine.store.interface import MAX_BACKUPS, SetState, note_of
 from tests.simulation.scenarios import NS, Scenario, node
 
 if TYPE_CHECKING:
-    from engine.runtime.jobs import Conversion
     from engine.runtime.name_space_data import NameSpaceData
+    from engine.runtime.store_queue import Conversion
 
 WHY = "merge policy Replace"
 

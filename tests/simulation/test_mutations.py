@@ -27,6 +27,7 @@ from engine.runtime.name_space_data import NameSpaceData
 from engine.runtime.runtime import Runtime
 from engine.runtime.writer_ends import WriterEnds
 from engine.simulator.campaign import Campaign
+from engine.store.interface import NetChanges
 from engine.store.memory import MemoryStore
 
 if TYPE_CHECKING:
@@ -104,7 +105,10 @@ def acknowledges_before_it_stores(patch: pytest.MonkeyPatch) -> None:
     original = MemoryStore.append
 
     def append(self: MemoryStore, name_space: str, changes: Any, *marks: Any) -> Any:
-        return original(self, name_space, changes[:-1] or changes, *marks)
+        net = NetChanges(changes) if isinstance(changes, list) else changes
+        if net.count > 1 and (added := [each.added for each in net.groups.values() if each.added]):
+            added[-1].popitem()
+        return original(self, name_space, net, *marks)
 
     patch.setattr(MemoryStore, "append", append)
 

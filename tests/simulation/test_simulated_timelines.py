@@ -12,7 +12,7 @@ import pytest
 
 from engine.core.messages import ReaderKey
 from engine.dataset.groups import KEEP_ALL
-from engine.dataset.sample import Sample, make_sample
+from engine.dataset.sample import Sample, with_digest
 from engine.simulator.options import TopicPlan
 from engine.simulator.simulated_node import SimulatedNode
 from ospltool.client.cache import SampleCache
@@ -107,11 +107,11 @@ class Play:
 
     def _write(self, name: str, said: str) -> None:
         record = self.scenario.writer(name).write(0, STATUS[said[0]], NUMBER)
-        self.names[record[0]] = said[1:]
-        self.guids[name], self.key = record[1], record[3]
+        self.names[record.source_time_ns] = said[1:]
+        self.guids[name], self.key = record.writer, record.key
         if name not in self.away:
-            self.cache.found(record[1])
-            self.cache.add([make_sample(*record)], is_historical=False)
+            self.cache.found(record.writer)
+            self.cache.add([with_digest(record)], is_historical=False)
         self.scenario.run(0.5)
 
     def timeline(self) -> str:

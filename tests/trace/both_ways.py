@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from typing import Final
 
 import numpy as np
 
 from ospltool.trace.reading import compiled
-from ospltool.trace.reading.headers import headers
+from ospltool.trace.reading.headers import headers, is_cut
 from ospltool.trace.reading.splitter import NO_TIME, Split, split, string_views
 
 _DIGITS: Final = bytes.maketrans(b"123456789", b"000000000")
@@ -22,7 +23,8 @@ def compare(data: bytes, *, untimed: bool = False) -> Split:
     assert found.start.tolist() == [header.start for header in slow]
     assert found.body.tolist() == [header.end for header in slow]
     assert [None if time == NO_TIME else time for time in found.time_ns.tolist()] == [
-        one.time_ns for one in slow
+        None if is_cut(one.time_ns, after.time_ns if after else None) else one.time_ns
+        for one, after in itertools.zip_longest(slow, slow[1:])
     ]
     assert contexts(found) == [(one.state, one.thread) for one in slow]
     ends = [*(header.start for header in slow[1:]), len(data)]

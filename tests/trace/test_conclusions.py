@@ -280,7 +280,7 @@ def test_what_a_process_that_stood_still_causes_is_one_story(first_s: float, tra
     )  # fmt: skip
     told = stories(found(traces))
     assert [len(one.findings) for one in told] == [3, 1]
-    assert told[0].title.startswith("a ERROR 2 times: Splice-daemon failed to renew")
+    assert told[0].title.startswith("a ERROR 2 times, at first: Splice-daemon failed to renew")
     assert told[0].title.endswith("(2 findings follow from it)")
 
 

@@ -16,7 +16,7 @@ from ospltool.trace.reading import damage
 from ospltool.trace.reading.ranges import Range, _count, count_in_range, pieces, ranges, record_spans
 from ospltool.trace.reading.reader import TraceParser, read_records
 from ospltool.trace.reading.record import RecordKind, TimeBase, no_collection
-from ospltool.trace.reading.sources import TraceFile, TraceFormat, sniff, uncoloured
+from ospltool.trace.reading.sources import TraceFile, TraceFormat, plain_lines, prefix_of, sniff
 from tests.trace.both_ways import compare
 
 ISO = b"2026-11-21T01:08:30+0000 1795223310.294122015 "
@@ -104,7 +104,7 @@ def test_parts_of_a_file_have_the_records_of_the_whole(
     for part in parts:
         for offset, piece in pieces(part, size // 2 + 1):
             found += [(offset + at, raw) for _, at, raw in parse(piece)]
-    assert found == [(offset, raw) for _, offset, raw in parse(uncoloured(data))]
+    assert found == [(offset, raw) for _, offset, raw in parse(plain_lines(data, prefix_of(data)))]
 
 
 @given(

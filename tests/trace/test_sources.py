@@ -5,6 +5,7 @@ from __future__ import annotations
 import pathlib
 import subprocess
 import sys
+from collections.abc import Callable
 
 import pytest
 
@@ -130,26 +131,46 @@ def test_counting_in_processes_counts_what_one_counts(before: str, samples: path
     assert done.stdout.strip() == str(count_records(sources, b"Waiting", 1)), done.stderr
 
 
+PASSED_ON: dict[str, Callable[[int, bytes], bytes]] = {
+    "colours": lambda _, line: b"\x1b[01;31m\x1b[K" + line[:9] + b"\x1b[m\x1b[K" + line[9:-1] + b"\x1b[0m\n",
+    "docker compose": lambda number, line: b"%-7s | " % (b"n%d-1" % (number // 7)) + line,
+    "docker compose, coloured": lambda _, line: b"\x1b[36mn1-1  | \x1b[0m" + line,
+    "docker logs -t": lambda number, line: b"2025-04-04T07:12:%02d.2999Z " % (number % 60) + line,
+    "kubectl --prefix --timestamps": lambda _, line: b"[pod/ospl-0/ospl] 2025-04-04T07:12:42+02:00 " + line,
+    "journalctl": lambda number, line: b"Nov %2d 13:27:43 host ospl[%d]: " % (1 + number % 30, number) + line,
+    "journalctl -o short-iso": lambda _, line: b"2025-04-04T07:12:42+0000 host.a ospl[2828]: " + line,
+    "a quotation": lambda _, line: b"> " + line if line.strip() else b">\n",
+    "an indent": lambda _, line: b"    " + line if line.strip() else line,
+    "grep -n": lambda number, line: b"a/b-c.log:%d:" % number + line,
+    "the mark of UTF-8": lambda number, line: line if number else b"\xef\xbb\xbf" + line,
+}
+"""What other tools do to lines, by what they are."""
+
+
 @pytest.mark.parametrize("size", [1, 7, 1 << 18])
 @pytest.mark.parametrize("sample", ["durability.log", "ospl-info.log"])
-def test_colours_change_no_record_and_no_place(
-    size: int, sample: str, samples: pathlib.Path, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("tool", PASSED_ON)
+def test_what_tools_put_into_lines_changes_no_record_and_no_place(
+    tool: str,
+    size: int,
+    sample: str,
+    samples: pathlib.Path,
+    tmp_path: pathlib.Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(reader, "BLOCK_BYTES", size)
     monkeypatch.setattr(report_logs, "BLOCK_BYTES", size)
     monkeypatch.setattr(sources, "SNIFFED_BYTES", 1000)  # so that a block has ends and beginnings of lines
     lines = (samples / "late-joiner" / "n1" / sample).read_bytes().splitlines(keepends=True)[:300]
-    path, plain = tmp_path / f"coloured-{sample}", tmp_path / sample
-    coloured = [
-        b"\x1b[01;31m\x1b[K" + line[:9] + b"\x1b[m\x1b[K" + line[9:-1] + b"\x1b[0m\n" for line in lines
-    ]
-    path.write_bytes(b"".join(coloured))
+    path, plain = tmp_path / f"passed-on-{sample}", tmp_path / sample
+    path.write_bytes(b"".join(PASSED_ON[tool](number, line) for number, line in enumerate(lines)))
     plain.write_bytes(b"".join(lines))
     found, expected = [list(reader.read_records(sniff(one, "n"))) for one in (path, plain)]
     keys = [(one.kind, one.time_ns, one.level, one.text, one.fields, one.event) for one in found]
     assert keys == [(one.kind, one.time_ns, one.level, one.text, one.fields, one.event) for one in expected]
     data = path.read_bytes()
-    assert all(data[one.offset :].startswith(b"\x1b[01;31m") for one in found)
+    assert all(one.offset == 0 or data[one.offset - 1 : one.offset] == b"\n" for one in found)
+    assert b"".join(sources.as_written(path, one.offset, one.raw) for one in found) == data
     assert [len(one.raw) for one in found] == [
         after - one.offset
         for one, after in zip(found, [*(one.offset for one in found[1:]), len(data)], strict=True)

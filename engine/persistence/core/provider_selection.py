@@ -166,13 +166,12 @@ def _live(own: str, candidates: Mapping[str, Candidate], current: str | None, ma
     if not able:
         return None
     frontier = max(each.had.highest for each in able.values())
-    fresh = {name: each for name, each in able.items() if not _lags(each, frontier, max_lag)} or able
+    fresh = {
+        name: each
+        for name, each in able.items()
+        if frontier - each.had.highest <= (max_lag if each.advanced else 0)
+    } or able
     return min(fresh, key=lambda name: (_length(fresh[name]), name != current, name))
-
-
-def _lags(candidate: Candidate, frontier: int, max_lag: int) -> bool:
-    behind = frontier - candidate.had.highest
-    return behind > (max_lag if candidate.advanced else 0)
 
 
 def _length(candidate: Candidate) -> int:

@@ -62,31 +62,12 @@ def part_of(key: bytes) -> int:
     return hashlib.blake2b(key, digest_size=1).digest()[0]
 
 
-def _digest(key: bytes, order: tuple[int, str, int]) -> int:
-    time_ns, writer, sequence = order
+def _digest(key: bytes, entry: KeptSample | None) -> int:
+    if entry is None:
+        return 0
+    time_ns, writer, sequence = entry.sample.order
     text = b"%d|%d|%s|" % (time_ns, sequence, writer.encode())
     return int.from_bytes(hashlib.blake2b(text + key, digest_size=8).digest(), "big")
-
-
-class Digests:
-    """One number for each part: the sum of the digests of its last values."""
-
-    def __init__(self) -> None:
-        self._sums = [0] * PARTS
-        self._snapshot: tuple[int, ...] | None = None
-
-    def replace(self, key: bytes, old: tuple[int, str, int] | None, new: tuple[int, str, int] | None) -> None:
-        """Replace the last value of an instance: `old` is None for a new one, `new` for one that goes."""
-        change = (_digest(key, new) if new is not None else 0) - (_digest(key, old) if old is not None else 0)
-        part = part_of(key)
-        self._sums[part] = (self._sums[part] + change) & _MASK
-        self._snapshot = None
-
-    def snapshot(self) -> tuple[int, ...]:
-        """Return the numbers of all parts."""
-        if self._snapshot is None:
-            self._snapshot = tuple(self._sums)
-        return self._snapshot
 
 
 class Comparison:
@@ -146,39 +127,43 @@ class LastValues:
         self._limited: dict[bytes, list[bytes]] = {}
         self.entries: dict[bytes, KeptSample] = {}
         self.changed: set[bytes] = set()
-        self._digests = Digests()
+        self._sums = [0] * PARTS
         self._keys_of_part: list[set[bytes]] = [set() for _ in range(PARTS)]
 
-    def keep(self, sample: OriginalSample) -> KeptSample | None:
+    def put(self, sample: OriginalSample) -> KeptSample | None:
         """Make a sample the last value of its instance; return a value that the limit left no room for."""
         entry = self.entries.get(sample.key)
         pushed: KeptSample | None = None
         if entry is None:
             group, most = self._room(sample.key)
-            keys = self._limited.setdefault(group, []) if most else []
-            if most and len(keys) >= most:
-                if sample.key > keys[-1]:
-                    return KeptSample(sample, frozenset())
-                pushed = self._drop(keys.pop())
             if most:
+                keys = self._limited.setdefault(group, [])
+                if len(keys) >= most:
+                    if sample.key > keys[-1]:
+                        return KeptSample(sample, frozenset())
+                    pushed = self.entries[keys[-1]]
+                    self._replace(keys.pop(), None)
                 bisect.insort(keys, sample.key)
-        self._digests.replace(sample.key, entry.sample.order if entry else None, sample.order)
-        if entry is None:
-            self._keys_of_part[part_of(sample.key)].add(sample.key)
-        self.entries[sample.key] = KeptSample(sample, entry.writers if entry else frozenset())
-        self.changed.add(sample.key)
+                assert len(keys) <= most
+        self._replace(sample.key, KeptSample(sample, entry.writers if entry else frozenset()))
         return pushed
 
-    def _drop(self, key: bytes) -> KeptSample:
-        entry = self.entries.pop(key)
-        self._digests.replace(key, entry.sample.order, None)
-        self._keys_of_part[part_of(key)].discard(key)
+    def _replace(self, key: bytes, new: KeptSample | None) -> None:
+        """Put another entry of an instance, or none, in the place of its present one."""
+        part = part_of(key)
+        change = _digest(key, new) - _digest(key, self.entries.get(key))
+        self._sums[part] = (self._sums[part] + change) & _MASK
+        if new is None:
+            del self.entries[key]
+            self._keys_of_part[part].discard(key)
+        else:
+            self.entries[key] = new
+            self._keys_of_part[part].add(key)
         self.changed.add(key)
-        return entry
 
     def digests(self) -> tuple[int, ...]:
-        """Return the digest of each part."""
-        return self._digests.snapshot()
+        """Return a number for each part: the sum of the digests of its last values."""
+        return tuple(self._sums)
 
     def of_part(self, part: int) -> list[KeptSample]:
         """Return the last values of one part, in order of their keys."""
@@ -294,7 +279,7 @@ class Replica:
 
     def _restore(self, saved: Saved) -> None:
         for kept in saved.kept:
-            self._keep(kept.sample)
+            self._put(kept.sample)
             self._wrote(kept.sample.key, kept.writers)
         for writer, had in saved.had:
             known = self._writer(writer)
@@ -362,7 +347,13 @@ class Replica:
 
     def path(self, writer: str) -> tuple[str, ...] | None:
         """Return the replicas through which its samples come now, this one last; None if none come."""
-        return self._path(writer)
+        known = self._writers[writer]
+        live = known.stability.applied.live
+        if live == ORIGINAL:
+            return (self.name,) if known.is_direct else None
+        peer = self._peers.get(live) if live is not None else None
+        state = peer.states.get(writer) if peer else None
+        return (*state.path, self.name) if state and state.path and self.name not in state.path else None
 
     def lag_ns(self, writer: str) -> int:
         """Return the source time by which this replica is behind the furthest one, in nanoseconds."""
@@ -436,7 +427,14 @@ class Replica:
         elif isinstance(message, Inventory):
             self._give_newer(peer, state, message)
         else:
-            self._take(state, message)
+            state.learn_samples([kept.sample for kept in message.samples])
+            self._apply([(kept.sample, kept.writers) for kept in message.samples])
+            # Behind the samples: these numbers are accounted for only with what supersedes them.
+            for key, writers in message.written:
+                self._wrote(key, writers)
+            for writer, numbers in message.superseded:
+                state.learn(writer, numbers)
+                self._account(writer, numbers)
 
     def period(self) -> None:
         """End a remote_provider_selection_period: evaluate, use stable choices, announce to others."""
@@ -522,7 +520,7 @@ class Replica:
         """Tell the others at once which writers have ended: they fetch what they lack of them."""
         ended, self._ended = sorted(self._ended), set()
         if ended:
-            states = tuple(WriterState(each, self._had(each), self._path(each)) for each in ended)
+            states = tuple(WriterState(each, self._had(each), self.path(each)) for each in ended)
             for peer in sorted(self._peers):
                 self._send(peer, Announcement(states))
 
@@ -565,19 +563,10 @@ class Replica:
         for name, wants in sorted(wanted.items()):
             self._replace_reader(name, wants)
 
-    def _path(self, writer: str) -> tuple[str, ...] | None:
-        known = self._writers[writer]
-        live = known.stability.applied.live
-        if live == ORIGINAL:
-            return (self.name,) if known.is_direct else None
-        peer = self._peers.get(live) if live is not None else None
-        state = peer.states.get(writer) if peer else None
-        return (*state.path, self.name) if state and state.path and self.name not in state.path else None
-
     def _announcement(self) -> Announcement:
         return Announcement(
             tuple(
-                WriterState(writer, known.had, self._path(writer))
+                WriterState(writer, known.had, self.path(writer))
                 for writer, known in sorted(self._writers.items())
             ),
             self._kept.digests() if self.settings.enable else (),
@@ -598,7 +587,7 @@ class Replica:
         """Keep a newer sample, whatever is accounted for: this costs nothing and loses nothing."""
         entry = self._kept.entries.get(sample.key)
         if entry is None or sample.order > entry.sample.order:
-            self._keep(sample)
+            self._put(sample)
             self.counters["applied"] += sample.key in self._kept.entries
         elif sample.order == entry.sample.order or sample.sequence in self._had(sample.stream):
             self.counters["repeated"] += 1
@@ -606,9 +595,9 @@ class Replica:
             self.counters["superseded"] += 1
         self._wrote(sample.key, writers | {sample.stream})
 
-    def _keep(self, sample: OriginalSample) -> None:
+    def _put(self, sample: OriginalSample) -> None:
         """Keep a last value if the limits of its group leave room for it."""
-        pushed = self._kept.keep(sample)
+        pushed = self._kept.put(sample)
         if pushed is not None:
             self.counters["limited"] += 1
             for writer in pushed.writers & self._writers.keys():
@@ -634,15 +623,6 @@ class Replica:
                 known.keys.add(key)
         self._kept.entries[key] = KeptSample(entry.sample, entry.writers.union(writers))
         self._kept.changed.add(key)
-
-    def _take(self, state: _KnownPeer, delivery: SampleBatch) -> None:
-        state.learn_samples([kept.sample for kept in delivery.samples])
-        self._apply([(kept.sample, kept.writers) for kept in delivery.samples])
-        for key, writers in delivery.written:
-            self._wrote(key, writers)
-        for writer, numbers in delivery.superseded:
-            state.learn(writer, numbers)
-            self._account(writer, numbers)
 
     def _catch_up(self, peer: str, writer: str, newest: Sequence[OriginalSample] = ()) -> None:
         """Send a subscriber the numbers of a writer that it wants and lacks; `newest` has just arrived."""
@@ -741,14 +721,13 @@ class Replica:
 
     def _give_newer(self, peer: str, state: _KnownPeer, inventory: Inventory) -> None:
         theirs = dict(inventory.entries)
-        entries = self._kept.of_part(inventory.part)
         newer = [
-            each
-            for each in entries
+            each.alone
+            for each in self._kept.of_part(inventory.part)
             if each.sample.key not in theirs or each.sample.order > theirs[each.sample.key]
         ]
         if newer:
-            self._give(peer, state, [each.alone for each in newer])
+            self._give(peer, state, newer)
 
     # Odds and ends.
 

@@ -86,8 +86,8 @@ class ReplicaLink:
         self.is_up = False
         return events
 
-    def take(self, frame: bytes) -> tuple[list[Event], list[bytes]]:
-        """Take a frame of the other side; return events and frames to answer.
+    def receive(self, frame: bytes) -> tuple[list[Event], list[bytes]]:
+        """Take in a frame of the other side; return events and frames to answer.
 
         Raises:
             MessageFault: not a frame, or one of another version.
@@ -99,7 +99,7 @@ class ReplicaLink:
             raise MessageFault(f"version {version} is not known")
         body = frame[_FRAME.size :]
         if is_hello:
-            return self._take_hello(theirs, ours, body, is_up=number == _IS_UP)
+            return self._greet(theirs, ours, body, is_up=number == _IS_UP)
         if not self.is_up or (theirs, ours) != (self._other, self._own):
             return [], []
         if number != self._received + 1:
@@ -108,9 +108,7 @@ class ReplicaLink:
         self._received = number
         return [Arrived(body)], []
 
-    def _take_hello(
-        self, theirs: int, ours: int, body: bytes, *, is_up: bool
-    ) -> tuple[list[Event], list[bytes]]:
+    def _greet(self, theirs: int, ours: int, body: bytes, *, is_up: bool) -> tuple[list[Event], list[bytes]]:
         events: list[Event] = []
         if theirs == _UNKNOWN:
             raise MessageFault("a hello without a number")

@@ -36,11 +36,6 @@ class Sequences(Struct, frozen=True, array_like=True, gc=False):
             before = last
 
     @classmethod
-    def of(cls, numbers: Iterable[int]) -> Sequences:
-        """Return the set of these numbers."""
-        return cls.joined((number, number) for number in numbers)
-
-    @classmethod
     def joined(cls, intervals: Iterable[tuple[int, int]]) -> Sequences:
         """Return the set of the numbers in any intervals."""
         joined: list[tuple[int, int]] = []

@@ -14,8 +14,6 @@ import itertools
 from collections.abc import Iterable
 from typing import Final
 
-from msgspec import Struct
-
 from engine.persistence.core.messages import SubscriberAnswer, SubscriberState
 from engine.persistence.core.subscription_ledger import Id, numbers_of
 
@@ -31,12 +29,6 @@ PERIOD_S: Final = 5.0
 
 PATIENCE_S: Final = 20.0
 """Time that a connected replica may be silent before the reader asks another one; it may be busy."""
-
-
-class _Acknowledged(Struct):
-    """An acknowledgement; `since` is the number of the first state that told it, 0 for none yet."""
-
-    since: int = 0
 
 
 class Subscriber:
@@ -88,7 +80,8 @@ class Subscriber:
         self._again_s = 0.0
         self._seen: dict[Id, None] = {}
         self._open: dict[Id, None] = {}
-        self._acknowledged: dict[Id, _Acknowledged] = {}
+        self._acknowledged: dict[Id, int] = {}
+        """Acknowledgements, each with the number of the first state that has it, 0 for none yet."""
 
     # Input.
 
@@ -112,7 +105,7 @@ class Subscriber:
         if id_ in self._seen:
             self.repeated += 1
             if id_ not in self._open and id_ not in self._acknowledged:
-                self._acknowledged[id_] = _Acknowledged()  # its sender has not heard
+                self._acknowledged[id_] = 0  # its sender has not heard
                 self._is_changed = True
             return False
         self._seen[id_] = None
@@ -126,7 +119,7 @@ class Subscriber:
         for id_ in ids:
             if id_ in self._open:
                 del self._open[id_]
-                self._acknowledged[id_] = _Acknowledged()
+                self._acknowledged[id_] = 0
                 self._is_changed = True
 
     def answer(self, replica: str, answer: SubscriberAnswer, now: float) -> None:
@@ -158,13 +151,12 @@ class Subscriber:
     def _confirm(self) -> None:
         """Forget acknowledgements that all connected replicas have stored."""
         stored = min(self._replicas.values(), default=0)
-        for id_ in list(itertools.takewhile(lambda id_: self._is_stored(id_, stored), self._acknowledged)):
+        while self._acknowledged:
+            id_, since = next(iter(self._acknowledged.items()))
+            if not 0 < since <= stored:
+                self._is_changed |= not since  # there was no room for it in the last state
+                return
             del self._acknowledged[id_]
-        if self._acknowledged and not next(iter(self._acknowledged.values())).since:
-            self._is_changed = True  # there was no room for them in the last state
-
-    def _is_stored(self, id_: Id, stored: int) -> bool:
-        return 0 < self._acknowledged[id_].since <= stored
 
     # Output.
 
@@ -207,9 +199,8 @@ class Subscriber:
             return None
         self._is_changed = False
         self._number += 1
-        told = dict(itertools.islice(self._acknowledged.items(), MAX_TOLD))
-        for each in told.values():
-            each.since = each.since or self._number
+        acknowledged = dict(itertools.islice(self._acknowledged.items(), MAX_TOLD))
+        self._acknowledged |= {id_: since or self._number for id_, since in acknowledged.items()}
         return SubscriberState(
             self.topic,
             self.partitions,
@@ -221,7 +212,7 @@ class Subscriber:
             self._request,
             self.is_complete,
             numbers_of(itertools.islice(self._open, MAX_TOLD)) if self._asked else (),
-            numbers_of(told),
+            numbers_of(acknowledged),
             self._deletes,
         )
 

@@ -110,33 +110,25 @@ class SubscriptionLedger:
     the smaller counts, and an acknowledgement is final.
 
     Args:
-        name: of the subscription.
-        quorum: members that must acknowledge a sample, from 1.
-        terms: its registration.
+        state: what is known of it at first.
 
     Attributes:
         forgotten: acknowledgements that were forgotten at the bound.
         refused: acknowledgements of members beyond the bound.
     """
 
-    def __init__(self, name: str, quorum: int, terms: SubscriptionTerms | None = None) -> None:
-        if quorum < 1:
-            raise ValueError(f"the quorum of durable subscription '{name}' is {quorum}; the least is 1")
-        self.name = name
-        self.quorum = quorum
-        self.terms = terms or SubscriptionTerms()
+    def __init__(self, state: LedgerState) -> None:
+        if state.quorum < 1:
+            raise ValueError(
+                f"the quorum of durable subscription '{state.name}' is {state.quorum}; the least is 1"
+            )
+        self.name, self.quorum, self.terms = state.name, state.quorum, state.terms
         self.forgotten = 0
         self.refused = 0
         self._done: dict[str, set[int]] = {}
         self._members: dict[str, dict[str, set[int]]] = {}
         self._just_forgotten: list[tuple[str, tuple[int, ...]]] = []
-
-    @classmethod
-    def of(cls, state: LedgerState) -> SubscriptionLedger:
-        """Return the ledger of a state."""
-        ledger = cls(state.name, state.quorum, state.terms)
-        ledger.join(state)
-        return ledger
+        self.join(state)
 
     def is_done(self, writer: str, number: int) -> bool:
         """Whether the quorum has acknowledged a sample."""
@@ -192,15 +184,20 @@ class SubscriptionLedger:
         if state.terms.order < self.terms.order:
             return None
         is_new = state.terms.order > self.terms.order
-        settled: list[tuple[str, tuple[int, ...]]] = []
+        done: list[tuple[str, tuple[int, ...]]] = []
         if is_new:
             self.terms, self.quorum = state.terms, state.quorum
             self._done.clear()
             self._members.clear()
         elif state.quorum < self.quorum:
             self.quorum, is_new = state.quorum, True
-            settled += [(writer, self._settle_all(writer)) for writer in sorted(self._writers())]
-        done = settled + [(writer, self._take_done(writer, numbers)) for writer, numbers in state.done]
+            for writer in sorted(set().union(*(lines.keys() for lines in self._members.values()))):
+                in_doubt = set().union(*(lines.get(writer, ()) for lines in self._members.values()))
+                done.append((writer, tuple(sorted(self._settle(writer, in_doubt)))))
+        for writer, numbers in state.done:
+            new = set(numbers) - self._done.get(writer, set())
+            self._finish(writer, new)
+            done.append((writer, tuple(sorted(new))))
         members = [
             part
             for member, lines in state.members
@@ -218,11 +215,6 @@ class SubscriptionLedger:
             tuple(done) + tuple(line for part in members for line in part.done),
             tuple(line for part in members for line in part.members),
         )
-
-    def _take_done(self, writer: str, numbers: Iterable[int]) -> tuple[int, ...]:
-        new = set(numbers) - self._done.get(writer, set())
-        self._finish(writer, new)
-        return tuple(sorted(new))
 
     def _settle(self, writer: str, numbers: set[int]) -> set[int]:
         """Finish the numbers that the quorum has acknowledged by now, and return them."""
@@ -250,13 +242,6 @@ class SubscriptionLedger:
         """Take the (writer, numbers) that were forgotten since the last call."""
         found, self._just_forgotten = self._just_forgotten, []
         return found
-
-    def _settle_all(self, writer: str) -> tuple[int, ...]:
-        in_doubt = set().union(*(lines.get(writer, ()) for lines in self._members.values()))
-        return tuple(sorted(self._settle(writer, in_doubt)))
-
-    def _writers(self) -> set[str]:
-        return set().union(*(lines.keys() for lines in self._members.values()))
 
     def _tidy(self) -> None:
         """Remove members and writers without numbers."""

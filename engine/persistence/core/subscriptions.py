@@ -133,6 +133,8 @@ class Subscriptions:
         room: shared with other groups.
 
     Attributes:
+        missed: samples that were not held because there was no room.
+        missed_now: those since there was room for the last time.
         counters: `held`, `released`, `refused` (no room), `acknowledged` (by a quorum), `fetched` (from
             other replicas), `handed` (to them), `quorum_conflicts`, `subscriptions_refused`.
     """
@@ -154,8 +156,7 @@ class Subscriptions:
         self._pending: collections.Counter[str] = collections.Counter()
         self._room = room or HeldRoom()
         self._writers: set[str] = set()
-        self._missed = 0
-        self._missed_now = 0
+        self.missed = self.missed_now = 0
         self._readers: dict[str, tuple[str, str]] = {}
         self._period = 0
         self._changes: list[Change] = []
@@ -165,7 +166,7 @@ class Subscriptions:
         self._restore(saved or SavedSubscriptions())
 
     def _restore(self, saved: SavedSubscriptions) -> None:
-        self._ledgers = {state.name: SubscriptionLedger.of(state) for state in saved.ledgers}
+        self._ledgers = {state.name: SubscriptionLedger(state) for state in saved.ledgers}
         for sample in saved.held:
             self._hold(sample)
         self._changes.clear()
@@ -190,23 +191,13 @@ class Subscriptions:
             SubscriptionStatus(
                 name,
                 ledger.quorum,
-                tuple(sorted({member for of, member in self._readers.values() if of == name})),
+                tuple(sorted({member for role, member in self._readers.values() if role == name})),
                 self._pending[name],
                 ledger.members(),
             )
             for name, ledger in sorted(self._ledgers.items())
             if not ledger.terms.is_deleted
         )
-
-    @property
-    def missed(self) -> int:
-        """Samples that were not held because there was no room."""
-        return self._missed
-
-    @property
-    def missed_now(self) -> int:
-        """Samples that were not held since there was room for the last time."""
-        return self._missed_now
 
     @property
     def forgotten(self) -> int:
@@ -248,11 +239,7 @@ class Subscriptions:
                 )
             self.counters["subscriptions_refused"] += 1
             return
-        terms = (
-            SubscriptionTerms(known.terms.generation + known.terms.is_deleted)
-            if known
-            else SubscriptionTerms()
-        )
+        terms = SubscriptionTerms(known.terms.generation + known.terms.is_deleted if known else 1)
         if known and quorum != known.quorum and terms == known.terms:
             self.counters["quorum_conflicts"] += 1
             self._reports.append(
@@ -277,8 +264,7 @@ class Subscriptions:
             if len(self._ledgers) >= MAX_SUBSCRIPTIONS:
                 self.counters["subscriptions_refused"] += 1
                 return
-            ledger = self._ledgers[state.name] = SubscriptionLedger(state.name, state.quorum, state.terms)
-            ledger.join(state)
+            ledger = self._ledgers[state.name] = SubscriptionLedger(state)
             new: LedgerState | None = state
         else:
             new = ledger.join(state)
@@ -302,8 +288,8 @@ class Subscriptions:
             elif ledger.name not in self._held[id_].wanted_by and not ledger.is_done(*id_):
                 self._held[id_].wanted_by.add(ledger.name)
                 self._pending[ledger.name] += 1
-        if not ledger.terms.is_deleted:
-            self._hold_values()
+        for sample in self._values() if not ledger.terms.is_deleted else ():
+            self._hold(sample)
 
     def _settle(self, new: LedgerState) -> None:
         for writer, numbers in new.done:
@@ -370,19 +356,15 @@ class Subscriptions:
         return True
 
     def _miss(self) -> None:
-        if not self._missed_now:
+        if not self.missed_now:
             self._reports.append(
                 f"{self._room.samples} samples ({self._room.size} bytes) wait for durable subscriptions: no "
                 f"more are kept until some are acknowledged; pending: "
                 + ", ".join(f"'{each.name}' {each.pending}" for each in self.status() if each.pending)
             )
-        self._missed += 1
-        self._missed_now += 1
+        self.missed += 1
+        self.missed_now += 1
         self.counters["refused"] += 1
-
-    def _hold_values(self) -> None:
-        for sample in self._values():
-            self._hold(sample)
 
     def _let_go(self, name: str, id_: Id) -> None:
         held = self._held.get(id_)
@@ -499,10 +481,11 @@ class Subscriptions:
 
     def period(self) -> None:
         """End a durable_subscription_synchronization_period: tell others news, and ask them for samples."""
-        if self._missed_now and self._room.has(0):
-            self._reports.append(f"{self._missed_now} samples were not kept for durable subscriptions")
-            self._missed_now = 0
-            self._hold_values()
+        if self.missed_now and self._room.has(0):
+            self._reports.append(f"{self.missed_now} samples were not kept for durable subscriptions")
+            self.missed_now = 0
+            for sample in self._values():
+                self._hold(sample)
         if self.settings.synchronize_durable_subscriptions:
             if self.settings.enable:
                 self._fetch()

@@ -49,7 +49,7 @@ class WriterName(NamedTuple):
     late: bool
 
     @classmethod
-    def of(cls, name: str) -> WriterName | None:
+    def parse(cls, name: str) -> WriterName | None:
         """Return the parts of a name; None if it is not the name of a writer."""
         found = _WRITER.fullmatch(name)
         if found is None:
@@ -129,7 +129,7 @@ class KnownGroups:
         Raises:
             MessageFault: it does not.
         """
-        writer = WriterName.of(sample.writer)
+        writer = WriterName.parse(sample.writer)
         if writer is None or writer.late or sample.key[:ID_BYTES] != writer.group:
             raise MessageFault("a sample without a valid writer")
         if writer.group not in self._known:

@@ -142,7 +142,7 @@ class _Peer:
 
     Attributes:
         hello: who it is; None while it is not connected with our parts.
-        refusal: its name, and why it is refused; None if it is not.
+        refusal: its name, "refused", and why; None if it is not.
     """
 
     def __init__(
@@ -155,9 +155,10 @@ class _Peer:
         activities: ThreadActivities,
     ) -> None:
         self.guid = guid
+        # 0 stands for a number that is not known (`engine.persistence.core.replica_link`).
         self.link = ReplicaLink(hello, lambda: secrets.randbelow((1 << 64) - 1) + 1)
         self.hello: Hello | None = None
-        self.refusal: tuple[str, str] | None = None
+        self.refusal: tuple[str, str, str] | None = None
         self.hello_due_s = 0.0
         self.fault: Exception | None = None
         self._activities = activities
@@ -201,33 +202,33 @@ class _Peer:
     def _run(self) -> None:
         try:
             sender = BulkSender(self._participant, [self._partition], [self.guid], TOPIC)
-            try:
-                self._send_all(sender)
-            finally:
-                sender.close()
-        except Exception as error:  # the service must not go on without its links
+            with contextlib.closing(sender):
+                while (frame := self._next_frame()) is not None:
+                    with self._work:
+                        self._deliver(sender, frame)
+        except Exception as error:  # of any class: the service must not go on without its links
             if not self._participant.closed:
                 self.fault = error
                 self._on_room()
         finally:
             self._activities.end(self._work)
 
-    def _send_all(self, sender: BulkSender) -> None:
-        while True:
-            with self._lock:
-                while not self._frames and not self._is_closed:
-                    self._work.beat()
-                    self._lock.wait(BEAT_S)
-                if not self._frames:
-                    return
-                frame = self._frames.popleft()
-                before, self._bytes = self._bytes, self._bytes - len(frame)
-            if before > LOW_BYTES >= before - len(frame):
-                self._on_room()
-            with self._work:
-                self._send_one(sender, frame)
+    def _next_frame(self) -> bytes | None:
+        """Wait for a frame; return None at the end."""
+        with self._lock:
+            while not self._frames and not self._is_closed:
+                self._work.beat()
+                self._lock.wait(BEAT_S)
+            if not self._frames:
+                return None
+            frame = self._frames.popleft()
+            before, self._bytes = self._bytes, self._bytes - len(frame)
+            assert self._bytes >= 0, "a frame leaves the queue once"
+        if before > LOW_BYTES >= before - len(frame):
+            self._on_room()  # without the lock: the service's thread may be about to send
+        return frame
 
-    def _send_one(self, sender: BulkSender, frame: bytes) -> None:
+    def _deliver(self, sender: BulkSender, frame: bytes) -> None:
         if sender.missing() and not self._is_closed:
             sender.wait_targets(MATCH_S)  # a lost frame is noticed by its number, a lost hello is repeated
         deadline = time.monotonic() + SEND_S
@@ -248,7 +249,7 @@ class Links:
         signal: set when frames have arrived.
         on_room: called on another thread when a full queue has room again.
         activities: the deadlock watch's register of threads.
-        say: takes sentences for operators.
+        report: takes sentences for operators.
 
     Attributes:
         receiver: of frames.
@@ -264,7 +265,7 @@ class Links:
         signal: Signal,
         on_room: Callable[[], None],
         activities: ThreadActivities,
-        say: Callable[[str], None],
+        report: Callable[[str], None],
     ) -> None:
         self._participant = participant
         self._hello = hello
@@ -272,7 +273,7 @@ class Links:
         self._part_of = {kind: part for part in parts for kind in part.kinds}
         self._on_room = on_room
         self._activities = activities
-        self._say = say
+        self._report = report
         self._peers: dict[bytes, _Peer] = {}
         self._broken = 0
         self.receiver = BulkReceiver(participant, _partition(hello.id), signal=signal, topic=TOPIC)
@@ -313,12 +314,9 @@ class Links:
     def views(self) -> tuple[PeerView, ...]:
         """Return the other replicas, by name; one whose link is not up yet has its GUID for a name."""
         up = [PeerView(name, "up") for name, _ in self._connected()]
-        refused = [PeerView(name, "refused", why) for name, why in self._refused()]
+        refused = [PeerView(*peer.refusal) for peer in self._peers.values() if peer.refusal]
         others = [PeerView(guid.hex(), "beginning") for guid in self.beginning]
         return tuple(sorted((*up, *refused, *others), key=lambda peer: peer.name))
-
-    def _refused(self) -> list[tuple[str, str]]:
-        return [peer.refusal for peer in self._peers.values() if peer.refusal]
 
     def _connected(self) -> Iterator[tuple[str, _Peer]]:
         return ((peer.hello.name, peer) for peer in self._peers.values() if peer.hello)
@@ -391,7 +389,7 @@ class Links:
                 self._happened(peer, peer.restart())
                 continue
             try:
-                events, answers = peer.link.take(received.payload)
+                events, answers = peer.link.receive(received.payload)
             except MessageFault:
                 self.counters["malformed"] += 1
                 continue
@@ -414,14 +412,14 @@ class Links:
             hello: Hello = decode(body, Hello)
         except MessageFault as fault:
             self.counters["malformed"] += 1
-            peer.refusal = peer.guid.hex(), str(fault)
+            peer.refusal = peer.guid.hex(), "refused", str(fault)
             return
         if hello.service != self._hello.service:
             return  # a replica of another service
         problem = self._conflict(peer, hello)
-        peer.refusal = (hello.name, problem) if problem else None
+        peer.refusal = (hello.name, "refused", problem) if problem else None
         if problem:
-            self._say(f"replica {hello.name!r} is refused: {problem}")
+            self._report(f"replica {hello.name!r} is refused: {problem}")
             return
         peer.hello = hello
         for part in self._parts:
@@ -452,7 +450,7 @@ class Links:
             self._part_of[type(message)].receive(peer.hello.name, message)
         except MessageFault as fault:
             self.counters["malformed"] += 1
-            self._say(f"replica {peer.hello.name!r} sent an invalid message: {fault}")
+            self._report(f"replica {peer.hello.name!r} sent an invalid message: {fault}")
             self._happened(peer, peer.restart())  # the link is not whole without that message
 
 
@@ -483,33 +481,40 @@ class ConnectedReaders:
         participant: of this replica.
         signal: set when states have arrived.
         submit: runs a function on a worker thread, and then one on the service's thread.
+        heard: takes readers with their new states, in order; None for one that is gone.
 
     Attributes:
         counters: `malformed`, `refused` (beyond the bound), `unanswered` (a reader was gone or too slow).
     """
 
-    def __init__(self, participant: NodeParticipant, signal: Signal, submit: Submit) -> None:
+    def __init__(
+        self,
+        participant: NodeParticipant,
+        signal: Signal,
+        submit: Submit,
+        heard: Callable[[str, SubscriberState | None], None],
+    ) -> None:
         self._participant = participant
         self._submit = submit
+        self._heard = heard
         self._states: CaptureReader = open_states(participant, signal)
         self._lines: dict[str, _Line] = {}
         self._reader_of: dict[bytes, str] = {}
         self.counters: collections.Counter[str] = collections.Counter()
 
-    def take(self) -> list[Any]:
+    def drain(self) -> list[Any]:
         """Take the records that have arrived; for the pump."""
         return [*self._states.drain(), *self._participant.proofs.verifiable(STATES)]
 
-    def understand(self, records: Sequence[Any]) -> list[tuple[str, SubscriberState | None]]:
-        """Return readers with their new states, in order; None for one that is gone."""
-        found: list[tuple[str, SubscriberState | None]] = []
+    def receive(self, records: Sequence[Any]) -> None:
+        """Take in what `drain` took, on the service's thread."""
         for record in records:
             if record.status & WRITER_GONE:
                 self._participant.proofs.ended(STATES, record.writer)
                 reader = self._reader_of.pop(record.writer, None)
                 if reader is not None:
                     self._end(self._lines.pop(reader))
-                    found.append((reader, None))
+                    self._heard(reader, None)
             elif record.status & DATA:
                 try:
                     reader, body = unpack_state(record.payload, record.writer, self._participant.proofs)
@@ -518,8 +523,7 @@ class ConnectedReaders:
                     self.counters["malformed"] += 1
                     continue
                 if self._is_known(record.writer, reader):
-                    found.append((reader, state))
-        return found
+                    self._heard(reader, state)
 
     def _is_known(self, writer: bytes, reader: str) -> bool:
         """Whether this writer is the first that speaks for this reader, and speaks for no other."""

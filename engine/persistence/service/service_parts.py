@@ -88,7 +88,7 @@ class Lifespans(ServicePart):
 
     def is_expired(self, sample: OriginalSample, now_ns: int) -> bool:
         """Whether a sample has expired at this wall clock time; a dispose never expires."""
-        name = WriterName.of(sample.writer)
+        name = WriterName.parse(sample.writer)
         return name is not None and self._table.is_expired(
             name.guid, sample.status, sample.source_time_ns, now_ns
         )
@@ -360,19 +360,18 @@ class LateReaders(ServicePart):
             for known in (gone.served | gone.unserved) if gone else ():
                 self._served.pop(known, None)
         for reader, end, is_further in changes.ends_seen:
-            if self._groups.covers(reader.topic) and (
-                reader in self._readers or len(self._readers) < MAX_READERS
+            if not self._groups.covers(reader.topic) or (
+                reader not in self._readers and len(self._readers) >= MAX_READERS
             ):
-                self._end_seen(self._readers.setdefault(reader, _Reader()), end.hex(), is_further=is_further)
-
-    def _end_seen(self, one: _Reader, end: str, *, is_further: bool) -> None:
-        one.seen_ns = time.time_ns()
-        if end in self._served:
-            one.served.add(end)
-            return
-        one.unserved.add(end)
-        if is_further:
-            one.due_s = max(one.due_s, time.monotonic() + FURTHER_S)
+                continue
+            one = self._readers.setdefault(reader, _Reader())
+            one.seen_ns = time.time_ns()
+            if end.hex() in self._served:
+                one.served.add(end.hex())
+                continue
+            one.unserved.add(end.hex())
+            if is_further:
+                one.due_s = max(one.due_s, time.monotonic() + FURTHER_S)
 
     def connected(self, peer: str) -> None:
         """Tell a replica which readers this one has served."""
@@ -431,12 +430,14 @@ class LateReaders(ServicePart):
         groups: Groupwise = []
         is_whole, updates, ends = one.wants_all, one.updates, frozenset(one.unserved)
         one.missed, one.updates = False, []
+        now_ns = time.time_ns()
         for id_, description in self._groups.items():
             if _reads(reader, description):
-                samples = self._kept(id_) if is_whole else [s for s in updates if s.key[:ID_BYTES] == id_]
-                samples = self._unexpired(samples)
+                found = self._kept(id_) if is_whole else [s for s in updates if s.key[:ID_BYTES] == id_]
+                samples = [_for_delivery(sample) for sample in found if not self._is_expired(sample, now_ns)]
+                self.counters["expired"] += len(found) - len(samples)
                 if samples:
-                    groups.append((description, [_of_dataset(sample) for sample in samples]))
+                    groups.append((description, samples))
         if not groups:
             self._have_served(one, ends)
             return
@@ -465,12 +466,6 @@ class LateReaders(ServicePart):
 
         self._submit(lambda: self._deliver(reader, groups), done)
 
-    def _unexpired(self, samples: list[OriginalSample]) -> list[OriginalSample]:
-        now_ns = time.time_ns()
-        good = [sample for sample in samples if not self._is_expired(sample, now_ns)]
-        self.counters["expired"] += len(samples) - len(good)
-        return good
-
     def _have_served(self, one: _Reader, ends: frozenset[str]) -> None:
         """Note readers that got all values, and tell others; one that came meanwhile may need them again."""
         before = len(one.served)
@@ -489,8 +484,8 @@ def _reads(reader: HistoryReader, description: GroupDescription) -> bool:
     return is_given(description.group, reader.topic, reader.partitions)
 
 
-def _of_dataset(sample: OriginalSample) -> dataset_sample.Sample:
-    writer: Any = WriterName.of(sample.writer)
+def _for_delivery(sample: OriginalSample) -> dataset_sample.Sample:
+    writer: Any = WriterName.parse(sample.writer)
     return dataset_sample.make_sample(
         sample.source_time_ns, writer.guid, sample.status, sample.key[ID_BYTES:], sample.payload
     )
@@ -508,7 +503,7 @@ class Registration(NamedTuple):
     partitions: tuple[str, ...]
 
     @classmethod
-    def of(cls, state: SubscriberState) -> Registration:
+    def needed_by(cls, state: SubscriberState) -> Registration:
         """Return the registration that a reader needs."""
         return cls(state.topic, state.name, state.partitions or ("",))
 
@@ -518,7 +513,7 @@ class Registration(NamedTuple):
         return msgspec.json.encode((self.topic, self.name, *self.partitions)).decode()
 
     @classmethod
-    def read(cls, key: str) -> Registration | None:
+    def parse(cls, key: str) -> Registration | None:
         """Return the registration of a key; None if it is not a key."""
         try:
             topic, name, *partitions = msgspec.json.decode(key, type=list[str])
@@ -533,25 +528,21 @@ class Registration(NamedTuple):
             expressions.matches(pattern, group.partition) for pattern in self.partitions
         )
 
+    def overlaps(self, other: Registration) -> bool:
+        """Whether it has the topic and name of another one, and partitions that the other one matches."""
+        return (self.topic, self.name) == (other.topic, other.name) and any(
+            one == pattern or expressions.matches(pattern, one)
+            for one in self.partitions
+            for pattern in other.partitions
+        )
+
 
 def _active(stock: Subscriptions) -> Iterator[tuple[Registration, int]]:
     """Yield all registrations, with their quorums."""
     for each in stock.status():
-        registration = Registration.read(each.name)
+        registration = Registration.parse(each.name)
         if registration is not None:
             yield registration, each.quorum
-
-
-def _delete(stock: Subscriptions, given: Registration) -> None:
-    """Delete registrations of the same topic and name whose partitions overlap with those given."""
-    for each, _ in list(_active(stock)):
-        overlaps = any(
-            one == pattern or expressions.matches(pattern, one)
-            for one in each.partitions
-            for pattern in given.partitions
-        )
-        if (each.topic, each.name) == (given.topic, given.name) and overlaps:
-            stock.delete(each.key)
 
 
 MAX_GROUPS: Final = 10_000
@@ -570,7 +561,7 @@ class Subscribing(ServicePart):
         preconfigured: the durable subscriptions of the configuration.
         groups: the known groups.
         values: returns the last values of a group.
-        say: takes sentences for operators.
+        report: takes sentences for operators.
 
     Attributes:
         damaged: rows of the store that were damaged at the start.
@@ -586,7 +577,7 @@ class Subscribing(ServicePart):
         preconfigured: Sequence[DurableSubscriptionSettings],
         groups: KnownGroups,
         values: Callable[[bytes], list[OriginalSample]],
-        say: Callable[[str], None],
+        report: Callable[[str], None],
     ) -> None:
         super().__init__()
         self._name = name
@@ -594,9 +585,9 @@ class Subscribing(ServicePart):
         self._preconfigured = preconfigured
         self._groups = groups
         self._values = values
-        self._say = say
+        self._report = report
         self._stocks: dict[bytes, Subscriptions] = {}
-        self._looked_at: set[bytes] = set()
+        self._begun: set[bytes] = set()
         self._room = HeldRoom()
         self._registered = self._make(_REGISTRATIONS)
         self._reader_answers = ReaderAnswers("", self._of_state)
@@ -659,28 +650,27 @@ class Subscribing(ServicePart):
 
     def groups_seen(self) -> None:
         """Begin to hold samples of new groups that durable subscriptions want."""
-        if len(self._looked_at) == len(self._groups):
-            return
+        if len(self._begun) == len(self._groups):
+            return  # nearly always
         for group, description in self._groups.items():
-            if group not in self._looked_at:
-                self._looked_at.add(group)
-                self._look_at(group, description)
-
-    def _look_at(self, group: bytes, description: GroupDescription) -> None:
-        stock = self._stock(group)
-        if stock is not None:
-            for each, quorum in _active(self._registered):
-                if each.concerns(description):
-                    stock.register(each.name, quorum)
-            self._reader_answers.group_came(stock)
+            if group in self._begun:
+                continue
+            self._begun.add(group)
+            stock = self._stock(group)
+            if stock is not None:
+                for each, quorum in _active(self._registered):
+                    if each.concerns(description):
+                        stock.register(each.name, quorum)
+                self._reader_answers.group_came(stock)
 
     def _of_state(self, state: SubscriberState) -> list[Subscriptions]:
         """Return the groups that a reader reads."""
         self.groups_seen()
+        registration = Registration.needed_by(state)
         return [
             self._stocks[group]
             for group, description in self._groups.items()
-            if group in self._stocks and Registration.of(state).concerns(description)
+            if group in self._stocks and registration.concerns(description)
         ]
 
     # Samples and readers.
@@ -693,18 +683,19 @@ class Subscribing(ServicePart):
             if stock is not None and stock.is_wanted:
                 stock.sample_arrived(_for_readers(sample))
 
-    def heard(self, reader: str, state: SubscriberState) -> None:
-        """Take the state of a reader."""
-        registration = Registration.of(state)
+    def heard(self, reader: str, state: SubscriberState | None) -> None:
+        """Take in the state of a reader; None if it is gone."""
+        if state is None:
+            self._reader_answers.left(reader)
+            return
+        registration = Registration.needed_by(state)
         if state.deletes:
-            _delete(self._registered, registration)
+            for each, _ in list(_active(self._registered)):
+                if each.overlaps(registration):
+                    self._registered.delete(each.key)
         elif not self._reader_answers.knows(reader):
             self._registered.register(registration.key, state.quorum)
         self._gathered += [(reader, answer) for answer in self._reader_answers.heard(reader, state)]
-
-    def left(self, reader: str) -> None:
-        """Forget a reader that is gone."""
-        self._reader_answers.left(reader)
 
     # Other replicas.
 
@@ -728,16 +719,13 @@ class Subscribing(ServicePart):
         if stock is self._registered:
             before = set(_active(stock))
             stock.receive(peer, message)
-            self._apply(set(_active(stock)) - before)
+            new = sorted(set(_active(stock)) - before, key=lambda one: one[0].key)
+            for group, description in self._groups.items():
+                for each, quorum in new:
+                    if group in self._begun and each.concerns(description):
+                        self._stocks[group].register(each.name, quorum)
         elif stock is not None:
             stock.receive(peer, message)
-
-    def _apply(self, new: set[tuple[Registration, int]]) -> None:
-        """Register durable subscriptions that another replica has told, in their groups."""
-        for group, description in self._groups.items():
-            for each, quorum in sorted(new, key=lambda one: one[0].key):
-                if group in self._looked_at and each.concerns(description):
-                    self._stocks[group].register(each.name, quorum)
 
     def messages(self) -> Sequence[tuple[str, PeerMessage]]:
         """Take the messages to other replicas, in order."""
@@ -759,7 +747,7 @@ class Subscribing(ServicePart):
             self._due_s = max(self._due_s + period_s, now_s)
         for stock in self._stocks.values():
             for report in stock.reports():
-                self._say(report)
+                self._report(report)
         return self._due_s
 
     # Status.

@@ -15,33 +15,30 @@ import os
 import secrets
 import socket
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from engine.capture.delivery import TIMEOUT_S as DELIVERY_S
 from engine.capture.delivery import Directed
-from engine.capture.matching import MatchWatch
+from engine.capture.intake import DiscoveryIntake
 from engine.capture.neighbourhood import DiscoveryChanges, Neighbourhood, Offer
 from engine.capture.shell import Shell
-from engine.capture.tap import Tap
-from engine.capture.tap_registry import TapRegistry, UnroutedSamples, look_up_type
+from engine.capture.tap import Tap, TapMove
+from engine.capture.tap_registry import TapRegistry, UnroutedSamples
 from engine.capture.unkept import Unkept, UnkeptReason
 from engine.config.persistence import PersistenceService
-from engine.dataset.captured import CapturedSample
-from engine.dataset.groups import GroupDescription
-from engine.dataset.sample import DATA, DISPOSE, UNREGISTER
+from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, Sample
 from engine.dds import abi
 from engine.dds.activity import Workers
 from engine.dds.channel import Channel, ChannelTopic
 from engine.dds.discovery import EndpointSeen, ParticipantGone, ParticipantSeen
 from engine.dds.errors import DdsTimeout
 from engine.dds.interfaces import interface_of
-from engine.dds.native_topics import Refusals
 from engine.dds.participant import NodeParticipant, TagRole
 from engine.dds.selfcheck import check_layouts
 from engine.dds.subscription_endpoints import PARTITION
-from engine.dds.typeinfo import ATTEMPTS, Resolution, TypeRef
+from engine.dds.typeinfo import Resolution
 from engine.dds.uri import cyclone_uri, domain_tag
 from engine.dds.waiting import Signal
 from engine.dds.writer_names import WRITER_GONE
@@ -50,7 +47,7 @@ from engine.persistence.core.positions import Positions
 from engine.persistence.core.provider_selection import ORIGINAL
 from engine.persistence.core.replica import Replica
 from engine.persistence.service.kept_groups import ID_BYTES, KnownGroups, WriterName, group_id, writer_name
-from engine.persistence.service.links import ConnectedReaders, Links, ServicePart
+from engine.persistence.service.links import ConnectedReaders, Links, ServicePart, Submit
 from engine.persistence.service.replica_store import ReplicaStore
 from engine.persistence.service.replica_view import (
     MAX_WRITERS_SHOWN,
@@ -120,7 +117,7 @@ DRAIN: Final = 20_000
 MAX_NEWS: Final = 100
 
 
-class Intake:
+class Intake(DiscoveryIntake):
     """Captures the writers of the groups that the service keeps.
 
     Args:
@@ -129,12 +126,12 @@ class Intake:
         groups: the topics to capture.
         synchronization: learns which writers are connected.
         lifespans: learns the lifespans of writers.
+        run_aside: runs a function on a worker thread, and then one on the service's thread.
 
     Attributes:
-        neighbourhood: the endpoints in the domain.
-        taps: the readers of captured topics.
         counters: `captured`, `unregistered` (not kept), `unrouted` (dropped), `refused_writers` (their QoS
-            does not satisfy the tap's), `not_owner` (written by another writer than the exclusive owner).
+            does not satisfy the tap's), `not_owner` (written by another writer than the exclusive owner),
+            `unresolved` (types that could not be looked up).
     """
 
     def __init__(
@@ -144,36 +141,30 @@ class Intake:
         groups: KnownGroups,
         synchronization: Synchronization,
         lifespans: Lifespans,
+        run_aside: Submit,
     ) -> None:
+        super().__init__(
+            participant, Neighbourhood(), TapRegistry(participant, signal), collections.Counter()
+        )
+        self._run_aside = run_aside
         self._groups = groups
         self._synchronization = synchronization
         self._lifespans = lifespans
         self._owners = Owners()
         self._strengths: dict[bytes, int] = {}
         self._lost: list[bytes] = []
-        self.taps = TapRegistry(participant, signal)
         self._positions = Positions()
         self._names: dict[bytes, tuple[tuple[bytes, str], ...]] = {}
         self._unrouted_samples = UnroutedSamples()
         self._news: collections.deque[str] = collections.deque(maxlen=MAX_NEWS)
-        self.neighbourhood = Neighbourhood()
-        self._refusals = Refusals()
-        self._watch = MatchWatch(self.taps, self.neighbourhood)
-        self.counters: collections.Counter[str] = collections.Counter()
 
     def discovered(self, batch: Sequence[Any]) -> DiscoveryChanges:
-        """Take changes of discovery; the result names types that must be looked up."""
+        """Take in changes of discovery, and return them."""
         changes = self.neighbourhood.take(batch)
         self.changed(changes)
+        for endpoint in changes.unresolved:
+            self.look_up(endpoint)
         return changes
-
-    def topics_seen(self, batch: Sequence[Any]) -> None:
-        """Take changes of topic discovery."""
-        self.changed(self.neighbourhood.topics_seen(batch))
-
-    def resolved(self, reference: TypeRef, resolution: Resolution) -> None:
-        """Take what the look-up of a type gave."""
-        self.changed(self.neighbourhood.resolved(reference, resolution.type, resolution.reason))
 
     def changed(self, changes: DiscoveryChanges) -> None:
         """Open taps for new groups, and tell synchronization which writers came and went."""
@@ -185,20 +176,54 @@ class Intake:
         for writer, groups in changes.writers:
             if groups:
                 self._writer_seen(offers[writer])
-                self._watch.watch((offers[writer],))
+                self.watch.watch((offers[writer],))
             else:
                 self._writer_gone(writer)
         for unkept in changes.unkept:
-            if self._groups.covers(unkept.topic):
-                self._not_kept(unkept)
-        for kept in self.neighbourhood.unkept.take_kept():
-            if self._groups.covers(kept.topic):
-                said = f"writer {kept.writer} of topic {kept.topic!r} is kept from now on; it was not"
-                self._news.append(f"{said}: {kept.text}")
+            self.not_kept(unkept)
 
-    def _not_kept(self, unkept: Unkept) -> None:
-        self.counters["unkept_writers"] += 1
-        self._news.append(f"writer {unkept.writer} of topic {unkept.topic!r} is not kept: {unkept.text}")
+    def not_kept(self, unkept: Unkept) -> None:
+        """Report a writer that is not kept, of a topic that the service keeps."""
+        if self._groups.covers(unkept.topic):
+            if unkept.why is UnkeptReason.TYPE_UNKNOWN:
+                self._names[bytes.fromhex(unkept.writer)] = ()
+            self.counters["unkept_writers"] += 1
+            self._news.append(f"writer {unkept.writer} of topic {unkept.topic!r} is not kept: {unkept.text}")
+
+    def kept_after_all(self, unkept: Unkept) -> None:
+        """Report a writer that is kept now, as it was reported before."""
+        if self._groups.covers(unkept.topic):
+            words = f"writer {unkept.writer} of topic {unkept.topic!r} is kept from now on; it was not"
+            self._news.append(f"{words}: {unkept.text}")
+
+    def mismatched(self, offer: Offer, policies: Sequence[str]) -> None:
+        """Report a writer whose policies do not match those of its tap, for each group."""
+        writer = offer.endpoint.guid
+        self._writer_gone(writer)
+        self._names[writer] = ()
+        self.counters["refused_writers"] += len(offer.groups)
+        self._news += (
+            f"writer {writer.hex()} of topic {group.topic!r} in partition {group.partition!r} is not "
+            f"captured: it and the built-in reader do not match, {', '.join(policies)}"
+            for group in offer.groups
+        )
+
+    def moved(self, move: TapMove) -> None:
+        """Report that another reader has taken the place of a tap's."""
+        self._news.append(
+            f"topic {move.topic!r} is {move.requested.name}, which was not known before: another "
+            f"built-in reader has taken the place of the one that requested {move.before.name}"
+        )
+
+    def unresolved(self) -> None:
+        """Count a type that could not be looked up."""
+        self.counters["unresolved"] += 1
+
+    def submit(
+        self, endpoint: EndpointSeen, work: Callable[[], Resolution], done: Callable[[Resolution], None]
+    ) -> None:
+        """Look up a type on a worker."""
+        self._run_aside(work, done)
 
     def _writer_seen(self, offer: Offer) -> None:
         if not self._groups.covers(offer.endpoint.topic):
@@ -211,52 +236,18 @@ class Intake:
             self._lifespans.learn(writer, qos.lifespan_ns)
         if qos.exclusive:
             self._strengths[writer] = qos.strength
-        if not self._is_refused(offer):
+        if not self.is_refused(offer):
             for _, name in self._names[writer]:
                 self._synchronization.replica.writer_matched(name)
-
-    def _is_refused(self, offer: Offer) -> bool:
-        """Whether a writer does not match its tap; then its samples are ignored, which is said once."""
-        writer = offer.endpoint.guid
-        if problem := self.taps.problem(offer.groups[0]):
-            unkept = self.neighbourhood.refuse(offer, UnkeptReason.TYPE_UNKNOWN, problem)
-            if unkept is not None:
-                self._names[writer] = ()
-                self._not_kept(unkept)
-            return True
-        policies = self.taps.refusals(offer.groups, offer.endpoint.endpoint_qos)
-        if policies and self.neighbourhood.refuse(offer, UnkeptReason.QOS, ", ".join(policies)) is not None:
-            self._writer_gone(writer)
-            self._names[writer] = ()
-            self.counters["refused_writers"] += len(offer.groups)
-            self._news += (
-                f"writer {writer.hex()} of topic {group.topic!r} in partition {group.partition!r} is not "
-                f"captured: it and the built-in reader do not match, {', '.join(policies)}"
-                for group in offer.groups
-            )
-        return bool(policies)
 
     def turn(self, now_s: float) -> list[str]:
         """Look at taps and adapt them to the known QoS of topics; return sentences for operators.
 
         Of many sentences the last are returned; `now_s` is monotonic.
         """
-        for unkept in self._watch.turn(now_s):
-            self._not_kept(unkept)
-        for refusal, count in self._refusals.news(lambda writer: bool(self._names.get(writer))):
-            self.counters["refused_samples"] += count
-            if (news := self.neighbourhood.refused(refusal.writer, refusal.text)) is not None:
-                self._not_kept(news)
         for description in self._groups.take_raised():
             self.taps.request(description)
-        for topic, type_id in self.taps.take_raised():
-            for offer in self.neighbourhood.offers(topic, type_id):
-                self._is_refused(offer)
-        for moved in self.taps.turn():
-            self._news.append(
-                f"topic {moved.topic!r} is {moved.requested.name}, which was not known before: another "
-                f"built-in reader has taken the place of the one that requested {moved.before.name}"
-            )
+        self.review(now_s)
         found = list(self._news)
         self._news.clear()
         return found
@@ -272,11 +263,11 @@ class Intake:
         """Take the samples of all taps, in order for each writer."""
         found: list[OriginalSample] = []
         for tap in self.taps:
-            drained = self._unrouted_samples.before(tap, tap.drain(DRAIN))
+            drained = [*self._unrouted_samples.before(tap), *tap.drain(DRAIN)]
             taken = self.taps.once(tap, drained, self.neighbourhood.routes)
-            self._watch.heard(taken)
+            self.watch.heard(taken)
             for captured in taken:
-                self._take(tap, captured, found)
+                self._convert(tap, captured, found)
         self.counters["unrouted"] += self._unrouted_samples.drop_surplus()
         if self._lost and not self.taps.has_news():
             for writer in self._lost:
@@ -285,7 +276,8 @@ class Intake:
         self.counters["captured"] += len(found)
         return found
 
-    def _take(self, tap: Tap, captured: CapturedSample, found: list[OriginalSample]) -> None:
+    def _convert(self, tap: Tap, captured: Sample, found: list[OriginalSample]) -> None:
+        """Add a sample of each group that its writer writes to."""
         names = self._names.get(captured.writer)
         if names is None:
             if captured.writer not in self.neighbourhood.routes:
@@ -296,26 +288,21 @@ class Intake:
             for _, name in names:
                 self._positions.unmatched(name)
             return
-        is_kept = captured.status & (DATA | DISPOSE)
+        is_kept, strength = captured.status & (DATA | DISPOSE), self._strengths.get(captured.writer)
         self.counters["unregistered"] += not is_kept
         for id_, name in names:
             instance = id_ + captured.key
-            if is_kept and self._counts(instance, captured.writer):
-                found.append(
-                    self._positions.sample(
-                        name, instance, captured.source_time_ns, captured.status, captured.payload
+            if is_kept:
+                if strength is None or self._owners.admits(instance, captured.writer, strength):
+                    found.append(
+                        self._positions.sample(
+                            name, instance, captured.source_time_ns, captured.status, captured.payload
+                        )
                     )
-                )
+                else:
+                    self.counters["not_owner"] += 1
             if captured.status & UNREGISTER:
                 self._owners.unregistered(instance, captured.writer)
-
-    def _counts(self, instance: bytes, writer: bytes) -> bool:
-        """Whether a sample of this writer counts: yes unless another writer owns the instance."""
-        strength = self._strengths.get(writer)
-        if strength is None or self._owners.admits(instance, writer, strength):
-            return True
-        self.counters["not_owner"] += 1
-        return False
 
     @property
     def rejected(self) -> int:
@@ -358,14 +345,14 @@ class ReplicaOptions:
         directory: of its store.
         domain_id: DDS domain.
         environ: environment with CYCLONEDDS_URI.
-        say: takes sentences for operators.
+        report: takes sentences for operators.
     """
 
     name: str
     directory: Path
     domain_id: int
     environ: Mapping[str, str]
-    say: Callable[[str], None]
+    report: Callable[[str], None]
 
 
 class Service:
@@ -383,18 +370,10 @@ class Service:
     def __init__(self, settings: PersistenceService, options: ReplicaOptions) -> None:
         past_file = options.directory / past.FILE
         self._past = past.Past(past_file, time.time_ns, pid=os.getpid(), version=product_version())
-
-        tell = options.say
-
-        def say(text: str) -> None:
-            self._past.say(text, SAID)
-            tell(text)
-
         self._settings = settings
-        self._options = options = dataclasses.replace(options, say=say)
+        self._options = options
         self._shell = Shell("service", "service", ServiceError)
         self._started_ns = time.time_ns()
-        self._counters: collections.Counter[str] = collections.Counter()
         check_layouts()
         self._groups = KnownGroups(settings.groups)
         self._synchronization = Synchronization(options.name, settings.synchronization, self._groups)
@@ -430,7 +409,7 @@ class Service:
             self._settings.subscriptions,
             self._groups,
             values=lambda group: self._synchronization.replica.of_group(group),
-            say=options.say,
+            report=self._report,
         )
         self._parts: list[ServicePart] = [
             self._lifespans,
@@ -443,7 +422,7 @@ class Service:
         self._shell.stack.callback(self._past.close)
         before = self._past.open(self._shell.activities.work(past.ACTIVITY, withholds=False))
         if before is not None and before.end != past.IN_ORDER:
-            options.say(f"the previous run did not stop cleanly: {before.end}")
+            self._report(f"the previous run did not stop cleanly: {before.end}")
 
     def _begin(self) -> None:
         options = self._options
@@ -473,12 +452,24 @@ class Service:
             signal,
             self._shell.mailbox.wake,
             self._shell.activities,
-            options.say,
+            self._report,
         )
-        self._intake = Intake(self._participant, signal, self._groups, self._synchronization, self._lifespans)
-        self._readers = ConnectedReaders(self._participant, signal, self._submit)
+        self._intake = Intake(
+            self._participant,
+            signal,
+            self._groups,
+            self._synchronization,
+            self._lifespans,
+            self._submit,
+        )
+        self._readers = ConnectedReaders(self._participant, signal, self._submit, self._subscribing.heard)
         self._subscribing.begin(self._participant.guid.hex())
-        self._watch = self._shell.begin_watch(self._tell, _no_lease, WATCH_S, detects=False)
+        self._watch = self._shell.begin_watch(
+            lambda event, **fields: self._report(message(catalogue()[event], fields)),
+            lambda: None,  # nobody supervises a persistence service: what is stuck is said and shown
+            WATCH_S,
+            detects=False,
+        )
         self._is_showing = False
         self._show_due_s = 0.0
         self._past_shown = -1
@@ -490,7 +481,7 @@ class Service:
         listen("topics", self._shell.topics.take, self._intake.topics_seen)
         listen("discovery", self._shell.discovery.take, self._discovered)
         listen("exchange", self._links.receiver.take, self._links.exchanged)
-        listen("readers", self._readers.take, self._readers_said)
+        listen("readers", self._readers.drain, self._readers.receive)
         # The turn itself reads the taps.
         listen("taps", lambda: [True] if self._intake.taps.has_news() else [])
         self._shell.rely_on(self._store)
@@ -514,9 +505,10 @@ class Service:
 
         self._workers.submit(run)
 
-    def _tell(self, event: str, **fields: object) -> None:
-        """Say an event of the deadlock watch."""
-        self._options.say(message(catalogue()[event], fields))
+    def _report(self, text: str) -> None:
+        """Tell operators, now and later, of something."""
+        self._past.say(text, SAID)
+        self._options.report(text)
 
     def _fail(self, error: Exception) -> None:
         raise ServiceError(f"a thread of the service ended: {error!r}") from error
@@ -551,10 +543,7 @@ class Service:
     def _turn(self) -> float:
         """Decide, send, store and show; return when the next turn is due at the latest."""
         for text in self._intake.turn(time.monotonic()):
-            self._options.say(text)
-        again = self._intake.neighbourhood.to_ask_again(time.monotonic())
-        if again is not None:
-            self._look_up(again, is_first=False)
+            self._report(text)
         self._take_in()
         now_s = time.monotonic()
         due_s = now_s + min(LONGEST_TURN_S, self._intake.taps.patience_s)
@@ -620,31 +609,7 @@ class Service:
                     self._links.seen(change.guid, change.tag.node_id.hex())
             elif isinstance(change, ParticipantGone):
                 self._links.gone(change.guid)
-        changes = self._intake.discovered(batch)
-        self._serving.discovered(changes)
-        for endpoint in changes.unresolved:
-            self._look_up(endpoint)
-
-    def _look_up(self, endpoint: EndpointSeen, *, is_first: bool = True) -> None:
-        reference, attempts = endpoint.type, ATTEMPTS if is_first else 1
-        if reference is None:
-            return
-
-        def resolved(resolution: Any) -> None:
-            self._intake.resolved(reference, resolution)
-            if resolution.type is None and is_first:
-                self._counters["unresolved"] += 1
-
-        self._submit(lambda: look_up_type(self._participant, endpoint, attempts=attempts), resolved)
-
-    # Readers.
-
-    def _readers_said(self, batch: Sequence[Any]) -> None:
-        for reader, state in self._readers.understand(batch):
-            if state is None:
-                self._subscribing.left(reader)
-            else:
-                self._subscribing.heard(reader, state)
+        self._serving.discovered(self._intake.discovered(batch))
 
     # Status.
 
@@ -722,7 +687,6 @@ class Service:
             self._serving.counters,
             self._subscribing.counters(),
             {f"reader_{name}": count for name, count in self._readers.counters.items()},
-            self._counters,
             self._links.counters,
             {
                 "malformed": self._links.receiver.malformed,
@@ -745,52 +709,40 @@ class Service:
         return (*found, *(f"{one.name}: {one.problem}" for one in self._links.views() if one.problem))
 
 
-def _no_lease() -> None:
-    """Nobody supervises a persistence service: what is stuck is said and shown."""
-
-
 def _writer_views(groups: KnownGroups, replica: Replica) -> tuple[tuple[WriterView, ...], int]:
     """Return the views of writers, those in use before the others, and how many were left out."""
     names = replica.writers()
     if len(names) > MAX_WRITERS_SHOWN:
         names.sort(key=lambda name: (not replica.is_direct(name), replica.path(name) is None, name))
-    shown = list(_writers(names[:MAX_WRITERS_SHOWN], groups, replica))
-    return tuple(sorted(shown, key=_place)), len(names) - len(shown)
+    settings, shown = replica.settings, list[WriterView]()
 
+    def shown_as(provider: str | None) -> str:
+        return "original" if provider == ORIGINAL else provider or ""
 
-def _place(view: WriterView) -> tuple[str, str, str, bool]:
-    return view.topic, view.partition, view.writer, view.late
-
-
-def _writers(names: list[str], groups: KnownGroups, replica: Replica) -> Iterator[WriterView]:
-    for name in names:
-        writer = WriterName.of(name)
+    for name in names[:MAX_WRITERS_SHOWN]:
+        writer = WriterName.parse(name)
         description = groups.get(writer.group) if writer is not None else None
-        if writer is not None and description is not None:
-            yield _writer(name, writer, description, replica)
-
-
-def _writer(name: str, writer: WriterName, description: GroupDescription, replica: Replica) -> WriterView:
-    stability, settings = replica.stability(name), replica.settings
-    used, selected = stability.applied, stability.selected
-    return WriterView(
-        writer=writer.guid.hex(),
-        topic=description.group.topic,
-        partition=description.group.partition,
-        late=writer.late,
-        direct=replica.is_direct(name),
-        provider=_provider(used.live),
-        filling=tuple(sorted(used.filling)),
-        selected=_provider(selected.live),
-        selected_filling=tuple(sorted(selected.filling)),
-        lag_ns=replica.lag_ns(name),
-        stable=min(stability.unchanged, settings.stable_periods),
-        stable_of=settings.stable_periods,
-        unsettled=stability.unsettled,
-        unsettled_of=settings.max_change_periods,
-        path=replica.path(name) or (),
-    )
-
-
-def _provider(name: str | None) -> str:
-    return "original" if name == ORIGINAL else name or ""
+        if writer is None or description is None:
+            continue
+        stability = replica.stability(name)
+        used, selected = stability.applied, stability.selected
+        view = WriterView(
+            writer=writer.guid.hex(),
+            topic=description.group.topic,
+            partition=description.group.partition,
+            late=writer.late,
+            direct=replica.is_direct(name),
+            provider=shown_as(used.live),
+            filling=tuple(sorted(used.filling)),
+            selected=shown_as(selected.live),
+            selected_filling=tuple(sorted(selected.filling)),
+            lag_ns=replica.lag_ns(name),
+            stable=min(stability.unchanged, settings.stable_periods),
+            stable_of=settings.stable_periods,
+            unsettled=stability.unsettled,
+            unsettled_of=settings.max_change_periods,
+            path=replica.path(name) or (),
+        )
+        shown.append(view)
+    shown.sort(key=lambda view: (view.topic, view.partition, view.writer, view.late))
+    return tuple(shown), len(names) - len(shown)

@@ -24,12 +24,12 @@ from engine.dataset.rateless import Encoder, Stepwise, Symbols, Words
 from engine.dataset.sample import Sample, digest_sum
 from engine.dataset.sample_rows import SampleRows
 from engine.runtime.incoming import IncomingStream, conversion_of, fills_store, held_before
-from engine.runtime.jobs import Conversion
 from engine.runtime.name_space_data import Difference, NameSpaceData
 from engine.runtime.reconciling import messages
 from engine.runtime.reconciling.aligner import LackingSamples
 from engine.runtime.shared_state import SharedState
 from engine.runtime.steps import Steps, StreamFault
+from engine.runtime.store_queue import Conversion
 from engine.runtime.stream import StreamEnd
 from engine.store.interface import GroupChange
 
@@ -179,7 +179,7 @@ class AligneeComparisons:
     def _send_list(self, name: str, request: int, base: ComparisonBase) -> Stepwise[None]:
         identities = yield from base.identities()
         body = identities.astype("<u8").tobytes()
-        self._tell(name, request, base, body, length=len(identities), is_list=True)
+        self._send_sketch(name, request, base, body, length=len(identities), is_list=True)
 
     def _send(self, name: str, request: int, base: ComparisonBase, end: int) -> Stepwise[None]:
         """Send the symbols that follow the last ones."""
@@ -189,9 +189,9 @@ class AligneeComparisons:
             base.told = end
             if not first and base.lacks is not None:
                 lacking, body = len(base.lacks), body + base.lacks.astype("<u8").tobytes()
-        self._tell(name, request, base, body, first=first, length=base.told - first, lacking=lacking)
+        self._send_sketch(name, request, base, body, first=first, length=base.told - first, lacking=lacking)
 
-    def _tell(
+    def _send_sketch(
         self,
         name: str,
         request: int,

@@ -193,11 +193,11 @@ class AlignerComparisons:
         question.sketch = sketch
         question.bytes += size
         if sketch.length:
-            self._take(question, sketch, body)
+            self._decode(question, sketch, body)
         self._answer(question)
 
     @staticmethod
-    def _take(question: _Question, sketch: messages.Sketch, body: bytes) -> None:
+    def _decode(question: _Question, sketch: messages.Sketch, body: bytes) -> None:
         from engine.dataset import rateless, reconciliation
 
         try:
@@ -390,11 +390,11 @@ class AlignerComparisons:
         target = question.target
         assert target is not None
         question.asked_for = symbols
-        self._tell(
+        self._send_note(
             question, target, messages.encode(messages.More(question.name_space, target.request, symbols))
         )
 
-    def _tell(self, question: _Question, target: AligneeRequest, message: bytes) -> None:
+    def _send_note(self, question: _Question, target: AligneeRequest, message: bytes) -> None:
         question.since_s = self._shared.clock.monotonic()
         self._shared.counters["comparison_bytes_sent"] += len(message)
         self._shared.wire.send_note(target.node, message)

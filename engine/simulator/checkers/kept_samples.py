@@ -6,7 +6,6 @@ from typing import Any, Final
 
 from engine.core.name_spaces import Group, MergeType
 from engine.core.states import Phase
-from engine.dataset.captured import CapturedSample
 from engine.dataset.dataset import DataSet
 from engine.dataset.groups import GroupDescription
 from engine.dataset.sample import DATA, DISPOSE, KEY_HEADER, LOST_HEADER, UNREGISTER, Sample
@@ -32,10 +31,10 @@ class Invented(Checker):
         self._times: dict[tuple[Group, bytes, bytes], set[int]] = {}
         self._payloads: dict[tuple[Group, bytes, bytes], set[bytes]] = {}
 
-    def written(self, description: GroupDescription, record: CapturedSample) -> None:
+    def written(self, description: GroupDescription, record: Sample) -> None:
         """Remember a sample that an application wrote."""
-        time_ns, writer, status, key, payload = record[:5]
-        self._written.add((description.group, *record[:5]))
+        time_ns, writer, _, _, status, key, payload = record
+        self._written.add((description.group, time_ns, writer, status, key, payload))
         instance = description.group, writer, key
         self._times.setdefault(instance, set()).add(time_ns)
         if status & DATA:

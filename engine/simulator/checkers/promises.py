@@ -8,7 +8,6 @@ from typing import Final
 from engine.core.messages import ReaderKey
 from engine.core.name_spaces import Alignee, Durability, Group, MergeType, Policy, find_policy
 from engine.core.states import Phase
-from engine.dataset.captured import CapturedSample
 from engine.dataset.sample import Sample
 from engine.runtime.startup import StoredContent
 from engine.simulator.checkers.checker import talk
@@ -89,7 +88,7 @@ class Promised(Checker):
         """Forget the policies, because the node may have a new configuration."""
         self._merging.clear()
 
-    def captured(self, node: SimulatedNode, records: Sequence[CapturedSample]) -> None:
+    def captured(self, node: SimulatedNode, records: Sequence[Sample]) -> None:
         """Make the run a carrier of the samples."""
         run = self._runs.setdefault(node, set())
         touched: set[str] = set()

@@ -9,7 +9,6 @@ from typing import Final
 from engine.core.messages import Epoch
 from engine.core.name_space_state import NameSpaceState
 from engine.core.states import Phase
-from engine.dataset.captured import CapturedSample
 from engine.dataset.sample import Sample
 from engine.runtime.startup import StoredContent
 from engine.simulator.checkers.checker import (
@@ -104,7 +103,7 @@ class Whole(Checker):
         for key in [key for key in self._given if key[0] == node.id]:
             del self._given[key]
 
-    def captured(self, node: SimulatedNode, records: Sequence[CapturedSample]) -> None:
+    def captured(self, node: SimulatedNode, records: Sequence[Sample]) -> None:
         """Remember samples that the node captured."""
         known = self._captured[node]
         for record in records:

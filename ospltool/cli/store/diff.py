@@ -82,6 +82,7 @@ class DiffEngineOptions:
         return {name: value for name, _, value in pairs}
 
 
+@reading()
 def diff(
     stores: Annotated[
         list[str],
@@ -130,13 +131,12 @@ def diff(
         engine.settings(),
         left,
     )
-    with reading():
-        try:
-            with progress.shown(f"comparing {len(stores)} stores"):
-                report = compare(with_cases(stores), options)
-        except DiffError as error:
-            raise CommandError(str(error), Exit.USAGE) from error
-        _put_report(report, kind, form, instances=lists_instances, force=force)
+    try:
+        with progress.shown(f"comparing {len(stores)} stores"):
+            report = compare(with_cases(stores), options)
+    except DiffError as error:
+        raise CommandError(str(error), Exit.USAGE) from error
+    _put_report(report, kind, form, instances=lists_instances, force=force)
     if report.verdict is not Verdict.EQUAL:
         raise typer.Exit(Exit.FINDINGS)
 

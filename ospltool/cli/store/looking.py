@@ -61,7 +61,7 @@ def _counted(name: str, numbers: Sequence[int]) -> tuple[StoreFacts, list[Counte
     from ospltool.stores.model import STORE_FILES
 
     if pathlib.Path(name).name not in STORE_FILES:
-        from ospltool.cli.store.recorded import recorded
+        from ospltool.stores.recorded import recorded
 
         found = recorded(name)
         if found is not None:

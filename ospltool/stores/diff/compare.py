@@ -1,4 +1,14 @@
-"""The comparison of stores: from the differences that an engine finds to a report."""
+"""The comparison of stores: the differences, found by SQL for DuckDB or Spark, and the report of them.
+
+An instance is a key of a group. It is the same in two stores if its samples have the same digests. Rows that
+are not in every store are found by group number and digest alone, which are numbers. Keys and times are read
+only of the instances that these rows belong to. Where each instance has one row at most, as with a history of
+depth 1, that is one pass less.
+
+Of each store there is a view `side_0`, `side_1`, ... with the rows to compare, and a view `whole_0`,
+`whole_1`, ... with all rows. They differ where snapshots have digests of ranges (`ospltool.stores.ranges`):
+rows of ranges that all of them have need not be compared.
+"""
 
 from __future__ import annotations
 

@@ -201,7 +201,7 @@ def _one_piece(
     sizes = np.array([len(texts[number][1]) for number in numbers], np.int64)
     starts = np.cumsum(sizes) - sizes
     data = b"".join(texts[number][1] for number in numbers)
-    found = split(data, untimed=bundle[numbers[0]].source.untimed)
+    found = split(data, untimed=bundle[numbers[0]].source.untimed, files=starts.tolist())
     fit = np.isin(starts, found.start)
     if not fit.all():
         others = [number for number, is_fit in zip(numbers, fit.tolist(), strict=True) if not is_fit]

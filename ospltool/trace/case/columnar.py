@@ -98,6 +98,7 @@ def is_usual(data: bytes, found: Split) -> bool:
         found.start.size
         and not found.head
         and (found.end - found.start <= LONGEST_RECORD).all()
+        and b"\r\r\n" not in data
         and is_text(data)
     )
 

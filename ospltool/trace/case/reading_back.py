@@ -38,7 +38,7 @@ _FIELDS: Final = ("fellow", "namespace", "group", "conflict", "samples", "source
 
 _COLUMNS: Final = (
     "kind", "node", "file", "off", "time_ns", "clock", "state", "thread", "text", "terminated", "stamp",
-    "level", "template", *_OWN, "case when event is not null then fields end as fields",
+    "level", "template", *_OWN, "case when event is not null or kind = 'report' then fields end as fields",
 )  # fmt: skip
 _NAMES: Final = ", ".join(_COLUMNS)
 _VALUES: Final = (*_COLUMNS[:-1], "fields", "run")

@@ -40,6 +40,38 @@ def _unsigned(text: str) -> str:
     return str(int(text) % (1 << 32)) if re.fullmatch(r"-\d{1,10}", text) else text
 
 
+_STARTED: Final = re.compile(r"The service '(?:splicedaemon|spliced)' is now operational")
+_TERMINATED: Final = re.compile(r"The service '(?:splicedaemon|spliced)' has now terminated")
+_STOPPED: Final = re.compile(r"Termination request \(signal (\d+)\) received")
+
+
+@dataclasses.dataclass(slots=True)
+class DomainStarts:
+    """Starts of the domain service, as logs tell of them, and how each of these runs ended.
+
+    Attributes:
+        endings: the end of the run of each start; empty without one in the log.
+        runs: index of the last start of each process.
+    """
+
+    endings: list[str] = dataclasses.field(default_factory=list)
+    runs: dict[str, int] = dataclasses.field(default_factory=dict)
+
+    def add(self, process: str, text: str) -> None:
+        """Take in a report of a process, which no other one of the logs has the name of."""
+        if _STARTED.search(text) is not None:
+            self.runs[process] = len(self.endings)
+            self.endings.append("")
+            return
+        run, stop = self.runs.get(process), _STOPPED.search(text)
+        if run is None:
+            return
+        if stop is not None:
+            self.endings[run] = f"stopped by signal {stop[1]}"
+        elif not self.endings[run] and _TERMINATED.search(text) is not None:
+            self.endings[run] = "stopped"
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class ReportMeaning:
     """One kind of report.

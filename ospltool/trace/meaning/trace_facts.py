@@ -26,7 +26,7 @@ from ospltool.trace.meaning.fact_kinds import (
 )
 from ospltool.trace.meaning.lines import NumberedLines, RecordPlace, place
 from ospltool.trace.meaning.names import TAUGHT_BY, Names
-from ospltool.trace.meaning.reports import missed_heartbeat
+from ospltool.trace.meaning.reports import DomainStarts, missed_heartbeat
 from ospltool.trace.reading.headers import disagrees
 from ospltool.trace.reading.record import (
     NEEDED,
@@ -97,6 +97,9 @@ class TraceFacts:
         self.readers: list[tuple[Run, str, RecordPlace, RecordPlace | None]] = []
         """Waits for historical data: run, reader, request, fulfilment."""
 
+        self.starts: dict[str, DomainStarts] = {}
+        """Starts of the domain service by node."""
+
         self.roles: dict[str, str] = {}
         """Role of a node by its address, as the node or a fellow reported it."""
 
@@ -152,6 +155,9 @@ class TraceFacts:
         event = template.event if template is not None else ""
         if event in TAUGHT_BY or kind is RecordKind.REPORT:
             self.names.learn(record)
+        if kind is RecordKind.REPORT and "pid" in record.fields:
+            process = f"{record.fields.get('host')} {record.fields['pid']}"
+            self.starts.setdefault(node, DomainStarts()).add(process, record.text)
         # Releases report the loss of a node at different levels, so its content decides.
         if level in REPORTED or (kind is RecordKind.REPORT and missed_heartbeat(record.text) is not None):
             self._keep("reported", self.reported, (_reported(record), place(record)))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
@@ -17,7 +18,15 @@ from ospltool.trace.reading.ranges import record_spans
 from ospltool.trace.reading.reader import LONGEST_RECORD, TraceParser, parse_events
 from ospltool.trace.reading.record import TraceRecord
 from ospltool.trace.reading.report_logs import read_report
-from ospltool.trace.reading.sources import SourceError, TraceFile, TraceFormat, sniff, uncoloured
+from ospltool.trace.reading.sources import (
+    SNIFFED_BYTES,
+    SourceError,
+    TraceFile,
+    TraceFormat,
+    plain_lines,
+    prefix_of,
+    sniff,
+)
 
 POLL_S: Final = 0.01
 IDLE_S: Final = 0.2
@@ -67,6 +76,8 @@ class _File:
     """Time of the last bytes, in seconds of the monotonic clock."""
     parser: TraceParser | None = None
     """Parser of the file, if it is a durability trace."""
+    prefix: re.Pattern[bytes] | None = None
+    """What another tool puts before each line."""
     gone: bool = False
     """Whether its path has disappeared."""
 
@@ -131,6 +142,7 @@ class GrowingFiles:
             if found.format is TraceFormat.UNKNOWN:
                 found = dataclasses.replace(found, format=TraceFormat.TRACE)
             file.source = found
+            file.prefix = prefix_of(os.pread(file.descriptor, SNIFFED_BYTES, 0))
         file.parser = TraceParser(file.source, file.offset)
 
     def _close(self, file: _File) -> None:
@@ -170,23 +182,23 @@ class GrowingFiles:
     def _records(self, file: _File, data: bytes) -> Iterator[TraceRecord]:
         data = file.rest + data
         whole = data.rfind(b"\n") + 1  # more of the last line may come
-        data = uncoloured(data[:whole]) + data[whole:]
+        plain = plain_lines(data[:whole], file.prefix) + data[whole:]
         if file.source.format is TraceFormat.TRACE:
-            cut = last_on_line(data)
+            cut = last_on_line(plain)
         elif file.source.format is TraceFormat.EVENTS:
-            cut = data.rfind(b"\n") + 1
+            cut = plain.rfind(b"\n") + 1
         else:
-            cut = data.rfind(b"\n====") + 1
+            cut = plain.rfind(b"\n====") + 1
         if cut <= 0 and len(data) > LONGEST_RECORD:
             cut = len(data)
         file.rest = data[max(cut, 0) :]
         if cut > 0:
-            yield from self._parse(file, data[:cut])
+            yield from self._parse(file, plain[:cut])
 
     def _flush(self, file: _File) -> Iterator[TraceRecord]:
         """Yield the bytes that waited for the next record."""
         if file.rest:
-            data, file.rest = uncoloured(file.rest), b""
+            data, file.rest = plain_lines(file.rest, file.prefix), b""
             yield from self._parse(file, data)
 
     def _parse(self, file: _File, data: bytes) -> Iterator[TraceRecord]:

@@ -63,7 +63,7 @@ _CONTEXT: Final = re.compile(
 )
 _HEADER: Final = re.compile(rf"{_TIMED}|^{_UNTIMED}".encode(), re.MULTILINE)
 _HEADER_ANYWHERE: Final = re.compile(rf"{_TIMED}|{_UNTIMED}".encode())
-_LINE_HEADER: Final = re.compile(rf"^(?:{_TIMED}|{_UNTIMED})".encode(), re.MULTILINE)
+LINE_HEADER: Final = re.compile(rf"^(?:{_TIMED}|{_UNTIMED})".encode(), re.MULTILINE)
 
 
 IS_LINE_HEADER: Final = re.compile(re.sub(r"\(\?P<\w+>", "(?:", rf"{_TIMED}|{_UNTIMED}").encode())
@@ -100,6 +100,22 @@ def is_time(time_ns: int) -> bool:
     return abs(time_ns) < 1 << 63
 
 
+SHORTEST_DATE_NS: Final = 10**9 * SECOND_NS
+"""The first time since 1970 whose seconds have ten digits, as they have since 2001."""
+
+
+def is_cut(time_ns: int | None, following_ns: int | None) -> bool:
+    """Return whether the time of a record lost its first digits with the beginning of its line.
+
+    Args:
+        time_ns: its time; None without one.
+        following_ns: the time of the record after it, which tells how many digits times have there.
+    """
+    return (
+        time_ns is not None and following_ns is not None and 0 <= time_ns < SHORTEST_DATE_NS <= following_ns
+    )
+
+
 def clock_of(time_ns: int | None) -> TimeBase:
     """Return the clock of a time, judged by its size: relative times are small."""
     if time_ns is None:
@@ -120,7 +136,7 @@ def headers(
     """
     stop = len(buffer) if end is None else end
     floor = start
-    for found in _LINE_HEADER.finditer(buffer, start, stop):
+    for found in LINE_HEADER.finditer(buffer, start, stop):
         if buffer.find(END, floor, found.start()) >= 0:
             yield from _glued(buffer, floor, found.start(), untimed=untimed)
         yield header_of(found)
@@ -217,7 +233,7 @@ def first_on_line(buffer: bytes, start: int = 0) -> int:
 
     `start` itself counts as the start of a line only when it is 0 or follows a line end.
     """
-    found = _LINE_HEADER.search(buffer, start)
+    found = LINE_HEADER.search(buffer, start)
     return found.start() if found else -1
 
 

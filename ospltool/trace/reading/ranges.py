@@ -23,7 +23,7 @@ from ospltool.trace.reading.headers import (
     last_on_line,
 )
 from ospltool.trace.reading.reader import read_records
-from ospltool.trace.reading.sources import TraceFile, TraceFormat, UncolouredStream, open_stream
+from ospltool.trace.reading.sources import PlainStream, TraceFile, TraceFormat, open_stream
 
 RANGE_BYTES: Final = 64 << 20
 PIECE_BYTES: Final = 16 << 20
@@ -73,7 +73,7 @@ def ranges(source: TraceFile, range_bytes: int = RANGE_BYTES, start: int = 0) ->
         yield Range(source, start, None, size - start)
 
 
-def first_record(stream: UncolouredStream, wanted: int, size: int) -> int:
+def first_record(stream: PlainStream, wanted: int, size: int) -> int:
     """Return the offset of the first record that begins a line, at or after `wanted`; else `size`."""
     at = wanted
     while at < size:
@@ -145,7 +145,7 @@ def count_in_range(part: Range, needle: bytes) -> int:
         return _count_in_stream(stream, needle, part)
 
 
-def _count_in_stream(stream: UncolouredStream, needle: bytes, part: Range) -> int:
+def _count_in_stream(stream: PlainStream, needle: bytes, part: Range) -> int:
     """Count in one buffer that is read into again and again, so that nothing is copied.
 
     A line of more than `LARGEST_PIECE` bytes, which no trace has, may be counted twice.

@@ -17,7 +17,7 @@ from typing import Final
 from ospltool.trace.meaning.catalogue import UNKNOWN_LEVEL, Template, catalogue
 from ospltool.trace.meaning.matcher import Matcher, matcher
 from ospltool.trace.reading import damage
-from ospltool.trace.reading.headers import LONGEST, RecordHeader, headers, is_time
+from ospltool.trace.reading.headers import LONGEST, RecordHeader, headers, is_cut, is_time
 from ospltool.trace.reading.record import (
     LEVELS,
     NO_FIELDS,
@@ -30,10 +30,10 @@ from ospltool.trace.reading.record import (
 from ospltool.trace.reading.report_logs import read_reports
 from ospltool.trace.reading.sources import (
     NothingFoundError,
+    PlainStream,
     SourceError,
     TraceFile,
     TraceFormat,
-    UncolouredStream,
     open_stream,
 )
 
@@ -42,8 +42,8 @@ LONGEST_RECORD: Final = 4 << 20
 """Size at which a record is cut; its rest is unparsed."""
 
 _LINE_ENDS: Final = b"\r\n"
-_PADDED_END: Final = re.compile(rb"\r{3,}\n")
-"""A line end that makes up for the bytes of colours (`sources.uncoloured`): a sequence has three or more."""
+_PADDED_END: Final = re.compile(rb"\r{2,}\n")
+"""A line end that makes up for bytes that are left out (`sources.plain_lines`)."""
 INITIAL: Final = "INIT"
 """The state in which a run begins."""
 
@@ -167,7 +167,7 @@ def read_records(source: TraceFile, start: int = 0, end: int | None = None) -> I
         yield damaged(source, found)
 
 
-def _blocks(stream: UncolouredStream, wanted: int | None) -> Iterator[bytes]:
+def _blocks(stream: PlainStream, wanted: int | None) -> Iterator[bytes]:
     left = wanted
     while left is None or left > 0:
         block = stream.read(BLOCK_BYTES if left is None else min(BLOCK_BYTES, left))
@@ -211,6 +211,8 @@ class TraceParser:
         taken = 0
         for header in headers(self._buffer, start, untimed=self._source.untimed):
             if previous is not None:
+                if is_cut(previous.time_ns, header.time_ns):
+                    previous = previous._replace(time_ns=None)
                 yield from self._record(previous, header.start)
             elif header.start > 0:
                 yield self._unparsed(0, header.start)
@@ -264,7 +266,7 @@ class TraceParser:
         raw = self._buffer[header.start : end]
         body = raw[header.end - header.start :]
         message = body.rstrip(_LINE_ENDS)
-        text = (_PADDED_END.sub(b"\n", message) if b"\r\r\r\n" in message else message).decode(
+        text = (_PADDED_END.sub(b"\n", message) if b"\r\r\n" in message else message).decode(
             "utf-8", "surrogateescape"
         )
         found = self._matcher.match(text, store=not header.state, cut=len(message) == len(body))
@@ -323,7 +325,7 @@ def parse_events(data: bytes, source: TraceFile, offset: int) -> Iterator[TraceR
         offset += len(line)
 
 
-def _read_events(stream: UncolouredStream, source: TraceFile) -> Iterator[TraceRecord]:
+def _read_events(stream: PlainStream, source: TraceFile) -> Iterator[TraceRecord]:
     """Yield the records of an ospltool trace in lines of JSON."""
     known = catalogue()
     runs = RunCounter()
@@ -333,7 +335,7 @@ def _read_events(stream: UncolouredStream, source: TraceFile) -> Iterator[TraceR
         offset += len(line)
 
 
-def _lines(stream: UncolouredStream) -> Iterator[bytes]:
+def _lines(stream: PlainStream) -> Iterator[bytes]:
     """Yield the lines of a stream with their ends, in pieces of bounded size."""
     rest = b""
     while block := stream.read(BLOCK_BYTES):

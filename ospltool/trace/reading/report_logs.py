@@ -14,7 +14,7 @@ from typing import IO, Final
 from ospltool.trace.meaning.catalogue import UNKNOWN_LEVEL
 from ospltool.trace.reading.headers import is_time
 from ospltool.trace.reading.record import RecordKind, TimeBase, TraceRecord
-from ospltool.trace.reading.sources import TraceFile, UncolouredStream
+from ospltool.trace.reading.sources import PlainStream, TraceFile
 
 BLOCK_BYTES: Final = 1 << 18
 LONGEST_REPORT: Final = 1 << 20
@@ -30,10 +30,10 @@ LEVELS: Final = {
 }
 """Levels as any release writes them; those up to 6.4 write the two worst with a second word."""
 
-_RULE: Final = re.compile(rb"^={60,}[ \t]*\r*\n", re.MULTILINE)
+_RULE: Final = re.compile(rb"(?:^|(?<=\0))={60,}[ \t]*\r*\n", re.MULTILINE)
 _LINE_END: Final = re.compile(r"\r+\n")
 _KEY: Final = re.compile(
-    r"^(Report|Date|Description|Node|Process|Thread|Internals|Context) *: ?", re.MULTILINE
+    r"^(Report|Date|Description|Node|Process|Thread|Internals|Context)[ \t]*: ?", re.MULTILINE
 )
 _SECTION: Final = re.compile(r"^-{60,}\r?$", re.MULTILINE)
 _TIME: Final = re.compile(r"(\d{1,10})\.(\d{9})(?:/(-?\d+))?\s*$")
@@ -41,7 +41,7 @@ _NAME_AND_ID: Final = re.compile(r"^(.*?)\s*<?([0-9A-Fa-fx]+)>?$")
 
 
 def read_reports(
-    stream: IO[bytes] | UncolouredStream, source: TraceFile, offset: int = 0
+    stream: IO[bytes] | PlainStream, source: TraceFile, offset: int = 0
 ) -> Iterator[TraceRecord]:
     """Yield the reports of a log from an offset on, in order. Other bytes are unparsed records."""
     buffer = b""
@@ -78,7 +78,8 @@ def read_report(raw: bytes, source: TraceFile, offset: int) -> TraceRecord:
             values[key] = (
                 f"{values[key]}\n{value}" if key == "Report" and key in values else values.get(key, value)
             )
-    time = _TIME.search(sections[-1].strip())
+    last = _values(sections[-1]).get("Internals", sections[-1]).strip()
+    time = _TIME.search(last.partition("\n")[0])  # anything may follow the last report
     if time and not is_time(int(time[1] + time[2])):
         time = None
     written = values.get("Report", "")
@@ -153,7 +154,7 @@ def _fields(values: dict[str, str]) -> dict[str, str]:
             fields[name], fields[number] = found[1], found[2]
     if values.get("Context"):
         fields["context"] = values["Context"].strip()
-    internals = values.get("Internals", "").strip().split("/")
+    internals = values.get("Internals", "").strip().partition("\n")[0].split("/")
     # version/revision/revision/context/file/line/code/time/domain: context and file may have slashes too
     if len(internals) >= 8:
         fields["version"] = internals[0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import dataclasses
 import enum
 import gzip
@@ -16,7 +17,7 @@ from ospltool.output.progress import advance
 from ospltool.trace.meaning.catalogue import Product
 from ospltool.trace.reading import damage
 from ospltool.trace.reading.damage import SoundPart
-from ospltool.trace.reading.headers import headers
+from ospltool.trace.reading.headers import IS_LINE_HEADER, headers
 from ospltool.trace.reading.record import valid_text
 
 SNIFFED_BYTES: Final = 1 << 16
@@ -29,7 +30,13 @@ MOST_AT_ONCE: Final = 1_000
 SHRUNK: Final = 8
 """Factor, roughly, by which a compressed trace grows."""
 
-_REPORT: Final = re.compile(rb"\A(?:={60,}[ \t]*\r*\n|Report      : )", re.MULTILINE)
+REPORT: Final = re.compile(
+    rb"\A(?:={60,}[ \t]*\r*\n|Report[ \t]*: )"
+    rb"|(?:^|(?<=\0))={60,}[ \t]*\r*\n(?:Report|Context|Date|Description)[ \t]*: ?",
+    re.MULTILINE,
+)
+"""The beginning of a report in a log, maybe after something else."""
+
 _ENGINE_JSON: Final = re.compile(rb'\A\{"format_version":\d+,"kind":"trace-event"')
 _ENGINE_ADDRESS: Final = re.compile(rb"-> My address is: '(?!\d+'\s)")
 _COMPRESSED: Final = {".gz": "gzip", ".zst": "zstd"}
@@ -77,8 +84,8 @@ class TraceFile:
 
     @property
     def compressed(self) -> bool:
-        """Whether it is compressed, and must be read from its beginning."""
-        return self.path.suffix in _COMPRESSED
+        """Whether it is compressed or in UTF-16, and must be read from its beginning."""
+        return bool(_packing_of(self.path))
 
     @property
     def file(self) -> str:
@@ -184,10 +191,10 @@ def sniff(path: pathlib.Path, node: str = "") -> TraceFile:
         raise SourceError(f"{path}: {cause.strerror or cause}") from None
     if _ENGINE_JSON.match(head):
         return TraceFile(path, node, TraceFormat.EVENTS, origin=Product.ENGINE)
-    if _REPORT.match(head.lstrip(b"\r\n\0")):
-        return TraceFile(path, node, TraceFormat.REPORTS)
-    timed = next(headers(head), None)
+    report, timed = REPORT.search(head.lstrip(b"\r\n\0")), next(headers(head), None)
     first = timed if timed is not None else next(headers(head, untimed=True), None)
+    if report is not None and (first is None or report.start() <= first.start):
+        return TraceFile(path, node, TraceFormat.REPORTS)
     if first is None:
         # Of a damaged file, which may be a trace, the damage is to be told wherever it is read.
         is_damaged = damage.of(path) is not None
@@ -197,39 +204,92 @@ def sniff(path: pathlib.Path, node: str = "") -> TraceFile:
 
 
 _LONGEST_LINE: Final = 1 << 20
-"""Bytes in which the end of a line with colours is looked for."""
+"""Bytes in which the end of a line that is not whole yet is looked for."""
 
 _SEQUENCE: Final = re.compile(rb"\x1b\[[0-9;?:]*[A-Za-z]")
+_DATE_TIME: Final = rb"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?"
+_BEFORE_LINES: Final = b"|".join(
+    (
+        rb"\xef\xbb\xbf",  # the mark of UTF-8
+        rb"[ \t]+",
+        rb"> ?",  # a quotation
+        rb"[\w.-]+ +\| ",  # docker compose
+        rb"\[[\w./ -]+\] ",  # kubectl --prefix
+        _DATE_TIME + rb" ",  # docker logs -t, kubectl --timestamps
+        rb"(?:[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d(?:\.\d+)?|"
+        + _DATE_TIME
+        + rb") [\w.-]+ [^\s:]+: ",  # journal
+        rb"(?:[\w./-]+:)?\d+:",  # grep -n
+    )
+)
+_FIRST_RECORD: Final = re.compile(
+    rb"^((?:" + _BEFORE_LINES + rb"){0,3}?)(?:={60,}[ \t]*\r*$|" + IS_LINE_HEADER.pattern + rb")",
+    re.MULTILINE,
+)
+_PREFIXED_BYTES: Final = 1 << 13
+"""Bytes in which the first record is looked for: of another text, each line costs time."""
+
+_PART: Final = re.compile(rb"([\w./+-]+)|([ \t]+)(?=.)|([ \t]+)$|(.)", re.DOTALL)
 
 
-def uncoloured(data: bytes) -> bytes:
-    """Return whole lines without the colours and other sequences that a terminal interprets.
+def prefix_of(head: bytes) -> re.Pattern[bytes] | None:
+    """Return what stands before each line of a log or trace that another tool passed on; None for nothing.
+
+    `head` is its beginning. Names, numbers and times in it may differ from line to line.
+    """
+    found = _FIRST_RECORD.search(plain_lines(head[:_PREFIXED_BYTES]))
+    if found is None or not found[1]:
+        return None
+    parts = []
+    for word, blanks, last, other in _PART.findall(found[1]):
+        if word and word != found[1]:
+            parts.append(rb"[\w./+-]+")
+        elif blanks and parts:  # names in columns
+            parts.append(rb" +")
+        elif blanks or last:  # what follows may be indented itself; of empty lines, blanks may be gone
+            parts.append(rb"(?:%s|[ \t]*(?=\r*$))" % (blanks or last))
+        else:
+            parts.append(re.escape(word or other))
+    return re.compile(b"".join(parts))
+
+
+def plain_lines(data: bytes, prefix: re.Pattern[bytes] | None = None) -> bytes:
+    """Return whole lines without what a terminal interprets, and without what another tool put before them.
 
     As many carriage returns are put before each line end, so that every line stays where it is in the file:
     readers of records take them for a part of the line end.
+
+    Args:
+        data: the lines.
+        prefix: what is put before each; None for nothing (see `prefix_of`).
     """
-    if b"\x1b[" not in data:
+    if prefix is None and b"\x1b[" not in data:
         return data
     lines = []
     for line in data.split(b"\n"):
         plain = _SEQUENCE.sub(b"", line)
+        found = None if prefix is None else prefix.match(plain)
+        plain = plain if found is None else plain[found.end() :]
         lines.append(plain + b"\r" * (len(line) - len(plain)))
     return b"\n".join(lines)
 
 
-class UncolouredStream:
-    """A stream of bytes without the colours of a terminal; see `uncoloured`.
+class PlainStream:
+    """A stream of bytes without what other tools put into lines; see `plain_lines`.
 
     Args:
-        stream: the bytes.
+        stream: the bytes, at their beginning.
     """
 
     def __init__(self, stream: IO[bytes]) -> None:
         self._stream = stream
         self._ready = b""
-        """Bytes without colours that were not asked for yet."""
-        self._rest = b""
+        """Bytes that were not asked for yet, as they are passed on."""
+        self._rest = stream.read(SNIFFED_BYTES)
         """Bytes after them, as they were read."""
+        self._prefix = prefix_of(self._rest)
+        if isinstance(stream, io.RawIOBase):  # read_into begins without a copy
+            self.seek(0)
 
     def read(self, size: int = -1) -> bytes:
         """Read at most `size` bytes; none at the end."""
@@ -240,8 +300,9 @@ class UncolouredStream:
         return found
 
     def read_into(self, buffer: bytearray, at: int, size: int) -> int:
-        """Read at most `size` bytes into a buffer, uncopied where there are no colours; return how many."""
-        if not self._ready and not self._rest and isinstance(self._stream, io.RawIOBase):
+        """Read at most `size` bytes into a buffer, uncopied where they are plain; return how many."""
+        is_plain = self._prefix is None and not self._ready and not self._rest
+        if is_plain and isinstance(self._stream, io.RawIOBase):
             got = self._stream.readinto(memoryview(buffer)[at : at + size]) or 0
             if buffer.find(b"\x1b", at, at + got) < 0:
                 return got
@@ -251,8 +312,8 @@ class UncolouredStream:
         return len(data)
 
     def _prepare(self, data: bytes) -> None:
-        """Take the colours from bytes, and from those after them up to the end of a line with colours."""
-        last, whole = data.rfind(b"\x1b"), len(data)
+        """Make bytes plain, and those after them up to the end of a line that has something to leave out."""
+        last, whole = 0 if self._prefix is not None else data.rfind(b"\x1b"), len(data)
         if last >= 0 and data.find(b"\n", last) < 0:  # the sequence may go on, too
             while data.find(b"\n", last) < 0 and len(data) - last < _LONGEST_LINE:
                 block = self._stream.read(SNIFFED_BYTES)
@@ -260,7 +321,9 @@ class UncolouredStream:
                     break
                 data += block
             whole = data.find(b"\n", last) + 1 or len(data)
-        self._ready, self._rest = uncoloured(data[:whole]), data[whole:]
+        if self._prefix is not None:
+            whole = data.rfind(b"\n") + 1 or len(data)
+        self._ready, self._rest = plain_lines(data[:whole], self._prefix), data[whole:]
 
     def seek(self, offset: int) -> None:
         """Go to an offset, which begins a line."""
@@ -271,15 +334,15 @@ class UncolouredStream:
         """Close the file."""
         self._stream.close()
 
-    def __enter__(self) -> UncolouredStream:
+    def __enter__(self) -> PlainStream:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
 
 
-def open_stream(path: pathlib.Path) -> UncolouredStream:
-    """Open a file, decompressed and without colours.
+def open_stream(path: pathlib.Path) -> PlainStream:
+    """Open a file, decompressed, as UTF-8, and without what other tools put into its lines.
 
     The bytes end where a compressed file is damaged; see `damage`.
 
@@ -287,37 +350,62 @@ def open_stream(path: pathlib.Path) -> UncolouredStream:
         SourceError: the package for its compression is not installed.
         OSError: it cannot be opened.
     """
-    return UncolouredStream(_opened(path))
+    return PlainStream(_opened(path))
 
 
-def as_written(path: pathlib.Path, offset: int, uncoloured: bytes) -> bytes:
-    """Return the bytes of a file at an offset from which colours were taken, with the colours.
+def as_written(path: pathlib.Path, offset: int, plain: bytes) -> bytes:
+    """Return the bytes of a file at an offset, with what the stream of the file left out.
 
-    Those of a compressed file come back without, since it would be read from its beginning for each record.
+    Those of a file that is not read at any offset come back without: it would be read from its beginning
+    for each record.
 
     Args:
         path: the file.
         offset: byte offset of the first of them.
-        uncoloured: what the stream of the file gave for them.
+        plain: what the stream of the file gave for them.
     """
-    if b"\r\r\r" not in uncoloured or path.suffix in _COMPRESSED:  # a sequence has three bytes or more
-        return uncoloured
+    if b"\r" not in plain or _packing_of(path):
+        return plain
     try:
         with path.open("rb") as stream:
             stream.seek(offset)
-            return stream.read(len(uncoloured))
+            return stream.read(len(plain))
     except OSError:
-        return uncoloured
+        return plain
+
+
+_PACKINGS: Final = (
+    ("gzip", re.compile(rb"\x1f\x8b\x08")),
+    ("zstd", re.compile(rb"\x28\xb5\x2f\xfd")),
+    ("utf-16", re.compile(rb"\xff\xfe[^\0]\0|\xfe\xff\0[^\0]")),
+    ("utf-16-le", re.compile(rb"[ -~]\0[ -~]\0")),
+    ("utf-16-be", re.compile(rb"\0[ -~]\0[ -~]")),
+)
+"""How files are packed, with their first bytes."""
+
+
+def _packing_of(path: pathlib.Path) -> str:
+    """Return how a file is packed, by its first bytes, or else by its name; empty if it is not."""
+    try:
+        with path.open("rb", buffering=0) as stream:
+            head = stream.read(4)
+    except OSError:
+        head = b""
+    found = next((kind for kind, first in _PACKINGS if first.match(head)), "")
+    return found or _COMPRESSED.get(path.suffix, "")
 
 
 def _opened(path: pathlib.Path) -> IO[bytes]:
-    kind = _COMPRESSED.get(path.suffix)
-    if kind == "gzip":
-        errors = (OSError, EOFError, zlib.error)
-        return cast("IO[bytes]", SoundPart(cast("IO[bytes]", gzip.open(path, "rb")), path, errors))
-    if kind == "zstd":
-        return _open_zstd(path)
-    return path.open("rb", buffering=0)
+    match packing := _packing_of(path):
+        case "gzip":
+            errors = (OSError, EOFError, zlib.error)
+            return cast("IO[bytes]", SoundPart(cast("IO[bytes]", gzip.open(path, "rb")), path, errors))
+        case "zstd":
+            return _open_zstd(path)
+        case "":
+            return path.open("rb", buffering=0)
+        case _:  # as a shell of Windows writes it
+            return cast("IO[bytes]", codecs.EncodedFile(path.open("rb"), "utf-8", packing, "replace"))
 
 
 def _open_zstd(path: pathlib.Path) -> IO[bytes]:

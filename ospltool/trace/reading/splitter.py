@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import dataclasses
+from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -16,7 +17,14 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ospltool.trace.reading import compiled
-from ospltool.trace.reading.headers import END, LONGEST, context_of, header_ending_at, is_header
+from ospltool.trace.reading.headers import (
+    END,
+    LONGEST,
+    SHORTEST_DATE_NS,
+    context_of,
+    header_ending_at,
+    is_header,
+)
 
 Bytes = npt.NDArray[np.uint8]
 Positions = npt.NDArray[np.int64]
@@ -93,12 +101,13 @@ class Split:
         return dataclasses.replace(self, **{name: getattr(self, name)[order] for name in columns})
 
 
-def split(buffer: bytes, *, untimed: bool = False) -> Split:
+def split(buffer: bytes, *, untimed: bool = False, files: Sequence[int] = ()) -> Split:
     """Split a buffer that begins at the start of a line.
 
     Args:
         buffer: the bytes.
         untimed: the file has no timestamps, so headers without one count anywhere in a line.
+        files: beginnings of further files, whose times tell nothing of those before.
     """
     data = np.frombuffer(buffer, np.uint8)
     scanner = compiled.library()
@@ -107,12 +116,17 @@ def split(buffer: bytes, *, untimed: bool = False) -> Split:
     if others.size:
         _look_at(others, buffer, starts, ends, times, context, contexts, untimed=untimed)
     kept = np.flatnonzero(starts >= 0)
-    start = starts[kept]
+    start, time_ns = starts[kept], times[kept]
+    is_short = (time_ns >= 0) & (time_ns < SHORTEST_DATE_NS)
+    if is_short.any():  # as `headers.is_cut` says
+        is_short[:-1] &= (time_ns[1:] >= SHORTEST_DATE_NS) & ~np.isin(start[1:], files)
+        is_short[-1] = False
+        time_ns[is_short] = NO_TIME
     end = np.append(start[1:], data.size) if start.size else start
     body = ends[kept]
     stop = compiled.stops(scanner, data, body, end)
     head = int(start[0]) if start.size else data.size
-    return Split(start, body, stop, end, times[kept], context[kept], contexts, head, suspect[kept])
+    return Split(start, body, stop, end, time_ns, context[kept], contexts, head, suspect[kept])
 
 
 class _Found(NamedTuple):

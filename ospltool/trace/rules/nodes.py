@@ -19,7 +19,7 @@ from ospltool.trace.rules import Anomaly, finding, grouped, over_ns, rule, stopp
 from ospltool.trace.views.overview import normalised
 from ospltool.trace.views.times import SECOND_NS, clock, duration
 
-_LONGEST_TITLE: Final = 160
+_LONGEST_TITLE: Final = 220
 SILENT_NS: Final = 10 * SECOND_NS
 
 ORDER: Final = {
@@ -356,12 +356,20 @@ def reported(facts: TraceFacts) -> Iterator[Anomaly]:
         report = group[0][0]
         found = known.get(template)
         meaning = None if template else meaning_of(report.text)
-        shown = " ".join(report.text.split())
+        texts = {" ".join(one.text.split()) for one, _ in group}
+        whole = " ".join(report.text.split())
+        shown = whole if meaning is None else " ".join(meaning.line.split())
+        times = plural(len(group), "time") + (", at first" if len(texts) > 1 else "")
+        why = "No explanation is known."
+        if meaning is not None:
+            why = f"{meaning.why} {meaning.remedy}"
+        elif text:
+            is_cut = len(whole) > _LONGEST_TITLE
+            why = "Reported in the log of the service" + (f": {whole}" if is_cut else ".")
         yield finding(
             "reported",
-            f"{node} {level} {plural(len(group), 'time')}: {shortened(shown, _LONGEST_TITLE)}",
-            (found.meaning if found else "")
-            or ("Reported in the log of the service." if text else "No explanation is known."),
+            f"{node} {level} {times}: {shortened(shown, _LONGEST_TITLE)}",
+            (found.meaning if found else "") or why,
             (place for _, place in group),
             level=level,
             template=template or None,

@@ -150,7 +150,7 @@ def tap(options: dict[str, Any]) -> None:
     while True:
         signal.wait(1.0)
         for topic, one in taps.items():
-            for time_ns, _, status, key, payload, _ in one.drain():
+            for time_ns, _, _, _, status, key, payload in one.drain():
                 say(topic=topic, event=[time_ns, status, key.hex(), payload.hex()])
 
 

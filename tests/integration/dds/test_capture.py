@@ -11,10 +11,10 @@ import pytest
 
 from engine.capture.tap_registry import TapRegistry
 from engine.core.name_spaces import Group
-from engine.dataset.captured import CapturedRun, CapturedSample
+from engine.dataset.captured import CapturedRun
 from engine.dataset.groups import DurabilityKind, GroupDescription, GroupQos, TypeDescription
 from engine.dataset.living import whole
-from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, UNTIMED, make_sample
+from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, UNTIMED, Sample, captured_sample, with_digest
 from engine.dds.capture_reader import CaptureReader
 from engine.dds.directed import DirectedSession
 from engine.dds.discovery import Discovery, EndpointSeen, ParticipantSeen
@@ -83,7 +83,7 @@ def test_every_kind_of_type_is_captured_and_written_again_bit_by_bit(
         topic = open_topic(participant, one.topic, resolution.type)
         taps[one.topic] = CaptureReader(participant, topic, signal=signal)
 
-    captured: dict[str, list[CapturedSample]] = defaultdict(list)
+    captured: dict[str, list[Sample]] = defaultdict(list)
     wanted = {name: len(expected_of(name, count)) for name in TYPES}
 
     def all_there() -> bool:
@@ -116,15 +116,15 @@ def test_every_kind_of_type_is_captured_and_written_again_bit_by_bit(
     qos = {one.topic: one.qos for one in writers}
     with DirectedSession(address, "lo", arena.domain, b"n" * 16, tag=arena.tag) as session:
         for name in TYPES:
-            samples = [make_sample(*event) for event in captured[name]]
+            samples = [with_digest(event) for event in captured[name]]
             report = session.deliver(
                 f"again_{name}", described[name], qos[name], "", whole(samples, frozenset()), 10
             )
             assert (report.problem, report.acked) == ("", len(samples)), name
             for event in captured[name]:
                 line = target.expect(functools.partial(is_event_of, f"again_{name}"))
-                time_ns, _, status, key, payload, _ = event
-                assert line["event"] == [time_ns, status, key.hex(), payload.hex()], name
+                sent = [event.source_time_ns, event.status, event.key.hex(), event.payload.hex()]
+                assert line["event"] == sent, name
 
 
 def test_samples_without_a_source_timestamp_get_the_time_of_their_arrival(
@@ -135,7 +135,7 @@ def test_samples_without_a_source_timestamp_get_the_time_of_their_arrival(
     topics = [Topic.of_class(participant, name, sample_types.TYPES[name]) for name in types]
     taps = [[CaptureReader(participant, topic) for _ in range(2)] for topic in topics]
     arena.start("writer", types=types, count=count, untimed=True, step=40)
-    got: dict[CaptureReader, list[CapturedSample]] = {tap: [] for pair in taps for tap in pair}
+    got: dict[CaptureReader, list[Sample]] = {tap: [] for pair in taps for tap in pair}
 
     def all_there() -> bool:
         for tap, some in got.items():
@@ -209,7 +209,7 @@ def test_a_tap_sees_each_event_of_a_writer_in_order_with_its_own_time(
     assert {one.writer for one in got} == {writer.guid}
     assert {one.key for one in got[:5]} == {bytes([7, 0, 0, 0])}
     assert [one.payload for one in got[:5]] == [whole, key, whole, whole, key]
-    assert got[-1] == CapturedSample(0, writer.guid, WRITER_GONE, b"", AUTODISPOSE if autodispose else b"")
+    assert got[-1] == captured_sample(0, writer.guid, WRITER_GONE, b"", AUTODISPOSE if autodispose else b"")
 
 
 @pytest.mark.parametrize(
@@ -352,8 +352,8 @@ def test_runs_have_the_same_samples_in_the_same_order(participant: NodeParticipa
     one, other = (RawWriter(participant, topic, qos) for _ in range(2))
     chance = random.Random(1)
     differences = (*["size", "writer"] * 20, "large")
-    got: list[CapturedSample] = []
-    expected: list[CapturedSample] = []
+    got: list[Sample] = []
+    expected: list[Sample] = []
     runs = 0
     for number in range(5000):
         different = chance.choice(differences) if chance.random() < often else ""
@@ -363,11 +363,9 @@ def test_runs_have_the_same_samples_in_the_same_order(participant: NodeParticipa
             expected += whole.drain(100)
         while number % 200 == 199 and len(in_runs) > 30:
             count, taken = in_runs.drain_runs(chance.choice((10, 100, 500)))
-            records = [
-                each for x in taken for each in ([x] if isinstance(x, CapturedSample) else x.records())
-            ]
+            records = [each for x in taken for each in ([x] if isinstance(x, Sample) else x.samples())]
             assert len(records) == count
-            assert all(x.record(3) == x.records()[3] for x in taken if isinstance(x, CapturedRun))
+            assert all(x.sample(3) == x.samples()[3] for x in taken if isinstance(x, CapturedRun))
             runs += len(taken) < count
             got += records
     assert [*got, *in_runs.drain()] == expected
@@ -381,7 +379,7 @@ def test_two_types_under_one_topic_name_are_captured_apart(
     arena.start("writer", types=["OtherPlain"], topic="Same", count=3)
     signal = Signal(participant)
     writers = discover_writers(Discovery(participant, signal), signal, 2)
-    got: dict[bytes, list[CapturedSample]] = {}
+    got: dict[bytes, list[Sample]] = {}
     taps = {}
     for one in writers:
         assert one.type is not None

@@ -63,7 +63,7 @@ def test_each_writer_s_samples_come_once_and_in_order_while_the_tap_moves(
     def drain(limit: int = 20_000) -> None:
         _, taken = tap.drain_runs(limit)
         for record in [*taken, *tap.drain(limit)]:
-            for one in record.records() if isinstance(record, CapturedRun) else (record,):
+            for one in record.samples() if isinstance(record, CapturedRun) else (record,):
                 if one.status & DATA:
                     numbers[one.writer].append(int.from_bytes(one.payload[4:8], "little"))
 

@@ -8,8 +8,8 @@ import random
 import pytest
 
 from engine.dataset.blocks import Block, pack_samples
-from engine.dataset.sample import DATA, DIGEST_BYTES, HEADER, Sample, digest_of
-from engine.dataset.sample_making import make_samples
+from engine.dataset.captured import with_digests
+from engine.dataset.sample import DATA, DIGEST_BYTES, HEADER, Sample, captured_sample, digest_of
 
 WRITERS = (b"w" * 16, b"v" * 16)
 LENGTHS = {
@@ -33,20 +33,19 @@ def test_each_has_the_digest_of_its_content(lengths: list[int], are_equal: bool)
     for count in range(1, 10):
         size, key_size = chance.choice(lengths), chance.choice((0, 4, 90, 200))
         records = [
-            (
+            captured_sample(
                 chance.randrange(1 << 60),
                 chance.choice(WRITERS),
                 DATA,
                 chance.randbytes(key_size if are_equal else chance.choice((0, 4, 90, 200))),
                 chance.randbytes(size if are_equal else chance.choice(lengths)),
-                0,
             )
             for _ in range(count)
         ]
-        made = make_samples(records)
+        made = with_digests(records)
         wanted = [by_hashlib(one) for one in made]
         assert [one.digest for one in made] == wanted
-        assert [(one[0], one[1], *one[4:], one[2]) for one in made] == records
+        assert [one._replace(digest=b"") for one in made] == records
         assert [digest_of(*one[:3], *one[4:]) for one in made] == wanted
         block = pack_samples(made)
         assert Block(block.data).digests == b"".join(wanted)

@@ -52,12 +52,10 @@ class Taps(list[Any]):
 
     is_moving = False
     patience_s = 3600.0
+    further = frozenset[Any]()
 
     def has_news(self) -> bool:
         return False
-
-    def once(self, _tap: Any, records: list[Any], _routes: Any) -> list[Any]:
-        return records
 
 
 def draining(

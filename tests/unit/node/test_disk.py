@@ -15,9 +15,8 @@ from engine.dataset.groups import DurabilityKind, GroupDescription, GroupQos, Ty
 from engine.dataset.sample import DATA, make_sample
 from engine.dds.activity import ThreadActivities
 from engine.node.disk import Disk, trace_found
-from engine.runtime import jobs
 from engine.runtime.store_queue import MAX_GATHERED, StoreQueue
-from engine.store.interface import REPLACED_MARK, GroupChange
+from engine.store.interface import LET_GO_BYTES, REPLACED_MARK, GroupChange
 from engine.store.sqlite import SqliteStore
 from engine.tracing.levels import Level
 from engine.tracing.tracer import Tracer
@@ -218,7 +217,7 @@ def test_large_samples_wait_until_they_are_many_bytes(
     monkeypatch: pytest.MonkeyPatch, patient: Writing
 ) -> None:
     """One that is replaced while it waits need not be written, so their number does not count."""
-    size = jobs.LET_GO_BYTES
+    size = LET_GO_BYTES
     monkeypatch.setattr("engine.runtime.store_queue.MAX_GATHERED", 3)
     monkeypatch.setattr("engine.runtime.store_queue.MAX_GATHERED_BYTES", 3 * size)
     queue = patient.disk.store_queue
@@ -246,7 +245,7 @@ def test_large_samples_wait_for_those_that_may_replace_them(
     monkeypatch: pytest.MonkeyPatch, patient: Writing, are_new: bool
 ) -> None:
     """Samples that replace nothing are written at once: to wait would spare no writing."""
-    size = jobs.LET_GO_BYTES
+    size = LET_GO_BYTES
     monkeypatch.setattr("engine.runtime.store_queue.MAX_NEW_BYTES", 3 * size)
     queue = patient.disk.store_queue
     for written in (0, 1):

@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, cast
 import msgspec
 import pytest
 
-from engine.capture.matching import END_S, LOOK_S, MATCH_S, SHOWN_S, MatchWatch
+from engine.capture.intake import END_S, LOOK_S, MATCH_S, SHOWN_S, MatchWatch
 from engine.capture.neighbourhood import Neighbourhood
 from engine.capture.unkept import UnkeptReason
-from engine.dataset.captured import CapturedSample
-from engine.dataset.sample import DATA
+from engine.dataset.sample import DATA, captured_sample
 from engine.dds.discovery import EndpointGone
 from engine.dds.writer_names import WRITER_GONE
 from tests.unit.node.test_neighbourhood import APPLICATION, DESCRIPTION, TYPE, endpoint
@@ -95,7 +94,7 @@ def test_a_writer_that_ends_before_a_sample_of_it_is_captured_is_told_once(match
     scene = Scene(matched)
     assert scene.told(0) == []
     if matched:
-        scene.watch.heard([CapturedSample(0, WRITER, WRITER_GONE, b"", b"")])
+        scene.watch.heard([captured_sample(0, WRITER, WRITER_GONE, b"", b"")])
     scene.neighbourhood.take([EndpointGone(WRITER)])
     scene.taps.is_behind = True  # a sample of it may wait there
     assert scene.told(MATCH_S + 1, *LOOKS, *ENDS) == []
@@ -108,7 +107,7 @@ def test_a_writer_that_ends_before_a_sample_of_it_is_captured_is_told_once(match
 
 def test_a_writer_that_ends_after_a_sample_of_it_is_not_told() -> None:
     scene = Scene(matched=True)
-    scene.watch.heard([CapturedSample(0, WRITER, DATA, b"", b"")])
+    scene.watch.heard([captured_sample(0, WRITER, DATA, b"", b"")])
     scene.neighbourhood.take([EndpointGone(WRITER)])
     assert scene.told(0, MATCH_S + 1, *LOOKS, *ENDS) == []
 

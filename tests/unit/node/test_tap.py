@@ -9,9 +9,9 @@ import pytest
 
 from engine.capture import tap as moving
 from engine.capture.tap import BESIDE_S, LISTEN_S, QUIET_S, REMEMBER_S, Tap
-from engine.dataset.captured import CapturedRun, CapturedSample
+from engine.dataset.captured import CapturedRun
 from engine.dataset.groups import DurabilityKind
-from engine.dataset.sample import DATA
+from engine.dataset.sample import DATA, Sample, captured_sample
 
 WRITER = b"w" * 16
 
@@ -26,20 +26,20 @@ class Reader:
     def __init__(self, durability: DurabilityKind, *, hears: bool) -> None:
         self.qos = types.SimpleNamespace(durability=durability)
         self._hears = hears
-        self._queue: list[CapturedSample] = []
+        self._queue: list[Sample] = []
 
     def __len__(self) -> int:
         return len(self._queue)
 
     def put(self, *numbers: int) -> None:
         if self._hears:
-            self._queue += [CapturedSample(number, WRITER, DATA, b"key", b"payload") for number in numbers]
+            self._queue += [captured_sample(number, WRITER, DATA, b"key", b"payload") for number in numbers]
 
-    def drain(self, limit: int) -> list[CapturedSample]:
+    def drain(self, limit: int) -> list[Sample]:
         taken, self._queue = self._queue[:limit], self._queue[limit:]
         return taken
 
-    def drain_runs(self, limit: int) -> tuple[int, list[CapturedSample | CapturedRun]]:
+    def drain_runs(self, limit: int) -> tuple[int, list[Sample | CapturedRun]]:
         taken = self.drain(limit)
         return len(taken), [*taken]
 
@@ -90,7 +90,7 @@ def test_a_writer_that_the_second_reader_holds_up_is_waited_for(play: Play, way:
 
     def drained() -> list[int]:
         taken = tap.drain(100) if way == "drain" else tap.drain_runs(100)[1]
-        return [record.source_time_ns for record in taken if isinstance(record, CapturedSample)]
+        return [record.source_time_ns for record in taken if isinstance(record, Sample)]
 
     assert not play.is_moved_after(0.0)  # the second one is made
     readers[0].put(1, 2, 3)
@@ -127,3 +127,18 @@ def test_what_one_of_the_two_readers_refused_comes_once(play: Play) -> None:
     for _ in range(4):
         found += [record.source_time_ns for record in tap.drain(100)]
     assert found == [1, 2, 3, 4, 5, 6, 7]
+
+
+def test_what_only_the_second_reader_got_before_the_first_one_ended_is_kept(play: Play) -> None:
+    """Also when the queue of the first one is empty by then."""
+    tap, readers = play.tap, play.readers
+    assert not play.is_moved_after(0.0, BESIDE_S, REMEMBER_S)
+    for reader in readers:
+        reader.put(1)
+    found = [record.source_time_ns for record in tap.drain(100)]
+    readers[1].put(2)
+    assert play.is_moved_after(max(LISTEN_S, QUIET_S))
+    readers[1].put(3)
+    for _ in range(2):
+        found += [record.source_time_ns for record in tap.drain(100)]
+    assert found == [1, 2, 3]

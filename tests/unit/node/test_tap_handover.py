@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.capture.tap import TapHandover
-from engine.dataset.captured import CapturedSample
-from engine.dataset.sample import DATA
+from engine.dataset.sample import DATA, Sample, captured_sample
 
 WRITERS = (b"1" * 16, b"2" * 16)
 
@@ -18,14 +17,14 @@ WRITERS = (b"1" * 16, b"2" * 16)
 @given(st.data())
 def test_every_sample_counts_once_and_in_order(data: st.DataObject) -> None:
     """The former reader has the first samples of each writer, the present one the last, and some both."""
-    former: list[CapturedSample] = []
-    present: list[CapturedSample] = []
+    former: list[Sample] = []
+    present: list[Sample] = []
     counts = {}
     for writer in WRITERS:
         counts[writer] = count = data.draw(st.integers(0, 12))
         ends = data.draw(st.integers(0, count), label="the former one had so many")
         begins = data.draw(st.integers(0, ends), label="the present one has from there")
-        samples = [CapturedSample(number, writer, DATA, b"key", b"payload") for number in range(count)]
+        samples = [captured_sample(number, writer, DATA, b"key", b"payload") for number in range(count)]
         former, present = _mix(data, former, samples[:ends]), _mix(data, present, samples[begins:])
     seam, found = TapHandover(), []
     heard = data.draw(st.integers(0, len(present)), label="of the present one before it takes the place")
@@ -46,7 +45,7 @@ def test_every_sample_counts_once_and_in_order(data: st.DataObject) -> None:
     assert numbers == {writer: list(range(count)) for writer, count in counts.items() if count}
 
 
-def _mix(data: st.DataObject, one: list[CapturedSample], other: list[CapturedSample]) -> list[CapturedSample]:
+def _mix(data: st.DataObject, one: list[Sample], other: list[Sample]) -> list[Sample]:
     """Both, each in its order."""
     one, other, mixed = list(one), list(other), []
     while one and other:
@@ -55,7 +54,7 @@ def _mix(data: st.DataObject, one: list[CapturedSample], other: list[CapturedSam
 
 
 def test_the_present_one_is_in_step_when_it_has_heard_the_last_of_each_writer_that_matches_it() -> None:
-    records = [CapturedSample(number, writer, DATA, b"", b"") for number in range(3) for writer in WRITERS]
+    records = [captured_sample(number, writer, DATA, b"", b"") for number in range(3) for writer in WRITERS]
     seam = TapHandover()
     seam.give(records[:2], both=False)  # before it listened
     assert seam.is_in_step(WRITERS)
@@ -70,9 +69,9 @@ def test_the_present_one_is_in_step_when_it_has_heard_the_last_of_each_writer_th
     assert (seam.rest(), seam.fresh([]), seam.is_closed) == ([], [], False)
 
 
-def records(text: str) -> list[CapturedSample]:
+def records(text: str) -> list[Sample]:
     """One for each letter, of one writer; equal letters are equal samples."""
-    return [CapturedSample(ord(letter), WRITERS[0], DATA, b"key", b"payload") for letter in text]
+    return [captured_sample(ord(letter), WRITERS[0], DATA, b"key", b"payload") for letter in text]
 
 
 @pytest.mark.parametrize(

@@ -14,9 +14,8 @@ from typing import Final
 
 from engine.dataset.sample import Sample
 from engine.node.disk import open_store
-from engine.runtime.jobs import LET_GO_BYTES
 from engine.runtime.store_queue import StoreQueue
-from engine.store.interface import GroupChange
+from engine.store.interface import LET_GO_BYTES, GroupChange
 from tests.unit.store.making import description, sample
 
 SPACE: Final = "space"

@@ -13,9 +13,16 @@ import pytest
 from engine.dataset.dataset import DataSet
 from engine.dataset.group_set import Summary
 from engine.dataset.sample_rows import SampleRows
-from engine.runtime.backups import PATIENCE, BackupDropped, BackupKept, BackupMissing
-from engine.runtime.jobs import Conversion, Degraded, Recovered
-from engine.runtime.store_queue import StoreQueue
+from engine.runtime.store_queue import (
+    PATIENCE,
+    BackupDropped,
+    BackupKept,
+    BackupMissing,
+    Conversion,
+    Degraded,
+    Recovered,
+    StoreQueue,
+)
 from engine.store.interface import MAX_BACKUPS, DamageLog, GroupChange, Replaced, SetState, note_of
 from engine.store.memory import Medium, MemoryStore
 from engine.store.sqlite import SqliteStore

@@ -11,7 +11,7 @@ import pytest
 
 from engine.dataset.sample import LARGE_BYTES, Sample
 from engine.node.disk import open_store
-from engine.store import sample_table
+from engine.store import sqlite
 from engine.store.interface import DamageLog, GroupChange, Store, StoreFull
 from engine.store.sqlite import SqliteStore
 from engine.store.store_directory import DATABASE
@@ -102,7 +102,7 @@ def test_a_change_that_meets_what_is_there_moves_them_all_the_same(
 def test_a_large_file_stays_as_it_is(
     store: SqliteStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sample_table, "MOVED_PAGES", 0)
+    monkeypatch.setattr(sqlite, "MOVED_PAGES", 0)
     add(store, [*samples(0, 10), LARGE])
     assert content(store) == [*samples(0, 10), LARGE]
     assert is_in_order(tmp_path)

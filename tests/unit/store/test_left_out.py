@@ -14,9 +14,9 @@ import pytest
 
 from engine.dataset.sample import Sample
 from engine.node.disk import open_store
-from engine.runtime import jobs
+from engine.runtime import store_queue
 from engine.runtime.store_queue import StoreQueue
-from engine.store.interface import DamageLog, GroupChange, StoreFull
+from engine.store.interface import LET_GO_BYTES, DamageLog, GroupChange, StoreFull
 from engine.store.sqlite import SqliteStore
 from tests.unit.store.making import description, sample
 from tests.unit.store.replaced_writer import LOADS, SPACE
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from engine.store.interface import Store
 
 ROOT: Final = Path(__file__).parents[3]
-SIZE: Final = jobs.LET_GO_BYTES
+SIZE: Final = LET_GO_BYTES
 KILLS: Final = 12
 
 
@@ -93,7 +93,7 @@ def test_what_another_transaction_replaces_is_written(
     store: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A node that dies between the two must find it."""
-    monkeypatch.setattr(jobs, "BATCH_CHANGES", 2)
+    monkeypatch.setattr(store_queue, "BATCH_CHANGES", 2)
     queue = StoreQueue(store)
     queue.append(SPACE, [replacing(sample(0)), replacing(large(1)), replacing(large(2), large(1))])
     assert queue.queued_bytes == 8 + 2 * SIZE
@@ -129,7 +129,7 @@ def test_any_order_of_changes_and_refusals_leaves_each_transaction_whole(
 ) -> None:
     """KEEP_LAST 1 to 3 in two groups, sizes around the limit, samples that come back, a disk that refuses."""
     chance = random.Random(seed)
-    monkeypatch.setattr(jobs, "BATCH_CHANGES", chance.randrange(1, 12))
+    monkeypatch.setattr(store_queue, "BATCH_CHANGES", chance.randrange(1, 12))
     queue = StoreQueue(store)
     groups = description(0, depth=chance.randrange(1, 4)), description(1, depth=1)
     kept: dict[tuple[Group, int], list[Sample]] = {}

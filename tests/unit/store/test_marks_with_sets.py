@@ -9,8 +9,7 @@ import pytest
 
 from engine.dataset.dataset import DataSet
 from engine.dataset.sample_rows import SampleRows
-from engine.runtime.jobs import Conversion
-from engine.runtime.store_queue import StoreQueue
+from engine.runtime.store_queue import Conversion, StoreQueue
 from engine.store.interface import DamageLog, GroupChange
 from engine.store.memory import Medium, MemoryStore, PowerCut
 from tests.unit.store.making import description, samples

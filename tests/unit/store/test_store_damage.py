@@ -18,9 +18,8 @@ from engine.dataset.dataset import DataSet
 from engine.dataset.group_set import Summary
 from engine.dataset.sample import Sample
 from engine.dataset.sample_rows import SampleRows
-from engine.runtime.jobs import Degraded, Recovered
 from engine.runtime.startup import read_store
-from engine.runtime.store_queue import StoreQueue
+from engine.runtime.store_queue import Degraded, Recovered, StoreQueue
 from engine.store.interface import DamageLog, GroupChange, RememberedFellow, StoreFailed, StoreRefused
 from engine.store.read_only import StoreView
 from engine.store.sqlite import SqliteStore
