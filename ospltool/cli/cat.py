@@ -8,13 +8,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from engine.core.name_spaces import Group, Interest
+from engine.dataset.content import Expression, ExpressionFault, Undecodable
+from engine.dataset.sample import DATA
 from ospltool.cli.domains import Domain, place_of, talking
 from ospltool.cli.exits import CommandError, Exit
 from ospltool.cli.options import duration
 from ospltool.output import envelope, streams
 
 if TYPE_CHECKING:
-    from engine.dataset.content import Expression, Kinds, Path
+    from engine.dataset.content import Kinds, Path
     from engine.dataset.sample import Sample
     from ospltool.live.samples import TopicReader
     from ospltool.stores.model import GroupFacts, StoreReader
@@ -89,8 +92,6 @@ def cat(
 
 
 def _expression(where: str | None) -> Expression | None:
-    from engine.dataset.content import Expression, ExpressionFault
-
     try:
         return None if where is None else Expression(where)
     except ExpressionFault as error:
@@ -115,8 +116,6 @@ class _Printer:
 
     def check(self, kinds: Kinds) -> None:
         """Refuse an expression that does not fit a type of the topic."""
-        from engine.dataset.content import ExpressionFault
-
         try:
             if self._expression is not None:
                 self._expression.check(kinds)
@@ -204,7 +203,6 @@ def _stores_of(uri: str | None, stores: list[str] | None, node: str | None) -> l
 
 
 def _cat_stores(printer: _Printer, stores: list[_Store], partitions: tuple[str, ...]) -> None:
-    from engine.core.name_spaces import Group, Interest
     from engine.store.interface import DamageLog
     from ospltool.cli.store.shared import opened
 
@@ -238,8 +236,6 @@ def _cat_stores(printer: _Printer, stores: list[_Store], partitions: tuple[str, 
 def _put_group(
     printer: _Printer, reader: StoreReader, group: GroupFacts, store: _Store, samples: Any
 ) -> None:
-    from engine.dataset.content import Undecodable
-    from engine.dataset.sample import DATA
     from ospltool.stores.describe import fields_of
 
     checks_samples = group.description is None
@@ -325,7 +321,6 @@ def _seen(reader: TopicReader) -> str:
 
 
 def _put_all(printer: _Printer, reader: Any, timeout_s: float, *, follows: bool) -> None:
-    from engine.dataset.content import Undecodable
     from engine.dds.decoding import decode, kinds_of
 
     checked = set()

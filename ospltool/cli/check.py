@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import gc
 import os
 import sys
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from ospltool.check import commands
+from ospltool.check.inputs import UsageError
 from ospltool.cli.exits import CommandError, Exit
+from ospltool.diagnostics.formats import render
 from ospltool.output import streams
 from ospltool.output.text import plural
 
@@ -22,42 +26,15 @@ if TYPE_CHECKING:
     from ospltool.diagnostics.model import Report
 
 
-class OutputFormat(enum.StrEnum):
-    """The output formats, with the names of `ospltool.diagnostics.formats.FORMATS`."""
-
-    FULL = "full"
-    CONCISE = "concise"
-    JSON = "json"
-    JSONL = "jsonl"
-    GITHUB = "github"
-    GITLAB = "gitlab"
-    JUNIT = "junit"
-    SARIF = "sarif"
-    RDJSON = "rdjson"
-
-
-class ShownSeverity(enum.StrEnum):
-    """The least severity to show."""
-
-    ERROR = "error"
-    WARNING = "warning"
-    INFO = "info"
-
-
-class FailOn(enum.StrEnum):
-    """The least severity that makes the command fail."""
-
-    ERROR = "error"
-    WARNING = "warning"
-    INFO = "info"
-    NEVER = "never"
-
-
 class CheckedService(enum.StrEnum):
     """The services that may run a configuration."""
 
     OPENSPLICE = "opensplice"
     OSPLTOOL = "ospltool"
+
+
+OutputFormat = Literal["full", "concise", "json", "jsonl", "github", "gitlab", "junit", "sarif", "rdjson"]
+"""The names of `ospltool.diagnostics.formats.FORMATS`."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -91,14 +68,16 @@ class RuleOptions:
     severity: Annotated[
         list[str] | None, typer.Option(help="Override the severity of rules.", metavar="RULES=LEVEL")
     ] = None
-    show: Annotated[ShownSeverity, typer.Option(help="Show findings of this severity and above.")] = (
-        ShownSeverity.WARNING
-    )
+    show: Annotated[
+        Literal["error", "warning", "info"], typer.Option(help="Show findings of this severity and above.")
+    ] = "warning"
     fail_on: Annotated[
-        FailOn, typer.Option(help="Exit with 1 if a finding has this severity or a higher one.")
-    ] = FailOn.WARNING
+        Literal["error", "warning", "info", "never"],
+        typer.Option(help="Exit with 1 if a finding has this severity or a higher one."),
+    ] = "warning"
     target: Annotated[
-        list[CheckedService] | None, typer.Option(help="Check for this service only (default: both).")
+        list[CheckedService] | None,
+        typer.Option(help="Check for this service only (default: both)."),
     ] = None
 
 
@@ -106,7 +85,7 @@ class RuleOptions:
 class OutputOptions:
     """The form of the findings, and the file that they are written to."""
 
-    output: Annotated[OutputFormat, typer.Option(help="Set the output format.")] = OutputFormat.FULL
+    output: Annotated[OutputFormat, typer.Option(help="Set the output format.")] = "full"
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, like --output json.")] = False
     output_file: Annotated[
         str | None, typer.Option(help="Write to FILE instead of standard output.", metavar="FILE")
@@ -116,7 +95,7 @@ class OutputOptions:
     @property
     def kind(self) -> str:
         """The name of the format."""
-        return str(OutputFormat.JSON if self.as_json else self.output)
+        return "json" if self.as_json else self.output
 
     def write(self, text: str) -> None:
         """Write text to the file, or to standard output.
@@ -184,10 +163,6 @@ def check(
 
     Exit codes: 0 no finding at or above --fail-on, 1 findings, 2 wrong usage or an unreadable file.
     """
-    from ospltool.check import commands
-    from ospltool.check.inputs import UsageError
-    from ospltool.diagnostics.formats import render
-
     _avoid_collections(context)
     try:
         deployments = commands.deployments(
@@ -200,7 +175,7 @@ def check(
         )
         services = [str(each) for each in rules.target or []]
         choice = commands.choice(
-            rules.select or [], rules.ignore or [], rules.severity or [], services, rules.show.value
+            rules.select or [], rules.ignore or [], rules.severity or [], services, rules.show
         )
     except UsageError as error:
         raise CommandError(str(error), Exit.USAGE) from None
@@ -226,13 +201,11 @@ def check(
     output.write(text)
     for line in commands.summary(report, choice):
         streams.say(line)
-    raise typer.Exit(commands.exit_code(report, rules.fail_on.value))
+    raise typer.Exit(commands.exit_code(report, rules.fail_on))
 
 
 def _avoid_collections(context: typer.Context) -> None:
     """Turn off the garbage collector for a command: it keeps its objects, and collections only cost time."""
-    import gc
-
     gc.disable()
     context.call_on_close(gc.enable)
 

@@ -8,6 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from engine.supervisor.rundir import location
+from engine.tracing import reports
+from engine.tracing.sinks import Rotation
+from ospltool.cli.exits import CommandError, Exit
 from ospltool.cli.options import AsJson
 from ospltool.output import envelope, streams
 
@@ -48,8 +52,6 @@ def show_environment(
 
     Exit codes: 0 success, 1 a node would refuse a value, 2 unreadable configuration.
     """
-    from ospltool.cli.exits import Exit
-
     rows = [*_own(os.environ), *(_referred(uri, os.environ) if uri else ())]
     if as_json:
         streams.put(envelope.document("env", rows))
@@ -65,8 +67,6 @@ def show_environment(
 
 
 def _own(environ: Mapping[str, str]) -> Iterator[dict[str, str]]:
-    from engine.supervisor.rundir import location
-
     for variable, (default, meaning) in KNOWN.items():
         value = environ.get(variable, "")
         effective, origin = (
@@ -88,8 +88,6 @@ def _own(environ: Mapping[str, str]) -> Iterator[dict[str, str]]:
 def _refusal(variable: str, environ: Mapping[str, str]) -> str:
     """Return why a node does not start with the value of a variable; empty if it does."""
     from engine.dds.trial import is_relative
-    from engine.tracing import reports
-    from engine.tracing.sinks import Rotation
 
     try:
         match variable:
@@ -116,7 +114,6 @@ def _referred(uri: str, environ: Mapping[str, str]) -> Iterator[dict[str, str]]:
     from engine.config.problems import ProblemKind
     from engine.config.schema import engine_schema
     from engine.config.validate import schema_problems
-    from ospltool.cli.exits import CommandError, Exit
 
     try:
         document = read_document(uri, environ)

@@ -5,14 +5,19 @@ from __future__ import annotations
 import dataclasses
 import os
 import sys
+import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from ospltool.check import explain as answers
+from ospltool.check.cyclone import CycloneItem
+from ospltool.check.registry import Rule
 from ospltool.cli.exits import CommandError, Exit
 from ospltool.cli.options import AsJson
 from ospltool.output import envelope, streams
+from ospltool.trace.reading.sources import SourceError
 
 if TYPE_CHECKING:
     from ospltool.health.codes import Code
@@ -45,9 +50,6 @@ def explain(
     if subject is not None and _is_text(subject):
         _explain_cause(subject, as_json=as_json)
         return
-    from ospltool.check import explain as answers
-    from ospltool.check.cyclone import CycloneItem
-    from ospltool.check.registry import Rule
 
     if subject and subject.upper().startswith("DUL-"):
         _explain_code(subject.upper(), as_json=as_json)
@@ -87,7 +89,6 @@ def _explain_cause(subject: str, *, as_json: bool) -> None:
         CommandError: it cannot be read, or is of an unknown kind.
     """
     from ospltool.forensics import cause
-    from ospltool.trace.reading.sources import SourceError
 
     try:
         if subject in ("-", "/dev/stdin"):
@@ -127,8 +128,6 @@ def _explain_code(wanted: str, *, as_json: bool) -> None:
 
 def _code_text(code: Code) -> str:
     """Describe a health code for the terminal."""
-    import textwrap
-
     lines = [f"{code.id} ({code.severity.label})", "", code.title]
     for title, body in code.sections.items():
         lines += ["", f"{title}:"]

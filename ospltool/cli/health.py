@@ -11,17 +11,24 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from engine.config.values import did_you_mean
 from ospltool.cli import domains, exits
 from ospltool.cli.exits import CommandError, Exit
 from ospltool.cli.options import LiveTarget, duration_s
+from ospltool.diagnostics.model import Severity
+from ospltool.health import export
+from ospltool.health.codes import codes, joined
+from ospltool.health.health import Health
+from ospltool.health.news import IncidentNews
+from ospltool.health.subjects import is_known, known
+from ospltool.health.system import System
+from ospltool.health.verdict import FAILED, STARTING, UNKNOWN
 from ospltool.output import envelope, libraries, streams
 from ospltool.output.text import visible
 
 if TYPE_CHECKING:
-    from ospltool.health.health import Health
     from ospltool.health.incident import Incident
     from ospltool.health.mutes import MuteEnd
-    from ospltool.health.system import System
 
 
 PASSING_S: Final = 2.0
@@ -111,8 +118,6 @@ class _Domain:
     """
 
     def __init__(self, title: str, system: System, clock: Callable[[], float]) -> None:
-        from ospltool.health.news import IncidentNews
-
         self.title = title
         self.system = system
         self.feed = system.feed
@@ -153,9 +158,6 @@ class _Domain:
 
     def exit_code(self) -> int:
         """0, 1 or 2 by severity, 1 while nodes start; 3 for the verdict UNKNOWN, 70 for FAILED."""
-        from ospltool.diagnostics.model import Severity
-        from ospltool.health.verdict import FAILED, STARTING, UNKNOWN
-
         worst = self.health.verdict.worst
         if self.health.verdict.word == FAILED:
             return Exit.FAULT
@@ -197,9 +199,6 @@ def _changes(mute: tuple[str, str], unmute: str) -> list[Callable[[Health], str]
 
 
 def _subject(text: str) -> tuple[str, str]:
-    from engine.config.values import did_you_mean
-    from ospltool.health.codes import codes
-
     code, _, who = text.partition(":")
     if code.upper() not in codes():
         hint = did_you_mean(code.upper(), list(codes()))
@@ -209,10 +208,6 @@ def _subject(text: str) -> tuple[str, str]:
 
 def _warn_of_nobody(systems: list[_Domain], mute: str) -> None:
     """Warn if no domain knows the subject of a new mute: it may be mistyped, or come later."""
-    from engine.config.values import did_you_mean
-    from ospltool.health.codes import joined
-    from ospltool.health.subjects import is_known, known
-
     code, who = _subject(mute) if mute else ("", "")
     if not who or any(is_known(one.health, who) for one in systems):
         return
@@ -253,8 +248,6 @@ def _report(one: _Domain, systems: list[_Domain], *, as_json: bool) -> None:
 
 def _read(path: pathlib.Path, *, watch: bool, as_json: bool) -> int:
     """Report what a recording tells at its end, and with `watch` all that happened; return the exit code."""
-    from ospltool.health.health import Health
-    from ospltool.health.system import System
     from tui.background import look_for_garbage_less_often
 
     look_for_garbage_less_often()
@@ -326,8 +319,6 @@ def _put_lines(lines: list[str]) -> None:
 
 
 def _data(systems: list[_Domain]) -> list[dict[str, object]]:
-    from ospltool.health import export
-
     return [{"domain": one.title, **export.health(one.health, one.feed.now_ns())} for one in systems]
 
 

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from engine.supervisor.node_status import Condition
+from ospltool.cli import started_nodes
 from ospltool.cli.options import AsJson
 
 
@@ -18,9 +20,6 @@ def list_nodes(
 
     Exit codes: 0 success, 2 unreadable run directory.
     """
-    from engine.supervisor.node_status import Condition
-    from ospltool.cli import started_nodes
-
     shown = [
         each
         for each in started_nodes.known_nodes(os.environ)

@@ -52,7 +52,13 @@ def duration_s(text: str) -> float:
 
 
 def duration(default: str | None, about: str, *names: str) -> Any:
-    """Return the option of a duration in seconds, by default named as its parameter."""
+    """Return the option of a duration in seconds.
+
+    Args:
+        default: as on the command line; None for none.
+        about: its help.
+        names: how it is written, by default as its parameter.
+    """
     return typer.Option(default, *names, parser=duration_s, metavar="DURATION", help=about)
 
 

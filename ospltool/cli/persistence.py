@@ -6,17 +6,20 @@ import os
 import pathlib
 import re
 import signal
+import socket
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from engine.config.persistence import load
+from engine.config.problems import ConfigError
 from ospltool.cli import exits
 from ospltool.cli.domains import DomainAccess, require_interface
 from ospltool.cli.exits import CommandError, Exit
 from ospltool.cli.options import AsJson, command_group
-from ospltool.output import streams
+from ospltool.output import envelope, streams
 from ospltool.output.text import table, visible
 
 if TYPE_CHECKING:
@@ -59,8 +62,6 @@ def run(
     Exit codes: 0 stopped cleanly with everything on disk, 1 something could not be written, 2 wrong usage,
     configuration or store, 70 a part of it failed.
     """
-    import socket
-
     settings = _settings(file, service)
     refusals = settings.refusals()
     if refusals:
@@ -80,8 +81,6 @@ def run(
     streams.say(f"ospltool: {chosen} of {settings.name!r} runs in domain {joined}")
     is_stored = _serve(running)
     if as_json:
-        from ospltool.output import envelope
-
         streams.put(envelope.document("persistence", running.shown()))
     if not is_stored:
         raise CommandError("not everything could be written to the store", Exit.RECOVERABLE)
@@ -97,9 +96,6 @@ def _serve(running: Service) -> bool:
 
 
 def _settings(file: str, service: str) -> PersistenceService:
-    from engine.config.persistence import load
-    from engine.config.problems import ConfigError
-
     try:
         return load(file, os.environ, service)
     except ConfigError as error:
@@ -168,8 +164,6 @@ def status(
 
 
 def _put(replicas: list[ReplicaView], *, as_json: bool, on_one_line: bool) -> None:
-    from ospltool.output import envelope
-
     if as_json:
         make = envelope.line if on_one_line else envelope.document
         streams.put(make("persistence-status", {"replicas": replicas}))
@@ -294,8 +288,6 @@ def rehearse(
     except ValueError as error:
         raise CommandError(f"{file}: {error}", Exit.USAGE) from error
     if as_json:
-        from ospltool.output import envelope
-
         streams.put(envelope.document("redundancy", rehearsal.summary(result)))
     else:
         streams.put("".join(rehearsal.lines(result)))

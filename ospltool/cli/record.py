@@ -13,17 +13,22 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from engine.tracing.version import product_version
 from ospltool.cli import domains, exits
 from ospltool.cli.domains import LISTEN_S, POLL_S, listen_for
 from ospltool.cli.exits import CommandError, Exit
 from ospltool.cli.options import AsJson, LiveTarget, duration
+from ospltool.health.export import as_json
+from ospltool.health.health import Health
+from ospltool.health.system import System
+from ospltool.live.recorder import Recorder, RecordingLimits
+from ospltool.live.recording import RecordingFault
 from ospltool.output import envelope, streams
 from ospltool.output.text import plural
 
 if TYPE_CHECKING:
     from ospltool.live.expectation import Expectation
     from ospltool.live.feed import Feed, Update
-    from ospltool.live.recorder import Recorder, RecordingLimits
     from ospltool.live.supervision import LocalView
 
 _SIZE: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(B|KiB|MiB|GiB|kB|MB|GB)?")
@@ -96,7 +101,6 @@ def record(
             _once(feed, LISTEN_S if extent.length is None else extent.length, expected)
             return
         assert output is not None
-        from ospltool.live.recorder import RecordingLimits
 
         limits = RecordingLimits(max_bytes=extent.size, every_ns=round(extent.every * 1e9))
         recorder = _recorder(feed, output, limits, expected)
@@ -111,10 +115,6 @@ def record(
 
 
 def _once(feed: Feed, seconds: float, expected: Expectation) -> None:
-    from ospltool.health.export import as_json
-    from ospltool.health.health import Health
-    from ospltool.health.system import System
-
     system = System((feed, lambda model: Health(model, expected)))
     listen_for(system, seconds)
     streams.put(as_json(system.health, feed.now_ns()))
@@ -126,10 +126,6 @@ def _once(feed: Feed, seconds: float, expected: Expectation) -> None:
 
 
 def _recorder(feed: Feed, path: pathlib.Path, limits: RecordingLimits, expected: Expectation) -> Recorder:
-    from engine.tracing.version import product_version
-    from ospltool.live.recorder import Recorder
-    from ospltool.live.recording import RecordingFault
-
     try:
         made_by = f"ospltool {product_version()}"
         return Recorder(path, source=feed.title, made_by=made_by, limits=limits, expected=expected)

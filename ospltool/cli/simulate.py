@@ -10,12 +10,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from engine.simulator.campaign import Campaign, parse_faults, summary
 from ospltool.cli.exits import CommandError, Exit
 from ospltool.cli.options import AsJson
+from ospltool.cli.targets import targets
+from ospltool.output import envelope, streams
+from ospltool.output.text import visible
 
 if TYPE_CHECKING:
     from engine.config import Configuration
-    from engine.simulator.campaign import Campaign, SeedOutcome
+    from engine.simulator.campaign import SeedOutcome
 
 
 Minutes = Annotated[
@@ -79,8 +83,6 @@ def simulate(
 
     Exit codes: 0 all runs are clean, 1 a run broke a rule, 2 wrong usage or configuration.
     """
-    from engine.simulator.campaign import Campaign, parse_faults
-
     try:
         parse_faults(plan.faults)
     except ValueError as error:
@@ -100,8 +102,6 @@ def simulate(
     except ValueError as error:
         raise CommandError(f"{deployment}: {error}", Exit.USAGE) from error
     if as_json:
-        from ospltool.output import envelope, streams
-
         streams.put(envelope.document("simulation", {"runs": [outcome.to_plain() for outcome in outcomes]}))
     if any(outcome.violation for outcome in outcomes):
         raise typer.Exit(Exit.FINDINGS)
@@ -109,16 +109,11 @@ def simulate(
 
 def configurations_of(deployment: str) -> dict[str, Configuration]:
     """Return the configuration of each node of a deployment, by name."""
-    from ospltool.cli.targets import targets
-
     found = targets(deployment, os.environ)
     return {target.name or target.configuration.domain.name: target.configuration for target in found}
 
 
 def _many(campaign: Campaign, seeds: range, jobs: int, *, as_json: bool) -> list[SeedOutcome]:
-    from engine.simulator.campaign import summary
-    from ospltool.output import streams
-
     outcomes: list[SeedOutcome] = []
     started = time.monotonic()
     put = streams.say if as_json else _put_line
@@ -134,8 +129,6 @@ def _many(campaign: Campaign, seeds: range, jobs: int, *, as_json: bool) -> list
 
 
 def _tell(outcome: SeedOutcome, *, as_json: bool) -> None:
-    from ospltool.output import streams
-
     put = streams.say if as_json else _put_line
     if outcome.violation:
         put(f"seed {outcome.seed}: {outcome.violation}")
@@ -145,7 +138,4 @@ def _tell(outcome: SeedOutcome, *, as_json: bool) -> None:
 
 
 def _put_line(line: str) -> None:
-    from ospltool.output import streams
-    from ospltool.output.text import visible
-
     streams.put(visible(line) + "\n")

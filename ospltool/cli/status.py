@@ -9,9 +9,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from engine.supervisor.node_status import RESPONDING, Condition
+from engine.supervisor.policy import EXIT_CONFIGURATION
+from ospltool.cli import started_nodes
 from ospltool.cli.exits import Exit
 from ospltool.cli.options import AsJson
 from ospltool.output import streams
+from ospltool.output.text import visible
 
 if TYPE_CHECKING:
     from engine.supervisor.node_status import NodeStatus
@@ -38,9 +42,6 @@ def status(
     Exit codes: 0 all nodes run and respond, 1 a node does not, or no node is known, 2 wrong usage, or no such
     file or domain name.
     """
-    from engine.supervisor.node_status import RESPONDING
-    from ospltool.cli import started_nodes
-
     found = started_nodes.find_nodes(uri, os.environ) if uri else started_nodes.known_nodes(os.environ)
     if as_json:
         started_nodes.put_json("status", found)
@@ -60,10 +61,7 @@ def status(
 
 def _advise(found: Sequence[NodeStatus], uri: str | None) -> None:
     """Say how nodes that do not run are started again, if there are any."""
-    from engine.supervisor.node_status import Condition
-    from engine.supervisor.policy import EXIT_CONFIGURATION
     from ospltool.cli.targets import is_fleet
-    from ospltool.output.text import visible
 
     ended = [one for one in found if one.condition in (Condition.STOPPED, Condition.DIED)]
     refused = [one.record.domain_name for one in ended if one.record.exit_code == EXIT_CONFIGURATION]

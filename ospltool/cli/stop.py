@@ -7,8 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from engine.supervisor import control
+from engine.supervisor.node_status import ALIVE, Condition
 from ospltool.cli.exits import CommandError, Exit
 from ospltool.cli.options import AsJson, duration
+from ospltool.cli.started_nodes import find_nodes, known_nodes, why_none
+from ospltool.cli.targets import is_fleet, required_uri
 from ospltool.output import envelope, streams
 
 if TYPE_CHECKING:
@@ -37,8 +41,6 @@ def stop(
 
     Exit codes: 0 the node has stopped, 1 it is still stopping, 2 no such node.
     """
-    from engine.supervisor import control
-
     known = _all_running() if all_nodes else _chosen(uri)
     try:
         stops = control.stop_all([status.directory for status in known], timeout)
@@ -63,17 +65,10 @@ def stop(
 
 
 def _all_running() -> list[NodeStatus]:
-    from engine.supervisor.node_status import Condition
-    from ospltool.cli.started_nodes import known_nodes
-
     return [each for each in known_nodes(os.environ) if each.condition is not Condition.STOPPED]
 
 
 def _chosen(uri: str | None) -> list[NodeStatus]:
-    from engine.supervisor.node_status import ALIVE
-    from ospltool.cli.started_nodes import find_nodes, why_none
-    from ospltool.cli.targets import is_fleet, required_uri
-
     given = required_uri(uri)
     found = find_nodes(given, os.environ)
     if not found:

@@ -17,12 +17,17 @@ from ospltool.cli.domains import LISTEN_S, listen_for, watched
 from ospltool.cli.exits import CommandError, Exit, not_installed
 from ospltool.cli.options import LiveTarget
 from ospltool.cli.simulate import Minutes
+from ospltool.health.export import system
+from ospltool.health.health import Health
+from ospltool.health.system import System
+from ospltool.live.feed import TimeTravel
+from ospltool.live.persistence import why_none
+from ospltool.live.recording import moment_of
 from ospltool.output import envelope, streams
+from ospltool.trace.reading.sources import SourceError
 
 if TYPE_CHECKING:
-    from ospltool.health.health import Health
-    from ospltool.health.system import Source, System
-    from ospltool.live.feed import TimeTravel
+    from ospltool.health.system import Source
     from ospltool.live.model import SystemModel
     from tui.operator import Operator
 
@@ -161,7 +166,6 @@ def top(
         from tui.app import run_console
     except ImportError as error:
         raise not_installed("console", error) from error
-    from ospltool.trace.reading.sources import SourceError
 
     (feed, watch_health), *others = _sources(uri, target, source)
     try:
@@ -190,8 +194,6 @@ def _sources(
     Raises:
         CommandError: it cannot be opened, or there are several domains and `is_one`.
     """
-    from ospltool.health.health import Health
-
     if source.simulate is not None:
         feed, expected = domains.simulated(
             source.simulate, source.seed, source.faults, source.minutes, source.speed
@@ -287,9 +289,6 @@ def put_json(open_source: Callable[[], Source], options: DocumentOptions) -> Non
     screen, at = options.screen, options.at
     if screen is not None and screen not in SCREENS:
         raise CommandError(f"no screen {screen!r}; there are {', '.join(SCREENS)}", Exit.USAGE)
-    from ospltool.health.system import System
-    from ospltool.live.feed import TimeTravel
-    from ospltool.live.persistence import why_none
 
     system = System(open_source())
     feed = system.feed
@@ -317,8 +316,6 @@ def put_json(open_source: Callable[[], Source], options: DocumentOptions) -> Non
 
 def _wind(system: System, travel: TimeTravel, at: str | None) -> None:
     """Seek to the moment (default: the end), and play the seconds before it: health takes time to judge."""
-    from ospltool.live.recording import moment_of
-
     begin_ns = travel.timeline.begin_ns
     try:
         moment_ns = _FAR_NS if at is None else moment_of(at, begin_ns, begin_ns)
@@ -348,8 +345,6 @@ def _until_quiet(system: System) -> None:
 
 
 def _document(one: Health, now_ns: int, screen: str | None) -> dict[str, Any]:
-    from ospltool.health.export import system
-
     model = one.model
     data = system(one, now_ns)
     if screen in (None, "findings"):

@@ -20,21 +20,37 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 from typer.core import TyperGroup
 
-from ospltool.cli.exits import CommandError, Exit
+from ospltool.analytics.case import CaseError, keep_private
+from ospltool.analytics.contract import Detail
+from ospltool.analytics.engines import AnalyticsMissingError, QueryError, need
+from ospltool.cli.exits import CommandError, Exit, interrupt_flag
 from ospltool.cli.options import CONTEXT, AsJson, command_group
-from ospltool.output.text import plural
+from ospltool.output import envelope, progress, streams
+from ospltool.output.progress import ProgressLine, counted
+from ospltool.output.text import plural, visible
+from ospltool.trace import rules as rule_book
+from ospltool.trace.meaning import line_explanation as explaining
+from ospltool.trace.reading import damage
+from ospltool.trace.reading.reader import require_records
+from ospltool.trace.reading.record import LEVELS, no_collection
+from ospltool.trace.reading.sources import SourceError, find_sources, named_path
+from ospltool.trace.rules import all_rules
+from ospltool.trace.views import conversation as talks
+from ospltool.trace.views import timeline as times
+from ospltool.trace.views.overview import TooManySpansError
+from ospltool.trace.views.records import ViewMode, ViewOptions, show
+from ospltool.trace.views.render import RenderError
+from ospltool.trace.views.selection import REPORT_LEVELS, RecordFilter
+from ospltool.trace.views.times import TimeError, duration
 
 if TYPE_CHECKING:
     from ospltool.analytics.case import Case
-    from ospltool.analytics.contract import Detail
     from ospltool.analytics.engines import Engine
     from ospltool.forensics.attachments import Attachment
     from ospltool.forensics.evidence import Evidence, RawEvidence, Window
     from ospltool.trace.case.local_load import LoadCounts
     from ospltool.trace.reading.damage import FileDamage
     from ospltool.trace.reading.sources import SourceSet
-    from ospltool.trace.views.records import ViewMode
-    from ospltool.trace.views.selection import RecordFilter
 
 
 _HELP: Final = """Read, follow, merge, filter and explain traces and logs.
@@ -121,8 +137,6 @@ class EngineOptions:
             AnalyticsMissingError: it is not installed.
             CaseError: it cannot read this case.
         """
-        from ospltool.analytics.engines import need
-
         if self.engine == "spark":
             need("pyspark", "spark")
             from ospltool.analytics.spark import SparkEngine
@@ -136,10 +150,7 @@ class EngineOptions:
     @contextlib.contextmanager
     def evidence(self, names: list[str] | None) -> Iterator[Evidence]:
         """Open a case or files for an analysis; turn their faults into command errors."""
-        from ospltool.output import streams
-
         streams.wait_for("opening the evidence")  # the libraries alone take seconds on a busy machine
-        from ospltool.trace.reading import damage
 
         damage.take()  # what another command of this process has noted
         if not names:
@@ -244,9 +255,6 @@ class SelectionOptions:
         Raises:
             CommandError: there is no such level, or an expression is wrong.
         """
-        from ospltool.trace.reading.record import LEVELS
-        from ospltool.trace.views.selection import REPORT_LEVELS, RecordFilter
-
         least = None if self.level is None else REPORT_LEVELS.get(self.level.upper(), self.level.upper())
         if least is not None and least not in LEVELS:
             known = ", ".join(dict.fromkeys((*LEVELS, *REPORT_LEVELS)))
@@ -298,8 +306,6 @@ class LayoutOptions:
         Raises:
             CommandError: there are several, or one that has no end.
         """
-        from ospltool.trace.views.records import ViewMode
-
         if self.colour not in {"auto", "always", "never"}:
             raise CommandError(f"--color {self.colour!r}: choose auto, always or never", Exit.USAGE)
         chosen = {
@@ -381,9 +387,6 @@ def view(
     Exit codes: 0 success, 1 a damaged file was read in part, 2 wrong usage or unreadable input,
     130 interrupted.
     """
-    from ospltool.trace.reading.reader import require_records
-    from ospltool.trace.views.records import ViewOptions, show
-
     chosen, mode = selection.filter(), layout.mode(follow=reading.follow)
     if reading.follow and (as_json or layout.output in {"json", "parquet"}):
         raise CommandError(
@@ -423,11 +426,6 @@ def explain(
 
     Exit codes: 0 success, 1 nothing matches.
     """
-    from ospltool.output import envelope, streams
-    from ospltool.output.text import visible
-    from ospltool.trace.meaning import line_explanation as explaining
-    from ospltool.trace.rules import all_rules
-
     rule = next((one for one in all_rules() if one.name == text), None)
     if rule is not None:
         if as_json:
@@ -475,15 +473,9 @@ def load(
 
     Exit codes: 0 success, 1 a damaged file was loaded in part, 2 wrong usage or unreadable input.
     """
-    from ospltool.output import envelope, streams
-    from ospltool.trace.views.times import duration
-
     if engine not in {"local", "spark"}:
         raise CommandError(f"--engine {engine!r}: choose local or spark", Exit.USAGE)
     with errors(), needs_analytics():
-        from ospltool.analytics.case import keep_private
-        from ospltool.analytics.contract import Detail
-        from ospltool.output.progress import ProgressLine
         from ospltool.trace.case import loading
 
         detail = Detail.RECORDS if records_only else Detail.FULL
@@ -522,11 +514,8 @@ def _follow(
     names: list[str] | None, target: pathlib.Path, detail: Detail, master: str | None
 ) -> tuple[LoadCounts, Sequence[Attachment]]:
     """Load files as they grow, until Ctrl-C; return the counts, and what else the case is to keep."""
-    from ospltool.cli.exits import interrupt_flag
     from ospltool.forensics.attachments import find_attachments, what_is
-    from ospltool.output import streams
     from ospltool.trace.case import loading
-    from ospltool.trace.reading.sources import named_path
 
     traces = [name for name in names or () if what_is(named_path(name)[1]) is None]
     if not names or not traces:
@@ -547,7 +536,6 @@ def _follow(
 
 def _raw(names: list[str] | None) -> RawEvidence:
     from ospltool.forensics.evidence import RawEvidence
-    from ospltool.trace.reading import damage
 
     damage.take()  # what another command of this process has noted
     if not names:
@@ -563,7 +551,6 @@ def _keep(target: pathlib.Path, attachments: Sequence[Attachment]) -> tuple[str,
         needed = f"; {len(attachments)} stores, configurations and recordings need a case that is a directory"
         return needed, True
     from ospltool.forensics.attachments import keep
-    from ospltool.output import progress, streams
 
     with progress.shown(f"adding {len(attachments)} stores, configurations and recordings"):
         kept = keep(target, attachments)
@@ -574,9 +561,6 @@ def _keep(target: pathlib.Path, attachments: Sequence[Attachment]) -> tuple[str,
 
 
 def _sources(names: list[str] | None) -> SourceSet:
-    from ospltool.trace.reading import damage
-    from ospltool.trace.reading.sources import find_sources
-
     damage.take()  # what another command of this process has noted
     if not names:
         raise CommandError("name the files or directories to read", Exit.USAGE)
@@ -585,9 +569,6 @@ def _sources(names: list[str] | None) -> SourceSet:
 
 def say_damages(known: Iterable[FileDamage] = ()) -> bool:
     """Report the files that could not be read to the end; return whether there are any."""
-    from ospltool.output import streams
-    from ospltool.trace.reading import damage
-
     damages = {one.file: one for one in (*damage.take(), *known)}
     for one in damages.values():
         streams.say(str(one))
@@ -603,11 +584,6 @@ def end(*, has_findings: bool = False, damages: Iterable[FileDamage] = ()) -> No
 @contextlib.contextmanager
 def errors() -> Iterator[None]:
     """Turn errors in the input into command errors with exit code 2."""
-    from ospltool.trace.reading.sources import SourceError
-    from ospltool.trace.views.overview import TooManySpansError
-    from ospltool.trace.views.render import RenderError
-    from ospltool.trace.views.times import TimeError
-
     try:
         yield
     except (SourceError, TimeError, RenderError, TooManySpansError) as error:
@@ -632,15 +608,10 @@ def conversation(
 
     Exit codes: 0 success, 1 no alignment of this group, 2 wrong usage or unreadable input.
     """
-    from ospltool.output import envelope, progress, streams
-    from ospltool.output.text import visible
-
     if output not in {"text", "mermaid"}:
         raise CommandError(f"--output {output!r}: choose text or mermaid", Exit.USAGE)
     with case.evidence(names) as evidence:
         from ospltool.forensics import right_clocks
-        from ospltool.trace.reading.record import no_collection
-        from ospltool.trace.views import conversation as talks
 
         with no_collection():
             talk, doubts = right_clocks.conversation_of(
@@ -669,16 +640,12 @@ def conversation(
 
 
 def _say_unknown(doubts: Iterable[str]) -> None:
-    from ospltool.output import streams
-
     for one in doubts:
         streams.say(f"unknown: {one}")
 
 
 def _pieces(lines: Iterator[str]) -> Iterator[str]:
     """Join lines to pieces that are written together, and count them as progress."""
-    from ospltool.output.progress import counted
-
     lines = counted(lines)
     while piece := "".join(f"{line}\n" for line in itertools.islice(lines, LINES_AT_ONCE)):
         yield piece
@@ -697,12 +664,8 @@ def timeline(
     Exit codes: 0 success, 1 no trace among the files, or a damaged file was read in part, 2 wrong usage or
     unreadable input.
     """
-    from ospltool.output import envelope, progress, streams
-    from ospltool.output.text import visible
-
     with case.evidence(names) as evidence:
         from ospltool.forensics import right_clocks
-        from ospltool.trace.views import timeline as times
 
         facts, doubts = right_clocks.facts_of(
             evidence, window.resolved(evidence), evidence.skews(skew or ()), with_waits=True
@@ -750,10 +713,6 @@ def anomalies(
 
     Exit codes: 0 nothing found, 1 anomalies or a damaged file, 2 wrong usage or unreadable input.
     """
-    from ospltool.output import envelope, streams
-    from ospltool.output.text import plural
-    from ospltool.trace import rules as rule_book
-
     known = {one.name: one.looks_for for one in rule_book.all_rules()}
     if list_rules:
         streams.put_table(("RULE", "LOOKS FOR"), list(known.items()))
@@ -783,9 +742,6 @@ def anomalies(
 @contextlib.contextmanager
 def needs_analytics() -> Iterator[None]:
     """Turn a missing package, a bad case or a bad query into a command error with exit code 2."""
-    from ospltool.analytics.case import CaseError
-    from ospltool.analytics.engines import AnalyticsMissingError, QueryError
-
     try:
         yield
     except (CaseError, QueryError, AnalyticsMissingError) as error:

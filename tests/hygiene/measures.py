@@ -2,8 +2,9 @@
 
 `make check` prints the figures, and fails where one of them is above its bar; lower a bar when its figure has
 become smaller. A code token is a name, operator, number or string that is no docstring: squeezing lines
-changes none. A sheared module (`--sheared`) is imported by one module of its own package only, so that it may
-belong there.
+changes none. An import in a function is for what `test_import_cost` keeps out of commands, for an optional
+package, or for a library that a start does not need. A sheared module (`--sheared`) is imported by one module
+of its own package only, so that it may belong there.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ BARS: Final = {
     "modules": 530,
     "classes": 1_270,
     "functions of 60 lines": 20,
+    "imports in functions": 245,
     "sheared modules": 40,
 }
 """The greatest figures; what is not here has none."""
@@ -45,6 +47,12 @@ def measured(text: str) -> Figures:
         and isinstance(each.value, ast.Constant)
         and isinstance(each.value.value, str)
     ]
+    inside = {
+        (each.lineno, each.col_offset)
+        for function in functions
+        for each in ast.walk(function)
+        if isinstance(each, ast.Import | ast.ImportFrom)
+    }
     tokens = list(tokenize.generate_tokens(io.StringIO(text).readline))
     return Figures({
         "code tokens": sum(each.type in _CODE for each in tokens) - len(texts),
@@ -53,6 +61,7 @@ def measured(text: str) -> Figures:
         "classes": sum(isinstance(each, ast.ClassDef) for each in nodes),
         "functions": len(functions),
         "functions of 60 lines": sum((each.end_lineno or 0) - each.lineno >= _LONG for each in functions),
+        "imports in functions": len(inside),
         "lines of comments": sum(
             each.type == tokenize.COMMENT and each.line.strip()[0] == "#" for each in tokens
         ),

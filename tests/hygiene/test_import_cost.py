@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.hygiene import measures
 from tests.machine import check_ratio, child_s, typer_s
 
 if TYPE_CHECKING:
@@ -93,6 +94,13 @@ def test_an_analysis_of_traces_imports_no_stores_until_there_are_some(root: path
     assert {"duckdb", "numpy", "pyarrow"} & roots(modules) == set()
     assert {"ospltool.stores.ours", "ospltool.stores.diff", "ospltool.stores.describe"} & modules == set()
     assert {"ospltool.diagnostics.model", "engine.runtime", "engine.store.read_only"} & modules == set()
+
+
+def test_few_imports_are_inside_functions(root: pathlib.Path) -> None:
+    """Only where a test above needs them, a package is optional, or a library is large and seldom used."""
+    modules = [path for package in measures.PACKAGES for path in (root / package).rglob("*.py")]
+    found = sum(measures.measured(path.read_text("utf-8"))["imports in functions"] for path in modules)
+    assert found <= measures.BARS["imports in functions"]
 
 
 def test_help_answers_at_once() -> None:

@@ -12,7 +12,11 @@ from ospltool.cli.exits import CommandError, Exit
 from ospltool.cli.options import AsJson
 from ospltool.cli.store.shared import put_lines, reading, with_cases
 from ospltool.output import progress, streams
+from ospltool.output.streams import new_bytes
 from ospltool.output.text import plural
+from ospltool.stores.diff import render
+from ospltool.stores.diff.report import Verdict
+from ospltool.stores.diff.sides import ComparedPart, DiffError
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -101,9 +105,7 @@ def diff(
 
     Exit codes: 0 no difference, 1 differences or unreadable records, 2 wrong usage or unreadable store.
     """
-    from ospltool.stores.diff.compare import DEFAULT_INSTANCES, ENGINES, CompareOptions, Limits, compare
-    from ospltool.stores.diff.report import Verdict
-    from ospltool.stores.diff.sides import ComparedPart, DiffError
+    from ospltool.stores.diff.compare import DEFAULT_INSTANCES, ENGINES, CompareOptions, compare
 
     kind = "json" if as_json else form.output
     if kind not in {"text", "json", "jsonl", "parquet", "html"}:
@@ -127,9 +129,9 @@ def diff(
         form.fields,
         engine.engine,
         engine.master,
-        Limits(engine.memory << 20),
         engine.settings(),
         left,
+        engine.memory << 20,
     )
     try:
         with progress.shown(f"comparing {len(stores)} stores"):
@@ -142,9 +144,6 @@ def diff(
 
 
 def _put_report(report: Any, kind: str, form: ReportOptions, *, instances: bool, force: bool) -> None:
-    from ospltool.output.streams import new_bytes
-    from ospltool.stores.diff import render
-
     file = form.file
     try:
         if kind == "parquet" and file is not None:

@@ -207,19 +207,6 @@ _MAX_DAMAGE_SHOWN: Final = 20
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Limits:
-    """The resources that an engine may use.
-
-    Attributes:
-        memory_bytes: approximate limit of memory; the rest goes to disk.
-        threads: number of threads; 0 for one per processor.
-    """
-
-    memory_bytes: int = 1 << 30
-    threads: int = 0
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
 class CompareOptions:
     """The options of a comparison.
 
@@ -230,16 +217,16 @@ class CompareOptions:
         master: the Spark master.
         settings: more settings for Spark, such as `spark.executor.memory`.
         left: the part of the samples to compare.
-        limits: resources of an engine.
+        memory_bytes: approximate limit of memory; the rest goes to disk.
     """
 
     instances: int | None = DEFAULT_INSTANCES
     contents: bool = False
     engine: str = "duckdb"
     master: str = "local[*]"
-    limits: Limits = dataclasses.field(default_factory=Limits)
     settings: Mapping[str, str] = dataclasses.field(default_factory=dict)
     left: ComparedPart = ComparedPart.ALL
+    memory_bytes: int = 1 << 30
 
 
 def compare(given: Sequence[str], options: CompareOptions) -> ReportData:
@@ -277,7 +264,7 @@ def _open_tables(options: CompareOptions) -> Tables:
         return SparkTables(options.master, options.settings)
     from ospltool.analytics.duck import DuckTables
 
-    return DuckTables(int(options.limits.memory_bytes * _SHARE), options.limits.threads)
+    return DuckTables(int(options.memory_bytes * _SHARE))
 
 
 @dataclasses.dataclass(slots=True)
