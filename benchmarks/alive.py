@@ -15,10 +15,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from benchmarks.rows import Bar, Is, Row
-from engine.dataset.groups import DurabilityKind, GroupQos
+from engine.core.name_spaces import Group
+from engine.dataset.groups import DurabilityKind, GroupDescription, GroupQos
 from engine.dataset.living import DeliveryStep
 from engine.dataset.sample import DATA, make_sample
-from engine.dds.directed import DirectedSession
+from engine.dds.directed import DirectedSession, Portion
 from engine.dds.discovery import Discovery, ParticipantSeen
 from engine.dds.own_types import SelfCheck
 from engine.dds.participant import NodeParticipant, TagRole
@@ -98,14 +99,10 @@ def _deliver(session: DirectedSession, topics: range) -> None:
     qos = GroupQos(DurabilityKind.TRANSIENT)
     for number in topics:
         sample = make_sample(1_000, b"w" * 16, DATA, _KEY, _PAYLOAD)
+        type_ = description_of(SelfCheck)
+        description = GroupDescription(Group("", f"T{number}", type_.type_id), type_, qos)
         report = session.deliver(
-            f"T{number}",
-            description_of(SelfCheck),
-            qos,
-            "",
-            [DeliveryStep(sample, is_written=True)],
-            30,
-            keeps=True,
+            Portion(description, [DeliveryStep(sample, is_written=True)], keeps=True), 30
         )
         if report.problem:
             raise RuntimeError(report.problem)

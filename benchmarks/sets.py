@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from benchmarks.rows import Row
 from engine.dataset.blocks import Block, pack_samples, pieces
-from engine.dataset.group_set import GroupSet
-from engine.dataset.packed import MAX_OBJECTS
+from engine.dataset.group_set import MAX_OBJECTS, GroupSet
 from engine.dataset.sample import DATA, Sample, make_sample
 from engine.dataset.sample_rows import SampleRows
 

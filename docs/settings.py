@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from engine.config.fates import SECTIONS, WITHOUT_WARNING, Fate, SettingFate, fates
 from engine.config.scheduling import SERVICE
 from engine.config.schema import Type, engine_schema
-from engine.node.threads import SETTING_OF
+from engine.node.process import SETTING_OF
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

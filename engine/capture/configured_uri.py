@@ -1,11 +1,11 @@
-"""The Cyclone DDS settings of a node's configuration."""
+"""The Cyclone DDS settings of a node's configuration, and whether AUTO means another interface by now."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
 from engine.config.problems import quoted
-from engine.dds.interfaces import available, suitable_interface, unusable_interface
+from engine.dds.interfaces import address_of, available, suitable_interface, unusable_interface
 from engine.dds.uri import cyclone_uri
 
 if TYPE_CHECKING:
@@ -75,3 +75,38 @@ def interface_fault(configuration: Configuration | None, uri: str) -> str:
         f"{subject}: this machine has no network interface {quoted(named)};"
         f" it has {', '.join(available())}{others}"
     )
+
+
+INTERFACE_PERIOD_S: Final = 1.0
+"""Period of checks of the interfaces."""
+INTERFACE_LOOKS: Final = 2
+"""Consecutive checks that must find the same interface: it comes up in several steps."""
+
+
+class InterfaceWatch:
+    """Finds out when AUTO means another interface than the one that the node uses.
+
+    A node does not move because its interface is down or has lost its address: that may be a pulled cable.
+    """
+
+    def __init__(self) -> None:
+        self._name = suitable_interface()
+        self._address = address_of(self._name) if self._name else ""
+        self._due_s = 0.0
+        self._found: tuple[str, str] | None = None
+        self._times = 0
+
+    def next_interface(self, now: float) -> str:
+        """Return name and address of the interface to move to; empty if the node should stay."""
+        if now < self._due_s:
+            return ""
+        self._due_s = now + INTERFACE_PERIOD_S
+        name = suitable_interface()
+        found = name, address_of(name)
+        stays = not name or found == (self._name, self._address)
+        if stays or (self._name and address_of(self._name) == self._address):
+            self._found, self._times = None, 0
+            return ""
+        self._times = self._times + 1 if found == self._found else 1
+        self._found = found
+        return f"{name} ({found[1]})" if self._times >= INTERFACE_LOOKS else ""

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import functools
 import heapq
-import sys
 import time
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from engine.dataset.living import whole
 from engine.dds.activity import moved
-from engine.dds.directed import DeliveryPurpose, DeliveryReport, DirectedSession
+from engine.dds.directed import DeliveryReport, DirectedSession, Portion
 from engine.dds.errors import DdsError
 from engine.dds.interfaces import address_towards, reachable
 from engine.dds.shared_waits import Waits, at_once, together
@@ -30,24 +28,6 @@ TIMEOUT_S: Final = 120.0
 MAX_TURNS: Final = 256
 """Limit for the turns of a topic's portions; what an instance has before them is in order by portion only."""
 _NOBODY: Final[frozenset[bytes]] = frozenset()
-
-
-class Portion(NamedTuple):
-    """The delivery of one group to a process.
-
-    Attributes:
-        description: the group.
-        steps: the samples, each with whether its instance has a living writer.
-        mode: the purpose of the samples.
-        keeps: whether instances with a living writer must stay ALIVE.
-        instances: upper bound of the topic's instances.
-    """
-
-    description: GroupDescription
-    steps: Iterable[DeliveryStep]
-    mode: DeliveryPurpose = DeliveryPurpose.WHOLE
-    keeps: bool = False
-    instances: int = sys.maxsize
 
 
 class Directed:
@@ -137,7 +117,8 @@ def giving(
             turns = in_turns([one.steps for one in several])
         groups += [one.description.group for one in several]
         reports += yield from together(
-            _delivering(session, one, its, on_rejected) for one, its in zip(several, turns, strict=True)
+            session.delivering(one, TIMEOUT_S, its, on_rejected)
+            for one, its in zip(several, turns, strict=True)
         )
         moved()
     # Readers that refuse the offered QoS would refuse it again: reported, but not retried.
@@ -161,29 +142,6 @@ def giving(
             )
             for group, report, problem in zip(groups, reports, problems, strict=True)
         ),
-    )
-
-
-def _delivering(
-    session: DirectedSession,
-    portion: Portion,
-    turns: Sequence[Iterable[DeliveryStep]],
-    on_rejected: Callable[[Group, int], None] | None,
-) -> Waits[DeliveryReport]:
-    description, _, mode, keeps, instances = portion
-    group = description.group
-    return session.delivering(
-        group.topic,
-        description.type,
-        description.qos,
-        group.partition,
-        turns[0],
-        TIMEOUT_S,
-        more=turns[1:],
-        mode=mode,
-        keeps=keeps,
-        instances=instances,
-        on_rejected=functools.partial(on_rejected, group) if on_rejected else None,
     )
 
 

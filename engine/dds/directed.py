@@ -16,16 +16,19 @@ from __future__ import annotations
 
 import contextlib
 import enum
+import functools
 import itertools
+import math
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable
-from typing import Final, Self
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, NamedTuple, Self
 
 import msgspec
 
-from engine.dataset.groups import GroupQos, TypeDescription
+from engine.core.name_spaces import Group
+from engine.dataset.groups import GroupDescription, TypeDescription
 from engine.dataset.living import DeliveryStep, InstanceEnd
 from engine.dds import offering
 from engine.dds.discovery import Discovery, EndpointGone, EndpointSeen, ParticipantSeen
@@ -89,23 +92,41 @@ class DeliveryPurpose(enum.Enum):
     INSTEAD = enum.auto()
 
 
-class DeliveryReport(msgspec.Struct, frozen=True):
+class Portion(NamedTuple):
+    """The delivery of one group to a process.
+
+    Attributes:
+        description: the group.
+        steps: samples, per instance in order of source time, disposes and unregisters included; each with
+            whether its instance has a living writer.
+        mode: the purpose of the samples.
+        keeps: whether the writer of instances with a living writer stays until `DirectedSession.end`.
+        instances: upper bound of the topic's instances. A reader with a smaller max_instances must drop some,
+            and can drop only instances without a registered writer, so no writer stays for it.
+    """
+
+    description: GroupDescription
+    steps: Iterable[DeliveryStep]
+    mode: DeliveryPurpose = DeliveryPurpose.WHOLE
+    keeps: bool = False
+    instances: int = sys.maxsize
+
+
+class DeliveryReport(msgspec.Struct):
     """Outcome of the delivery of one group's samples."""
 
-    sent: int
+    sent: int = 0
     """Samples handed to Cyclone DDS."""
-    acked: int
+    acked: int = 0
     """Samples acknowledged by every matched reader: `sent`, or 0 if that took too long."""
-    unwritten: int
+    unwritten: int = 0
     """How many of `sent` are of instances without a living writer."""
-    readers: frozenset[bytes]
+    readers: frozenset[bytes] = frozenset()
     """GUIDs of the target's readers that got them."""
-    by_reception: frozenset[bytes]
+    by_reception: frozenset[bytes] = frozenset()
     """Those of them that take samples in the order of their reception."""
-    latecomers: frozenset[bytes]
+    latecomers: frozenset[bytes] = frozenset()
     """GUIDs of readers that came while it was written, and got what was written from then on."""
-    seconds: float
-    """Duration of the call."""
     problem: str = ""
     """Reason why not everything was delivered, for a report; empty on success."""
     refused: tuple[str, ...] = ()
@@ -195,18 +216,10 @@ class DirectedSession:
 
     def delivering(
         self,
-        topic: str,
-        description: TypeDescription,
-        qos: GroupQos,
-        partition: str,
-        steps: Iterable[DeliveryStep],
+        portion: Portion,
         timeout_s: float,
-        *,
-        more: Iterable[Iterable[DeliveryStep]] = (),
-        mode: DeliveryPurpose = DeliveryPurpose.WHOLE,
-        keeps: bool = False,
-        instances: int = sys.maxsize,
-        on_rejected: Callable[[int], None] | None = None,
+        turns: Sequence[Iterable[DeliveryStep]] = (),
+        on_rejected: Callable[[Group, int], None] | None = None,
     ) -> Waits[DeliveryReport]:
         """Write samples, in the order given, to the target's readers of a topic and partition.
 
@@ -216,110 +229,105 @@ class DirectedSession:
         that deliveries of other groups may go on (`engine.dds.shared_waits.together`).
 
         Args:
-            topic: topic name.
-            description: the topic's type.
-            qos: the group's policies, which the writer offers.
-            partition: the group's partition; empty for the default one.
-            steps: samples, per instance in order of source time, disposes and unregisters included.
+            portion: the group and its samples.
             timeout_s: limit for the whole delivery; the report shows how much was sent.
-            more: samples for later turns. Before each it waits until all before is acknowledged, and yields,
-                so that deliveries of other types of the topic may write in between.
-            mode: the purpose of the samples.
-            keeps: whether the writer of instances with a living writer stays until `end`.
-            instances: upper bound of the topic's instances. A reader with a smaller max_instances must drop
-                some, and can drop only instances without a registered writer, so no writer stays for it.
+            turns: the samples turn by turn, in place of `portion.steps`. Before each but the first it waits
+                until all before is acknowledged, and yields, so that deliveries of other types of the topic
+                may write in between.
             on_rejected: called every `RESEND_S` while resource limits of readers leave no room, with the
-                number of the attempt. Cyclone DDS in the reader's process offers a rejected sample to the
-                reader repeatedly, and accepts nothing else from this session until it has room.
+                group and the number of the attempt. Cyclone DDS in the reader's process offers a rejected
+                sample to the reader repeatedly, and accepts nothing else from this session until it has room.
         """
-        started = time.monotonic()
-        deadline = started + timeout_s
-        sent = acked = unwritten = 0
-        readers = by_reception = latecomers = frozenset[bytes]()
-        problem = ""
-        refused: tuple[str, ...] = ()
-        resent = 0
-        frees = False
+        report, deadline = DeliveryReport(), time.monotonic() + timeout_s
         try:
-            found = self._await_readers(topic, partition, min(deadline, started + MATCH_TIMEOUT_S))
-            if mode is DeliveryPurpose.WHOLE and found:
-                found = self._settled_readers(topic, partition, found)
-            offer = offering.offer(qos, partition, [reader.endpoint_qos for reader in found])
-            willing, versions, refused = offering.sort_out(offer, description, found)
-            if not found or self._abandoned.is_set():
-                problem = self._nobody(topic, partition)
-            elif not willing and not versions:
-                problem = REFUSED + "; ".join(refused)
-                self._be_refused(topic, description, offer)
-            else:
-                group = topic, partition, description.type_id
-                with contextlib.ExitStack() as passing:
-                    served = willing | versions.keys()
-                    limits = [one.endpoint_qos.resource_limits for one in found if one.guid in served]
-                    frees = any(0 < most < instances for _, most, _ in limits)
-                    stays = keeps and not frees
-                    writers = self._writers_for(group, description, offer, passing, mode, keeps=stays)
-                    left = min(deadline, time.monotonic() + MATCH_TIMEOUT_S) - time.monotonic()
-                    problem = offering.match(writers, willing, left)
-                    missing = offering.match_versions(writers, versions, VERSION_TIMEOUT_S)
-                    refused += tuple(versions[reader] for reader in sorted(missing))
-                    # The target discovers the writer about a millisecond later, and no call tells when.
-                    # Earlier samples are not lost, but resent, which takes up to 0.1 s.
-                    yield SETTLE_S
-                    readers = frozenset.intersection(*(frozenset(one.matched_guids()) for one in writers))
-                    if not readers and refused:
-                        problem = problem or REFUSED + "; ".join(refused)
-                    if readers:
-                        by_reception = readers.intersection(
-                            one.guid for one in found if not one.endpoint_qos.by_source_timestamp
-                        )
-                        period_s = RESEND_S if any(max(each) > 0 for each in limits) else timeout_s
-                        acks = offering.AwaitedAcks(writers, period_s, deadline, on_rejected)
-                        turns = itertools.chain((steps,), more)
-                        sent, unwritten, trouble = yield from self._write(
-                            writers, turns, acks, deadline, frees=frees
-                        )
-                        problem = problem or trouble
-                        yield 0.0
-                        is_acked = acks.wait()
-                        yield LATECOMERS_S if mode is DeliveryPurpose.WHOLE else 0.0
-                        latecomers = frozenset().union(*(one.matched_guids() for one in writers)) - readers
-                        resent = acks.resent
-                        if is_acked:
-                            acked = sent
-                            if mode is DeliveryPurpose.WHOLE:
-                                self._replace(group)
-                        else:
-                            problem = problem or "the target did not acknowledge everything in time"
+            yield from self._delivering(report, portion, deadline, turns or (portion.steps,), on_rejected)
         except DdsError as error:
-            problem = str(error)
-        took_s, frees = time.monotonic() - started, keeps and frees
-        return DeliveryReport(
-            sent, acked, unwritten, readers, by_reception, latecomers, took_s, problem, refused, resent, frees
-        )
+            report.problem = str(error)
+        return report
 
     deliver = at_once(delivering)
     """`delivering`, with all that it waits for."""
 
+    def _delivering(
+        self,
+        report: DeliveryReport,
+        portion: Portion,
+        deadline: float,
+        turns: Sequence[Iterable[DeliveryStep]],
+        on_rejected: Callable[[Group, int], None] | None,
+    ) -> Waits[None]:
+        """Deliver, and note in the report how far it came."""
+        description, is_whole = portion.description, portion.mode is DeliveryPurpose.WHOLE
+        topic, partition = description.group.topic, description.group.partition
+        group = topic, partition, description.type.type_id
+        found = self._await_readers(topic, partition, min(deadline, time.monotonic() + MATCH_TIMEOUT_S))
+        if is_whole and found:
+            found = self._settled_readers(topic, partition, found)
+        offer = offering.offer(description.qos, partition, [reader.endpoint_qos for reader in found])
+        willing, versions, report.refused = offering.sort_out(offer, description.type, found)
+        if not found or self._abandoned.is_set():
+            report.problem = self._nobody(topic, partition)
+            return
+        if not willing and not versions:
+            report.problem = REFUSED + "; ".join(report.refused)
+            self._be_refused(topic, description.type, offer)
+            return
+        served = willing | versions.keys()
+        limits = [one.endpoint_qos.resource_limits for one in found if one.guid in served]
+        frees = any(0 < most < portion.instances for _, most, _ in limits)
+        report.is_freed = portion.keeps and frees
+        with contextlib.ExitStack() as passing:
+            stays = portion.keeps and not frees
+            writers = self._writers_for(group, description.type, offer, passing, portion.mode, keeps=stays)
+            left_s = min(deadline - time.monotonic(), MATCH_TIMEOUT_S)
+            report.problem = offering.match(writers, willing, left_s)
+            missing = offering.match_versions(writers, versions, VERSION_TIMEOUT_S)
+            report.refused += tuple(versions[reader] for reader in sorted(missing))
+            # The target discovers the writer about a millisecond later, and no call tells when. Earlier
+            # samples are not lost, but resent, which takes up to 0.1 s.
+            yield SETTLE_S
+            readers = frozenset.intersection(*(frozenset(one.matched_guids()) for one in writers))
+            if not readers:
+                if report.refused and not report.problem:
+                    report.problem = REFUSED + "; ".join(report.refused)
+                return
+            report.readers = readers
+            by_time = {one.guid for one in found if one.endpoint_qos.by_source_timestamp}
+            report.by_reception = readers.intersection({one.guid for one in found} - by_time)
+            period_s = RESEND_S if any(max(each) > 0 for each in limits) else math.inf
+            rejected = functools.partial(on_rejected, description.group) if on_rejected else None
+            acks = offering.AwaitedAcks(writers, period_s, deadline, rejected)
+            is_acked = yield from self._write(report, writers, turns, acks, deadline, frees=frees)
+            yield LATECOMERS_S if is_whole else 0.0
+            report.latecomers = frozenset().union(*(one.matched_guids() for one in writers)) - readers
+            if is_acked and is_whole:
+                self._replace(group)
+
     def _write(
         self,
+        report: DeliveryReport,
         writers: tuple[RawWriter, ...],
-        turns: Iterable[Iterable[DeliveryStep]],
+        turns: Sequence[Iterable[DeliveryStep]],
         acks: offering.AwaitedAcks,
         deadline: float,
         *,
         frees: bool,
-    ) -> Waits[tuple[int, int, str]]:
-        """Write turn by turn, each when all before is acknowledged; the result is that of `write_all`."""
-        sent = unwritten = 0
-        problem = ""
+    ) -> Waits[bool]:
+        """Write turn by turn, each when all before is acknowledged; return whether all is in the end."""
         for number, turn in enumerate(turns):
             if number:
                 acks.wait()
                 yield 0.0
-            result = offering.write_all(writers, turn, deadline, self._abandoned.is_set, frees=frees)
-            sent, unwritten, problem = sent + result[0], unwritten + result[1], problem or result[2]
-        return sent, unwritten, problem
+            is_gone = self._abandoned.is_set
+            sent, unwritten, trouble = offering.write_all(writers, turn, deadline, is_gone, frees=frees)
+            report.sent, report.unwritten = report.sent + sent, report.unwritten + unwritten
+            report.problem = report.problem or trouble
+        yield 0.0
+        is_acked = acks.wait()
+        report.resent, report.acked = acks.resent, report.sent if is_acked else 0
+        if not is_acked:
+            report.problem = report.problem or "the target did not acknowledge everything in time"
+        return is_acked
 
     def _writers_for(
         self,

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 import os
+import types
 from typing import TYPE_CHECKING, Final
 
 from engine.dataset.sample import captured_sample
 from engine.dds import trial
-from engine.dds.errors import DdsError, UnsupportedCyclone
+from engine.dds.errors import DdsError, UnsupportedCyclone, check
 
 if TYPE_CHECKING:
+    from engine.dataset.groups import TypeDescription
     from engine.dds.participant import NodeParticipant
     from engine.dds.topics import Topic
 
@@ -61,7 +64,6 @@ def _unexpected(difference: str) -> str:
 
 def _found_difference(of_package: bool) -> str:
     """What is not as expected; empty when all is well."""
-    from engine.dds import package_topics
     from engine.dds.own_types import SelfCheck
     from engine.dds.participant import NodeParticipant, free_domain_id
     from engine.dds.topics import Topic
@@ -75,7 +77,7 @@ def _found_difference(of_package: bool) -> str:
         difference = _tap_difference(participant, topic) or _discovery_difference(participant, topic)
         if difference or not of_package:
             return difference
-        entity = package_topics.create(participant.entity, f"{_TOPIC}_package", topic.type)
+        entity = create_package_topic(participant.entity, f"{_TOPIC}_package", topic.type)
         return _tap_difference(participant, Topic(participant, entity, topic.name, topic.type))
 
 
@@ -135,3 +137,63 @@ def _discovery_difference(participant: NodeParticipant, topic: Topic) -> str:
     if resolution.type != topic.type:
         return f"discovery told the type {resolution} where it was {topic.type}"
     return ""
+
+
+_REMEMBERED_TYPES: Final = 4096
+
+
+class _OpaqueType:
+    """A substitute for a Python type class: Cyclone's type support reads only these attributes.
+
+    Cyclone DDS compares types by calling into Python, unless it gets the same object; `_opaque_type`
+    therefore makes one object for each description.
+    """
+
+    def __init__(self, description: TypeDescription) -> None:
+        from engine.dds import abi
+
+        self._description = description
+        self.__idl__ = types.SimpleNamespace(
+            idl_transformed_typename=description.name,
+            data_type_props=abi.KEYED if description.keyed else 0,
+            supported_versions=abi.BOTH_REPRESENTATIONS,
+            _xt_bytedata=(description.information, description.mapping),
+            populate=lambda: None,
+            fill_type_data=lambda: None,
+        )
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _OpaqueType) and other._description == self._description
+
+    def __hash__(self) -> int:
+        return hash(self._description)
+
+
+@functools.lru_cache(maxsize=_REMEMBERED_TYPES)
+def _opaque_type(description: TypeDescription) -> _OpaqueType:
+    return _OpaqueType(description)
+
+
+def create_package_topic(participant: int, topic_name: str, description: TypeDescription) -> int:
+    """Make a topic with the type support of the package cyclonedds; return the entity.
+
+    Applications of the client library have such topics.
+
+    Args:
+        participant: the entity in whose domain it is.
+        topic_name: the topic's name.
+        description: its type.
+
+    Raises:
+        DdsError: Cyclone DDS refuses the type, for example a recursive one.
+    """
+    # Private to the package, as are the attributes of a type above: only who uses its topics needs it.
+    from cyclonedds import _clayer
+
+    action = f"create the topic '{topic_name}' of type '{description.name}'"
+    try:
+        entity = _clayer.ddspy_topic_create(participant, topic_name, _opaque_type(description), None, None)
+    except (RuntimeError, TypeError, ValueError) as error:
+        raise DdsError(-1, f"{action} ({error})") from error
+    topic: int = check(entity, action)
+    return topic

@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from engine.capture.delivery import TIMEOUT_S, Portion, give, giving
+from engine.capture.delivery import TIMEOUT_S, give, giving
 from engine.core.name_spaces import Group
 from engine.dataset.captured import CapturedRun
 from engine.dataset.groups import is_given
@@ -35,7 +35,7 @@ from engine.dataset.living import (
     written,
 )
 from engine.dataset.sample import DATA, DISPOSE, UNREGISTER
-from engine.dds.directed import DeliveryPurpose, DirectedSession
+from engine.dds.directed import DeliveryPurpose, DirectedSession, Portion
 from engine.dds.errors import ALREADY_DELETED, DdsError
 from engine.dds.shared_waits import TOGETHER, Waits, completed, together
 from engine.runtime.ports import AliveInstances, Delivered, ReplacingDelivery, RevivingDelivery
@@ -137,30 +137,24 @@ class KeptInstances(AliveInstances):
             on_rejected: called on a worker thread, see `give`.
         """
         name = bytes.fromhex(reader.process)
-        process = self._processes.get(name)
-        if process is None:
-            process = Process(lambda: self._directed.open(name, addresses))
-            self._processes[name] = process
+        process = self._processes.setdefault(name, Process(lambda: self._directed.open(name, addresses)))
         has_room, most = self._has_room(process), self._instances(reader.topic)
         portions: list[Portion] = []
         ended: list[tuple[GroupDescription, Iterator[InstanceEnd]]] = []
-        goes_by_reception = self._neighbourhood.goes_by_reception
-        is_ordered = len(groups) > 1 and goes_by_reception(name, reader.topic)
+        is_ordered = len(groups) > 1 and self._neighbourhood.goes_by_reception(name, reader.topic)
         for description, rows in groups:
             group = description.group
             living = self._neighbourhood.living(group)
-            if living and has_room:
+            if keeps := bool(living) and has_room:
                 self._kept.setdefault(group, set()).add(name)
             elif living:
                 self._runtime.late_joiners.deviates(reader, "not_kept", 1)
-            if not isinstance(how, RevivingDelivery):
-                portion = self._portion(description, rows, living, how, is_whole=is_whole)
-                portions.append(portion._replace(keeps=bool(living) and has_room, instances=most))
-                if not is_whole and name in self._kept.get(group, ()):
-                    ended.append((description, unregistered(rows, self._rows(group) or (), living)))
-            elif living and has_room:
-                times = self._later.get(group, _NO_TIMES)
-                portions.append(_shown_again(description, rows, living, how, times)._replace(instances=most))
+            revives = isinstance(how, RevivingDelivery)
+            if keeps or not revives:
+                steps, mode = self._steps(group, rows, living, how, is_whole=is_whole)
+                portions.append(Portion(description, steps, mode, keeps, most))
+            if not (is_whole or revives) and name in self._kept.get(group, ()):
+                ended.append((description, unregistered(rows, self._rows(group) or (), living)))
 
         crowd = process.crowd
         moved = list(self._moved(crowd)) if how is not None else []
@@ -179,26 +173,30 @@ class KeptInstances(AliveInstances):
         together = frozenset(description.group for description, _ in groups) if how is None else frozenset()
         self._put(process, job, lambda error: done(Delivered(problem=str(error))), together)
 
-    def _portion(
+    def _steps(
         self,
-        description: GroupDescription,
+        group: Group,
         rows: SampleRows,
         living: frozenset[bytes],
-        how: ReplacingDelivery | None,
+        how: RevivingDelivery | ReplacingDelivery | None,
         *,
         is_whole: bool,
-    ) -> Portion:
-        """Return the delivery of a group in a form that the readers have not received yet."""
-        group = description.group
+    ) -> tuple[Iterable[DeliveryStep], DeliveryPurpose]:
+        """Return the delivery of a group, and its purpose."""
+        if isinstance(how, RevivingDelivery):
+            if not how.writer:
+                return written(rows, living), DeliveryPurpose.TAKEN_OVER
+            again = returning(rows, how.writer, living)
+            return _not_before(self._later.get(group, _NO_TIMES), again), DeliveryPurpose.RETURN
         disposing = self.disposing(group)
         if is_whole and how is None:
-            return Portion(description, WholeSet(rows, living, disposing), DeliveryPurpose.WHOLE)
+            return WholeSet(rows, living, disposing), DeliveryPurpose.WHOLE
         has_writer = None if is_whole else self._has_writer(group, rows, living)
         steps = whole(rows, living, disposing, has_writer)
         if how is None:
-            return Portion(description, steps, DeliveryPurpose.PART)
+            return steps, DeliveryPurpose.PART
         self._remember_later(group, how.times[group])
-        return Portion(description, _not_before(how.times[group], steps), DeliveryPurpose.INSTEAD)
+        return _not_before(how.times[group], steps), DeliveryPurpose.INSTEAD
 
     def _moved(self, crowd: frozenset[tuple[str, str, str]]) -> Iterator[Portion]:
         """Return deliveries that replace the writers of a participant that must retire."""
@@ -430,19 +428,6 @@ class KeptInstances(AliveInstances):
     def _history(self, group: Group, key: bytes) -> Sequence[Any]:
         group_set = self._held(group)
         return group_set.instance(key) if group_set else ()
-
-
-def _shown_again(
-    description: GroupDescription,
-    rows: SampleRows,
-    living: frozenset[bytes],
-    again: RevivingDelivery,
-    times: Mapping[bytes, int],
-) -> Portion:
-    if again.writer:
-        steps = _not_before(times, returning(rows, again.writer, living))
-        return Portion(description, steps, DeliveryPurpose.RETURN, keeps=True)
-    return Portion(description, written(rows, living), DeliveryPurpose.TAKEN_OVER, keeps=True)
 
 
 def _not_before(times: Mapping[bytes, int], steps: Iterable[DeliveryStep]) -> Iterator[DeliveryStep]:

@@ -15,8 +15,10 @@ domain is created. It also begins when the store turns out to be an older copy (
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
+import threading
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
@@ -24,26 +26,32 @@ from typing import TYPE_CHECKING, Final, Protocol
 import msgspec
 
 from engine import native
-from engine.capture.configured_uri import interface_fault, is_automatic, uri_of
+from engine.capture.configured_uri import InterfaceWatch, interface_fault, is_automatic, uri_of
 from engine.capture.neighbourhood import Neighbourhood
 from engine.capture.shell import Shell, give_memory_back
+from engine.config.scheduling import (
+    ALIGNEE,
+    ALIGNER,
+    HEARTBEAT,
+    PERSISTENT,
+    SERVICE,
+    WATCHDOG,
+    ThreadScheduling,
+    schedules,
+)
 from engine.config.schema import OF_SECRET, documented
-from engine.core.settings import StoredSet
 from engine.core.states import ServiceState
+from engine.dataset.content import Expression, ExpressionFault, Undecodable
+from engine.dataset.sample import DATA
 from engine.dds import abi
 from engine.dds.activity import BEAT_S, IDLE_BEATS
 from engine.dds.bulk import TOPIC as BULK_TOPIC
 from engine.dds.bulk import BulkReceiver
 from engine.dds.channel import Announced, Channel, ChannelTopic
 from engine.dds.client_protocol import endpoints
+from engine.dds.decoding import class_of, decode, key_names, kinds_of
 from engine.dds.errors import OUT_OF_RESOURCES, DdsError, DdsTimeout, SettingsRefused, UnsupportedCyclone
-from engine.dds.interfaces import (
-    address_of,
-    addresses_of,
-    interface_of,
-    known_addresses,
-    suitable_interface,
-)
+from engine.dds.interfaces import address_of, addresses_of, interface_of, known_addresses
 from engine.dds.participant import NodeParticipant
 from engine.dds.proofs import DomainSecret, SecretError
 from engine.dds.selfcheck import check_layouts
@@ -52,30 +60,30 @@ from engine.dds.writer import LATEST_NS
 from engine.files import is_permanent
 from engine.node import wire
 from engine.node.disk import Disk, WriteSchedule, trace_found
-from engine.node.filters import ContentFilters
 from engine.node.intake import CaptureDrain, NodeIntake, Streams
 from engine.node.pulse import Pulse
-from engine.node.threads import Threads
 from engine.node.wire import DdsWire, receiver_partition
 from engine.runtime import codec
 from engine.runtime.node_snapshot import only_parts, refused_groups, unstored, without_candidates
 from engine.runtime.past import ACTIVITY, IN_ORDER, Past
 from engine.runtime.ports import FilterRefused
-from engine.runtime.runtime import Runtime
+from engine.runtime.runtime import CarriedSets, Runtime
 from engine.runtime.startup import core_settings
+from engine.runtime.withholding import at_once, filtered
 from engine.store.interface import StoreError, StoreForbidden, StoreRefused
 from engine.tracing.levels import Level
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from engine.client_service.service import ClientService
-    from engine.config.settings import Configuration, EntityNames
+    from engine.config.settings import Configuration, ContentFilterSettings, EntityNames
     from engine.core.name_spaces import Element
-    from engine.dataset.dataset import DataSet
-    from engine.dataset.groups import GroupDescription
+    from engine.dataset.groups import GroupDescription, TypeDescription
+    from engine.runtime.ports import Gate
     from engine.runtime.startup import StoredContent
     from engine.tracing.tracer import Tracer
+
 
 TOPICS: Final = (
     *(ChannelTopic(name, is_state=True) for name in codec.STATE_TOPICS),
@@ -164,83 +172,235 @@ def _pace(configuration: Configuration) -> WriteSchedule:
     return WriteSchedule(persistent.session_time_s, persistent.sleep_time_s, persistent.optimize_interval)
 
 
-INTERFACE_PERIOD_S: Final = 1.0
-"""Period of checks of the interfaces."""
-INTERFACE_LOOKS: Final = 2
-"""Consecutive checks that must find the same interface: it comes up in several steps."""
+SETTING_OF: Final = {
+    "MainThread": ALIGNEE,
+    "dds-pump": ALIGNEE,
+    "recv": ALIGNEE,
+    "dq.": ALIGNEE,
+    "worker": ALIGNER,
+    "historicalData": ALIGNER,
+    "heartbeat": HEARTBEAT,
+    "sender": HEARTBEAT,
+    "tev": HEARTBEAT,
+    "persistentData": PERSISTENT,
+    "watch": WATCHDOG,
+}
+"""Setting for the threads whose names have this prefix.
+
+Alignee: threads that receive from fellows. Aligner: threads that send sets to fellows, readers and clients.
+Heartbeat: threads that send heartbeats and other small messages, and the timed events of Cyclone DDS. The
+guide assigns the statusThread to Watchdog, the schema the sender of heartbeats to Heartbeat; here the status
+is the heartbeat. All other threads follow Domain/Service/Scheduling.
+"""
+
+_TASKS: Final = Path("/proc/self/task")
+LOOKS: Final = 10
+"""How many looks have one at all threads among them; the others notice only another number of threads."""
+_RIGHTS: Final = (
+    "the node needs CAP_SYS_NICE, or limits that allow it (ulimit -r for Realtime, -e for Timeshare)"
+)
 
 
-class InterfaceWatch:
-    """Finds out when AUTO means another interface than the one that the node uses.
+def schedule_of(tid: int) -> ThreadScheduling:
+    """Return the scheduling of a thread; 0 is the calling one."""
+    priority = os.sched_getparam(tid).sched_priority
+    return ThreadScheduling(os.sched_getscheduler(tid), priority, os.getpriority(os.PRIO_PROCESS, tid))
 
-    A node does not move because its interface is down or has lost its address: that may be a pulled cable.
+
+def _apply(wanted: ThreadScheduling, tid: int) -> None:
+    """Set the scheduling of a thread.
+
+    Raises:
+        OSError: the kernel refuses; a part may have been changed.
+    """
+    now = schedule_of(tid)
+    if (now.policy, now.priority) != (wanted.policy, wanted.priority):
+        os.sched_setscheduler(tid, wanted.policy, os.sched_param(wanted.priority))
+    if now.nice != wanted.nice:
+        os.setpriority(os.PRIO_PROCESS, tid, wanted.nice)
+
+
+class Threads:
+    """The threads of this process; it gives each its scheduling (deployment guide 5.5).
+
+    Linux schedules threads, so it sets class and priority of each thread in /proc/self/task: it knows
+    Python's threads by their Python name, native ones, as those of Cyclone DDS, by the name that they gave
+    themselves. `engine.config.scheduling` explains class and priority.
+
+    Args:
+        configuration: the node's.
+        tracer: takes the events of changes and refusals.
     """
 
-    def __init__(self) -> None:
-        self._name = suitable_interface()
-        self._address = address_of(self._name) if self._name else ""
-        self._due_s = 0.0
-        self._found: tuple[str, str] | None = None
-        self._times = 0
+    def __init__(self, configuration: Configuration, tracer: Tracer) -> None:
+        self._tracer = tracer
+        self._refused: set[str] = set()
+        self._known: set[int] = set()
+        self._unnamed: set[int] = set()
+        self._count = self._looks = 0
+        process = schedule_of(0)
+        self._wanted: dict[str, ThreadScheduling] = {}
+        self._origins: dict[str, str] = {}
+        for path, asked, used, fault in schedules(configuration, process):
+            self._wanted[path], self._origins[path] = used, str(asked.origin)
+            if fault:
+                tracer.event(
+                    "lifecycle.scheduling-impossible",
+                    place=asked.origin,
+                    setting=documented(f"{path}/Priority"),
+                    cause=fault,
+                    used=used,
+                )
+        self._base = self._wanted.get(SERVICE, process)
+        self._asked = {path for path, used in self._wanted.items() if used != process}
 
-    def next_interface(self, now: float) -> str:
-        """Return name and address of the interface to move to; empty if the node should stay."""
-        if now < self._due_s:
-            return ""
-        self._due_s = now + INTERFACE_PERIOD_S
-        name = suitable_interface()
-        found = name, address_of(name)
-        stays = not name or found == (self._name, self._address)
-        if stays or (self._name and address_of(self._name) == self._address):
-            self._found, self._times = None, 0
-            return ""
-        self._times = self._times + 1 if found == self._found else 1
-        self._found = found
-        return f"{name} ({found[1]})" if self._times >= INTERFACE_LOOKS else ""
+    def schedule_new(self) -> None:
+        """Schedule the threads that started since the last call."""
+        count = _TASKS.stat().st_nlink  # 2 more than the threads; to list them takes the kernel a millisecond
+        self._looks = (self._looks + 1) % LOOKS
+        if count == self._count and self._looks and not self._unnamed:
+            return
+        self._count = count
+        found = {int(path.name) for path in _TASKS.iterdir()}
+        new = found - self._known
+        self._known = found
+        if not new:
+            return
+        later: set[int] = set()
+        process = (_TASKS / str(os.getpid()) / "comm").read_text("utf-8", "replace").strip()
+        python = {thread.native_id: thread.name for thread in threading.enumerate()}
+        for tid in sorted(new):
+            with contextlib.suppress(OSError):  # it has ended meanwhile
+                name = python.get(tid)
+                if name is None:
+                    name = (_TASKS / str(tid) / "comm").read_text("utf-8", "replace").strip()
+                    if name == process and tid not in self._unnamed:
+                        later.add(tid)  # a native thread names itself once it runs
+                        continue
+                if self._asked:
+                    self._schedule(tid, name)
+        self._known -= later
+        self._unnamed = later
+
+    def _schedule(self, tid: int, name: str) -> None:
+        begins = next((one for one in SETTING_OF if name.startswith(one)), "")
+        setting = SETTING_OF.get(begins, SERVICE)
+        wanted = self._wanted.get(setting, self._base)
+        if wanted == self._base:  # the thread gets the scheduling of the whole process
+            setting = SERVICE
+        try:
+            _apply(wanted, tid)
+        except ProcessLookupError:
+            raise
+        except OSError as error:
+            if setting in self._asked - self._refused:
+                self._refused.add(setting)
+                cause = f"{error.strerror}: {_RIGHTS}" if isinstance(error, PermissionError) else str(error)
+                self._tracer.event(
+                    "lifecycle.scheduling-refused",
+                    place=self._origins[setting],
+                    setting=documented(setting),
+                    thread=name,
+                    wanted=wanted,
+                    cause=cause,
+                )
+        else:
+            self._tracer.event("lifecycle.scheduled", thread=name, tid=tid, wanted=wanted, setting=setting)
 
 
-class CarriedSets(msgspec.Struct, frozen=True):
-    """Complete sets that a node takes along in memory, by name-space."""
+class _Filter(msgspec.Struct, frozen=True):
+    expression: Expression
+    elements: tuple[Element, ...]
+    place: str
 
-    sets: dict[str, tuple[DataSet, list[GroupDescription]]] = msgspec.field(default_factory=dict)
-    stored: dict[str, StoredSet] = msgspec.field(default_factory=dict)
-    wanted: dict[str, tuple[Element, ...]] = msgspec.field(default_factory=dict)
 
-    @classmethod
-    def of(cls, runtime: Runtime) -> CarriedSets:
-        """Collect the sets of a runtime at its end."""
-        carried = cls()
-        for name, data in runtime.spaces.items():
-            state = data.state
-            carried.wanted[name] = state.wanted
-            if not data.is_switched:
-                continue
-            groups = data.working.groups
-            descriptions = [runtime.descriptions[group] for group in groups if group in runtime.descriptions]
-            carried.sets[name] = data.working, descriptions
-            carried.stored[name] = StoredSet(
-                data.working.summary().newest_ns,
-                state.lineage,
-                state.line,
-                apart=state.apart,
-                role=runtime.settings.role,
-                part=state.may_lack,
-                whole=state.whole,
-                restored=runtime.shared.is_restored,
-                purges=state.purges,
-            )
-        return carried
+class _TypeGate:
+    """A filter on samples of one type."""
 
-    def added_to(self, found: StoredContent) -> StoredContent:
-        """Return the content of a store with these sets in place of its own."""
-        parts = {name: part for name, part in found.parts.items() if name not in self.sets}
-        return msgspec.structs.replace(
-            found,
-            sets={**found.sets, **self.sets},
-            stored={**found.stored, **self.stored},
-            parts=parts,
-            wanted={**found.wanted, **self.wanted},
-        )
+    def __init__(self, expression: Expression, description: TypeDescription) -> None:
+        self._expression = expression
+        self._type = description
+        self._class = class_of(description)
+        keys = {(name,) for name in key_names(description)}
+        self._decides_by_key = expression.fields <= keys
+
+    def accepts(self, status: int, payload: bytes) -> bool | None:
+        """See `engine.runtime.ports.Gate`."""
+        try:
+            if status & DATA:
+                return self._expression.accepts(self._class.deserialize(payload))
+            if not self._decides_by_key:
+                return None
+            return self._expression.accepts(decode(self._type, status, payload))
+        except Exception:  # the wheel raises errors of many classes for bytes of another type
+            return False
+
+
+class ContentFilters:
+    """The filters of a configuration (//OpenSplice/Domain/Filters); the first that matches a group applies.
+
+    The node keeps only samples that they accept, and decodes payloads only in groups that have a filter.
+
+    Args:
+        filters: the configured filters, valid expressions.
+        tracer: takes the events of filters without effect.
+
+    Attributes:
+        elements: all groups that have one.
+    """
+
+    def __init__(self, filters: Iterable[ContentFilterSettings], tracer: Tracer) -> None:
+        self._tracer = tracer
+        self._filters = []
+        for each in filters:
+            if each.elements:
+                self._filters.append(_Filter(Expression(each.content), each.elements, str(each.origin)))
+            else:
+                tracer.event("filter.ignored", place=each.origin, cause=each.why_ignored)
+        self.elements = tuple(element for each in self._filters for element in each.elements)
+
+    def gate(self, description: GroupDescription) -> Gate | None:
+        """Return the filter of a group; None if none applies.
+
+        Raises:
+            FilterRefused: the filter does not fit the group's type; the text has file, line, and the column
+                in the condition.
+        """
+        for each in self._filters:
+            if any(element.contains(description.group) for element in each.elements):
+                try:
+                    each.expression.check(kinds_of(description.type))
+                    return _TypeGate(each.expression, description.type)
+                except (ExpressionFault, Undecodable) as fault:
+                    name = description.type.name
+                    raise FilterRefused(f"{each.place}: type {name}: the condition, {fault}") from fault
+        return None
+
+    def left_of(self, found: StoredContent, renew: Callable[[], None]) -> StoredContent:
+        """Apply the filters to stored sets, because a filter may be newer than the store.
+
+        Args:
+            found: the content of the store. It is not changed.
+            renew: called repeatedly meanwhile.
+
+        Raises:
+            FilterRefused: a filter does not fit a stored type; the text names the group, too.
+        """
+        sets = {}
+        for name, (data, descriptions) in found.sets.items():
+            gates = {}
+            for description in descriptions:
+                try:
+                    gate = self.gate(description)
+                except FilterRefused as refusal:
+                    raise FilterRefused(f"group {description.group}: {refusal}") from refusal
+                if gate is not None:
+                    gates[description.group] = gate
+            left = at_once(filtered(data, gates), renew)
+            sets[name] = left, descriptions
+            if left is not data and (removed := data.summary().count - left.summary().count):
+                self._tracer.event("filter.removed", namespace=name, samples=removed)
+        return msgspec.structs.replace(found, sets=sets)
 
 
 class RunningNode:

@@ -12,17 +12,20 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
+import msgspec
+
 from engine.core import events
 from engine.core.election import NOBODY_REMEDY
-from engine.core.messages import DeleteData, Purge, WritersEnded
-from engine.core.name_spaces import Group
-from engine.core.settings import CoreSettings, RunSeen
+from engine.core.fellows import Fellow
+from engine.core.messages import DeleteData, Message, Outgoing, Purge, RollUp, Settled, Status, WritersEnded
+from engine.core.name_spaces import Element, Group
+from engine.core.settings import CoreSettings, StoredSet
 from engine.core.states import ServiceState
 from engine.core.untrusted import json_reader
 from engine.dataset.dataset import DataSet
 from engine.dataset.groups import GroupDescription
+from engine.dataset.settling import border_before
 from engine.runtime import codec
-from engine.runtime.agreement import Agreement
 from engine.runtime.capture import CapturePath
 from engine.runtime.deletions import Deletions
 from engine.runtime.housekeeping import Housekeeping
@@ -32,7 +35,7 @@ from engine.runtime.pending_writers import PendingWriters
 from engine.runtime.ports import Clock, Codec, Filters, NoFilters, Wire
 from engine.runtime.protocol_tracer import ProtocolTracer, SharedIdentity
 from engine.runtime.shared_state import LEARNED, RESTORED, SharedState
-from engine.runtime.startup import autodispose_mark, away_mark, run_mark
+from engine.runtime.startup import StoredContent, autodispose_mark, away_mark, run_mark
 from engine.runtime.steps import Steps
 from engine.runtime.store_queue import Degraded, Recovered, SetStored, StoredGroups, StoreQueue
 from engine.runtime.transfers import Transfers, malformed
@@ -42,6 +45,107 @@ from engine.tracing.tracer import Tracer
 
 _read_description: Final = json_reader(GroupDescription)
 SERVES: Final = "complete, and the first in the order of those on its host, or of all if there is none"
+
+
+SETTLING_NS: Final = 1_000_000_000
+"""Age at which a sample should have reached every node."""
+
+
+class Agreement:
+    """Compares the settled content of this node's sets with that of its fellows, while others write.
+
+    For each name-space a heartbeat states the sender's set as of a moment ago (`SETTLING_NS`), by the clock
+    of the master. A receiver computes its own set as of the same moment and tells the core whether the two
+    are equal. A node that is behind with its samples neither states nor compares anything, because
+    comparisons must not add work on a busy machine. See `engine.dataset.settling`.
+    """
+
+    def __init__(self, shared: SharedState, pending: PendingWriters) -> None:
+        self._shared = shared
+        self._pending = pending
+        self._heard: dict[str, Status] = {}
+
+    def announced(self, outgoing: Outgoing) -> Outgoing:
+        """Return the message to send: complete a heartbeat (`Status`), and leave any other as it is.
+
+        A heartbeat gets the count and digest of the settled part of each set, the seconds that the disk is
+        behind, the transactions of its store, and the writers whose pending samples clients may hand over.
+        """
+        message = outgoing.message
+        if not isinstance(message, Status):
+            return outgoing
+        roll_ups = tuple(map(self._with_settled, message.roll_ups))
+        unstored_s = self._shared.store_queue.unstored_s(self._shared.clock.monotonic())
+        message = msgspec.structs.replace(
+            message,
+            roll_ups=roll_ups,
+            unstored_s=round(unstored_s, 3),
+            pending=self._pending.for_heartbeat(),
+            commits=self._shared.store_queue.commits,
+        )
+        return Outgoing(message, outgoing.to)
+
+    def _with_settled(self, roll_up: RollUp) -> RollUp:
+        data = self._shared.spaces.get(roll_up.name_space)
+        if data is None:
+            return roll_up
+        self._advance(data)
+        if self._shared.is_behind:
+            return roll_up
+        until_ns = border_before(data.present.now_ns - SETTLING_NS)
+        return msgspec.structs.replace(roll_up, settled=Settled(until_ns, *data.settled(until_ns)))
+
+    def _advance(self, data: NameSpaceData) -> None:
+        """Advance the time of a name-space, and settle the samples that are old enough by then.
+
+        Every node estimates the clock of the master, so that all settle the same samples. A node without a
+        master uses its own clock.
+        """
+        following = data.state.following
+        master = self._shared.core.fellow(following.node) if following is not None else None
+        data.present.follow(master.skew_ns if master is not None else 0)
+        data.present.advance(self._shared.steady_ns())
+        data.applied.settle_with(data.present)
+
+    def heard(self, message: Message, sender: str) -> bool:
+        """Queue a received heartbeat for comparison; True if it differs from the sets here.
+
+        `work` compares it later, once the samples written before it have been taken in.
+        """
+        if not isinstance(message, Status):
+            return False
+        self._heard[sender] = message
+        spaces = self._shared.spaces
+        for theirs in message.roll_ups:
+            data = spaces.get(theirs.name_space)
+            if data is not None:
+                ours = data.applied.summary() if data.has_changed else data.state.roll_up
+                if theirs.digest != ours.digest or theirs.count != ours.count:
+                    return True
+        return False
+
+    def work(self, now: float) -> None:
+        """Compare with the heartbeats that have come since the last call."""
+        if not self._heard:
+            return
+        heard, self._heard = self._heard, {}
+        if self._shared.is_behind:
+            return
+        for sender, message in heard.items():
+            fellow = self._shared.core.fellow(sender)
+            if fellow is not None and fellow.status is message:  # otherwise a newer one has come
+                self._compare(fellow, message, now)
+
+    def _compare(self, fellow: Fellow, message: Status, now: float) -> None:
+        core = self._shared.core
+        for theirs in message.roll_ups:
+            data = self._shared.spaces.get(theirs.name_space)
+            if data is None or not theirs.complete or not data.state.complete:
+                continue
+            settled = theirs.settled
+            if settled is not None and settled.until_ns > data.present.kept_ns:
+                is_equal = data.settled(settled.until_ns) == (settled.count, settled.digest)
+                core.compared(theirs.name_space, fellow.node, settled.until_ns, now, is_equal=is_equal)
 
 
 class Runtime:
@@ -76,35 +180,26 @@ class Runtime:
         """
         stored = {name: data for name, (data, _) in loaded.items()}
         self._wire = wire = make_wire(self)
-        self.shared = shared = SharedState(
-            settings, store_queue, wire, clock, tracer, stored, parts, filters or NoFilters(), self._opened
-        )
+        ports = store_queue, wire, clock, tracer
+        gates = filters or NoFilters()
+        self.shared = shared = SharedState(settings, *ports, stored, parts, gates, self._opened)
         self.settings, self.core, self.store_queue = settings, shared.core, store_queue
-        self.spaces, self.descriptions, self.counters = (
-            shared.spaces,
-            shared.descriptions,
-            shared.counters,
-        )
+        self.spaces, self.descriptions, self.counters = shared.spaces, shared.descriptions, shared.counters
         self._clock, self._tracer, self._codec = clock, tracer, message_codec
-        self.refusal = ""
-        self._core_due_s = float("-inf")
+        self.refusal, self._core_due_s, self._degraded_ns = "", -math.inf, 0
         self._unsupported: set[tuple[str, str]] = set()
         self._attached: dict[str, set[str]] = {}
         self._injecting: dict[str, int] = {}
-        self._degraded_ns = 0
         self._away = set(settings.away)
-        self._identity = SharedIdentity(shared)
-        self.late_joiners = LateJoinerDelivery(shared)
-        self.pending = PendingWriters(shared)
+        self._identity, self._protocol_tracer = SharedIdentity(shared), ProtocolTracer(shared)
+        self.late_joiners, self.pending = LateJoinerDelivery(shared), PendingWriters(shared)
         self.deletions = Deletions(shared, stored)
         self.housekeeping = Housekeeping(shared, self.pending)
         self._capture = CapturePath(shared, self.late_joiners, self.housekeeping.registered)
         self.capture = self._capture.take
         self.agreement = Agreement(shared, self.pending)
-        self._protocol_tracer = ProtocolTracer(shared)
         steps = Steps(clock, functools.partial(malformed, shared))
-        registered = self.housekeeping.registered
-        self.writer_ends = WriterEnds(shared, self.late_joiners, steps, registered)
+        self.writer_ends = WriterEnds(shared, self.late_joiners, steps, self.housekeeping.registered)
         self.transfers = Transfers(
             shared,
             self.late_joiners,
@@ -115,15 +210,19 @@ class Runtime:
             self.writer_ends,
             secret or os.urandom(16),
         )
+        self._begin(loaded)
+
+    def _begin(self, loaded: Mapping[str, tuple[DataSet, Sequence[GroupDescription]]]) -> None:
+        """Take in what is stored."""
         self.turn()  # the name-spaces come with the first events of the core
-        shared.want_stored()
+        self.shared.want_stored()
         for name, (held, descriptions) in loaded.items():
             if name in self.spaces:
                 self.writer_ends.forget_unwritten(name, held)
             for description in descriptions:
-                shared.open_group(description, announce=False)
+                self.shared.open_group(description, announce=False)
         for data in self.spaces.values():
-            data.leave_out(shared.descriptions)
+            data.leave_out(self.shared.descriptions)
 
     # In: from the wire.
 
@@ -299,8 +398,6 @@ class Runtime:
                 self._tracer.event(event.event, **event.fields)
             case events.NameSpaceLearned():
                 self.shared.add_name_space(event)
-            case events.NameSpaceDoubted():
-                self.store_queue.mark(event.name_space, {LEARNED: ""})
             case events.LoadStored():
                 self._inject(event.name_space)
             case events.AbandonSet():
@@ -308,8 +405,6 @@ class Runtime:
                 self.spaces[event.name_space].stage_nothing()
             case events.Completed():
                 self._complete(event)
-            case events.StoreMarks():
-                self.shared.remember_lineage(self.spaces[event.name_space])
             case events.SendSet():
                 self.transfers.send(event)
             case events.ExpectSet():
@@ -322,9 +417,6 @@ class Runtime:
                 self.deletions.deleted(event.partition, event.topic, event.until_ns)
             case Purge():
                 self.housekeeping.purged(event.group, event.instances)
-            case events.AutodisposeWritersKnown():
-                marks = {autodispose_mark(one.writer): str(one.patience_s) for one in event.writers}
-                self.store_queue.mark(event.name_space, marks)
             case WritersEnded():
                 self.writer_ends.decided(event.name_space, event.writers)
             case events.GroupAnnounced():
@@ -347,14 +439,40 @@ class Runtime:
             case events.NoAligner():
                 subject = f"no node may be master of name-space '{event.name_space}'"
                 self.refusal = f"{subject}, and TimeToWaitForAligner forbids waiting; {NOBODY_REMEDY}"
+            case _:
+                self._remember(event)
+
+    def _remember(self, event: events.Event) -> None:
+        """Store what the core wants to know in the next run; each name-space has its own marks."""
+        store = self.store_queue
+        match event:
+            case events.NameSpaceDoubted():
+                store.mark(event.name_space, {LEARNED: ""})
+            case events.StoreMarks():
+                self.shared.remember_lineage(self.spaces[event.name_space])
+            case events.AutodisposeWritersKnown():
+                marks = {autodispose_mark(one.writer): str(one.patience_s) for one in event.writers}
+                store.mark(event.name_space, marks)
             case events.FellowsKnown():
-                self._remember_fellows(tuple(map(RememberedFellow._make, event.fellows)))
+                fellows = tuple(map(RememberedFellow._make, event.fellows))
+                for name in self.spaces:
+                    store.remember_fellows(name, fellows)
+                for fellow in fellows if self._away else ():
+                    self._remember_away(fellow.id, None)
             case events.FellowAway():
                 self._remember_away(event.node, event.away_ns)
             case events.RunsSeen():
-                self._remember_runs(event.runs)
+                marks = {run_mark(node): " ".join(map(str, seen)) for node, seen in event.runs.items()}
+                for name in self.spaces:
+                    store.mark(name, marks)
             case events.StoreOutdated():
-                self._outlive(event)
+                # The store counts on above what the fellow remembers; the process then begins a new run. If
+                # the store was put back from a copy, its sets rank behind those of the fellows then, and
+                # join them.
+                self.shared.is_outdated, self.shared.is_restored = True, event.is_restored
+                for name in self.spaces if event.is_restored else ():
+                    store.mark(name, {RESTORED: "yes"})
+                store.outlive(next(iter(self.spaces), ""), event.incarnation, event.commits)
 
     # The parts.
 
@@ -362,32 +480,10 @@ class Runtime:
         """Take in that this node keeps a group from now on."""
         self.writer_ends.opened(group)
 
-    def _outlive(self, event: events.StoreOutdated) -> None:
-        """Let the store count on above what the fellow remembers; the process then begins a new run.
-
-        If the store was put back from a copy, its sets rank behind those of the fellows then, and join them.
-        """
-        self.shared.is_outdated, self.shared.is_restored = True, event.is_restored
-        for name in self.spaces if event.is_restored else ():
-            self.store_queue.mark(name, {RESTORED: "yes"})
-        self.store_queue.outlive(next(iter(self.spaces), ""), event.incarnation, event.commits)
-
     @property
     def is_outdated(self) -> bool:
         """Whether this run must end, and a new one begin, as fellows remember a later run of this node."""
         return self.shared.is_outdated
-
-    def _remember_fellows(self, fellows: tuple[RememberedFellow, ...]) -> None:
-        """Store the fellows that are here now."""
-        for name in self.spaces:
-            self.store_queue.remember_fellows(name, fellows)
-        for fellow in fellows if self._away else ():
-            self._remember_away(fellow.id, None)
-
-    def _remember_runs(self, runs: Mapping[str, RunSeen]) -> None:
-        marks = {run_mark(node): " ".join(map(str, seen)) for node, seen in runs.items()}
-        for name in self.spaces:
-            self.store_queue.mark(name, marks)
 
     def _remember_away(self, node: str, away_ns: int | None) -> None:
         """Store how long a fellow has been away, or with None that it is back."""
@@ -441,3 +537,47 @@ class Runtime:
     def state(self) -> ServiceState:
         """State of the service."""
         return self.core.state
+
+
+class CarriedSets(msgspec.Struct, frozen=True):
+    """Complete sets that a node takes along in memory, by name-space."""
+
+    sets: dict[str, tuple[DataSet, list[GroupDescription]]] = msgspec.field(default_factory=dict)
+    stored: dict[str, StoredSet] = msgspec.field(default_factory=dict)
+    wanted: dict[str, tuple[Element, ...]] = msgspec.field(default_factory=dict)
+
+    @classmethod
+    def of(cls, runtime: Runtime) -> CarriedSets:
+        """Collect the sets of a runtime at its end."""
+        carried = cls()
+        for name, data in runtime.spaces.items():
+            state = data.state
+            carried.wanted[name] = state.wanted
+            if not data.is_switched:
+                continue
+            groups = data.working.groups
+            descriptions = [runtime.descriptions[group] for group in groups if group in runtime.descriptions]
+            carried.sets[name] = data.working, descriptions
+            carried.stored[name] = StoredSet(
+                data.working.summary().newest_ns,
+                state.lineage,
+                state.line,
+                apart=state.apart,
+                role=runtime.settings.role,
+                part=state.may_lack,
+                whole=state.whole,
+                restored=runtime.shared.is_restored,
+                purges=state.purges,
+            )
+        return carried
+
+    def added_to(self, found: StoredContent) -> StoredContent:
+        """Return the content of a store with these sets in place of its own."""
+        parts = {name: part for name, part in found.parts.items() if name not in self.sets}
+        return msgspec.structs.replace(
+            found,
+            sets={**found.sets, **self.sets},
+            stored={**found.stored, **self.stored},
+            parts=parts,
+            wanted={**found.wanted, **self.wanted},
+        )

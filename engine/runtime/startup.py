@@ -109,74 +109,60 @@ def read_store(store: Store, now_ns: int) -> StoredContent:
     Raises:
         StoreError: the store cannot be read.
     """
-    sets: dict[str, tuple[DataSet, list[GroupDescription]]] = {}
-    parts: dict[str, DataSet] = {}
-    stored: dict[str, StoredSet] = {}
-    damage: dict[str, str] = {}
-    away: dict[str, int] = {}
+    content = StoredContent(store.report, {}, {}, {}, {}, {}, outdated=_outdated(store))
     learned: list[NameSpace] = []
-    replaced: dict[str, str] = {}
-    wanted: dict[str, tuple[Element, ...]] = {}
-    runs: dict[str, RunSeen] = {}
+    pending: dict[str, PendingWriter] = {}
     odd: list[str] = []
     for name in store.name_spaces():
-        away.update(_away(store.marks(name)))
-        learned += _learned(name, store.marks(name))
-        wanted[name] = _elements(store.marks(name).get(WANTED, ""))
-        for node, seen in _runs(store.marks(name)).items():
-            runs[node] = max(seen, runs.get(node, seen))
-        writer = store.filling(name)
-        if writer is not None:
-            parts[name], _ = _load(
-                store, name, DamageLog(), writer.version
-            )  # damaged samples are requested again
-        if store.complete_set(name) is None:
-            continue
-        log = DamageLog()
-        data, descriptions = _load(store, name, log)
         marks = store.marks(name)
-        if marks.get(REPLACED_MARK, "") != marks.get(TOLD, ""):
-            replaced[name] = marks.get(REPLACED_MARK, "")
-        for group, group_set in data.groups.items():
-            group_set.raise_floor(int(marks.get(floor_mark(group), NO_FLOOR)))
-        info = store.complete_set(name)
-        quality = _quality_ns(store, info, now_ns + FUTURE_NS) if info else None
-        if quality is not None and marks.get(PART):
-            quality = 0  # a Lazy alignee kept it for its readers; a node with the set has more
-        sets[name] = (data, descriptions)
-        stored[name] = StoredSet(
-            DAMAGED if quality is None else quality,
-            _lineage(marks.get(LINEAGE, "")),
-            tuple(map(_lineage, marks[LINE].split())) if LINE in marks else (NO_EPOCH,),
-            apart=bool(marks.get(APART)),
-            role=marks.get(ROLE, ""),
-            part=bool(marks.get(PART)),
-            whole=() if quality is None else _elements(marks.get(WHOLE, "")),
-            restored=bool(marks.get(RESTORED)),
-            purges=_number(marks.get(PURGES, ""), MAX_COUNTER),
-        )
-        if beyond := _beyond(marks):
-            odd.append(f"name-space '{name}': its history has {beyond}; without it, the set joins any other")
-        if log.count:
-            damage[name] = f"{log.count} damaged, first: {log.first[0]}"
-        elif store.report.is_damaged:
-            stored[name] = msgspec.structs.replace(stored[name], quality_ns=DAMAGED)
-    return StoredContent(
-        store.report,
-        sets,
-        parts,
-        stored,
-        damage,
-        away,
-        tuple(learned),
-        _pending(store),
-        replaced,
-        wanted,
-        runs,
-        tuple(odd),
-        {name: _autodispose(store.marks(name)) for name in store.name_spaces()},
-        _outdated(store),
+        content.away.update(_away(marks))
+        elements = _elements(marks.get(ELEMENTS, "")) if marks.get(LEARNED) else ()
+        learned += [NameSpace(name, elements)] if elements else []
+        pending.update((one.id, one) for one in pending_writers(marks))
+        content.wanted[name] = _elements(marks.get(WANTED, ""))
+        content.autodispose[name] = _autodispose(marks)
+        for node, seen in _runs(marks).items():
+            content.runs[node] = max(seen, content.runs.get(node, seen))
+        writer = store.filling(name)
+        if writer is not None:  # damaged samples of it are requested again
+            content.parts[name], _ = _load(store, name, DamageLog(), writer.version)
+        if store.complete_set(name) is not None:
+            _read_set(store, name, marks, content, now_ns)
+            if beyond := _beyond(marks):
+                fate = "without it, the set joins any other"
+                odd.append(f"name-space '{name}': its history has {beyond}; {fate}")
+    return msgspec.structs.replace(
+        content, learned=tuple(learned), pending=tuple(pending.values()), odd=tuple(odd)
     )
+
+
+def _read_set(store: Store, name: str, marks: Mapping[str, str], content: StoredContent, now_ns: int) -> None:
+    """Read and verify the complete set of a name-space."""
+    log = DamageLog()
+    data, descriptions = _load(store, name, log)
+    if marks.get(REPLACED_MARK, "") != marks.get(TOLD, ""):
+        content.replaced[name] = marks.get(REPLACED_MARK, "")
+    for group, group_set in data.groups.items():
+        group_set.raise_floor(int(marks.get(floor_mark(group), NO_FLOOR)))
+    info = store.complete_set(name)  # only now is it known whether it is intact
+    quality = _quality_ns(store, info, now_ns + FUTURE_NS) if info else None
+    if quality is not None and marks.get(PART):
+        quality = 0  # a Lazy alignee kept it for its readers; a node with the set has more
+    is_doubted = store.report.is_damaged and not log.count
+    content.sets[name] = (data, descriptions)
+    content.stored[name] = StoredSet(
+        DAMAGED if quality is None or is_doubted else quality,
+        _lineage(marks.get(LINEAGE, "")),
+        tuple(map(_lineage, marks[LINE].split())) if LINE in marks else (NO_EPOCH,),
+        apart=bool(marks.get(APART)),
+        role=marks.get(ROLE, ""),
+        part=bool(marks.get(PART)),
+        whole=() if quality is None else _elements(marks.get(WHOLE, "")),
+        restored=bool(marks.get(RESTORED)),
+        purges=_number(marks.get(PURGES, ""), MAX_COUNTER),
+    )
+    if log.count:
+        content.damage[name] = f"{log.count} damaged, first: {log.first[0]}"
 
 
 def _outdated(store: Store) -> frozenset[str]:
@@ -192,16 +178,6 @@ def _quality_ns(store: Store, info: SetInfo, limit_ns: int) -> int | None:
         return quality
     # Not 0, which means that there is no set: a set has data even if all its samples are in the future.
     return max(1, store.newest_until(info.name_space, limit_ns) or 0)
-
-
-def _pending(store: Store) -> tuple[PendingWriter, ...]:
-    found = {one.id: one for name in store.name_spaces() for one in pending_writers(store.marks(name))}
-    return tuple(found.values())
-
-
-def _learned(name: str, marks: Mapping[str, str]) -> list[NameSpace]:
-    elements = _elements(marks.get(ELEMENTS, "")) if marks.get(LEARNED) else ()
-    return [NameSpace(name, elements)] if elements else []
 
 
 _read_elements: Final = json_reader(tuple[Element, ...])

@@ -40,6 +40,7 @@ class FaultInjector(Watcher):
     def __init__(self, cluster: SimulatedSystem, rng: random.Random) -> None:
         super().__init__(cluster)
         self._rng = rng
+        self._hosts = [node.name for node in cluster.nodes]
         self._is_over = False
         kinds: dict[Fault, Callable[[], None]] = {
             Fault.CRASH: self._crash,
@@ -63,25 +64,23 @@ class FaultInjector(Watcher):
         """The others last as long as the run."""
 
     def begin(self) -> None:
-        """Plan the first fault."""
+        """Plan the next fault, if there are any."""
         if self._kinds:
-            self._next()
-
-    def _next(self) -> None:
-        pause = self._rng.expovariate(1.0) * self.cluster.options.fault_pause_s
-        self._after(pause, self._strike)
+            pause = self._rng.expovariate(1.0) * self.cluster.options.fault_pause_s
+            self._after(pause, self._strike)
 
     def _strike(self) -> None:
         self._rng.choice(self._kinds)()
-        self._next()
+        self.begin()
 
     def _after(self, delay_s: float, action: Callable[..., None], *arguments: object) -> None:
         """Plan an action of the first phase."""
-        self.cluster.schedule.after(delay_s, self._unless_over, action, arguments)
 
-    def _unless_over(self, action: Callable[..., None], arguments: tuple[object, ...]) -> None:
-        if not self._is_over:
-            action(*arguments)
+        def act() -> None:
+            if not self._is_over:
+                action(*arguments)
+
+        self.cluster.schedule.after(delay_s, act)
 
     def _duration(self) -> float:
         return self._rng.uniform(*self._rng.choice(DURATIONS))
@@ -98,9 +97,7 @@ class FaultInjector(Watcher):
     def _crash(self) -> None:
         if self._rng.random() < 0.15:
             self._replace_writer()
-            return
-        node = self._any_up()
-        if node:
+        elif node := self._any_up():
             self._kill(node)
 
     def _kill(self, node: SimulatedNode) -> None:
@@ -113,8 +110,7 @@ class FaultInjector(Watcher):
         self._after(self._duration(), node.start)
 
     def _stop(self) -> None:
-        node = self._any_up()
-        if node:
+        if node := self._any_up():
             self._end(node, in_order=True)
             self._after(self._duration(), node.start)
 
@@ -224,7 +220,7 @@ class FaultInjector(Watcher):
             self.cluster.statistics.crashes += 1
             self._line(node.name, f"is killed, and a copy of its disk of {made_s:.3f} s is put back", "v")
             if is_cut_off:
-                self._cut(_both_ways(node.name, self._hosts()), f"cuts {node.name} off", self._duration())
+                self._cut(_both_ways(node.name, self._hosts), f"cuts {node.name} off", self._duration())
             self._after(self._duration(), node.start)
 
     def _pause(self) -> None:
@@ -251,8 +247,7 @@ class FaultInjector(Watcher):
             node.go_on()
 
     def _slow(self) -> None:
-        node = self._any_up()
-        if node:
+        if node := self._any_up():
             node.cost_s = self._rng.uniform(0.001, 0.1)
             self._line(node.name, f"needs {node.cost_s * 1000:.0f} ms for each input")
             self._after(self._duration(), self._hurry, node, node.run)
@@ -264,24 +259,21 @@ class FaultInjector(Watcher):
 
     # Links.
 
-    def _hosts(self) -> list[str]:
-        return [node.name for node in self.cluster.nodes]
-
     def _cut_writer(self) -> None:
         """Cut the links between one application and some nodes."""
         remote = [
             writer.host
             for writer in self.cluster.writers
-            if writer.participant.is_alive and writer.host not in self._hosts()
+            if writer.participant.is_alive and writer.host not in self._hosts
         ]
         if not remote:
             return
         host = self._rng.choice(remote)
-        nodes = self._rng.sample(self._hosts(), self._rng.randint(1, len(self._hosts())))
+        nodes = self._rng.sample(self._hosts, self._rng.randint(1, len(self._hosts)))
         self._cut(_both_ways(host, nodes), f"cuts the {host} from {' '.join(nodes)}", self._duration())
 
     def _partition(self) -> None:
-        hosts = self._hosts()
+        hosts = self._hosts
         parts = self._rng.choice((2, 2, 2, 3))
         side = {host: self._rng.randrange(parts) for host in hosts}
         links = [(a, b) for a in hosts for b in hosts if side[a] != side[b]]
@@ -289,8 +281,7 @@ class FaultInjector(Watcher):
         self._cut(links, "parts: " + " | ".join(texts), self._duration())
 
     def _cut_links(self) -> None:
-        hosts = self._hosts()
-        pairs = [(a, b) for a in hosts for b in hosts if a < b]
+        pairs = [(a, b) for a in self._hosts for b in self._hosts if a < b]
         if not pairs:
             return
         chosen = self._rng.sample(pairs, self._rng.randint(1, max(1, len(pairs) // 2)))
@@ -313,11 +304,10 @@ class FaultInjector(Watcher):
 
     def _clog(self) -> None:
         """Cut hosts off one by one, and reconnect them in another order (as FoundationDB does)."""
-        hosts = self._hosts()
-        chosen = self._rng.sample(hosts, self._rng.randint(1, len(hosts)))
+        chosen = self._rng.sample(self._hosts, self._rng.randint(1, len(self._hosts)))
         delay = 0.0
         for host in chosen:
-            links = _both_ways(host, hosts)
+            links = _both_ways(host, self._hosts)
             self._after(delay, self._cut, links, f"clogs {host}", 1e9)
             self._after(delay + self._duration(), self._restore, links)
             delay += self._rng.uniform(0, 2.0)
@@ -341,7 +331,7 @@ class FaultInjector(Watcher):
     # Clocks and disks.
 
     def _jump(self) -> None:
-        host = self._rng.choice(self._hosts())
+        host = self._rng.choice(self._hosts)
         skew_s = self.cluster.options.skew_s
         offset_s = self._rng.uniform(-skew_s, skew_s)
         self.cluster.clocks[host].offset_ns = int(offset_s * 1e9)
@@ -427,6 +417,7 @@ PIECE_S: Final = 0.1
 UNREST_S: Final = 2.0
 """Limit for what happens at the moment at which a quiet system is looked at, virtual seconds."""
 STEP_S: Final = 0.25
+"""Period at which it is looked whether the system is quiet: the precision of `settled_s`."""
 LAST_WRITES_S: Final = 3.0
 """Time in which applications still write after everything has healed."""
 ARRIVES_S: Final = 1.0
@@ -470,7 +461,7 @@ class Cluster(SimulatedSystem):
             yield from self._phases()
         except Violation as found:
             violation = found
-        except Exception as error:
+        except Exception as error:  # of any class: a fault of the code is found by a run, too
             lines = traceback.format_exc().strip().splitlines()
             violation = Violation("fault", f"{type(error).__name__}: {error}\n" + "\n".join(lines[-8:]))
         if violation:

@@ -24,9 +24,11 @@ from engine.simulator.schedule import Schedule
 
 ATTACHMENT: Final = "d_attachment"
 LOOPBACK_S: Final = 0.0001
+"""Delay between processes of one host."""
 CROWD: Final = 50
 """Number of participants above which events of one participant within `GATHER_S` are combined."""
 GATHER_S: Final = 0.02
+"""A real node publishes several changes of its matches together as well."""
 LONG_LOSS_S: Final = 0.3
 """Limit for the pause before a lost datagram is resent."""
 
@@ -74,7 +76,7 @@ class SimulatedParticipant(msgspec.Struct, eq=False):
         is_frozen: True while the process is stopped (as by SIGSTOP).
         silent_since: when it ended or was stopped, in seconds of the schedule; None while it runs.
         matched: participants that it has discovered and not lost, in the order of discovery.
-        told: last report of each discovered node about the participants which that node has discovered.
+        reports: last report of each discovered node about the participants which that node has discovered.
         attached: participants of `matched` that have discovered it too, and have told it so.
         states: last item sent on each state topic, which participants discovered later receive.
         overwrite: removes from the items that a cut link holds back those that the writer's history has
@@ -92,7 +94,7 @@ class SimulatedParticipant(msgspec.Struct, eq=False):
     is_frozen: bool = False
     silent_since: float | None = None
     matched: dict[SimulatedParticipant, None] = msgspec.field(default_factory=dict)
-    told: dict[SimulatedParticipant, frozenset[SimulatedParticipant]] = msgspec.field(default_factory=dict)
+    reports: dict[SimulatedParticipant, frozenset[SimulatedParticipant]] = msgspec.field(default_factory=dict)
     attached: dict[SimulatedParticipant, None] = msgspec.field(default_factory=dict)
     states: dict[str, object] = msgspec.field(default_factory=dict)
     overwrite: Callable[[list[tuple[str, object]]], None] | None = None
@@ -144,7 +146,7 @@ class Network:
         self._cut: dict[tuple[str, str], float] = {}
         self._walls: set[tuple[str, str]] = set()
         self._pipes: dict[tuple[SimulatedParticipant, SimulatedParticipant], _Pipe] = {}
-        self._telling: set[SimulatedParticipant] = set()
+        self._gathering: set[SimulatedParticipant] = set()
 
     # Participants.
 
@@ -156,7 +158,7 @@ class Network:
 
     def leave(self, participant: SimulatedParticipant) -> None:
         """Remove a process that ends in order: participants that it reaches know at once."""
-        self._end(participant)
+        self.kill(participant)
         for other in self.participants:
             if participant in other.matched and not self._is_cut(participant, other):
                 self._schedule.after(self._delay(participant, other), self._leave, other, participant)
@@ -167,11 +169,8 @@ class Network:
 
     def kill(self, participant: SimulatedParticipant) -> None:
         """Remove a process that dies silently."""
-        self._end(participant)
-
-    def _end(self, participant: SimulatedParticipant) -> None:
         participant.is_alive = False
-        self.participants.remove(participant)
+        self.participants.remove(participant)  # first, so that it does not watch itself
         self._fall_silent(participant)
 
     def freeze(self, participant: SimulatedParticipant) -> None:
@@ -307,10 +306,8 @@ class Network:
 
     def _launch(self, pipe: _Pipe, topic: str, item: object) -> None:
         when = self._schedule.now + self._delay(pipe.sender, pipe.receiver)
-        last = pipe.last.get(topic, 0.0)
-        if last > when:
-            when = last  # one topic of one sender arrives in order; different topics may overtake
-        pipe.last[topic] = when
+        # One topic of one sender arrives in order; different topics may overtake.
+        pipe.last[topic] = when = max(when, pipe.last.get(topic, 0.0))
         self._schedule.at(when, self._arrive, pipe, pipe.generation, topic, item)
 
     def _delay(self, sender: SimulatedParticipant, receiver: SimulatedParticipant) -> float:
@@ -334,7 +331,7 @@ class Network:
         self.carried += 1
         if topic == ATTACHMENT:
             assert isinstance(item, frozenset)
-            receiver.told[pipe.sender] = item
+            receiver.reports[pipe.sender] = item
             self._update_attachment(receiver, pipe.sender)
         elif receiver.handler is not None:
             receiver.handler.receive(pipe.sender, topic, item)
@@ -376,7 +373,7 @@ class Network:
         if participant.handler is not None:
             participant.handler.appeared(peer)
         if participant.node and peer.node:
-            self._tell_matches(participant)
+            self._publish_matches(participant)
         if participant in peer.matched:
             for sender, receiver in ((peer, participant), (participant, peer)):
                 if receiver.node:
@@ -388,7 +385,7 @@ class Network:
         if peer not in participant.matched:
             return
         del participant.matched[peer]
-        participant.told.pop(peer, None)
+        participant.reports.pop(peer, None)
         self._pipe(participant, peer).forget()
         self._pipe(peer, participant).forget()
         if not peer.is_alive:
@@ -400,35 +397,35 @@ class Network:
         if participant.handler is not None:
             participant.handler.vanished(peer)
         if participant.node and peer.node:
-            self._tell_matches(participant)
+            self._publish_matches(participant)
 
-    def _tell_matches(self, participant: SimulatedParticipant) -> None:
+    def _publish_matches(self, participant: SimulatedParticipant) -> None:
         """Publish the matches of a node; in a crowd several changes together, like a real node."""
         if len(self.participants) <= CROWD:
-            self._tell_now(participant)
-        elif participant not in self._telling:
-            self._telling.add(participant)
-            self._schedule.after(GATHER_S, self._tell_now, participant)
+            self._send_matches(participant)
+        elif participant not in self._gathering:
+            self._gathering.add(participant)
+            self._schedule.after(GATHER_S, self._send_matches, participant)
 
-    def _tell_now(self, participant: SimulatedParticipant) -> None:
+    def _send_matches(self, participant: SimulatedParticipant) -> None:
         """Publish the matches of a node.
 
         A peer looks only for itself in them. So in a crowd, they are carried only to new ones: otherwise
         these messages would be most of the start of a large system.
         """
-        self._telling.discard(participant)
+        self._gathering.discard(participant)
         before = participant.states.get(ATTACHMENT) if self.is_crowd else None
         known = before if isinstance(before, frozenset) else frozenset()
         nodes = [other for other in participant.matched if other.node]  # in the order of discovery
-        participant.states[ATTACHMENT] = told = frozenset(nodes)
+        participant.states[ATTACHMENT] = report = frozenset(nodes)
         for other in nodes:
             if other not in known:
-                self.send(participant, other, ATTACHMENT, told)
+                self.send(participant, other, ATTACHMENT, report)
 
     def _update_attachment(self, participant: SimulatedParticipant, peer: SimulatedParticipant) -> None:
         if participant.handler is None:
             return
-        attached = peer in participant.matched and participant in participant.told.get(peer, ())
+        attached = peer in participant.matched and participant in participant.reports.get(peer, ())
         if attached and peer not in participant.attached:
             participant.attached[peer] = None
             participant.handler.attached(peer)

@@ -7,6 +7,7 @@ which they draw is part of what a seed means: a draw added in the middle changes
 from __future__ import annotations
 
 import enum
+import itertools
 import random
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -21,6 +22,7 @@ from engine.dataset.groups import KEEP_ALL, DurabilityKind
 from engine.runtime.startup import configured_settings
 
 MAX_NODES: Final = 1_000
+"""More than any deployment has."""
 
 
 class Fault(enum.StrEnum):
@@ -230,8 +232,8 @@ def _draw_policies(
         for role in sorted(set(roles))
         for name in names
     }
-    priorities = [
-        priority or 1 if _is_last_of_role(roles, number) else priority
+    priorities = [  # the last node of a role may be master: some node of it must be
+        priority or 1 if roles[number] not in roles[number + 1 :] else priority
         for number, priority in enumerate(_priorities(rng, len(roles)))
     ]
     found = [
@@ -249,10 +251,6 @@ def _draw_policies(
     if len(roles) > 1 and rng.random() < UNUSUAL:
         _make_unusual(rng, roles, found)
     return found
-
-
-def _is_last_of_role(roles: Sequence[str], number: int) -> bool:
-    return roles[number] not in roles[number + 1 :]
 
 
 def _rules(rng: random.Random, role: str, roles: set[str], *, plain: bool) -> tuple[MergeRule, ...]:
@@ -345,29 +343,25 @@ def draw(
     spaces = tuple(NameSpace.of(name, f"{name}.*") for name in names)
     roles = _draw_roles(rng, count)
     discovery_s = rng.choice((0.5, 3.0))
-    plans = tuple(
-        NodePlan(
-            CoreSettings(
-                node="",
-                incarnation=0,
-                name=f"n{number + 1}",
-                role=role,
-                host="",
-                name_spaces=spaces,
-                policies=policies,
-                heartbeat_expiry_s=expiry_s,
-                heartbeat_period_s=expiry_s * 0.2,
-                initial_discovery_s=discovery_s,
-            ),
-            has_disk=has_disk,
+    policies, disks = _draw_policies(rng, roles, names), _disks(rng, count)
+    nodes_settings = [
+        CoreSettings(
+            node="",
+            incarnation=0,
+            name=f"n{number + 1}",
+            role=role,
+            host="",
+            name_spaces=spaces,
+            policies=policies[number],
+            heartbeat_expiry_s=expiry_s,
+            heartbeat_period_s=expiry_s * 0.2,
+            initial_discovery_s=discovery_s,
         )
-        for number, (role, policies, has_disk) in enumerate(
-            zip(roles, _draw_policies(rng, roles, names), _disks(rng, count), strict=True)
-        )
-    )
+        for number, role in enumerate(roles)
+    ]
     options = SimulationOptions(
         seed=seed,
-        nodes=plans,
+        nodes=tuple(map(NodePlan, nodes_settings, disks)),
         workload=_draw_workload(rng, names),
         network=NetworkPlan(delay_mean_s=rng.choice((0.0005, 0.005, 0.03))),
         faults=chosen,
@@ -517,7 +511,7 @@ def deployed(
     load = _draw_workload(rng, [""])
     topics = tuple(
         msgspec.structs.replace(plan, partition=partition, topic=topic)
-        for plan, (partition, topic) in zip(_repeat(load.topics, len(places)), places, strict=True)
+        for plan, (partition, topic) in zip(itertools.cycle(load.topics), places, strict=False)
     )
     longest_s = max(plan.settings.heartbeat_expiry_s for plan in plans)
     options = SimulationOptions(
@@ -547,7 +541,3 @@ def _places(plan: NodePlan) -> list[tuple[str, str]]:
             if partition is not None and topic:
                 found.append((partition, topic))
     return found
-
-
-def _repeat(plans: tuple[TopicPlan, ...], count: int) -> list[TopicPlan]:
-    return [plans[number % len(plans)] for number in range(count)]

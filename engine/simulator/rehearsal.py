@@ -44,6 +44,7 @@ LINK_DELAY_MS = 200
 """Longest time that a message between replicas is on its way."""
 _WRITER_DELAY_MS = 50
 CLIENT_DELAY_MS: Final = 50
+"""Longest time that a message between an application and a writer or replica is on its way."""
 _TURN_MS: Final = 100
 """Interval at which an application looks after its reader."""
 
@@ -465,8 +466,11 @@ class ReplicaCluster:
 STEP_MS: Final = 100
 """Interval at which the knowledge of replicas is compared: the precision of the times."""
 _LAST_MOMENTS_MS: Final = 500
+"""Before a reader goes: what it acknowledges then may not reach its replica, and is not done."""
 _MARGIN_MS: Final = 1_000
+"""Beyond periods of a setting, for messages that are on their way."""
 _PATIENCE_PERIODS: Final = 10
+"""Periods for the last acknowledgements to reach all replicas; each passes on in one."""
 
 
 class SubscriptionResult(msgspec.Struct, frozen=True):

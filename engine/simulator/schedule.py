@@ -47,6 +47,7 @@ class Schedule:
         heap = self._heap
         while heap and heap[0][0] <= end:
             when, _, action, arguments = heapq.heappop(heap)
+            assert when >= self.now, "time goes on"
             self.now = when
             self.done += 1
             action(*arguments)

@@ -18,6 +18,7 @@ from engine.store.interface import NO_MARKS, GroupChange, Marks, NetChanges, Ope
 from engine.store.memory import Medium, MemoryStore, PowerCut
 
 RETRY_S: Final = 1.0
+"""As `engine.node.disk` waits before it tries a refusing disk again."""
 LONGEST_S: Final = 30.0
 """Limit for a transaction on the slowest disk, also if it began before everything healed."""
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import abc
 import collections
 import random
 from collections.abc import Callable, Iterator, Sequence
-from typing import Final, Protocol
+from typing import Final
 
 import msgspec
 
@@ -31,6 +32,7 @@ from engine.tracing.levels import Level
 from engine.tracing.tracer import Output, Tracer
 
 PROBE_EVERY: Final = 64
+"""Seldom enough to cost nothing, and a run has thousands of messages."""
 MAX_REMEMBERED: Final = 100_000
 """Limit for messages under way; a simulated cluster never reaches it."""
 
@@ -81,7 +83,32 @@ BATCH: Final = "batch"
 """The topic of streams."""
 
 
-class SimulatorHost(Protocol):
+class SystemEvents:
+    """Gets what happens in a simulated system, and ignores it unless a subclass overrides a method."""
+
+    def opened(self, node: SimulatedNode, found: StoredContent) -> None:
+        """Take in that a node opened and verified its store; its run begins."""
+
+    def ended(self, node: SimulatedNode) -> None:
+        """Take in the end of a node's run, orderly or not."""
+
+    def destroyed(self, node: SimulatedNode) -> None:
+        """Take in the loss of the disk of a node that is down."""
+
+    def captured(self, node: SimulatedNode, records: Sequence[Sample]) -> None:
+        """Take in samples that a node captured."""
+
+    def written(self, description: GroupDescription, record: Sample) -> None:
+        """Take in a sample that an application wrote."""
+
+    def streaming(self, node: SimulatedNode, name_space: str, fellows: tuple[str, ...], samples: int) -> None:
+        """Take in that a node begins to send a set to fellows."""
+
+    def serving(self, node: SimulatedNode, reader: ReaderKey, *, whole: bool) -> None:
+        """Take in that a node begins to serve a late joiner. It gets the whole set, or a difference."""
+
+
+class SimulatorHost(SystemEvents, abc.ABC):
     """What nodes and applications need of the system around them, and tell it."""
 
     options: SimulationOptions
@@ -90,45 +117,31 @@ class SimulatorHost(Protocol):
     codec: SharedCodec
     clocks: dict[str, SimulatedClock]
 
+    @abc.abstractmethod
     def outputs_for(self, node: SimulatedNode) -> Sequence[Output]:
         """Return the outputs for the trace of a run."""
 
+    @abc.abstractmethod
     def not_opened(self, node: SimulatedNode, error: StoreError) -> None:
         """Take in that a node could not open its store; it tries again."""
 
-    def opened(self, node: SimulatedNode, found: StoredContent) -> None:
-        """Take in that a node opened its store."""
-
-    def ended(self, node: SimulatedNode) -> None:
-        """Take in the end of a node's run."""
-
-    def destroyed(self, node: SimulatedNode) -> None:
-        """Take in the loss of a node's disk."""
-
+    @abc.abstractmethod
     def turned(self, node: SimulatedNode) -> None:
-        """Take in a turn of a node."""
+        """Take in a turn of a node: report its changes of state."""
 
-    def committed(self, node: SimulatedNode) -> None:
+    @abc.abstractmethod
+    def worked(self, node: SimulatedNode) -> None:
         """Take in transactions that may have reached a node's disk."""
 
-    def captured(self, node: SimulatedNode, records: Sequence[Sample]) -> None:
-        """Take in samples that a node captured."""
-
-    def written(self, description: GroupDescription, record: Sample) -> None:
-        """Take in a sample that an application wrote."""
-
+    @abc.abstractmethod
     def made(self, node: SimulatedNode, difference: Difference) -> None:
         """Take in samples that a node made of the end or the return of a writer."""
 
+    @abc.abstractmethod
     def purged(self, purge: Purge) -> None:
         """Take in that a master tells its fellows to forget instances."""
 
-    def streaming(self, node: SimulatedNode, name_space: str, fellows: tuple[str, ...], samples: int) -> None:
-        """Take in that a node begins to send a set to fellows."""
-
-    def serving(self, node: SimulatedNode, reader: ReaderKey, *, whole: bool) -> None:
-        """Take in that a node begins to serve a late joiner. It gets the whole set, or a difference."""
-
+    @abc.abstractmethod
     def hand_over(self, node: SimulatedNode, reader: ReaderKey, samples: tuple[Sample, ...]) -> str:
         """Give samples to the process of a late joiner; return why that failed, empty if it did not."""
 
@@ -420,7 +433,7 @@ class SimulatedNode:
         """Kill the process."""
         if self.is_up:
             self.disk.die(torn=torn)
-            self.cluster.committed(self)
+            self.cluster.worked(self)
             self._end()
             self.cluster.network.kill(self.participant)
             if not self.plan.has_disk:
@@ -434,7 +447,7 @@ class SimulatedNode:
         runtime.stop()
         runtime.stop(finished=True)
         self.disk.flush()
-        self.cluster.committed(self)
+        self.cluster.worked(self)
         self._end()
         self.cluster.network.leave(self.participant)
         if not self.plan.has_disk:
@@ -464,7 +477,7 @@ class SimulatedNode:
                 groups = version.groups.items()
                 samples = tuple((group, row) for group, rows in groups for row in rows.rows.values())
                 self.disk.store.committed.append(Committed(version.name_space, samples))
-        self.cluster.committed(self)
+        self.cluster.worked(self)
 
     def _forget(self) -> None:
         """Give a node without a store directory, or with an empty one, a new id."""
@@ -556,7 +569,7 @@ class SimulatedNode:
             self.post(_nothing)
 
     def _disk_result(self) -> None:
-        self.cluster.committed(self)
+        self.cluster.worked(self)
         self.post(self._take_results)
 
     def _take_results(self) -> None:

@@ -25,7 +25,14 @@ from engine.simulator.options import Fault, SimulationOptions, TopicPlan
 from engine.simulator.run_record import ShortLog, Statistics, Violation
 from engine.simulator.schedule import Schedule, SimulatedClock
 from engine.simulator.simulated_disk import Committed
-from engine.simulator.simulated_node import SAMPLE, TAP_LEAST_S, SharedCodec, SimulatedNode, SimulatorHost
+from engine.simulator.simulated_node import (
+    SAMPLE,
+    TAP_LEAST_S,
+    SharedCodec,
+    SimulatedNode,
+    SimulatorHost,
+    SystemEvents,
+)
 from engine.simulator.write_ledger import WriteLedger
 from engine.store.interface import StoreError
 from engine.store.memory import Medium
@@ -296,6 +303,7 @@ APPROVED: Final = "compatibility.approved"
 HEEDED: Final = (APPROVED, "align.reconciling", "align.extending", "align.part-compared")
 """Trace events of a node that begins to talk to a fellow, or requests samples that its set may lack."""
 MAX_DRIFT: Final = 200e-6
+"""Clocks of computers drift by up to 200 microseconds a second."""
 
 
 class Standing(NamedTuple):
@@ -312,17 +320,11 @@ class Standing(NamedTuple):
     is_aligned: bool
 
 
-class Watcher:
+class Watcher(SystemEvents):
     """Gets everything that happens in a system, and ignores it."""
 
     def __init__(self, cluster: SimulatedSystem) -> None:
         self.cluster = cluster
-
-    def opened(self, node: SimulatedNode, found: StoredContent) -> None:
-        """Take in that a node opened and verified its store; its run begins."""
-
-    def ended(self, node: SimulatedNode) -> None:
-        """Take in the end of a run, orderly or not."""
 
     def met(self, node: SimulatedNode, fellow: SimulatedNode) -> None:
         """Take in that a node begins to talk to a fellow."""
@@ -333,23 +335,8 @@ class Watcher:
     def stepped(self, node: SimulatedNode, name_space: str, before: Standing | None, now: Standing) -> None:
         """Take in a node's change of state since its last turn; `before` is None in a run's first turn."""
 
-    def written(self, description: GroupDescription, record: Sample) -> None:
-        """Take in a sample that an application wrote."""
-
-    def captured(self, node: SimulatedNode, records: Sequence[Sample]) -> None:
-        """Take in samples that a node captured."""
-
     def committed(self, node: SimulatedNode, transaction: Committed) -> None:
         """Take in a transaction that reached a node's disk."""
-
-    def streaming(self, node: SimulatedNode, name_space: str, fellows: tuple[str, ...], size: int) -> None:
-        """Take in that a node begins to send `size` bytes of samples to each of some fellows."""
-
-    def serving(self, node: SimulatedNode, reader: ReaderKey, *, whole: bool) -> None:
-        """Take in that a node begins a delivery to a late joiner. It gets the whole set, or a difference."""
-
-    def destroyed(self, node: SimulatedNode) -> None:
-        """Take in the loss of the disk of a node that is down."""
 
     def rotted(self, node: SimulatedNode, name_space: str, digest: bytes) -> None:
         """Take in a flipped bit of a sample on a node's disk."""
@@ -381,7 +368,7 @@ class Checker(Watcher):
         raise Violation(self.invariant, text)
 
 
-class SimulatedSystem:
+class SimulatedSystem(SimulatorHost):
     """The nodes and applications of one run, and what is known of it.
 
     Everything random comes from generators that are seeded with the options' seed.
@@ -642,7 +629,7 @@ class SimulatedSystem:
         entry = self.ledger.entry(group, sample)
         return entry.written_s if entry else 0.0
 
-    def committed(self, node: SimulatedNode) -> None:
+    def worked(self, node: SimulatedNode) -> None:
         """Take in transactions that may have reached a node's disk."""
         transactions, node.disk.store.committed = node.disk.store.committed, []
         for transaction in transactions:
@@ -664,7 +651,7 @@ class SimulatedSystem:
         names = ", ".join(self.name_of(fellow) for fellow in fellows)
         self.log.line(node.name, "+", f"sends {samples} samples of {name_space} to {names}")
         for watcher in self.watchers:
-            watcher.streaming(node, name_space, fellows, size)
+            watcher.streaming(node, name_space, fellows, samples)
 
     def _has_part(self, fellow: str, name_space: str) -> bool:
         """Tell whether a node is Lazy; such a node checks its part after each purge."""

@@ -61,7 +61,7 @@ def functions_of_sqlite() -> ctypes.Array[ctypes.c_void_p] | None:
         if library.sqlite3_libversion().decode() != sqlite3.sqlite_version:
             return None
         found = [getattr(library, f"sqlite3_{name}") for name in _FUNCTIONS]
-    except (OSError, AttributeError):
+    except (OSError, AttributeError):  # SQLite is inside Python's own file
         return None
     return _Functions(*[ctypes.cast(function, ctypes.c_void_p).value for function in found])
 

@@ -119,6 +119,7 @@ Marks: TypeAlias = "Mapping[str, str | None]"
 NO_MARKS: Final[Marks] = {}
 NO_ROWS: Final = SampleRows()
 MAX_DAMAGE_KEPT: Final = 1_000
+"""Damage beyond is counted: a list of a million says no more."""
 
 
 class DamageLog:

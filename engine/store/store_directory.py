@@ -29,6 +29,7 @@ LOCK: Final = "store.lock"
 LEDGER: Final = "store.ledger"
 
 _MAX_NOTE_BYTES: Final = 4096
+"""A note is one write of less than a page; whatever else is in the file is none."""
 _FLOCK: Final = struct.Struct("hhqqi4x")
 """`struct flock` of 64-bit Linux: kind, whence, start, length, pid."""
 _WHOLE_FILE: Final = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
@@ -89,7 +90,7 @@ def lock_holder(path: Path) -> tuple[int, str, int] | None:
     """
     try:
         file = open_private(path, os.O_RDONLY)
-    except FileNotFoundError:
+    except FileNotFoundError:  # nobody has ever opened the store
         return None
     except OSError as error:
         raise StoreFailed(f"{path}: {error.strerror}") from error
@@ -106,7 +107,13 @@ def _holder(note: bytes) -> tuple[int, str, int]:
     try:
         fields = json.loads(note)
         return int(fields["pid"]), str(fields["node"]), int(fields["since_ns"])
-    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
+    except (
+        ValueError,
+        KeyError,
+        TypeError,
+        OverflowError,
+        RecursionError,
+    ):  # the holder is about to write it
         return 0, "", 0
 
 

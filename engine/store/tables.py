@@ -37,7 +37,9 @@ CHECKPOINT_PAGES: Final = 4_000
 FIRST_CHECKPOINT_PAGES: Final = 250
 """The same for a small file, 4 MiB."""
 CACHE_KIB: Final = 16_384
+"""1,024 pages, so that inner pages of large tables stay in memory."""
 BUSY_MS: Final = 5_000
+"""Another process, such as a backup, may hold the file for a moment."""
 SHARED_BYTES: Final = 32_768
 """Least space that SQLite needs for its `-shm` file."""
 

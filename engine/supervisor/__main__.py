@@ -31,7 +31,7 @@ class _StartPipe:
 
     def send(self, value: object) -> None:
         """Send one line of JSON."""
-        with contextlib.suppress(BrokenPipeError, BlockingIOError):
+        with contextlib.suppress(BrokenPipeError, BlockingIOError):  # nobody waits any more, or reads
             os.write(self._descriptor, json.dumps(value).encode() + b"\n")
 
 

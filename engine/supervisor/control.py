@@ -30,6 +30,7 @@ _INTERRUPT_S: Final = 0.1
 """How often a wait looks whether it was interrupted."""
 _READ_BYTES: Final = 65536
 _MAX_PROGRESS_BYTES: Final = 1 << 20
+"""Of a message without an end: the other side is not a supervisor."""
 
 
 class Start(msgspec.Struct, frozen=True):
@@ -92,7 +93,7 @@ def start(
                     return Start(record)
                 if record.phase is NodePhase.RUNNING:
                     return Start(_settled(NodeDirectory(Path(launch.directory)), record))
-        except TimeoutError:
+        except TimeoutError:  # the start goes on in the background
             return Start(record)
     return Start(record, "" if record is not None else "the supervisor ended without a message")
 
@@ -163,44 +164,39 @@ def stop_all(directories: Sequence[NodeDirectory], timeout_s: float | None = Non
         its supervisor kills it after its ServiceTerminatePeriod.
     """
     began = time.monotonic()
-    stopping = [_Stopping(directory) for directory in directories]
-    return [each.wait(began, timeout_s) for each in stopping]
+    records = [(directory, directory.record()) for directory in directories]
+    stopping = [(*each, _signalled(each[1])) for each in records]  # all of them, before the first wait
+    return [_ended(*each, began, timeout_s) for each in stopping]
 
 
-class _Stopping:
-    """One node that was told to stop: by its supervisor, or directly if that is gone."""
+def _signalled(record: RunRecord | None) -> ProcessIdentity | None:
+    """Tell a node to stop, by its supervisor, or directly if that is gone; return whom this reached."""
+    processes = (record.supervisor, record.node) if record is not None else ()
+    return next((one for one in processes if one is not None and one.send(signal.SIGTERM)), None)
 
-    def __init__(self, directory: NodeDirectory) -> None:
-        self._directory = directory
-        self._record = record = directory.record()
-        self._by_supervisor = record is not None and record.supervisor.send(signal.SIGTERM)
-        self._orphan: ProcessIdentity | None = None
-        if record is not None and not self._by_supervisor and record.node is not None:
-            self._orphan = record.node if record.node.send(signal.SIGTERM) else None
 
-    def wait(self, began: float, timeout_s: float | None) -> Stop:
-        """Wait for the end of the node."""
-        record = self._record
-        if record is None:
-            return Stop.WAS_NOT_RUNNING
-        period_s = record.terminate_period_s
-        deadline = began + (period_s + STOP_MARGIN_S if timeout_s is None else timeout_s)
-        if self._by_supervisor:
-            is_over = record.supervisor.wait(deadline - time.monotonic())
-            return Stop.STOPPED if is_over else Stop.STILL_STOPPING
-        outcome = Stop.WAS_NOT_RUNNING
-        if self._orphan is not None:
-            outcome = self._wait_for_orphan(self._orphan, min(deadline, began + period_s), began + period_s)
-        if outcome is not Stop.STILL_STOPPING and record.phase is not NodePhase.ENDED:
-            self._directory.forget()
-        return outcome
-
-    @staticmethod
-    def _wait_for_orphan(node: ProcessIdentity, deadline: float, force_at: float) -> Stop:
-        """Wait for a node without supervisor, and kill it after its time: nobody else would."""
-        if node.wait(deadline - time.monotonic()):
-            return Stop.STOPPED
-        if time.monotonic() < force_at:
+def _ended(
+    directory: NodeDirectory,
+    record: RunRecord | None,
+    signalled: ProcessIdentity | None,
+    began: float,
+    timeout_s: float | None,
+) -> Stop:
+    """Wait for the end of a node."""
+    if record is None:
+        return Stop.WAS_NOT_RUNNING
+    kill_at = began + record.terminate_period_s
+    deadline = kill_at + STOP_MARGIN_S if timeout_s is None else began + timeout_s
+    if signalled == record.supervisor:
+        is_over = record.supervisor.wait(deadline - time.monotonic())
+        return Stop.STOPPED if is_over else Stop.STILL_STOPPING
+    if signalled is not None:
+        is_over = signalled.wait(min(deadline, kill_at) - time.monotonic())
+        if not is_over and time.monotonic() >= kill_at:  # without its supervisor nobody else would kill it
+            signalled.send(signal.SIGKILL)
+            is_over = signalled.wait(STOP_MARGIN_S)
+        if not is_over:
             return Stop.STILL_STOPPING
-        node.send(signal.SIGKILL)
-        return Stop.STOPPED if node.wait(STOP_MARGIN_S) else Stop.STILL_STOPPING
+    if record.phase is not NodePhase.ENDED:
+        directory.forget()
+    return Stop.STOPPED if signalled is not None else Stop.WAS_NOT_RUNNING

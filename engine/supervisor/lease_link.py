@@ -105,7 +105,7 @@ class SupervisorLink:
 
     def _write(self) -> None:
         document = {"state": self._state, "time_ns": self._since_ns, "pid": os.getpid()}
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError):  # the lease carries the state as well
             write_json(self._directory / "state.json", document | self._details | self._noted)
 
     def end(self, cause: str) -> None:
@@ -129,7 +129,7 @@ class SupervisorLink:
         return heard
 
     def _hear(self) -> None:
-        with contextlib.suppress(BlockingIOError):
+        with contextlib.suppress(BlockingIOError):  # no sign of life since the last look
             if os.read(self._supervisor, _READ_BYTES):
                 self._is_heard = True
             else:

@@ -61,7 +61,11 @@ class Narrator:
             return
         self._last = text
         self._log(text)
-        kind = _report_type(record)
+        kind = None
+        if record.phase is NodePhase.DIED:
+            kind = ReportType.ERROR
+        elif record.is_unresponsive or record.phase in (NodePhase.RESTARTING, NodePhase.KILLING):
+            kind = ReportType.WARNING
         if kind is not None and self._reporter is not None:
             description = (
                 f"The service 'durability' of domain \"{record.domain_name}\" {record.phase}{reason}"
@@ -73,14 +77,6 @@ class Narrator:
         moment = datetime.datetime.now(datetime.UTC).astimezone()
         sys.stderr.write(f"{moment.strftime('%Y-%m-%dT%H:%M:%S%z')} supervisor: {text}\n")
         sys.stderr.flush()
-
-
-def _report_type(record: RunRecord) -> ReportType | None:
-    if record.phase is NodePhase.DIED:
-        return ReportType.ERROR
-    if record.is_unresponsive or record.phase in (NodePhase.RESTARTING, NodePhase.KILLING):
-        return ReportType.WARNING
-    return None
 
 
 _READ_BYTES: Final = 65536
@@ -142,7 +138,7 @@ class NodeProcess:
         """Return the state of the last renewal since the last call; None if there was none."""
         try:
             data = os.read(self.lease, _READ_BYTES)
-        except BlockingIOError:
+        except BlockingIOError:  # nothing was written
             return None
         self.has_closed_lease = not data
         lines = data.decode("ascii", "replace").split("\n")[:-1]
@@ -150,16 +146,16 @@ class NodeProcess:
 
     def beat(self) -> None:
         """Show the node that its supervisor is alive (deployment guide 5.3.2)."""
-        with contextlib.suppress(BlockingIOError, BrokenPipeError):
+        with contextlib.suppress(BlockingIOError, BrokenPipeError):  # the node stands still, or ends
             os.write(self._alive, b".")
 
     def terminate(self) -> None:
         """Tell the node to stop."""
-        self._send(signal.SIGTERM)
+        self._process.send_signal(signal.SIGTERM)
 
     def kill(self) -> None:
         """Kill the node and its process group."""
-        with contextlib.suppress(ProcessLookupError):
+        with contextlib.suppress(ProcessLookupError):  # it has just ended by itself
             os.killpg(self._process.pid, signal.SIGKILL)
 
     def ended(self) -> int | None:
@@ -169,9 +165,6 @@ class NodeProcess:
     def close(self) -> None:
         """Close the pipes of a node that has ended."""
         self._close(self.lease, self._alive, self.handle)
-
-    def _send(self, number: signal.Signals) -> None:
-        self._process.send_signal(number)
 
     @staticmethod
     def _close(*descriptors: int) -> None:

@@ -104,9 +104,10 @@ class NodeStatus(msgspec.Struct, frozen=True):
         record = self.record
         if not record.failed_ns or self.reason:
             return ""
-        times = f"restarted {_times(record.restarts)}, " if record.restarts else ""
+        times = "once" if record.restarts == 1 else f"{record.restarts} times"
+        restarts = f"restarted {times}, " if record.restarts else ""
         moment = datetime.datetime.fromtimestamp(record.failed_ns // 1_000_000_000, datetime.UTC)
-        return f"; {times}last failure {moment:%Y-%m-%d %H:%M:%S} UTC: {record.failure}"
+        return f"; {restarts}last failure {moment:%Y-%m-%d %H:%M:%S} UTC: {record.failure}"
 
     def _store_words(self) -> str:
         if not self.store_problem:
@@ -171,10 +172,6 @@ def _stopped(record: RunRecord) -> str:
     alone = ", nobody watches the node" if "its supervisor" in names else ""
     verb = "are" if len(names) > 1 else "is"
     return f"{' and '.join(names)} {verb} stopped (SIGSTOP, or a debugger){alone}"
-
-
-def _times(number: int) -> str:
-    return "once" if number == 1 else f"{number} times"
 
 
 def _condition(record: RunRecord, state: str, *, is_supervised: bool) -> Condition:

@@ -39,11 +39,14 @@ STOOD_STILL_S: Final = 1.0
 
 RESTART_LIMIT: Final = 5
 RESTART_WINDOW_S: Final = 60.0
+"""A node that ends more often than that will not run without a person."""
 _FIRST_DELAY_S: Final = 0.25
 _LONGEST_DELAY_S: Final = 4.0
+"""The pause doubles up to this, so that a fault that passes in seconds costs few starts."""
 
 EXIT_ENDED: Final = 0
 EXIT_DIED: Final = 1
+"""The supervisor ended because its node did, not because somebody asked for it."""
 EXIT_CONFIGURATION: Final = 2
 """Exit code of a node that another start would not mend; `python -m engine` has the same three codes."""
 
@@ -126,8 +129,11 @@ class SupervisionPolicy:
         self._start_times: collections.deque[float] = collections.deque(maxlen=RESTART_LIMIT)
 
     def begin(self, now: float) -> list[SupervisorAction]:
-        """Start the node for the first time."""
-        return self._start(now)
+        """Start the node, for the first time or again."""
+        self.phase = NodePhase.STARTING
+        self.is_unresponsive = False
+        self._deadline = now + self.rules.first_lease_s
+        return [SupervisorAction.START]
 
     def renewed(self, now: float, state: str) -> list[SupervisorAction]:
         """Take in a renewal of the lease, in this service state."""
@@ -156,11 +162,7 @@ class SupervisionPolicy:
                 self.reason = f"{self.reason}; the node ended with {how}".removeprefix("; ")
             return self._end(self._final_phase, self.exit_code)
         if self.phase is NodePhase.KILLING:
-            return (
-                self._restart(now)
-                if self.rules.action is Action.RESTART
-                else self._end(NodePhase.DIED, EXIT_DIED)
-            )
+            return self._restart(now)
         if exit_code == EXIT_ENDED:
             self.reason = "the node ended by itself, in order"
             return self._end(NodePhase.ENDED, EXIT_ENDED)
@@ -168,9 +170,7 @@ class SupervisionPolicy:
             self._fail(f"the node cannot run: {cause}" if cause else "the node cannot run; its log says why")
             return self._end(NodePhase.DIED, EXIT_CONFIGURATION)
         self._fail(f"the node ended unexpectedly ({how})" + (f": {cause}" if cause else ""))
-        if self.rules.action is Action.RESTART:
-            return self._restart(now)
-        return self._end(NodePhase.DIED, EXIT_DIED)
+        return self._restart(now)
 
     def start_failed(self, now: float, cause: str, *, is_permanent: bool) -> list[SupervisorAction]:
         """Take in that the node process could not be started, and why; not tried again if `is_permanent`.
@@ -183,9 +183,7 @@ class SupervisionPolicy:
         self._fail(f"the node could not be started: {cause}")
         if is_permanent:
             return self._end(NodePhase.DIED, EXIT_CONFIGURATION)
-        if self.rules.action is Action.RESTART:
-            return self._restart(now)
-        return self._end(NodePhase.DIED, EXIT_DIED)
+        return self._restart(now)
 
     def stop(self, now: float, reason: str) -> list[SupervisorAction]:
         """Stop the node, unless it is stopping already."""
@@ -214,7 +212,7 @@ class SupervisionPolicy:
             return []
         self._deadline = None
         if self.phase is NodePhase.RESTARTING:
-            return self._start(now)
+            return self.begin(now)
         if self.phase is NodePhase.STOPPING:
             self.reason = f"the node did not end within {self.rules.terminate_period_s:g} s and was killed"
             self.exit_code = EXIT_DIED
@@ -246,13 +244,10 @@ class SupervisionPolicy:
         self.reason = self.failure = how
         self.failures += 1
 
-    def _start(self, now: float) -> list[SupervisorAction]:
-        self.phase = NodePhase.STARTING
-        self.is_unresponsive = False
-        self._deadline = now + self.rules.first_lease_s
-        return [SupervisorAction.START]
-
     def _restart(self, now: float) -> list[SupervisorAction]:
+        """Start the node again after a pause, if the FailureAction is that, and not too often."""
+        if self.rules.action is not Action.RESTART:
+            return self._end(NodePhase.DIED, EXIT_DIED)
         recent = sum(now - start < RESTART_WINDOW_S for start in self._start_times)
         if recent >= RESTART_LIMIT:
             self.reason += (
@@ -269,4 +264,5 @@ class SupervisionPolicy:
         self.phase = phase
         self.exit_code = exit_code
         self._deadline = None
+        assert phase in FINAL, "only a node that has ended for good ends its supervisor"
         return [SupervisorAction.END]

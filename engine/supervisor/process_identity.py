@@ -29,7 +29,7 @@ class ProcessIdentity(msgspec.Struct, frozen=True):
 
     def is_stopped(self) -> bool:
         """Tell whether it is stopped by a signal (SIGSTOP) or a debugger."""
-        return self.is_alive() and _state(self.pid) in ("T", "t")
+        return self.is_alive() and _stat(self.pid)[:1] in (["T"], ["t"])
 
     def send(self, number: signal.Signals) -> bool:
         """Send a signal; return False if the process is gone.
@@ -60,7 +60,7 @@ class ProcessIdentity(msgspec.Struct, frozen=True):
         """Open a descriptor of the process, which never means another one; None if it is gone."""
         try:
             handle = os.pidfd_open(self.pid)
-        except (ProcessLookupError, ValueError):
+        except (ProcessLookupError, ValueError):  # it is gone; ValueError for an id below 1 in a damaged file
             yield None
             return
         try:
@@ -74,23 +74,13 @@ def identify(pid: int) -> ProcessIdentity | None:
     fields = _stat(pid)
     if not fields or fields[0] in ("Z", "X"):
         return None
-    return ProcessIdentity(pid, int(fields[_START_FIELD]), _boot())
-
-
-def _state(pid: int) -> str:
-    """Return the letter for the state of a process; empty if there is none."""
-    fields = _stat(pid)
-    return fields[0] if fields else ""
+    return ProcessIdentity(pid, int(fields[_START_FIELD]), _BOOT_ID.read_text(encoding="ascii").strip())
 
 
 def _stat(pid: int) -> list[str]:
     """Return the fields of proc_pid_stat(5) after the name; empty if there is no such process."""
     try:
         stat = pathlib.Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
-    except OSError:
+    except OSError:  # there is no such process
         return []
-    return stat.rpartition(")")[2].split()
-
-
-def _boot() -> str:
-    return _BOOT_ID.read_text(encoding="ascii").strip()
+    return stat.rpartition(")")[2].split()  # the name may have blanks and brackets

@@ -35,9 +35,12 @@ MAX_ENDED: Final = 64
 """Limit for remembered ended nodes; the oldest are forgotten first."""
 
 _MAX_FILE_BYTES: Final = 1 << 20
+"""A report is a few kilobytes; what is larger is something else."""
 _KEY_LENGTH: Final = 16
+"""Hexadecimal digits: 64 bits tell the nodes of a user apart, and fit on a line."""
 _LOCK_ATTEMPTS: Final = 5
 _LOCK_PAUSE_S: Final = 0.05
+"""A process that removes the directory of an ended node holds the lock for a moment."""
 
 
 class RunDirectoryError(OSError):
@@ -259,5 +262,5 @@ def read_json(path: pathlib.Path) -> Any:
     try:
         with path.open("rb") as file:
             return json.loads(file.read(_MAX_FILE_BYTES))
-    except (OSError, ValueError, RecursionError):
+    except (OSError, ValueError, RecursionError):  # absent, unreadable, or damaged
         return None

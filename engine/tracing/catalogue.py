@@ -7,12 +7,12 @@ OpenSplice: `EventCatalogue.match` finds the event of a line's text, and with it
 from __future__ import annotations
 
 import functools
+import operator
 import pkgutil
 import re
 import string
 import tomllib
-from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -77,33 +77,22 @@ class EventType(msgspec.Struct, frozen=True):
     """Number of lines at once, after which `LINES_A_MINUTE` are written; 0 for no bound."""
 
 
-class EventCatalogue:
+class EventCatalogue(dict[str, EventType]):
     """The kinds of events, by id."""
 
-    def __init__(self, types: Mapping[str, EventType]) -> None:
-        self._types = dict(types)
-        self._patterns: tuple[tuple[re.Pattern[str], EventType], ...] = ()
+    def __missing__(self, event_id: str) -> EventType:
+        raise UnknownEventError(event_id)
 
-    def __getitem__(self, event_id: str) -> EventType:
-        try:
-            return self._types[event_id]
-        except KeyError:
-            raise UnknownEventError(event_id) from None
-
-    def __contains__(self, event_id: object) -> bool:
-        return event_id in self._types
-
-    def __iter__(self) -> Iterator[EventType]:
-        return iter(self._types.values())
-
-    def __len__(self) -> int:
-        return len(self._types)
+    @functools.cached_property
+    def _patterns(self) -> list[tuple[re.Pattern[str], EventType]]:
+        """The patterns of messages; one with more text of its own comes first, as others may match more."""
+        ranked = sorted(
+            ((*_pattern(kind.text), kind.id) for kind in self.values()), key=operator.itemgetter(0)
+        )
+        return [(re.compile(pattern, re.DOTALL), self[event_id]) for _, pattern, event_id in ranked]
 
     def match(self, text: str) -> tuple[EventType, dict[str, str]] | None:
         """Find the event of a message, with the unescaped values of its fields."""
-        if not self._patterns:
-            ranked = sorted(self, key=lambda kind: -_literal_length(kind.text))
-            self._patterns = tuple((_pattern_of(kind.text), kind) for kind in ranked)
         for pattern, kind in self._patterns:
             found = pattern.fullmatch(text)
             if found:
@@ -115,14 +104,11 @@ class EventCatalogue:
 def catalogue() -> EventCatalogue:
     """Return the events of this service."""
     source = (pkgutil.get_data(__package__, "events.toml") or b"").decode()
-    return EventCatalogue({kind.id: kind for kind in _read(tomllib.loads(source))})
-
-
-def _read(areas: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> Iterator[EventType]:
-    for area, events in areas.items():
+    found = EventCatalogue()
+    for area, events in tomllib.loads(source).items():
         for name, entry in events.items():
             text = entry["text"]
-            yield EventType(
+            found[f"{area}.{name}"] = EventType(
                 id=f"{area}.{name}",
                 level=Level[entry["level"]],
                 thread=entry["thread"],
@@ -133,6 +119,7 @@ def _read(areas: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> Iterator[Even
                 report_text=entry.get("report_text", text),
                 burst=int(entry.get("burst", 0)),
             )
+    return found
 
 
 def field_names(template: str) -> tuple[str, ...]:
@@ -140,14 +127,10 @@ def field_names(template: str) -> tuple[str, ...]:
     return tuple(field for _, field, _, _ in string.Formatter().parse(template) if field is not None)
 
 
-def _literal_length(template: str) -> int:
-    return sum(len(literal) for literal, _, _, _ in string.Formatter().parse(template))
-
-
-def _pattern_of(template: str) -> re.Pattern[str]:
-    parts: list[str] = []
+def _pattern(template: str) -> tuple[int, str]:
+    """Return how much of a template is its own text, as a negative number, and its pattern."""
+    pattern, length = "", 0
     for literal, field, _, _ in string.Formatter().parse(template):
-        parts.append(re.escape(literal))
-        if field is not None:
-            parts.append(f"(?P<{field}>.*?)")
-    return re.compile("".join(parts), re.DOTALL)
+        length += len(literal)
+        pattern += re.escape(literal) + (f"(?P<{field}>.*?)" if field is not None else "")
+    return -length, pattern

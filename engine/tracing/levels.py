@@ -3,9 +3,20 @@
 from __future__ import annotations
 
 import enum
+from typing import Self
 
 
-class Level(enum.IntEnum):
+class _Named(enum.IntEnum):
+    @classmethod
+    def named(cls, name: str) -> Self:
+        """Return the member of a name in any case; raise ValueError with the names if it is unknown."""
+        upper = name.strip().upper()
+        if upper not in cls.__members__:
+            raise ValueError(f"{name!r} is none of {', '.join(cls.__members__)}")
+        return cls[upper]
+
+
+class Level(_Named):
     """Importance of an event. As a verbosity: events of this level and above are written.
 
     Deployment guide, 5.3.5 Tracing, and //OpenSplice/DurabilityService/Tracing/Verbosity.
@@ -20,13 +31,8 @@ class Level(enum.IntEnum):
     SEVERE = 6
     NONE = 7
 
-    @classmethod
-    def named(cls, name: str) -> Level:
-        """Return the level of a name in any case; raise ValueError with the names if it is unknown."""
-        return cls[_known_name(name, cls)]
 
-
-class ReportType(enum.IntEnum):
+class ReportType(_Named):
     """Type of a record of ospl-info.log or ospl-error.log; as a verbosity, the least that is written.
 
     Up to `WARNING` a record goes to the information log, from `API_INFO` on to the error log
@@ -44,18 +50,6 @@ class ReportType(enum.IntEnum):
     NONE = 8
 
     @classmethod
-    def named(cls, name: str) -> ReportType:
-        """Return the type of a name in any case; raise ValueError with the names if it is unknown."""
-        return cls[_known_name(name, cls)]
-
-    @classmethod
     def configured(cls, name: str | None) -> ReportType | None:
         """Return the type that a configuration names, if any."""
         return None if name is None else cls.named(name)
-
-
-def _known_name(name: str, kind: type[enum.IntEnum]) -> str:
-    upper = name.strip().upper()
-    if upper not in kind.__members__:
-        raise ValueError(f"{name!r} is none of {', '.join(kind.__members__)}")
-    return upper

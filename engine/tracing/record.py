@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 
 _LARGEST_JSON_INTEGER: Final = (1 << 53) - 1
+"""Readers of JSON that have floats only, such as JavaScript and jq, round larger ones."""
 _SECOND_NS: Final = 1_000_000_000
 
 

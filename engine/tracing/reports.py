@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 RULE: Final = "=" * 88
 CONTINUATION: Final = " " * 14
+"""The width of the names of fields in OpenSplice's logs, whose tools look for it."""
 _SOCKET: Final = re.compile(r"[^/\\]+:\d+")
 
 
@@ -108,12 +109,28 @@ class Reporter:
         if source is None:
             source = _caller()
         name = threading.current_thread().name if thread is None else thread
-        text = self._record(kind, description, f"{name} {threading.get_ident():x}", context, source, code)
+        time_ns = self._clock()
+        moment = datetime.datetime.fromtimestamp(time_ns // 1_000_000_000, datetime.UTC).astimezone()
+        lines = f"\n{CONTINUATION}".join(escape(line) for line in description.split("\n"))
+        internals = (
+            f"{self._version}///{escape(context)}/{escape(source)}/{code}/"
+            f"{seconds_text(time_ns)}/{self._domain_id}"
+        )
+        text = (
+            f"{RULE}\n"
+            f"Report      : {kind.name}\n"
+            f"Date        : {moment.strftime('%Y-%m-%dT%H:%M:%S%z')}\n"
+            f"Description : {lines}\n"
+            f"Node        : {escape(self._node)}\n"
+            f"Process     : {escape(self._process)}\n"
+            f"Thread      : {escape(f'{name} {threading.get_ident():x}')}\n"
+            f"Internals   : {internals}"
+        )
         log = self._info if kind <= ReportType.WARNING else self._error
         with self._lock:
             try:
                 log.write(text, append=self._append)
-            except OSError:
+            except OSError:  # a full disk must not end what reports
                 self.lost += 1
 
     def attach(self, tracer: Tracer, without: Container[str] = ()) -> None:
@@ -138,27 +155,6 @@ class Reporter:
             thread=event.thread,
             source=f"{event.id}/0",
             code=int(event.level is Level.SEVERE),
-        )
-
-    def _record(
-        self, kind: ReportType, description: str, thread: str, context: str, source: str, code: int
-    ) -> str:
-        time_ns = self._clock()
-        moment = datetime.datetime.fromtimestamp(time_ns // 1_000_000_000, datetime.UTC).astimezone()
-        lines = f"\n{CONTINUATION}".join(escape(line) for line in description.split("\n"))
-        internals = (
-            f"{self._version}///{escape(context)}/{escape(source)}/{code}/"
-            f"{seconds_text(time_ns)}/{self._domain_id}"
-        )
-        return (
-            f"{RULE}\n"
-            f"Report      : {kind.name}\n"
-            f"Date        : {moment.strftime('%Y-%m-%dT%H:%M:%S%z')}\n"
-            f"Description : {lines}\n"
-            f"Node        : {escape(self._node)}\n"
-            f"Process     : {escape(self._process)}\n"
-            f"Thread      : {escape(thread)}\n"
-            f"Internals   : {internals}"
         )
 
 

@@ -150,7 +150,7 @@ class FileSink:
         try:
             for number in range(files, 0, -1):
                 before = self._former(number - 1) if number > 1 else self._path
-                with contextlib.suppress(FileNotFoundError):
+                with contextlib.suppress(FileNotFoundError):  # there are fewer files than may be kept
                     before.replace(self._former(number))
             if not files:
                 self._path.unlink()

@@ -138,8 +138,8 @@ class Tracer:
         kind = self._wanted.get(event_id)
         if kind is not None:
             self._publish(kind, fields, ())
-        elif event_id not in self._catalogue:
-            self._catalogue[event_id]
+        else:
+            _ = self._catalogue[event_id]  # an unknown event is a bug, whether it is wanted or not
 
     def event_with_lines(self, event_id: str, lines: Iterable[str], /, **fields: object) -> None:
         """Trace an event with continuation lines, such as the configuration at the start.
@@ -149,8 +149,8 @@ class Tracer:
         kind = self._wanted.get(event_id)
         if kind is not None:
             self._publish(kind, fields, tuple(map(escape, lines)))
-        elif event_id not in self._catalogue:
-            self._catalogue[event_id]
+        else:
+            _ = self._catalogue[event_id]
 
     def wants(self, event_id: str) -> bool:
         """Tell whether this event is wanted now, for callers whose fields are costly to compute."""
@@ -163,9 +163,10 @@ class Tracer:
 
         A callback that raises is removed, and that is traced. Return the call that ends the subscription.
         """
-        token = object()
+        token, level = object(), wanted
+        choice = (lambda kind: kind.level >= level) if isinstance(level, Level) else level
         with self._lock:
-            self._subscribers[token] = (callback, _at_least(wanted) if isinstance(wanted, Level) else wanted)
+            self._subscribers[token] = callback, choice
             self._refresh_wanted()
         return lambda: self._unsubscribe(token)
 
@@ -199,7 +200,7 @@ class Tracer:
         choices = [choice for _, choice in self._subscribers.values()]
         self._wanted = {
             kind.id: kind
-            for kind in self._catalogue
+            for kind in self._catalogue.values()
             if kind.level >= lowest or any(choice(kind) for choice in choices)
         }
 
@@ -208,7 +209,10 @@ class Tracer:
         with self._lock:
             self._sequence += 1
             now_ns = self._clock()
-            is_withheld = kind.burst > 0 and self._withholds(kind, now_ns)
+            bound = self._bounds.setdefault(kind.id, _Bound(kind.burst, now_ns)) if kind.burst else None
+            is_withheld = bound is not None and not bound.admits(kind.burst, now_ns)
+            if is_withheld and self._withheld_ns is None:
+                self._withheld_ns = now_ns
             record = EventRecord(self._sequence, now_ns, self._state, kind, fields, text, lines, is_withheld)
             if kind.level >= self._recent_level:
                 self._recent.append(record)
@@ -218,19 +222,15 @@ class Tracer:
                         self._write(output, record)
             subscribers = tuple(self._subscribers.items()) if self._subscribers else ()
         for token, (callback, choice) in subscribers:
-            if choice(kind):
-                self._call(token, callback, record)
+            if not choice(kind):
+                continue
+            try:
+                callback(record)
+            except Exception as error:  # of any class: a fault of a subscriber must not end the node
+                self._unsubscribe(token)
+                self.event("trace.subscriber-failed", cause=f"{type(error).__name__}: {error}")
         if self._withheld_ns is not None and abs(now_ns - self._withheld_ns) >= _MINUTE_NS:
             self._report_withheld()
-
-    def _withholds(self, kind: EventType, now_ns: int) -> bool:
-        """Whether a line of this event would be one too many."""
-        bound = self._bounds.setdefault(kind.id, _Bound(kind.burst, now_ns))
-        if bound.admits(kind.burst, now_ns):
-            return False
-        if self._withheld_ns is None:
-            self._withheld_ns = now_ns
-        return True
 
     def _report_withheld(self) -> None:
         """Trace how many lines of each event were withheld since the last report."""
@@ -242,30 +242,16 @@ class Tracer:
         for event, count in counts.items():
             self.event("trace.withheld", kind=event, count=count)
 
-    def _call(self, token: object, callback: Subscriber, record: EventRecord) -> None:
-        try:
-            callback(record)
-        except Exception as error:  # a fault of a subscriber must not end the node
-            self._unsubscribe(token)
-            self.event("trace.subscriber-failed", cause=f"{type(error).__name__}: {error}")
-
     def _write(self, output: Output, record: EventRecord) -> None:
         try:
             if output.lost:
-                output.sink.write(output.format(self._loss_record(output, record)))
+                kind, fields = self._catalogue["trace.lost"], {"count": output.lost, "cause": output.cause}
+                loss = msgspec.structs.replace(
+                    record, event=kind, fields=fields, text=message(kind, fields), lines=()
+                )
+                output.sink.write(output.format(loss))
                 output.lost = 0
             output.sink.write(output.format(record))
         except OSError as error:
             output.lost += 1
             output.cause = str(error)
-
-    def _loss_record(self, output: Output, before: EventRecord) -> EventRecord:
-        kind = self._catalogue["trace.lost"]
-        fields = {"count": output.lost, "cause": output.cause}
-        return msgspec.structs.replace(
-            before, event=kind, fields=fields, text=message(kind, fields), lines=()
-        )
-
-
-def _at_least(level: Level) -> Callable[[EventType], bool]:
-    return lambda kind: kind.level >= level

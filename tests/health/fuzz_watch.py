@@ -69,7 +69,7 @@ def _messages() -> list[bytes]:
         unkept=(some(UnkeptView),),
         counters={"captured": 1, "lost": 2, "malformed": 3, "shown_later": 4},
     )
-    known = {kind.id: kind.text for kind in catalogue()}
+    known = {kind.id: kind.text for kind in catalogue().values()}
     events = [
         fake.event(1, 1, fake.START_NS, re.sub(r"\{[^}]*\}", value, known.get(one, "text")), event=one)
         for one in _TELLING

@@ -19,7 +19,7 @@ from engine.config.scheduling import ThreadScheduling
 from engine.dds.discovery import Discovery, EndpointSeen
 from engine.dds.participant import NodeParticipant, TagRole
 from engine.dds.waiting import Signal
-from engine.node.threads import schedule_of
+from engine.node.process import schedule_of
 from tests.integration.configurations import Settings
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import strategies as st
 
 from engine.core.name_spaces import Group
-from engine.dataset import packed
+from engine.dataset import group_set, sample_rows
 from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, Sample, make_sample
 
 STATUSES = (DATA, DISPOSE, UNREGISTER, DISPOSE | UNREGISTER, DATA | DISPOSE, DATA | UNREGISTER)
@@ -36,7 +36,7 @@ def samples(keys: tuple[bytes, ...] = KEYS) -> st.SearchStrategy[Sample]:
 def pack_early(patch: pytest.MonkeyPatch) -> None:
     """From now on, sets are packed as soon as they have a few samples."""
     for name, value in {"PACKED_FROM": 2, "MIN_PACKED": 2, "MAX_OBJECTS": 4, "_STEP": 3, "_MOVED": 3}.items():
-        patch.setattr(packed, name, value)
+        patch.setattr(sample_rows if name == "_MOVED" else group_set, name, value)
 
 
 _Hash = ctypes.CFUNCTYPE(ctypes.c_ssize_t, ctypes.POINTER(ctypes.c_ubyte), ctypes.c_ssize_t)
@@ -45,8 +45,8 @@ _Hash = ctypes.CFUNCTYPE(ctypes.c_ssize_t, ctypes.POINTER(ctypes.c_ubyte), ctype
 def hash_keys_with(patch: pytest.MonkeyPatch, chosen: Callable[[bytes], int]) -> None:
     """From now on, packed instances are found by another hash, which the library calls back."""
     callback = _Hash(lambda at, size: chosen(bytes(at[:size])))
-    patch.setattr(packed, "_hash", chosen)
-    patch.setattr(packed, "_hash_of_bytes", lambda: ctypes.cast(callback, ctypes.c_void_p).value)
+    patch.setattr(sample_rows, "_hash", chosen)
+    patch.setattr(sample_rows, "_hash_of_bytes", lambda: ctypes.cast(callback, ctypes.c_void_p).value)
 
 
 def contents(max_size: int = 16) -> st.SearchStrategy[list[tuple[Group, Sample]]]:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from engine.core.events import AligneeRequest
 from engine.core.messages import Epoch
-from engine.dataset import living, packed, reconciliation
+from engine.dataset import group_set, living, reconciliation, sample_rows
 from engine.dataset.blocks import Block, pack_samples
 from engine.dataset.group_set import GroupSet
 from engine.dataset.groups import DurabilityKind, GroupDescription, GroupQos, TypeDescription
@@ -38,7 +38,7 @@ def packing() -> Iterator[None]:
     """Here, sets are packed as soon as they have a few samples, and many of their instances collide."""
     with pytest.MonkeyPatch.context() as patch:
         hash_keys_with(patch, lambda key: zlib.crc32(key) % 5 + len(key))
-        patch.setattr(packed, "MAX_PACKED_BYTES", 3)
+        patch.setattr(group_set, "MAX_PACKED_BYTES", 3)
         pack_early(patch)
         yield
 
@@ -184,13 +184,13 @@ def replayed(chance: random.Random) -> Iterator[tuple[str, object]]:
 
 @depths
 def test_packed_histories_make_no_difference(depth: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    packed_steps, kept_blocks, extend = 0, [], packed.Histories.extend
+    packed_steps, kept_blocks, extend = 0, [], sample_rows.Histories.extend
 
-    def counting(self: packed.Histories, block: Block, places: Mapping[bytes, Sequence[int]]) -> None:
+    def counting(self: sample_rows.Histories, block: Block, places: Mapping[bytes, Sequence[int]]) -> None:
         kept_blocks.append(block)
         extend(self, block, places)
 
-    monkeypatch.setattr(packed.Histories, "extend", counting)
+    monkeypatch.setattr(sample_rows.Histories, "extend", counting)
     for seed in range(12):
         twins = Twins.of(depth)
         for operation in replayed(random.Random(seed)):
@@ -217,7 +217,7 @@ def filled(depth: int, count: int) -> GroupSet:
 @pytest.mark.parametrize("depth", [0, 10])
 def test_a_packed_history_takes_few_bytes(depth: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of 1,000 instances, samples come twice as often as KEEP_LAST keeps them, so blocks are replaced."""
-    monkeypatch.setattr(packed, "MAX_OBJECTS", 500)
+    monkeypatch.setattr(group_set, "MAX_OBJECTS", 500)
     filled(depth, 5_000)  # what is imported for the first one is no part of it
     tracemalloc.start()
     try:
@@ -304,7 +304,7 @@ def test_many_instances_are_packed_and_those_touched_are_not(depth: int) -> None
     subject = GroupSet(depth)
     for sample in made:
         subject.apply(sample)
-    loose = packed.MAX_OBJECTS
+    loose = group_set.MAX_OBJECTS
     assert len(subject.samples().parts[-1].samples()) <= loose
     assert [subject.instance(sample.key) for sample in made[::500]] == [(sample,) for sample in made[::500]]
     newer = [s._replace(source_time_ns=s.source_time_ns + 40_000, digest=s.digest[::-1]) for s in made[::3]]

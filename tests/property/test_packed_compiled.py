@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 import pytest
 
-from engine.dataset import packed
+from engine.dataset import sample_rows
 from engine.dataset.blocks import pack_samples
-from engine.dataset.packed import Packed
 from engine.dataset.sample import DATA, Sample, make_sample
+from engine.dataset.sample_rows import Packed
 from tests.property.samples import hash_keys_with
 
 HASHES: dict[str, Callable[[bytes], int]] = {
@@ -53,7 +53,7 @@ def test_it_answers_as_a_dictionary(name: str, monkeypatch: pytest.MonkeyPatch) 
 
 def test_more_equal_tags_than_the_library_names(monkeypatch: pytest.MonkeyPatch) -> None:
     hash_keys_with(monkeypatch, lambda key: 5)
-    monkeypatch.setattr(packed, "_SUSPECTS", 10)
+    monkeypatch.setattr(sample_rows, "_SUSPECTS", 10)
     content = Packed()
     for begin in (0, 20):
         keys = [number.to_bytes(2) for number in range(begin, begin + 20)]

@@ -160,6 +160,6 @@ def is_shown(event: EventType) -> bool:
     )
 
 
-@pytest.mark.parametrize("event", catalogue(), ids=[kind.id for kind in catalogue()])
+@pytest.mark.parametrize("event", catalogue().values(), ids=list(catalogue()))
 def test_each_event_is_traced(event: EventType) -> None:
     assert is_shown(event)

@@ -52,7 +52,7 @@ def _events() -> list[bytes]:
         f'{start}{1795223310000000000 + number},"state":"COMPLETE","thread":"{kind.thread}","level":'
         f'"{kind.level.name}","event":"{kind.id}","text":"text","fields":{{"fellow":"n2","namespace":"ns",'
         f'"group":"p.T","conflict":"1/2","samples":7}},"lines":["more"]}}}}\n'
-        for number, kind in enumerate(catalogue())
+        for number, kind in enumerate(catalogue().values())
     ]
     return ["".join(lines[at : at + 20]).encode() for at in range(0, len(lines), 20)]
 

@@ -163,7 +163,7 @@ def test_templates_with_an_event_are_explained() -> None:
 
 
 def test_events_of_our_engine_are_found_by_their_own_names() -> None:
-    for kind in engine_catalogue():
+    for kind in engine_catalogue().values():
         text = message(kind, {name: number for number, name in enumerate(kind.fields)})
         found = matcher(Product.ENGINE).match(text)
         assert found is not None, kind.id

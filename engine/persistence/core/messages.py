@@ -35,13 +35,16 @@ from engine.persistence.core.subscription_ledger import (
 
 VERSION: Final = 1
 MAX_MESSAGE_BYTES: Final = 120 << 20
+"""With its frame it fits into a batch (`engine.dds.bulk`); a larger one is not sent, but counted."""
 PARTS: Final = 256
 """Number of parts of all instances; a digest of each goes into every announcement."""
 MAX_PARTITIONS_CHARS: Final = 2_000
+"""With topic and name they fit into `MAX_KEY_CHARS` of a registration."""
 LATE: Final = "-late"
 """Suffix that turns the name of a writer into the name of its stream of late samples."""
 
 _TIME_LIMIT: Final = 1 << 63
+"""Source times are signed numbers of 64 bits in DDS and in the store."""
 _HEAD: Final = struct.Struct(">BI")
 
 Guid = Annotated[str, Meta(pattern=r"^[0-9a-f]{32}\Z")]

@@ -14,6 +14,7 @@ from engine.dataset.sample import UNREGISTER
 from engine.persistence.core.messages import OriginalSample
 
 _HASH_BITS: Final = 64
+"""Enough that chance gives no two samples of a writer and a time the same hash."""
 _EPOCH: Final = 1 << 63
 """Source timestamps may be negative; positions are not."""
 
@@ -65,6 +66,7 @@ class Positions:
         highest = self._highest.get(writer)
         if highest is not None and position <= highest:
             return OriginalSample(writer, position, key, source_time_ns, payload, status, late=True)
+        assert position > 0, "numbers begin at 1"
         self._highest[writer] = position
         first = position if highest is None else highest + 1
         return OriginalSample(writer, position, key, source_time_ns, payload, status, first=first)

@@ -227,4 +227,5 @@ class Stability:
         if selected == self.applied:
             return False
         self.applied = selected
+        assert self.unsettled == 0, "what is used is settled"
         return True

@@ -16,6 +16,7 @@ from msgspec import Struct
 from engine.persistence.core.messages import MessageFault
 
 VERSION: Final = 2
+"""Of the frame; a replica of another one is refused with its first hello."""
 _MAGIC: Final = b"ospp"
 _FRAME: Final = struct.Struct(">4sBQQQ?")
 """Magic, version, both numbers, place in the order, and whether it is a hello; its body names the sender."""
@@ -120,6 +121,7 @@ class ReplicaLink:
         if self.is_up:
             return events, [] if is_up and ours == self._own else [self.hello()]
         if ours == self._own:
+            assert self._other != _UNKNOWN, "a link is up when both numbers are known"
             self.is_up = True
             self._sent = self._received = 0
             events.append(Up(body))

@@ -14,6 +14,7 @@ from msgspec import Meta, Struct
 from engine.persistence.core.sequences import HIGHEST
 
 MAX_QUORUM: Final = 1_000_000
+"""A greater number is a mistake: no system has that number of readers."""
 MAX_ACKNOWLEDGED: Final = 100_000
 """Numbers of one writer that a ledger remembers as acknowledged. The lowest are forgotten, and counted.
 
@@ -24,6 +25,7 @@ MAX_MEMBERS: Final = 1_000
 """Members with acknowledgements of their own; those of further members are refused, and counted."""
 
 MAX_NAME_CHARS: Final = 255
+"""As long as the names of topics may be in DDS."""
 MAX_KEY_CHARS: Final = 4096
 """Name of a durable subscription with its topic and partitions, as replicas register it."""
 _PRINTABLE: Final = r"^[^\x00-\x1f\x7f-\x9f\u2028\u2029]+\Z"
@@ -227,7 +229,7 @@ class SubscriptionLedger:
         if not numbers:
             return
         done = self._done.setdefault(writer, set())
-        done |= numbers
+        done |= numbers  # final: nothing but the bound below takes a number out again
         for lines in self._members.values():
             if writer in lines:
                 lines[writer] -= numbers

@@ -372,6 +372,7 @@ class Subscriptions:
             return
         held.wanted_by.discard(name)
         self._pending[name] -= 1
+        assert self._pending[name] >= 0, "a sample is let go once for each subscription"
         if not held.wanted_by:
             del self._held[id_]
             self._room.add(-1, -len(held.sample.payload))

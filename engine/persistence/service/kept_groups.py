@@ -21,7 +21,9 @@ from engine.dds.typeinfo import BrokenType, check_description
 from engine.persistence.core.messages import LATE, MessageFault, OriginalSample
 
 ID_BYTES: Final = 8
+"""Short, as it is in each key and each name of a writer; 10,000 groups do not collide in it by chance."""
 MAX_GROUPS: Final = 10_000
+"""Anybody in the domain can make a group, and each takes memory and a tap; more are refused and counted."""
 
 TABLES: Final = """
 CREATE TABLE IF NOT EXISTS sample_group (id BLOB PRIMARY KEY, description TEXT NOT NULL) WITHOUT ROWID;
@@ -159,7 +161,7 @@ class KnownGroups:
             try:
                 description = msgspec.json.decode(text, type=GroupDescription)
                 check_description(description.type)
-            except (msgspec.MsgspecError, BrokenType, ValueError, TypeError, RecursionError):
+            except (msgspec.MsgspecError, BrokenType, ValueError, TypeError, RecursionError):  # a flipped bit
                 continue
             self._known[id_] = description
 

@@ -49,7 +49,9 @@ CREATE TABLE IF NOT EXISTS accounted (
 """
 
 _NUMBER_BYTES: Final = 17
+"""Numbers go up to 2**128, one more than 16 bytes hold; of one length, they sort as bytes."""
 _CHECK_BYTES: Final = 8
+"""Against flipped bits, not against an enemy, who could write the check as well."""
 
 _Row = tuple[bytes | str | int, ...]
 
@@ -377,7 +379,7 @@ class ReplicaStore:
             self._prepare(connection, parts)
             self._opened.set()
             self._write_all(connection)
-        except Exception as error:
+        except Exception as error:  # of any class: who waits for the opening must hear of it
             self._failed(error)
         finally:
             if connection is not None:

@@ -13,7 +13,9 @@ TOPIC: Final = "p_status"
 PAST_TOPIC: Final = "p_past"
 
 MAX_BYTES: Final = 16 << 20
+"""A view of all bounds is smaller; a larger one only costs the memory of those that read it."""
 MAX_WRITERS_SHOWN: Final = 1_000
+"""A view is made each second, and nobody reads more."""
 
 
 Number = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]

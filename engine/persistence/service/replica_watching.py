@@ -20,6 +20,7 @@ WATCH_TOPICS: Final = (ChannelTopic(view.TOPIC, is_state=True, writes=False),)
 PAST_TOPICS: Final = (ChannelTopic(view.PAST_TOPIC, is_state=True, writes=False),)
 """The topics to open beside them to see the past of replicas."""
 _SLICE_S: Final = 0.5
+"""How often a wait asks whether it is over."""
 
 
 class Watching:

@@ -257,6 +257,7 @@ class Synchronization(ServicePart):
 SETTLE_S: Final = 2.0
 """Time after the start in which a service looks for others before it serves."""
 RETRY_S: Final = 2.0
+"""Pause before a delivery that failed is tried again: its process may be about to end."""
 FURTHER_S: Final = 0.5
 """Time that a further reader of a process waits, so that several are served at once."""
 MARGIN_NS: Final = 60_000_000_000

@@ -114,7 +114,9 @@ class Owners:
 
 
 DRAIN: Final = 20_000
+"""Samples of one tap in one turn, so that other inputs have their turn, too."""
 MAX_NEWS: Final = 100
+"""Sentences of one turn: writers of others could fill the log."""
 
 
 class Intake(DiscoveryIntake):
@@ -328,6 +330,7 @@ STATUS_TOPICS: Final = (
 )
 """The topics on which a replica shows itself."""
 STATUS_S: Final = 1.0
+"""Least time between two views: people look at them."""
 STATUS_SHARE: Final = 20
 """At most 1/20 of the time is spent on making the status."""
 
@@ -496,7 +499,7 @@ class Service:
             try:
                 with self._shell.activities.job("worker (delivery, answer or type look-up)", WORK_S):
                     result = work()
-            except Exception as error:
+            except Exception as error:  # of any class: it must reach the service's thread
                 failure = error
                 if not self._participant.closed:
                     self._shell.mailbox.post(lambda: self._fail(failure))
@@ -628,7 +631,7 @@ class Service:
     def _publish(self, payload: bytes) -> None:
         """Publish a view, and the past if it has changed; wait until they are sent."""
         name = self._options.name
-        with contextlib.suppress(DdsTimeout):
+        with contextlib.suppress(DdsTimeout):  # a slow console: the next view is due in a second
             self._channel.publish(TOPIC, name, payload)
             revision = self._past.revision
             if revision != self._past_shown:

@@ -328,21 +328,15 @@ class AligneeComparisons:
             removed.setdefault(group, []).extend(one for one in samples if one.digest not in came)
         if fills_store(data, incoming):
             conversion = conversion_of(data, incoming, base.root, base.groups, removed, describe)
-            for group, samples in back.items():
-                if data.is_on_disk(describe[group]):
-                    conversion.changes.extend(GroupChange(describe[group], sample) for sample in samples)
-            for group, samples in evicted.items():
-                if data.is_on_disk(describe[group]):
-                    conversion.changes.append(GroupChange(describe[group], None, samples))
-            return Finished(made, conversion, surplus)
-        changes: list[GroupChange] = []
-        for group, samples in removed.items():
+            goes, comes = evicted, {group: SampleRows.of(samples) for group, samples in back.items()}
+        else:
+            conversion, goes, comes = Conversion([], before=base.root), removed, new
+        for group in (*goes, *comes):
             if group in describe and data.is_on_disk(describe[group]):
-                changes.append(GroupChange(describe[group], None, samples))
-        for group, rows in new.items():
-            if group in describe and data.is_on_disk(describe[group]):
-                changes += [GroupChange(describe[group], sample) for sample in rows]
-        return Finished(made, Conversion(changes, before=base.root), surplus)
+                conversion.changes.append(GroupChange(describe[group], None, goes.pop(group, [])))
+                rows = comes.pop(group, SampleRows())
+                conversion.changes.extend(GroupChange(describe[group], sample) for sample in rows)
+        return Finished(made, conversion, surplus)
 
 
 def joined(

@@ -21,6 +21,7 @@ from engine.simulator.simulated_system import Checker, SimulatedSystem, Standing
 from engine.tracing.tracer import Tracer
 
 SETS_FOR_A_REASON: Final = 1.5
+"""Each reason is good for one set, and now and then for a second one."""
 
 
 class Traffic(Checker):
@@ -62,7 +63,7 @@ class Traffic(Checker):
         for space in node.plan.settings.name_spaces:
             self._reasons[space.name] = self._reasons.get(space.name, 0) + 1
 
-    def streaming(self, node: SimulatedNode, name_space: str, fellows: tuple[str, ...], size: int) -> None:
+    def streaming(self, node: SimulatedNode, name_space: str, fellows: tuple[str, ...], samples: int) -> None:
         """Count sent sets."""
         sent = self._sets[name_space] = self._sets.get(name_space, 0) + len(fellows)
         bound = SETS_FOR_A_REASON * self._reasons.get(name_space, 0) + len(self.cluster.nodes)
@@ -77,6 +78,7 @@ FOR_EACH: Final = 10
 FOR_TOPIC: Final = 6
 """Entries for each topic whose group is kept, also after its writers have ended."""
 LOOKS: Final = 6
+"""Counting visits every object of every node, and growth takes time."""
 _CONTAINERS: Final = (dict, list, tuple, set, frozenset, collections.deque)
 _DATA: Final = (
     DataSet,

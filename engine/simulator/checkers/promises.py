@@ -49,6 +49,7 @@ class DeliveryChecker(Checker):
 JOINING: Final = frozenset({MergeType.MERGE, MergeType.REPLACE, MergeType.CATCHUP})
 WEAK: Final = frozenset({Durability.VOLATILE, Durability.TRANSIENT_LOCAL})
 SHOWN: Final = 3
+"""Samples that a message names."""
 
 
 class Promised(Checker):
@@ -250,6 +251,7 @@ def _has_same(one: SimulatedNode, other: SimulatedNode, name_space: str) -> bool
 
 
 REPAIRED_S: Final = 5.0
+"""The part of the bound that does not depend on the heartbeat period: comparisons, and a slow disk."""
 PERIODS: Final = 5
 """Heartbeat periods that, together with `REPAIRED_S`, bound the time of a repair."""
 

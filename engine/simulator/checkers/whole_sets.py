@@ -109,7 +109,7 @@ class Whole(Checker):
         for record in records:
             known.add((record.source_time_ns, record.writer, record.status, record.key))
 
-    def streaming(self, node: SimulatedNode, name_space: str, fellows: tuple[str, ...], size: int) -> None:
+    def streaming(self, node: SimulatedNode, name_space: str, fellows: tuple[str, ...], samples: int) -> None:
         """Remember the sets sent to each fellow."""
         data = node.live.spaces[name_space]
         given = held(data.working)
@@ -117,11 +117,10 @@ class Whole(Checker):
             key = (fellow, name_space)
             self._given.setdefault(key, collections.deque(maxlen=MAX_SETS)).append(given)
             receiver = next((each for each in self.cluster.up() if each.id == fellow), None)
-            state = receiver.space(name_space) if receiver else None
-            is_asked = (
-                state is not None and state.state.aligner == node.id
-            )  # else it is not expected any more
-            if state and is_asked and state.state.phase is Phase.ALIGN and not data.state.complete and size:
+            theirs = receiver.space(name_space) if receiver else None
+            if theirs is None or theirs.state.aligner != node.id:  # it does not expect a set any more
+                continue
+            if theirs.state.phase is Phase.ALIGN and given and not data.state.complete:
                 self.fail(f"{node.name} gives {name_space} to {receiver} without being complete")
 
     def stepped(self, node: SimulatedNode, name_space: str, before: Standing | None, now: Standing) -> None:

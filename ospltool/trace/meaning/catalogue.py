@@ -147,7 +147,7 @@ def engine_templates() -> tuple[Template, ...]:
             meaning=kind.meaning,
             origin=Product.ENGINE,
         )
-        for kind in engine_catalogue()
+        for kind in engine_catalogue().values()
     )
 
 

@@ -16,7 +16,7 @@ from engine.dataset.groups import DurabilityKind, GroupDescription, GroupQos, Ty
 from engine.dataset.living import whole
 from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, UNTIMED, Sample, captured_sample, with_digest
 from engine.dds.capture_reader import CaptureReader
-from engine.dds.directed import DirectedSession
+from engine.dds.directed import DirectedSession, Portion
 from engine.dds.discovery import Discovery, EndpointSeen, ParticipantSeen
 from engine.dds.participant import NodeParticipant
 from engine.dds.qos import EndpointQos
@@ -117,9 +117,9 @@ def test_every_kind_of_type_is_captured_and_written_again_bit_by_bit(
     with DirectedSession(address, "lo", arena.domain, b"n" * 16, tag=arena.tag) as session:
         for name in TYPES:
             samples = [with_digest(event) for event in captured[name]]
-            report = session.deliver(
-                f"again_{name}", described[name], qos[name], "", whole(samples, frozenset()), 10
-            )
+            group = Group("", f"again_{name}", described[name].type_id)
+            description = GroupDescription(group, described[name], qos[name])
+            report = session.deliver(Portion(description, whole(samples, frozenset())), 10)
             assert (report.problem, report.acked) == ("", len(samples)), name
             for event in captured[name]:
                 line = target.expect(functools.partial(is_event_of, f"again_{name}"))

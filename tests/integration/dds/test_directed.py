@@ -5,11 +5,12 @@ from collections.abc import Callable, Iterable, Iterator
 
 import pytest
 
-from engine.dataset.groups import DurabilityKind, GroupQos, TypeDescription
+from engine.core.name_spaces import Group
+from engine.dataset.groups import DurabilityKind, GroupDescription, GroupQos, TypeDescription
 from engine.dataset.living import DeliveryStep, InstanceEnd, whole
 from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, Sample, make_sample
 from engine.dds import directed
-from engine.dds.directed import MAX_LOW, DeliveryPurpose, DirectedSession
+from engine.dds.directed import MAX_LOW, DeliveryPurpose, DirectedSession, Portion
 from engine.dds.discovery import Discovery, ParticipantSeen
 from engine.dds.errors import DdsError
 from engine.dds.participant import NodeParticipant, TagRole
@@ -59,6 +60,21 @@ def plain_sample(number: int, time_ns: int, status: int = DATA) -> Sample:
     return make_sample(time_ns, b"w" * 16, status, key, payload)
 
 
+def portion(
+    topic: str,
+    type_: TypeDescription,
+    qos: GroupQos,
+    partition: str,
+    steps: Iterable[DeliveryStep],
+    *,
+    mode: DeliveryPurpose = DeliveryPurpose.WHOLE,
+    keeps: bool = False,
+) -> Portion:
+    """What is delivered of a group."""
+    group = Group(partition, topic, type_.type_id)
+    return Portion(GroupDescription(group, type_, qos), steps, mode, keeps)
+
+
 def past(samples: Iterable[Sample]) -> Iterator[DeliveryStep]:
     """Samples of writers that are gone."""
     return whole(samples, frozenset())
@@ -77,14 +93,14 @@ def test_only_the_target_process_gets_what_is_delivered(
     other.ready()
     samples = [plain_sample(number % 10, 1000 + number) for number in range(500)]
     with session_with(arena, find(target)) as session:
-        report = session.deliver("Plain", plain, TRANSIENT, "", past(samples), 10)
+        report = session.deliver(portion("Plain", plain, TRANSIENT, "", past(samples)), 10)
         assert (report.problem, report.sent, report.acked) == ("", 500, 500)
         assert len(report.readers) == 1
         got = [target.expect(lambda line: "state" in line)["time"] for _ in samples]
         assert sorted(got) == [sample.source_time_ns for sample in samples]
         # Long enough for the other to find the session's participant, if it could.
         assert states(other, 0.7) == []
-        assert session.deliver("Plain", plain, TRANSIENT, "", past(samples[:1]), 10).acked == 1
+        assert session.deliver(portion("Plain", plain, TRANSIENT, "", past(samples[:1])), 10).acked == 1
     # The end of the session is what the other would hear of, had it been matched.
     target.expect(lambda line: line.get("state") == NO_WRITERS)
     assert states(other, 0.3) == []
@@ -99,7 +115,7 @@ def test_a_delivery_ends_before_a_sample_that_cannot_be_written(
     samples[70] = plain_sample(70, 1070, DISPOSE)
     samples[130] = make_sample(1130, b"w" * 16, DATA, samples[130].key, b"\0\1\0\0")
     with session_with(arena, find(target)) as session:
-        report = session.deliver("Plain", plain, TRANSIENT, "", past(samples), 10)
+        report = session.deliver(portion("Plain", plain, TRANSIENT, "", past(samples)), 10)
         assert report.sent == 130
         assert "(sample 131, source time 1130 ns)" in report.problem
         got = [target.expect(lambda line: "state" in line)["time"] for _ in range(130)]
@@ -121,7 +137,7 @@ def test_instances_end_as_the_delivered_events_say(
     qos = GroupQos(DurabilityKind.TRANSIENT, by_source_timestamp=True)
     steps = whole(samples, frozenset((b"w" * 16,)))
     with session_with(arena, find(target)) as session:
-        assert session.deliver("Plain", plain, qos, "", steps, 10, keeps=True).problem == ""
+        assert session.deliver(portion("Plain", plain, qos, "", steps, keeps=True), 10).problem == ""
         # An ordinary reader tells the state that an instance has when it is taken.
         heard: set[int] = set()
         while heard != {ALIVE, DISPOSED, NO_WRITERS}:
@@ -142,7 +158,7 @@ def test_a_sample_is_taken_again_however_often_its_writer_was_lost(
 
     def give(number: int, partition: str, mode: DeliveryPurpose) -> None:
         steps = whole([plain_sample(number, 10)], frozenset((b"w" * 16,)))
-        report = session.deliver("Plain", plain, qos, partition, steps, 10, mode=mode, keeps=True)
+        report = session.deliver(portion("Plain", plain, qos, partition, steps, mode=mode, keeps=True), 10)
         assert (report.problem, report.acked) == ("", 1)
 
     with session_with(arena, find(target)) as session:
@@ -175,11 +191,11 @@ def test_one_session_delivers_many_groups(arena: Arena, find: Finder, participan
             for partition in ("a", "bcd"):
                 payload = sample_types.SAMPLES[type_](4).serialize()
                 sample = make_sample(7, b"w" * 16, DATA, b"", payload)
-                report = session.deliver(name, description, TRANSIENT, partition, past([sample]), 10)
+                report = session.deliver(portion(name, description, TRANSIENT, partition, past([sample])), 10)
                 assert (report.problem, report.acked) == ("", 1)
                 line = target.expect(lambda said: said.get("sample"))
                 assert (line["type"], line["sample"]) == (name, repr(sample_types.SAMPLES[type_](4)))
-        report = session.deliver("Plain", description, TRANSIENT, "elsewhere", past([]), 0.5)
+        report = session.deliver(portion("Plain", description, TRANSIENT, "elsewhere", past([])), 0.5)
         assert "no reader of topic 'Plain' in partition 'elsewhere'" in report.problem
 
 
@@ -189,15 +205,15 @@ def test_a_reader_that_is_incompatible_is_named_with_both_values(
     target = arena.start("reader", types=["Plain"], by_source=True)
     target.ready()
     with session_with(arena, find(target)) as session:
-        report = session.deliver("Plain", plain, TRANSIENT, "", past([plain_sample(1, 1)]), 20)
+        report = session.deliver(portion("Plain", plain, TRANSIENT, "", past([plain_sample(1, 1)])), 20)
         assert report.sent == 0
         assert "DESTINATION_ORDER: offered BY_RECEPTION_TIMESTAMP, requested BY_SOURCE" in report.problem
         other = Topic.of_class(participant, "Plain", sample_types.OtherPlain).type
         qos = GroupQos(DurabilityKind.TRANSIENT, by_source_timestamp=True)
-        report = session.deliver("Plain", other, qos, "", past([plain_sample(1, 1)]), 20)
+        report = session.deliver(portion("Plain", other, qos, "", past([plain_sample(1, 1)])), 20)
         assert report.sent == 0
         assert "TYPE_CONSISTENCY" in report.problem
-        assert session.deliver("Plain", plain, qos, "", past([plain_sample(1, 1)]), 20).acked == 1
+        assert session.deliver(portion("Plain", plain, qos, "", past([plain_sample(1, 1)])), 20).acked == 1
 
 
 def test_a_promise_that_history_cannot_break_does_not_keep_it_from_a_reader(
@@ -206,7 +222,7 @@ def test_a_promise_that_history_cannot_break_does_not_keep_it_from_a_reader(
     target = arena.start("reader", types=["Plain"], deadline_ns=3_000_000_000)
     target.ready()
     with session_with(arena, find(target)) as session:
-        report = session.deliver("Plain", plain, TRANSIENT, "", past([plain_sample(1, 1)]), 20)
+        report = session.deliver(portion("Plain", plain, TRANSIENT, "", past([plain_sample(1, 1)])), 20)
     assert (report.problem, report.acked) == ("", 1)
 
 
@@ -215,7 +231,7 @@ def test_a_target_that_is_gone_is_reported(arena: Arena, find: Finder, plain: Ty
     found = find(target)
     target.kill()
     with session_with(arena, found) as session:
-        report = session.deliver("Plain", plain, TRANSIENT, "", past([plain_sample(1, 1)]), 0.6)
+        report = session.deliver(portion("Plain", plain, TRANSIENT, "", past([plain_sample(1, 1)])), 0.6)
     assert (report.sent, report.readers) == (0, frozenset())
     assert "did not answer" in report.problem
 
@@ -227,7 +243,7 @@ def test_a_payload_that_is_not_of_the_type_is_reported_with_its_place(
     target.ready()
     bad = make_sample(99, b"w" * 16, DATA, b"", b"\0\1\0\0\1")
     with session_with(arena, find(target)) as session:
-        report = session.deliver("Plain", plain, TRANSIENT, "", past([plain_sample(1, 1), bad]), 20)
+        report = session.deliver(portion("Plain", plain, TRANSIENT, "", past([plain_sample(1, 1), bad])), 20)
     assert (report.sent, report.acked) == (1, 1)
     assert "sample 2, source time 99 ns" in report.problem
 

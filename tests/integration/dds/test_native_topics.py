@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import pytest
 
 from engine.dataset.groups import TypeDescription
-from engine.dds import abi, native_topics, package_topics
+from engine.dds import abi, native_topics
 from engine.dds.errors import DdsError
 from engine.dds.participant import NodeParticipant, free_domain_id
+from engine.dds.selfcheck import create_package_topic
 from engine.dds.topics import description_of, untyped
 from engine.dds.uri import private_uri
 from tests.integration.dds import sample_types
@@ -60,7 +61,7 @@ _numbers = itertools.count()
 def pair(participant: NodeParticipant, type_: TypeDescription) -> Pair:
     name = f"T{next(_numbers)}"
     ours = native_topics.create(participant.entity, f"{name}ours", type_)
-    return Pair(ours, package_topics.create(participant.entity, f"{name}theirs", type_))
+    return Pair(ours, create_package_topic(participant.entity, f"{name}theirs", type_))
 
 
 def in_both(topics: Pair, payload: bytes, *, is_key: bool = False) -> tuple[bytes, bytes] | None:

@@ -17,7 +17,7 @@ from engine.core.election import NOBODY, NOBODY_REMEDY
 from engine.dds.errors import DdsError
 from engine.node import process
 from engine.node.intake import NodeIntake
-from engine.node.threads import Threads, schedule_of
+from engine.node.process import Threads, schedule_of
 from engine.runtime.node_snapshot import without_candidates
 from engine.supervisor.policy import EXIT_DIED
 from engine.tracing.tracer import Tracer

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from engine.config.settings import ContentFilterSettings
-from engine.node.filters import ContentFilters
+from engine.node.process import ContentFilters
 
 
 class Heard:

@@ -7,12 +7,11 @@ import socket
 import pytest
 
 from engine.capture import configured_uri
+from engine.capture.configured_uri import INTERFACE_PERIOD_S, InterfaceWatch
 from engine.config.loader import interpret
 from engine.config.reader import parse
 from engine.dds import interfaces
 from engine.dds.uri import cyclone_uri
-from engine.node import process as roaming
-from engine.node.process import INTERFACE_PERIOD_S, InterfaceWatch
 
 FILE = """<OpenSplice><Domain><Name>n</Name></Domain>{network}
 <DurabilityService name="durability"><NameSpaces><NameSpace name="a"><Partition>*</Partition></NameSpace>
@@ -30,9 +29,8 @@ class Machine:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.addresses: dict[str, str] = {}
         self.up: list[str] = []
-        for module in (roaming, configured_uri):
-            monkeypatch.setattr(module, "suitable_interface", lambda: next(iter(self.up), ""))
-        monkeypatch.setattr(roaming, "address_of", lambda name: self.addresses.get(name, "127.0.0.1"))
+        monkeypatch.setattr(configured_uri, "suitable_interface", lambda: next(iter(self.up), ""))
+        monkeypatch.setattr(configured_uri, "address_of", lambda name: self.addresses.get(name, "127.0.0.1"))
 
     def set(self, name: str, address: str, *, up: bool = True) -> None:
         self.addresses[name] = address

@@ -80,7 +80,9 @@ def test_events_of_info_and_above_survive_a_restart_with_their_times(process: Pr
 
 def test_what_is_below_info_is_not_kept(process: Process) -> None:
     process.begin()
-    fine = next(kind for kind in process.tracer._catalogue if kind.level < Level.INFO and not kind.fields)
+    fine = next(
+        kind for kind in process.tracer._catalogue.values() if kind.level < Level.INFO and not kind.fields
+    )
     process.event(fine.id)
     assert process.texts() == []
 

@@ -6,7 +6,7 @@ from engine.core.name_spaces import Group
 from engine.tracing.catalogue import THREADS, EventType, UnknownEventError, catalogue, field_names
 from engine.tracing.record import EventFieldsError, fill_in, message
 
-EVENTS = sorted(catalogue(), key=lambda kind: kind.id)
+EVENTS = sorted(catalogue().values(), key=lambda kind: kind.id)
 
 
 def plain_fields(kind: EventType) -> dict[str, object]:

@@ -12,7 +12,7 @@ from engine.tracing.escaping import escape, unescape
 from engine.tracing.record import EventRecord, TextFormat, Timestamps, fill_in, json_format, message
 from tests.trace_lines import Line, read_line
 
-EVENTS = sorted(catalogue(), key=lambda kind: kind.id)
+EVENTS = sorted(catalogue().values(), key=lambda kind: kind.id)
 START_NS = 1_795_222_798_472_989_470
 ANY_TEXT = st.text(st.characters(exclude_categories=()))  # lone surrogates and control characters included
 
