@@ -181,19 +181,14 @@ def _where(topic: str, sample: Sample, why: object) -> str:
 # From stores.
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Store:
-    path: str
-    node: str
-
-
-def _stores_of(uri: str | None, stores: list[str] | None, node: str | None) -> list[_Store]:
+def _stores_of(uri: str | None, stores: list[str] | None, node: str | None) -> list[tuple[str, str]]:
+    """Return the path and the node of each store; a store that is named has no node."""
     if stores:
-        return [_Store(each, "") for each in stores]
+        return [(each, "") for each in stores]
     from ospltool.cli.targets import targets
 
     found = [
-        _Store(target.store, target.name or target.configuration.domain.name)
+        (target.store, target.name or target.configuration.domain.name)
         for target in targets(uri, os.environ, node=node)
         if target.store
     ]
@@ -202,40 +197,36 @@ def _stores_of(uri: str | None, stores: list[str] | None, node: str | None) -> l
     return found
 
 
-def _cat_stores(printer: _Printer, stores: list[_Store], partitions: tuple[str, ...]) -> None:
+def _cat_stores(printer: _Printer, stores: list[tuple[str, str]], partitions: tuple[str, ...]) -> None:
     from engine.store.interface import DamageLog
     from ospltool.cli.store.shared import opened
 
     interest, groups = Interest(printer.topic, partitions or ("*",)), 0
-    for store in stores:
+    for path, node in stores:
         damage = DamageLog()
-        with opened(store.path) as reader:
+        with opened(path) as reader:
             for finding in reader.facts.findings:
                 printer.complain(finding)
             use = dict(reader.facts.detail).get("closed", "")
             if use.startswith("in use"):
-                streams.say(
-                    f"ospltool: {store.path}: {use}; samples that it has not stored yet are missing here"
-                )
+                streams.say(f"ospltool: {path}: {use}; samples that it has not stored yet are missing here")
             for one in reader.facts.current():
                 for group, samples in reader.read(one.number, damage):
                     is_meant = interest.wants(Group(group.name.partition, group.name.topic))
                     groups += is_meant
                     if is_meant:
-                        _put_group(printer, reader, group, store, samples)
+                        _put_group(printer, reader, group, node, samples)
                     for _ in samples:
                         pass  # the reader yields the next group only then
         for problem in damage.first:
-            printer.complain(f"{store.path}: damaged: {problem}")
+            printer.complain(f"{path}: damaged: {problem}")
     if not groups or not (printer.has_samples or printer.problems):
         what = "no samples in its groups in the complete sets" if groups else "no group in the complete sets"
-        where = ", ".join(store.path for store in stores)
+        where = ", ".join(path for path, _ in stores)
         printer.complain(f"topic '{printer.topic}': {what} of {where}")
 
 
-def _put_group(
-    printer: _Printer, reader: StoreReader, group: GroupFacts, store: _Store, samples: Any
-) -> None:
+def _put_group(printer: _Printer, reader: StoreReader, group: GroupFacts, node: str, samples: Any) -> None:
     from ospltool.stores.describe import fields_of
 
     checks_samples = group.description is None
@@ -248,7 +239,7 @@ def _put_group(
         printer.complain(f"topic '{printer.topic}': {error}")
         return
     place: dict[str, object] = {"partitions": [group.name.partition], "type": group.name.type_name}
-    place |= {"node": store.node} if store.node else {}
+    place |= {"node": node} if node else {}
     for sample in sorted(samples, key=lambda one: (one.source_time_ns, one.writer)):
         fields, problem = fields_of(reader, group, sample)
         if fields is None:

@@ -60,7 +60,6 @@ READERS: Final[dict[str, str]] = {
 """Readers by module."""
 
 OWN: Final[dict[str, str]] = {
-    "engine/client_service/answers.py": "additions to requests, which `extensions` parses",
     "engine/client_service/service.py": "additions to requests, which `extensions` parses",
     "engine/dataset/sample.py": "digests that this process computed",
     "engine/dds/abi.py": "structures of Cyclone DDS in this process",
