@@ -16,7 +16,8 @@ from engine.core import expressions
 from engine.core.name_spaces import Policy
 from ospltool.check.deployment import ExpectedMaster, expected_masters, names_of
 from ospltool.check.inputs import DeploymentInput, UsageError, gather, named_nodes
-from ospltool.check.registry import RuleInput, all_rules, find_rules
+from ospltool.check.registry import RuleInput
+from ospltool.check.rule_book import all_rules, find_rules
 from ospltool.check.runner import Choice, examine, run
 from ospltool.check.views import FleetView, NodeView
 from ospltool.diagnostics.model import Report, Severity, Target

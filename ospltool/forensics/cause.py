@@ -89,7 +89,7 @@ _SERVICES: Final = {Target.OPENSPLICE: "OpenSplice", Target.OSPLTOOL: "an osplto
 _ROOTS: Final = frozenset({"opensplice", "cyclonedds", "dds"})
 
 _VALUE: Final = (
-    r"(?P<quote>['\"]?)\s*(?:(?P<file>(?:file:)?[^\s'\",;<>]*(?:/|\.xml\b)[^\s'\",;<>]*)(?P<list>,\s*(?=<))?"
+    r"(?P<quote>['\"]?)\s*(?:(?P<file>(?:file:|(?!\w+://))[^\s'\",;<>]*(?:/|\.xml\b)[^\s'\",;<>]*)(?P<list>,\s*(?=<))?"
     r"|(?=<[A-Za-z?!]))"
 )
 _BARE: Final = re.compile(r"\s*" + _VALUE)
@@ -97,9 +97,11 @@ _BARE: Final = re.compile(r"\s*" + _VALUE)
 
 _ASSIGNED: Final = re.compile(
     # In a shell, a unit of systemd, a Dockerfile, a file of compose or Kubernetes, or a launch file of ROS.
-    r"(?P<before>['\"]?)\b(?:CYCLONEDDS|OSPL)_URI(?P<after>['\"]?)(?:\s*[=:,]\s*|\s+(?=value)|[ \t]+)"
-    r"(?:value\s*[=:]\s*)?(?:[|>][-+]?[ \t]*\n\s*)?" + _VALUE
+    r"(?P<before>['\"]?)\b(?P<product>CYCLONEDDS|OSPL)_URI(?P<after>['\"]?)\]?"
+    r"(?:\s*[=:,]\s*|\s+(?=value)|[ \t]+)(?:value\s*[=:]\s*)?(?:[|>][-+]?[ \t]*\n\s*)?" + _VALUE
 )
+_COMMENTED: Final = re.compile(r"(?:#|//|REM\b|::).*", re.IGNORECASE)
+_NAMED: Final = re.compile(r"file:|.*\.xml$")
 _ELEMENT: Final = re.compile(r"(?=<(?:OpenSplice|CycloneDDS|persistence_service)[\s/>])")
 """A configuration within other text, such as a template or a ConfigMap."""
 
@@ -206,7 +208,9 @@ def _of_content(path: Path, name: str, content: _Content, environ: Mapping[str, 
         reason = "empty" if content.damage is None else f"damaged: {content.damage.reason}"
         raise UnknownFileError(f"{shown} is {reason}{is_zero}")
     bare = _BARE.match(text)
-    if bare is not None and (bare["file"] is None or bare["list"] or len(text.split()) == 1):
+    if bare is not None and (
+        bare["file"] is None or bare["list"] or (len(text.split()) == 1 and _NAMED.match(bare["file"]))
+    ):
         return _of_settings(bare, content, name, environ)
     source = sniff(path)
     log = _REPORT.search(data)
@@ -223,7 +227,10 @@ def _of_content(path: Path, name: str, content: _Content, environ: Mapping[str, 
         raise UnknownFileError(f"{shown} is no text")
     known = _known_lines(text)
     if not any(one.is_bad for one in known):  # a line that tells of a fault is worth more than settings
-        settings = _ASSIGNED.search(text) or _ELEMENT.search(text)
+        assigned = list(_ASSIGNED.finditer(text))
+        begins = [text.rfind("\n", 0, one.start()) + 1 for one in assigned]
+        kept = (one for one, at in zip(assigned, begins, strict=True) if not _COMMENTED.match(text, at))
+        settings = next(itertools.chain(kept, assigned), None) or _ELEMENT.search(text)
         if settings is not None and _is_template(text, name):
             return _of_xml(text, environ, name, is_text=False)
         if settings is not None:
@@ -281,6 +288,7 @@ class _Content:
         try:
             with open_stream(path) as stream:
                 self.data = stream.read(MOST_BYTES)
+                self._programs = stream.programs
         except OSError as cause:
             raise SourceError(f"{path}: {cause.strerror or cause}") from None
         self.text = self.data.decode("utf-8-sig", "replace")
@@ -300,6 +308,10 @@ class _Content:
             if found is not None and name != own:
                 at = self.number(found.start())
                 yield f"line {at}: {name} begins here, which was not looked at: explain it by itself"
+        if len(self._programs) > 1:
+            some = one_line(b", ".join(sorted(self._programs)[:3]).decode("utf-8", "replace"))
+            programs = plural(len(self._programs), "program")
+            yield f"lines of {programs} are mixed here ({some}): explain those of each by themselves"
         zeros = _ZEROS.search(self.data)
         if zeros is not None:
             line, count = self.number(zeros.start()), zeros.end() - zeros.start()
@@ -336,30 +348,20 @@ def _of_reports(name: str, records: Sequence[TraceRecord], lines: _Content) -> C
         raise UnknownFileError(f"{shown} has no report of OpenSplice")
     what = f"{shown} is a log of {_release(reports)}: {_span_of(reports)}"
     problems = [each for one in reports if _is_problem(one) for each in _lines_with_problems(one)]
-    further = [
-        "ospl-info.log and ospl-error.log of the same directory, and those of the other nodes",
-    ]
+    further = ["ospl-info.log and ospl-error.log of the same directory, and those of the other nodes"]
     if not problems:
         first_line = f"nothing: it reports no error and no warning{_starts_of(reports)}"
         cut = sum(one.level == UNKNOWN_LEVEL for one in reports)
         if cut:
             first_line += f"; {plural(cut, 'report')} {'has' if cut == 1 else 'have'} no level"
-        return CauseReport(
-            what,
-            first_line,
-            others=tuple(lines.foreign_to(_REPORTS)),
-            further=tuple(further),
-            is_bad=False,
-        )
+        others = tuple(lines.foreign_to(_REPORTS))
+        return CauseReport(what, first_line, others=others, further=tuple(further), is_bad=False)
     first = _first_of(problems)
     if Path(name).exists():
         further.append(f"ospltool trace {shown} --level {'INFO' if _is_note(first.record) else 'WARNING'}")
     event = [one for one in problems if _is_one_event(first, one)]
-    known = [
-        (one, one.found)
-        for one in event
-        if one.found is not None and (first.is_harmless or not one.is_harmless)
-    ]
+    faults = event if first.is_harmless else [one for one in event if not one.is_harmless]
+    known = [(one, one.found) for one in faults if one.found is not None]
     cause = min(known, key=lambda each: each[1].meaning.number, default=None)
     text = f"{_when(first.record)}{first.place(lines)}, {_level(first.record)}: "
     text += shortened(first.line, _LONGEST)
@@ -374,14 +376,13 @@ def _of_reports(name: str, records: Sequence[TraceRecord], lines: _Content) -> C
     others = (*others, *lines.foreign_to(_REPORTS))
     if len(records) == MOST_REPORTS:
         others = (*others, f"only the first {MOST_REPORTS:,} reports were read")
-    if cause is None:
-        why = "unknown: no rule knows this report."
-        return CauseReport(what, text, why, "", others, tuple(further))
-    one, found = cause
-    why = found.why
-    if one is not first:
-        why += f" ({one.place(lines)}: {shortened(one.line, _LONGEST)})"
-    return CauseReport(what, text, why, found.remedy, others, tuple(further))
+    why, remedy = "unknown: no rule knows this report.", ""
+    if cause is not None:
+        one, found = cause
+        why, remedy = found.why, found.remedy
+        if one is not first:
+            why += f" ({one.place(lines)}: {shortened(one.line, _LONGEST)})"
+    return CauseReport(what, text, why, remedy, others, tuple(further))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -614,44 +615,38 @@ def _of_trace(path: Path, name: str, lines: _Content) -> CauseReport:
     evidence = RawEvidence([str(path)], sys.stderr)
     source, found = evidence.sources[0], investigate(evidence, Window(), {}, with_stores=False)
     facts = found.facts
-    product = (
-        "ospltool" if source.origin is Product.ENGINE or source.format is TraceFormat.EVENTS else "OpenSplice"
-    )
-    what = f"{shown} is a durability trace of {product}"
+    is_own = source.origin is Product.ENGINE or source.format is TraceFormat.EVENTS
+    what = f"{shown} is a durability trace of {'ospltool' if is_own else 'OpenSplice'}"
     further = [
         f"ospltool trace anomalies {shown} (with the traces of all nodes, it knows more causes)",
         f"ospltool trace timeline {shown}",
     ]
-    if name != str(path):
-        further = ["the whole traces of all nodes, with `ospltool trace anomalies`"]
     if not facts.first_ns:
         what += " without timestamps"
-        further = further[:1] if name != str(path) else [f"ospltool trace {shown} --level WARNING"]
+        further = [f"ospltool trace {shown} --level WARNING"]
     else:
         start, end = min(facts.first_ns.values()), max(facts.last_ns.values())
         what += f": {plural(len(facts.first_ns), 'run')} from {iso(start, 0)} to {clock_since(start, end, 0)}"
-    foreign = (*lines.foreign_to(_TRACE), *_overlaps(facts))
+    if name != str(path):
+        further = ["the whole traces of all nodes, with `ospltool trace anomalies`"]
     others = [found.verdict.headline] if any(not one.is_harmless for one in found.verdict.conclusions) else []
     stuck = _never_operational(facts)
-    if not found.findings and stuck is None:
-        first = "nothing: no rule of `trace anomalies` finds anything in it"
-        return CauseReport(
-            what, first + _state_of(facts), "", "", (*others, *foreign), tuple(further), bool(others)
-        )
-    if not found.findings:
-        assert stuck is not None
+    first, why = f"nothing: no rule of `trace anomalies` finds anything in it{_state_of(facts)}", ""
+    if found.findings:
+        one = found.findings[0]
+        where = "".join(f", line {lines.number(place.offset)}" for place in one.evidence[:1])
+        when = "" if one.start_ns is None else iso(one.start_ns, 3)
+        first, why = f"{when}{where}: {one.title} ({one.rule})".removeprefix(", "), one.explanation
+        titles = list(dict.fromkeys(each.title for each in found.findings[1:]))
+        others += [] if stuck is None else [stuck[0]]
+        others += titles[:_MOST_OTHERS]
+        if len(titles) > _MOST_OTHERS:
+            others.append(plural(len(titles) - _MOST_OTHERS, "more finding"))
+    elif stuck is not None:
         first, why = stuck
-        return CauseReport(what, first, why, "", (*others, *foreign), tuple(further))
-    one = found.findings[0]
-    where = "".join(f", line {lines.number(place.offset)}" for place in one.evidence[:1])
-    when = "" if one.start_ns is None else iso(one.start_ns, 3)
-    title = f"{when}{where}: {one.title} ({one.rule})".removeprefix(", ")
-    titles = list(dict.fromkeys(each.title for each in found.findings[1:]))
-    others += [] if stuck is None else [stuck[0]]
-    others += titles[:_MOST_OTHERS]
-    if len(titles) > _MOST_OTHERS:
-        others.append(plural(len(titles) - _MOST_OTHERS, "more finding"))
-    return CauseReport(what, title, one.explanation, "", (*others, *foreign), tuple(further))
+    is_bad = bool(found.findings or others) or stuck is not None
+    others += [*lines.foreign_to(_TRACE), *_overlaps(facts)]
+    return CauseReport(what, first, why, "", tuple(others), tuple(further), is_bad)
 
 
 def _overlaps(facts: TraceFacts) -> Iterator[str]:
@@ -718,10 +713,15 @@ def _of_settings(
         if named.exists():
             raise UnknownFileError(f"{shown} names another file: explain {_shown(str(named))}")
         line = text.count("\n", 0, found.start("file")) + 1
+        what = (
+            "OpenSplice does not start"
+            if parts.get("product") == "OSPL"
+            else "Cyclone DDS creates no participant"
+        )
         return CauseReport(
             f"{shown} names a file with settings",
             f"line {line}: there is no file {_shown(str(named))} on this machine",
-            "Cyclone DDS creates no participant if it cannot read the file that CYCLONEDDS_URI names.",
+            f"{what} if it cannot read this file.",
             "On the machine that has it, run `ospltool explain` on the file itself.",
         )
     start, end = found.start("file") if parts.get("list") else found.end(), len(text)
@@ -881,7 +881,7 @@ def _found_at(one: Finding, names: Collection[str]) -> str:
 
 def _why_found(one: Finding) -> str:
     """Return why a rule finds something, and who does not start because of it."""
-    from ospltool.check.registry import all_rules
+    from ospltool.check.rule_book import all_rules
 
     rule = all_rules()[one.code]
     why = " ".join((rule.sections().get("Why") or rule.summary).split())
@@ -973,7 +973,7 @@ def _known_line(number: int, line: str) -> _KnownLine | None:
     if code is not None and code[1].startswith("DUL-"):
         meaning = "A finding of `ospltool health`."
     elif code is not None:
-        from ospltool.check.registry import all_rules
+        from ospltool.check.rule_book import all_rules
 
         rule = all_rules().get(code[1])
         meaning = "" if rule is None else rule.summary

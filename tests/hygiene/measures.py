@@ -22,13 +22,13 @@ import engine
 ROOT: Final = pathlib.Path(engine.__path__[0]).parent
 PACKAGES: Final = ("engine", "ospltool", "tui")
 BARS: Final = {
-    "code tokens": 791_000,
-    "lines": 127_500,
-    "modules": 530,
-    "classes": 1_270,
-    "functions of 60 lines": 20,
+    "code tokens": 780_500,
+    "lines": 126_000,
+    "modules": 503,
+    "classes": 1_256,
+    "functions of 60 lines": 11,
     "imports in functions": 245,
-    "sheared modules": 40,
+    "sheared modules": 33,
 }
 """The greatest figures; what is not here has none."""
 _CODE: Final = (tokenize.NAME, tokenize.OP, tokenize.NUMBER, tokenize.STRING)
