@@ -38,6 +38,7 @@ from ospltool.analytics.spark import (
 from ospltool.trace.case.loading import load
 from ospltool.trace.case.reading_back import (
     WantedRecords,
+    Window,
     records_in,
     records_of,
     rows_of,
@@ -295,8 +296,8 @@ def test_what_is_shipped_to_workers_imports_without_the_checkout(tmp_path: pathl
     "wanted",
     [
         WantedRecords(),
-        WantedRecords(nodes=("n1",)),
-        WantedRecords(1795223310 * 10**9, 1795223312 * 10**9, always=("lifecycle.address",)),
+        WantedRecords(Window(nodes=("n1",))),
+        WantedRecords(Window(1795223310 * 10**9, 1795223312 * 10**9)),
         WantedRecords(skews={"n2": 10**9}),
     ],
     ids=["all", "node", "span", "skew"],
@@ -327,7 +328,7 @@ def _seen(case: Case, engine: Engine, wanted: WantedRecords) -> list[tuple[objec
 
 @pytest.mark.parametrize(
     "wanted",
-    [WantedRecords(), WantedRecords(skews={"n2": 10**9}), WantedRecords(since_ns=1795223310 * 10**9)],
+    [WantedRecords(), WantedRecords(skews={"n2": 10**9}), WantedRecords(Window(1795223310 * 10**9))],
     ids=["marked", "marked, skew", "span"],
 )
 def test_facts_and_conversations_see_the_same_records_by_both_engines(
