@@ -732,7 +732,7 @@ def _explain_settings(
     close = -1 if root is None else text.find(f"</{root[1]}>", start)
     if quote and (last := re.compile(rf">\s*{quote}").search(text, start)) is not None:
         end = last.start() + 1
-    elif found.re is _ASSIGNED and text[start:line_end].rstrip().endswith(">"):
+    elif found.re is _ASSIGNED and text[start:line_end].rstrip().endswith(">") and close < line_end:
         end = line_end
     elif not is_bare and close >= 0:
         end = text.find(">", close) + 1

@@ -211,6 +211,11 @@ def test_spark_loads_what_the_local_load_loads(
     )
     assert distributed == local
     check_same_case(tmp_path / "spark", tmp_path / "local")
+    with hard.open("ab") as stream:
+        stream.write(b"\n1795226401.000000000 COMPLETE (t) -> it grew\n")
+    grown = [load(sources, tmp_path / name, detail) for name in ("spark", "local")]
+    assert grown[0] == grown[1] != local
+    check_same_case(tmp_path / "spark", tmp_path / "local")
 
 
 def fake_java(directory: pathlib.Path, version: str) -> pathlib.Path:
