@@ -140,7 +140,7 @@ def test_what_is_planned_is_compared_with_the_files_of_the_case(
     sql: str, spark: SparkEngine, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As if the check of the text did not see what Spark sees."""
-    monkeypatch.setattr("ospltool.analytics.query_check.check_reading", lambda sql, _: sql)
+    monkeypatch.setattr("ospltool.analytics.spark.check_reading", lambda sql, _: sql)
     (tmp_path / "file").write_text("a secret")
     with pytest.raises(QueryError, match=r"not run|CORRUPT|PARSE") as caught:
         spark.query(sql.format(file=tmp_path / "file", out=tmp_path / "out"))
@@ -210,6 +210,11 @@ def test_spark_loads_what_the_local_load_loads(
         sources, tmp_path / "spark", detail, MASTER, range_bytes=60_000, opened=spark.session
     )
     assert distributed == local
+    check_same_case(tmp_path / "spark", tmp_path / "local")
+    with hard.open("ab") as stream:
+        stream.write(b"\n1795226401.000000000 COMPLETE (t) -> it grew\n")
+    grown = [load(sources, tmp_path / name, detail) for name in ("spark", "local")]
+    assert grown[0] == grown[1] != local
     check_same_case(tmp_path / "spark", tmp_path / "local")
 
 
