@@ -920,31 +920,29 @@ def _known_lines(text: str) -> list[_KnownLine]:
 def _explain_lines(text: str, shown: str, known: Sequence[_KnownLine]) -> CauseReport:
     lines = text.splitlines()
     bad = [one for one in known if one.is_bad]
-    complaints = [(number, line) for number, line in enumerate(lines, 1) if _COMPLAINT.search(line)]
+    numbers = {one.number for one in known}
+    unknown = (one for one in enumerate(lines, 1) if one[0] not in numbers)
+    complaint = next((number for number, line in unknown if _COMPLAINT.search(line[:_LONGEST_LINE])), None)
     what = f"{shown} has {plural(len(lines), 'line')} of text"
     if known:
         what += f", {len(known)} of which ospltool knows"
     if bad:
-        first = bad[0]
-        cause = first
+        cause = first = bad[0]
         if first.follows:  # what it follows from is near
             near = [one for one in bad if abs(one.number - first.number) <= _NEAR_LINES]
             cause = min(near, key=lambda one: (one.follows, one.number))
         why = cause.why if cause is first else f"{cause.why} (line {cause.number}: {cause.text})"
-        distinct: dict[str, _KnownLine] = {}
-        for one in bad:
-            if one.text not in {first.text, cause.text}:
-                distinct.setdefault(one.why, one)
-        others = [
-            f"line {one.number}: {one.text}: {one.why}"
-            for one in itertools.islice(distinct.values(), _MOST_OTHERS)
-        ]
-        return CauseReport(
-            what, f"line {first.number}: {first.text}", why, cause.remedy, tuple(others), _WHOLE_FILES
-        )
-    if complaints:
-        number, line = complaints[0]
-        first_line = f"line {number} is the first that reads like an error: {shortened(line, _LONGEST)}"
+        if cause.follows:
+            why += " No line here does."
+        again = sum(one.why == first.why for one in bad)
+        times = f"; {again} times in all" if again > 1 else ""
+        distinct = {one.why: one for one in reversed(bad) if one.why not in {first.why, cause.why}}
+        others = [f"line {one.number}: {one.text}: {why}" for why, one in reversed(distinct.items())]
+        first_line = f"line {first.number}: {first.text}{times}"
+        return CauseReport(what, first_line, why, cause.remedy, tuple(others[:_MOST_OTHERS]), _WHOLE_FILES)
+    if complaint is not None:
+        first_line = f"line {complaint} is the first that reads like an error: "
+        first_line += shortened(lines[complaint - 1], _LONGEST)
         return CauseReport(what, first_line, "unknown: no rule knows this line.", "", (), _WHOLE_FILES)
     if known:
         first = known[0]
@@ -959,13 +957,16 @@ def _explain_lines(text: str, shown: str, known: Sequence[_KnownLine]) -> CauseR
 
 
 _NEAR_LINES: Final = 20
+_LONGEST_LINE: Final = 4_096
+"""Characters of a line that are looked at: the search for what is known takes time by their square."""
+
 _WHOLE_FILES: Final = (
     "the whole files behind these lines: ospl-info.log, ospl-error.log, durability trace, configuration",
 )
 
 
 def _known_line(number: int, line: str) -> _KnownLine | None:
-    shown = shortened(line, _LONGEST)
+    shown, line = shortened(line, _LONGEST), line[:_LONGEST_LINE]
     found = meaning_of(line)
     if found is not None:
         one = found.meaning

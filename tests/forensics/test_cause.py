@@ -439,8 +439,38 @@ CASES: dict[str, tuple[str, dict[str, str]]] = {
             "ddsi_udp_conn_write to udp/10.0.0.9:7410 failed with retcode -1": "refused to send packets",
             "malformed packet received from vendor 1.15 state parse:heartbeat <0>": "vendor id 1.15",
             "SPDP (vendor 1.1): invalid qos/parameters": "vendor id 1.1 announces",
+            "config: //CycloneDDS/Domain/General: Interfaces: unknown element (f.xml line 5)": (
+                "have the element Interfaces in //CycloneDDS/Domain/General, where"
+            ),
+            "config: //CycloneDDS/Domain/Discovery/ParticipantIndex/#text: 'x': neither (f.xml line 9)": (
+                "ParticipantIndex/#text: 'x': neither. No participant"
+            ),
+            "ddsi_udp_conn_write to udp/10.0.0.9:7410 failed with retcode -5": "buffers were full",
+            "1.5 [1] a: failed to increase socket send buffer size to at least 9 bytes, current is 5": (
+                "send buffer of at least 9 bytes"
+            ),
+            "1.5 [0] a: lo/192.168.1.2: do not match the same interface": "name lo by a name and an address",
+            "log: `enp4s0: does not match an available interface` + 1": "the network interface enp4s0, which",
+            "is slow: failed to create domain\nwho knows": "a line before this one says why. No line here",
         }.items()
     },
+    **{
+        line: (f"1700000000.1 [0] a: {line}\nwhat is this\n", {"First": "nothing: no line reports an error"})
+        for line in (
+            "config: //CycloneDDS/Domain/General: 'NetworkInterfaceAddress': deprecated element (u+0 line 1)",
+            "config: //CycloneDDS/Domain/Internal/A: setting moved to //CycloneDDS/Domain/B (x line 2)",
+            "config: Domain/General/Interfaces/NetworkInterface[@name]: lo {0}",
+            "config: Domain/Tracing/Category/#text: fatal,error,warning {0}",
+            "failed to increase socket receive buffer size to 1048576 bytes, continuing with 425984 bytes",
+            "eth5: optional interface was not found.",
+        )
+    },
+    "one report many times": (
+        "[0] a: x: does not match an available interface\n" * 2,
+        {"First": "interface; 2 times in all", "Also": ""},
+    ),
+    "a line without end": ("x: " * 100_000 + "\nfailed to create domain\n", {"First": "line 2: failed"}),
+    **{line: (line, {"Why": why}) for line, why in {}.items()},
     "a schema that is not found": (
         report("Failed to open configuration syntax file: /x/metaconfig.xml")
         + report("Quux is slow", "WARNING"),
