@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import pathlib
 
-from ospltool.check.registry import SECTIONS, Rule, all_rules
+from ospltool.check.registry import SECTIONS, Rule
+from ospltool.check.rule_book import all_rules
 
 DIRECTORY = pathlib.Path(__file__).with_name("rules")
 FAMILIES = {

@@ -9,8 +9,8 @@ import pathlib
 from typing import TYPE_CHECKING
 
 from engine.config.fates import SECTIONS, WITHOUT_WARNING, Fate, SettingFate, fates
-from engine.config.scheduling import SERVICE
 from engine.config.schema import Type, engine_schema
+from engine.config.settings import SERVICE
 from engine.node.process import SETTING_OF
 
 if TYPE_CHECKING:

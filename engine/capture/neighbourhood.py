@@ -102,6 +102,7 @@ ASK_AGAIN_S: Final = 5.0
 """Seconds from one question for a type that was given up to the next; with several, each in its turn."""
 
 MAX_NAME_CHARS: Final = 80
+"""Characters of a foreign name that are shown; a participant may announce a text of any length."""
 MAX_FORMER: Final = 10_000
 """Limit for the memory of lost readers and of participants, which may only have been out of reach."""
 

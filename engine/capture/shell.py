@@ -26,7 +26,9 @@ Handler = Callable[[Sequence[Any]], None]
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # mallopt(3)
 _OWN_MAPPING_BYTES: Final = 4 << 20
+"""Pieces of memory from this size on are mappings of their own, which go back as soon as they are freed."""
 _KEPT_BYTES: Final = 16 << 20
+"""Free memory that an arena keeps at its end: batches of samples need it again at once."""
 
 MAX_WAITING: Final = 1000
 """Limit for waiting batches of a pump; at the limit the pump waits, and DDS makes senders wait."""
@@ -37,6 +39,7 @@ class Mailbox:
 
     def __init__(self) -> None:
         self._tasks: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        # Only batches of the pump take room: tasks of the node's own thread must never wait for it.
         self._room = threading.BoundedSemaphore(MAX_WAITING)
         self._first: Callable[[], None] | None = None
 

@@ -99,7 +99,7 @@ def lines() -> Mapping[str, SettingFate]:
         path + (_BELOW if fate.endswith(_BELOW) else ""): SettingFate(
             path, Fate[fate.removesuffix(_BELOW).upper().replace("-", "_")], accepted, test, reason
         )
-        for path, *_, fate, accepted, test, reason in rows()
+        for path, *_, fate, accepted, test, reason, _, _ in rows()
         if fate
     }
 

@@ -33,6 +33,7 @@ from engine.config.scheduling import ORDINARY, schedules
 from engine.config.schema import documented, engine_schema
 from engine.config.sections import SettingsReader
 from engine.config.settings import (
+    MAX_DOMAIN_ID,
     AlignmentSettings,
     Configuration,
     ContentFilterSettings,
@@ -62,9 +63,6 @@ if TYPE_CHECKING:
 
     Found: TypeAlias = tuple[str, ByteRange]
     """Path of a setting, and the place of its name."""
-
-MAX_DOMAIN_ID = 230
-"""Highest domain id for which DDSI has ports; the schema of OpenSplice allows more."""
 
 _SERVICE = "DurabilityService"
 _CHARACTER: Final = re.compile(r"&[^;&]*;|.", re.DOTALL)
@@ -130,27 +128,7 @@ def interpret(document: Document, *, role: str | None = None, service: str = "du
     reader = SettingsReader(document, engine_schema(), sections)
     name_spaces = NameSpaceReader(document, reader)
     builder = _SettingsBuilder(reader, document)
-    entity_names = builder.entity_names()
-    filters = builder.filters()
-    configuration = Configuration(
-        path=document.path,
-        service=service,
-        domain=builder.domain(role),
-        name_spaces=name_spaces.read(filters),
-        network=reader.part(NetworkSettings),
-        alignment=reader.part(AlignmentSettings),
-        wait_for_attachment=builder.wait_for_attachment(),
-        master_election_wait_s=reader.number(f"{_SERVICE}/MasterElection/WaitTime"),
-        persistent=builder.persistent(),
-        entity_names=entity_names,
-        client_durability=builder.client_durability(entity_names),
-        watchdog=reader.part(WatchdogSettings),
-        tracing=builder.tracing(),
-        ddsi=builder.ddsi(ddsi is not None),
-        durable_policies=builder.durable_policies(),
-        filters=filters,
-        settings=(),
-    )
+    configuration = builder.configuration(service, role, name_spaces, has_ddsi=ddsi is not None)
     problems += builder.problems + name_spaces.problems
     found_without = without_effect(sections["Domain"], sections[_SERVICE], service)
     problems += [_refusal(document, each) for each in found_without if each.entry.fate is Fate.REFUSED]
@@ -237,8 +215,7 @@ def _enabled_services(document: Document) -> dict[str, bool]:
     """Return the services that the domain lists, and whether it enables them."""
     found: dict[str, bool] = {}
     for entry in document.root.find_all("Domain/Service"):
-        enabled = entry.attribute("enabled")
-        is_enabled = enabled is None or enabled.text.strip().lower() != "false"
+        is_enabled = not _is(entry, "enabled", "false")
         found[_name_of(entry)] = found.get(_name_of(entry), True) and is_enabled
     return found
 
@@ -273,6 +250,32 @@ class _SettingsBuilder:
         self.without_effect: list[WithoutEffect] = []
         self.read = reader
         self.document = document
+
+    def configuration(
+        self, service: str, role: str | None, name_spaces: NameSpaceReader, *, has_ddsi: bool
+    ) -> Configuration:
+        """Read all settings, without the list of them: what is in vain is known afterwards."""
+        entity_names = self.entity_names()
+        filters = self.filters()
+        return Configuration(
+            path=self.document.path,
+            service=service,
+            domain=self.domain(role),
+            name_spaces=name_spaces.read(filters),
+            network=self.read.part(NetworkSettings),
+            alignment=self.read.part(AlignmentSettings),
+            wait_for_attachment=self.wait_for_attachment(),
+            master_election_wait_s=self.read.number(f"{_SERVICE}/MasterElection/WaitTime"),
+            persistent=self.persistent(),
+            entity_names=entity_names,
+            client_durability=self.client_durability(entity_names),
+            watchdog=self.read.part(WatchdogSettings),
+            tracing=self.tracing(),
+            ddsi=self.ddsi(has_ddsi),
+            durable_policies=self.durable_policies(),
+            filters=filters,
+            settings=(),
+        )
 
     def domain(self, role: str | None) -> DomainSettings:
         """Read //OpenSplice/Domain; `role`, unless None, replaces that of the file."""
@@ -475,15 +478,10 @@ _OPEN: Final = ("", "null", "nullprofile")
 
 def _security_problems(document: Document) -> Iterator[Problem]:
     """Find what asks for security in the domain and in its networking services that are not disabled."""
-    disabled = {
-        name.text
-        for entry in document.root.find_all("Domain/Service")
-        if (name := entry.attribute("name")) and _is(entry, "enabled", "false")
-    }
+    enabled = _enabled_services(document)
     for section in document.root.children:
-        name = section.attribute("name")
         find = _FINDERS.get(section.name)
-        if find is None or (name and name.text in disabled):
+        if find is None or not enabled.get(_name_of(section), True):
             continue
         for subject, span in find(section):
             message = f"{documented(subject)} {WHY}"

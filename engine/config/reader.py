@@ -306,17 +306,17 @@ class _Builder:
 
     def _value(self, raw: str, span: ByteRange, subject: str) -> Value:
         if "$" not in raw and "\\" not in raw:
-            return Value(raw, raw, span, self.source)
+            return Value(raw, raw, span, subject, self.source)
         try:
             expanded = expand(raw, self.environ)
         except ExpansionFault as fault:
             self.problems.append(self._expansion_problem(fault, raw, span, subject))
-            return Value(raw, raw, span, self.source, is_broken=True)
+            return Value(raw, raw, span, subject, self.source, is_broken=True)
         self.expanded += len(expanded.text)
         if self.expanded > MAX_EXPANDED_TOTAL_CHARS:
             message = f"all values together expand to more than {MAX_EXPANDED_TOTAL_CHARS} characters"
             raise _at(self.source, span.start, ProblemKind.TOO_LARGE, message)
-        return Value(raw, expanded.text, span, self.source, expanded.uses)
+        return Value(raw, expanded.text, span, subject, self.source, expanded.uses)
 
     def _expansion_problem(self, fault: ExpansionFault, raw: str, span: ByteRange, subject: str) -> Problem:
         place = span

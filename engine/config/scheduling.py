@@ -13,14 +13,17 @@ from typing import Final
 
 import msgspec
 
-from engine.config.settings import Configuration, Scheduling, SchedulingClass
-
-SERVICE: Final = "Domain/Service/Scheduling"
-HEARTBEAT: Final = "DurabilityService/Network/Heartbeat/Scheduling"
-ALIGNER: Final = "DurabilityService/Network/Alignment/AlignerScheduling"
-ALIGNEE: Final = "DurabilityService/Network/Alignment/AligneeScheduling"
-PERSISTENT: Final = "DurabilityService/Persistent/Scheduling"
-WATCHDOG: Final = "DurabilityService/Watchdog/Scheduling"
+from engine.config.settings import (
+    ALIGNEE,
+    ALIGNER,
+    HEARTBEAT,
+    PERSISTENT,
+    SERVICE,
+    WATCHDOG,
+    Configuration,
+    Scheduling,
+    SchedulingClass,
+)
 
 _OTHER, _FIFO, _RR = 0, 1, 2
 """Numbers of Linux's policies: a file may be checked on a system that has no names for them."""

@@ -1,8 +1,10 @@
 """The OpenSplice configuration schema: all elements and attributes.
 
 The data are in `opensplice.tsv`, one line per element or attribute, in the order of the schema: what
-OpenSplice says of it, and what a node does with it (`engine.config.fates`). Paths are written below the root:
-`Domain/Name`, `DurabilityService/NameSpaces/Policy@aligner`. The flag `ours` marks what OpenSplice lacks.
+OpenSplice says of it, what a node does with it (`engine.config.fates`), what it means, and what the real
+OpenSplice makes of it. Paths are written below the root:
+`Domain/Name`, `DurabilityService/NameSpaces/Policy@aligner`. The flag `ours` marks what OpenSplice lacks;
+`expression` and `most=N` are bounds of a node.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ import msgspec
 
 ROOT = "OpenSplice"
 _OURS = "ours"
-_COLUMNS = 11
+_COLUMNS = 13
 OF_SECRET = "Domain/DomainSecret"  # noqa: S105  # a path of the schema
 """The path of our own element, which OpenSplice does not have."""
 
@@ -60,12 +62,20 @@ class Item(msgspec.Struct, frozen=True):
     """Whether it is deprecated."""
     commercial: bool
     """Whether the community edition ignores it."""
+    is_expression: bool
+    """Whether it is an expression, or a name that is matched with one, of which a node bounds the length."""
+    most: int
+    """Most elements that a node reads; 0 for no bound."""
     is_attribute: bool
     """Whether it is an attribute."""
     name: str
     """Last part of the path."""
     parent: str
     """The path before the name; empty for a child of the root."""
+    meaning: str
+    """What it means, in our words; may be empty."""
+    opensplice: str
+    """What the real OpenSplice makes of it; may be empty."""
 
 
 class Schema:
@@ -184,9 +194,13 @@ def _item(row: list[str]) -> Item:
         unit=unit,
         hidden="hidden" in flags,
         commercial="commercial" in flags,
+        is_expression="expression" in flags,
+        most=next((int(flag[5:]) for flag in flags.split() if flag.startswith("most=")), 0),
         is_attribute=separator == "@",
         name=name,
         parent=parent,
+        meaning=row[11],
+        opensplice=row[12],
     )
 
 

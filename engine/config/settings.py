@@ -10,12 +10,23 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-from typing import Annotated
+from typing import Annotated, Final
 
 import msgspec
 
 from engine.core.name_spaces import Element, NameSpace, Policy
 from engine.core.settings import MAX_SAMPLE_BYTES
+
+MAX_DOMAIN_ID: Final = 230
+"""Highest domain id for which DDSI has ports; the schema of OpenSplice allows more."""
+
+SERVICE: Final = "Domain/Service/Scheduling"
+HEARTBEAT: Final = "DurabilityService/Network/Heartbeat/Scheduling"
+ALIGNER: Final = "DurabilityService/Network/Alignment/AlignerScheduling"
+ALIGNEE: Final = "DurabilityService/Network/Alignment/AligneeScheduling"
+PERSISTENT: Final = "DurabilityService/Persistent/Scheduling"
+WATCHDOG: Final = "DurabilityService/Watchdog/Scheduling"
+"""Where the scheduling of the process of a node is, and that of its activities."""
 
 
 class SettingOrigin(msgspec.Struct, frozen=True):
@@ -133,7 +144,7 @@ class ServiceEntry(msgspec.Struct, frozen=True):
     command: Annotated[str, "Domain/Service/Command"]
     enabled: Annotated[bool, "Domain/Service@enabled"]
     failure_action: Annotated[FailureAction, "Domain/Service/FailureAction"]
-    scheduling: Annotated[Scheduling, "Domain/Service/Scheduling"]
+    scheduling: Annotated[Scheduling, SERVICE]
     origin: SettingOrigin
 
 
@@ -212,7 +223,7 @@ class NetworkSettings(msgspec.Struct, frozen=True):
         "DurabilityService/Network/Heartbeat@transport_priority",
         "DurabilityService/Network@transport_priority",
     ]
-    heartbeat_scheduling: Annotated[Scheduling, "DurabilityService/Network/Heartbeat/Scheduling"]
+    heartbeat_scheduling: Annotated[Scheduling, HEARTBEAT]
     initial_discovery_period_s: Annotated[float, "DurabilityService/Network/InitialDiscoveryPeriod"]
 
 
@@ -235,8 +246,8 @@ class AlignmentSettings(msgspec.Struct, frozen=True):
         "DurabilityService/Network/Alignment@transport_priority",
         "DurabilityService/Network@transport_priority",
     ]
-    aligner_scheduling: Annotated[Scheduling, "DurabilityService/Network/Alignment/AlignerScheduling"]
-    alignee_scheduling: Annotated[Scheduling, "DurabilityService/Network/Alignment/AligneeScheduling"]
+    aligner_scheduling: Annotated[Scheduling, ALIGNER]
+    alignee_scheduling: Annotated[Scheduling, ALIGNEE]
 
 
 class WaitForAttachment(msgspec.Struct, frozen=True):
@@ -261,7 +272,7 @@ class PersistentSettings(msgspec.Struct, frozen=True):
     mode: Annotated[StoreMode, "DurabilityService/Persistent/StoreMode"]
     optimize_interval: Annotated[int, "DurabilityService/Persistent/StoreOptimizeInterval"]
     queue_size: Annotated[int, "DurabilityService/Persistent/QueueSize"]
-    scheduling: Annotated[Scheduling, "DurabilityService/Persistent/Scheduling"]
+    scheduling: Annotated[Scheduling, PERSISTENT]
 
 
 class EntityNames(msgspec.Struct, frozen=True):
@@ -276,7 +287,7 @@ class WatchdogSettings(msgspec.Struct, frozen=True):
     """//OpenSplice/DurabilityService/Watchdog."""
 
     deadlock_detection: Annotated[bool, "DurabilityService/Watchdog@deadlockDetection"]
-    scheduling: Annotated[Scheduling, "DurabilityService/Watchdog/Scheduling"]
+    scheduling: Annotated[Scheduling, WATCHDOG]
 
 
 class TracingSettings(msgspec.Struct, frozen=True):

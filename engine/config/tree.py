@@ -74,13 +74,14 @@ class Value:
     """A value as written and as expanded.
 
     `raw` has XML entities resolved and surrounding blanks removed, but variables not expanded; `text` has
-    them expanded. `span` covers the value in the file, without quotes or surrounding blanks. `is_broken`
-    marks a failed expansion; `text` is then the raw text.
+    them expanded. `span` covers the value in the file, without quotes or surrounding blanks; `path` is that
+    of its element or attribute. `is_broken` marks a failed expansion; `text` is then the raw text.
     """
 
     raw: str
     text: str
     span: ByteRange
+    path: str
     source: SourceFile = dataclasses.field(repr=False)
     uses: tuple[Use, ...] = ()
     is_broken: bool = False
@@ -113,6 +114,11 @@ class Attribute(msgspec.Struct, frozen=True, eq=False):
     def text(self) -> str:
         """The expanded value."""
         return self.value.text
+
+    @property
+    def path(self) -> str:
+        """Path from the root, such as `Domain/Service@name`."""
+        return self.value.path
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -222,13 +228,12 @@ class Document(msgspec.Struct, frozen=True, eq=False):
         """The file, as given."""
         return self.source.path
 
-    def values(self) -> Iterator[tuple[str, Value]]:
-        """Return all attribute values and texts with their schema paths, in document order."""
+    def values(self) -> Iterator[Value]:
+        """Return all attribute values and texts, in document order."""
         for node in self.root.walk():
-            for attribute in node.attributes:
-                yield f"{node.path}@{attribute.name}", attribute.value
+            yield from (attribute.value for attribute in node.attributes)
             if node.value:
-                yield node.path, node.value
+                yield node.value
 
     def variable_span(self, value: Value, use: Use) -> ByteRange:
         """Return the bytes of a variable in the file; of the whole value if entities hide the place."""

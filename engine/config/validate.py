@@ -6,11 +6,12 @@ It reports everything that the OpenSplice validator refuses, all at once, with p
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from engine.config.problems import ByteRange, ConfigError, Position, Problem, ProblemKind, quoted
-from engine.config.schema import ROOT, Item, Schema, Type, documented
+from engine.config.schema import ROOT, Item, Schema, Type, documented, engine_schema
 from engine.config.settings import Ignored, Setting, SettingOrigin
 from engine.config.tree import Document, Value, XmlElement
 from engine.config.values import ValueFault, did_you_mean, parse_value
@@ -298,32 +299,7 @@ MAX_EXPRESSION_CHARS = 256
 MAX_COMPARISON = 5_000_000
 """Largest sum, over all pairs of name-space expressions with wildcards, of the products of their lengths."""
 
-_SERVICE = "DurabilityService/NameSpaces"
-_COUNTS = {
-    f"{_SERVICE}/NameSpace": 500,
-    f"{_SERVICE}/NameSpace/Partition": 2000,
-    f"{_SERVICE}/NameSpace/PartitionTopic": 2000,
-    f"{_SERVICE}/Policy": 100,
-    f"{_SERVICE}/Policy/Merge": 500,
-    "Domain/DurablePolicies/Policy": 500,
-    "Domain/Filters/Filter/PartitionTopic": 500,
-}
-_ELEMENTS = frozenset(
-    {
-        f"{_SERVICE}/NameSpace/Partition",
-        f"{_SERVICE}/NameSpace/PartitionTopic",
-        "Domain/Filters/Filter/PartitionTopic",
-        "Domain/Role",
-    }
-)
-_ATTRIBUTES = frozenset(
-    {
-        (f"{_SERVICE}/NameSpace", "name"),
-        (f"{_SERVICE}/Policy", "nameSpace"),
-        (f"{_SERVICE}/Policy/Merge", "scope"),
-        ("Domain/DurablePolicies/Policy", "obtain"),
-    }
-)
+_NAME_SPACE: Final = "DurabilityService/NameSpaces/NameSpace/"
 
 
 def check_bounds(document: Document) -> None:
@@ -332,22 +308,24 @@ def check_bounds(document: Document) -> None:
     Raises:
         ConfigError: a bound is exceeded; it has the first place.
     """
-    counts = dict.fromkeys(_COUNTS, 0)
+    known = engine_schema()
+    counts: Counter[str] = Counter()
     cost = _Cost()
     for node in document.root.walk():
-        if node.path in counts:
-            counts[node.path] += 1
-            if counts[node.path] > _COUNTS[node.path]:
-                most = _COUNTS[node.path]
-                _refuse(
-                    document, f"there are more than {most} elements <{node.name}>", node.tag_span, node.path
-                )
-        if node.path in _ELEMENTS and node.value:
+        item = known.get(node.path)
+        if item is None:
+            continue
+        counts[node.path] += 1
+        if item.most and counts[node.path] > item.most:
+            message = f"there are more than {item.most} elements <{node.name}>"
+            _refuse(document, message, node.tag_span, node.path)
+        if item.is_expression and node.value:
             _check_length(document, node.text, node.value.span, node.path)
         for attribute in node.attributes:
-            if (node.path, attribute.name) in _ATTRIBUTES:
-                _check_length(document, attribute.text, attribute.value.span, f"{node.path}@{attribute.name}")
-        if node.path.startswith(f"{_SERVICE}/NameSpace/") and not cost.is_bearable_with(node.text):
+            given = known.get(f"{node.path}@{attribute.name}")
+            if given is not None and given.is_expression:
+                _check_length(document, attribute.text, attribute.value.span, given.path)
+        if node.path.startswith(_NAME_SPACE) and not cost.is_bearable_with(node.text):
             _refuse(document, "there are too many expressions with wildcards", node.tag_span, node.path)
 
 

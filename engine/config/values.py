@@ -16,7 +16,7 @@ _INTEGER = re.compile(r"\s*([+-]?)(0[xX][0-9a-fA-F]+|[0-9]+)")
 _FLOAT = re.compile(r"\s*[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _SUFFIX = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 _LONGEST_NUMBER = 64
-_MEMORY_UNITS = {
+MEMORY_UNITS = {
     "B": 1,
     "kB": 1 << 10,
     "KiB": 1 << 10,
@@ -111,10 +111,10 @@ def parse_memory(text: str) -> int:
         ValueFault: anything else.
     """
     number, _, unit = text.strip().rpartition(" ") if " " in text.strip() else _split_unit(text.strip())
-    if unit not in _MEMORY_UNITS:
-        hint = f"use a number with one of {', '.join(_MEMORY_UNITS)}"
+    if unit not in MEMORY_UNITS:
+        hint = f"use a number with one of {', '.join(MEMORY_UNITS)}"
         raise ValueFault(ProblemKind.BAD_VALUE, f"{quoted(text)} is not a size", hint)
-    return int(parse_float(number) * _MEMORY_UNITS[unit])
+    return int(parse_float(number) * MEMORY_UNITS[unit])
 
 
 def _split_unit(text: str) -> tuple[str, str, str]:

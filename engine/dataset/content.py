@@ -23,7 +23,9 @@ from typing import Any, Final, NoReturn
 import msgspec
 
 MAX_LENGTH: Final = 10_000
+"""Characters of an expression; a person writes hundreds."""
 MAX_DEPTH: Final = 50
+"""Nested parentheses: the parser calls itself for each."""
 _TOKEN: Final = re.compile(
     r"\s*(?:(?P<number>[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)|(?P<text>'(?:[^']|'')*'|\"[^\"]*\")"
     r"|%(?P<parameter>\d+)|(?P<word>[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)|(?P<sign><>|!=|<=|>=|[=<>()]))"

@@ -710,6 +710,8 @@ class GroupSet(Instances):
         count, digest = len(came) - len(gone), came.digest_sum() - gone.digest_sum()
         self.count += count
         self.payload_bytes += came.payload_bytes - gone.payload_bytes
+        assert self.count >= 0, "what goes was here"
+        assert self.payload_bytes >= 0, "as were its bytes"
         self._digest = (self._digest + digest) & MODULUS_MASK
         return count, digest
 

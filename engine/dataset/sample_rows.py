@@ -51,6 +51,7 @@ else:
 _MIN_COMPILED: Final = 4
 """Samples below which a call of the compiled library does not pay."""
 _UNLIMITED: Final = 1 << 62
+"""More bytes than any block has: the library plans one block of all rows."""
 _FUNCTIONS: Final = (
     *("PyList_New", "PyList_GetItem", "PyList_SetItem", "PyType_GenericAlloc", "PyTuple_SetItem"),
     *("PyBytes_FromStringAndSize", "PyLong_FromLongLong", "PyLong_FromUnsignedLongLong"),
@@ -574,6 +575,7 @@ class _Segments:
         segment = self._segments[row >> PLACE_BITS]
         if segment.alive is None:
             segment.alive = bytearray(b"\1") * segment.block.count
+        assert segment.alive[row & PLACE], "a sample goes once"
         segment.alive[row & PLACE] = 0
         segment.left -= 1
         self.count -= 1
@@ -709,6 +711,7 @@ class Packed(_Segments):
     def remove(self, slot: int) -> list[Sample]:
         """Take an instance out of its slot; return the samples of others that come out with it."""
         row = self._row_at[slot]
+        assert row >= 0, "an instance is removed once"
         self._row_at[slot] = _GONE
         if not self._drop(row):
             return []

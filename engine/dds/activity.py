@@ -117,7 +117,7 @@ class ThreadActivities:
 
     def __init__(self, patience_s: float = PATIENCE_S) -> None:
         self._patience_s = patience_s
-        self._lock = threading.Lock()
+        self._lock = threading.Lock()  # threads begin and end while the watch walks through the list
         self._works: list[Work] = []
 
     @property
@@ -212,7 +212,7 @@ class Workers:
             alive.rest()  # the task's own activity says what it does
             try:
                 task()
-            except Exception as error:
+            except Exception as error:  # of any class: who relies on the pool ends with it
                 self.fault = error
         self._activities.end(alive)
 

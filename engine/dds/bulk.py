@@ -30,6 +30,7 @@ MAX_BATCH_BYTES: Final = 128 << 20
 """Larger batches are refused. Batches of 256 KiB to 1 MiB are fastest; a large sample needs a larger one."""
 
 _BLOCK_NS: Final = 200_000_000
+"""Longest wait inside Cyclone DDS, where no deadline and no abandonment is seen."""
 
 
 class ReceivedBatch(NamedTuple):

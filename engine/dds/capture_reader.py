@@ -36,7 +36,9 @@ ANY_PARTITION: Final = ("*", "")
 """Partitions that match those of every writer; in Fast DDS `*` does not match the default one."""
 
 _MAX_MATCHES: Final = 4096
+"""Writers that are asked for at once; the array for their handles is made before their number is known."""
 MIN_BYTES: Final = 1 << 18
+"""Least size of a queue: several records of the largest size that is copied, 32 KiB."""
 
 _LARGE: Final = 16
 _UNTIMED: Final = 32
@@ -45,6 +47,7 @@ _NUMBER_BYTES: Final = 8
 _RECORD: Final = struct.Struct("<IIq16sII")
 _SAMPLE: Final = DATA | DISPOSE | UNREGISTER
 _PIECE_BYTES: Final = 1 << 18
+"""Bytes that are copied out of the ring at a time; they fit into the cache of a processor."""
 _MIN_RUN: Final = 64
 """Records that are alike, below which each of them is looked at."""
 _ALIKE: Final = (0, 2, 3, 4)
@@ -176,7 +179,7 @@ class CaptureReader:
         )
         self._owns_signal = signal is None
         self._signal: Waker = signal or Signal(participant)
-        self._lock = threading.Lock()
+        self._lock = threading.Lock()  # `end` and `close` may be called by two threads
         self._closed = self._has_ended = False
         self._open_ring(limit, max(MIN_BYTES, 1 << (capacity_bytes - 1).bit_length()), hears=hears)
         self._subscriber = participant.create_subscriber(self.qos)

@@ -34,6 +34,7 @@ from engine.dds.writer_names import WRITER_GONE
 PARTITION: Final = "durabilityPartition"
 ATTACHMENT_TOPIC: Final = "d_attachment"
 MAX_PEERS: Final = 1024
+"""Participants that a message may name; a longer one is damaged or hostile."""
 
 _BLOCK_NS: Final = 3_000_000_000  # longer than the lease, so that a dead peer is forgotten first
 _GUID_BYTES: Final = 16

@@ -241,7 +241,7 @@ class DirectedSession:
         report, deadline = DeliveryReport(), time.monotonic() + timeout_s
         try:
             yield from self._delivering(report, portion, deadline, turns or (portion.steps,), on_rejected)
-        except DdsError as error:
+        except DdsError as error:  # the target's fault or its end: it belongs into the report
             report.problem = str(error)
         return report
 

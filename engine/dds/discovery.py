@@ -21,7 +21,9 @@ from engine.dds.waiting import Signal
 
 _BATCH: Final = 256
 _MAX_BATCHES: Final = 64
+"""Batches in one go at most: the rest comes with the next look, after other work."""
 _MAX_USER_DATA_BYTES: Final = 4096
+"""Bytes that are looked at: a tag has tens, and a stranger may announce megabytes."""
 _BUILTIN_TYPES: Final = b"org::eclipse::cyclonedds::builtin::"
 _PID_DIGITS: Final = 10
 """Python refuses to convert numbers of more than 4,300 digits, and a participant may announce any text."""

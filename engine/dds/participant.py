@@ -111,6 +111,7 @@ class _Domains:
     """The Cyclone domains of this process: created with the first participant, deleted with the last."""
 
     def __init__(self) -> None:
+        # Held while a domain is made, too: two threads must not make the same one.
         self._lock = threading.Lock()
         self._known: dict[int, list[int]] = {}
 
@@ -198,7 +199,7 @@ class NodeParticipant:
         self.uri = uri
         self.name = name
         self.tag = Tag(role, node_tag)
-        self._lock = threading.Lock()
+        self._lock = threading.Lock()  # readers and writers come and go on several threads
         self._children: dict[int, Closable] = {}
         self._closed = False
         user_data = self.tag.encode()

@@ -22,7 +22,7 @@ _PARTICIPANTS: Final = 121
 ATTEMPTS: Final = 64
 """How often a participant is opened until the kernel has given it other ports."""
 
-_opening = threading.Lock()
+_opening = threading.Lock()  # what is new must be the sockets of this participant, not of another thread's
 
 
 def searched_ports(wire_domain: int, target: str) -> frozenset[int]:

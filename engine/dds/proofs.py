@@ -34,8 +34,11 @@ ELEMENT: Final = "//OpenSplice/Domain/DomainSecret"
 VARIABLE: Final = "OSPLTOOL_DOMAIN_SECRET"
 """Environment variable with the path of the file, for processes whose configuration does not name it."""
 MIN_CHARS: Final = 32
+"""Least length of a secret, so that it cannot be guessed: 128 bits if its characters are hexadecimal."""
 MAX_SECRETS: Final = 8
+"""Secrets in the file; a change needs two, and each wrong proof is tried with all."""
 MAX_FILE_BYTES: Final = 65_536
+"""A larger file is none of secrets; it is not read into memory."""
 LOOK_S: Final = 1.0
 """Time between two looks at the file."""
 MAX_REMEMBERED: Final = 20_000
@@ -165,7 +168,7 @@ class DomainSecret:
                 return
             found, content = _open(self.path)
             self._keys, self._seen, self.problem = _keys_in(content, self.path), _version(found), ""
-        except OSError as error:
+        except OSError as error:  # the last secrets go on: while the file is replaced, it may be away
             self.problem = f"{self.path} cannot be read: {error.strerror}"
         except SecretError as fault:
             self.problem = str(fault)
@@ -214,7 +217,7 @@ class Proofs:
     def __init__(self, secret: DomainSecret | None) -> None:
         self.secret = secret
         self.refused: dict[bytes, Refused] = {}
-        self._lock = threading.Lock()
+        self._lock = threading.Lock()  # the pump verifies; the sender and the workers prove
         self._serial = 0
         self._serials: dict[bytes, int] = {}
         self._known: dict[bytes, None] = {}

@@ -19,6 +19,7 @@ BOTH_REPRESENTATIONS: Final = (XCDR1, XCDR2)
 _LIVELINESS: Final = ("AUTOMATIC", "MANUAL_BY_PARTICIPANT", "MANUAL_BY_TOPIC")
 _SCOPES: Final = ("INSTANCE", "TOPIC", "GROUP")
 _MAX_PARTITIONS: Final = 4096
+"""Partitions of an endpoint that are read; what an endpoint announces is not trusted to be small."""
 
 
 class EndpointQos(msgspec.Struct, frozen=True):

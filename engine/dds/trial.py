@@ -69,6 +69,7 @@ class SettingsTrial(NamedTuple):
 
 
 MAX_SAID: Final = 50
+"""Messages of Cyclone DDS that are kept: for settings that it refuses it can print without end."""
 _SAID: Final = re.compile(r"\d+\.\d+ \[\d*\]\s+[^:]*: (.*)")
 # Nothing of the package may be imported that starts a domain of its own. _exit spares Cyclone DDS the end.
 _SETTINGS: Final = (

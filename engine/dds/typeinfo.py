@@ -112,7 +112,9 @@ MAX_DESCRIPTION_BYTES: Final = 4 << 20
 """Larger type descriptions are refused; the largest seen in practice have a few kilobytes."""
 ATTEMPTS: Final = 3
 ATTEMPT_S: Final = 2.0
+"""Seconds for one question: an answer takes milliseconds, and a lost one is asked for again."""
 PAUSE_S: Final = 0.2
+"""Pause before the next question, so that discovery has gone on meanwhile."""
 LOOK_UP_S: Final = ATTEMPTS * (ATTEMPT_S + PAUSE_S)
 """Limit for one look-up."""
 

@@ -28,6 +28,7 @@ DEFAULT_MAX_PARTICIPANT_INDEX = 120
 """Limit for the processes of a machine that unicast discovery finds, applications included."""
 
 _MAX_FILE_BYTES: Final = 1 << 20
+"""A larger file is none of settings; it is not read into memory."""
 _SHOWN: Final = 60
 """Characters of settings that a message shows."""
 _TAG_OR_TEXT: Final = re.compile(

@@ -17,6 +17,7 @@ from engine.dds.errors import check
 from engine.dds.participant import NodeParticipant
 
 _FOREVER_SLICE_S = 3600.0
+"""Longest wait, for callers without a limit: an hour fits into nanoseconds of 64 bits, infinity does not."""
 _BELL: Final = 1
 """Tells a bell from all else in the wait set."""
 _TOLD: Final = 64
@@ -139,7 +140,7 @@ class Bell:
     def __init__(self, signal: Signal, participant: NodeParticipant, waitset: int) -> None:
         self._signal = signal
         self._waitset = waitset
-        self._lock = threading.Lock()
+        self._lock = threading.Lock()  # the pump takes the ring while the node arms the bell
         self._is_armed = True
         self.guard: int = check(abi.create_guard(participant.entity), "create a guard condition")
         self.urgent_guard: int = check(abi.create_guard(participant.entity), "create a guard condition")
@@ -237,7 +238,7 @@ class Pump:
         self._sink = sink
         self._work = (activities or ThreadActivities()).work(_ACTIVITY)
         self._sources: dict[str, _Source] = {}
-        self._lock = threading.Lock()
+        self._lock = threading.Lock()  # sources are added while the pump walks through them
         self._stopping = False
         self._failure: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name="dds-pump", daemon=True)

@@ -20,6 +20,7 @@ from engine.dds.topics import Topic
 from engine.dds.waiting import Signal
 
 _MAX_MATCHES: Final = 4096
+"""Readers that are asked for at once; the array for their handles is made before their number is known."""
 LATEST_NS: Final = (1 << 32) * 1_000_000_000 - 1
 """The last source time that Cyclone DDS writes, in 2106: RTPS counts seconds in 32 bits, from 1970 on."""
 

@@ -488,6 +488,8 @@ class Process:
 
     def __init__(self, opens: Callable[[], DirectedSession]) -> None:
         self._opens = opens
+        # The node's thread queues jobs and notes the end; a worker carries them out. Nobody holds it while a
+        # job runs, or the node would wait for a reader's process.
         self._lock = threading.Lock()
         self._waiting: collections.deque[_Waiting] = collections.deque()
         self._is_running = False

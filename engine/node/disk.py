@@ -32,6 +32,7 @@ STEADY_S: Final = 0.2
 HEAVY_BYTES: Final = 4 << 20
 """Bytes of payloads that are waiting from which on a transaction takes long."""
 HEAVY_S: Final = 1.0
+"""Longest such rest: what is captured must not wait longer for the disk than that."""
 REST: Final = 9
 """Then the store rests for this multiple of the last transaction, `HEAVY_S` at most: what is replaced
 meanwhile is not written, and the processor is free for capture."""
@@ -184,7 +185,7 @@ class Disk:
         while not self._stopping.is_set():
             try:
                 store = open_store(self._directory, self._node)
-            except StoreFull as full:
+            except StoreFull as full:  # a full disk may have room again; all else ends the node
                 self.refusal = str(full)
                 self._on_result()
                 self._pause(RETRY_S)
@@ -289,7 +290,7 @@ def used_bytes(directory: Path | None) -> int:
         with os.scandir(directory) as entries:
             own = [entry for entry in entries if not entry.name.startswith(past.FILE)]
             return sum(entry.stat(follow_symlinks=False).st_blocks * _BLOCK_BYTES for entry in own)
-    except OSError:
+    except OSError:  # a figure for people; what writes reports the trouble
         return 0
 
 

@@ -59,9 +59,11 @@ DRAIN: Final = 20_000
 BUSY: Final = 500
 """Samples in one go from which on there is a pause before the next, so that there are more in one go."""
 DRAIN_PAUSE_S: Final = 0.05
+"""Pause of a busy drain, in which more samples of the same instances come; only the newest is made."""
 ROOMY: Final = 0.25
 """A tap that was fuller than this makes the pause shorter, so that writers are not held back."""
 TICK_S: Final = 0.005
+"""Time between two looks whether the disk has taken some: writers are held back meanwhile."""
 GATHER_S: Final = 0.05
 """Time that a sample may wait in a tap for others: draining all taps costs more than one sample."""
 CALM_S: Final = 0.1
@@ -319,6 +321,7 @@ class SaidEnds:
 
     def take(self, now_s: float) -> list[tuple[bytes, int]]:
         """Return the writers that have said that they end, with the times that they said."""
+        # By turns, not by the clock: after a standstill, ends of participants wait in the mailbox.
         passed_s, self._looked_s = min(TURN_COUNTS_S, now_s - self._looked_s), now_s
         if not self._waiting:
             return []

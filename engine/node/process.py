@@ -29,17 +29,9 @@ from engine import native
 from engine.capture.configured_uri import InterfaceWatch, interface_fault, is_automatic, uri_of
 from engine.capture.neighbourhood import Neighbourhood
 from engine.capture.shell import Shell, give_memory_back
-from engine.config.scheduling import (
-    ALIGNEE,
-    ALIGNER,
-    HEARTBEAT,
-    PERSISTENT,
-    SERVICE,
-    WATCHDOG,
-    ThreadScheduling,
-    schedules,
-)
+from engine.config.scheduling import ThreadScheduling, schedules
 from engine.config.schema import OF_SECRET, documented
+from engine.config.settings import ALIGNEE, ALIGNER, HEARTBEAT, PERSISTENT, SERVICE, WATCHDOG
 from engine.core.states import ServiceState
 from engine.dataset.content import Expression, ExpressionFault, Undecodable
 from engine.dataset.sample import DATA
@@ -687,7 +679,7 @@ class RunningNode:
             found = self._open_store()
             if found is not None:
                 self._begin(found)
-        except BaseException as error:
+        except BaseException as error:  # threads of what was opened must end before the reason is told
             self._shell.stack.close()
             if isinstance(error, DdsError) and (fault := interface_fault(self._configuration, self._uri)):
                 raise ConfigurationRefused(fault) from error

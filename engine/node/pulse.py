@@ -55,7 +55,7 @@ class Pulse:
         self._patience_s = patience_s
         self._newest = self._sent = b""
         self._is_ending = False
-        self._changed = threading.Condition()
+        self._changed = threading.Condition()  # the node provides heartbeats, its own thread sends them
         self.beats = 0
         self.repeated = 0
         self.fault: Exception | None = None

@@ -64,12 +64,15 @@ MAX_UNSENT: Final = 20_000
 MAX_UNKEPT_SHOWN: Final = 100
 """Limit for the writers that consoles show as not kept."""
 MAX_UNPROVED_SHOWN: Final = 20
+"""Limit for the participants with refused messages that consoles show."""
 UNPROVED_S: Final = 60.0
 """Time for which consoles show a participant after the last message of it that was refused."""
 BATCH_TIMEOUT_S: Final = 30.0
+"""Time for which a lone receiver may stay behind before its stream ends; it may be writing to a slow disk."""
 SHARED_TIMEOUT_S: Final = 2.0
 """A stream to several fellows ends if one stays behind for this time; each then requests the rest alone."""
 MATCH_TIMEOUT_S: Final = 5.0
+"""Time for receivers to match the writer of a stream; one that does not is away, and asks again."""
 MARGIN_S: Final = 10.0
 """Time that the deadlock watch grants a worker beyond the time-outs of its work."""
 DELIVERIES_SHOWN: Final = 100
@@ -326,7 +329,7 @@ class DdsWire(Wire):
             try:
                 with self._activities.job(name, patience_s + MARGIN_S):
                     work(*arguments)
-            except Exception as error:
+            except Exception as error:  # of any class: nobody else would ever answer the node
                 if not self._participant.closed:
                     self.fault = error
                     self._post(_nothing)
@@ -423,6 +426,7 @@ TOPICS: Final = (
 )
 """The topics for consoles."""
 SNAPSHOT_PAUSE_S: Final = 0.25
+"""Least time between two snapshots: people see no more, and each costs milliseconds."""
 PAST_PAUSE_S: Final = 1.0
 """Least time between two publications of the past; consoles that are connected get the events anyway."""
 

@@ -38,6 +38,7 @@ WAITS_TO: Final = 1 << 20
 MAX_WAITING_BYTES: Final = 64 << 20
 """Bytes of all payloads that wait."""
 _NEVER_NS: Final = 1 << 63
+"""Later than any source time, which is a signed 64-bit number."""
 _SAMPLE: Final = DATA | DISPOSE | UNREGISTER
 _PLACE_BITS: Final = 32
 _PLACE: Final = (1 << _PLACE_BITS) - 1
@@ -130,6 +131,7 @@ class _Sink:
                 self.passed_over(key, self.sample(self.newest[key]).writer)
         self.writers.add(run.writer)
         self.newest.update(zip(keys, range(start, start + run.count), strict=True))
+        assert run.times_ns[-1] >= self.newest_ns, "a run is newer than all that waits"
         self.newest_ns = run.times_ns[-1]
         return run.count - (len(self.newest) - waiting)
 

@@ -18,6 +18,7 @@ from engine.core.untrusted import JsonFault, json_reader
 VERSION: Final = 2
 """Nodes that speak another version do not hear each other, and both report it. 1 was never released."""
 MAX_MESSAGE_BYTES: Final = 4 << 20
+"""Larger messages are refused before they are parsed: anybody in the domain can send one."""
 
 STATUS_TOPIC: Final = "d_status"
 NAME_SPACES_TOPIC: Final = "d_nameSpaces"

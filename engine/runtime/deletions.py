@@ -30,6 +30,7 @@ AHEAD_NS: Final = 1_000_000_000
 FUTURE_NS: Final = 60_000_000_000
 """Nanoseconds beyond the clock in the middle from which a time is in the future: clocks differ a little."""
 PERIOD_S: Final = 1.0
+"""Time between two looks whether a stored deletion is still in the future; clocks are seldom put right."""
 
 
 class Deletions:

@@ -208,6 +208,7 @@ class Registered:
 
 
 PERIOD_S: Final = 1.0
+"""Time between two looks at what is due: nobody waits for a purge, and a look costs all that is disposed."""
 MAX_REMEMBERED: Final = 100_000
 """Lost writers remembered with the time of their loss; older ones share one time."""
 SAY_REJECTED_S: Final = 60.0

@@ -105,7 +105,7 @@ class IncomingStreams:
                 if stream is None:
                     return None
                 self._add(stream, item)
-        except StreamFault:
+        except StreamFault:  # of a damaged stream nothing can be used: the core asks again
             self._streams.pop(key, None)
             raise
         if stream is None:

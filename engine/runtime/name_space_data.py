@@ -252,6 +252,7 @@ class NameSpaceData:
             _, changes = self._join(self.working, captured, describe)
             if conversion is not None:
                 conversion.changes.extend(changes)
+        # What was stored is in the working set now, or was given up: it must not be joined a second time.
         self.staging = self.loaded = self.part = self.conversion = None
         self.is_switched = self.has_changed = True
         return conversion

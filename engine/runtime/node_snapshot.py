@@ -31,7 +31,9 @@ from engine.runtime.name_space_data import NameSpaceData
 from engine.runtime.runtime import Runtime
 
 MAX_GROUPS_SHOWN: Final = 500
+"""Groups in a snapshot, the first by name: each heartbeat sends one to every console."""
 MAX_DEVIATIONS_SHOWN: Final = 100
+"""Deviations in a snapshot, for the same reason; the counters have all."""
 
 
 class Identity(msgspec.Struct, frozen=True):

@@ -34,12 +34,15 @@ MAX_GRAVE: Final = 100
 Nor does a flood of one kind push out others, so that a stranger who provokes warnings cannot hide any.
 """
 MAX_MASTERSHIPS: Final = 50
+"""Changes of masters that are kept: enough for hours of trouble, and few kilobytes of each publication."""
 MAX_RUNS: Final = 20
+"""Runs of the node whose beginning and end are kept."""
 MAX_TEXT: Final = 400
 """Characters kept of an event's text and of the reason of a mastership."""
 MAX_FILE_BYTES: Final = 1 << 20
 """Size at which the file is rewritten with only what is kept."""
 RETRY_S: Final = 10.0
+"""Pause after the disk refused the file. Nobody waits for it, and the store needs the disk more."""
 BEAT_S: Final = 1.0
 """Longest time for which the writing thread waits before it beats."""
 CLOSE_S: Final = 1.0
@@ -112,7 +115,7 @@ class Past:
 
     def __init__(self, path: Path | None, clock: Callable[[], int], *, pid: int, version: str) -> None:
         self._clock = clock
-        self._lock = threading.Lock()
+        self._lock = threading.Lock()  # any thread that traces an event calls `event`
         self._calm: list[NodeEvent] = []
         self._grave: list[NodeEvent] = []
         self._masterships: collections.deque[Masterhood] = collections.deque(maxlen=MAX_MASTERSHIPS)
@@ -315,7 +318,7 @@ def _read(path: Path) -> Iterable[Entry]:
     try:
         with path.open("rb") as file:
             data = file.read(2 * MAX_FILE_BYTES)
-    except OSError:
+    except OSError:  # the past is for people: a node starts without it
         return
     for line in data.splitlines():
         with contextlib.suppress(JsonFault):

@@ -45,7 +45,7 @@ def pending_writers(marks: Mapping[str, str]) -> list[PendingWriter]:
         if name.startswith(_MARK) and text:
             try:
                 found.append(_read(text))
-            except ValueError:
+            except ValueError:  # a damaged mark: its client tells of itself again
                 continue
     return found
 

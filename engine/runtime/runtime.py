@@ -230,7 +230,7 @@ class Runtime:
         """Take a protocol message; False if no turn is needed."""
         try:
             envelope = self._codec.decode(payload)
-        except codec.UnsupportedMessage as error:
+        except codec.UnsupportedMessage as error:  # told once for each sender, whatever it repeats
             if (sender, error.version) not in self._unsupported and len(self._unsupported) < 1000:
                 self._unsupported.add((sender, error.version))
                 self._tracer.event(

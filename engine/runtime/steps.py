@@ -59,7 +59,7 @@ class Steps:
                 next(self._pieces[0])
             except StopIteration:
                 self._pieces.popleft()
-            except StreamFault as fault:
+            except StreamFault as fault:  # of a peer: it ends this piece of work only
                 self._pieces.popleft()
                 self._failed(fault)
             if self._clock.monotonic() >= until:

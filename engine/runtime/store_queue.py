@@ -409,6 +409,7 @@ class StoreQueue:
 
     def __init__(self, store: Store, moved: Callable[[], None] = lambda: None) -> None:
         self._store = store
+        # Held for moments only, never while the disk works: the node's thread must not wait for the disk.
         self._lock = threading.Lock()
         self._jobs: collections.deque[Job] = collections.deque()
         self._results: collections.deque[Result] = collections.deque()
@@ -688,7 +689,7 @@ class StoreQueue:
                     result = SetStored(job.name_space, written)
                 case EntryJob():
                     job.write(self._store)
-        except StoreError as error:
+        except StoreError as error:  # the job stays the first one, and is tried again
             if isinstance(error, StoreFull):
                 self._backups.is_full(str(error))
             if isinstance(error, StoreDamaged) and self._replace_damaged_store(job.name_space, error):
@@ -748,7 +749,7 @@ class StoreQueue:
         try:
             lost = {name_space, *self._store.name_spaces()}
             aside = self._store.replace_damaged()
-        except StoreError:
+        except StoreError:  # then the job stays refused, and the caller reports the damage
             return False
         self._sets.forget()
         with self._lock:

@@ -28,6 +28,7 @@ from engine.runtime.steps import StreamFault as StreamFault
 BATCH_BYTES: Final = 512 << 10
 """Size at which a batch is closed; for receivers that cannot join pieces, a large sample makes it larger."""
 MAX_BATCH_BYTES: Final = 128 << 20
+"""Batches beyond it are refused before anything is decompressed: their sizes come from the network."""
 MAX_RECORD_BYTES: Final = (1 << 32) - 1
 """Most bytes of one record, in however many pieces."""
 SLOW_BYTES_PER_S: Final = 20e6

@@ -173,7 +173,7 @@ class Transfers:
 
     def _next_number(self) -> bytes:
         """Return a unique stream number: node, run, count."""
-        self._sent += 1
+        self._sent += 1  # never again in this run, or batches of two streams would be taken for one
         settings = self._shared.settings
         number = bytes.fromhex(settings.node)[:8] + (settings.incarnation ^ settings.life).to_bytes(4)
         return number + self._sent.to_bytes(4)

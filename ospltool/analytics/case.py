@@ -188,8 +188,7 @@ def leftovers(directory: pathlib.Path, known: Mapping[str, Any]) -> list[pathlib
     return [
         path
         for path in (directory / Table.RECORDS).rglob("part-*.parquet")
-        if (name := path.name.rpartition("-")[0]).count("-") == 1  # Spark's own names have more
-        and name not in names
+        if path.name.rpartition("-")[0] not in names
     ]
 
 

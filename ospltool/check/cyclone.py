@@ -1,4 +1,9 @@
-"""Settings of Cyclone DDS itself (CYCLONEDDS_URI), compared with those that it knows.
+"""Settings of Cyclone DDS itself (CYCLONEDDS_URI): read as it reads them, compared with what it knows.
+
+Cyclone DDS takes texts that are no XML. In files and in the text of the variable, anything may stand before
+`<?xml`, a comment may have `--`, and what begins with `<!` ends at the next `>`. The text alone is a list: it
+has several root elements, of which each may be a part of Domain, also with a shortened name; `</>` is any end
+tag. A file has one root element.
 
 The table `cyclone.tsv` has the elements and attributes that Cyclone DDS 11.0.1 and 0.10.2 accept, below
 CycloneDDS/Domain, with their values as observed; a test holds it against the library of 11.0.1. `versions`
@@ -16,7 +21,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import enum
 import functools
 import ipaddress
 import os
@@ -28,10 +32,23 @@ from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from engine.config import Attribute, ByteRange, Document, Value, XmlElement
-from engine.config.problems import printable, quoted
-from engine.config.values import ValueFault, did_you_mean, parse_int
-from ospltool.check.findings import MAX_NAMED, ForeignFault, hint
+from engine.config import (
+    Attribute,
+    ByteRange,
+    ConfigError,
+    Document,
+    ProblemKind,
+    SourceFile,
+    Value,
+    XmlElement,
+    parse,
+)
+from engine.config.problems import Problem, printable, quoted
+from engine.config.reader import path_of_uri, read_bytes
+from engine.config.syntax import root_name
+from engine.config.values import MEMORY_UNITS, ValueFault, did_you_mean, parse_int
+from ospltool.check.findings import MAX_NAMED, finding_at, hint
+from ospltool.diagnostics.model import Finding
 
 if TYPE_CHECKING:
     from engine.dds.trial import SettingsTrial
@@ -43,17 +60,9 @@ DOMAIN: Final = "Domain"
 _OLD_SECTIONS: Final = ("DDSI2E", "DDSI2")
 _ALIASES: Final = {"Unsupported": "Internal"}
 """Old names of sections, which have the settings of the new ones."""
-_UNITS: Final[dict[str, dict[str, float]]] = {
+_UNITS: Final[dict[str, Mapping[str, float]]] = {
     "duration": {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1, "min": 60, "hr": 3600, "day": 86400},
-    "memory": {
-        "B": 1,
-        "kB": 1 << 10,
-        "KiB": 1 << 10,
-        "MB": 1 << 20,
-        "MiB": 1 << 20,
-        "GB": 1 << 30,
-        "GiB": 1 << 30,
-    },
+    "memory": MEMORY_UNITS,
 }
 _NUMBER: Final = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,3})?)\s*([A-Za-z]*)")
 _INTEGER: Final = re.compile(r"[+-]?\d+")
@@ -65,22 +74,6 @@ _THREADS: Final = (
     *("dq.builtins", "dq.user", "xmit.user", "debmon"),
 )
 _LONGEST_NUMBER: Final = 64
-
-
-class CycloneFaultKind(enum.Enum):
-    """The kinds of faults, one for each rule."""
-
-    UNKNOWN = "unknown"
-    VALUE = "value"
-    REMOVED = "removed"
-    NEW = "new"
-    DEPRECATED = "deprecated"
-    SPELLING = "spelling"
-    UNIT = "unit"
-    REPEATED = "repeated"
-    CONTRADICTION = "contradiction"
-    TRIED = "tried"
-    REMARKED = "remarked"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -201,19 +194,19 @@ def _written(node: XmlElement, path: str | None) -> Iterator[tuple[str, Given]]:
             yield from _written(child, below)
 
 
-def faults(document: Document, *, is_file: bool = True) -> Iterator[ForeignFault]:
+def faults(document: Document, *, is_file: bool = True) -> Iterator[Finding]:
     """Find everything that Cyclone DDS refuses or warns of, in document order.
 
     Args:
         document: the settings.
         is_file: they stand in a file, and not in CYCLONEDDS_URI, where names may be shortened.
     """
-    refused = {each.span: each for each in _shortened(document)} if is_file else {}
+    refused = {each.place.span: each for each in _shortened(document)} if is_file else {}
     yield from refused.values()
-    yield from (each for each in _faults(document) if each.span not in refused)
+    yield from (each for each in _faults(document) if each.place.span not in refused)
 
 
-def _shortened(document: Document) -> Iterator[ForeignFault]:
+def _shortened(document: Document) -> Iterator[Finding]:
     """Find the shortened names, of which Cyclone DDS knows none in a file."""
     every = [*((DOMAIN, each) for each in domains(document)), *_written(document.root, None)]
     for path, each in every:
@@ -222,10 +215,10 @@ def _shortened(document: Document) -> Iterator[ForeignFault]:
         if each.name.lower() not in map(str.lower, names):
             message = f"in a file, Cyclone DDS does not take {quoted(each.name)} for {name}"
             advice = f"write {name}: only text in CYCLONEDDS_URI may be shortened"
-            yield _fault(CycloneFaultKind.UNKNOWN, each.name_span, message, advice)
+            yield finding("DUR750", each, message, advice)
 
 
-def _faults(document: Document) -> Iterator[ForeignFault]:
+def _faults(document: Document) -> Iterator[Finding]:
     root = document.root
     sections = table().children("")
     yield from _stray(root)
@@ -241,7 +234,7 @@ def _faults(document: Document) -> Iterator[ForeignFault]:
             yield from _contradictions(child)
         else:
             message = f"<{child.name}> outside of <Domain> is deprecated"
-            yield _fault(CycloneFaultKind.DEPRECATED, child.name_span, message, "put it into <Domain>")
+            yield finding("DUR755", child, message, "put it into <Domain>")
             if name in sections:
                 yield from _element(child, _of_alias(sections[name]), {})
             elif name in _OLD_SECTIONS:
@@ -253,13 +246,20 @@ def subject(path: str) -> str:
     return f"//CycloneDDS/Domain/{path}".rstrip("/")
 
 
-def _fault(
-    kind: CycloneFaultKind, span: ByteRange, message: str, advice: str = "", path: str = ""
-) -> ForeignFault:
-    return ForeignFault(kind, span, message, advice, subject(path) if path else "")
+def finding(code: str, thing: Given | Value, message: str, advice: str = "", path: str = "") -> Finding:
+    """Make a finding about a setting.
+
+    Args:
+        code: of the rule.
+        thing: what is underlined.
+        message: what is wrong.
+        advice: what to do; may be empty.
+        path: of the setting, below Domain; may be empty.
+    """
+    return finding_at(code, thing, message, advice, subject(path) if path else "")
 
 
-def _element(node: XmlElement, item: CycloneItem, seen: dict[str, XmlElement]) -> Iterator[ForeignFault]:
+def _element(node: XmlElement, item: CycloneItem, seen: dict[str, XmlElement]) -> Iterator[Finding]:
     """Find the faults of an element and all below it; `seen` has the values of this Domain by path."""
     yield from _attributes(node, item, seen)
     if item.type == "element":
@@ -273,7 +273,7 @@ def _element(node: XmlElement, item: CycloneItem, seen: dict[str, XmlElement]) -
         if not name:
             yield _unknown(child, f"<{node.name}> has no element {quoted(child.name)}", tuple(known))
             continue
-        yield from _judged(child.name_span, f"<{quoted(child.name)[1:-1]}>", known[name], spelling)
+        yield from _judged(child, f"<{quoted(child.name)[1:-1]}>", known[name], spelling)
         if known[name].versions in ("", "11"):
             is_new = known[name].occurrence == "many"
             yield from _element(child, _of_alias(known[name]), {} if is_new else seen)
@@ -283,7 +283,7 @@ def _of_alias(item: CycloneItem) -> CycloneItem:
     return table().items[_ALIASES.get(item.path, item.path)]
 
 
-def _attributes(node: XmlElement, item: CycloneItem, seen: dict[str, XmlElement]) -> Iterator[ForeignFault]:
+def _attributes(node: XmlElement, item: CycloneItem, seen: dict[str, XmlElement]) -> Iterator[Finding]:
     known = table().attributes(item.path)
     found = set()
     for attribute in node.attributes:
@@ -293,14 +293,14 @@ def _attributes(node: XmlElement, item: CycloneItem, seen: dict[str, XmlElement]
             yield _unknown(attribute, message, tuple(known))
             continue
         found.add(name)
-        yield from _judged(attribute.name_span, quoted(attribute.name), known[name], spelling)
+        yield from _judged(attribute, quoted(attribute.name), known[name], spelling)
         yield from _once(attribute, known[name], node, seen)
         yield from _value(attribute.value, known[name], is_attribute=True)
     for name, each in known.items():
         if each.occurrence in ("required", "filled") and name not in found:
-            yield _fault(
-                CycloneFaultKind.VALUE,
-                node.name_span,
+            yield finding(
+                "DUR751",
+                node,
                 f"<{node.name}> lacks the attribute '{name}'",
                 path=each.path,
             )
@@ -317,7 +317,7 @@ def _resolved(written: str, known: tuple[str, ...]) -> tuple[str, bool]:
     return (begun[0], not exact) if len(begun) == 1 else ("", False)
 
 
-def _unknown(thing: XmlElement | Attribute, message: str, known: tuple[str, ...]) -> ForeignFault:
+def _unknown(thing: XmlElement | Attribute, message: str, known: tuple[str, ...]) -> Finding:
     begun = [name for name in known if name.lower().startswith(thing.name.lower())]
     places = _places(thing)
     if len(begun) > 1:
@@ -326,7 +326,7 @@ def _unknown(thing: XmlElement | Attribute, message: str, known: tuple[str, ...]
         advice = f"it belongs in {' or '.join(places[:MAX_NAMED])}"
     else:
         advice = hint(thing.name, known)
-    return _fault(CycloneFaultKind.UNKNOWN, thing.name_span, message, advice)
+    return finding("DUR750", thing, message, advice)
 
 
 def _places(thing: XmlElement | Attribute) -> list[str]:
@@ -340,45 +340,43 @@ def _places(thing: XmlElement | Attribute) -> list[str]:
     ]
 
 
-def _judged(span: ByteRange, shown: str, item: CycloneItem, spelling: bool) -> Iterator[ForeignFault]:
+def _judged(thing: Given, shown: str, item: CycloneItem, spelling: bool) -> Iterator[Finding]:
     """What is to be said of a name that is known."""
     name = re.split("[/@]", item.path)[-1]
     if item.versions == "0.10":
         message = f"Cyclone DDS 11 has no {shown}; 0.10 has it"
-        yield _fault(CycloneFaultKind.REMOVED, span, message, path=item.path)
+        yield finding("DUR753", thing, message, path=item.path)
     elif item.versions == "build":
         message = f"the Cyclone DDS of a node is built without {item.path.split('/')[0]}, and refuses {shown}"
-        yield _fault(CycloneFaultKind.REMOVED, span, message, path=item.path)
+        yield finding("DUR753", thing, message, path=item.path)
     elif item.versions == "11":
-        yield _fault(
-            CycloneFaultKind.NEW, span, f"Cyclone DDS 0.10 has no {shown}; 11 has it", path=item.path
-        )
+        yield finding("DUR754", thing, f"Cyclone DDS 0.10 has no {shown}; 11 has it", path=item.path)
     if item.instead:
         advice = "" if item.instead == "-" else f"use {item.instead}"
         effect = "is deprecated, and has no effect" if item.instead == "-" else "is deprecated"
-        yield _fault(CycloneFaultKind.DEPRECATED, span, f"{shown} {effect}", advice, item.path)
+        yield finding("DUR755", thing, f"{shown} {effect}", advice, item.path)
     elif spelling:
         advice = f"write {name}: in a file, Cyclone DDS refuses a shortened name"
-        yield _fault(CycloneFaultKind.SPELLING, span, f"{shown} is taken for {name}", advice, item.path)
+        yield finding("DUR756", thing, f"{shown} is taken for {name}", advice, item.path)
 
 
-def _stray(node: XmlElement) -> Iterator[ForeignFault]:
+def _stray(node: XmlElement) -> Iterator[Finding]:
     if node.value is not None:
         message = f"<{node.name}> has no text of its own: {quoted(node.value.raw)}"
-        yield _fault(CycloneFaultKind.VALUE, node.value.span, message)
+        yield finding("DUR751", node.value, message)
 
 
 def _once(
     thing: XmlElement | Attribute, item: CycloneItem, node: XmlElement, seen: dict[str, XmlElement]
-) -> Iterator[ForeignFault]:
+) -> Iterator[Finding]:
     first = seen.setdefault(item.path, node)
     if first is not node:
         name = item.path.rpartition("/")[2].replace("@", " ")
         message = f"{name} is set twice in one Domain, first in line {first.line}"
-        yield _fault(CycloneFaultKind.REPEATED, thing.name_span, message, path=item.path)
+        yield finding("DUR752", thing, message, path=item.path)
 
 
-def _value(value: Value, written: CycloneItem, *, is_attribute: bool) -> Iterator[ForeignFault]:
+def _value(value: Value, written: CycloneItem, *, is_attribute: bool) -> Iterator[Finding]:
     """Find the faults of a text or of the value of an attribute. An empty text stands for the default."""
     successor = table().items.get(written.instead, written)
     item = written if successor.type == "element" else successor
@@ -389,12 +387,12 @@ def _value(value: Value, written: CycloneItem, *, is_attribute: bool) -> Iterato
     if not text:
         if is_attribute and (item.type in ("enum", "int", *_UNITS) or item.occurrence == "filled"):
             message = f"{re.split('[/@]', item.path)[-1]} has no value"
-            yield _fault(CycloneFaultKind.VALUE, value.span, message, path=item.path)
+            yield finding("DUR751", value, message, path=item.path)
         return
     if item.type in FORMS:
         fits, kind = FORMS[item.type]
         if text.lower() not in item.words and not fits(text):
-            yield _fault(CycloneFaultKind.VALUE, value.span, f"{quoted(text)} is not {kind}", path=item.path)
+            yield finding("DUR751", value, f"{quoted(text)} is not {kind}", path=item.path)
         return
     if item.type == "string":
         return
@@ -407,9 +405,9 @@ def _value(value: Value, written: CycloneItem, *, is_attribute: bool) -> Iterato
             )
         elif item.words[word]:
             other = "0.10" if item.words[word] == "11" else "11"
-            what = CycloneFaultKind.NEW if other == "0.10" else CycloneFaultKind.REMOVED
+            what = "DUR754" if other == "0.10" else "DUR753"
             message = f"Cyclone DDS {other} does not take {quoted(part)} here; {item.words[word]} does"
-            yield _fault(what, value.span, message, path=item.path)
+            yield finding(what, value, message, path=item.path)
 
 
 def _numeric(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
@@ -462,15 +460,15 @@ FORMS: Final[dict[str, tuple[Callable[[str], bool], str]]] = {
 """Types of values that have neither words nor numbers, each with its test and its name in a message."""
 
 
-def _no_word(value: Value, part: str, item: CycloneItem) -> Iterator[ForeignFault]:
+def _no_word(value: Value, part: str, item: CycloneItem) -> Iterator[Finding]:
     advice = did_you_mean(part, tuple(item.words))
     message = f"{quoted(part)} is none of {', '.join(item.words)}"
     if part != part.strip():
         advice = "no blanks between the words"
-    yield _fault(CycloneFaultKind.VALUE, value.span, message, advice, item.path)
+    yield finding("DUR751", value, message, advice, item.path)
 
 
-def _number(value: Value, text: str, item: CycloneItem) -> Iterator[ForeignFault]:
+def _number(value: Value, text: str, item: CycloneItem) -> Iterator[Finding]:
     """Find the faults of a number, with a unit where there are units."""
     units = _UNITS.get(item.type)
     pattern = _NUMBER if units else _INTEGER
@@ -480,34 +478,26 @@ def _number(value: Value, text: str, item: CycloneItem) -> Iterator[ForeignFault
     )
     if not found:
         other = f", nor {' or '.join(item.words)}" if item.words else ""
-        yield _fault(
-            CycloneFaultKind.VALUE, value.span, f"{quoted(text)} is not {kind}{other}", path=item.path
-        )
+        yield finding("DUR751", value, f"{quoted(text)} is not {kind}{other}", path=item.path)
         return
     number, factor = float(found[1] if units else text), 1.0
     unit = found[2] if units else ""
     if units and unit:
         if unit not in units:
             advice = did_you_mean(unit, tuple(units)) or f"units are {', '.join(units)}"
-            yield _fault(
-                CycloneFaultKind.VALUE, value.span, f"{quoted(unit)} is not a unit", advice, item.path
-            )
+            yield finding("DUR751", value, f"{quoted(unit)} is not a unit", advice, item.path)
             return
         factor = units[unit]
     elif units and number:
         advice = f"units are {', '.join(units)}"
-        what = (
-            CycloneFaultKind.VALUE
-            if "inf" in item.words or item.occurrence == "unit"
-            else CycloneFaultKind.UNIT
-        )
-        yield _fault(what, value.span, f"{quoted(text)} has no unit", advice, item.path)
+        what = "DUR751" if "inf" in item.words or item.occurrence == "unit" else "DUR757"
+        yield finding(what, value, f"{quoted(text)} has no unit", advice, item.path)
         factor = units.get(item.occurrence, factor)
     low, high = item.low or 0.0 if units else item.low, item.high
     if (low is not None and number * factor < low) or (high is not None and number * factor > high):
-        yield _fault(
-            CycloneFaultKind.VALUE,
-            value.span,
+        yield finding(
+            "DUR751",
+            value,
             f"{quoted(text)} is not between {_range(item)}",
             path=item.path,
         )
@@ -519,7 +509,7 @@ _PORTS: Final = {"Base": 7400, "DomainGain": 250, "ParticipantGain": 2}
 _LAST_PORT: Final = 0xFFFF
 
 
-def _contradictions(domain: XmlElement) -> Iterator[ForeignFault]:
+def _contradictions(domain: XmlElement) -> Iterator[Finding]:
     """Find the settings of one Domain that Cyclone DDS refuses together, so that no participant is made."""
     given: dict[str, list[Given]] = {}
     for path, each in _written(domain, ""):
@@ -528,8 +518,7 @@ def _contradictions(domain: XmlElement) -> Iterator[ForeignFault]:
         given.setdefault(instead if successor and successor.type != "element" else path, []).append(each)
     for check in (_of_interfaces, _of_transport, _of_watermarks, _of_ports, _of_partitions):
         for path, each, message in check(given):
-            span = each.value.span if each.value else each.name_span
-            yield _fault(CycloneFaultKind.CONTRADICTION, span, message, path=path)
+            yield finding("DUR766", each.value or each, message, path=path)
 
 
 _Written: TypeAlias = Mapping[str, list[Given]]
@@ -684,14 +673,14 @@ _PATH: Final = re.compile(r"(?://)?CycloneDDS/Domain/?([\w/]*)(?:\[@(\w+)\])?")
 _WORD: Final = re.compile(r"[^\s,]+")
 
 
-def tried(document: Document, *, is_file: bool = True) -> Iterator[ForeignFault]:
+def tried(document: Document, *, is_file: bool = True) -> Iterator[Finding]:
     """Try settings, for each domain that they name, and yield what Cyclone DDS says.
 
     `is_file` is false for the text of CYCLONEDDS_URI.
     """
     from engine.dds.trial import try_settings  # only a trial pays for this import
 
-    said: dict[tuple[ByteRange, str], ForeignFault] = {}
+    said: dict[tuple[ByteRange | None, str], Finding] = {}
     with tempfile.TemporaryDirectory(prefix="ospltool-") as folder:
         # A copy has no comma in its path, at which Cyclone DDS would divide it.
         copy = Path(folder, "settings.xml")
@@ -700,11 +689,11 @@ def tried(document: Document, *, is_file: bool = True) -> Iterator[ForeignFault]
         for domain_id in _numbers(document):
             trial = try_settings(f"{given},{_without_logs(document)}", domain_id)
             for fault in _said(document, trial):
-                said.setdefault((fault.span, fault.message), fault)
-    yield from sorted(said.values(), key=lambda each: each.span)
+                said.setdefault((fault.place.span, fault.message), fault)
+    yield from sorted(said.values(), key=lambda each: each.place.order)
 
 
-def tried_of_node(document: Document, given: str, domain_id: int) -> Iterator[ForeignFault]:
+def tried_of_node(document: Document, given: str, domain_id: int) -> Iterator[Finding]:
     """Try the settings that a node derives from a file of OpenSplice, and yield what Cyclone DDS says.
 
     Args:
@@ -742,29 +731,29 @@ def _without_logs(document: Document) -> str:
     return f'<CycloneDDS><Domain Id="any"><Tracing>{inner}</Tracing></Domain></CycloneDDS>'
 
 
-def _said(document: Document, trial: SettingsTrial) -> Iterator[ForeignFault]:
+def _said(document: Document, trial: SettingsTrial) -> Iterator[Finding]:
     from engine.dds.trial import OLD_NAMES
 
     is_refused = not (trial.is_accepted or trial.is_late)
-    kind = CycloneFaultKind.TRIED if is_refused else CycloneFaultKind.REMARKED
+    code = "DUR764" if is_refused else "DUR765"
     told = [each for each in trial.said if not OLD_NAMES.search(each)]
     for text in told:
-        place, path = _place(document, text)
+        thing, path = _subject_of(document, text)
         message = printable(_LINE.sub("", text)).rstrip(".")
-        yield ForeignFault(kind, place, f"Cyclone DDS says: {message}", subject=path)
+        yield finding_at(code, thing, f"Cyclone DDS says: {message}", subject=path)
+    message = ""
     if trial.is_late:
         message = f"whether Cyclone DDS takes these settings is not known: a trial {trial.ended}"
-        yield ForeignFault(kind, _whole(document).name_span, message)
     elif trial.ended:
         message = f"a process that tries these settings {trial.ended}"
-        yield ForeignFault(kind, _whole(document).name_span, message)
     elif not trial.is_accepted and not told:
         message = "Cyclone DDS refuses these settings, and does not say why"
-        yield ForeignFault(kind, _whole(document).name_span, message)
+    if message:
+        yield finding_at(code, _whole(document), message)
 
 
-def _place(document: Document, text: str) -> tuple[ByteRange, str]:
-    """Return the bytes that a message is about, and the path of the setting; by default the Domain."""
+def _subject_of(document: Document, text: str) -> tuple[Given | Value, str]:
+    """Return what a message is about, and the path of the setting; by default the Domain."""
     from engine.dds.trial import SUBJECTS
 
     path = next((path for words, path in SUBJECTS.items() if words in text), "")
@@ -785,10 +774,10 @@ def _place(document: Document, text: str) -> tuple[ByteRange, str]:
     best = max(by_value, key=lambda each: len(text_of(each)), default=None) or next(iter(found), None)
     named_path = subject(about) if about and found else ""
     if best is None:
-        return _whole(document).name_span, named_path
+        return _whole(document), named_path
     if best.value is not None and not (isinstance(best, XmlElement) and best.children):
-        return best.value.span, named_path
-    return best.name_span, named_path
+        return best.value, named_path
+    return best, named_path
 
 
 def _values_of(given: XmlElement | Attribute) -> set[str]:
@@ -803,3 +792,130 @@ def _all(document: Document) -> Iterator[XmlElement | Attribute]:
 
 def _whole(document: Document) -> XmlElement:
     return next(iter(domains(document)), document.root)
+
+
+_BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
+_XML_COMMENT: Final = re.compile(rb"<!--(.*?)-->", re.DOTALL)
+_SKIPPED: Final = re.compile(
+    rb"(<!--.*?-->|<!\[CDATA\[.*?\]\]>|<!DOCTYPE[^<>]*<.*?\]\s*>)|<![^<>]*>", re.DOTALL
+)
+_DECLARATION: Final = re.compile(rb"<\?xml\s.*?\?>", re.DOTALL)
+_NO_LINE_END: Final = re.compile(rb"[^\r\n]")
+GIVEN: Final = re.compile(rb"CYCLONEDDS_URI['\"]?\s*[:=]\s*(?:[|>][+-]?\s*)?(['\"]?)\s*(?=<)")
+"""The beginning of the text in a script, an environment file or YAML."""
+_BEGINS_TEXT: Final = re.compile(rb"(?:[^<,\n]*,)*+\s*<")
+"""Files, and the first element."""
+_ESCAPED: Final = re.compile(rb'(=\s*)\\"([^"<>]*?)\\"')
+
+
+def parse_file(data: bytes, path: str, environ: Mapping[str, str]) -> Document:
+    """Parse a file as Cyclone DDS reads it, if its root element is that of Cyclone DDS, and else as XML.
+
+    Args:
+        data: the file.
+        path: what findings call it.
+        environ: for variables in it.
+
+    Raises:
+        ConfigError: it cannot be read.
+    """
+    if root_name(data.decode("utf-8", "replace")).lower() != ROOT.lower():
+        return parse(data, path, environ)
+    if data.startswith(_BYTE_ORDER_MARK):
+        message = "Cyclone DDS refuses a file with a byte order mark"
+        hint = "save it as UTF-8 without one"
+        raise ConfigError([Problem(ProblemKind.SYNTAX, message, path, 1, 1, ByteRange(0, 3), hint=hint)])
+    return parse(_as_xml(data), path, environ)
+
+
+def parse_variable(data: bytes, path: str, environ: Mapping[str, str]) -> Document | None:
+    """Parse the text of CYCLONEDDS_URI, maybe with the escaped quotes of a shell; None for another text.
+
+    All parts are put under one root element. Files that it names are only opened.
+
+    Args:
+        data: the text.
+        path: what findings call it.
+        environ: for variables in it.
+
+    Raises:
+        ConfigError: Cyclone DDS cannot read it, or a file that it names.
+    """
+    from engine.dds.uri import placed_parts_of, with_named_end_tags  # only pasted text pays for this import
+
+    root = root_name(data.decode("utf-8", "replace"))
+    is_known = root.lower() == ROOT.lower() or is_part(root)
+    if not is_known or not _BEGINS_TEXT.match(data):
+        return None
+    text = with_named_end_tags(_ESCAPED.sub(rb'\1 "\2" ', _as_xml(data)).decode("utf-8", "replace"))
+    source = SourceFile(path, text.encode())
+    documents = []
+    for at, part in placed_parts_of(text):
+        before = text[:at].encode()
+        if not part.startswith("<"):
+            _check_file(part, source, len(before))
+        elif root_name(part):
+            documents.append(parse(_NO_LINE_END.sub(b" ", before) + part.encode(), path, environ))
+    children = [child for each in documents for child in _below_root(each.root)]
+    first = documents[0].root
+    root_element = XmlElement(
+        ROOT, "", first.attributes if _is_root(first) else (), tuple(children), None,
+        ByteRange(first.span.start, documents[-1].root.span.end), first.tag_span, first.name_span, source,
+    )  # fmt: skip
+    comments = tuple(comment for each in documents for comment in each.comments)
+    problems = tuple(problem for each in documents for problem in each.problems)
+    return Document(source, root_element, comments, problems)
+
+
+def variable_in(data: bytes) -> bytes | None:
+    """Return the value of CYCLONEDDS_URI in a script or the like, after blanks; None without one.
+
+    It ends at the quote that closes it, and without quotes where the XML ends.
+    """
+    from engine.dds.uri import parts_of
+
+    found = GIVEN.search(data)
+    if not found or data.lstrip(_BYTE_ORDER_MARK + b" \t\r\n").startswith(b"<"):
+        return None
+    value = data[found.end() :]
+    closing = re.search(rb"(?<!\\)" + found[1], value) if found[1] else None
+    end = closing.start() if closing else len(parts_of(value.decode("utf-8", "replace"))[0].encode())
+    return _NO_LINE_END.sub(b" ", data[: found.end()]) + value[:end]
+
+
+def _check_file(name: str, source: SourceFile, offset: int) -> None:
+    """Raise ConfigError if a file that is named in a text cannot be read."""
+    try:
+        read_bytes(path_of_uri(name))
+    except ConfigError as error:
+        message = f"{quoted(name)} stands for a file here, which {error.problems[0].message}"
+        span = ByteRange(offset, offset + len(name.encode()))
+        place = source.position(offset)
+        raise ConfigError([Problem(ProblemKind.UNREADABLE, message, source.path, *place, span)]) from error
+
+
+def _is_root(node: XmlElement) -> bool:
+    return node.name.lower() == ROOT.lower()
+
+
+def _below_root(node: XmlElement) -> tuple[XmlElement, ...]:
+    """Return what a part of the text stands for below the root element."""
+    if _is_root(node):
+        return node.children
+    if node.name.lower() == DOMAIN.lower():
+        return (node,)
+    return (
+        XmlElement(
+            DOMAIN, DOMAIN, (), (node,), None,
+            node.span, node.tag_span, node.name_span, node.source,
+        ),
+    )  # fmt: skip
+
+
+def _as_xml(data: bytes) -> bytes:
+    """Return text of the same length without what Cyclone DDS takes and a parser of XML does not."""
+    data = _XML_COMMENT.sub(lambda found: b"<!--" + found[1].replace(b"--", b"  ") + b"-->", data)
+    data = _SKIPPED.sub(lambda found: found[1] or _NO_LINE_END.sub(b" ", found[0]), data)
+    if data.startswith(b"<?xml"):
+        return data
+    return _DECLARATION.sub(lambda found: _NO_LINE_END.sub(b" ", found[0]), data)

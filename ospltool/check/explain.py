@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import dataclasses
-import functools
 import re
 import textwrap
-import tomllib
-from importlib import resources
 
 from engine.config.problems import quoted
-from engine.config.schema import Item, Type, documented, engine_schema, schema
+from engine.config.schema import Item, Schema, Type, documented, engine_schema, schema
 from engine.config.values import did_you_mean
 from ospltool.check import cyclone
-from ospltool.check.cyclone import CycloneItem
-from ospltool.check.registry import SECTIONS, Rule, all_rules
+from ospltool.check.cyclone import CycloneItem, CycloneItems
+from ospltool.check.registry import SECTIONS, Rule
+from ospltool.check.rule_book import all_rules
 from ospltool.output import envelope
 
 WIDTH = 100
@@ -31,24 +28,7 @@ class UnknownSubject(Exception):
     """No rule or setting has this name; the message suggests similar ones."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class SettingText:
-    """A setting: the facts of the schema, the explanation, and the rules about it."""
-
-    item: Item
-    meaning: str
-    opensplice: str
-    rules: tuple[Rule, ...]
-    children: tuple[str, ...]
-
-
-@functools.cache
-def _explanations() -> dict[str, dict[str, str]]:
-    text = resources.files("ospltool.check").joinpath("explanations.toml").read_text("utf-8")
-    return tomllib.loads(text)
-
-
-def find(subject: str) -> Rule | SettingText | CycloneItem:
+def find(subject: str) -> Rule | Item | CycloneItem:
     """Find the rule or setting with a code, a rule's name, or a path in any usual notation.
 
     A path of OpenSplice needs no root; one of Cyclone DDS begins with `CycloneDDS`.
@@ -67,12 +47,12 @@ def find(subject: str) -> Rule | SettingText | CycloneItem:
     path = _normal(wanted)
     known = schema()
     if path in engine_schema():
-        return _setting(known.get(path) or engine_schema()[path])
+        return known.get(path) or engine_schema()[path]
     ends = [
         each for each in known.paths() if each.endswith((f"/{path}", f"@{path}")) and each.startswith("Dur")
     ]
     if len(ends) == 1:
-        return _setting(known[ends[0]])
+        return known[ends[0]]
     if ends:
         raise UnknownSubject(
             f"{quoted(wanted)} is ambiguous: {', '.join(documented(each) for each in ends[:6])}"
@@ -111,17 +91,26 @@ def _similar(wanted: str, path: str) -> str:
     return f"; {hint}" if hint else ""
 
 
-def _setting(item: Item) -> SettingText:
-    words = _explanations().get(item.path, {})
-    shown = documented(item.path)
-    rules = tuple(each for each in all_rules().values() if shown in each.sections().get("Reference", ""))
-    known = schema()
-    children = (*known.attributes(item.path), *known.children(item.path))
-    return SettingText(item, words.get("meaning", ""), words.get("opensplice", ""), rules, children)
+def as_text(found: Rule | Item | CycloneItem | None) -> str:
+    """Render a rule, a setting, or without either a list of all rules, one line each."""
+    if found is None:
+        rules = all_rules().values()
+        longest = max(len(each.name) for each in rules)
+        lines = [
+            f"{each.code}  {each.severity.label:<7}  {each.name:<{longest}}  {each.summary}" for each in rules
+        ]
+    elif isinstance(found, Rule):
+        lines = _of_rule(found)
+    elif isinstance(found, CycloneItem):
+        lines = [cyclone.subject(found.path), "", f"A setting of Cyclone DDS ({cyclone.VERSIONS}).", ""]
+        lines += [f"  {name + ':':<12} {value}" for name, value in _cyclone_facts(found)]
+        lines += _contents(_children(cyclone.table(), found.path))
+    else:
+        lines = _of_setting(found)
+    return "\n".join(lines) + "\n"
 
 
-def rule_text(each: Rule) -> str:
-    """Render the documentation of a rule."""
+def _of_rule(each: Rule) -> list[str]:
     sections = each.sections()
     lines = [f"{each.code} {each.name} ({each.severity.label}, since {each.since})", "", each.summary]
     if each.matters_for:
@@ -130,43 +119,37 @@ def rule_text(each: Rule) -> str:
         title = "What OpenSplice does" if name == "OpenSplice" else name
         body = "\n".join(f"  {line}".rstrip() for line in sections.get(name, "").splitlines())
         lines += ["", f"{title}:", body]
-    return "\n".join(lines) + "\n"
+    return lines
 
 
-def setting_text(found: SettingText) -> str:
-    """Render the documentation of a setting."""
-    item = found.item
+def _of_setting(item: Item) -> list[str]:
     lines = [documented(item.path), ""]
-    if found.meaning:
-        lines += [textwrap.fill(found.meaning, WIDTH), ""]
-    lines += [f"  {name + ':':<12} {value}" for name, value in facts(item)]
-    if found.opensplice:
-        body = textwrap.fill(found.opensplice, WIDTH, initial_indent="  ", subsequent_indent="  ")
+    if item.meaning:
+        lines += [textwrap.fill(item.meaning, WIDTH), ""]
+    lines += [f"  {name + ':':<12} {value}" for name, value in _facts(item)]
+    if item.opensplice:
+        body = textwrap.fill(item.opensplice, WIDTH, initial_indent="  ", subsequent_indent="  ")
         lines += ["", "What OpenSplice does:", body]
-    if found.children:
-        known = schema()
-        names = [f"@{each}" if f"{item.path}@{each}" in known else each for each in found.children]
-        lines += ["", f"Contains: {', '.join(names)}"]
-    if found.rules:
-        lines += ["", "Rules:"] + [f"  {each.code} {each.name}" for each in found.rules]
-    return "\n".join(lines) + "\n"
+    lines += _contents(_children(schema(), item.path))
+    if rules := _rules_about(item):
+        lines += ["", "Rules:", *(f"  {each.code} {each.name}" for each in rules)]
+    return lines
 
 
-def cyclone_text(item: CycloneItem) -> str:
-    """Render what is known of a setting of Cyclone DDS."""
-    lines = [cyclone.subject(item.path), "", f"A setting of Cyclone DDS ({cyclone.VERSIONS}).", ""]
-    lines += [f"  {name + ':':<12} {value}" for name, value in cyclone_facts(item)]
-    if names := _cyclone_children(item):
-        lines += ["", f"Contains: {', '.join(names)}"]
-    return "\n".join(lines) + "\n"
+def _children(known: Schema | CycloneItems, path: str) -> list[str]:
+    return [*(f"@{each}" for each in known.attributes(path)), *known.children(path)]
 
 
-def _cyclone_children(item: CycloneItem) -> list[str]:
-    known = cyclone.table()
-    return [*(f"@{each}" for each in known.attributes(item.path)), *known.children(item.path)]
+def _contents(names: list[str]) -> list[str]:
+    return ["", f"Contains: {', '.join(names)}"] if names else []
 
 
-def cyclone_facts(item: CycloneItem) -> list[tuple[str, str]]:
+def _rules_about(item: Item) -> list[Rule]:
+    shown = documented(item.path)
+    return [each for each in all_rules().values() if shown in each.sections().get("Reference", "")]
+
+
+def _cyclone_facts(item: CycloneItem) -> list[tuple[str, str]]:
     """Return what is known of a setting of Cyclone DDS, as names and values."""
     found = [("type", "string"), ("form", cyclone.FORMS[item.type][1])] if item.type in cyclone.FORMS else []
     found = found or [("type", item.type)]
@@ -189,7 +172,7 @@ def cyclone_facts(item: CycloneItem) -> list[tuple[str, str]]:
     return found
 
 
-def facts(item: Item) -> list[tuple[str, str]]:
+def _facts(item: Item) -> list[tuple[str, str]]:
     """Return the schema's facts, as names and values."""
     found = [("type", item.type.value)]
     if item.is_attribute:
@@ -217,31 +200,23 @@ def facts(item: Item) -> list[tuple[str, str]]:
     return found
 
 
-def list_text() -> str:
-    """Render all rules, one line each."""
-    rules = all_rules().values()
-    longest = max(len(each.name) for each in rules)
-    return "".join(
-        f"{each.code}  {each.severity.label:<7}  {each.name:<{longest}}  {each.summary}\n" for each in rules
-    )
-
-
-def as_json(found: Rule | SettingText | CycloneItem | None) -> str:
+def as_json(found: Rule | Item | CycloneItem | None) -> str:
     """Render a rule, a setting, or the list of all rules as JSON."""
     if found is None:
         return envelope.document("rules", [_rule_data(each) for each in all_rules().values()])
     if isinstance(found, Rule):
         return envelope.document("rule", _rule_data(found))
     if isinstance(found, CycloneItem):
-        known = {"path": cyclone.subject(found.path), "facts": dict(cyclone_facts(found))}
-        return envelope.document("cyclone-setting", {**known, "contains": _cyclone_children(found)})
+        known = {"path": cyclone.subject(found.path), "facts": dict(_cyclone_facts(found))}
+        contains = _children(cyclone.table(), found.path)
+        return envelope.document("cyclone-setting", {**known, "contains": contains})
     data = {
-        "path": documented(found.item.path),
+        "path": documented(found.path),
         "meaning": found.meaning,
         "opensplice": found.opensplice,
-        "facts": dict(facts(found.item)),
-        "contains": list(found.children),
-        "rules": [each.code for each in found.rules],
+        "facts": dict(_facts(found)),
+        "contains": [each.removeprefix("@") for each in _children(schema(), found.path)],
+        "rules": [each.code for each in _rules_about(found)],
     }
     return envelope.document("setting", data)
 

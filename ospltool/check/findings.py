@@ -2,31 +2,31 @@
 
 from __future__ import annotations
 
-import dataclasses
-import enum
 from typing import Final
 
-from engine.config import ByteRange
+from engine.config import Attribute, Value, XmlElement
 from engine.config.values import did_you_mean
+from ospltool.diagnostics.model import Finding, Place
 
 MAX_NAMED: Final = 8
 """Names in an advice at most."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class ForeignFault:
-    """A part of a file that its product refuses or warns of."""
+def finding_at(
+    code: str, thing: XmlElement | Attribute | Value, message: str, advice: str = "", subject: str = ""
+) -> Finding:
+    """Make a finding of a rule.
 
-    kind: enum.Enum
-    """The kind of fault; each has a rule."""
-    span: ByteRange
-    """Where it is."""
-    message: str
-    """What is wrong."""
-    advice: str = ""
-    """What to do; may be empty."""
-    subject: str = ""
-    """Path of the setting; may be empty."""
+    Args:
+        code: of the rule.
+        thing: a value, or an element or attribute, of which the name is underlined.
+        message: what is wrong.
+        advice: what to do; may be empty.
+        subject: path of the setting; may be empty.
+    """
+    source = thing.value.source if isinstance(thing, Attribute) else thing.source
+    span = thing.span if isinstance(thing, Value) else thing.name_span
+    return Finding(message, Place.of(source, span), advice=advice, subject=subject, code=code)
 
 
 def hint(name: str, known: tuple[str, ...]) -> str:

@@ -6,14 +6,14 @@ they are recognised by that.
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Iterator, Mapping
 from typing import Final
 
 from engine.config import Document, XmlElement
 from engine.config.problems import quoted
 from engine.config.values import did_you_mean
-from ospltool.check.findings import ForeignFault, hint
+from ospltool.check.findings import finding_at, hint
+from ospltool.diagnostics.model import Finding
 
 ROOT: Final = "dds"
 LIBRARY: Final = "qos_library"
@@ -130,14 +130,6 @@ ENTITIES: Final[Mapping[str, tuple[str, ...]]] = {
 """The policies of each kind of entity. The content of data_representation is not compared."""
 
 
-class ProfileFaultKind(enum.Enum):
-    """The kinds of faults, one for each rule."""
-
-    UNKNOWN = "unknown"
-    VALUE = "value"
-    DURABILITY = "durability"
-
-
 def is_profiles(document: Document) -> bool:
     """Tell whether a document has QoS profiles, of Cyclone DDS or of OpenSplice."""
     root = document.root
@@ -149,7 +141,7 @@ def of_opensplice(document: Document) -> list[XmlElement]:
     return document.root.named(PROFILE)
 
 
-def faults(document: Document) -> Iterator[ForeignFault]:
+def faults(document: Document) -> Iterator[Finding]:
     """Find everything in libraries of profiles that the QosProvider refuses, in document order."""
     for library in document.root.named(LIBRARY):
         yield from _named(library)
@@ -166,54 +158,48 @@ def faults(document: Document) -> Iterator[ForeignFault]:
                 yield from _policies(entity)
 
 
-def _named(node: XmlElement) -> Iterator[ForeignFault]:
+def _named(node: XmlElement) -> Iterator[Finding]:
     name = node.attribute("name")
     if name is None:
-        yield ForeignFault(
-            ProfileFaultKind.VALUE, node.name_span, f"<{node.name}> lacks the attribute 'name'"
-        )
+        yield finding_at("DUR771", node, f"<{node.name}> lacks the attribute 'name'")
     elif not name.text.replace("_", "a").isalnum() and not name.value.is_broken:
         message = f"{quoted(name.text)} is not a name; it has letters, digits and underscores"
-        yield ForeignFault(ProfileFaultKind.VALUE, name.value.span, message)
+        yield finding_at("DUR771", name.value, message)
     yield from _attributes(node)
 
 
-def _attributes(node: XmlElement) -> Iterator[ForeignFault]:
+def _attributes(node: XmlElement) -> Iterator[Finding]:
     for attribute in node.attributes:
         if attribute.name in _REFUSED_ATTRIBUTES:
             message = (
                 f"Cyclone DDS has no {_REFUSED_ATTRIBUTES[attribute.name]}, and refuses '{attribute.name}'"
             )
-            yield ForeignFault(ProfileFaultKind.VALUE, attribute.name_span, message)
+            yield finding_at("DUR771", attribute, message)
         elif attribute.name != "name":
             message = f"<{node.name}> has no attribute {quoted(attribute.name)}"
-            yield ForeignFault(
-                ProfileFaultKind.UNKNOWN, attribute.name_span, message, did_you_mean(attribute.name, ["name"])
-            )
+            yield finding_at("DUR770", attribute, message, did_you_mean(attribute.name, ["name"]))
 
 
-def _unknown(node: XmlElement, parent: XmlElement, known: tuple[str, ...]) -> ForeignFault:
+def _unknown(node: XmlElement, parent: XmlElement, known: tuple[str, ...]) -> Finding:
     message = f"<{parent.name}> has no element {quoted(node.name)}"
-    return ForeignFault(ProfileFaultKind.UNKNOWN, node.name_span, message, hint(node.name, known))
+    return finding_at("DUR770", node, message, hint(node.name, known))
 
 
-def _policies(entity: XmlElement) -> Iterator[ForeignFault]:
+def _policies(entity: XmlElement) -> Iterator[Finding]:
     seen: set[str] = set()
     for policy in entity.children:
         if policy.name not in ENTITIES[entity.name]:
             yield _unknown(policy, entity, ENTITIES[entity.name])
             continue
         if policy.name in seen:
-            yield ForeignFault(
-                ProfileFaultKind.VALUE, policy.name_span, f"<{entity.name}> has two elements '{policy.name}'"
-            )
+            yield finding_at("DUR771", policy, f"<{entity.name}> has two elements '{policy.name}'")
         seen.add(policy.name)
         members = POLICIES.get(policy.name)
         if members is not None:
             yield from _members(policy, members)
 
 
-def _members(policy: XmlElement, members: Mapping[str, str | tuple[str, ...]]) -> Iterator[ForeignFault]:
+def _members(policy: XmlElement, members: Mapping[str, str | tuple[str, ...]]) -> Iterator[Finding]:
     known = {name.rstrip("!"): kind for name, kind in members.items()}
     for member in policy.children:
         if member.name not in known:
@@ -226,17 +212,15 @@ def _members(policy: XmlElement, members: Mapping[str, str | tuple[str, ...]]) -
             )
             if member.value is not None:
                 message = f"<{member.name}> is a list: put each of its values into <element>"
-                yield ForeignFault(ProfileFaultKind.VALUE, member.value.span, message)
+                yield finding_at("DUR771", member.value, message)
         else:
             yield from _value(member, known[member.name])
     for name in members:
         if name.endswith("!") and policy.find(name[:-1]) is None:
-            yield ForeignFault(
-                ProfileFaultKind.VALUE, policy.name_span, f"<{policy.name}> lacks '{name[:-1]}'"
-            )
+            yield finding_at("DUR771", policy, f"<{policy.name}> lacks '{name[:-1]}'")
 
 
-def _duration(node: XmlElement) -> Iterator[ForeignFault]:
+def _duration(node: XmlElement) -> Iterator[Finding]:
     infinite = {"sec": "DURATION_INFINITE_SEC", "nanosec": "DURATION_INFINITE_NSEC"}
     for part in node.children:
         if part.name not in infinite:
@@ -244,10 +228,10 @@ def _duration(node: XmlElement) -> Iterator[ForeignFault]:
         elif part.text not in (infinite[part.name], "DURATION_INFINITY"):
             yield from _value(part, _INTEGER)
     if not node.children:
-        yield ForeignFault(ProfileFaultKind.VALUE, node.name_span, f"<{node.name}> lacks 'sec' and 'nanosec'")
+        yield finding_at("DUR771", node, f"<{node.name}> lacks 'sec' and 'nanosec'")
 
 
-def _value(node: XmlElement, kind: str | tuple[str, ...]) -> Iterator[ForeignFault]:
+def _value(node: XmlElement, kind: str | tuple[str, ...]) -> Iterator[Finding]:
     """Find the faults of a value; an empty one is as if it were not there."""
     value = node.value
     if value is None or value.is_broken or kind == _TEXT:
@@ -257,13 +241,13 @@ def _value(node: XmlElement, kind: str | tuple[str, ...]) -> Iterator[ForeignFau
         if text not in kind:
             read = [one for one in kind if one not in UNSUPPORTED]
             message = f"{quoted(text)} is none of {', '.join(read)}"
-            yield ForeignFault(ProfileFaultKind.VALUE, value.span, message, did_you_mean(text, read))
+            yield finding_at("DUR771", value, message, did_you_mean(text, read))
         elif text in UNSUPPORTED:
             message = f"the QosProvider of Cyclone DDS 11 refuses {text}, and with it the whole file"
             advice = "set this durability in the application, after the profile was read"
-            yield ForeignFault(ProfileFaultKind.DURABILITY, value.span, message, advice)
+            yield finding_at("DUR772", value, message, advice)
     elif not _is_integer(text) and not (kind == _LENGTH and text == "LENGTH_UNLIMITED"):
-        yield ForeignFault(ProfileFaultKind.VALUE, value.span, f"{quoted(text)} is not a whole number")
+        yield finding_at("DUR771", value, f"{quoted(text)} is not a whole number")
 
 
 def _is_integer(text: str) -> bool:

@@ -8,38 +8,12 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-import functools
-import importlib
 import inspect
 import re
 from collections.abc import Callable, Iterable
 from typing import TypeAlias
 
 from ospltool.diagnostics.model import Finding, RuleText, Severity, Target
-
-FAMILIES = (
-    "files",
-    "structure",
-    "values",
-    "leftovers",
-    "name_spaces",
-    "notation",
-    "policies",
-    "built_in",
-    "merging",
-    "timing",
-    "persistence",
-    "services",
-    "tracing",
-    "fleet_names",
-    "fleet_masters",
-    "fleet_merging",
-    "fleet_domain",
-    "consistency",
-    "redundancy",
-    "foreign",
-)
-"""The modules of `ospltool.check.rules`."""
 
 EVERYWHERE = frozenset(Target)
 OPENSPLICE = frozenset({Target.OPENSPLICE})
@@ -130,7 +104,8 @@ def documentation(docstring: str) -> dict[str, str]:
     return {name: inspect.cleandoc("\n".join(lines)).strip() for name, lines in sections.items()}
 
 
-_RULES: dict[str, Rule] = {}
+RULES: dict[str, Rule] = {}
+"""All rules of the modules that were imported, by code; `ospltool.check.rule_book` imports all."""
 
 
 def rule(
@@ -158,36 +133,9 @@ def rule(
     """
 
     def register(check: Check) -> Check:
-        assert code not in _RULES, f"{code} is taken"
+        assert code not in RULES, f"{code} is taken"
         assert check.__doc__, f"{code} has no documentation"
-        _RULES[code] = Rule(code, name, severity, since, takes, targets, blocks, alone, check)
+        RULES[code] = Rule(code, name, severity, since, takes, targets, blocks, alone, check)
         return check
 
     return register
-
-
-@functools.cache
-def all_rules() -> dict[str, Rule]:
-    """Return every rule by code, in the order of the codes."""
-    for family in FAMILIES:
-        importlib.import_module(f"ospltool.check.rules.{family}")
-    importlib.import_module("ospltool.check.rules").register_handed_on()
-    importlib.import_module("ospltool.check.suppressions")
-    return dict(sorted(_RULES.items()))
-
-
-def find_rules(selector: str) -> list[Rule]:
-    """Find the rules with a code, a prefix of a code, a name, or `ALL`.
-
-    Raises:
-        KeyError: there is no such rule.
-    """
-    wanted = selector.strip()
-    rules = all_rules().values()
-    upper = wanted.upper()
-    found = [
-        each for each in rules if upper == "ALL" or each.code.startswith(upper) or each.name == wanted.lower()
-    ]
-    if not wanted or not found:
-        raise KeyError(wanted)
-    return found

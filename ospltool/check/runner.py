@@ -35,12 +35,13 @@ from engine.config.schema import ROOT
 from engine.config.syntax import root_name
 from engine.config.tree import position_by_counting
 from engine.config.values import did_you_mean
-from ospltool.check import cyclone, cyclone_text, profiles
+from ospltool.check import cyclone, profiles
 from ospltool.check.edits import edited
 from ospltool.check.inputs import TEMPLATE_SUFFIXES, WITHIN_OTHERS, DeploymentInput, NodeInput
 from ospltool.check.proofs import Proofs
-from ospltool.check.registry import Rule, RuleInput, all_rules
-from ospltool.check.suppressions import Suppressor
+from ospltool.check.registry import Rule, RuleInput
+from ospltool.check.rule_book import all_rules
+from ospltool.check.rules.suppressions import Suppressor
 from ospltool.check.views import FileView, FleetView, NodeView
 from ospltool.diagnostics.model import Finding, Report, Severity, Target
 
@@ -142,11 +143,11 @@ class _Texts:
             template = template_in(data, path)
             if template:
                 raise ConfigError([_not_rendered(data, path, template)])
-            text = cyclone_text.variable_in(data) or given.text
-            found = cyclone_text.of_variable(text, path, given.environ) if text is not None else None
+            text = cyclone.variable_in(data) or given.text
+            found = cyclone.parse_variable(text, path, given.environ) if text is not None else None
             if found:
                 self._variables.add(id(found))
-            self._documents[key] = found or cyclone_text.of_file(data, path, given.environ)
+            self._documents[key] = found or cyclone.parse_file(data, path, given.environ)
         return self._documents[key]
 
     def is_file(self, document: Document) -> bool:
@@ -218,7 +219,7 @@ def _before(error: ConfigError, source: SourceFile, given: NodeInput) -> Documen
         return None
     with contextlib.suppress(ConfigError):
         data = source.data[: problem.span.start]
-        found = cyclone_text.of_file(data, source.path, given.environ)
+        found = cyclone.parse_file(data, source.path, given.environ)
         if cyclone.is_cyclone(found):
             return msgspec.structs.replace(found, source=source)
     return None
@@ -366,7 +367,7 @@ def _proved(found: Finding, proofs: Proofs) -> Finding:
 def _kept(deployment: Examined, rules: dict[str, Rule]) -> tuple[list[tuple[Rule, Finding]], int]:
     """Return the findings of a deployment that no comment suppresses, and the number of the others."""
     found = list(_findings(deployment, rules.values()))
-    suppressor = Suppressor(deployment.fleet.nodes)
+    suppressor = Suppressor(deployment.fleet.nodes, all_rules())
     kept = [(each, finding) for each, finding in found if not suppressor.suppresses(each.code, finding.place)]
     suppressed = len(found) - len(kept)
     compared = _is_compared(deployment)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import enum
 import functools
 from collections.abc import Iterator, Mapping
 from typing import TypeAlias
@@ -24,7 +23,6 @@ from engine.config.persistence import InterpretedServices
 from engine.config.schema import documented
 from engine.core import expressions
 from engine.core.name_spaces import NameSpace, Policy
-from ospltool.check.findings import ForeignFault
 from ospltool.diagnostics.model import Finding, Fix, Place, Severity, Target
 
 Thing: TypeAlias = XmlElement | Attribute | Value | ByteRange
@@ -50,16 +48,8 @@ class FileView:
     """False for text of CYCLONEDDS_URI, which stands in no file."""
     profiles: Document | None = None
     """Elements, if the file has QoS profiles."""
-    faults: tuple[ForeignFault, ...] = ()
+    faults: tuple[Finding, ...] = ()
     """What is wrong in settings of Cyclone DDS or in QoS profiles; empty for any other file."""
-
-    def findings(self, kind: enum.Enum) -> Iterator[Finding]:
-        """Yield the faults of a kind as findings."""
-        for each in self.faults:
-            if each.kind is kind:
-                assert self.source is not None
-                place = Place.of(self.source, each.span)
-                yield Finding(each.message, place, advice=each.advice, subject=each.subject)
 
     @property
     def is_known(self) -> bool:
@@ -94,7 +84,7 @@ class NodeView:
         self.interpreted = interpreted
         self.environ = environ
         self.intended_domain = intended_domain
-        self.trial: tuple[ForeignFault, ...] = ()
+        self.trial: tuple[Finding, ...] = ()
         """What the installed Cyclone DDS says of the settings that it derives; empty without a trial."""
 
     @property
@@ -128,8 +118,8 @@ class NodeView:
         return list(self.document.root.walk())
 
     @functools.cached_property
-    def values(self) -> list[tuple[str, Value]]:
-        """Every attribute value and text with its schema path, in document order."""
+    def values(self) -> list[Value]:
+        """Every attribute value and text, in document order."""
         return list(self.document.values())
 
     @functools.cached_property
@@ -261,12 +251,12 @@ class NodeView:
             message: one sentence about this case.
             advice: remedy; empty without one.
             related: further places.
-            subject: documentation path of the setting; by default that of an element.
+            subject: documentation path of the setting; by default that of `thing`, unless that is a range.
             severity: replaces that of the rule; None keeps it.
             blocks: replaces the services that refuse to start; None keeps those of the rule.
             fix: repair; None if there is none.
         """
-        if not subject and isinstance(thing, XmlElement):
+        if not subject and not isinstance(thing, ByteRange):
             subject = thing.path
         nodes = (self.name,) if self.name else ()
         shown = documented(subject) if subject and not subject.startswith("//") else subject

@@ -122,7 +122,7 @@ def _referred(uri: str, environ: Mapping[str, str]) -> Iterator[dict[str, str]]:
             raise ConfigError([strange])
     except ConfigError as error:
         raise CommandError(error.problems) from error
-    for path, value in document.values():
+    for value in document.values():
         place = f"{document.path}:{value.position.line}:{value.position.column}"
         for use in value.uses:
             is_used = use.name in environ if use.operator == "" else bool(environ.get(use.name))
@@ -130,6 +130,6 @@ def _referred(uri: str, environ: Mapping[str, str]) -> Iterator[dict[str, str]]:
                 "variable": use.name,
                 "value": environ.get(use.name, "") if is_used else value.text,
                 "origin": "environment" if is_used else f"{place}, {value.raw}",
-                "meaning": f"{path} = {value.text}",
+                "meaning": f"{value.path} = {value.text}",
                 "refused": "",
             }

@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from ospltool.check import explain as answers
-from ospltool.check.cyclone import CycloneItem
-from ospltool.check.registry import Rule
 from ospltool.cli.exits import CommandError
 from ospltool.cli.options import AsJson
 from ospltool.output import envelope, streams
@@ -64,16 +62,7 @@ def explain(
             _explain_code(code, as_json=as_json)
             return
         raise CommandError(f"{error}; there is no such file either") from None
-    if as_json:
-        streams.put(answers.as_json(found))
-    elif found is None:
-        streams.put(answers.list_text())
-    elif isinstance(found, Rule):
-        streams.put(answers.rule_text(found))
-    elif isinstance(found, CycloneItem):
-        streams.put(answers.cyclone_text(found))
-    else:
-        streams.put(answers.setting_text(found))
+    streams.put(answers.as_json(found) if as_json else answers.as_text(found))
 
 
 def _is_text(subject: str) -> bool:

@@ -47,8 +47,9 @@ if TYPE_CHECKING:
     from ospltool.analytics.case import Case
     from ospltool.analytics.engines import Engine
     from ospltool.forensics.attachments import Attachment
-    from ospltool.forensics.evidence import Evidence, RawEvidence, Window
+    from ospltool.forensics.evidence import Evidence, RawEvidence
     from ospltool.trace.case.local_load import LoadCounts
+    from ospltool.trace.case.reading_back import Window
     from ospltool.trace.reading.damage import FileDamage
     from ospltool.trace.reading.sources import SourceSet
 
@@ -152,7 +153,7 @@ class EngineOptions:
         """Open a case or files for an analysis; turn their faults into command errors."""
         streams.wait_for("opening the evidence")  # the libraries alone take seconds on a busy machine
 
-        damage.take()  # what another command of this process has noted
+        damage.collect()  # what another command of this process has noted
         if not names:
             raise CommandError("name a case, or the files or directories to read")
         self.require_known()
@@ -530,7 +531,7 @@ def _follow(
 def _raw(names: list[str] | None) -> RawEvidence:
     from ospltool.forensics.evidence import RawEvidence
 
-    damage.take()  # what another command of this process has noted
+    damage.collect()  # what another command of this process has noted
     if not names:
         raise CommandError("name the files or directories to read")
     return RawEvidence(names, sys.stderr)
@@ -554,7 +555,7 @@ def _keep(target: pathlib.Path, attachments: Sequence[Attachment]) -> tuple[str,
 
 
 def _sources(names: list[str] | None) -> SourceSet:
-    damage.take()  # what another command of this process has noted
+    damage.collect()  # what another command of this process has noted
     if not names:
         raise CommandError("name the files or directories to read")
     return find_sources(names)
@@ -562,7 +563,7 @@ def _sources(names: list[str] | None) -> SourceSet:
 
 def say_damages(known: Iterable[FileDamage] = ()) -> bool:
     """Report the files that could not be read to the end; return whether there are any."""
-    damages = {one.file: one for one in (*damage.take(), *known)}
+    damages = {one.file: one for one in (*damage.collect(), *known)}
     for one in damages.values():
         streams.say(str(one))
     return bool(damages)

@@ -26,9 +26,10 @@ from engine.config import ConfigError
 from engine.config.reader import read_bytes
 from ospltool.diagnostics.model import Severity, Target
 from ospltool.forensics.attachments import AttachmentKind, what_is
-from ospltool.forensics.evidence import RawEvidence, Window
+from ospltool.forensics.evidence import RawEvidence
 from ospltool.forensics.investigation import investigate
 from ospltool.output.text import plural, shortened
+from ospltool.trace.case.reading_back import Window
 from ospltool.trace.meaning.catalogue import UNKNOWN_LEVEL, Product, pieces
 from ospltool.trace.meaning.line_explanation import explain as explain_line
 from ospltool.trace.meaning.names import IDENTIFIED
@@ -43,7 +44,7 @@ from ospltool.trace.meaning.reports import (
 from ospltool.trace.meaning.trace_facts import MAIN_THREADS, TraceFacts
 from ospltool.trace.reading import damage
 from ospltool.trace.reading.headers import LINE_HEADER, first_on_line, headers
-from ospltool.trace.reading.record import RecordKind, TraceRecord, one_line, valid_text
+from ospltool.trace.reading.record import STRAGGLER_NS, RecordKind, TraceRecord, one_line, valid_text
 from ospltool.trace.reading.report_logs import read_reports
 from ospltool.trace.reading.sources import (
     REPORT,
@@ -89,7 +90,7 @@ _SERVICES: Final = {Target.OPENSPLICE: "OpenSplice", Target.OSPLTOOL: "an osplto
 _ROOTS: Final = frozenset({"opensplice", "cyclonedds", "dds"})
 
 _VALUE: Final = (
-    r"(?P<quote>['\"]?)\s*(?:(?P<file>(?:file:)?[^\s'\",;<>]*(?:/|\.xml\b)[^\s'\",;<>]*)(?P<list>,\s*(?=<))?"
+    r"(?P<quote>['\"]?)\s*(?:(?P<file>(?:file:|(?!\w+://))[^\s'\",;<>]*(?:/|\.xml\b)[^\s'\",;<>]*)(?P<list>,\s*(?=<))?"
     r"|(?=<[A-Za-z?!]))"
 )
 _BARE: Final = re.compile(r"\s*" + _VALUE)
@@ -97,9 +98,11 @@ _BARE: Final = re.compile(r"\s*" + _VALUE)
 
 _ASSIGNED: Final = re.compile(
     # In a shell, a unit of systemd, a Dockerfile, a file of compose or Kubernetes, or a launch file of ROS.
-    r"(?P<before>['\"]?)\b(?:CYCLONEDDS|OSPL)_URI(?P<after>['\"]?)(?:\s*[=:,]\s*|\s+(?=value)|[ \t]+)"
-    r"(?:value\s*[=:]\s*)?(?:[|>][-+]?[ \t]*\n\s*)?" + _VALUE
+    r"(?P<before>['\"]?)\b(?P<product>CYCLONEDDS|OSPL)_URI(?P<after>['\"]?)\]?"
+    r"(?:\s*[=:,]\s*|\s+(?=value)|[ \t]+)(?:value\s*[=:]\s*)?(?:[|>][-+]?[ \t]*\n\s*)?" + _VALUE
 )
+_COMMENTED: Final = re.compile(r"(?:#|//|REM\b|::).*", re.IGNORECASE)
+_NAMED: Final = re.compile(r"file:|.*\.xml$")
 _ELEMENT: Final = re.compile(r"(?=<(?:OpenSplice|CycloneDDS|persistence_service)[\s/>])")
 """A configuration within other text, such as a template or a ConfigMap."""
 
@@ -165,10 +168,10 @@ def explain_file(path: Path, environ: Mapping[str, str], *, is_named: bool = Fal
         further = (f"ospltool health {shown}", f"ospltool top --replay {shown}")
         return CauseReport(f"{shown} is a recording", "not looked for", further=further, is_bad=False)
     if path.suffix == ".toml":
-        return _of_fleet(path, environ)
+        return _explain_fleet(path, environ)
     if path.is_dir():
         raise UnknownFileError(f"{shown} is a directory: name a file{_commands_for(path, shown)}")
-    return _explained(path, str(path), environ, is_named=is_named)
+    return _explain(path, str(path), environ, is_named=is_named)
 
 
 def explain_text(data: bytes, environ: Mapping[str, str], name: str = "the text") -> CauseReport:
@@ -186,49 +189,54 @@ def explain_text(data: bytes, environ: Mapping[str, str], name: str = "the text"
     with tempfile.TemporaryDirectory(prefix="ospltool-explain-") as scratch:
         path = Path(scratch) / "pasted.log"
         path.write_bytes(data)
-        return _explained(path, name, environ)
+        return _explain(path, name, environ)
 
 
-def _explained(path: Path, name: str, environ: Mapping[str, str], *, is_named: bool = False) -> CauseReport:
+def _explain(path: Path, name: str, environ: Mapping[str, str], *, is_named: bool = False) -> CauseReport:
     """Explain a file of text; `name` is what to call it."""
     content = _Content(path, is_named=is_named)
-    found = _of_content(path, name, content, environ)
+    found = _explain_content(path, name, content, environ)
     if content.damage is None:
         return found
     cut = f"it cannot be read beyond byte {content.damage.offset:,}: {content.damage.reason}"
     return dataclasses.replace(found, others=(*found.others, cut))
 
 
-def _of_content(path: Path, name: str, content: _Content, environ: Mapping[str, str]) -> CauseReport:
+def _explain_content(path: Path, name: str, content: _Content, environ: Mapping[str, str]) -> CauseReport:
     shown, data, text = _shown(name), content.data, content.text
     if not text.strip("\0 \t\r\n"):
         is_zero = "; it has zero bytes only, as after a loss of power" if "\0" in text else ""
         reason = "empty" if content.damage is None else f"damaged: {content.damage.reason}"
         raise UnknownFileError(f"{shown} is {reason}{is_zero}")
     bare = _BARE.match(text)
-    if bare is not None and (bare["file"] is None or bare["list"] or len(text.split()) == 1):
-        return _of_settings(bare, content, name, environ)
+    if bare is not None and (
+        bare["file"] is None or bare["list"] or (len(text.split()) == 1 and _NAMED.match(bare["file"]))
+    ):
+        return _explain_settings(bare, content, name, environ)
     source = sniff(path)
     log = _REPORT.search(data)
     is_trace = source.format is TraceFormat.TRACE and first_on_line(data[:SNIFFED_BYTES]) >= 0
     if source.format is TraceFormat.EVENTS or is_trace:
-        found = _of_trace(path, name, content)
+        found = _explain_trace(path, name, content)
         if found.is_bad or data.count(b"\n") > _FEW_LINES:
             return found
     elif log is not None:
         logged = TraceFile(path, "", TraceFormat.REPORTS)
         reports = read_reports(io.BytesIO(data[log.start() :]), logged, log.start())
-        return _of_reports(name, list(itertools.islice(reports, MOST_REPORTS)), content)
+        return _explain_reports(name, list(itertools.islice(reports, MOST_REPORTS)), content)
     if "\0" in text[:1000]:
         raise UnknownFileError(f"{shown} is no text")
     known = _known_lines(text)
     if not any(one.is_bad for one in known):  # a line that tells of a fault is worth more than settings
-        settings = _ASSIGNED.search(text) or _ELEMENT.search(text)
+        assigned = list(_ASSIGNED.finditer(text))
+        begins = [text.rfind("\n", 0, one.start()) + 1 for one in assigned]
+        kept = (one for one, at in zip(assigned, begins, strict=True) if not _COMMENTED.match(text, at))
+        settings = next(itertools.chain(kept, assigned), None) or _ELEMENT.search(text)
         if settings is not None and _is_template(text, name):
-            return _of_xml(text, environ, name, is_text=False)
+            return _explain_xml(text, environ, name, is_text=False)
         if settings is not None:
-            return _of_settings(settings, content, name, environ)
-    return _of_lines(text, shown, known)
+            return _explain_settings(settings, content, name, environ)
+    return _explain_lines(text, shown, known)
 
 
 def _commands_for(directory: Path, shown: str) -> str:
@@ -281,10 +289,11 @@ class _Content:
         try:
             with open_stream(path) as stream:
                 self.data = stream.read(MOST_BYTES)
+                self._programs = stream.programs
         except OSError as cause:
             raise SourceError(f"{path}: {cause.strerror or cause}") from None
         self.text = self.data.decode("utf-8-sig", "replace")
-        self.damage = damage.of(path)
+        self.damage = damage.found_in(path)
         """Why the rest cannot be read; None if all of it can."""
 
         self._starts = [found.end() for found in re.finditer(rb"\n", self.data)]
@@ -300,6 +309,10 @@ class _Content:
             if found is not None and name != own:
                 at = self.number(found.start())
                 yield f"line {at}: {name} begins here, which was not looked at: explain it by itself"
+        if len(self._programs) > 1:
+            some = one_line(b", ".join(sorted(self._programs)[:3]).decode("utf-8", "replace"))
+            programs = plural(len(self._programs), "program")
+            yield f"lines of {programs} are mixed here ({some}): explain those of each by themselves"
         zeros = _ZEROS.search(self.data)
         if zeros is not None:
             line, count = self.number(zeros.start()), zeros.end() - zeros.start()
@@ -329,37 +342,27 @@ def _line_of(record: TraceRecord, lines: _Content, text: str = "") -> int:
 # ------------------------------------------------------------------ logs of reports
 
 
-def _of_reports(name: str, records: Sequence[TraceRecord], lines: _Content) -> CauseReport:
+def _explain_reports(name: str, records: Sequence[TraceRecord], lines: _Content) -> CauseReport:
     shown = _shown(name)
     reports = [one for one in records if one.kind is RecordKind.REPORT]
     if not reports:
         raise UnknownFileError(f"{shown} has no report of OpenSplice")
     what = f"{shown} is a log of {_release(reports)}: {_span_of(reports)}"
     problems = [each for one in reports if _is_problem(one) for each in _lines_with_problems(one)]
-    further = [
-        "ospl-info.log and ospl-error.log of the same directory, and those of the other nodes",
-    ]
+    further = ["ospl-info.log and ospl-error.log of the same directory, and those of the other nodes"]
     if not problems:
         first_line = f"nothing: it reports no error and no warning{_starts_of(reports)}"
         cut = sum(one.level == UNKNOWN_LEVEL for one in reports)
         if cut:
             first_line += f"; {plural(cut, 'report')} {'has' if cut == 1 else 'have'} no level"
-        return CauseReport(
-            what,
-            first_line,
-            others=tuple(lines.foreign_to(_REPORTS)),
-            further=tuple(further),
-            is_bad=False,
-        )
+        others = tuple(lines.foreign_to(_REPORTS))
+        return CauseReport(what, first_line, others=others, further=tuple(further), is_bad=False)
     first = _first_of(problems)
     if Path(name).exists():
         further.append(f"ospltool trace {shown} --level {'INFO' if _is_note(first.record) else 'WARNING'}")
     event = [one for one in problems if _is_one_event(first, one)]
-    known = [
-        (one, one.found)
-        for one in event
-        if one.found is not None and (first.is_harmless or not one.is_harmless)
-    ]
+    faults = event if first.is_harmless else [one for one in event if not one.is_harmless]
+    known = [(one, one.found) for one in faults if one.found is not None]
     cause = min(known, key=lambda each: each[1].meaning.number, default=None)
     text = f"{_when(first.record)}{first.place(lines)}, {_level(first.record)}: "
     text += shortened(first.line, _LONGEST)
@@ -374,14 +377,13 @@ def _of_reports(name: str, records: Sequence[TraceRecord], lines: _Content) -> C
     others = (*others, *lines.foreign_to(_REPORTS))
     if len(records) == MOST_REPORTS:
         others = (*others, f"only the first {MOST_REPORTS:,} reports were read")
-    if cause is None:
-        why = "unknown: no rule knows this report."
-        return CauseReport(what, text, why, "", others, tuple(further))
-    one, found = cause
-    why = found.why
-    if one is not first:
-        why += f" ({one.place(lines)}: {shortened(one.line, _LONGEST)})"
-    return CauseReport(what, text, why, found.remedy, others, tuple(further))
+    why, remedy = "unknown: no rule knows this report.", ""
+    if cause is not None:
+        one, found = cause
+        why, remedy = found.why, found.remedy
+        if one is not first:
+            why += f" ({one.place(lines)}: {shortened(one.line, _LONGEST)})"
+    return CauseReport(what, text, why, remedy, others, tuple(further))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -608,56 +610,50 @@ def _span_of(records: Sequence[TraceRecord]) -> str:
 # ------------------------------------------------------------------ traces
 
 
-def _of_trace(path: Path, name: str, lines: _Content) -> CauseReport:
+def _explain_trace(path: Path, name: str, lines: _Content) -> CauseReport:
     """Explain a trace; `name` is what to call it."""
     shown = _shown(name)
     evidence = RawEvidence([str(path)], sys.stderr)
     source, found = evidence.sources[0], investigate(evidence, Window(), {}, with_stores=False)
     facts = found.facts
-    product = (
-        "ospltool" if source.origin is Product.ENGINE or source.format is TraceFormat.EVENTS else "OpenSplice"
-    )
-    what = f"{shown} is a durability trace of {product}"
+    is_own = source.origin is Product.ENGINE or source.format is TraceFormat.EVENTS
+    what = f"{shown} is a durability trace of {'ospltool' if is_own else 'OpenSplice'}"
     further = [
         f"ospltool trace anomalies {shown} (with the traces of all nodes, it knows more causes)",
         f"ospltool trace timeline {shown}",
     ]
-    if name != str(path):
-        further = ["the whole traces of all nodes, with `ospltool trace anomalies`"]
     if not facts.first_ns:
         what += " without timestamps"
-        further = further[:1] if name != str(path) else [f"ospltool trace {shown} --level WARNING"]
+        further = [f"ospltool trace {shown} --level WARNING"]
     else:
         start, end = min(facts.first_ns.values()), max(facts.last_ns.values())
         what += f": {plural(len(facts.first_ns), 'run')} from {iso(start, 0)} to {clock_since(start, end, 0)}"
-    foreign = (*lines.foreign_to(_TRACE), *_overlaps(facts))
+    if name != str(path):
+        further = ["the whole traces of all nodes, with `ospltool trace anomalies`"]
     others = [found.verdict.headline] if any(not one.is_harmless for one in found.verdict.conclusions) else []
     stuck = _never_operational(facts)
-    if not found.findings and stuck is None:
-        first = "nothing: no rule of `trace anomalies` finds anything in it"
-        return CauseReport(
-            what, first + _state_of(facts), "", "", (*others, *foreign), tuple(further), bool(others)
-        )
-    if not found.findings:
-        assert stuck is not None
+    first, why = f"nothing: no rule of `trace anomalies` finds anything in it{_state_of(facts)}", ""
+    if found.findings:
+        one = found.findings[0]
+        where = "".join(f", line {lines.number(place.offset)}" for place in one.evidence[:1])
+        when = "" if one.start_ns is None else iso(one.start_ns, 3)
+        first, why = f"{when}{where}: {one.title} ({one.rule})".removeprefix(", "), one.explanation
+        titles = list(dict.fromkeys(each.title for each in found.findings[1:]))
+        others += [] if stuck is None else [stuck[0]]
+        others += titles[:_MOST_OTHERS]
+        if len(titles) > _MOST_OTHERS:
+            others.append(plural(len(titles) - _MOST_OTHERS, "more finding"))
+    elif stuck is not None:
         first, why = stuck
-        return CauseReport(what, first, why, "", (*others, *foreign), tuple(further))
-    one = found.findings[0]
-    where = "".join(f", line {lines.number(place.offset)}" for place in one.evidence[:1])
-    when = "" if one.start_ns is None else iso(one.start_ns, 3)
-    title = f"{when}{where}: {one.title} ({one.rule})".removeprefix(", ")
-    titles = list(dict.fromkeys(each.title for each in found.findings[1:]))
-    others += [] if stuck is None else [stuck[0]]
-    others += titles[:_MOST_OTHERS]
-    if len(titles) > _MOST_OTHERS:
-        others.append(plural(len(titles) - _MOST_OTHERS, "more finding"))
-    return CauseReport(what, title, one.explanation, "", (*others, *foreign), tuple(further))
+    is_bad = bool(found.findings or others) or stuck is not None
+    others += [*lines.foreign_to(_TRACE), *_overlaps(facts)]
+    return CauseReport(what, first, why, "", tuple(others), tuple(further), is_bad)
 
 
 def _overlaps(facts: TraceFacts) -> Iterator[str]:
     """Yield that runs of one file overlap, as those of one node cannot."""
     for before, after in itertools.pairwise(sorted(facts.first_ns)):
-        if facts.first_ns[after] < facts.last_ns[before]:
+        if facts.first_ns[after] < facts.last_ns[before] - STRAGGLER_NS:
             yield (
                 f"run {after[1]} begins at {iso(facts.first_ns[after], 3)}, before run {before[1]} ends: "
                 "these are the traces of several nodes, which need a file each, or the clock was set back"
@@ -704,7 +700,7 @@ def _never_operational(facts: TraceFacts) -> tuple[str, str] | None:
 # ------------------------------------------------------------------ configurations
 
 
-def _of_settings(
+def _explain_settings(
     found: re.Match[str], content: _Content, name: str, environ: Mapping[str, str]
 ) -> CauseReport:
     """Explain settings that one of the expressions for them found in a text, or the file that it names."""
@@ -718,10 +714,15 @@ def _of_settings(
         if named.exists():
             raise UnknownFileError(f"{shown} names another file: explain {_shown(str(named))}")
         line = text.count("\n", 0, found.start("file")) + 1
+        what = (
+            "OpenSplice does not start"
+            if parts.get("product") == "OSPL"
+            else "Cyclone DDS creates no participant"
+        )
         return CauseReport(
             f"{shown} names a file with settings",
             f"line {line}: there is no file {_shown(str(named))} on this machine",
-            "Cyclone DDS creates no participant if it cannot read the file that CYCLONEDDS_URI names.",
+            f"{what} if it cannot read this file.",
             "On the machine that has it, run `ospltool explain` on the file itself.",
         )
     start, end = found.start("file") if parts.get("list") else found.end(), len(text)
@@ -731,20 +732,20 @@ def _of_settings(
     close = -1 if root is None else text.find(f"</{root[1]}>", start)
     if quote and (last := re.compile(rf">\s*{quote}").search(text, start)) is not None:
         end = last.start() + 1
-    elif found.re is _ASSIGNED and text[start:line_end].rstrip().endswith(">"):
+    elif found.re is _ASSIGNED and text[start:line_end].rstrip().endswith(">") and close < line_end:
         end = line_end
     elif not is_bare and close >= 0:
         end = text.find(">", close) + 1
     before = text.count("\n", 0, start) if not is_bare else 0
     whole = "\n" * before + text[start:end].rstrip()
-    answer = _of_xml(whole, environ, name, is_text=not is_bare or bool(parts.get("list")))
+    answer = _explain_xml(whole, environ, name, is_text=not is_bare or bool(parts.get("list")))
     if not is_bare and Path(name).exists():
         further = f"ospltool check FILE, on a file with the settings of {shown} alone"
         answer = dataclasses.replace(answer, further=(further, *answer.further[1:]))
     return dataclasses.replace(answer, others=(*answer.others, *content.foreign_to("XML")))
 
 
-def _of_xml(text: str, environ: Mapping[str, str], name: str, *, is_text: bool) -> CauseReport:
+def _explain_xml(text: str, environ: Mapping[str, str], name: str, *, is_text: bool) -> CauseReport:
     """Explain XML; `is_text` tells that it stands in CYCLONEDDS_URI itself."""
     from ospltool.check import cyclone
     from ospltool.check.commands import choice
@@ -777,7 +778,7 @@ def _of_xml(text: str, environ: Mapping[str, str], name: str, *, is_text: bool) 
         root_name = f"the root <{one_line(tag)}>" if tag else "no root"
         raise UnknownFileError(f"{shown} is XML with {root_name}: no configuration that ospltool knows")
     place = name if Path(name).exists() else "FILE"
-    found = _of_findings(what, report, place, _STOPS_HERE)
+    found = _explain_findings(what, report, place, _STOPS_HERE)
     if not wanted:
         return found
     also = f"ospltool check {_shown(place)} --target ospltool, if an ospltool node is to run with it"
@@ -797,16 +798,16 @@ def _is_whole(data: bytes, name: str) -> bool:
     return False
 
 
-def _of_fleet(path: Path, environ: Mapping[str, str]) -> CauseReport:
+def _explain_fleet(path: Path, environ: Mapping[str, str]) -> CauseReport:
     from ospltool.check.commands import check, choice, deployments
 
     everything = choice([], [], [], [], "info")
     report = check(deployments([str(path)], [], [], environ, together=False), everything)
     # The nodes of a fleet run on other machines.
-    return _of_findings(f"{_shown(str(path))} is a fleet file", report, str(path), ())
+    return _explain_findings(f"{_shown(str(path))} is a fleet file", report, str(path), ())
 
 
-def _of_findings(what: str, report: Report, place: str, stopping: Collection[str]) -> CauseReport:
+def _explain_findings(what: str, report: Report, place: str, stopping: Collection[str]) -> CauseReport:
     """Explain what the check found.
 
     Args:
@@ -881,7 +882,7 @@ def _found_at(one: Finding, names: Collection[str]) -> str:
 
 def _why_found(one: Finding) -> str:
     """Return why a rule finds something, and who does not start because of it."""
-    from ospltool.check.registry import all_rules
+    from ospltool.check.rule_book import all_rules
 
     rule = all_rules()[one.code]
     why = " ".join((rule.sections().get("Why") or rule.summary).split())
@@ -916,7 +917,7 @@ def _known_lines(text: str) -> list[_KnownLine]:
     return [found for number, line in lines if (found := _known_line(number, line)) is not None]
 
 
-def _of_lines(text: str, shown: str, known: Sequence[_KnownLine]) -> CauseReport:
+def _explain_lines(text: str, shown: str, known: Sequence[_KnownLine]) -> CauseReport:
     lines = text.splitlines()
     bad = [one for one in known if one.is_bad]
     complaints = [(number, line) for number, line in enumerate(lines, 1) if _COMPLAINT.search(line)]
@@ -973,7 +974,7 @@ def _known_line(number: int, line: str) -> _KnownLine | None:
     if code is not None and code[1].startswith("DUL-"):
         meaning = "A finding of `ospltool health`."
     elif code is not None:
-        from ospltool.check.registry import all_rules
+        from ospltool.check.rule_book import all_rules
 
         rule = all_rules().get(code[1])
         meaning = "" if rule is None else rule.summary

@@ -1,6 +1,10 @@
 """The evidence of an investigation: records in the order of time, and attachments, from files or a case.
 
 Large files are read through a temporary case, many times faster. A case is read with any engine.
+
+Of traces and logs that are there twice, each fact would count twice, also as one of another node. So some
+records of each file are looked for in the others, by time, thread and text. A file is a copy of another one,
+or of a part of it, if all of these are there.
 """
 
 from __future__ import annotations
@@ -18,10 +22,10 @@ from ospltool.analytics.case import FILE_SUFFIXES, Case, is_case_directory
 from ospltool.analytics.contract import Detail
 from ospltool.analytics.engines import Engine
 from ospltool.forensics.attachments import Attachment, AttachmentKind, find_attachments, what_is
-from ospltool.forensics.copies import CopiedFile, copies_among, copies_in, without
 from ospltool.output.progress import ProgressLine, advance, shown
 from ospltool.trace.case.reading_back import (
     WantedRecords,
+    Window,
     first_time_of,
     nodes_of,
     origins_of,
@@ -40,47 +44,186 @@ from ospltool.trace.reading.record import RecordKind, TraceRecord, no_collection
 from ospltool.trace.reading.sources import (
     MOST_AT_ONCE,
     SHRUNK,
+    PlainStream,
     SourceError,
     TraceFile,
+    TraceFormat,
     find_sources,
     named_path,
+    open_stream,
 )
 from ospltool.trace.views.conversation import events_of
 from ospltool.trace.views.records import skew_of, skews_of
 from ospltool.trace.views.selection import first_time
 from ospltool.trace.views.times import parse_time
 
+# ------------------------------------------------------------------ files that are there twice
+
+PROBES: Final = 16
+"""Records of a file that are looked for in the others, about."""
+
+LEAST_PROBES: Final = 3
+"""A file with fewer records is not called a copy."""
+
+MOST_SEARCHED: Final = 1_000
+"""Among more files, copies are not looked for."""
+
+MOST_COMPARED: Final = 50
+"""The same for files that are read whole, each of which is compared with each."""
+
+MOST_COPY_BYTES: Final = 64 << 20
+"""Bytes of those files together: a compressed file of 2 MB may hold 2 GB."""
+BLOCK_BYTES: Final = 1 << 20
+
+SourceKey = tuple[str, str]
+"""Node and path of a file."""
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Window:
-    """The selection of records.
+class CopiedFile:
+    """A file whose records are in another one, too.
 
     Attributes:
-        since_ns: earliest time; None for the beginning.
-        until_ns: latest time; None for the end.
-        nodes: names of nodes; empty for all.
+        node: its node.
+        file: its path, as the user gave it.
+        of_node: the node of the other file.
+        of_file: the path of the other file.
     """
 
-    since_ns: int | None = None
-    until_ns: int | None = None
-    nodes: tuple[str, ...] = ()
+    node: str
+    file: str
+    of_node: str
+    of_file: str
 
-    def has(self, record: TraceRecord) -> bool:
-        """Return whether a record is selected; events that identify nodes are, at any time."""
-        if self.nodes and record.node not in self.nodes:
-            return False
-        if (self.since_ns is None and self.until_ns is None) or record.event in IDENTITY:
-            return True
-        time = record.time_ns
-        if time is None:
-            return False
-        return (self.since_ns is None or time >= self.since_ns) and (
-            self.until_ns is None or time <= self.until_ns
+    def __str__(self) -> str:
+        return (
+            f"whether {self.file} (of {self.node}) is a log of its own: all that was looked for in it is "
+            f"also in {self.of_file} (of {self.of_node}), so it was left out"
         )
 
 
-IDENTITY = frozenset({"lifecycle.address", "lifecycle.configuration"})
-"""Events that tell which node has which address."""
+def copies_in(engine: Engine) -> list[CopiedFile]:
+    """Return the copied files of a case."""
+    files = int(str(next(iter(engine.query("select count(*) from sources").rows))[0]))
+    if not 1 < files <= MOST_SEARCHED:
+        return []
+    found = _asked(engine, "")  # by time alone: other columns of all records take longer to read
+    return _asked(engine, _SAME) if found else []
+
+
+def _asked(engine: Engine, same: str) -> list[CopiedFile]:
+    looked: dict[SourceKey, int] = {}
+    seen: dict[tuple[SourceKey, SourceKey], int] = {}
+    for node, file, count, other_node, other_file, found in engine.query(
+        _SQL.format(probes=PROBES, same=same)
+    ).rows:
+        key = (str(node), str(file))
+        looked[key] = int(str(count))
+        if other_file is not None:
+            seen[key, (str(other_node), str(other_file))] = int(str(found))
+    return _copied(looked, seen)
+
+
+def copies_among(sources: Sequence[TraceFile]) -> list[CopiedFile]:
+    """Return the copied files among small files, which are read whole.
+
+    If they hold more than MOST_COPY_BYTES, as a few compressed ones may, none is examined.
+
+    Raises:
+        SourceError: a file cannot be read.
+    """
+    if len(sources) > MOST_COMPARED:
+        return []
+    texts: dict[SourceKey, bytes] = {}
+    left = MOST_COPY_BYTES
+    for source in sources:
+        if source.format is not TraceFormat.UNKNOWN:
+            with open_stream(source.path) as stream:
+                text = texts[source.node, source.file] = b"".join(_blocks(stream, left + 1))
+            left -= len(text)
+            if left < 0:
+                return []
+    looked: dict[SourceKey, int] = {}
+    seen: dict[tuple[SourceKey, SourceKey], int] = {}
+    for key, text in texts.items():
+        lines = list(_probes(text))
+        looked[key] = len(lines)
+        for other, its in texts.items():
+            if other != key and lines and (found := sum(line in its for line in lines)):
+                seen[key, other] = found
+    return _copied(looked, seen)
+
+
+def _blocks(stream: PlainStream, most: int) -> Iterator[bytes]:
+    """Yield a stream up to `most` bytes."""
+    while most > 0 and (block := stream.read(min(BLOCK_BYTES, most))):
+        most -= len(block)
+        yield block
+
+
+def _probes(text: bytes) -> Iterator[bytes]:
+    """Yield lines of a text, evenly spread, that say when something happened."""
+    lines = [line for line in text.splitlines() if b" -> " in line or line.startswith(b"Internals")]
+    step = len(lines) // PROBES + 1
+    yield from dict.fromkeys([*lines[::step], *lines[-1:]])
+
+
+def _is_whole(looked: int, found: int) -> bool:
+    """Return whether enough was found; the last record of a copy may be cut."""
+    return found >= LEAST_PROBES and found >= (looked if looked < PROBES // 2 else looked - 1)
+
+
+def _copied(
+    looked: Mapping[SourceKey, int], seen: Mapping[tuple[SourceKey, SourceKey], int]
+) -> list[CopiedFile]:
+    whole = {pair for pair, found in seen.items() if _is_whole(looked[pair[0]], found)}
+    left: set[SourceKey] = set()
+    found: list[CopiedFile] = []
+    for key in sorted(looked, reverse=True):
+        originals = sorted(other for one, other in whole if one == key and other not in left)
+        if originals:
+            left.add(key)
+            found.append(CopiedFile(*key, *originals[0]))
+    return sorted(found, key=lambda one: (one.node, one.file))
+
+
+def without(sources: Iterable[TraceFile], copied: Iterable[CopiedFile]) -> tuple[TraceFile, ...]:
+    """Return the sources that are not copies."""
+    left = {(one.node, one.file) for one in copied}
+    return tuple(one for one in sources if (one.node, one.file) not in left)
+
+
+_SAME: Final = " and thread = its_thread and text = its_text"
+_SQL: Final = """
+with marks as (
+  select node, file, off, time_ns, thread, text,
+    row_number() over (partition by node, file order by off asc nulls first) as place,
+    count(*) over (partition by node, file) as places
+  from records
+  where (edge is null or edge or kind = 'report') and time_ns is not null and kind in ('trace', 'report')
+),
+probes as (
+  select node as its_node, file as its_file, off as its_off, time_ns as its_ns, thread as its_thread,
+    text as its_text
+  from marks
+  where place = 1 or place = places or mod(place, cast(floor(places / {probes}) as bigint) + 1) = 0
+),
+counts as (
+  select its_node as node, its_file as file, count(*) as looked from probes group by its_node, its_file
+),
+hits as (
+  select its_node, its_file, node as other_node, file as other_file, count(distinct its_off) as found
+  from probes join records on time_ns = its_ns{same}
+  where node <> its_node or file <> its_file
+  group by its_node, its_file, node, file
+)
+select counts.node, counts.file, looked, other_node, other_file, found
+from counts left join hits on counts.node = its_node and counts.file = its_file
+order by 1 asc nulls first, 2 asc nulls first, 4 asc nulls first, 5 asc nulls first
+"""
+
+
+# ------------------------------------------------------------------ what an analysis asks for
 
 
 class Evidence(Protocol):
@@ -216,7 +359,7 @@ class RawEvidence:
                 facts = case.facts(window, skews, with_waits=with_waits)
                 self.copied = case.copied
             return facts
-        return TraceFacts.of(self._records(self._originals(), window, skews), with_waits=with_waits)
+        return TraceFacts.from_records(self._records(self._originals(), window, skews), with_waits=with_waits)
 
     def _originals(self) -> tuple[TraceFile, ...]:
         """Return the sources that are no copies, which only small files are examined for."""
@@ -294,11 +437,10 @@ class CaseEvidence:
 
     def records(self, window: Window, skews: Mapping[str, int]) -> Iterator[TraceRecord]:
         """Yield the records by time."""
-        wanted = WantedRecords(window.since_ns, window.until_ns, window.nodes, tuple(sorted(IDENTITY)), skews)
-        yield from self._read(wanted, window)
+        yield from self._read(WantedRecords(window, skews))
 
-    def _read(self, wanted: WantedRecords, window: Window) -> Iterator[TraceRecord]:
-        is_all = window == Window()
+    def _read(self, wanted: WantedRecords) -> Iterator[TraceRecord]:
+        window, is_all = wanted.window, wanted.window == Window()
         with shown("reading the case", "records"):
             for some in records_of(self._case, self._engine, wanted):
                 yield from _noted(some) if is_all else filter(window.has, _noted(some))
@@ -307,7 +449,7 @@ class CaseEvidence:
     def alignments(self, window: Window, skews: Mapping[str, int], group: str) -> Iterator[TraceRecord]:
         """Yield the records that tell of alignments of a group by time; others may come, too."""
         events = events_of(is_own=Product.ENGINE in origins_of(self._engine).values())
-        yield from self._read(self._originals(window, skews, telling_of_alignments(events, group)), window)
+        yield from self._read(self._originals(window, skews, telling_of_alignments(events, group)))
 
     def _originals(
         self, window: Window, skews: Mapping[str, int], telling: str, quiet: str = "false"
@@ -315,18 +457,14 @@ class CaseEvidence:
         """Return what is wanted of the files that are no copies."""
         self.copied = copies_in(self._engine)
         without = tuple((one.node, one.file) for one in self.copied)
-        always = tuple(sorted(IDENTITY))
-        return WantedRecords(
-            window.since_ns, window.until_ns, window.nodes, always, skews, without, telling, quiet
-        )
+        return WantedRecords(window, skews, without, telling, quiet)
 
     def facts(self, window: Window, skews: Mapping[str, int], *, with_waits: bool) -> TraceFacts:
         """Collect the facts from the records that contain any."""
         if window.since_ns is not None or window.until_ns is not None:
             # The first and last records of a window are not marked, so all of it is read.
-            return TraceFacts.of(
-                self._read(self._originals(window, skews, ""), window), with_waits=with_waits
-            )
+            records = self._read(self._originals(window, skews, ""))
+            return TraceFacts.from_records(records, with_waits=with_waits)
         from ospltool.trace.case.step_columns import StepColumns  # its packages come with the extra `sql`
 
         wanted = self._originals(window, skews, *telling_of_facts(with_waits=with_waits))
@@ -336,7 +474,7 @@ class CaseEvidence:
             for rows in rows_of(self._case, self._engine, wanted):
                 steps = StepColumns(rows, skews)
                 records = _noted(records_in(steps.others(), skews, origins))
-                facts.take_rows(steps.rows(facts.lines), records)
+                facts.add_rows(steps.rows(facts.lines), records)
                 steps.forget(facts.names.own)
                 advance(len(steps))
         facts.finish()

@@ -10,20 +10,20 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-from ospltool.forensics import right_clocks, set_changes
+from ospltool.forensics import right_clocks
 from ospltool.forensics.attachments import Attachment, AttachmentKind
-from ospltool.forensics.conclusion import Conclusion, SetFate, dated
-from ospltool.forensics.evidence import Evidence, Window
-from ospltool.forensics.set_changes import sizes
+from ospltool.forensics.evidence import Evidence
 from ospltool.forensics.story import Story, stories
 from ospltool.output.progress import shown
 from ospltool.output.text import plural
+from ospltool.trace.case.reading_back import Window
 from ospltool.trace.meaning import coverage
 from ospltool.trace.meaning.fact_kinds import SetSize
 from ospltool.trace.meaning.trace_facts import TraceFacts
 from ospltool.trace.reading import damage
 from ospltool.trace.reading.record import no_collection
-from ospltool.trace.rules import Anomaly, anomalies
+from ospltool.trace.rules import SetFate, TraceFinding, anomalies, set_changes
+from ospltool.trace.rules.set_changes import sizes
 from ospltool.trace.views.times import clock_since, iso
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 NO_TRACE: Final = "there is no trace"
 """Beginning of the sentences about the most important unknown things."""
 
-_ORDER: Final = list(SetFate)
+_ORDER: Final[list[SetFate | None]] = [*SetFate]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class DataVerdict:
         sizes: sizes of sets, by time.
     """
 
-    conclusions: tuple[Conclusion, ...]
+    conclusions: tuple[TraceFinding, ...]
     unknown: tuple[str, ...]
     sizes: tuple[SetSize, ...]
 
@@ -56,9 +56,9 @@ class DataVerdict:
         bad = [one for one in self.conclusions if not one.is_harmless]
         if bad:
             more = f" (and {len(bad) - 1} more)" if len(bad) > 1 else ""
-            return f"{dated(bad[0])}{more}"
+            return f"{bad[0].dated}{more}"
         if self.conclusions or self.sizes:
-            equal = "".join(f"; {one.text}" for one in self.conclusions if one.kind is SetFate.EQUAL)
+            equal = "".join(f"; {one.title}" for one in self.conclusions if one.fate is SetFate.EQUAL)
             absent = "".join(f"; {one}" for one in self.unknown if one.startswith(NO_TRACE))
             return f"no set was seen to be lost, left behind or replaced by a smaller one{equal}{absent}"
         return "unknown: no evidence shows a set"
@@ -66,8 +66,8 @@ class DataVerdict:
 
 def verdict(
     facts: TraceFacts,
-    findings: Sequence[Anomaly],
-    stored: Iterable[Conclusion] = (),
+    findings: Sequence[TraceFinding],
+    stored: Iterable[TraceFinding] = (),
     unknown: Iterable[str] = (),
     stored_sizes: Sequence[SetSize] = (),
 ) -> DataVerdict:
@@ -86,7 +86,7 @@ def verdict(
         *set_changes.conclusions(facts, shown, findings),
         *stored,
     ]
-    ordered = sorted(found, key=lambda one: (_ORDER.index(one.kind), one.start_ns or 0, one.text))
+    ordered = sorted(found, key=lambda one: (_ORDER.index(one.fate), one.start_ns or 0, one.title))
     return DataVerdict(
         tuple(ordered),
         (*unknown, *_unknown(facts, shown)),
@@ -94,7 +94,7 @@ def verdict(
     )
 
 
-def _from_findings(findings: Sequence[Anomaly], shown: Sequence[SetSize]) -> Iterable[Conclusion]:
+def _from_findings(findings: Sequence[TraceFinding], shown: Sequence[SetSize]) -> Iterable[TraceFinding]:
     for one in findings:
         if one.rule == "set-emptied":
             kind = SetFate.LOST if one.facts["is_total"] else SetFate.EMPTIED
@@ -107,9 +107,7 @@ def _from_findings(findings: Sequence[Anomaly], shown: Sequence[SetSize]) -> Ite
         text = one.title
         if kind is SetFate.DIVERGED:
             text += _last_sizes(shown, str(one.facts["master"]), str(one.facts["node"]))
-        yield Conclusion(
-            kind, text, one.start_ns, one.end_ns, one.nodes, group, one.evidence, dict(one.facts)
-        )
+        yield dataclasses.replace(one, title=text, fate=kind, group=group)
 
 
 def _last_sizes(shown: Sequence[SetSize], master: str, node: str) -> str:
@@ -228,7 +226,7 @@ class Investigation:
     """
 
     facts: TraceFacts
-    findings: tuple[Anomaly, ...]
+    findings: tuple[TraceFinding, ...]
     verdict: DataVerdict
     stories: tuple[Story, ...]
     stored: StoredEvidence | None
@@ -284,10 +282,10 @@ def _concluded(
         *(f"{one}; later records are unknown" for one in damage.noted()),
     ]
     if beside and with_stores:
-        from ospltool.forensics.stored import look
+        from ospltool.forensics.stored import examine
 
         chosen_stores = [one for one in beside if not window.nodes or one.node in {"", *window.nodes}]
-        stored = look(chosen_stores)
+        stored = examine(chosen_stores)
         unknown += _without_store(facts, chosen_stores)
     elif beside:
         unknown.append(f"{len(beside)} stores and recordings were not examined")

@@ -14,7 +14,6 @@ from typing import Final
 
 from ospltool.diagnostics.model import Finding
 from ospltool.forensics.attachments import Attachment
-from ospltool.forensics.conclusion import Conclusion, SetFate, code_of
 from ospltool.forensics.investigation import Investigation
 from ospltool.forensics.stored import StoredEvidence
 from ospltool.forensics.story import Story
@@ -23,7 +22,7 @@ from ospltool.trace.meaning.alignments import TracedAlignment, line_of
 from ospltool.trace.meaning.fact_kinds import SetSize
 from ospltool.trace.meaning.lines import RecordPlace
 from ospltool.trace.meaning.trace_facts import TraceFacts
-from ospltool.trace.rules import Anomaly, grouped
+from ospltool.trace.rules import SetFate, TraceFinding, grouped
 from ospltool.trace.views.conversation import Conversation
 from ospltool.trace.views.timeline import START_STATES
 from ospltool.trace.views.times import SECOND_NS, clock, clock_since, duration, from_to, iso
@@ -122,14 +121,14 @@ def _verdict(one: Investigation) -> str:
     return f'<p class="verdict{" bad" if bad else ""}">{_text_of(one.verdict.headline)}</p>'
 
 
-def _conclusions(conclusions: Sequence[Conclusion]) -> str:
+def _conclusions(conclusions: Sequence[TraceFinding]) -> str:
     if not conclusions:
         return _nothing("No merge, alignment or store shows a loss or a change of the data.")
     rows = [
         [
-            _cell(each.kind, "what" if each.is_harmless else "what bad"),
+            _cell(str(each.fate), "what" if each.is_harmless else "what bad"),
             _cell(from_to(each.start_ns, each.end_ns), "when"),
-            f"<td>{_text_of(each.text)}{_evidence(each.places[:2])}</td>",
+            f"<td>{_text_of(each.title)}{_evidence(each.evidence[:2])}</td>",
         ]
         for each in conclusions
     ]
@@ -152,37 +151,22 @@ def _stories(stories: Sequence[Story]) -> str:
     for number, story in enumerate(stories, 1):
         parts.append(f"<h3>{number}. {_text_of(story.title)}</h3>")
         parts.append(_nothing(f"{from_to(story.start_ns, story.end_ns)}, on {', '.join(story.nodes)}"))
-        entries = [
-            (
-                one.start_ns or 0,
-                [
-                    _cell("-" if one.start_ns is None else clock_since(story.start_ns, one.start_ns), "when"),
-                    _cell(f"{one.rule} {code_of(one)}"),
-                    _finding(one),
-                ],
-            )
-            for one in story.findings
+        lost = (one for one in story.conclusions if one.fate in {SetFate.THROWN_AWAY, SetFate.SHRANK})
+        rows = [
+            [
+                _cell("-" if one.start_ns is None else clock_since(story.start_ns, one.start_ns), "when"),
+                _cell(f"{one.rule} {one.code}") if one.fate is None else _cell(str(one.fate), "bad"),
+                _finding(one) if one.fate is None else _cell(one.title),
+            ]
+            for one in sorted([*story.findings, *lost], key=lambda each: each.start_ns or 0)
         ]
-        entries += [
-            (
-                one.start_ns or 0,
-                [
-                    _cell(clock_since(story.start_ns, one.start_ns or 0), "when"),
-                    _cell(one.kind, "bad"),
-                    _cell(one.text),
-                ],
-            )
-            for one in story.conclusions
-            if one.kind in {SetFate.THROWN_AWAY, SetFate.SHRANK}
-        ]
-        rows = [row for _, row in sorted(entries, key=lambda each: each[0])]
         parts.append(_table(("When", "What", "How it is known"), rows[:MOST_ROWS]))
         if len(rows) > MOST_ROWS:
             parts.append(_nothing(f"and {len(rows) - MOST_ROWS} more"))
     return "\n".join(parts)
 
 
-def _finding(one: Anomaly) -> str:
+def _finding(one: TraceFinding) -> str:
     told = f"<strong>{_text_of(one.title)}</strong><br>{_text_of(one.explanation)}"
     return f"<td>{told}{_evidence(one.evidence[:3])}</td>"
 
@@ -253,21 +237,21 @@ def _masters(facts: TraceFacts) -> Iterator[_TimelineRow]:
 def _sequence(one: Investigation) -> str:
     """Draw the alignment that decided about the data."""
     for kind in _DECISIVE:
-        for conclusion in (each for each in one.verdict.conclusions if each.kind is kind):
+        for conclusion in (each for each in one.verdict.conclusions if each.fate is kind):
             found = _exchanges(one.facts, conclusion)
             if found:
                 talk = Conversation(found[0].group, tuple(found), one.facts.names)
                 drawn = _draw_sequence(talk)
-                return f"<p>{_text_of(talk.group)}: {_text_of(conclusion.text)}</p>\n{drawn}"
+                return f"<p>{_text_of(talk.group)}: {_text_of(conclusion.title)}</p>\n{drawn}"
     return _nothing("The traces show no alignment that decided about data.")
 
 
-def _exchanges(facts: TraceFacts, conclusion: Conclusion) -> list[TracedAlignment]:
+def _exchanges(facts: TraceFacts, conclusion: TraceFinding) -> list[TracedAlignment]:
     """Return the alignments behind a conclusion, and those of the group around it."""
     if conclusion.start_ns is None:
         return []
-    lines, time = {(place.file, place.offset) for place in conclusion.places}, facts.lines.time
-    moments = {place.time_ns for place in conclusion.places}
+    lines, time = {(place.file, place.offset) for place in conclusion.evidence}, facts.lines.time
+    moments = {place.time_ns for place in conclusion.evidence}
     same = [each for each in facts.book.all() if not conclusion.group or each.group == conclusion.group]
     exact = [
         each

@@ -10,7 +10,6 @@ from typing import Final
 
 from engine.runtime.monitor import NodeSnapshot
 from ospltool.forensics.attachments import Attachment, AttachmentKind
-from ospltool.forensics.conclusion import Conclusion, SetFate
 from ospltool.live.recording import Recording, RecordingFault
 from ospltool.output.text import plural
 from ospltool.stores.describe import Counted, count_sets
@@ -22,7 +21,7 @@ from ospltool.stores.diff.sides import MAX_SIDES, ComparedPart, DiffError
 from ospltool.stores.model import SetKind, StoreFacts, StoreFormat, StoreNotSupported, StoreUnreadable
 from ospltool.stores.opening import identity_of, open_reader
 from ospltool.trace.meaning.fact_kinds import BUILT_IN, SetSize, SizeOrigin
-from ospltool.trace.rules import grouped
+from ospltool.trace.rules import SetFate, TraceFinding, grouped, set_finding
 from ospltool.trace.views.times import iso
 
 _NO_DIFFERENCE: Final = frozenset(
@@ -95,7 +94,7 @@ class StoredEvidence:
     """
 
     stores: tuple[StoreOf, ...]
-    conclusions: tuple[Conclusion, ...]
+    conclusions: tuple[TraceFinding, ...]
     comparison: ReportData | None
     compared: tuple[StoreOf, ...]
     unknown: tuple[str, ...]
@@ -122,7 +121,7 @@ class StoredEvidence:
                         )
 
 
-def look(attachments: Iterable[Attachment]) -> StoredEvidence:
+def examine(attachments: Iterable[Attachment]) -> StoredEvidence:
     """Read stores and recordings from end to end, and compare the stores.
 
     Args:
@@ -130,7 +129,7 @@ def look(attachments: Iterable[Attachment]) -> StoredEvidence:
     """
     stores: list[StoreOf] = []
     unknown: list[str] = []
-    unread: list[Conclusion] = []
+    unread: list[TraceFinding] = []
     shown: list[SetSize] = []
     for one in attachments:
         if one.what is AttachmentKind.RECORDING:
@@ -170,14 +169,14 @@ def look(attachments: Iterable[Attachment]) -> StoredEvidence:
     )
 
 
-def emptied_in(shown: Sequence[SetSize]) -> Iterator[Conclusion]:
+def emptied_in(shown: Sequence[SetSize]) -> Iterator[TraceFinding]:
     """Yield conclusions about sets that become empty in a recording."""
     for (node, group), some in grouped(shown, lambda one: (one.node, one.group)):
         most = max(one.samples for one in some)
         if some[-1].samples or not most:
             continue
         gone = next(one for place, one in enumerate(some) if not any(each.samples for each in some[place:]))
-        yield Conclusion(
+        yield set_finding(
             SetFate.SHRANK,
             f"the set of {group} on {node} had up to {plural(most, 'sample')} and is empty from here on; the "
             f"recording {gone.source} does not show whether applications deleted it",
@@ -222,8 +221,8 @@ def _store_of(one: Attachment) -> StoreOf:
         return StoreOf(one, reader.facts, tuple(count_sets(reader)), identity)
 
 
-def _unreadable(one: Attachment, reason: str) -> Conclusion:
-    return Conclusion(
+def _unreadable(one: Attachment, reason: str) -> TraceFinding:
+    return set_finding(
         SetFate.DAMAGED,
         f"the store of {one.node} cannot be read: {reason}",
         None,
@@ -232,9 +231,9 @@ def _unreadable(one: Attachment, reason: str) -> Conclusion:
     )
 
 
-def _damaged(store: StoreOf) -> Iterator[Conclusion]:
+def _damaged(store: StoreOf) -> Iterator[TraceFinding]:
     for number, count, first in store.damage:
-        yield Conclusion(
+        yield set_finding(
             SetFate.DAMAGED,
             f"{plural(count, 'record')} of set {number} in {store.name} cannot be read: {'; '.join(first)}",
             None,
@@ -243,7 +242,7 @@ def _damaged(store: StoreOf) -> Iterator[Conclusion]:
         )
 
 
-def _in_backups(store: StoreOf) -> Iterator[Conclusion]:
+def _in_backups(store: StoreOf) -> Iterator[TraceFinding]:
     """Yield conclusions about samples that a back-up has and the current set of its name-space lacks."""
     current = {one.facts.name_space: one for one in store.sets if one.facts.kind is SetKind.CURRENT}
     for backup in (one for one in store.sets if one.facts.kind is SetKind.BACKUP):
@@ -260,7 +259,7 @@ def _in_backups(store: StoreOf) -> Iterator[Conclusion]:
             name = f"{group.partition}.{group.topic}"
             if only > group.damaged[1] and not name.startswith(BUILT_IN):
                 when = backup.facts.quality_ns
-                yield Conclusion(
+                yield set_finding(
                     SetFate.THROWN_AWAY,
                     f"{plural(only, 'instance')} of {name} on {store.node} are in the back-up (set "
                     f"{backup.facts.number}{'' if when is None else f', of {iso(when, 0)}'}) and not in the "
@@ -272,7 +271,7 @@ def _in_backups(store: StoreOf) -> Iterator[Conclusion]:
                 )
 
 
-def _differing(report: ReportData, stores: Sequence[StoreOf]) -> Iterator[Conclusion]:
+def _differing(report: ReportData, stores: Sequence[StoreOf]) -> Iterator[TraceFinding]:
     groups = [one for one in report.groups if not f"{one.partition}.".startswith(BUILT_IN)]
     nodes = tuple(one.node for one in stores)
     held = [one for one in groups if any(one.samples)]
@@ -281,7 +280,7 @@ def _differing(report: ReportData, stores: Sequence[StoreOf]) -> Iterator[Conclu
         yield _difference(group, stores, nodes)
     if held and not differing and not any(any(one.damaged) for one in held):
         total = sum(one.equal + one.differing for one in held)
-        yield Conclusion(
+        yield set_finding(
             SetFate.EQUAL,
             f"the stores of {', '.join(nodes)} have the same data: {plural(len(held), 'group')}, "
             f"{plural(total, 'instance')}",
@@ -296,7 +295,7 @@ def _differing_in_data(group: GroupReport) -> int:
     return group.differing - sum(count for cause, count in group.causes.items() if cause in _NO_DIFFERENCE)
 
 
-def _difference(group: GroupReport, stores: Sequence[StoreOf], nodes: tuple[str, ...]) -> Conclusion:
+def _difference(group: GroupReport, stores: Sequence[StoreOf], nodes: tuple[str, ...]) -> TraceFinding:
     parts = []
     differing = _differing_in_data(group)
     for number, store in enumerate(stores):
@@ -309,7 +308,7 @@ def _difference(group: GroupReport, stores: Sequence[StoreOf], nodes: tuple[str,
         parts.append(f"{store.node} has {plural(samples, 'sample')}{lacks}{alone}")
     causes = ", ".join(f"{cause} {count}" for cause, count in group.causes.items())
     name = f"{group.partition}.{group.topic}"
-    return Conclusion(
+    return set_finding(
         SetFate.DIFFERS,
         f"the stores do not agree on {name}: {plural(differing, 'instance')} "
         f"differ{'s' if differing == 1 else ''} in data; {'; '.join(parts)}"

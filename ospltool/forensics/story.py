@@ -6,10 +6,9 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from ospltool.forensics.conclusion import Conclusion
 from ospltool.output.text import plural
 from ospltool.trace.meaning.reports import NEAR_NS
-from ospltool.trace.rules import Anomaly, grouped
+from ospltool.trace.rules import TraceFinding, grouped
 from ospltool.trace.views.times import SECOND_NS
 
 BEFORE_NS: Final = 15 * SECOND_NS
@@ -50,8 +49,8 @@ class Story:
         conclusions: conclusions about the data that follow, by time.
     """
 
-    findings: tuple[Anomaly, ...]
-    conclusions: tuple[Conclusion, ...] = ()
+    findings: tuple[TraceFinding, ...]
+    conclusions: tuple[TraceFinding, ...] = ()
 
     @property
     def title(self) -> str:
@@ -79,7 +78,7 @@ class Story:
         return tuple(sorted({node for one in self.findings for node in one.nodes}))
 
 
-def stories(findings: Sequence[Anomaly], conclusions: Sequence[Conclusion] = ()) -> list[Story]:
+def stories(findings: Sequence[TraceFinding], conclusions: Sequence[TraceFinding] = ()) -> list[Story]:
     """Group findings with their causes, by time; every finding is in one story.
 
     A finding joins the story of its likeliest cause among those that had begun, and the story of the other
@@ -112,7 +111,7 @@ def _offset_of(one: Story) -> int:
 
 
 def _joins(
-    findings: Sequence[Anomaly], of_rule: Mapping[str, list[int]], number: int, one: Anomaly
+    findings: Sequence[TraceFinding], of_rule: Mapping[str, list[int]], number: int, one: TraceFinding
 ) -> list[int]:
     """Return the findings whose story a finding joins: its cause, and other sides of the same event."""
     sides: list[int] = []
@@ -130,9 +129,9 @@ def _joins(
     return sides
 
 
-def _with_conclusions(told: list[Story], conclusions: Sequence[Conclusion]) -> list[Story]:
+def _with_conclusions(told: list[Story], conclusions: Sequence[TraceFinding]) -> list[Story]:
     """Add each conclusion to the last story that it can follow from."""
-    found: dict[int, list[Conclusion]] = {}
+    found: dict[int, list[TraceFinding]] = {}
     for one in sorted(conclusions, key=lambda each: each.start_ns or 0):
         if one.start_ns is None:
             continue
@@ -151,7 +150,7 @@ def _with_conclusions(told: list[Story], conclusions: Sequence[Conclusion]) -> l
     return [dataclasses.replace(story, conclusions=tuple(found.get(n, ()))) for n, story in enumerate(told)]
 
 
-def _follows(effect: Anomaly, cause: Anomaly) -> bool:
+def _follows(effect: TraceFinding, cause: TraceFinding) -> bool:
     """Return whether a finding can be the effect of another: by kind, place and time."""
     if cause.rule not in CAUSES.get(effect.rule, ()) or effect.start_ns is None or cause.start_ns is None:
         return False
@@ -169,7 +168,7 @@ def _follows(effect: Anomaly, cause: Anomaly) -> bool:
     return cause.start_ns - BEFORE_NS <= effect.start_ns <= (cause.end_ns or cause.start_ns) + AFTER_NS
 
 
-def _are_together(one: Anomaly, other: Anomaly) -> bool:
+def _are_together(one: TraceFinding, other: TraceFinding) -> bool:
     """Return whether a node made two reports at the same times, according to their first lines."""
     if one.nodes != other.nodes or one.count != other.count:
         return False
@@ -177,7 +176,7 @@ def _are_together(one: Anomaly, other: Anomaly) -> bool:
     return all(abs(a.at_ns - b.at_ns) <= TOGETHER_NS for a, b in places)
 
 
-def _are_of_one_event(effect: Anomaly, cause: Anomaly) -> bool:
+def _are_of_one_event(effect: TraceFinding, cause: TraceFinding) -> bool:
     """Return whether a node reports a cause and its effect, or always reports both together."""
     if effect.rule == "fellow-lost":
         is_known = bool(effect.facts.get("stood_still") and cause.facts.get("stood_still"))
@@ -192,12 +191,12 @@ def _are_of_one_event(effect: Anomaly, cause: Anomaly) -> bool:
     )
 
 
-def _about(one: Anomaly) -> set[str]:
+def _about(one: TraceFinding) -> set[str]:
     """Return the nodes of a finding, and the fellow or master that it names."""
     return {*one.nodes, *(str(one.facts[name]) for name in ("fellow", "master") if one.facts.get(name))}
 
 
-def _roots(findings: Sequence[Anomaly]) -> list[Anomaly]:
+def _roots(findings: Sequence[TraceFinding]) -> list[TraceFinding]:
     """Return the findings without a cause; the first finding, if each has one."""
     of_rule = dict(grouped(findings, lambda one: one.rule))
     roots = [

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from ospltool.forensics.conclusion import Conclusion, SetFate, code_of, dated
 from ospltool.forensics.investigation import Investigation
 from ospltool.forensics.story import Story
 from ospltool.trace.meaning.lines import RecordPlace
 from ospltool.trace.reading.record import one_line, valid_text
-from ospltool.trace.rules import Anomaly
+from ospltool.trace.rules import SetFate, TraceFinding
 from ospltool.trace.views.times import clock_since, from_to
 
 SHOWN_CONCLUSIONS: Final = 8
@@ -27,7 +26,7 @@ def as_text(one: Investigation) -> Iterator[str]:
     bad = [each for each in one.verdict.conclusions if not each.is_harmless]
     rest = [each for each in one.verdict.conclusions if each.is_harmless]
     for each in (*bad[1:], *rest)[:SHOWN_CONCLUSIONS]:
-        yield f"  {each.kind}: {one_line(dated(each))}"
+        yield f"  {each.fate}: {one_line(each.dated)}"
     left = len(bad[1:]) + len(rest) - SHOWN_CONCLUSIONS
     if left > 0:
         yield f"  and {left} more (--json has all)"
@@ -46,27 +45,17 @@ def _story(number: int, count: int, story: Story) -> Iterator[str]:
     when = from_to(story.start_ns, story.end_ns)
     yield f"Story {number} of {count}, {when}, on {one_line(', '.join(story.nodes))}"
     yield f"  {one_line(story.title)}"
-    told: list[tuple[int, str]] = [
-        *((one.start_ns or 0, f"{_called(one)}: {one.title}") for one in story.findings),
-        *(
-            (one.start_ns or 0, f"* {one.kind}: {one.text}")
-            for one in story.conclusions
-            if one.kind in _TOLD_IN_STORIES
-        ),
-    ]
-    told.sort(key=lambda each: each[0])
-    for time, text in told[:SHOWN_FINDINGS]:
-        when = "" if story.start_ns is None else f"{clock_since(story.start_ns, time)}  "
-        yield f"    {when}{one_line(text)}"
+    of_sets = (one for one in story.conclusions if one.fate in _TOLD_IN_STORIES)
+    told = sorted([*story.findings, *of_sets], key=lambda one: one.start_ns or 0)
+    for one in told[:SHOWN_FINDINGS]:
+        when = "" if story.start_ns is None else f"{clock_since(story.start_ns, one.start_ns or 0)}  "
+        what = (
+            f"* {one.fate}" if one.fate is not None else f"{one.rule} ({one.code})" if one.code else one.rule
+        )
+        yield f"    {when}{one_line(f'{what}: {one.title}')}"
     if len(told) > SHOWN_FINDINGS:
         yield f"    and {len(told) - SHOWN_FINDINGS} more"
     yield ""
-
-
-def _called(one: Anomaly) -> str:
-    """Return the rule of a finding, with its health code."""
-    code = code_of(one)
-    return f"{one.rule} ({code})" if code else one.rule
 
 
 def as_value(one: Investigation) -> dict[str, object]:
@@ -86,25 +75,25 @@ def as_value(one: Investigation) -> dict[str, object]:
             }
             for story in one.stories
         ],
-        "findings": [{**_finding_value(each), "code": code_of(each) or None} for each in one.findings],
+        "findings": [{**_finding_value(each), "code": each.code or None} for each in one.findings],
     }
 
 
-def _conclusion(one: Conclusion) -> dict[str, object]:
+def _conclusion(one: TraceFinding) -> dict[str, object]:
     return {
-        "kind": one.kind.value,
-        "text": valid_text(one.text),
+        "kind": one.fate,
+        "text": valid_text(one.title),
         "start_ns": one.start_ns,
         "end_ns": one.end_ns,
         "nodes": list(one.nodes),
         "group": valid_text(one.group),
         "is_harmless": one.is_harmless,
         "facts": _valid(one.facts),
-        "evidence": [_place_value(place) for place in one.places],
+        "evidence": [_place_value(place) for place in one.evidence],
     }
 
 
-def _finding_lines(findings: Sequence[Anomaly]) -> Iterator[str]:
+def _finding_lines(findings: Sequence[TraceFinding]) -> Iterator[str]:
     """Yield findings as lines of text, with their evidence."""
     for one in findings:
         yield f"{from_to(one.start_ns)}  {one.rule}: {one_line(one.title)}"
@@ -118,7 +107,7 @@ def _finding_lines(findings: Sequence[Anomaly]) -> Iterator[str]:
         yield ""
 
 
-def _finding_value(one: Anomaly) -> dict[str, object]:
+def _finding_value(one: TraceFinding) -> dict[str, object]:
     """Return a finding for JSON."""
     return {
         "rule": one.rule,

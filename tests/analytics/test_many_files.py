@@ -83,7 +83,7 @@ def test_together_and_alone_make_one_case(
     for name, data in ODD.items():
         (tmp_path / "logs" / "n1" / name).write_bytes(data)
     together = loaded(tmp_path / "logs", tmp_path / "together", detail)
-    monkeypatch.setattr(local_load, "bundles", lambda parts: [(part,) for part in parts])
+    monkeypatch.setattr(local_load, "bundles", lambda parts, _: [(part,) for part in parts])
     alone = loaded(tmp_path / "logs", tmp_path / "alone", detail)
     assert together == alone
     assert together.total.damages

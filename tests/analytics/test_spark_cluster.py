@@ -197,9 +197,7 @@ class Killer:
     def _watch(self) -> None:
         deadline = time.monotonic() + PATIENCE_S
         while not self._over.wait(0.05) and time.monotonic() < deadline:
-            written = self._target.parent.glob(
-                f".{self._target.name}.partial-*/records/_temporary/**/*.parquet"
-            )
+            written = self._target.parent.glob(f".{self._target.name}.partial-*/attempt-*/**/*.parquet")
             if next(written, None) is None:
                 continue
             alive = executors(self._workers)

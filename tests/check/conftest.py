@@ -8,7 +8,8 @@ from typing import Protocol
 import pytest
 
 from engine.config import ConfigError, interpret, parse
-from ospltool.check.registry import EVERYWHERE, RuleInput, all_rules
+from ospltool.check.registry import EVERYWHERE, RuleInput
+from ospltool.check.rule_book import all_rules
 from ospltool.check.runner import Choice, Examined, run
 from ospltool.check.views import FileView, FleetView, NodeView
 from ospltool.diagnostics.model import Finding, Report, Target

@@ -12,7 +12,8 @@ from engine.dds import trial
 from ospltool.check import cyclone, profiles
 from ospltool.check.cyclone import CycloneItem
 from ospltool.check.inputs import DeploymentInput, NodeInput
-from ospltool.check.registry import RuleInput, all_rules
+from ospltool.check.registry import RuleInput
+from ospltool.check.rule_book import all_rules
 from ospltool.check.runner import Choice, examine, run
 from ospltool.cli.app import main
 from ospltool.diagnostics.model import Finding, Severity, Target

@@ -288,6 +288,17 @@ CASES: dict[str, tuple[str, dict[str, str]]] = {
         (TRACE.format("823106032", "INIT", "a", "x") + LATER * 15) * 2,
         {"Also": "run 2 begins at 2017-11-15T17:18:51.823Z, before run 1 ends: these are the traces"},
     ),
+    "two containers": (
+        "".join(f"n1-1  | {one}app-1 | hello\n" for one in [LATER] * 30),
+        {"What": "durability trace", "Also": "lines of 2 programs are mixed here (app-1, n1-1)"},
+    ),
+    "a file for OpenSplice": (
+        "export OSPL_URI=file:///no/ospl.xml",
+        {
+            "First": "line 1: there is no file /no/ospl.xml",
+            "Why": "OpenSplice does not start if it cannot read",
+        },
+    ),
     "a trace whose first line was cut": (
         TRACE.format("823106032", "COMPLETE", "a", "x")[6:] + LATER * 25,
         {"What": "1 run from 2017-11-15T17:18:51Z to 17:18:51"},
@@ -365,6 +376,10 @@ CASES: dict[str, tuple[str, dict[str, str]]] = {
             "First": "nothing: the check finds nothing",
             "Look at": "given --target ospltool, if an ospltool node is to run with it",
         },
+    ),
+    "settings in several lines of YAML": (
+        "CYCLONEDDS_URI: >-\n  <CycloneDDS><Domain>\n    <Internal/>\n  </Domain></CycloneDDS>\nb: failed\n",
+        {"What": "settings of Cyclone DDS", "First": "nothing: the check finds nothing"},
     ),
     "a part of settings with a comma": (
         "<General><AllowMulticast>true</AllowMulticast></General>,",
@@ -451,6 +466,8 @@ CASES: dict[str, tuple[str, dict[str, str]]] = {
             "FROM ros:humble\nENV CYCLONEDDS_URI @\nRUN true\n": 2,
             '[Service]\nEnvironment="CYCLONEDDS_URI=@"\nUser=a\n': 2,
             "set CYCLONEDDS_URI=@": 1,
+            "# export CYCLONEDDS_URI=/old.xml\nexport CYCLONEDDS_URI=@": 2,
+            "os.environ['CYCLONEDDS_URI'] = '@'": 1,
             "PS> $env:CYCLONEDDS_URI = '@'": 1,
             "kind: ConfigMap\ndata:\n  cyclonedds.xml: |\n    @\n": 4,
         }.items()
@@ -486,6 +503,7 @@ UNKNOWN: dict[str, tuple[bytes, str]] = {
     "nothing": (b" \n", "is empty"),
     "bytes": (bytes(range(256)) * 4, "is no text"),
     "a file that names itself": (b"export CYCLONEDDS_URI=given", "given names another file: explain given"),
+    "an address": (b"https://a.b/c/d.xml", "no line of it is known"),
     "other XML": (b"<project><a/></project>", "root <project>: no configuration"),
     "an empty directory of one's own": (b"", "is empty"),
 }

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import random
 
-from ospltool.forensics.set_changes import Applied, _ByStart, _given_ns
 from ospltool.trace.meaning.alignments import AlignmentStep, TracedAlignment
 from ospltool.trace.meaning.lines import NumberedLines, RecordPlace
+from ospltool.trace.rules.set_changes import Applied, _ByStart, _given_ns
 
 
 def line(lines: NumberedLines, time_ns: int) -> int:

@@ -11,9 +11,8 @@ from typing import Any
 import pytest
 
 from ospltool.cli.app import main
-from ospltool.forensics.conclusion import CODES, SetFate
 from ospltool.health.codes import codes
-from ospltool.trace.rules import all_rules
+from ospltool.trace.rules import CODES, SetFate, all_rules
 from tests.stores.making import BASE_NS, Held, Message, Version, write_kv, write_xml
 from tests.stores.own_stores import described, write_ours
 from tests.trace.making import Trace, Traces

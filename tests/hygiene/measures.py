@@ -15,6 +15,7 @@ import io
 import pathlib
 import sys
 import tokenize
+from collections.abc import Iterable
 from typing import Final
 
 import engine
@@ -22,13 +23,13 @@ import engine
 ROOT: Final = pathlib.Path(engine.__path__[0]).parent
 PACKAGES: Final = ("engine", "ospltool", "tui")
 BARS: Final = {
-    "code tokens": 791_000,
-    "lines": 127_500,
-    "modules": 530,
-    "classes": 1_270,
-    "functions of 60 lines": 20,
+    "code tokens": 774_600,
+    "lines": 125_000,
+    "modules": 481,
+    "classes": 1_255,
+    "functions of 60 lines": 5,
     "imports in functions": 245,
-    "sheared modules": 40,
+    "sheared modules": 14,
 }
 """The greatest figures; what is not here has none."""
 _CODE: Final = (tokenize.NAME, tokenize.OP, tokenize.NUMBER, tokenize.STRING)
@@ -47,12 +48,6 @@ def measured(text: str) -> Figures:
         and isinstance(each.value, ast.Constant)
         and isinstance(each.value.value, str)
     ]
-    inside = {
-        (each.lineno, each.col_offset)
-        for function in functions
-        for each in ast.walk(function)
-        if isinstance(each, ast.Import | ast.ImportFrom)
-    }
     tokens = list(tokenize.generate_tokens(io.StringIO(text).readline))
     return Figures({
         "code tokens": sum(each.type in _CODE for each in tokens) - len(texts),
@@ -61,10 +56,20 @@ def measured(text: str) -> Figures:
         "classes": sum(isinstance(each, ast.ClassDef) for each in nodes),
         "functions": len(functions),
         "functions of 60 lines": sum((each.end_lineno or 0) - each.lineno >= _LONG for each in functions),
-        "imports in functions": len(inside),
+        "imports in functions": imports_in(functions),
         "lines of comments": sum(
             each.type == tokenize.COMMENT and each.line.strip()[0] == "#" for each in tokens
         ),
+    })  # fmt: skip
+
+
+def imports_in(functions: Iterable[ast.AST]) -> int:
+    """The number of imports inside functions, some of which may be inside each other."""
+    return len({
+        (each.lineno, each.col_offset)
+        for function in functions
+        for each in ast.walk(function)
+        if isinstance(each, ast.Import | ast.ImportFrom)
     })  # fmt: skip
 
 

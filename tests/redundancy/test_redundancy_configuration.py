@@ -10,7 +10,8 @@ from engine.config.persistence import load
 from engine.config.problems import ConfigError
 from engine.persistence.core.provider_selection import SynchronizationSettings
 from ospltool.check.inputs import gather
-from ospltool.check.registry import RuleInput, all_rules
+from ospltool.check.registry import RuleInput
+from ospltool.check.rule_book import all_rules
 from ospltool.check.runner import Choice, examine, run
 
 SAMPLE = Path(__file__).parents[2] / "samples" / "redundant-persistence" / "service.xml"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ospltool.trace.meaning.trace_facts import TraceFacts
 from ospltool.trace.reading.reader import merged
 from ospltool.trace.reading.sources import find_sources
-from ospltool.trace.rules import Anomaly, anomalies
+from ospltool.trace.rules import TraceFinding, anomalies
 from tests.trace.making import Traces
 
 SELF = "Confirming master: I am the master for nameSpace 'ns'."
@@ -28,6 +28,6 @@ MERGED = "Updating state of namespace 'ns' to '{}' for role 'DefaultRole'"
 SLAVED = "Slaving to my master, set the state of namespace 'ns' to '{}' for role 'DefaultRole'"
 
 
-def found(traces: Traces, *rules: str) -> list[Anomaly]:
-    facts = TraceFacts.of(merged(find_sources([traces.write()]).sources))
+def found(traces: Traces, *rules: str) -> list[TraceFinding]:
+    facts = TraceFacts.from_records(merged(find_sources([traces.write()]).sources))
     return anomalies(facts, rules or None)

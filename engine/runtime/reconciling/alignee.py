@@ -40,6 +40,7 @@ FIRST_SYMBOLS: Final = 256
 MORE_SYMBOLS: Final = 64
 """Symbols in a first sketch that names the lacking samples: they only show later changes."""
 MAX_SYMBOLS: Final = 1 << 20
+"""Symbols in one sketch, whatever the aligner asks for: a damaged message must not cost gigabytes."""
 MAX_LIST: Final = 8 << 20
 """Identities in a list at most: 64 MiB."""
 _MASK: Final = (1 << 128) - 1

@@ -38,6 +38,7 @@ MAX_QUESTIONS: Final = 64
 """Comparisons under way at most; a further request is answered with the whole set."""
 FIRST_SYMBOLS: Final = 256
 MIN_SYMBOLS: Final = 16
+"""Least number in a further sketch: fewer seldom decode, and each costs a round."""
 MANY: Final = 0.3
 """Part of the set: if more differs, the aligner asks for the list of identities."""
 LIST_BYTES: Final = 8

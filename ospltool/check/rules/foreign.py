@@ -20,10 +20,8 @@ from ospltool.diagnostics.model import Finding, Place, Severity
 _cyclone_rule = functools.partial(rule, takes=RuleInput.CYCLONE, targets=OSPLTOOL)
 
 
-def _found(file: FileView, given: cyclone.Given, path: str, message: str) -> Finding:
-    assert file.cyclone is not None
-    span = given.value.span if given.value else given.name_span
-    return Finding(message, Place.of(file.cyclone.source, span), subject=cyclone.subject(path))
+def _found(given: cyclone.Given, path: str, message: str) -> Finding:
+    return cyclone.finding("", given.value or given, message, path=path)
 
 
 @_cyclone_rule("DUR758", "cyclone-several-domains", Severity.INFO)
@@ -76,12 +74,18 @@ def cyclone_interface_not_here(file: FileView) -> Iterator[Finding]:
     links: dict[str, str] = {}
     for path, given, name, kind in _interfaces(file.cyclone):
         if not _HERE[kind](name):
-            yield _found(file, given, path, f"this machine has no {kind.removesuffix(' of it')} {name!r}")
+            yield _found(
+                given,
+                path,
+                f"this machine has no {kind.removesuffix(' of it')} {name!r}",
+            )
         elif path.startswith(_INTERFACE) and kind != "address of it":
             other = links.setdefault(address_of(name), name)
             if other != name:
                 yield _found(
-                    file, given, path, f"on this machine {name!r} is the same interface as {other!r}"
+                    given,
+                    path,
+                    f"on this machine {name!r} is the same interface as {other!r}",
                 )
 
 
@@ -149,7 +153,11 @@ def cyclone_nobody_to_ask(file: FileView) -> Iterator[Finding]:
     path = "General/AllowMulticast"
     for node in cyclone.settings(file.cyclone, path):
         if cyclone.text_of(node).lower() == "false":
-            yield _found(file, node, path, "multicast is off, and Discovery/Peers names nobody")
+            yield _found(
+                node,
+                path,
+                "multicast is off, and Discovery/Peers names nobody",
+            )
             return
     interfaces = cyclone.settings(file.cyclone, "General/Interfaces/NetworkInterface")
     names = ("multicast", "allow_multicast")
@@ -160,7 +168,7 @@ def cyclone_nobody_to_ask(file: FileView) -> Iterator[Finding]:
     if off and all(any(each in node.attributes for each in off) for node in interfaces
                    if isinstance(node, XmlElement)):  # fmt: skip
         message = "multicast is off on every interface, and Discovery/Peers names nobody"
-        yield _found(file, off[0], paths[0], message)
+        yield _found(off[0], paths[0], message)
 
 
 @_cyclone_rule("DUR762", "cyclone-buffer-not-granted", Severity.WARNING)
@@ -191,7 +199,7 @@ def cyclone_buffer_not_granted(file: FileView) -> Iterator[Finding]:
                 message = (
                     f"the kernel of this machine grants {granted} of {wanted} bytes at most; see {limit}"
                 )
-                yield _found(file, given, path, message)
+                yield _found(given, path, message)
 
 
 def _granted(option: int, wanted: int) -> int:
@@ -224,9 +232,9 @@ def cyclone_log_has_no_directory(file: FileView) -> Iterator[Finding]:
                 continue
             if not Path(text).parent.is_dir():
                 message = f"this machine has no directory {str(Path(text).parent)!r}"
-                yield _found(file, given, path, message)
+                yield _found(given, path, message)
             elif Path(text).is_dir():
-                yield _found(file, given, path, f"on this machine {text!r} is a directory")
+                yield _found(given, path, f"on this machine {text!r} is a directory")
 
 
 @_cyclone_rule("DUR768", "cyclone-library-not-here", Severity.WARNING)
@@ -256,7 +264,7 @@ def cyclone_library_not_here(file: FileView) -> Iterator[Finding]:
         else:
             continue
         if not _has_library(library):
-            yield _found(file, given, path, f"this machine has no library {library!r}")
+            yield _found(given, path, f"this machine has no library {library!r}")
 
 
 def _has_library(name: str) -> bool:
@@ -303,7 +311,7 @@ def cyclone_fragment_above_message(file: FileView) -> Iterator[Finding]:
                 f"fragments of {cyclone.text_of(node)} are larger than messages of "
                 f"{cyclone.text_of(message[0][0])}"
             )
-            yield _found(file, node, "General/FragmentSize", text)
+            yield _found(node, "General/FragmentSize", text)
 
 
 @rule("DUR773", "profile-of-opensplice", Severity.INFO, takes=RuleInput.PROFILES, targets=OSPLTOOL)

@@ -40,7 +40,7 @@ def deprecated_setting(node: NodeView) -> Iterator[Finding]:
                 ignored = " and never read" if attribute.name == "mergePolicy" else ""
                 fix = edits.remove_attribute(node, attribute) if ignored else None
                 message = f"{attribute.name} is deprecated{ignored}"
-                yield node.found(attribute, message, subject=item.path, fix=fix)
+                yield node.found(attribute, message, fix=fix)
 
 
 @rule("DUR121", "commercial-setting", Severity.INFO, targets=OPENSPLICE)
@@ -128,7 +128,7 @@ def priority_kind_ignored(node: NodeView) -> Iterator[Finding]:
         if attribute and element.name == "Priority":
             fix = edits.remove_attribute(node, attribute)
             message = "the durability service ignores priority_kind"
-            yield node.found(attribute, message, subject=f"{element.path}@priority_kind", fix=fix)
+            yield node.found(attribute, message, fix=fix)
 
 
 @rule("DUR125", "heartbeat-default-differs", Severity.INFO, targets=OPENSPLICE)
@@ -171,7 +171,7 @@ def equality_check_ineffective(node: NodeView) -> Iterator[Finding]:
         attribute = element.attribute("equalityCheck")
         if policy.equality_check and attribute:
             message = "OpenSplice sends equal sets in spite of equalityCheck unless they have a living writer"
-            yield node.found(attribute, message, subject=f"{element.path}@equalityCheck")
+            yield node.found(attribute, message)
 
 
 @rule("DUR127", "y2038-partly-ready", Severity.WARNING, targets=OPENSPLICE)

@@ -40,7 +40,7 @@ def persistent_without_store(node: NodeView) -> Iterator[Finding]:
                 message = (
                     f"'{policy.name_space}' is to be persistent, but there is no Persistent/StoreDirectory"
                 )
-                yield node.found(place, message, subject=f"{element.path}@durability")
+                yield node.found(place, message)
 
 
 @rule("DUR602", "durable-without-store", Severity.INFO)
@@ -62,7 +62,7 @@ def durable_without_store(node: NodeView) -> Iterator[Finding]:
             if policy.durability is Durability.DURABLE:
                 place = element.attribute("durability") or element
                 message = f"without StoreDirectory, persistent data of '{policy.name_space}' stays in memory"
-                yield node.found(place, message, subject=f"{element.path}@durability")
+                yield node.found(place, message)
 
 
 @rule("DUR603", "unused-store", Severity.INFO)
@@ -129,7 +129,7 @@ def temporary_store(node: NodeView) -> Iterator[Finding]:
         path = str(PurePosixPath(element.text))
         for place, what in _TEMPORARY.items():
             if path == place or path.startswith(f"{place}/"):
-                yield node.found(element.value, f"'{element.text}' {what}", subject=element.path)
+                yield node.found(element.value, f"'{element.text}' {what}")
 
 
 @rule("DUR606", "relative-store", Severity.INFO)
@@ -148,9 +148,7 @@ def relative_store(node: NodeView) -> Iterator[Finding]:
     """
     element = node.setting("Persistent/StoreDirectory")
     if element and element.value and element.text and not PurePosixPath(element.text).is_absolute():
-        yield node.found(
-            element.value, "the store depends on where the node is started", subject=element.path
-        )
+        yield node.found(element.value, "the store depends on where the node is started")
 
 
 @rule("DUR607", "key-value-store-ignored", Severity.WARNING, targets=OPENSPLICE)
@@ -220,9 +218,7 @@ def trace_in_store(node: NodeView) -> Iterator[Finding]:
         file, directory = PurePosixPath(element.text), PurePosixPath(store.text)
         if directory in file.parents and directory != PurePosixPath():
             message = "the trace lies in the store directory"
-            yield node.found(
-                element.value, message, related=(node.place(store, "the store"),), subject=element.path
-            )
+            yield node.found(element.value, message, related=(node.place(store, "the store"),))
 
 
 @rule("DUR610", "xml-store-limits", Severity.INFO, targets=OPENSPLICE)
@@ -267,7 +263,7 @@ def impossible_store(node: NodeView) -> Iterator[Finding]:
         obstacle = _obstacle(element.text)
         if obstacle:
             message = f"'{element.text}' cannot be made here: '{obstacle}' is no directory"
-            yield node.found(element.value, message, subject=element.path)
+            yield node.found(element.value, message)
 
 
 def _obstacle(path: str) -> str:
@@ -303,7 +299,7 @@ def unusable_secret(node: NodeView) -> Iterator[Finding]:
             DomainSecret(element.text)
         except SecretError as fault:
             severity = Severity.WARNING if fault.is_local else None
-            yield node.found(element.value, str(fault), subject=element.path, severity=severity)
+            yield node.found(element.value, str(fault), severity=severity)
 
 
 @rule("DUR611", "leveldb-store", Severity.WARNING, targets=OPENSPLICE)
@@ -327,4 +323,4 @@ def leveldb_store(node: NodeView) -> Iterator[Finding]:
         parameters = element.find("StorageParameters")
         extra = ", and reads its parameters wrongly" if parameters and parameters.text else ""
         message = f"OpenSplice does not store sets as a whole in LevelDB{extra}"
-        yield node.found(attribute, message, subject=f"{element.path}@type")
+        yield node.found(attribute, message)

@@ -31,11 +31,11 @@ from ospltool.analytics.case import (
     write_table,
 )
 from ospltool.analytics.contract import Detail, Table
-from ospltool.trace.case.bundles import Loaded, bundles, write_rows_of
+from ospltool.trace.case.bundles import bundles, write_rows_of
 from ospltool.trace.case.local_load import (
-    Job,
     LoadCounts,
     LoadedParts,
+    Work,
     described,
     digest_of,
     jobs_of,
@@ -48,9 +48,7 @@ from ospltool.trace.case.local_load import (
     work,
 )
 from ospltool.trace.reading import damage
-from ospltool.trace.reading.headers import last_on_line
-from ospltool.trace.reading.ranges import RANGE_BYTES, Range, ranges
-from ospltool.trace.reading.reader import LONGEST_RECORD
+from ospltool.trace.reading.ranges import RANGE_BYTES, Range, last_record, ranges
 from ospltool.trace.reading.sources import (
     NothingFoundError,
     SourceError,
@@ -58,7 +56,6 @@ from ospltool.trace.reading.sources import (
     TraceFormat,
     find_sources,
     named_path,
-    open_stream,
 )
 
 LOCK_FILE: Final = ".lock"
@@ -66,9 +63,6 @@ LOCK_FILE: Final = ".lock"
 
 Plan = Callable[["TraceFile", list[dict[str, Any]]], "tuple[list[dict[str, Any]], list[Range]]"]
 """Tells of a file that grew, and its parts in the case, which of these stay and what is to be read."""
-
-Work = Callable[[list["Job"]], "Iterator[tuple[str, Range, Loaded]]"]
-"""Does jobs (see `local_load.work`)."""
 
 
 def add(
@@ -154,10 +148,6 @@ def _changes(sources: Sequence[TraceFile], known: dict[str, Any], plan: Plan) ->
         is_same_so_far &= all(entry.get(name, value) == value for name, value in traits_of(source).items())
         if is_same_so_far and size == entry["size"]:
             continue
-        if any(not part["name"] for part in entry["parts"]):
-            raise CaseError(
-                f"{source.file}: changed, and was loaded by Spark: load all files into a new case"
-            )
         described_now = described(source)
         kept, more = plan(source, entry["parts"] if is_same_so_far and _can_go_on(source) else [])
         parts += more
@@ -178,12 +168,11 @@ def _can_go_on(source: TraceFile) -> bool:
 
 
 def _files_by_name(known: dict[str, Any]) -> dict[str, set[str]]:
-    """Return the names of all bundles in a case that were loaded on this machine, with their files."""
+    """Return the names of all bundles in a case, with their files."""
     found: dict[str, set[str]] = {}
     for entry in known.values():
         for part in entry["parts"]:
-            if part["name"]:
-                found.setdefault(part["name"], set()).add(entry["file"])
+            found.setdefault(part["name"], set()).add(entry["file"])
     return found
 
 
@@ -262,8 +251,6 @@ BATCH_BYTES: Final = 1 << 30
 MOST_FAILURES: Final = 10
 """Looks in a row that may fail, as when a file is rotated while it is read."""
 
-_WINDOW: Final = 1 << 16
-
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Following:
@@ -304,7 +291,7 @@ def follow(
         if not named_path(name)[1].exists():
             raise SourceError(f"{name}: no such file or directory")
     if not is_case_directory(what.target):
-        make_case([], what.target, what.detail, is_shared=what.is_shared)
+        make_case([], what.target, what.detail, what.do, is_shared=what.is_shared)
     with locked(what.target):
         return _follow(what, wait, told)
 
@@ -316,7 +303,7 @@ def _follow(what: Following, wait: Callable[[float], bool], told: Callable[[Load
     while True:
         began, took = time.monotonic(), 0.0
         try:
-            changed, removed = seen.look(what)
+            changed, removed = seen.find_changes(what)
             took = time.monotonic() - began
             if changed or removed:
                 told(_add(what, changed, removed))
@@ -355,9 +342,9 @@ class _Seen:
         self._states: dict[str, tuple[int, int, int]] = {}
         self._found: dict[str, tuple[int, int, int]] = {}
 
-    def look(self, what: Following) -> tuple[list[TraceFile], list[str]]:
+    def find_changes(self, what: Following) -> tuple[list[TraceFile], list[str]]:
         """Return changed files, and the keys of files of the case that are gone."""
-        damage.take()  # a file may vanish or be half written; what is loaded is looked at again
+        damage.collect()  # a file may vanish or be half written; what is loaded is looked at again
         sources: Sequence[TraceFile] = ()
         with contextlib.suppress(NothingFoundError):
             sources = find_sources(what.names).sources
@@ -425,15 +412,9 @@ def _without_last_record(part: Range) -> list[Range]:
     if part.source.format is not TraceFormat.TRACE or part.source.compressed:
         return [part]
     end = part.start + part.size
-    with open_stream(part.source.path) as stream:
-        window = _WINDOW
-        while True:
-            at = max(part.start, end - window)
-            stream.seek(at)
-            found = at + last_on_line(stream.read(end - at))
-            if found > at:
-                whole = Range(part.source, part.start, found, found - part.start)
-                return [whole, Range(part.source, found, None, end - found)]
-            if at == part.start or window > 2 * LONGEST_RECORD:
-                return [part]
-            window *= 4
+    last = last_record(part.source, part.start, end)
+    if last == part.start:
+        return [part]
+    return [
+        Range(part.source, part.start, last, last - part.start), Range(part.source, last, None, end - last)
+    ]  # fmt: skip

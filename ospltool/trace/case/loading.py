@@ -14,7 +14,7 @@ from ospltool.analytics.contract import Detail
 from ospltool.analytics.engines import need
 from ospltool.output.progress import ProgressLine
 from ospltool.trace.case.growing import add
-from ospltool.trace.case.local_load import LoadCounts, make_case
+from ospltool.trace.case.local_load import LoadCounts, make_case, work
 from ospltool.trace.reading.sources import TraceFile
 
 
@@ -100,7 +100,7 @@ def load(
     """
     if is_case_directory(target):
         return add(sources, target, detail, processes=processes, progress=progress)
-    return make_case(sources, target, detail, processes=processes, progress=progress)
+    return make_case(sources, target, detail, lambda jobs: work(jobs, processes, progress))
 
 
 def follow_case(

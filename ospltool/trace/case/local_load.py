@@ -22,7 +22,7 @@ from ospltool.analytics.contract import Detail, Table, schema
 from ospltool.trace.case.bundles import Bundle, Loaded, bundles, read_bundle
 from ospltool.trace.meaning.catalogue import Product, catalogue, pattern_text
 from ospltool.trace.reading import damage
-from ospltool.trace.reading.ranges import Range, ranges
+from ospltool.trace.reading.ranges import PIECE_BYTES, RANGE_BYTES, Range, ranges
 from ospltool.trace.reading.record import no_collection
 from ospltool.trace.reading.sources import SourceError, TraceFile, TraceFormat
 
@@ -52,20 +52,26 @@ def make_case(
     sources: Sequence[TraceFile],
     target: pathlib.Path,
     detail: Detail,
+    do: Work,
     *,
     is_shared: bool = False,
-    processes: int | None = None,
-    progress: Callable[[int, int], None] | None = None,
+    range_bytes: int = RANGE_BYTES,
 ) -> LoadCounts:
     """Load sources into a new case, perhaps none; see `new_directory`.
 
-    `target`, `processes` and `progress` are as for `ospltool.trace.case.loading.load`; `is_shared` lets other
-    users write, too.
+    Args:
+        sources: files to load.
+        target: directory of the case.
+        detail: columns to fill.
+        do: does the jobs.
+        is_shared: other users write the rows, too, as executors of a cluster do.
+        range_bytes: bytes of a file that are one job.
     """
+    parts = (part for source in sources for part in ranges(source, range_bytes))
     with new_directory(target, is_shared=is_shared) as directory:
-        jobs = jobs_of(bundles(part for source in sources for part in ranges(source)), directory, detail)
+        jobs = jobs_of(bundles(parts, min(range_bytes, PIECE_BYTES)), directory, detail)
         ledger = LoadedParts(sources)
-        for name, part, loaded in work(jobs, processes, progress):
+        for name, part, loaded in do(jobs):
             ledger.note(name, part, loaded)
         write_table(directory, Table.SOURCES, source_rows(ledger.summary, detail))
         write_table(directory, Table.TEMPLATES, template_rows())
@@ -183,6 +189,8 @@ def new_directory(target: pathlib.Path, *, is_shared: bool = False) -> Iterator[
 
 
 Job = tuple[Bundle, "pathlib.Path", str, Detail]
+Work = Callable[[list[Job]], Iterator[tuple[str, Range, Loaded]]]
+"""Does jobs (see `work`)."""
 
 
 def jobs_of(bundles: Sequence[Bundle], directory: pathlib.Path, detail: Detail, first: int = 0) -> list[Job]:

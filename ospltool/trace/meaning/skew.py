@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-from collections.abc import Iterable
 from typing import Final
 
 from ospltool.trace.meaning.names import Names
@@ -113,15 +112,14 @@ class SkewEstimator:
         """Note when a message was received; it has the `key` of its sending."""
         _keep(self._received.setdefault(key, []), time_ns)
 
-    def estimate(self, reference: str | None = None) -> list[Skew]:
-        """Estimate the correction of every node against a reference; by default the first node by name."""
+    def estimate(self) -> list[Skew]:
+        """Estimate the correction of every node against a reference, the first node by name."""
         nodes = sorted(self.nodes)
         if not nodes:
             return []
         fastest = self._fastest()
-        start = reference if reference in self.nodes else nodes[0]
-        known = {start: Skew(start, 0, 0, 0)}
-        queue = collections.deque([start])
+        known = {nodes[0]: Skew(nodes[0], 0, 0, 0)}
+        queue = collections.deque(nodes[:1])
         while queue:
             one = queue.popleft()
             for other in nodes:
@@ -166,11 +164,3 @@ def _densest(values: list[int], width_ns: int) -> tuple[int, int]:
         if count > size or (count == size and abs(values[first]) < abs(best)):
             best, size = values[first], count
     return best, size
-
-
-def estimate(records: Iterable[TraceRecord], reference: str | None = None) -> list[Skew]:
-    """Estimate the correction of every node."""
-    estimator = SkewEstimator()
-    for record in records:
-        estimator.add(record)
-    return estimator.estimate(reference)

@@ -22,7 +22,7 @@ from ospltool.trace.meaning.fact_kinds import (
     StoredReplaced,
     TracedConflict,
     Wait,
-    told,
+    told_size,
 )
 from ospltool.trace.meaning.lines import NumberedLines, RecordPlace, place
 from ospltool.trace.meaning.names import TAUGHT_BY, Names
@@ -58,54 +58,47 @@ class TraceFacts:
     Args:
         with_waits: gather silences of main threads, which needs all of their records. Everything else needs
             only the records that `ospltool.trace.case.reading_back` chooses.
+
+    Attributes:
+        lines: the lines about steps of alignments.
+        stopping: times at which runs began to stop in order.
+        applied: applied merge policies: run, policy, group, number of the line.
+        losses: lost fellows: run, event, address.
+        told_sizes: sizes of sets that ospltool nodes report themselves.
+        late_heartbeats: heartbeats later than their period allows: run, address, nanoseconds after the last.
+        readers: waits for historical data: run, reader, request, fulfilment.
+        starts: starts of the domain service by node.
+        roles: role of a node by its address, as the node or a fellow reported it.
+        unparsed_bytes: bytes that belong to no record, or are beyond the size of any.
     """
 
     def __init__(self, *, with_waits: bool = True) -> None:
         self._with_waits = with_waits
         self.names = Names()
         self.lines = NumberedLines()
-        """The lines about steps of alignments."""
-
         self.book = ExchangeBook(self.names, self.lines)
         self.states: list[StateSpan] = []
         self.stopping: dict[Run, int] = {}
-        """Times at which runs began to stop in order."""
-
         self.choices: list[MasterConfirmation] = []
         self.conflicts: list[TracedConflict] = []
         self.merges: list[Merge] = []
         self.applied: list[tuple[Run, str, str, int]] = []
-        """Applied merge policies: run, policy, group, number of the line."""
-
         self.losses: list[tuple[Run, str, str, RecordPlace]] = []
-        """Lost fellows: run, event, address."""
-
         self.merge_states: list[MergeState] = []
         self.described: list[Described] = []
         self.stored_replaced: list[StoredReplaced] = []
         self.told_sizes: list[SetSize] = []
-        """Sizes of sets that ospltool nodes report themselves."""
-
         self.heartbeats: dict[tuple[Run, str], tuple[int, RecordPlace]] = {}
         self.late_heartbeats: list[tuple[Run, str, int, RecordPlace]] = []
-        """Heartbeats later than their period allows: run, address, nanoseconds after the last."""
-
         self.reported: list[tuple[Reported, RecordPlace]] = []
         self.activity: dict[tuple[Run, str], Activity] = {}
         self.waits: list[Wait] = []
         self.jumps: list[Jump] = []
         self.readers: list[tuple[Run, str, RecordPlace, RecordPlace | None]] = []
-        """Waits for historical data: run, reader, request, fulfilment."""
-
         self.starts: dict[str, DomainStarts] = {}
-        """Starts of the domain service by node."""
-
         self.roles: dict[str, str] = {}
-        """Role of a node by its address, as the node or a fellow reported it."""
-
         self.dropped: collections.Counter[str] = collections.Counter()
         self.unparsed_bytes = 0
-        """Bytes that belong to no record, or are beyond the size of any."""
         self.last_ns: dict[Run, int] = {}
         self.first_ns: dict[Run, int] = {}
         self._run: Run = ("", -1)
@@ -127,7 +120,7 @@ class TraceFacts:
         self._described: dict[tuple[Run, str, str], Described] = {}
 
     @classmethod
-    def of(cls, records: Iterable[TraceRecord], *, with_waits: bool = True) -> TraceFacts:
+    def from_records(cls, records: Iterable[TraceRecord], *, with_waits: bool = True) -> TraceFacts:
         """Return the facts from records."""
         facts = cls(with_waits=with_waits)
         with no_collection():
@@ -136,7 +129,7 @@ class TraceFacts:
         facts.finish()
         return facts
 
-    def take_rows(self, rows: StepRows, records: Iterator[TraceRecord]) -> None:
+    def add_rows(self, rows: StepRows, records: Iterator[TraceRecord]) -> None:
         """Take in rows of a case; `records` are those that are no steps."""
         own_of, book = self.names.own.get, self.book
         for follower, node, said, run in zip(rows.followers, rows.nodes, rows.told, rows.runs, strict=True):
@@ -178,9 +171,9 @@ class TraceFacts:
             if known is None or known[1] != state or known[0] != run:
                 self._follow_state(record, run, time, known)
         if event in EVENTS:
-            self._tell(event, record, run)
+            self._add_event(event, record, run)
 
-    def _tell(self, event: str, record: TraceRecord, run: Run) -> None:
+    def _add_event(self, event: str, record: TraceRecord, run: Run) -> None:
         """Take in the event of a record, if it is whole."""
         needed, follower, taker = _PLANS[event]
         fields = record[12]
@@ -319,7 +312,7 @@ class TraceFacts:
             self._keep("replaced sets", self.stored_replaced, former)
 
     def _told_size(self, record: TraceRecord, _: Run) -> None:
-        size = told(record)
+        size = told_size(record)
         if size is not None:
             self._keep("set sizes", self.told_sizes, size)
 

@@ -86,6 +86,26 @@ def first_record(stream: PlainStream, wanted: int, size: int) -> int:
     return size
 
 
+def last_record(source: TraceFile, start: int = 0, end: int | None = None) -> int:
+    """Return the offset of the last record that begins a line between two offsets; `start` if there is none.
+
+    Args:
+        source: a file that can be read at any offset.
+        start: the beginning of a record.
+        end: where to stop; None for the end of the file.
+    """
+    until = source.path.stat().st_size if end is None else end
+    width = _WINDOW
+    with open_stream(source.path) as stream:
+        while True:
+            at = max(start, until - width)
+            stream.seek(at)
+            found = last_on_line(stream.read(until - at))
+            if found > 0 or at == start:
+                return at + max(found, 0)
+            width *= 4
+
+
 def pieces(part: Range, piece_bytes: int = PIECE_BYTES) -> Iterator[tuple[int, bytes]]:
     """Yield the bytes of a range of a durability trace, in pieces that begin with a record and end with one.
 

@@ -197,7 +197,7 @@ def sniff(path: pathlib.Path, node: str = "") -> TraceFile:
         return TraceFile(path, node, TraceFormat.REPORTS)
     if first is None:
         # Of a damaged file, which may be a trace, the damage is to be told wherever it is read.
-        is_damaged = damage.of(path) is not None
+        is_damaged = damage.found_in(path) is not None
         return TraceFile(path, node, TraceFormat.TRACE if is_damaged else TraceFormat.UNKNOWN)
     origin = Product.ENGINE if _ENGINE_ADDRESS.search(head) else Product.OPENSPLICE
     return TraceFile(path, node, TraceFormat.TRACE, untimed=first.time_ns is None, origin=origin)
@@ -226,6 +226,7 @@ _FIRST_RECORD: Final = re.compile(
     rb"^((?:" + _BEFORE_LINES + rb"){0,3}?)(?:={60,}[ \t]*\r*$|" + IS_LINE_HEADER.pattern + rb")",
     re.MULTILINE,
 )
+_PROGRAM: Final = re.compile(rb"^(?:([\w.-]+) +\| |\[([\w./ -]+)\] )", re.MULTILINE)
 _PREFIXED_BYTES: Final = 1 << 13
 """Bytes in which the first record is looked for: of another text, each line costs time."""
 
@@ -288,6 +289,9 @@ class PlainStream:
         self._rest = stream.read(SNIFFED_BYTES)
         """Bytes after them, as they were read."""
         self._prefix = prefix_of(self._rest)
+        self.programs: set[bytes] = set()
+        """Names of the containers of which lines were read, if each line has one before it."""
+
         if isinstance(stream, io.RawIOBase):  # read_into begins without a copy
             self.seek(0)
 
@@ -323,6 +327,7 @@ class PlainStream:
             whole = data.find(b"\n", last) + 1 or len(data)
         if self._prefix is not None:
             whole = data.rfind(b"\n") + 1 or len(data)
+            self.programs |= {found[1] or found[2] for found in _PROGRAM.finditer(plain_lines(data[:whole]))}
         self._ready, self._rest = plain_lines(data[:whole], self._prefix), data[whole:]
 
     def seek(self, offset: int) -> None:

@@ -10,14 +10,14 @@ from ospltool.trace.meaning import coverage
 from ospltool.trace.meaning.alignments import AlignmentEnd, AlignmentStep, TracedAlignment, line_of
 from ospltool.trace.meaning.names import NOBODY
 from ospltool.trace.meaning.trace_facts import TraceFacts
-from ospltool.trace.rules import Anomaly, finding_of_lines, grouped, lines_of, over_ns, rule, run_at
+from ospltool.trace.rules import TraceFinding, finding_of_lines, grouped, lines_of, over_ns, rule, run_at
 from ospltool.trace.views.times import SECOND_NS, duration
 
 ANSWERED_WITHIN_NS: Final = 5 * SECOND_NS
 
 
 @rule("request-unanswered", "a request for a group that nobody answered within five seconds")
-def no_answer(facts: TraceFacts) -> Iterator[Anomaly]:
+def no_answer(facts: TraceFacts) -> Iterator[TraceFinding]:
     """Find requests without an answer.
 
     Seen: a request for a group, no end mark for it, and a node that asked and ran on for more than five
@@ -129,7 +129,7 @@ def _why(facts: TraceFacts, one: TracedAlignment, received: int, count: int) -> 
 
 
 @rule("alignment-refused", "an aligner that refused to align a node")
-def refused(facts: TraceFacts) -> Iterator[Anomaly]:
+def refused(facts: TraceFacts) -> Iterator[TraceFinding]:
     """Find aligners that refused to align a node.
 
     Seen: an end mark by which an aligner says that it will not align this node.

@@ -20,7 +20,7 @@ from ospltool.trace.meaning.fact_kinds import MasterConfirmation, Run, TracedCon
 from ospltool.trace.meaning.names import NOBODY
 from ospltool.trace.meaning.trace_facts import TraceFacts
 from ospltool.trace.reading.record import number
-from ospltool.trace.rules import Anomaly, burst, finding, grouped, rule, span, stopping_ns
+from ospltool.trace.rules import TraceFinding, burst, finding, grouped, rule, span, stopping_ns
 from ospltool.trace.views.times import SECOND_NS, clock_since
 
 ROUNDS: Final = 4
@@ -43,7 +43,7 @@ class _Row:
 @rule(
     "master-livelock", "elections of a master that are repeated without end, because nodes choose differently"
 )
-def livelock(facts: TraceFacts) -> Iterator[Anomaly]:
+def livelock(facts: TraceFacts) -> Iterator[TraceFinding]:
     """Find elections that are repeated, each with a merge, and do not end with one master.
 
     Seen: four rounds in a row within a minute that the same two runs dispute (see the module).
@@ -149,7 +149,7 @@ def _finding(
     lock: _Lock,
     conflicts: list[TracedConflict],
     all_choices: list[MasterConfirmation],
-) -> Anomaly:
+) -> TraceFinding:
     runs = lock.runs
     some = [one for one in conflicts if one.run in runs]
     choices = [one for one in all_choices if one.run in runs]

@@ -11,7 +11,7 @@ from ospltool.trace.meaning import coverage
 from ospltool.trace.meaning.fact_kinds import MasterConfirmation
 from ospltool.trace.meaning.lines import RecordPlace
 from ospltool.trace.meaning.trace_facts import TraceFacts
-from ospltool.trace.rules import Anomaly, burst, finding, grouped, rule, run_at, span, stopping_ns
+from ospltool.trace.rules import TraceFinding, burst, finding, grouped, rule, run_at, span, stopping_ns
 from ospltool.trace.views.times import SECOND_NS
 
 CHANGES_PER_MINUTE: Final = 3
@@ -23,7 +23,7 @@ OVERLAP_NS: Final = 2 * SECOND_NS
 @rule(
     "master-flapping", "a node that changes the master of a name-space three times in a minute or more often"
 )
-def flapping(facts: TraceFacts) -> Iterator[Anomaly]:
+def flapping(facts: TraceFacts) -> Iterator[TraceFinding]:
     """Find nodes whose master changes often.
 
     Seen: within one run, three changes of the confirmed master of a name-space within a minute.
@@ -61,7 +61,7 @@ def _has_stopped(facts: TraceFacts, address: str, place: RecordPlace) -> bool:
 
 
 @rule("two-masters", "two nodes of one role that are master of a name-space at the same time")
-def two_masters(facts: TraceFacts) -> Iterator[Anomaly]:
+def two_masters(facts: TraceFacts) -> Iterator[TraceFinding]:
     """Find name-spaces with two masters.
 
     Seen: two nodes of one role that both confirmed themselves, and neither chose another, for two seconds or

@@ -14,7 +14,7 @@ from ospltool.trace.meaning.fact_kinds import Run
 from ospltool.trace.meaning.trace_facts import TraceFacts
 from ospltool.trace.reading.record import number
 from ospltool.trace.rules import (
-    Anomaly,
+    TraceFinding,
     burst,
     finding,
     finding_of_lines,
@@ -35,7 +35,7 @@ REPEATED: Final = 3
 
 
 @rule("merge-storm", "ten merges of one name-space on a node within a minute")
-def storm(facts: TraceFacts) -> Iterator[Anomaly]:
+def storm(facts: TraceFacts) -> Iterator[TraceFinding]:
     """Find storms of merges.
 
     Seen: ten merges of one name-space in one run of a node within a minute.
@@ -88,7 +88,7 @@ class _Counted:
 
 
 @rule("conflict-unresolved", "a conflict that was created and neither resolved nor discarded")
-def unresolved(facts: TraceFacts) -> Iterator[Anomaly]:
+def unresolved(facts: TraceFacts) -> Iterator[TraceFinding]:
     """Find conflicts without end. While one is open, readers that wait for historical data block.
 
     Seen: a conflict that was created, or a merge that began, and no end of it for more than five seconds.
@@ -127,7 +127,7 @@ def unresolved(facts: TraceFacts) -> Iterator[Anomaly]:
 @rule(
     "equal-set-transferred", "whole sets that were sent again although nothing in them seems to have changed"
 )
-def equal_sets(facts: TraceFacts) -> Iterator[Anomaly]:
+def equal_sets(facts: TraceFacts) -> Iterator[TraceFinding]:
     """Find sets of the same size that were sent again and again.
 
     Seen: between the same two runs, one group sent three times or more with the number of samples of before.

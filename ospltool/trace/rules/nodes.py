@@ -15,7 +15,7 @@ from ospltool.trace.meaning.lines import RecordPlace
 from ospltool.trace.meaning.reports import NEAR_NS, meaning_of, missed_heartbeat, stood_still_s
 from ospltool.trace.meaning.trace_facts import TraceFacts
 from ospltool.trace.reading.record import RecordKind, number
-from ospltool.trace.rules import Anomaly, finding, grouped, over_ns, rule, stopping_ns
+from ospltool.trace.rules import TraceFinding, finding, grouped, over_ns, rule, stopping_ns
 from ospltool.trace.views.overview import normalised
 from ospltool.trace.views.times import SECOND_NS, clock, duration
 
@@ -49,8 +49,13 @@ _NORMAL: Final = frozenset({"store.incomplete", "align.stray-link", "align.refus
 """Warnings that are normal at the first start, or that another rule explains."""
 
 
+_AFTER_A_LOSS: Final = (
+    "Requests that it had to answer go to another aligner, and masters are elected again where it was master."
+)
+
+
 @rule("fellow-lost", "a fellow whose heartbeat was missed although it did not stop in order")
-def fellow_lost(facts: TraceFacts) -> Iterator[Anomaly]:
+def fellow_lost(facts: TraceFacts) -> Iterator[TraceFinding]:
     """Find lost fellows, and explain the loss from their own traces.
 
     Seen: a node removes a fellow whose heartbeat it missed, or the service reports a missed heartbeat.
@@ -92,15 +97,11 @@ def fellow_lost(facts: TraceFacts) -> Iterator[Anomaly]:
         name = facts.names.node(fellow)
         who = f" {name}" if name == fellow else f" {name} (id {fellow})"
         who = who if fellow else ""
+        title = f"{node} lost{who}"
+        follows = _AFTER_A_LOSS
         if reports.issuperset(places):
             title = f"{node} reports {plural(len(places), 'missed heartbeat')}{' of' if who else ''}{who}"
             follows = "The lease of its domain service was not renewed in time."
-        else:
-            title = f"{node} lost{who}"
-            follows = (
-                "Requests that it had to answer go to another aligner, and masters are elected again where "
-                "it was master."
-            )
         yield finding(
             "fellow-lost",
             title,
@@ -200,7 +201,7 @@ def _stopped_before(facts: TraceFacts, run: Run, when: int) -> bool:
 
 
 @rule("heartbeat-late", "a heartbeat that came later than its period allows")
-def heartbeat_late(facts: TraceFacts) -> Iterator[Anomaly]:
+def heartbeat_late(facts: TraceFacts) -> Iterator[TraceFinding]:
     """Find heartbeats that were nearly missed.
 
     Seen: two heartbeats of one fellow further apart than the period that they announce, or a node of our
@@ -220,7 +221,7 @@ def heartbeat_late(facts: TraceFacts) -> Iterator[Anomaly]:
 
 
 @rule("state-backwards", "a service state that goes back")
-def state_backwards(facts: TraceFacts) -> Iterator[Anomaly]:
+def state_backwards(facts: TraceFacts) -> Iterator[TraceFinding]:
     """Find states that return to an earlier one within a run.
 
     Seen: a service state that comes before the one it follows in the order of a start.
@@ -251,7 +252,7 @@ _WAITING_BITS: Final = AlignmentStep.RECEIVED.bit | AlignmentStep.SENDING.bit | 
 
 
 @rule("thread-silent", "a thread that says nothing while work waits for it")
-def thread_silent(facts: TraceFacts) -> Iterator[Anomaly]:
+def thread_silent(facts: TraceFacts) -> Iterator[TraceFinding]:
     """Find silent threads for which work waits.
 
     Seen: a conflict that nobody works on, or a request that nobody answers, for more than ten seconds, and no
@@ -302,7 +303,7 @@ def thread_silent(facts: TraceFacts) -> Iterator[Anomaly]:
 
 
 @rule("clock-jump", "a clock that was set, or timestamps of one line that do not agree")
-def clock_jump(facts: TraceFacts) -> Iterator[Anomaly]:
+def clock_jump(facts: TraceFacts) -> Iterator[TraceFinding]:
     """Find clocks that jump back, and files whose timestamps were edited or damaged.
 
     Seen: a record more than a second older than the one before it in its file, or two times of one header
@@ -332,7 +333,7 @@ def clock_jump(facts: TraceFacts) -> Iterator[Anomaly]:
 
 
 @rule("reported", "warnings and errors that the service reports itself")
-def reported(facts: TraceFacts) -> Iterator[Anomaly]:
+def reported(facts: TraceFacts) -> Iterator[TraceFinding]:
     """Find warnings and worse that the service reports itself, by kind of message.
 
     Seen: a record of level WARNING or above, in a trace or in a log of reports.

@@ -16,7 +16,7 @@ from ospltool.trace.meaning.lines import RecordPlace
 from ospltool.trace.meaning.names import NOBODY
 from ospltool.trace.meaning.trace_facts import TraceFacts
 from ospltool.trace.reading.record import number
-from ospltool.trace.rules import Anomaly, end_ns, finding, grouped, rule
+from ospltool.trace.rules import TraceFinding, end_ns, finding, grouped, rule
 from ospltool.trace.views.times import SECOND_NS, clock_since, duration
 
 FOLLOWS_WITHIN_NS: Final = 10 * SECOND_NS
@@ -24,7 +24,7 @@ FOLLOWS_WITHIN_NS: Final = 10 * SECOND_NS
 
 
 @rule("set-emptied", "a set that merge policy Delete, or an empty set in its place, left without data")
-def emptied(facts: TraceFacts) -> Iterator[Anomaly]:
+def emptied(facts: TraceFacts) -> Iterator[TraceFinding]:
     """Find data that a merge threw away, and that no alignment brought back.
 
     Seen: Delete, or an empty set in place of another, on a node, and a size of that set before.
@@ -57,7 +57,7 @@ def emptied(facts: TraceFacts) -> Iterator[Anomaly]:
 
 def _emptied(
     facts: TraceFacts, group: str, gone: dict[str, RecordPlace], most: int, moved: list[TracedAlignment]
-) -> Anomaly:
+) -> TraceFinding:
     holders = {facts.names.node(address) for one in moved for address in (one.alignee, one.aligner)}
     since_ns = max(place.at_ns for place in gone.values())
     kept = sorted(node for node in holders - gone.keys() if _is_traced_until(facts, node, since_ns))
@@ -140,7 +140,7 @@ class _Reign:
 
 
 @rule("set-diverged", "a fellow that follows a master and did not take the set that it had merged")
-def diverged(facts: TraceFacts) -> Iterator[Anomaly]:
+def diverged(facts: TraceFacts) -> Iterator[TraceFinding]:
     """Find nodes that stay in another merge state than the master that they follow.
 
     Seen: a master's merge state changes; a fellow of its role has that node confirmed as its master, and is
@@ -170,7 +170,7 @@ def diverged(facts: TraceFacts) -> Iterator[Anomaly]:
                 yield _diverged(facts, namespace, run, spell)
 
 
-def _diverged(facts: TraceFacts, namespace: str, run: Run, spell: _Spell) -> Anomaly:
+def _diverged(facts: TraceFacts, namespace: str, run: Run, spell: _Spell) -> TraceFinding:
     first, taken = spell.reigns[0], spell.taken
     own = [one for one in facts.merge_states if one.run == run and one.namespace == namespace]
     before = [one for one in own if one.place.at_ns <= spell.start_ns]

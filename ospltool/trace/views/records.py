@@ -27,7 +27,7 @@ from ospltool.trace.views.selection import (
     find_names,
     first_time,
     last,
-    last_record,
+    seen_whole_from,
     select,
 )
 from ospltool.trace.views.times import clock_since, duration, iso, parse_around, parse_duration, parse_time
@@ -210,7 +210,7 @@ def _shown(
 ) -> Iterable[SelectedRecord]:
     if options.mode is ViewMode.RECORDS and (options.lines is not None or options.follow):
         count = FOLLOWED_LINES if options.lines is None else options.lines
-        ends = {source: last_record(source) for source in sources} if options.follow else {}
+        ends = {source: seen_whole_from(source) for source in sources} if options.follow else {}
         return last(sources, wanted, count, skews, ends)
     whole = (
         options.output not in {"short", "raw"}
@@ -246,7 +246,7 @@ class _Writer:
             self._size = 0
 
 
-def _look(
+def _options_of(
     sources: Sequence[TraceFile], options: ViewOptions, environ: dict[str, str]
 ) -> render.RenderOptions:
     nodes = {source.node for source in sources}
@@ -260,7 +260,7 @@ def _look(
 def _renderer(
     sources: Sequence[TraceFile], options: ViewOptions, environ: dict[str, str]
 ) -> Callable[[TraceRecord], str]:
-    look = _look(sources, options, environ)
+    look = _options_of(sources, options, environ)
     match options.output:
         case "short":
             return lambda record: render.short(record, look)
@@ -420,7 +420,7 @@ def _follow(
     skews: dict[str, int],
     environ: dict[str, str],
 ) -> None:
-    starts = {source.file: last_record(source) for source in sources}
+    starts = {source.file: seen_whole_from(source) for source in sources}
     growing = GrowingFiles(sources, starts, None if options.output == "full" else wanted.needle)
     as_text = None if options.output == "raw" else _renderer(sources, options, environ)
     forever = threading.Event()

@@ -12,8 +12,7 @@ from typing import Final
 
 from ospltool.trace.meaning.names import Names
 from ospltool.trace.meaning.skew import Skew, SkewEstimator
-from ospltool.trace.reading.headers import last_on_line
-from ospltool.trace.reading.ranges import Range, first_record, matching_pieces
+from ospltool.trace.reading.ranges import Range, first_record, last_record, matching_pieces
 from ospltool.trace.reading.reader import TraceParser, merged, read_records
 from ospltool.trace.reading.record import LEVELS, RecordKind, TimeBase, TraceRecord
 from ospltool.trace.reading.sources import TraceFile, TraceFormat, open_stream
@@ -330,21 +329,11 @@ def _tail(source: TraceFile, wanted: RecordFilter, count: int, end: int | None) 
         step *= 4
 
 
-def last_record(source: TraceFile) -> int:
+def seen_whole_from(source: TraceFile) -> int:
     """Return the offset of the last record of a source, from which a follower sees it whole."""
-    size = source.path.stat().st_size
     if source.format is not TraceFormat.TRACE or source.compressed:
-        return size
-    width = _TAIL_BYTES
-    while True:
-        start = max(0, size - width)
-        with open_stream(source.path) as stream:
-            stream.seek(start)
-            tail = stream.read(size - start)
-        found = last_on_line(tail)
-        if found > 0 or start == 0:
-            return start + max(found, 0)
-        width *= 4
+        return source.path.stat().st_size
+    return last_record(source)
 
 
 def tail_start(source: TraceFile, wanted: int) -> int:

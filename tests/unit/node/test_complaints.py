@@ -12,7 +12,7 @@ import pytest
 from engine import __main__ as program
 from engine.capture.configured_uri import interface_fault, uri_of
 from engine.config import interpret, parse
-from engine.config.scheduling import ALIGNEE, HEARTBEAT, SERVICE, WATCHDOG
+from engine.config.settings import ALIGNEE, HEARTBEAT, SERVICE, WATCHDOG
 from engine.core.election import NOBODY, NOBODY_REMEDY
 from engine.dds.errors import DdsError
 from engine.node import process

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from engine.config import ByteRange, Comment, Document, XmlElement
 from engine.config.problems import printable
 from ospltool.check import edits
-from ospltool.check.registry import Rule, RuleInput, all_rules, rule
+from ospltool.check.registry import Rule, RuleInput, rule
 from ospltool.check.views import NodeView
 from ospltool.diagnostics.model import Finding, Place, Severity
 
@@ -35,16 +35,19 @@ class Suppression:
     faults: tuple[str, ...]
 
 
-def suppressions_of(document: Document) -> list[Suppression]:
-    """Return the suppressions of a file, in order; malformed ones have faults and no rules."""
+def suppressions_of(document: Document, known: Mapping[str, Rule]) -> list[Suppression]:
+    """Return the suppressions of a file, in order; malformed ones have faults and no rules.
+
+    `known` has all rules by code.
+    """
     return [
-        _parsed(document, comment)
+        _parsed(document, comment, known)
         for comment in document.comments
         if comment.text.lstrip().startswith("ospl:")
     ]
 
 
-def _parsed(document: Document, comment: Comment) -> Suppression:
+def _parsed(document: Document, comment: Comment, known: Mapping[str, Rule]) -> Suppression:
     matched = _SYNTAX.fullmatch(comment.text)
     nothing = ByteRange(comment.span.end, comment.span.end)
     if not matched:
@@ -52,7 +55,6 @@ def _parsed(document: Document, comment: Comment) -> Suppression:
         return Suppression(comment, (), "", nothing, (f"this is no suppression; {expected}",))
     faults = []
     rules = []
-    known = all_rules()
     by_name = {each.name: each for each in known.values()}
     words = [word.strip() for word in matched["codes"].split(",") if word.strip()]
     for word in words:
@@ -90,14 +92,14 @@ def _following(document: Document, comment: Comment) -> XmlElement | None:
 
 
 class Suppressor:
-    """Removes suppressed findings, and remembers the suppressions that were used."""
+    """Removes suppressed findings, and remembers the suppressions that were used; `known` has all rules."""
 
-    def __init__(self, nodes: Iterable[NodeView]) -> None:
+    def __init__(self, nodes: Iterable[NodeView], known: Mapping[str, Rule]) -> None:
         self._by_path: dict[str, tuple[NodeView, list[Suppression]]] = {}
         self._used: set[tuple[str, int, str]] = set()
         for node in nodes:
             if node.path not in self._by_path:
-                self._by_path[node.path] = (node, suppressions_of(node.document))
+                self._by_path[node.path] = (node, suppressions_of(node.document, known))
 
     def suppresses(self, code: str, place: Place) -> bool:
         """Tell whether a finding of a rule at a place is suppressed."""

@@ -10,13 +10,12 @@ import operator
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
-from ospltool.forensics.conclusion import Conclusion, SetFate
 from ospltool.output.text import plural
 from ospltool.trace.meaning.alignments import AlignmentEnd, AlignmentStep, KindCounts, TracedAlignment
 from ospltool.trace.meaning.coverage import heard
 from ospltool.trace.meaning.fact_kinds import BUILT_IN, Run, SetSize, SizeOrigin, StoredReplaced
 from ospltool.trace.meaning.trace_facts import TraceFacts
-from ospltool.trace.rules import Anomaly, grouped
+from ospltool.trace.rules import SetFate, TraceFinding, grouped, set_finding
 from ospltool.trace.views.times import SECOND_NS, clock_since, duration
 
 BY_TIME: Final = operator.attrgetter("time_ns", "node", "group")
@@ -118,8 +117,8 @@ def applied(facts: TraceFacts) -> list[Applied]:
 
 
 def conclusions(
-    facts: TraceFacts, shown: Sequence[SetSize], findings: Sequence[Anomaly]
-) -> Iterator[Conclusion]:
+    facts: TraceFacts, shown: Sequence[SetSize], findings: Sequence[TraceFinding]
+) -> Iterator[TraceFinding]:
     """Yield conclusions from applied merges, one for each node, group and kind."""
     emptied = {str(one.facts["group"]) for one in findings if one.rule == "set-emptied"}
     history = {
@@ -286,7 +285,7 @@ def _given_ns(one: TracedAlignment) -> int:
     return (one.end_ns or 0) if sent is None else sent
 
 
-def _thrown_away(facts: TraceFacts, one: Applied, before: Sequence[SetSize], apart: _Apart) -> Conclusion:
+def _thrown_away(facts: TraceFacts, one: Applied, before: Sequence[SetSize], apart: _Apart) -> TraceFinding:
     node, since = one.run[0], apart.since_ns
     taken = max(_taken(one), default=0)
     known = _size_before(before, one.time_ns)
@@ -310,7 +309,7 @@ def _thrown_away(facts: TraceFacts, one: Applied, before: Sequence[SetSize], apa
     if apart.until_ns is not None:
         between = f"from {clock_since(one.time_ns, since)} to {clock_since(one.time_ns, apart.until_ns)}"
         what = f"whatever it had captured of {one.group} between two runs of {giver}, {between}"
-    return Conclusion(
+    return set_finding(
         SetFate.THROWN_AWAY,
         f"{node} threw away {what}: {one.policy} put the set of {giver} "
         f"({plural(taken, 'sample')}) in place of its own ({own}); {gone}",
@@ -356,7 +355,7 @@ def _shrinks(one: Applied, before: Sequence[SetSize]) -> bool:
     return sum(taken) < known.samples - known.disposes
 
 
-def _shrank(facts: TraceFacts, some: Sequence[Applied], before: Sequence[SetSize]) -> Conclusion:
+def _shrank(facts: TraceFacts, some: Sequence[Applied], before: Sequence[SetSize]) -> TraceFinding:
     first = some[0]
     known = _size_before(before, first.time_ns)
     had = known.samples if known else 0
@@ -374,7 +373,7 @@ def _shrank(facts: TraceFacts, some: Sequence[Applied], before: Sequence[SetSize
     )
 
 
-def _replaced(facts: TraceFacts, some: Sequence[Applied]) -> Conclusion:
+def _replaced(facts: TraceFacts, some: Sequence[Applied]) -> TraceFinding:
     policies = ", ".join(sorted({one.policy for one in some}))
     names = _aligners(facts, some)
     times = (
@@ -393,7 +392,7 @@ def _replaced(facts: TraceFacts, some: Sequence[Applied]) -> Conclusion:
     )
 
 
-def _joined(facts: TraceFacts, some: Sequence[Applied], shown: Sequence[SetSize]) -> Conclusion:
+def _joined(facts: TraceFacts, some: Sequence[Applied], shown: Sequence[SetSize]) -> TraceFinding:
     run = some[0].run
     groups = list(dict.fromkeys(one.group for one in some))
     parts = [_growth(facts, [one for one in some if one.group == group], shown) for group in groups[:3]]
@@ -417,10 +416,10 @@ def _of_merges(
     some: Sequence[Applied],
     group: str,
     details: dict[str, object],
-) -> Conclusion:
+) -> TraceFinding:
     """Return a conclusion from merges of one node, from the first to the last."""
     places = tuple(facts.lines.place(one.line) for one in some[:5])
-    return Conclusion(
+    return set_finding(
         kind, said, some[0].time_ns, some[-1].time_ns, (some[0].run[0],), group, places, details
     )
 
