@@ -26,7 +26,7 @@ from engine.simulator.observing import Gone, ObservedRun, Seen
 from engine.simulator.options import NetworkPlan, SimulationOptions, TopicPlan, Workload, deployed
 from engine.simulator.schedule import START_NS
 from engine.simulator.simulated_node import SimulatedNode
-from ospltool.health.own_pauses import OwnPauses
+from ospltool.health.system import OwnPauses
 from ospltool.live.feed import FeedNotice, NoticeKind, ReceivedSnapshot, Update
 from tests.browser import CHROMIUM, browser
 from tests.fake import SECOND_NS, ScriptedFeed

@@ -13,7 +13,6 @@ from textual.command import DiscoveryHit, Hit, Hits, Provider
 from textual.screen import ModalScreen
 
 from ospltool.health import export
-from ospltool.live.nodes import Node
 from ospltool.live.recording import RecordingFault, moment_of
 from ospltool.output.streams import new_text
 from tui import text, themes
@@ -26,6 +25,8 @@ from tui.widgets.lines import Lines
 FORMATS: Final = ("json", "csv", "svg")
 DAY_NS: Final = 86_400_000_000_000
 QUESTION_WIDTH: Final = 68
+Plan = Callable[..., Operation]
+"""Plans an operation of an `Operator` on a node, as `Operator.stop` does."""
 
 
 def write_export(app: Console, words: list[str]) -> None:
@@ -53,7 +54,7 @@ def content(app: Console, wanted: str) -> str:
     if wanted == "json":
         return export.as_json(app.health, now_ns)
     if wanted == "csv":
-        return export.as_csv(app.model, app.health.examined_ns(now_ns))
+        return export.as_csv(app.health)
     return app.export_screenshot(title=app.title, simplify=True)
 
 
@@ -253,7 +254,7 @@ def question_lines(operation: Operation) -> list[Line]:
     return lines
 
 
-def _ask(app: Console, verb: str, make: Callable[[Operator, Node], Operation], words: list[str]) -> None:
+def _ask(app: Console, verb: str, make: Plan, words: list[str]) -> None:
     operator = app.operator
     if app.systems.past is not None:
         raise CommandError("this is the past: L returns to live")
@@ -263,7 +264,7 @@ def _ask(app: Console, verb: str, make: Callable[[Operator, Node], Operation], w
     if node is None:
         raise CommandError(f"{verb} which node?")
     try:
-        operation = make(operator, node)
+        operation = make(operator, node, is_away=app.health.is_away(node))
     except OperationError as fault:
         raise CommandError(str(fault)) from fault
 
@@ -279,7 +280,7 @@ def _ask(app: Console, verb: str, make: Callable[[Operator, Node], Operation], w
     app.push_screen(AskScreen(operation), answered)
 
 
-def _operation(verb: str, help_: str, make: Callable[[Operator, Node], Operation]) -> Command:
+def _operation(verb: str, help_: str, make: Plan) -> Command:
     return Command(verb, "[NODE]", help_, lambda app, words: _ask(app, verb, make, words))
 
 

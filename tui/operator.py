@@ -64,13 +64,13 @@ class Operator:
     host: str = dataclasses.field(default_factory=socket.gethostname)
     known: Callable[[], list[NodeStatus]] = known_here
 
-    def stop(self, node: Node) -> Operation:
-        """End a node in order.
+    def stop(self, node: Node, *, is_away: bool = False) -> Operation:
+        """End a node in order; `is_away` says that it has ended, or is gone.
 
         Raises:
             OperationError: it was not started here, or several nodes answer to its names.
         """
-        word = self._running(node)
+        word = self._running(node, is_away=is_away)
         return Operation(
             title=f"Stop node {node.snapshot.name}?",
             consequences=(
@@ -80,13 +80,13 @@ class Operator:
             commands=(("ospltool", "stop", *_argument(word)),),
         )
 
-    def restart(self, node: Node) -> Operation:
-        """End a node in order and start it again.
+    def restart(self, node: Node, *, is_away: bool = False) -> Operation:
+        """End a node in order and start it again; `is_away` as in `stop`.
 
         Raises:
             OperationError: as `stop`.
         """
-        word, last = self._running(node), self._newest(node)
+        word, last = self._running(node, is_away=is_away), self._newest(node)
         _require_own_file(last)
         return Operation(
             title=f"Restart node {node.snapshot.name}?",
@@ -102,15 +102,15 @@ class Operator:
             directory=last.record.working_directory,
         )
 
-    def start(self, node: Node) -> Operation:
-        """Start a node that is gone.
+    def start(self, node: Node, *, is_away: bool = False) -> Operation:
+        """Start a node that is gone; `is_away` as in `stop`.
 
         Raises:
             OperationError: it was not started here, or it is there.
         """
         self._require_here(node)
         snapshot = node.snapshot
-        if not (node.gone_ns or node.is_away):
+        if not (node.gone_ns or is_away):
             raise OperationError(f"{snapshot.name} is running")
         last = self._newest(node)
         if last.condition in ALIVE:
@@ -145,11 +145,11 @@ class Operator:
                 return f"failed with exit code {ended.returncode}: {said}"
         return f"done: {said}"
 
-    def _running(self, node: Node) -> str:
+    def _running(self, node: Node, *, is_away: bool) -> str:
         """Return the word with which `ospltool stop` means exactly this running node."""
         self._require_here(node)
         snapshot = node.snapshot
-        if node.is_away:
+        if is_away:
             raise OperationError(f"{snapshot.name} is not running")
         alive = [one for one in self.known() if one.condition in ALIVE]
         mine = [one.record for one in alive if one.record.node and one.record.node.pid == snapshot.pid]

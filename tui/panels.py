@@ -14,7 +14,7 @@ from engine.runtime.monitor import DeliveryView, NameSpaceView, NodeEvent
 from engine.tracing.levels import Level
 from ospltool.diagnostics.model import Severity
 from ospltool.health.codes import joined
-from ospltool.health.incident import Incident
+from ospltool.health.incidents import Incident
 from ospltool.health.mutes import MuteEnd
 from ospltool.health.verdict import FAILED, NOBODY, STARTING, UNKNOWN
 from ospltool.live.feed import ReplayPosition
@@ -139,7 +139,7 @@ def _mode(view: View, status: ConsoleStatus) -> tuple[Span, ...]:
     if status.paused:
         behind = f", {text.age(status.behind_ns)} behind" if status.behind_ns >= SECOND_NS else ""
         return (Span(f"  PAUSED{behind}", Tone.WARN), moment)
-    if view.model.domain_lost_ns and view.model.all_stopped:
+    if view.model.domain_lost_ns and view.health.all_stopped:
         return (Span("  all nodes stopped", Tone.DIM), moment)
     lost = next((one for one in view.health.every if one.is_open and one.code.cause == "domain"), None)
     if lost is not None and lost.nodes:

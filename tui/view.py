@@ -10,11 +10,12 @@ from typing import Final
 from engine.runtime.monitor import NameSpaceView
 from ospltool.diagnostics.model import Severity
 from ospltool.health.health import Health
-from ospltool.health.incident import Incident
+from ospltool.health.incidents import Incident
+from ospltool.health.presence import Presence
 from ospltool.health.verdict import STARTING, UNKNOWN, SystemVerdict
 from ospltool.live.feed import ReplayPosition
 from ospltool.live.model import SystemModel
-from ospltool.live.nodes import Node, Presence
+from ospltool.live.nodes import Node
 from tui import text
 from tui.cells import Cell, Glyphs, Line, Span, Tone, single
 
@@ -124,11 +125,11 @@ class View:
 
     def presence(self, node: Node) -> Presence:
         """Return the presence of a node at the moment of which the incidents tell."""
-        return node.presence(self.examined_ns)
+        return self.health.presence(node)
 
     def is_stale(self, node: Node) -> bool:
         """Return whether the node is not heard, so that its snapshot may be out of date."""
-        return node.is_stale(self.examined_ns)
+        return not self.health.is_heard(node)
 
     @property
     def examined_ns(self) -> int:
@@ -233,7 +234,7 @@ def since_heard(view: View, node: Node) -> str:
 def master_mark(view: View, node: Node, space: NameSpaceView) -> Span:
     """Return whether this node is the master, as it sees it; a node that is gone is not."""
     glyphs = view.glyphs
-    if not view.model.is_master(node, space.name, view.examined_ns):
+    if not view.health.is_master(node, space.name):
         return Span(" ")
     return Span(
         glyphs.master if space.confirmed else glyphs.unconfirmed,

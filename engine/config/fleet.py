@@ -20,12 +20,11 @@ import msgspec
 from engine.config.loader import load
 from engine.config.problems import ConfigError, Problem, ProblemKind, quoted
 from engine.config.reader import path_of_uri, read_bytes
-from engine.config.settings import Configuration
+from engine.config.settings import MAX_DOMAIN_ID, Configuration
 
 MAX_NODES = 1000
 """Limit for the nodes of one fleet file."""
 
-MAX_DOMAIN = 230
 _KEYS = frozenset({"domain", "node", "name-space"})
 _NODE_KEYS = frozenset({"name", "file", "role", "env", "domain"})
 _SPACE_KEYS = frozenset({"name", "copies", "on-disk", "domain"})
@@ -262,7 +261,7 @@ class _Reader:
         return ""
 
     def _domain(self, entry: dict[str, Any], line: int) -> int | None:
-        return self._number(entry, "domain", line, MAX_DOMAIN) if "domain" in entry else None
+        return self._number(entry, "domain", line, MAX_DOMAIN_ID) if "domain" in entry else None
 
     def _number(self, entry: dict[str, Any], key: str, line: int, most: int) -> int:
         value = entry.get(key, 0)

@@ -33,6 +33,7 @@ from engine.config.scheduling import ORDINARY, schedules
 from engine.config.schema import documented, engine_schema
 from engine.config.sections import SettingsReader
 from engine.config.settings import (
+    MAX_DOMAIN_ID,
     AlignmentSettings,
     Configuration,
     ContentFilterSettings,
@@ -62,9 +63,6 @@ if TYPE_CHECKING:
 
     Found: TypeAlias = tuple[str, ByteRange]
     """Path of a setting, and the place of its name."""
-
-MAX_DOMAIN_ID = 230
-"""Highest domain id for which DDSI has ports; the schema of OpenSplice allows more."""
 
 _SERVICE = "DurabilityService"
 _CHARACTER: Final = re.compile(r"&[^;&]*;|.", re.DOTALL)

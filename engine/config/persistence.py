@@ -14,6 +14,7 @@ import msgspec
 
 from engine.config.problems import ByteRange, ConfigError, Problem, ProblemKind, printable, quoted
 from engine.config.reader import read_document
+from engine.config.settings import MAX_DOMAIN_ID
 from engine.config.tree import Document, XmlElement
 from engine.core import expressions
 from engine.persistence.core.provider_selection import SynchronizationSettings
@@ -70,7 +71,6 @@ _NARROWING: Final = ("deny_filter", "content_filter")
 """Tags by which a group keeps less; to ignore them would keep what should not be kept."""
 _PREFIX: Final = "DDS_"
 """The names of kinds may begin with it."""
-MAX_DOMAIN: Final = 230
 _KEEP_LAST: Final = "KEEP_LAST_HISTORY_QOS"
 _KEEP_ALL: Final = "KEEP_ALL_HISTORY_QOS"
 _BY_SOURCE: Final = "BY_SOURCE_TIMESTAMP_DESTINATIONORDER_QOS"
@@ -140,16 +140,22 @@ class PersistenceService(msgspec.Struct, frozen=True):
                     "a persistence service keeps the last one"
                 )
                 where = group.node.find("datawriter_qos/history") or group.node
-                found.append(_at(where, message, "KEEP_LAST_HISTORY_QOS with depth 1"))
+                found.append(
+                    _problem(ProblemKind.BAD_VALUE, where, message, "KEEP_LAST_HISTORY_QOS with depth 1")
+                )
             found += self._narrowed(group)
         if not self.groups:
             message = (
                 f"persistence_service {quoted(self.name)} has no persistence_group: it would keep nothing"
             )
-            found.append(_at(self.node, message, '<persistence_group name="all" filter="*"/>'))
+            found.append(
+                _problem(
+                    ProblemKind.BAD_VALUE, self.node, message, '<persistence_group name="all" filter="*"/>'
+                )
+            )
         if self.node.attribute("name") and not (self.name and expressions.is_literal(self.name)):
             message = f"{quoted(self.name)} is not a valid name of a persistence_service"
-            found.append(_at(self.node, message, ""))
+            found.append(_problem(ProblemKind.BAD_VALUE, self.node, message))
         return found
 
     def _narrowed(self, group: GroupSettings) -> Iterator[Problem]:
@@ -157,11 +163,16 @@ class PersistenceService(msgspec.Struct, frozen=True):
         for name in _NARROWING:
             for node in group.node.named(name):
                 message = f"<{name}> is not supported: the service would keep what it should not"
-                yield _at(node, message, "name the topics to keep in <filter>")
+                yield _problem(ProblemKind.BAD_VALUE, node, message, "name the topics to keep in <filter>")
         if "[" in group.filter:
             where = next(iter(group.node.named("filter")), group.node)
             message = f"the filter {quoted(group.filter)} has a set of characters"
-            yield _at(where, message, "only * and ? stand for others; write a filter for each name")
+            yield _problem(
+                ProblemKind.BAD_VALUE,
+                where,
+                message,
+                "only * and ? stand for others; write a filter for each name",
+            )
 
     def without_effect(self) -> list[Problem]:
         """Return the parts of the file without effect, each with its place."""
@@ -202,7 +213,7 @@ def load(uri: str, environ: Mapping[str, str], name: str = "") -> PersistenceSer
         what = f"no persistence_service {quoted(name)}" if name else "several persistence_service elements"
         hint = "" if name else "name one of them with --service"
         message = f"{what}; there are {names}"
-        raise ConfigError([_problem(document, ProblemKind.SERVICE, document.root.name_span, message, hint)])
+        raise ConfigError([_problem(ProblemKind.SERVICE, document.root, message, hint, subject="")])
     return services[0]
 
 
@@ -227,23 +238,33 @@ def _without_effect(node: XmlElement) -> Iterator[Problem]:
 
 
 def _ignored(node: XmlElement, subject: str, called: str, span: ByteRange) -> Problem:
-    line, column = node.source.position(span.start)
     message = f"{printable(called)} has no effect on a persistence service of ospltool"
-    return Problem(ProblemKind.UNKNOWN_ELEMENT, message, node.source.path, line, column, span, subject)
-
-
-def _at(node: XmlElement, message: str, hint: str) -> Problem:
-    line, column = node.source.position(node.name_span.start)
-    return Problem(
-        ProblemKind.BAD_VALUE, message, node.source.path, line, column, node.name_span, node.path, hint
-    )
+    return _problem(ProblemKind.UNKNOWN_ELEMENT, node, message, subject=subject, span=span)
 
 
 def _problem(
-    document: Document, kind: ProblemKind, span: ByteRange, message: str, hint: str = "", subject: str = ""
+    kind: ProblemKind,
+    node: XmlElement,
+    message: str,
+    hint: str = "",
+    *,
+    subject: str | None = None,
+    span: ByteRange | None = None,
 ) -> Problem:
-    line, column = document.source.position(span.start)
-    return Problem(kind, message, document.path, line, column, span, subject, hint)
+    """Make a problem at an element.
+
+    Args:
+        kind: its kind.
+        node: the element.
+        message: what is wrong.
+        hint: what to do; may be empty.
+        subject: path of the setting; by default that of the element.
+        span: what to underline; by default the name of the element.
+    """
+    where = span or node.name_span
+    line, column = node.source.position(where.start)
+    about = node.path if subject is None else subject
+    return Problem(kind, message, node.source.path, line, column, where, about, hint)
 
 
 def _in_participants(service: XmlElement, name: str) -> list[XmlElement]:
@@ -260,14 +281,14 @@ class _Reader:
 
     def _found(self, kind: ProblemKind, where: XmlElement, message: str, hint: str = "") -> None:
         span = where.value.span if where.value is not None and not where.children else where.name_span
-        self.problems.append(_problem(self._document, kind, span, message, hint, where.path))
+        self.problems.append(_problem(kind, where, message, hint, span=span))
 
     def services(self) -> tuple[PersistenceService, ...]:
         root = self._document.root
         nodes = [root] if root.name == SERVICE else root.named(SERVICE) if root.name == ROOT else []
         if not nodes:
             message = f"there is no {SERVICE} element"
-            self.problems.append(_problem(self._document, ProblemKind.ROOT, root.name_span, message))
+            self.problems.append(_problem(ProblemKind.ROOT, root, message, subject=""))
         found = tuple(self._service(node) for node in nodes)
         first: dict[str, XmlElement] = {}
         for each in found:
@@ -301,9 +322,9 @@ class _Reader:
             if given is None:
                 continue
             node, text = given
-            if not (text.isascii() and text.isdecimal() and int(text[:9]) <= MAX_DOMAIN):
+            if not (text.isascii() and text.isdecimal() and int(text[:9]) <= MAX_DOMAIN_ID):
                 self._found(
-                    ProblemKind.OUT_OF_RANGE, node, f"{quoted(text)} is not a domain, 0 to {MAX_DOMAIN}"
+                    ProblemKind.OUT_OF_RANGE, node, f"{quoted(text)} is not a domain, 0 to {MAX_DOMAIN_ID}"
                 )
             elif found.setdefault(int(text), node) is node and len(found) > 1:
                 message = "the participants are in several domains; a persistence service is in one"

@@ -17,6 +17,9 @@ import msgspec
 from engine.core.name_spaces import Element, NameSpace, Policy
 from engine.core.settings import MAX_SAMPLE_BYTES
 
+MAX_DOMAIN_ID: Final = 230
+"""Highest domain id for which DDSI has ports; the schema of OpenSplice allows more."""
+
 SERVICE: Final = "Domain/Service/Scheduling"
 HEARTBEAT: Final = "DurabilityService/Network/Heartbeat/Scheduling"
 ALIGNER: Final = "DurabilityService/Network/Alignment/AlignerScheduling"

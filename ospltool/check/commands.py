@@ -9,11 +9,12 @@ from __future__ import annotations
 import dataclasses
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
 
 from engine.config import Setting
 from engine.config.schema import schema
 from engine.core import expressions
-from engine.core.name_spaces import Policy
+from engine.core.name_spaces import NameSpace, Policy
 from ospltool.check.deployment import ExpectedMaster, expected_masters, names_of
 from ospltool.check.inputs import DeploymentInput, UsageError, gather, named_nodes
 from ospltool.check.registry import RuleInput
@@ -213,36 +214,18 @@ def overview(inputs: Sequence[DeploymentInput], *, matrix: bool, as_json: bool) 
     return effective_json(nodes) if as_json else effective_text(nodes)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class MatrixRow:
-    """A name-space on a node."""
-
-    name_space: str
-    """Name of the name-space."""
-    elements: str
-    """Its definition as text, or `learned`."""
-    role: str
-    """Role of the node."""
-    node: str
-    """Name of the node."""
-    policy: Policy | None
-    """The policy that applies; None without one."""
-    is_learned: bool
-    """The node learns the name-space from others by its policy."""
-    stores: bool
-    """The policy asks for durable data, and the node has a store."""
-    master: str
-    """`master`, `tied` (one of several candidates) or empty."""
-
-    @property
-    def merge(self) -> str:
-        """All merge rules, in document order."""
-        rules = self.policy.merges if self.policy else ()
-        return ", ".join(f"{each.type} {each.scope}" for each in rules) or "-"
+_OF_POLICY: Final = (
+    *("aligner", "alignee", "master_priority", "durability"),
+    *("delayed_alignment", "equality_check"),
+)
 
 
-def rows_of(fleet: FleetView) -> tuple[list[MatrixRow], list[ExpectedMaster]]:
-    """Return the matrix of a deployment, and the expected master of each name-space and role."""
+def _matrix(fleet: FleetView) -> tuple[list[dict[str, Any]], list[ExpectedMaster]]:
+    """Return a row for each name-space on each node, and the expected master of each name-space and role.
+
+    `learned` is true where a node learns a name-space from others by its policy; `expected` is `master`,
+    `tied` (one of several candidates) or empty.
+    """
     by_name = fleet.by_name_space
     masters = expected_masters(by_name)
     by_key = {(each.name_space, each.role): each for each in masters}
@@ -251,63 +234,60 @@ def rows_of(fleet: FleetView) -> tuple[list[MatrixRow], list[ExpectedMaster]]:
         homes = {id(each.view) for each in definitions}
         for each in definitions:
             expected = by_key[name, each.view.role]
-            mark = ""
-            if any(each is candidate for candidate in expected.candidates):
-                mark = "master" if len(expected.candidates) == 1 else "tied"
-            rows.append(
-                _row(name, str(each.name_space), each.view, each.policy, is_learned=False, master=mark)
-            )
+            is_candidate = any(each is candidate for candidate in expected.candidates)
+            mark = ("master" if len(expected.candidates) == 1 else "tied") if is_candidate else ""
+            rows.append(_row(name, each.name_space, each.view, each.policy, mark))
         for node in fleet.durable():
             policy = next((p for p, _ in node.policies if expressions.matches(p.name_space, name)), None)
             if id(node) not in homes and policy:
-                rows.append(_row(name, "learned", node, policy, is_learned=True, master=""))
+                rows.append(_row(name, None, node, policy, ""))
     return rows, masters
 
 
 def _row(
-    name: str, elements: str, node: NodeView, policy: Policy | None, *, is_learned: bool, master: str
-) -> MatrixRow:
+    name: str, known: NameSpace | None, node: NodeView, policy: Policy | None, master: str
+) -> dict[str, Any]:
     durable = policy is not None and policy.durability.value in ("Persistent", "Durable")
-    stores = durable and node.configuration.persistent is not None
-    return MatrixRow(name, elements, node.role, node.shown_name, policy, is_learned, stores, master)
+    merges = policy.merges if policy else ()
+    return {
+        "name_space": name,
+        "role": node.role,
+        "node": node.shown_name,
+        "learned": known is None,
+        "content": "learned" if known is None else str(known),
+        **{field: getattr(policy, field, None) for field in _OF_POLICY},
+        "stores": durable and node.configuration.persistent is not None,
+        "merges": [{"type": each.type, "scope": each.scope} for each in merges],
+        "expected": master,
+    }
 
 
 def matrix_text(fleet: FleetView) -> str:
     """Render the matrix as a table, and a sentence for each expected master."""
-    rows, masters = rows_of(fleet)
-    header = (
-        "NAME-SPACE",
-        "ROLE",
-        "NODE",
-        "ALIGNER",
-        "ALIGNEE",
-        "PRIORITY",
-        "DURABILITY",
-        "STORES",
-        "MERGE",
-        "EXPECTED",
-        "CONTENT",
-    )
-    cells = []
-    for row in rows:
-        policy = row.policy
-        cells.append(
+    rows, masters = _matrix(fleet)
+    yes_or_no = {True: "yes", False: "no", None: "-"}
+    shown = table(
+        ("NAME-SPACE", "ROLE", "NODE", "ALIGNER", "ALIGNEE", "PRIORITY", "DURABILITY", "STORES", "MERGE",
+         "EXPECTED", "CONTENT"),
+        [
             (
-                row.name_space,
-                row.role,
-                row.node,
-                ("yes" if policy.aligner else "no") if policy else "-",
-                policy.alignee.value if policy else "-",
-                policy.master_priority if policy else "-",
-                policy.durability.value if policy else "no policy",
-                "yes" if row.stores else "no",
-                row.merge,
-                row.master or "-",
-                row.elements,
+                row["name_space"],
+                row["role"],
+                row["node"],
+                yes_or_no[row["aligner"]],
+                row["alignee"] or "-",
+                "-" if row["master_priority"] is None else row["master_priority"],
+                row["durability"] or "no policy",
+                yes_or_no[row["stores"]],
+                ", ".join(f"{each['type']} {each['scope']}" for each in row["merges"]) or "-",
+                row["expected"] or "-",
+                row["content"],
             )
-        )
+            for row in rows
+        ],
+    )  # fmt: skip
     sentences = "".join(f"{visible(_sentence(each))}\n" for each in masters)
-    return f"{table(header, cells)}\n{sentences}" if masters else table(header, cells)
+    return f"{shown}\n{sentences}" if masters else shown
 
 
 def _sentence(expected: ExpectedMaster) -> str:
@@ -320,40 +300,17 @@ def _sentence(expected: ExpectedMaster) -> str:
 
 def matrix_json(fleet: FleetView) -> str:
     """Render the matrix as one JSON document."""
-    rows, masters = rows_of(fleet)
-    data = {
-        "rows": [
-            {
-                "name_space": row.name_space,
-                "role": row.role,
-                "node": row.node,
-                "learned": row.is_learned,
-                "content": row.elements,
-                "aligner": row.policy.aligner if row.policy else None,
-                "alignee": row.policy.alignee if row.policy else None,
-                "master_priority": row.policy.master_priority if row.policy else None,
-                "durability": row.policy.durability if row.policy else None,
-                "delayed_alignment": row.policy.delayed_alignment if row.policy else None,
-                "equality_check": row.policy.equality_check if row.policy else None,
-                "stores": row.stores,
-                "merges": [{"type": each.type, "scope": each.scope} for each in row.policy.merges]
-                if row.policy
-                else [],
-                "expected": row.master,
-            }
-            for row in rows
-        ],
-        "masters": [
-            {
-                "name_space": each.name_space,
-                "role": each.role,
-                "candidates": list(names_of(each.candidates)),
-                "rule": each.rule,
-            }
-            for each in masters
-        ],
-    }
-    return envelope.document("matrix", data)
+    rows, masters = _matrix(fleet)
+    of_masters = [
+        {
+            "name_space": each.name_space,
+            "role": each.role,
+            "candidates": list(names_of(each.candidates)),
+            "rule": each.rule,
+        }
+        for each in masters
+    ]
+    return envelope.document("matrix", {"rows": rows, "masters": of_masters})
 
 
 _NAME_SPACES = "DurabilityService/NameSpaces"

@@ -62,7 +62,8 @@ def doctor(
     if not picture.participants:
         streams.say(f"ospltool: no participant heard within {length:g} s")
         raise typer.Exit(Exit.UNREACHABLE)
-    from ospltool.doctor.report import as_data, as_text, diagnose
+    from ospltool.doctor.diagnosis import diagnose
+    from ospltool.doctor.report import as_data, as_text
 
     wanted = picture.only(topic)
     diagnosis = diagnose(wanted, round(clock_bound * 1e9))
@@ -74,8 +75,7 @@ def doctor(
         streams.say(
             f"ospltool: the messages of nodes are refused, so nothing is known of them: {picture.refusal}"
         )
-    is_missing = topic != "*" and not wanted.endpoints
-    if is_missing:
+    if is_missing := topic != "*" and not wanted.endpoints:
         heard = len({each.topic for each in picture.endpoints})
         streams.say(f"ospltool: no topic matches {topic!r}: {plural(heard, 'topic')} heard")
     raise typer.Exit(

@@ -20,7 +20,7 @@ from ospltool.output.text import visible
 
 if TYPE_CHECKING:
     from ospltool.health.health import Health
-    from ospltool.health.incident import Incident
+    from ospltool.health.incidents import Incident
     from ospltool.health.mutes import MuteEnd
     from ospltool.health.system import System
 
@@ -215,14 +215,14 @@ def _warn_of_nobody(systems: list[_Domain], mute: str) -> None:
     """Warn if no domain knows the subject of a new mute: it may be mistyped, or come later."""
     from engine.config.values import did_you_mean
     from ospltool.health.codes import joined
-    from ospltool.health.subjects import is_known, known
 
     code, who = _subject(mute) if mute else ("", "")
-    if not who or any(is_known(one.health, who) for one in systems):
+    known = [dict.fromkeys(one.health.subjects()) for one in systems]
+    if not who or any(who in names or all(one in names for one in who.split(" and ")) for names in known):
         return
     files = dict.fromkeys(one.health.expected.file for one in systems if one.health.expected.file)
     places = [*files, *(one.title for one in systems)]
-    hint = did_you_mean(who, list(dict.fromkeys(name for one in systems for name in known(one.health))))
+    hint = did_you_mean(who, list(dict.fromkeys(name for names in known for name in names)))
     know = "know" if len(places) > 1 else "knows"
     said = f"{code}:{who} matches nothing now: {joined(places)} {know} no {who!r}"
     streams.say(f"ospltool: {said}{f'; {hint}' if hint else ''}")

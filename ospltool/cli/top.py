@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from ospltool.health.health import Health
     from ospltool.health.system import Source, System
     from ospltool.live.feed import TimeTravel
-    from ospltool.live.model import SystemModel
     from tui.operator import Operator
 
 
@@ -359,20 +358,20 @@ def _until_quiet(system: System) -> None:
 def _document(one: Health, now_ns: int, screen: str | None) -> dict[str, Any]:
     from ospltool.health.export import system
 
-    model = one.model
     data = system(one, now_ns)
     if screen in (None, "findings"):
-        data["findings"] = _findings(model)
+        data["findings"] = _findings(one)
     if screen is None:
         return data
     return {name: data[name] for name in (*ALWAYS, *SCREENS[screen])}
 
 
-def _findings(model: SystemModel) -> list[dict[str, Any]]:
+def _findings(health: Health) -> list[dict[str, Any]]:
     """Return the findings of the rules of `check` on the settings that nodes advertise."""
     from tui.advertised import findings_of
 
-    present = [node.snapshot for node in model.ordered_nodes() if not node.is_away]
+    nodes = health.model.ordered_nodes()
+    present = [node.snapshot for node in nodes if not health.is_away(node)]
     return [
         {
             "code": one.code,

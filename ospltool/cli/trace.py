@@ -30,8 +30,9 @@ if TYPE_CHECKING:
     from ospltool.analytics.contract import Detail
     from ospltool.analytics.engines import Engine
     from ospltool.forensics.attachments import Attachment
-    from ospltool.forensics.evidence import Evidence, RawEvidence, Window
+    from ospltool.forensics.evidence import Evidence, RawEvidence
     from ospltool.trace.case.local_load import LoadCounts
+    from ospltool.trace.case.reading_back import Window
     from ospltool.trace.reading.damage import FileDamage
     from ospltool.trace.reading.sources import SourceSet
     from ospltool.trace.views.records import ViewMode
@@ -152,7 +153,7 @@ class EngineOptions:
         streams.wait_for("opening the evidence")  # the libraries alone take seconds on a busy machine
         from ospltool.trace.reading import damage
 
-        damage.take()  # what another command of this process has noted
+        damage.collect()  # what another command of this process has noted
         if not names:
             raise CommandError("name a case, or the files or directories to read", Exit.USAGE)
         self.require_known()
@@ -582,7 +583,7 @@ def _raw(names: list[str] | None) -> RawEvidence:
     from ospltool.forensics.evidence import RawEvidence
     from ospltool.trace.reading import damage
 
-    damage.take()  # what another command of this process has noted
+    damage.collect()  # what another command of this process has noted
     if not names:
         raise CommandError("name the files or directories to read", Exit.USAGE)
     return RawEvidence(names, sys.stderr)
@@ -610,7 +611,7 @@ def _sources(names: list[str] | None) -> SourceSet:
     from ospltool.trace.reading import damage
     from ospltool.trace.reading.sources import find_sources
 
-    damage.take()  # what another command of this process has noted
+    damage.collect()  # what another command of this process has noted
     if not names:
         raise CommandError("name the files or directories to read", Exit.USAGE)
     return find_sources(names)
@@ -621,7 +622,7 @@ def say_damages(known: Iterable[FileDamage] = ()) -> bool:
     from ospltool.output import streams
     from ospltool.trace.reading import damage
 
-    damages = {one.file: one for one in (*damage.take(), *known)}
+    damages = {one.file: one for one in (*damage.collect(), *known)}
     for one in damages.values():
         streams.say(str(one))
     return bool(damages)

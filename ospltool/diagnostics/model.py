@@ -6,6 +6,7 @@ import dataclasses
 import enum
 from collections import Counter
 from collections.abc import Iterable
+from typing import Any, Final
 
 from engine.config import ByteRange, SourceFile
 
@@ -87,6 +88,9 @@ class Place:
         return (self.path, self.line, self.column)
 
 
+NOWHERE: Final = Place("")
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Edit:
     """A replacement of bytes in a file."""
@@ -110,12 +114,15 @@ class Fix:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Finding:
-    """A case of a rule. The rule says what and where; the runner adds what depends on rule and choice."""
+    """What a tool found: in a file, or in a running system.
+
+    The rule says what and where; the runner of `check` adds what depends on rule and choice.
+    """
 
     message: str
     """One sentence about this case."""
-    place: Place
-    """The place to look at first."""
+    place: Place = NOWHERE
+    """The place in a file to look at first; NOWHERE for what is in a running system."""
     related: tuple[Place, ...] = ()
     """Further places."""
     advice: str = ""
@@ -136,6 +143,10 @@ class Finding:
     """Stable name of the rule in kebab-case."""
     targets: frozenset[Target] = frozenset()
     """Services for which it matters."""
+    topics: tuple[str, ...] = ()
+    """Names of the topics concerned, where it is about some."""
+    evidence: tuple[Any, ...] = ()
+    """What it was found on, for the report of its tool: of the doctor, endpoints."""
 
     @property
     def severity(self) -> Severity:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import enum
 from collections.abc import Iterator
 
 from engine.core import expressions
@@ -11,7 +10,6 @@ from engine.dataset.groups import kept_depth
 from engine.dds.abi import INFINITE_NS
 from engine.dds.qos import EndpointQos
 from engine.runtime.monitor import NodeSnapshot
-from ospltool.diagnostics.model import Severity
 
 
 def is_ros_type(type_name: str) -> bool:
@@ -110,50 +108,3 @@ class DomainPicture:
         """Return the same domain with only the endpoints whose topic matches an expression."""
         kept = tuple(each for each in self.endpoints if expressions.matches(topic, each.topic))
         return dataclasses.replace(self, endpoints=kept)
-
-
-class DoctorCause(enum.StrEnum):
-    """The kind of a finding; the names are stable."""
-
-    RELIABILITY = "reliability"
-    DURABILITY = "durability"
-    DESTINATION_ORDER = "destination-order"
-    INCOMPATIBLE_DURABILITY = "incompatible-durability"
-    INCOMPATIBLE_QOS = "incompatible-qos"
-    DIFFERENT_TYPES = "different-types"
-    WRITERS_DISAGREE = "writers-disagree"
-    PARTITION = "partition"
-    NOBODY_KEEPS = "nobody-keeps"
-    NOT_KEPT = "not-kept"
-    MEMORY_ONLY = "memory-only"
-    HISTORY_CUT = "history-cut"
-    LIMITED = "limited"
-    DIES_WITH_WRITER = "dies-with-writer"
-    CLOCKS = "clocks"
-    NODES_INCOMPATIBLE = "nodes-incompatible"
-    NOT_MERGED = "not-merged"
-    READER_DEVIATES = "reader-deviates"
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class DoctorFinding:
-    """A reason why endpoints or nodes cannot become consistent.
-
-    Attributes:
-        cause: kind of the finding.
-        severity: ERROR: data does not arrive at all. WARNING: not eventually consistent. INFO: depends on the
-            use.
-        topics: topic names; none for findings about nodes.
-        message: the fact, and what follows from it.
-        advice: remedy.
-        endpoints: the endpoints concerned, writers first.
-        nodes: names of the nodes concerned.
-    """
-
-    cause: DoctorCause
-    severity: Severity
-    topics: tuple[str, ...]
-    message: str
-    advice: str
-    endpoints: tuple[Endpoint, ...] = ()
-    nodes: tuple[str, ...] = ()

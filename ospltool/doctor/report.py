@@ -1,87 +1,14 @@
-"""The diagnosis of a domain: all findings and their sum, as text and as JSON."""
+"""The report on a domain: all findings and their sum, as text and as JSON."""
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from ospltool.diagnostics.model import Severity
-from ospltool.doctor import rules
-from ospltool.doctor.picture import DoctorCause, DoctorFinding, DomainPicture, Endpoint
-from ospltool.output.text import plural, visible
-
-CLOCK_BOUND_NS: Final = 100_000_000
-MAX_FINDINGS: Final = 1_000
-
-_DECIDING: Final = (Severity.ERROR, Severity.WARNING)
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Diagnosis:
-    """The result of a diagnosis.
-
-    Attributes:
-        picture: the domain.
-        findings: by topic, nodes first; the gravest first. Equal ones of several topics are one finding.
-        left_out: number of findings beyond a thousand; they are the least grave ones.
-    """
-
-    picture: DomainPicture
-    findings: tuple[DoctorFinding, ...]
-    left_out: int = 0
-
-    @property
-    def is_good(self) -> bool:
-        """Whether there are no findings other than information."""
-        return not any(each.severity in _DECIDING for each in self.findings)
-
-    def inconsistent(self, *, writers: bool) -> int:
-        """Count the writers or readers that are not certain to become consistent."""
-        return len(
-            {
-                endpoint.guid
-                for each in self.findings
-                if each.severity in _DECIDING and each.cause is not DoctorCause.WRITERS_DISAGREE
-                for endpoint in each.endpoints
-                if endpoint.is_writer is writers
-            }
-        )
-
-
-def diagnose(picture: DomainPicture, clock_bound_ns: int = CLOCK_BOUND_NS) -> Diagnosis:
-    """Apply every rule.
-
-    Args:
-        picture: the domain.
-        clock_bound_ns: tolerated difference of clocks.
-    """
-    found = list(rules.node_findings(picture, clock_bound_ns))
-    found += rules.topic_findings(picture)
-    found = _merged(found)
-    found.sort(key=lambda each: each.severity)
-    kept = found[:MAX_FINDINGS]
-    kept.sort(key=lambda each: (each.topics, each.severity, each.cause))
-    return Diagnosis(picture, tuple(kept), len(found) - len(kept))
-
-
-def _merged(findings: Sequence[DoctorFinding]) -> list[DoctorFinding]:
-    """Make one finding of those that say the same of several topics."""
-    alike: dict[tuple[object, ...], list[DoctorFinding]] = {}
-    for each in findings:
-        key = each.cause, each.severity, each.message, each.advice, each.nodes, bool(each.topics)
-        alike.setdefault(key, []).append(each)
-    return [
-        dataclasses.replace(
-            some[0],
-            topics=tuple(dict.fromkeys(topic for each in some for topic in each.topics)),
-            endpoints=tuple(
-                sorted((end for each in some for end in each.endpoints), key=lambda end: not end.is_writer)
-            ),
-        )
-        for some in alike.values()
-    ]
-
+from ospltool.diagnostics.model import Finding
+from ospltool.doctor.diagnosis import Diagnosis
+from ospltool.doctor.picture import Endpoint
+from ospltool.output.text import listed, plural, visible
 
 MAX_SHOWN: Final = 5
 """Most endpoints shown of one kind in one finding; the number of the others is said."""
@@ -105,14 +32,13 @@ def _lines(diagnosis: Diagnosis) -> Iterator[str]:
 def _heading(topics: Sequence[str]) -> str:
     if not topics:
         return "nodes"
-    more = f" and {len(topics) - MAX_SHOWN:,} more" if len(topics) > MAX_SHOWN else ""
-    return f"{'topic' if len(topics) == 1 else 'topics'} {', '.join(topics[:MAX_SHOWN])}{more}"
+    return f"{'topic' if len(topics) == 1 else 'topics'} {listed(topics, MAX_SHOWN)}"
 
 
-def _finding(finding: DoctorFinding) -> Iterator[str]:
-    yield f"  {finding.severity.label} {finding.cause}: {_subject(finding)}{finding.message}"
+def _finding(finding: Finding) -> Iterator[str]:
+    yield f"  {finding.severity.label} {finding.name}: {_subject(finding)}{finding.message}"
     for is_writer in (True, False):
-        members = [each for each in finding.endpoints if each.is_writer is is_writer]
+        members = [each for each in finding.evidence if each.is_writer is is_writer]
         for each in members[:MAX_SHOWN]:
             of_topic = f" of topic {each.topic}" if len(finding.topics) > 1 else ""
             yield f"      {_endpoint(each)}{of_topic}"
@@ -121,9 +47,9 @@ def _finding(finding: DoctorFinding) -> Iterator[str]:
     yield f"    advice: {finding.advice}"
 
 
-def _subject(finding: DoctorFinding) -> str:
-    writers = sum(each.is_writer for each in finding.endpoints)
-    readers = len(finding.endpoints) - writers
+def _subject(finding: Finding) -> str:
+    writers = sum(each.is_writer for each in finding.evidence)
+    readers = len(finding.evidence) - writers
     parts = [_count(number, kind) for number, kind in ((writers, "writer"), (readers, "reader")) if number]
     return f"{' and '.join(parts)}: " if parts else ""
 
@@ -187,16 +113,16 @@ def _endpoint_sum(diagnosis: Diagnosis, *, writers: bool) -> dict[str, int]:
     return {"seen": count, "not_eventually_consistent": diagnosis.inconsistent(writers=writers)}
 
 
-def _finding_data(finding: DoctorFinding) -> dict[str, object]:
+def _finding_data(finding: Finding) -> dict[str, object]:
     return {
-        "cause": finding.cause,
+        "cause": finding.name,
         "weight": finding.severity.label,
         "topics": finding.topics,
         "message": finding.message,
         "advice": finding.advice,
         "nodes": finding.nodes,
-        "writers": _endpoints_data(finding.endpoints, writers=True),
-        "readers": _endpoints_data(finding.endpoints, writers=False),
+        "writers": _endpoints_data(finding.evidence, writers=True),
+        "readers": _endpoints_data(finding.evidence, writers=False),
     }
 
 

@@ -26,9 +26,10 @@ from engine.config import ConfigError
 from engine.config.reader import read_bytes
 from ospltool.diagnostics.model import Severity, Target
 from ospltool.forensics.attachments import AttachmentKind, what_is
-from ospltool.forensics.evidence import RawEvidence, Window
+from ospltool.forensics.evidence import RawEvidence
 from ospltool.forensics.investigation import investigate
 from ospltool.output.text import plural, shortened
+from ospltool.trace.case.reading_back import Window
 from ospltool.trace.meaning.catalogue import UNKNOWN_LEVEL, Product, pieces
 from ospltool.trace.meaning.line_explanation import explain as explain_line
 from ospltool.trace.meaning.names import IDENTIFIED
@@ -43,7 +44,7 @@ from ospltool.trace.meaning.reports import (
 from ospltool.trace.meaning.trace_facts import MAIN_THREADS, TraceFacts
 from ospltool.trace.reading import damage
 from ospltool.trace.reading.headers import LINE_HEADER, first_on_line, headers
-from ospltool.trace.reading.record import RecordKind, TraceRecord, one_line, valid_text
+from ospltool.trace.reading.record import STRAGGLER_NS, RecordKind, TraceRecord, one_line, valid_text
 from ospltool.trace.reading.report_logs import read_reports
 from ospltool.trace.reading.sources import (
     REPORT,
@@ -167,10 +168,10 @@ def explain_file(path: Path, environ: Mapping[str, str], *, is_named: bool = Fal
         further = (f"ospltool health {shown}", f"ospltool top --replay {shown}")
         return CauseReport(f"{shown} is a recording", "not looked for", further=further, is_bad=False)
     if path.suffix == ".toml":
-        return _of_fleet(path, environ)
+        return _explain_fleet(path, environ)
     if path.is_dir():
         raise UnknownFileError(f"{shown} is a directory: name a file{_commands_for(path, shown)}")
-    return _explained(path, str(path), environ, is_named=is_named)
+    return _explain(path, str(path), environ, is_named=is_named)
 
 
 def explain_text(data: bytes, environ: Mapping[str, str], name: str = "the text") -> CauseReport:
@@ -188,20 +189,20 @@ def explain_text(data: bytes, environ: Mapping[str, str], name: str = "the text"
     with tempfile.TemporaryDirectory(prefix="ospltool-explain-") as scratch:
         path = Path(scratch) / "pasted.log"
         path.write_bytes(data)
-        return _explained(path, name, environ)
+        return _explain(path, name, environ)
 
 
-def _explained(path: Path, name: str, environ: Mapping[str, str], *, is_named: bool = False) -> CauseReport:
+def _explain(path: Path, name: str, environ: Mapping[str, str], *, is_named: bool = False) -> CauseReport:
     """Explain a file of text; `name` is what to call it."""
     content = _Content(path, is_named=is_named)
-    found = _of_content(path, name, content, environ)
+    found = _explain_content(path, name, content, environ)
     if content.damage is None:
         return found
     cut = f"it cannot be read beyond byte {content.damage.offset:,}: {content.damage.reason}"
     return dataclasses.replace(found, others=(*found.others, cut))
 
 
-def _of_content(path: Path, name: str, content: _Content, environ: Mapping[str, str]) -> CauseReport:
+def _explain_content(path: Path, name: str, content: _Content, environ: Mapping[str, str]) -> CauseReport:
     shown, data, text = _shown(name), content.data, content.text
     if not text.strip("\0 \t\r\n"):
         is_zero = "; it has zero bytes only, as after a loss of power" if "\0" in text else ""
@@ -211,18 +212,18 @@ def _of_content(path: Path, name: str, content: _Content, environ: Mapping[str, 
     if bare is not None and (
         bare["file"] is None or bare["list"] or (len(text.split()) == 1 and _NAMED.match(bare["file"]))
     ):
-        return _of_settings(bare, content, name, environ)
+        return _explain_settings(bare, content, name, environ)
     source = sniff(path)
     log = _REPORT.search(data)
     is_trace = source.format is TraceFormat.TRACE and first_on_line(data[:SNIFFED_BYTES]) >= 0
     if source.format is TraceFormat.EVENTS or is_trace:
-        found = _of_trace(path, name, content)
+        found = _explain_trace(path, name, content)
         if found.is_bad or data.count(b"\n") > _FEW_LINES:
             return found
     elif log is not None:
         logged = TraceFile(path, "", TraceFormat.REPORTS)
         reports = read_reports(io.BytesIO(data[log.start() :]), logged, log.start())
-        return _of_reports(name, list(itertools.islice(reports, MOST_REPORTS)), content)
+        return _explain_reports(name, list(itertools.islice(reports, MOST_REPORTS)), content)
     if "\0" in text[:1000]:
         raise UnknownFileError(f"{shown} is no text")
     known = _known_lines(text)
@@ -232,10 +233,10 @@ def _of_content(path: Path, name: str, content: _Content, environ: Mapping[str, 
         kept = (one for one, at in zip(assigned, begins, strict=True) if not _COMMENTED.match(text, at))
         settings = next(itertools.chain(kept, assigned), None) or _ELEMENT.search(text)
         if settings is not None and _is_template(text, name):
-            return _of_xml(text, environ, name, is_text=False)
+            return _explain_xml(text, environ, name, is_text=False)
         if settings is not None:
-            return _of_settings(settings, content, name, environ)
-    return _of_lines(text, shown, known)
+            return _explain_settings(settings, content, name, environ)
+    return _explain_lines(text, shown, known)
 
 
 def _commands_for(directory: Path, shown: str) -> str:
@@ -292,7 +293,7 @@ class _Content:
         except OSError as cause:
             raise SourceError(f"{path}: {cause.strerror or cause}") from None
         self.text = self.data.decode("utf-8-sig", "replace")
-        self.damage = damage.of(path)
+        self.damage = damage.found_in(path)
         """Why the rest cannot be read; None if all of it can."""
 
         self._starts = [found.end() for found in re.finditer(rb"\n", self.data)]
@@ -341,7 +342,7 @@ def _line_of(record: TraceRecord, lines: _Content, text: str = "") -> int:
 # ------------------------------------------------------------------ logs of reports
 
 
-def _of_reports(name: str, records: Sequence[TraceRecord], lines: _Content) -> CauseReport:
+def _explain_reports(name: str, records: Sequence[TraceRecord], lines: _Content) -> CauseReport:
     shown = _shown(name)
     reports = [one for one in records if one.kind is RecordKind.REPORT]
     if not reports:
@@ -609,7 +610,7 @@ def _span_of(records: Sequence[TraceRecord]) -> str:
 # ------------------------------------------------------------------ traces
 
 
-def _of_trace(path: Path, name: str, lines: _Content) -> CauseReport:
+def _explain_trace(path: Path, name: str, lines: _Content) -> CauseReport:
     """Explain a trace; `name` is what to call it."""
     shown = _shown(name)
     evidence = RawEvidence([str(path)], sys.stderr)
@@ -652,7 +653,7 @@ def _of_trace(path: Path, name: str, lines: _Content) -> CauseReport:
 def _overlaps(facts: TraceFacts) -> Iterator[str]:
     """Yield that runs of one file overlap, as those of one node cannot."""
     for before, after in itertools.pairwise(sorted(facts.first_ns)):
-        if facts.first_ns[after] < facts.last_ns[before]:
+        if facts.first_ns[after] < facts.last_ns[before] - STRAGGLER_NS:
             yield (
                 f"run {after[1]} begins at {iso(facts.first_ns[after], 3)}, before run {before[1]} ends: "
                 "these are the traces of several nodes, which need a file each, or the clock was set back"
@@ -699,7 +700,7 @@ def _never_operational(facts: TraceFacts) -> tuple[str, str] | None:
 # ------------------------------------------------------------------ configurations
 
 
-def _of_settings(
+def _explain_settings(
     found: re.Match[str], content: _Content, name: str, environ: Mapping[str, str]
 ) -> CauseReport:
     """Explain settings that one of the expressions for them found in a text, or the file that it names."""
@@ -731,20 +732,20 @@ def _of_settings(
     close = -1 if root is None else text.find(f"</{root[1]}>", start)
     if quote and (last := re.compile(rf">\s*{quote}").search(text, start)) is not None:
         end = last.start() + 1
-    elif found.re is _ASSIGNED and text[start:line_end].rstrip().endswith(">"):
+    elif found.re is _ASSIGNED and text[start:line_end].rstrip().endswith(">") and close < line_end:
         end = line_end
     elif not is_bare and close >= 0:
         end = text.find(">", close) + 1
     before = text.count("\n", 0, start) if not is_bare else 0
     whole = "\n" * before + text[start:end].rstrip()
-    answer = _of_xml(whole, environ, name, is_text=not is_bare or bool(parts.get("list")))
+    answer = _explain_xml(whole, environ, name, is_text=not is_bare or bool(parts.get("list")))
     if not is_bare and Path(name).exists():
         further = f"ospltool check FILE, on a file with the settings of {shown} alone"
         answer = dataclasses.replace(answer, further=(further, *answer.further[1:]))
     return dataclasses.replace(answer, others=(*answer.others, *content.foreign_to("XML")))
 
 
-def _of_xml(text: str, environ: Mapping[str, str], name: str, *, is_text: bool) -> CauseReport:
+def _explain_xml(text: str, environ: Mapping[str, str], name: str, *, is_text: bool) -> CauseReport:
     """Explain XML; `is_text` tells that it stands in CYCLONEDDS_URI itself."""
     from ospltool.check import cyclone
     from ospltool.check.commands import choice
@@ -777,7 +778,7 @@ def _of_xml(text: str, environ: Mapping[str, str], name: str, *, is_text: bool) 
         root_name = f"the root <{one_line(tag)}>" if tag else "no root"
         raise UnknownFileError(f"{shown} is XML with {root_name}: no configuration that ospltool knows")
     place = name if Path(name).exists() else "FILE"
-    found = _of_findings(what, report, place, _STOPS_HERE)
+    found = _explain_findings(what, report, place, _STOPS_HERE)
     if not wanted:
         return found
     also = f"ospltool check {_shown(place)} --target ospltool, if an ospltool node is to run with it"
@@ -797,16 +798,16 @@ def _is_whole(data: bytes, name: str) -> bool:
     return False
 
 
-def _of_fleet(path: Path, environ: Mapping[str, str]) -> CauseReport:
+def _explain_fleet(path: Path, environ: Mapping[str, str]) -> CauseReport:
     from ospltool.check.commands import check, choice, deployments
 
     everything = choice([], [], [], [], "info")
     report = check(deployments([str(path)], [], [], environ, together=False), everything)
     # The nodes of a fleet run on other machines.
-    return _of_findings(f"{_shown(str(path))} is a fleet file", report, str(path), ())
+    return _explain_findings(f"{_shown(str(path))} is a fleet file", report, str(path), ())
 
 
-def _of_findings(what: str, report: Report, place: str, stopping: Collection[str]) -> CauseReport:
+def _explain_findings(what: str, report: Report, place: str, stopping: Collection[str]) -> CauseReport:
     """Explain what the check found.
 
     Args:
@@ -916,7 +917,7 @@ def _known_lines(text: str) -> list[_KnownLine]:
     return [found for number, line in lines if (found := _known_line(number, line)) is not None]
 
 
-def _of_lines(text: str, shown: str, known: Sequence[_KnownLine]) -> CauseReport:
+def _explain_lines(text: str, shown: str, known: Sequence[_KnownLine]) -> CauseReport:
     lines = text.splitlines()
     bad = [one for one in known if one.is_bad]
     complaints = [(number, line) for number, line in enumerate(lines, 1) if _COMPLAINT.search(line)]

@@ -25,6 +25,7 @@ from ospltool.forensics.attachments import Attachment, AttachmentKind, find_atta
 from ospltool.output.progress import ProgressLine, advance, shown
 from ospltool.trace.case.reading_back import (
     WantedRecords,
+    Window,
     first_time_of,
     nodes_of,
     origins_of,
@@ -225,38 +226,6 @@ order by 1 asc nulls first, 2 asc nulls first, 4 asc nulls first, 5 asc nulls fi
 # ------------------------------------------------------------------ what an analysis asks for
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Window:
-    """The selection of records.
-
-    Attributes:
-        since_ns: earliest time; None for the beginning.
-        until_ns: latest time; None for the end.
-        nodes: names of nodes; empty for all.
-    """
-
-    since_ns: int | None = None
-    until_ns: int | None = None
-    nodes: tuple[str, ...] = ()
-
-    def has(self, record: TraceRecord) -> bool:
-        """Return whether a record is selected; events that identify nodes are, at any time."""
-        if self.nodes and record.node not in self.nodes:
-            return False
-        if (self.since_ns is None and self.until_ns is None) or record.event in IDENTITY:
-            return True
-        time = record.time_ns
-        if time is None:
-            return False
-        return (self.since_ns is None or time >= self.since_ns) and (
-            self.until_ns is None or time <= self.until_ns
-        )
-
-
-IDENTITY = frozenset({"lifecycle.address", "lifecycle.configuration"})
-"""Events that tell which node has which address."""
-
-
 class Evidence(Protocol):
     """A source of records and attachments."""
 
@@ -390,7 +359,7 @@ class RawEvidence:
                 facts = case.facts(window, skews, with_waits=with_waits)
                 self.copied = case.copied
             return facts
-        return TraceFacts.of(self._records(self._originals(), window, skews), with_waits=with_waits)
+        return TraceFacts.from_records(self._records(self._originals(), window, skews), with_waits=with_waits)
 
     def _originals(self) -> tuple[TraceFile, ...]:
         """Return the sources that are no copies, which only small files are examined for."""
@@ -468,11 +437,10 @@ class CaseEvidence:
 
     def records(self, window: Window, skews: Mapping[str, int]) -> Iterator[TraceRecord]:
         """Yield the records by time."""
-        wanted = WantedRecords(window.since_ns, window.until_ns, window.nodes, tuple(sorted(IDENTITY)), skews)
-        yield from self._read(wanted, window)
+        yield from self._read(WantedRecords(window, skews))
 
-    def _read(self, wanted: WantedRecords, window: Window) -> Iterator[TraceRecord]:
-        is_all = window == Window()
+    def _read(self, wanted: WantedRecords) -> Iterator[TraceRecord]:
+        window, is_all = wanted.window, wanted.window == Window()
         with shown("reading the case", "records"):
             for some in records_of(self._case, self._engine, wanted):
                 yield from _noted(some) if is_all else filter(window.has, _noted(some))
@@ -481,7 +449,7 @@ class CaseEvidence:
     def alignments(self, window: Window, skews: Mapping[str, int], group: str) -> Iterator[TraceRecord]:
         """Yield the records that tell of alignments of a group by time; others may come, too."""
         events = events_of(is_own=Product.ENGINE in origins_of(self._engine).values())
-        yield from self._read(self._originals(window, skews, telling_of_alignments(events, group)), window)
+        yield from self._read(self._originals(window, skews, telling_of_alignments(events, group)))
 
     def _originals(
         self, window: Window, skews: Mapping[str, int], telling: str, quiet: str = "false"
@@ -489,18 +457,14 @@ class CaseEvidence:
         """Return what is wanted of the files that are no copies."""
         self.copied = copies_in(self._engine)
         without = tuple((one.node, one.file) for one in self.copied)
-        always = tuple(sorted(IDENTITY))
-        return WantedRecords(
-            window.since_ns, window.until_ns, window.nodes, always, skews, without, telling, quiet
-        )
+        return WantedRecords(window, skews, without, telling, quiet)
 
     def facts(self, window: Window, skews: Mapping[str, int], *, with_waits: bool) -> TraceFacts:
         """Collect the facts from the records that contain any."""
         if window.since_ns is not None or window.until_ns is not None:
             # The first and last records of a window are not marked, so all of it is read.
-            return TraceFacts.of(
-                self._read(self._originals(window, skews, ""), window), with_waits=with_waits
-            )
+            records = self._read(self._originals(window, skews, ""))
+            return TraceFacts.from_records(records, with_waits=with_waits)
         from ospltool.trace.case.step_columns import StepColumns  # its packages come with the extra `sql`
 
         wanted = self._originals(window, skews, *telling_of_facts(with_waits=with_waits))
@@ -510,7 +474,7 @@ class CaseEvidence:
             for rows in rows_of(self._case, self._engine, wanted):
                 steps = StepColumns(rows, skews)
                 records = _noted(records_in(steps.others(), skews, origins))
-                facts.take_rows(steps.rows(facts.lines), records)
+                facts.add_rows(steps.rows(facts.lines), records)
                 steps.forget(facts.names.own)
                 advance(len(steps))
         facts.finish()

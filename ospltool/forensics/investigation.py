@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Final
 
 from ospltool.forensics import right_clocks
 from ospltool.forensics.attachments import Attachment, AttachmentKind
-from ospltool.forensics.evidence import Evidence, Window
+from ospltool.forensics.evidence import Evidence
 from ospltool.forensics.story import Story, stories
 from ospltool.output.progress import shown
 from ospltool.output.text import plural
+from ospltool.trace.case.reading_back import Window
 from ospltool.trace.meaning import coverage
 from ospltool.trace.meaning.fact_kinds import SetSize
 from ospltool.trace.meaning.trace_facts import TraceFacts
@@ -281,10 +282,10 @@ def _concluded(
         *(f"{one}; later records are unknown" for one in damage.noted()),
     ]
     if beside and with_stores:
-        from ospltool.forensics.stored import look
+        from ospltool.forensics.stored import examine
 
         chosen_stores = [one for one in beside if not window.nodes or one.node in {"", *window.nodes}]
-        stored = look(chosen_stores)
+        stored = examine(chosen_stores)
         unknown += _without_store(facts, chosen_stores)
     elif beside:
         unknown.append(f"{len(beside)} stores and recordings were not examined")

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ospltool.forensics.evidence import Evidence, Window
+from ospltool.forensics.evidence import Evidence
 from ospltool.output.progress import shown
+from ospltool.trace.case.reading_back import Window
 from ospltool.trace.meaning import clocks
 from ospltool.trace.meaning.clocks import ClockDoubts
 from ospltool.trace.meaning.names import Names

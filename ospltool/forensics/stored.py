@@ -21,7 +21,7 @@ from ospltool.stores.diff.sides import MAX_SIDES, ComparedPart, DiffError
 from ospltool.stores.model import SetKind, StoreFacts, StoreFormat, StoreNotSupported, StoreUnreadable
 from ospltool.stores.opening import identity_of, open_reader
 from ospltool.trace.meaning.fact_kinds import BUILT_IN, SetSize, SizeOrigin
-from ospltool.trace.rules import SetFate, TraceFinding, grouped, of_set
+from ospltool.trace.rules import SetFate, TraceFinding, grouped, set_finding
 from ospltool.trace.views.times import iso
 
 _NO_DIFFERENCE: Final = frozenset(
@@ -121,7 +121,7 @@ class StoredEvidence:
                         )
 
 
-def look(attachments: Iterable[Attachment]) -> StoredEvidence:
+def examine(attachments: Iterable[Attachment]) -> StoredEvidence:
     """Read stores and recordings from end to end, and compare the stores.
 
     Args:
@@ -176,7 +176,7 @@ def emptied_in(shown: Sequence[SetSize]) -> Iterator[TraceFinding]:
         if some[-1].samples or not most:
             continue
         gone = next(one for place, one in enumerate(some) if not any(each.samples for each in some[place:]))
-        yield of_set(
+        yield set_finding(
             SetFate.SHRANK,
             f"the set of {group} on {node} had up to {plural(most, 'sample')} and is empty from here on; the "
             f"recording {gone.source} does not show whether applications deleted it",
@@ -222,7 +222,7 @@ def _store_of(one: Attachment) -> StoreOf:
 
 
 def _unreadable(one: Attachment, reason: str) -> TraceFinding:
-    return of_set(
+    return set_finding(
         SetFate.DAMAGED,
         f"the store of {one.node} cannot be read: {reason}",
         None,
@@ -233,7 +233,7 @@ def _unreadable(one: Attachment, reason: str) -> TraceFinding:
 
 def _damaged(store: StoreOf) -> Iterator[TraceFinding]:
     for number, count, first in store.damage:
-        yield of_set(
+        yield set_finding(
             SetFate.DAMAGED,
             f"{plural(count, 'record')} of set {number} in {store.name} cannot be read: {'; '.join(first)}",
             None,
@@ -259,7 +259,7 @@ def _in_backups(store: StoreOf) -> Iterator[TraceFinding]:
             name = f"{group.partition}.{group.topic}"
             if only > group.damaged[1] and not name.startswith(BUILT_IN):
                 when = backup.facts.quality_ns
-                yield of_set(
+                yield set_finding(
                     SetFate.THROWN_AWAY,
                     f"{plural(only, 'instance')} of {name} on {store.node} are in the back-up (set "
                     f"{backup.facts.number}{'' if when is None else f', of {iso(when, 0)}'}) and not in the "
@@ -280,7 +280,7 @@ def _differing(report: ReportData, stores: Sequence[StoreOf]) -> Iterator[TraceF
         yield _difference(group, stores, nodes)
     if held and not differing and not any(any(one.damaged) for one in held):
         total = sum(one.equal + one.differing for one in held)
-        yield of_set(
+        yield set_finding(
             SetFate.EQUAL,
             f"the stores of {', '.join(nodes)} have the same data: {plural(len(held), 'group')}, "
             f"{plural(total, 'instance')}",
@@ -308,7 +308,7 @@ def _difference(group: GroupReport, stores: Sequence[StoreOf], nodes: tuple[str,
         parts.append(f"{store.node} has {plural(samples, 'sample')}{lacks}{alone}")
     causes = ", ".join(f"{cause} {count}" for cause, count in group.causes.items())
     name = f"{group.partition}.{group.topic}"
-    return of_set(
+    return set_finding(
         SetFate.DIFFERS,
         f"the stores do not agree on {name}: {plural(differing, 'instance')} "
         f"differ{'s' if differing == 1 else ''} in data; {'; '.join(parts)}"

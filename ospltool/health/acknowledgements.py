@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from ospltool.health.codes import SECOND_NS
-from ospltool.health.incident import Incident
+from ospltool.health.incidents import Incident
 
 MAX_ACKNOWLEDGED: Final = 1_000
 

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from ospltool.diagnostics.model import Severity
 from ospltool.health.codes import OF_WATCH, SECOND_NS, Sign, joined
-from ospltool.health.scene import Scene
+from ospltool.health.presence import HealthInput
 from ospltool.live.nodes import natural
 
 
@@ -109,14 +109,13 @@ _HUBS: Final = {
 """Codes of signs about pairs of nodes, and the verb that describes a node common to several pairs."""
 
 
-def causes_of(scene: Scene, signs: Iterable[Sign]) -> list[RootCause]:
+def causes_of(scene: HealthInput, signs: Iterable[Sign]) -> list[RootCause]:
     """Return the causes of these signs, most urgent first."""
     grouped: dict[str, list[Sign]] = {}
     for sign in _with_hubs(scene, list(signs)):
         grouped.setdefault(sign.key, []).append(sign)
-    causes = _with_bursts(scene, [_cause(members) for members in grouped.values()])
-    causes = _with_own_cuts(scene, _with_stalls(scene, _with_limits(scene, causes)))
-    causes = _with_own_links(scene, causes)
+    causes = _with_own_cuts(scene, [_cause(members) for members in grouped.values()])
+    causes = _together(scene, causes)
     lost = next((cause for cause in causes if cause.root.kind.cause == "domain"), None)
     if lost is not None:
         rest = [cause for cause in causes if cause.root.kind.cause not in ("domain", "watcher")]
@@ -127,34 +126,7 @@ def causes_of(scene: Scene, signs: Iterable[Sign]) -> list[RootCause]:
     return sorted(causes, key=lambda one: (one.urgency, one.root.since_ns or scene.now_ns, one.root.key))
 
 
-def _with_bursts(scene: Scene, causes: list[RootCause]) -> list[RootCause]:
-    """Make one cause of several nodes whose disks are behind: the same data came to all of them."""
-    behind = [one for one in causes if one.root.code == "DUL-STORE-BEHIND"]
-    if len(behind) < 2:
-        return causes
-    told = "; ".join(one.root.what for one in _in_order(behind)[:3])
-    return _as_one(scene, causes, behind, f"changes wait for the disks of {{}}: {told}")
-
-
-def _with_limits(scene: Scene, causes: list[RootCause]) -> list[RootCause]:
-    """Make one cause of several nodes that reject samples of the same topics: their limits are equal."""
-    for found in _alike(causes, "DUL-REJECTED", lambda root: _rejecting(scene, root.nodes[0])):
-        told = _in_order(found)[0].root.what
-        causes = _as_one(scene, causes, found, f"{{}} rejected samples by the same limits: {told}")
-    return causes
-
-
-def _with_stalls(scene: Scene, causes: list[RootCause]) -> list[RootCause]:
-    """Make one cause of several nodes that stood still until the same moment: something held all of them."""
-    stalled = [one for one in causes if one.root.code == "DUL-NODE-STALLED"]
-    first_ns = min((one.root.occasion for one in stalled), default=())
-    found = [one for one in stalled if one.root.occasion[0] - first_ns[0] < GAP_NS]
-    if len(found) < 2:
-        return causes
-    return _as_one(scene, causes, found, f"{{}} stood still together; {_in_order(found)[0].root.what}")
-
-
-def _with_own_cuts(scene: Scene, causes: list[RootCause]) -> list[RootCause]:
+def _with_own_cuts(scene: HealthInput, causes: list[RootCause]) -> list[RootCause]:
     """Make one cause of a link that is cut for this watch and for the nodes of its host alike."""
     here = [one for one in scene.heard if not scene.here.isdisjoint(one.snapshot.addresses)]
     near, name_of = {one.snapshot.name for one in here}, scene.model.name_of
@@ -169,42 +141,52 @@ def _with_own_cuts(scene: Scene, causes: list[RootCause]) -> list[RootCause]:
     return causes
 
 
-def _with_own_links(scene: Scene, causes: list[RootCause]) -> list[RootCause]:
-    """Make one cause of several nodes that this watch does not hear since its own link is broken."""
-    for found in _alike(causes, "DUL-NODE-SILENT", lambda root: root.why):
-        if OF_WATCH in found[0].root.why:
-            causes = _as_one(scene, causes, found, "{} are out of reach of this watch")
-    return causes
-
-
-def _alike(causes: list[RootCause], code: str, likeness: Callable[[Sign], Hashable]) -> list[list[RootCause]]:
-    """Return the causes of a code that are about nodes and alike, together, where there are several."""
-    found: dict[Hashable, list[RootCause]] = {}
-    for one in causes:
-        if one.root.code == code and one.root.nodes:
-            found.setdefault(likeness(one.root), []).append(one)
-    return [some for some in found.values() if len(some) > 1]
-
-
-def _in_order(causes: list[RootCause]) -> list[RootCause]:
-    return sorted(causes, key=lambda one: (one.root.since_ns, one.root.key))
-
-
-def _as_one(scene: Scene, causes: list[RootCause], found: list[RootCause], what: str) -> list[RootCause]:
-    """Return the causes with those of several nodes as one; `what` has a place for the names of the nodes."""
-    first, *others = _in_order(found)
-    nodes = tuple(node for one in (first, *others) for node in one.root.nodes)
-    names = joined(sorted({scene.model.name_of(node) for node in nodes}, key=natural))
-    root = dataclasses.replace(
-        first.root, what=what.replace("{}", names, 1), nodes=nodes, weight=len(found), subjects=()
-    )
-    return [*(one for one in causes if one not in found), _with(RootCause(root, first.others), others)]
-
-
-def _rejecting(scene: Scene, node: str) -> frozenset[tuple[str, str]]:
+def _limits_of(scene: HealthInput, root: Sign, _: list[RootCause]) -> Hashable:
     """Return partition and topic of each group of which a node rejects samples."""
-    groups = scene.model.nodes[node].snapshot.groups
+    groups = scene.model.nodes[root.nodes[0]].snapshot.groups
     return frozenset((one.partition, one.topic) for one in groups if one.rejected)
+
+
+def _first_halt(_: HealthInput, root: Sign, others: list[RootCause]) -> Hashable:
+    """Return whether a node stood still until the moment at which the first one went on."""
+    first_ns = min(one.root.occasion[0] for one in others)
+    return root.occasion[0] - first_ns < GAP_NS or None
+
+
+_TOGETHER: Final[tuple[tuple[str, Callable[[HealthInput, Sign, list[RootCause]], Hashable], str], ...]] = (
+    ("DUL-STORE-BEHIND", lambda *_: "", "changes wait for the disks of {names}: {three}"),
+    ("DUL-REJECTED", _limits_of, "{names} rejected samples by the same limits: {first}"),
+    ("DUL-NODE-STALLED", _first_halt, "{names} stood still together; {first}"),
+    (
+        "DUL-NODE-SILENT",
+        lambda _, root, __: root.why if OF_WATCH in root.why else None,
+        "{names} are out of reach of this watch",
+    ),
+)
+"""Codes of which several nodes have one trouble, what is equal then (None: it is its own), and its words.
+
+The same data came to all disks, limits are equal, something held all processes, or the link of this watch is
+broken.
+"""
+
+
+def _together(scene: HealthInput, causes: list[RootCause]) -> list[RootCause]:
+    """Make one cause of what several nodes have together."""
+    for code, likeness, text in _TOGETHER:
+        mine = [one for one in causes if one.root.code == code and one.root.nodes]
+        mine.sort(key=lambda one: (one.root.since_ns, one.root.key))
+        alike: dict[Hashable, list[RootCause]] = {}
+        for one in mine:
+            alike.setdefault(likeness(scene, one.root, mine), []).append(one)
+        for found in [some for key, some in alike.items() if key is not None and len(some) > 1]:
+            nodes = tuple(node for one in found for node in one.root.nodes)
+            names = joined(sorted({scene.model.name_of(node) for node in nodes}, key=natural))
+            told = [one.root.what for one in found[:3]]
+            what = text.format(names=names, first=told[0], three="; ".join(told))
+            root = dataclasses.replace(found[0].root, what=what, nodes=nodes, weight=len(found), subjects=())
+            rest = [one for one in causes if one not in found]
+            causes = [*rest, _with(RootCause(root, found[0].others), found[1:])]
+    return causes
 
 
 def _cause(members: list[Sign]) -> RootCause:
@@ -266,7 +248,7 @@ def _shares(what: str, root: RootCause, other: RootCause) -> bool:
     return not set(root.name_spaces).isdisjoint(other.name_spaces)
 
 
-def _with_hubs(scene: Scene, signs: list[Sign]) -> list[Sign]:
+def _with_hubs(scene: HealthInput, signs: list[Sign]) -> list[Sign]:
     """Turn signs about pairs of nodes into signs about the node that the pairs have in common, if any."""
     found = [sign for sign in signs if sign.code not in _HUBS]
     for code, verb in _HUBS.items():

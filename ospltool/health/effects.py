@@ -1,16 +1,18 @@
-"""The effect of a trouble on the data: which copies remain, what is lost, and what comes back from disks."""
+"""An incident in words: what and why, its effect on the data (copies, masters, what is lost), what to do."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import shlex
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from ospltool.health.causes import RootCause
 from ospltool.health.codes import NO_MASTER, joined
-from ospltool.health.hearings import fellows_of, has_heard_since
+from ospltool.health.facts import PERSISTENT
+from ospltool.health.incidents import Incident
+from ospltool.health.presence import HealthInput, Presence
 from ospltool.health.redundancy import Redundancy
-from ospltool.health.scene import PERSISTENT, Scene
-from ospltool.live.nodes import Node, Presence
+from ospltool.live.nodes import Node
 from ospltool.live.remarks import RemarkSubject
 from ospltool.output.text import plural
 
@@ -29,7 +31,7 @@ _PARTING: Final = frozenset({"mesh", "master", "definition", "protocol", "confli
 
 
 def effects(
-    scene: Scene,
+    scene: HealthInput,
     causes: Sequence[RootCause],
     copies: Mapping[str, Redundancy],
     is_muted: Callable[[RootCause], bool],
@@ -43,7 +45,13 @@ def effects(
     if not causes:  # nearly always
         return {}
     masters = _masters(scene)
-    told = {one.root.key: _told(scene, one, copies, masters) for one in causes}
+    told: dict[str, dict[str, _Parts]] = {}
+    for one in causes:
+        names = [name for name in _touched(scene, one) if name in copies]
+        names.sort(key=lambda name: (len(copies[name].held), name))
+        told[one.root.key] = {
+            name: _of_space(scene, one, copies[name], masters.get(name, [])) for name in names
+        }
     claims: dict[tuple[str, str], list[RootCause]] = {}
     for one in causes:
         for name, parts in told[one.root.key].items():
@@ -66,14 +74,6 @@ class _Parts(NamedTuple):
     own: list[str]
 
 
-def _told(
-    scene: Scene, cause: RootCause, copies: Mapping[str, Redundancy], masters: Mapping[str, list[Node]]
-) -> dict[str, _Parts]:
-    names = [name for name in _touched(scene, cause) if name in copies]
-    names.sort(key=lambda name: (len(copies[name].held), name))
-    return {name: _of_space(scene, cause, copies[name], masters.get(name, [])) for name in names}
-
-
 def _accounts(cause: RootCause, part: str, copies: Redundancy, masters: int) -> bool:
     """Return whether the copies of a name-space, or its masters, are as they are because of a cause."""
     kind = cause.root.kind.cause
@@ -83,7 +83,7 @@ def _accounts(cause: RootCause, part: str, copies: Redundancy, masters: int) -> 
 
 
 def _effect(
-    scene: Scene,
+    scene: HealthInput,
     cause: RootCause,
     told: Mapping[str, _Parts],
     tellers: Mapping[tuple[str, str], list[RootCause]],
@@ -123,7 +123,7 @@ def _grouped(said: Mapping[str, str]) -> list[str]:
     return [*lines, plural(more, "more name-space")] if more else lines
 
 
-def _touched(scene: Scene, cause: RootCause) -> list[str]:
+def _touched(scene: HealthInput, cause: RootCause) -> list[str]:
     named = set(cause.name_spaces)
     if cause.root.kind.cause in ("node", "store", "stuck"):
         for node in cause.root.nodes:
@@ -134,24 +134,24 @@ def _touched(scene: Scene, cause: RootCause) -> list[str]:
     return sorted(named)
 
 
-def _of_space(scene: Scene, cause: RootCause, copies: Redundancy, masters: list[Node]) -> _Parts:
-    is_of_disk = cause.root.kind.cause == "store"
+def _of_space(scene: HealthInput, cause: RootCause, copies: Redundancy, masters: list[Node]) -> _Parts:
+    is_of_disk, nodes = cause.root.kind.cause == "store", scene.model.nodes
     shared = {_COPIES: ", ".join(filter(None, (copies.text, copies.warning)))}
     if len(masters) < 2 or not is_of_disk:  # the disk has nothing to do with several masters
         told_masters, is_split = _of_masters(masters, copies.name)
         shared = {_MASTERS: told_masters, **shared} if is_split else {**shared, _MASTERS: told_masters}
     told: list[str] = []
     if is_of_disk:
-        told += _waiting(scene, [_node(scene, node) for node in cause.root.nodes], copies.name)
+        told += _waiting(scene, [nodes[node] for node in cause.root.nodes], copies.name)
     if cause.root.code == "DUL-NODE-RESTARTED":
-        told.append(_since_failure(scene, _node(scene, cause.root.nodes[0]), copies.name))
+        told.append(_since_failure(scene, nodes[cause.root.nodes[0]], copies.name))
     away = [node for node in cause.root.nodes if node in copies.lost]
     if away:
         told.append(_lost(scene, copies, away))
     return _Parts(shared, list(filter(None, told)))
 
 
-def _waiting(scene: Scene, nodes: list[Node], name: str) -> list[str]:
+def _waiting(scene: HealthInput, nodes: list[Node], name: str) -> list[str]:
     """Tell of each node how many samples of a name-space wait for its disk."""
     facts = [(node, scene.facts(node).waiting.get(name)) for node in nodes]
     waiting = [(node.snapshot.name, one.samples) for node, one in facts if one]
@@ -160,24 +160,18 @@ def _waiting(scene: Scene, nodes: list[Node], name: str) -> list[str]:
     return [*told[:MOST_STORES], *([f"others on {plural(more, 'more node')}"] if more > 0 else [])]
 
 
-def _masters(scene: Scene) -> dict[str, list[Node]]:
+def _masters(scene: HealthInput) -> dict[str, list[Node]]:
     """Return the heard masters of each name-space; of one without any, that which only fellows hear."""
     found: dict[str, list[Node]] = {}
     for node in scene.heard:
         for name in scene.facts(node).mastered:
-            if scene.model.is_master(node, name, scene.now_ns):
-                found.setdefault(name, []).append(node)
+            found.setdefault(name, []).append(node)
     for node in scene.nodes:
-        followed = set() if scene.is_heard(node) else _followed(node, scene.heard)
-        found.update((name, [node]) for name in followed if name not in found)
+        followers = [] if scene.is_heard(node) else scene.hearing(node)
+        for view in [view for one in followers for view in one.name_spaces.values()]:
+            if view.confirmed and view.master == node.id:
+                found.setdefault(view.name, [node])
     return found
-
-
-def _followed(node: Node, heard: Iterable[Node]) -> set[str]:
-    """Return the name-spaces in which heard nodes follow one that only they hear."""
-    followers = [one for one in fellows_of(node, heard) if has_heard_since(one, node)]
-    views = [view for one in followers for view in one.name_spaces.values()]
-    return {view.name for view in views if view.confirmed and view.master == node.id}
 
 
 def _of_masters(nodes: list[Node], name: str) -> tuple[str, bool]:
@@ -192,10 +186,10 @@ def _of_masters(nodes: list[Node], name: str) -> tuple[str, bool]:
     return f"{joined([one.name for one in masters])} are masters{apart}", is_split
 
 
-def _since_failure(scene: Scene, node: Node, name: str) -> str:
+def _since_failure(scene: HealthInput, node: Node, name: str) -> str:
     """Compare the set of a node that failed and runs again with the one that it had before."""
     view, called = node.name_spaces.get(name), node.snapshot.name
-    remarks = scene.model.told.of(node.id, scene.now_ns)
+    remarks = scene.model.remarks.present(node.id, scene.now_ns)
     before = next((one.samples.get(name) for one in remarks if one.topic is RemarkSubject.RESTARTED), None)
     if view is None or not view.complete:
         return f"{called} takes its set again"
@@ -204,26 +198,23 @@ def _since_failure(scene: Scene, node: Node, name: str) -> str:
     fewer = before - view.count
     if fewer <= 0:
         return f"{called} is complete again, nothing lost"
-    return f"{called} is complete again with {fewer:,} sample{'s' if fewer > 1 else ''} fewer than before"
+    return f"{called} is complete again with {plural(fewer, 'sample')} fewer than before"
 
 
-def _lost(scene: Scene, copies: Redundancy, away: list[str]) -> str:
+def _lost(scene: HealthInput, copies: Redundancy, away: list[str]) -> str:
     """Tell whether the remaining copies, if any, have all samples of the lost nodes' last snapshots."""
-    left = [_node(scene, node).name_spaces[copies.name] for node in copies.held]
+    nodes = scene.model.nodes
+    left = [nodes[node].name_spaces[copies.name] for node in copies.held]
     missing = 0
-    for one in map(scene.model.nodes.__getitem__, away):
-        best = scene.kept.best(one, copies.name, max((other.count for other in left), default=0))
+    for one in map(nodes.__getitem__, away):
+        best = scene.cache.most(one, copies.name, max((other.count for other in left), default=0))
         missing = max(missing, one.name_spaces[copies.name].count - best)
     if not left:
         return ""
-    return f"it had {missing:,} sample{'s' if missing > 1 else ''} more" if missing > 0 else "nothing lost"
+    return f"it had {plural(missing, 'sample')} more" if missing > 0 else "nothing lost"
 
 
-def _node(scene: Scene, node: str) -> Node:
-    return scene.model.nodes[node]
-
-
-def advice(scene: Scene, cause: RootCause) -> str:
+def _advice(scene: HealthInput, cause: RootCause) -> str:
     """Return advice that fits what is known of the nodes of a lost domain; empty for that of the code."""
     if cause.root.kind.cause != "domain":
         return ""
@@ -242,21 +233,16 @@ def advice(scene: Scene, cause: RootCause) -> str:
     return " ".join([*told, "`ospltool status` tells how each of them ended."])
 
 
-def _lost_names(scene: Scene) -> tuple[list[str], list[str]]:
+def _lost_names(scene: HealthInput) -> tuple[list[str], list[str]]:
     """Return the names of the lost nodes that are known to be dead, and of the others."""
+    stopped = {one.snapshot.name for one in scene.nodes if scene.presence(one) is Presence.STOPPED}
+    stopped |= {name for name, report in scene.reports.items() if report.in_order}
     nodes = [one.snapshot.name for one in scene.nodes if scene.presence(one) is not Presence.STOPPED]
-    names = dict.fromkeys((*nodes, *(name for name in scene.awaited if not _has_ended(scene, name))))
-    dead = [name for name in names if name in scene.ends]
-    return dead, [name for name in names if name not in dead]
+    names = dict.fromkeys((*nodes, *(name for name in scene.awaited if name not in stopped)))
+    return [one for one in names if one in scene.ends], [one for one in names if one not in scene.ends]
 
 
-def _has_ended(scene: Scene, name: str) -> bool:
-    report = scene.reports.get(name)
-    stopped = (one for one in scene.nodes if scene.presence(one) is Presence.STOPPED)
-    return bool(report and report.in_order) or any(one.snapshot.name == name for one in stopped)
-
-
-def _of_lost_domain(scene: Scene) -> str:
+def _of_lost_domain(scene: HealthInput) -> str:
     """Describe what became of the copies of a lost domain; empty if nothing is known of them."""
     dead, others = _lost_names(scene)
     told = []
@@ -274,21 +260,22 @@ def _of_lost_domain(scene: Scene) -> str:
     return "; ".join([*told, f"stores: {', '.join(stores)}" if told and stores else ""]).removesuffix("; ")
 
 
-def _of_lost_space(scene: Scene, name: str, *, is_over: bool) -> str:
+def _of_lost_space(scene: HealthInput, name: str, *, is_over: bool) -> str:
     """Tell who held a name-space last and on whose disks it is; `is_over`: all of them have died."""
     holders = [one for one in scene.nodes if name in one.name_spaces and one.name_spaces[name].complete]
     lost = [one for one in holders if scene.presence(one) is not Presence.STOPPED]
-    kept = [one for one in lost if _is_on_disk(scene, one, name)]
-    older = [one for one in holders if one not in lost and _is_on_disk(scene, one, name)]
+    stored = [one for one in holders if name not in scene.facts(one).off_disk]
+    kept = [one for one in stored if one in lost]
+    older = [one for one in stored if one not in lost]
     samples = max((one.name_spaces[name].count for one in lost), default=0)
-    called = f"{samples:,} sample{'' if samples == 1 else 's'}"
+    called = plural(samples, "sample")
     disks = f"on the disk{'s' if len(kept) > 1 else ''} of {joined(_names(kept))}"
     if not lost:
         said = "no node held it complete"
     elif not is_over:
         said = f"{called} on {joined(_names(lost))}, {disks if kept else 'on no disk'}"
     elif kept:
-        missing = min(_unstored(scene, one, name) for one in kept)
+        missing = min(_unstored(one, name) for one in kept)
         said = f"{missing:,} of {called} lost, the rest {disks}" if missing else f"{called}, {disks}"
     else:
         said = f"{called} {'is' if samples == 1 else 'are'} lost, on no disk"
@@ -297,11 +284,7 @@ def _of_lost_space(scene: Scene, name: str, *, is_over: bool) -> str:
     return said
 
 
-def _is_on_disk(scene: Scene, node: Node, name: str) -> bool:
-    return name not in scene.facts(node).off_disk
-
-
-def _unstored(scene: Scene, node: Node, name: str) -> int:
+def _unstored(node: Node, name: str) -> int:
     """Return how many samples of the shown groups of a name-space a node had in memory only."""
     groups = [one for one in node.snapshot.groups if one.name_space == name]
     return sum(
@@ -311,7 +294,7 @@ def _unstored(scene: Scene, node: Node, name: str) -> int:
     )
 
 
-def _stores(scene: Scene) -> list[str]:
+def _stores(scene: HealthInput) -> list[str]:
     """Return the store directories of the lost nodes, each with its node; unknown ones are left out."""
     dead, others = _lost_names(scene)
     known = {one.snapshot.name: one.snapshot.store for one in scene.nodes}
@@ -325,3 +308,41 @@ def _stores(scene: Scene) -> list[str]:
 
 def _names(nodes: list[Node]) -> list[str]:
     return [one.snapshot.name for one in nodes]
+
+
+def described(scene: HealthInput, cause: RootCause, effect: str) -> Incident:
+    """Return the incident of a cause with its `effect`, as it is now."""
+    root, code = cause.root, cause.root.kind
+    why = root.why or _causes_of_nodes(cause)
+    # The advice of a code names the fleet file as the user did.
+    check, file = "`ospltool check {}`", shlex.quote(scene.expected.file or "fleet.toml")
+    usual = code.next.replace(check.format("fleet.toml"), check.format(file))
+    return Incident(
+        key=root.key,
+        code=code,
+        severity=cause.urgency,
+        who=root.who,
+        what=root.what,
+        why=why or root.guess or f"cause unknown; usually: {' '.join(code.causes)}",
+        is_cause_known=bool(why),
+        effect=effect,
+        next=root.next or _advice(scene, cause) or usual,
+        since_ns=root.since_ns,
+        began_before=root.began_before,
+        nodes=cause.nodes,
+        subjects=root.subjects or root.nodes,
+        name_spaces=cause.name_spaces,
+        signs=tuple(dict.fromkeys(sign.what for sign in cause.signs)),
+        weight=root.weight,
+    )
+
+
+def _causes_of_nodes(cause: RootCause) -> str:
+    """Return the known causes of the losses of nodes that are one loss of the domain; empty without any."""
+    if cause.root.kind.cause != "domain":
+        return ""
+    told: dict[str, list[str]] = {}
+    for sign in cause.others:
+        if sign.kind.cause == "node" and sign.why and sign.who not in told.setdefault(sign.why, []):
+            told[sign.why].append(sign.who)
+    return "; ".join(f"{joined(names)}: {why}" for why, names in told.items())

@@ -11,7 +11,8 @@ import msgspec
 
 from engine.runtime.monitor import NodeEvent
 from ospltool.health.health import Health
-from ospltool.health.incident import Incident
+from ospltool.health.incidents import Incident
+from ospltool.health.presence import Presence
 from ospltool.health.redundancy import Redundancy
 from ospltool.live import persistence
 from ospltool.live.model import SystemModel
@@ -45,51 +46,51 @@ COLUMNS: Final = (
     "merges",
 )
 """The columns of the CSV: one line for each name-space on each node."""
+_AS_THEY_ARE: Final = (
+    *("phase", "complete", "confirmed", "epoch", "why", "digest", "groups"),
+    *("aligner", "alignee", "durability", "master_priority"),
+)
+"""Those that the view of a name-space has under the same name."""
 
 _FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
 
 
-def model_as_plain(model: SystemModel, now_ns: int, seen_ns: int = 0) -> dict[str, Any]:
-    """Return the model as plain values; `system` adds the incidents.
-
-    Args:
-        model: the system.
-        now_ns: the moment, by the clock of the feed.
-        seen_ns: when health was examined, of which the presence of nodes is; 0 for `now_ns`.
-    """
-    seen_ns = seen_ns or now_ns
+def system(one: Health, now_ns: int) -> dict[str, Any]:
+    """Return the state of the nodes, and the health; `now_ns` is the moment, by the clock of the feed."""
+    model = one.model
     nodes = [
         {
             **msgspec.to_builtins(node.snapshot),
-            "presence": node.presence(seen_ns).value,
+            "presence": one.presence(node).value,
             "heard_ns": node.heard_ns,
             "gone_ns": node.gone_ns,
             "runs": msgspec.to_builtins(model.runs.get(node.id, ())),
         }
         for node in model.ordered_nodes()
     ]
-    masterships = [one for history in model.masterships.values() for one in history]
     return {
         "time_ns": now_ns,
         "caption": model.caption,
         "domain_lost_ns": model.domain_lost_ns,
         "nodes": nodes,
-        "alignments": _alignments(model, seen_ns),
+        "alignments": _alignments(one),
         "groups": _groups(model, now_ns),
-        "conflicts": [dataclasses.asdict(one) for one in model.conflicts.every(model.nodes)],
-        "masters": [dataclasses.asdict(one) for one in masterships],
+        "conflicts": [dataclasses.asdict(each) for each in one.conflicts],
+        "masters": [dataclasses.asdict(each) for every in model.masterships.values() for each in every],
         "events": [msgspec.to_builtins(event) for event in model.events],
         "events_left_out": model.events_left_out,
-        "persistence_services": [_replica(model, one, now_ns) for one in model.persistence.ordered()],
+        "persistence_services": [_replica(model, each, now_ns) for each in model.persistence.ordered()],
         "messages_left_out": model.messages_left_out,
+        "health": health(one, now_ns),
     }
 
 
-def _alignments(model: SystemModel, now_ns: int) -> list[dict[str, Any]]:
+def _alignments(one: Health) -> list[dict[str, Any]]:
     """Return the running alignments as their nodes report them, with the rate computed from the snapshots.
 
     A node that is not heard has rate 0 and no time left.
     """
+    model = one.model
     return [
         {
             "node": node.snapshot.name,
@@ -98,12 +99,12 @@ def _alignments(model: SystemModel, now_ns: int) -> list[dict[str, Any]]:
             **msgspec.to_builtins(progress.alignment),
             "fellow_name": model.name_of(progress.alignment.fellow),
             "fraction": progress.fraction,
-            "rate_per_s": 0.0 if node.is_stale(now_ns) else progress.rate_per_s,
-            "left_s": None if node.is_stale(now_ns) else progress.left_s,
+            "rate_per_s": progress.rate_per_s if one.is_heard(node) else 0.0,
+            "left_s": progress.left_s if one.is_heard(node) else None,
             "moved_ns": progress.moved_ns,
         }
         for node in model.ordered_nodes()
-        if not node.is_away
+        if not one.is_away(node)
         for view, progress in model.progress(node)
     ]
 
@@ -144,30 +145,39 @@ def _replica(model: SystemModel, one: WatchedReplica, now_ns: int) -> dict[str, 
     }
 
 
-def as_csv(model: SystemModel, now_ns: int) -> str:
+def as_csv(one: Health) -> str:
     """Write a line for each name-space on each node; a node without name-spaces has a line, too.
 
     `node_state` is the node's own state while it is heard, else "silent", "stopped" or "gone".
     """
     text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(COLUMNS)
+    writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
+    writer.writeheader()
+    model = one.model
     for node in model.ordered_nodes():
-        snapshot = node.snapshot
-        about = [
-            *(snapshot.name, node.id, snapshot.role, snapshot.host, node.shown_state(now_ns)),
-            *(node.heard_ns, node.gone_ns),
+        snapshot, presence = node.snapshot, one.presence(node)
+        about: dict[str, object] = {
+            "node": snapshot.name,
+            "node_id": node.id,
+            "role": snapshot.role,
+            "host": snapshot.host,
+            "node_state": snapshot.state if presence is Presence.HEARD else presence.value,
+            "heard_ns": node.heard_ns,
+            "gone_ns": node.gone_ns,
+        }
+        rows = [
+            {
+                "name_space": space.name,
+                "master": model.name_of(space.master),
+                "master_id": space.master,
+                "samples": space.count,
+                "merges": "; ".join(space.merges),
+                **{name: getattr(space, name) for name in _AS_THEY_ARE},
+            }
+            for space in snapshot.name_spaces
         ]
-        for space in snapshot.name_spaces:
-            values = [
-                *(space.name, space.phase, space.complete, model.name_of(space.master), space.master),
-                *(space.confirmed, space.epoch, space.why, space.count, space.digest, space.groups),
-                *(space.aligner, space.alignee, space.durability, space.master_priority),
-                "; ".join(space.merges),
-            ]
-            writer.writerow([_field(value) for value in (*about, *values)])
-        if not snapshot.name_spaces:
-            writer.writerow([_field(value) for value in about] + [""] * (len(COLUMNS) - len(about)))
+        for row in rows or [{}]:
+            writer.writerow({name: _field(value) for name, value in (about | row).items()})
     return text.getvalue()
 
 
@@ -180,11 +190,6 @@ def _field(value: object) -> str:
 def as_json(one: Health, now_ns: int) -> str:
     """Return everything known as one JSON document of kind "system"."""
     return envelope.document("system", system(one, now_ns))
-
-
-def system(one: Health, now_ns: int) -> dict[str, Any]:
-    """Return the state of the nodes, and the health."""
-    return {**model_as_plain(one.model, now_ns, one.examined_ns(now_ns)), "health": health(one, now_ns)}
 
 
 def health(one: Health, now_ns: int) -> dict[str, Any]:

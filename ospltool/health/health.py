@@ -16,23 +16,18 @@ from ospltool.diagnostics.model import Severity
 from ospltool.health.acknowledgements import Acknowledgements
 from ospltool.health.causes import Patience, RootCause, causes_of, unaccounted
 from ospltool.health.codes import SECOND_NS, Sign, joined
-from ospltool.health.descriptions import described
-from ospltool.health.effects import effects
-from ospltool.health.gathering import Gathering
-from ospltool.health.hearings import Hearings
-from ospltool.health.incident import Incident
-from ospltool.health.incidents import Incidents
+from ospltool.health.effects import described, effects
+from ospltool.health.facts import FactCache
+from ospltool.health.incidents import Incident, Incidents
 from ospltool.health.mutes import Mute, Mutes
+from ospltool.health.presence import HealthInput, Presence, PresenceMemory, observed, told_ns
 from ospltool.health.redundancy import Redundancies, Redundancy
-from ospltool.health.scene import FactBook, Scene
-from ospltool.health.signs.domain import of_domain
-from ospltool.health.signs.losses import OWN_LINK
+from ospltool.health.signs.lost import OWN_LINK, of_domain
 from ospltool.health.signs.masters import of_masters
 from ospltool.health.signs.nodes import of_nodes
 from ospltool.health.signs.proofs import of_proofs
-from ospltool.health.signs.services import of_services
+from ospltool.health.signs.services import called, of_services
 from ospltool.health.signs.sets import of_data, of_sets
-from ospltool.health.signs.unheard import NodeLoss, conclusions, losses_of
 from ospltool.health.verdict import (
     FAILED,
     NEXT_OF_FAILED,
@@ -43,10 +38,11 @@ from ospltool.health.verdict import (
     SystemVerdict,
     counted,
 )
+from ospltool.live.conflicts import ReportedConflict
 from ospltool.live.expectation import NOTHING, Expectation
 from ospltool.live.feed import ENDING
 from ospltool.live.model import SystemModel
-from ospltool.live.nodes import Node, Presence, natural
+from ospltool.live.nodes import Node, natural
 from ospltool.live.remarks import clock
 from ospltool.live.supervision import SupervisorReport
 
@@ -90,7 +86,7 @@ class Health:
         muted: open incidents that are muted, in the same order.
         closed: closed incidents, newest end first.
         verdict: the whole system in one line.
-        awaited: names of the nodes that should be there (see `Scene`).
+        awaited: names of the nodes that should be there (see `HealthInput`).
         unheard: those of them that were never heard, with the reports of their supervisors.
     """
 
@@ -116,11 +112,10 @@ class Health:
         self._incidents = Incidents()
         self._patience = Patience()
         self._causes: list[RootCause] = []
-        self._facts = FactBook()
-        self._hearings = Hearings()
-        self._gathering = Gathering()
-        self._ends: Mapping[str, SupervisorReport] = {}
-        self._stalled: Mapping[str, int] = {}
+        self._facts = FactCache()
+        self._memory = PresenceMemory()
+        self._tellers: list[Node] = []
+        self._tellers_of = -1
         self._redundancies = Redundancies()
         self._copies: dict[str, Redundancy] = {}
         self._presences: dict[str, Presence] = {}
@@ -152,6 +147,67 @@ class Health:
     def is_contested(self, name_space: str, role: str) -> bool:
         """Return whether nodes of a role confirm different masters of a name-space."""
         return (name_space, role) in self._contested
+
+    def presence(self, node: Node) -> Presence:
+        """Return what a node is at the moment of which the incidents tell, as everybody tells it.
+
+        If the model was never examined, it counts as heard until it leaves.
+        """
+        return self._memory.presence(node, self._examined_ns or node.heard_ns)
+
+    def is_heard(self, node: Node) -> bool:
+        """Return whether a node is heard, so that its snapshot is not out of date."""
+        return self.presence(node) is Presence.HEARD
+
+    def is_away(self, node: Node) -> bool:
+        """Return whether a node has ended, or is gone."""
+        return self.presence(node) in (Presence.STOPPED, Presence.GONE)
+
+    @property
+    def all_stopped(self) -> bool:
+        """Whether nodes or persistence services were heard, and all of them have ended in order."""
+        return self._memory.all_stopped(self.model)
+
+    @property
+    def conflicts(self) -> list[ReportedConflict]:
+        """The conflicts of nodes, open ones first; what a supervisor had to kill ended in order, too."""
+        ended = self._memory.has_ended
+        nodes = {
+            node_id: dataclasses.replace(node, in_order=True) if ended(node) else node
+            for node_id, node in self.model.nodes.items()
+        }
+        return self.model.conflicts.every(nodes)
+
+    def is_master(self, node: Node, name_space: str) -> bool:
+        """Return whether the node is known to be the master of a name-space.
+
+        A node's own claim holds while the node is heard. A silent node counts as master while no node
+        of its role that is heard follows another master; a node that is gone is master of nothing.
+        """
+        view = node.name_spaces.get(name_space)
+        if view is None or view.master != node.id or self.is_away(node):
+            return False
+        claims = self.model.claims(name_space, node.snapshot.role)
+        return self.is_heard(node) or all(
+            claim.master == node.id or not self.is_heard(self.model.nodes[teller])
+            for teller, claim in claims.items()
+        )
+
+    def heartbeat_ns(self, node: Node) -> int:
+        """Return when a fellow last received a heartbeat of `node`, by the feed's clock.
+
+        Without a fellow's report it is when the node was heard.
+        """
+        if self._tellers_of != self.model.revision:  # a screen asks for all of its rows, four times a second
+            self._tellers_of = self.model.revision
+            self._tellers = [one for one in self.model.nodes.values() if not one.gone_ns]
+            self._tellers.sort(key=lambda one: one.heard_ns, reverse=True)
+        newest_ns = 0
+        for teller in self._tellers:
+            if teller.heard_ns <= newest_ns:  # the others tell no newer one
+                break
+            newest_ns = max(newest_ns, told_ns(teller, node.id))
+        return newest_ns or node.heard_ns
 
     def examined_ns(self, now_ns: int) -> int:
         """Return the moment to which incidents belong, and the presence of nodes: of the last examination.
@@ -191,14 +247,13 @@ class Health:
             self._era = self.model.era
             self._incidents = self._incidents.wound_to(now_ns)
             self._patience = Patience()
-            self._hearings, self._gathering = Hearings(), Gathering()
-            self._ends, self._stalled = {}, {}
+            self._memory = PresenceMemory()
             self._updated_ns = 0
         yield from self.looks(now_ns)
 
     def resume(self, now_ns: int) -> None:
         """Take in that nobody looked until now: what lasted goes on, what ended or began did so before."""
-        self.model.told.resume(self._updated_ns, now_ns)
+        self.model.remarks.resume(self._updated_ns, now_ns)
         self._patience.resume(self._updated_ns, now_ns)
         self._incidents.resume(now_ns)
 
@@ -220,35 +275,36 @@ class Health:
         nodes = self.model.nodes
         for node_id, was in self._presences.items():
             node = nodes.get(node_id)
-            if node is not None and node.observed(now_ns) is not was:
+            if node is not None and observed(node, now_ns) is not was:
                 return True
         return False
 
     def examine(self, now_ns: int) -> Iterator[None]:
         """Examine the model in steps, however short the last examination is ago."""
         self._era, self._updated_ns, self._failure = self.model.era, now_ns, ""
-        scene = Scene(
+        scene = HealthInput(
             self.model,
             now_ns,
             self.expected,
             self._reports() or self.model.local.reports,
-            self._facts,
             self._here or frozenset(self.model.local.here),
-            self._hearings,
-            self._ends,
-            self._gathering,
-            self._stalled,
+            self._memory,
+            self._facts,
         )
-        self._told, self._ends, self._stalled = scene.reports, scene.ends, scene.stalled
-        self._facts.keep(self.model.nodes)
-        self._hearings.keep(self.model.nodes.keys(), scene.unheard.keys())
-        self._presences = {node.id: node.observed(now_ns) for node in self.model.nodes.values()}
-        self.awaited, self.unheard = scene.awaited, scene.unheard
+        self._presences = {node.id: observed(node, now_ns) for node in self.model.nodes.values()}
+        self._told, self.awaited, self.unheard = scene.reports, scene.awaited, scene.unheard
         yield
         copies = yield from self._redundancies.of(scene)
         signs: list[Sign] = []
-        losses = losses_of(scene)
-        for found in _signs(scene, copies, losses):
+        for found in (
+            of_domain(scene),
+            of_nodes(scene),
+            *of_masters(scene),
+            *of_sets(scene, copies),
+            of_data(scene),
+            of_services(scene),
+            of_proofs(scene),
+        ):
             yield
             signs += found
         yield
@@ -263,14 +319,18 @@ class Health:
         causes = causes_of(scene, self._patience.lasting(signs, now_ns, self.model.began_ns))
         self._causes = causes
         alone = {node for one in causes if one.root.kind.cause == "node" for node in one.root.nodes}
-        self.model.conclude(conclusions(scene, losses), alone, is_lost=is_lost)
+        scene.conclude(alone, is_lost=is_lost)
         self._examined_ns = now_ns
         told = effects(scene, causes, self._copies, self._is_muted)
         self._incidents.update(
             causes,
             now_ns,
             lambda cause: described(scene, cause, told[cause.root.key]),
-            away={node.id: node.heard_ns for node in scene.nodes if _may_speak_again(losses.get(node.id))},
+            away={
+                node: self.model.nodes[node].heard_ns
+                for node, loss in scene.losses.items()
+                if not loss.has_ended
+            },
             young={sign.key for sign in self._patience.young},
         )
         self.mutes.settle(self._incidents.open, now_ns)
@@ -313,6 +373,23 @@ class Health:
             (one, [each for each in self.muted if one.covers(each.code, each.who)])
             for one in self.mutes.standing
         ]
+
+    def subjects(self) -> Iterator[str]:
+        """Yield the subjects that incidents may have: of nodes also those that only their fellows know."""
+        model = self.model
+        yield from self.awaited
+        yield from (one.name for one in self.expected.name_spaces)
+        for node in model.ordered_nodes():
+            yield node.snapshot.name
+            yield from (fellow.name for fellow in node.snapshot.fellows)
+        yield from model.name_space_names()
+        for group in model.groups.ordered():
+            yield f"{group.partition}.{group.topic}" if group.partition else group.topic
+        for service in model.persistence.ordered():
+            yield called(service.view)
+            yield from (f"subscription {one.name}" for one in service.view.subscriptions)
+        yield from ("domain", "watcher")
+        yield from (one.who for one in self.every)
 
     def events(self, incident: Incident) -> list[NodeEvent]:
         """Return events about an incident, at INFO and above, oldest first."""
@@ -366,7 +443,7 @@ class Health:
             counted(counts[Severity.NOTICE], "notice"),
             f"{muted} muted" if muted else "",
         ]
-        heard = [node for node in self.model.nodes.values() if not node.is_stale(self._updated_ns)]
+        heard = [node for node in self.model.nodes.values() if self.is_heard(node)]
         services = self.model.persistence.ordered()
         is_anybody_heard = heard or any(not one.is_stale(self._updated_ns) for one in services)
         word = self._calm_word(heard) if worst in (None, Severity.NOTICE) else worst.name
@@ -390,7 +467,7 @@ class Health:
         ended_ns = {
             one.snapshot.name: one.gone_ns or one.heard_ns
             for one in self.model.nodes.values()
-            if one.in_order
+            if self._memory.has_ended(one)
         }
         ended_ns |= {
             name: one.ended_ns for name, one in self._told.items() if one.in_order and name not in ended_ns
@@ -447,7 +524,7 @@ class Health:
         lost = expected | {
             node.snapshot.name
             for node in self.model.nodes.values()
-            if node.presence(self._updated_ns) in (Presence.SILENT, Presence.GONE)
+            if self.presence(node) in (Presence.SILENT, Presence.GONE)
         }
         total = len(present) + len(lost - {node.snapshot.name for node in present})
         return f"{len(whole)} of {counted(total, 'node')} complete{lesser}" if total else "no node heard"
@@ -459,26 +536,6 @@ class Health:
             return ""
         least = min(known, key=lambda one: (bool(one.held), one.left, one.name))
         return f"{least.left_text} ({least.name}: {least.text})"
-
-
-def _may_speak_again(loss: NodeLoss | None) -> bool:
-    """Return whether a node is lost and not known to have ended."""
-    return loss is not None and not loss.has_ended
-
-
-def _signs(
-    scene: Scene, copies: Iterable[Redundancy], losses: Mapping[str, NodeLoss]
-) -> tuple[Iterator[Sign], ...]:
-    """Return all signs of trouble, in parts that are searched for when they are looked at."""
-    return (
-        of_domain(scene),
-        of_nodes(scene, losses),
-        *of_masters(scene),
-        *of_sets(scene, copies),
-        of_data(scene),
-        of_services(scene),
-        of_proofs(scene),
-    )
 
 
 def _is_about(event: NodeEvent, nodes: tuple[str, ...], names: set[str], name_spaces: set[str]) -> bool:

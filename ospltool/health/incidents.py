@@ -1,4 +1,4 @@
-"""Incidents: troubles from their beginning to their end. One cause is one incident."""
+"""Incidents: troubles from their beginning to their end, in changing forms. One cause is one incident."""
 
 from __future__ import annotations
 
@@ -9,11 +9,109 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final
 
 from ospltool.diagnostics.model import Severity
-from ospltool.health import forms
 from ospltool.health.causes import RootCause
-from ospltool.health.codes import SECOND_NS
-from ospltool.health.incident import Incident
+from ospltool.health.codes import CUT, OF_WATCH, SECOND_NS, STILL_STOPPED, UNANNOUNCED, Code, Sign
 from ospltool.live.remarks import clock
+from ospltool.output.text import age, lasted
+
+_BOUNDS: Final = {
+    (False, False): "",
+    (True, False): "> ",
+    (False, True): "< ",
+    (True, True): "about ",
+}
+"""Before a duration whose beginning, and whose end, are not exactly known."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Incident:
+    """One present or past trouble."""
+
+    key: str
+    """Identity, unchanged while the incident lasts."""
+    code: Code
+    """Entry of the registry."""
+    severity: Severity
+    """Worst severity of its signs; of a closed incident, while it lasted."""
+    who: str
+    """Subject: a node, name-space, pair of nodes or service."""
+    what: str
+    """Observation."""
+    why: str
+    """Cause, or the usual causes if it is unknown."""
+    is_cause_known: bool
+    """Whether `why` is the cause. A known cause stays when the trouble changes its form."""
+    effect: str
+    """Consequence for the data."""
+    next: str
+    """Advice to the operator."""
+    since_ns: int
+    """Beginning, by the feed's clock."""
+    began_before: bool = False
+    """Whether nobody tells the beginning: it began at `since_ns` or before."""
+    until_ns: int = 0
+    """End; 0 while it is open."""
+    ended_before: bool = False
+    """Whether nobody saw the end, as the watch did not look then: it ended at `until_ns` or before."""
+    nodes: tuple[str, ...] = ()
+    """Ids of the involved nodes."""
+    subjects: tuple[str, ...] = ()
+    """Ids of the nodes among them that it is about."""
+    name_spaces: tuple[str, ...] = ()
+    """Name-spaces that its signs name."""
+    signs: tuple[str, ...] = ()
+    """Observations in words, that of the root first."""
+    weight: int = 1
+    """Gravity, comparable only with that of the same incident at another moment."""
+    origin: str = ""
+    """Key of the first of the incidents that this one returns after; its own key if it is no return."""
+    times: int = 1
+    """1 plus the number of incidents before it that it returns after, each within ten seconds."""
+    rises: int = 0
+    """How often it became worse than ever before: a higher severity, or more subjects."""
+    acknowledged_ns: int = 0
+    """When an operator acknowledged it, as grave as it is; 0 for never."""
+    muted_until_ns: int = 0
+    """End of its mute; 0 if it is not muted."""
+    worse: str = ""
+    """The observation by which it last got a worse severity than it had; empty if it never did."""
+    is_part: bool = False
+    """Whether the trouble goes on as part of another one, as of a lost domain: it has no end of its own."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the incident has not ended."""
+        return not self.until_ns
+
+    @property
+    def node(self) -> str:
+        """Id of the node that it is about, of several the first; empty without any."""
+        return next(iter(self.subjects or self.nodes), "")
+
+    def age_ns(self, now_ns: int) -> int:
+        """Return its duration up to its end or now."""
+        return max(0, (self.until_ns or now_ns) - self.since_ns)
+
+    def lasts(self, now_ns: int) -> str:
+        """Return its duration up to its end or now, in words.
+
+        They begin with ">" if it may have lasted longer, "<" if shorter, and "about" if both.
+        """
+        duration_ns = self.age_ns(now_ns)
+        said = (age if self.is_open else lasted)(duration_ns)
+        sign = _BOUNDS[self.began_before, self.ended_before] if duration_ns >= SECOND_NS else ""
+        return f"{sign}{said}"
+
+    @property
+    def since(self) -> str:
+        """The word before its beginning: `since`, or `since before`."""
+        return "since before" if self.began_before else "since"
+
+    @property
+    def again(self) -> str:
+        """How often it was there before, as `, again: 2 before`; empty if it is no return."""
+        return f", again: {self.times - 1} before" if self.times > 1 else ""
+
 
 LINGER_NS: Final = 2 * SECOND_NS
 """An incident not seen for this long is over; a shorter time is a gap in the observation."""
@@ -178,10 +276,10 @@ class Incidents:
             key = self._place(cause, seen)
             if key is None and self._is_rest(cause, roots):
                 continue
-            if key is not None and forms.is_back(self._open[key].incident, cause.root):
+            if key is not None and _is_back(self._open[key].incident, cause.root):
                 self._close(key, cause.root.since_ns)
                 key = None
-            is_later = key is not None and forms.is_later(self._open[key].incident, cause.root)
+            is_later = key is not None and _is_later(self._open[key].incident, cause.root)
             if key is not None and is_later:
                 self._part(key, cause.root.since_ns, "then gone")
             if key is None or is_later:
@@ -215,16 +313,16 @@ class Incidents:
         if cause.root.kind.cause == "domain":
             return None
         for key, one in free.items():
-            if one.root in cause.keys and not forms.was_alive(one.incident, cause.root):
+            if one.root in cause.keys and not _was_alive(one.incident, cause.root):
                 return key
         for key, one in free.items():
             if one.incident.code == cause.root.kind and cause.root.key in one.keys:
                 return key
         for key, one in free.items():
             is_of_family = one.incident.code.cause == cause.root.kind.cause
-            if is_of_family and forms.is_kin(one.incident, cause.root):
+            if is_of_family and _is_kin(one.incident, cause.root):
                 return key
-            if forms.is_restore(one.incident, cause.root):
+            if _is_restore(one.incident, cause.root):
                 return key
         return None
 
@@ -248,7 +346,7 @@ class Incidents:
             return ""
         told = describe(cause)
         before = () if is_new else self.closed
-        again = next((one for one in before if forms.is_again(one, told, now_ns)), None)
+        again = next((one for one in before if _is_again(one, told, now_ns)), None)
         after_ns = again.until_ns if again is not None else self._over_ns(cause.root.key)
         since_ns = max(after_ns, min(cause.root.since_ns, now_ns))
         key, worst, most = f"{cause.root.key}@{since_ns}", told.severity, len(told.subjects)
@@ -256,8 +354,8 @@ class Incidents:
         told = dataclasses.replace(told, key=key, origin=key, since_ns=since_ns, began_before=is_before)
         if again is not None:  # its end was told, so it stays over
             worst, most = min(worst, again.severity), max(most, len(again.subjects))
-            if told.code.id == forms.OVER:
-                told = forms.with_cause_of(again, told)
+            if told.code.id == _OVER:
+                told = _with_cause_of(again, told)
             told = dataclasses.replace(told, origin=again.origin, times=again.times + 1, rises=again.rises)
         root, brought = cause.root.key, cause.brought
         self._open[key] = _Open(
@@ -274,8 +372,8 @@ class Incidents:
     ) -> None:
         known = self._open[key]
         before = known.incident
-        told = forms.continued(before, describe(cause))
-        since_ns = max(known.after_ns, forms.beginning(before, cause.root))
+        told = _continued(before, describe(cause))
+        since_ns = max(known.after_ns, _beginning(before, cause.root))
         is_before = (told if since_ns == told.since_ns else before).began_before and not known.after_ns
         is_same = told.code == before.code
         known.bring(cause.brought, now_ns, is_same=is_same)
@@ -333,4 +431,119 @@ class Incidents:
         ):
             self._close(key, known.seen_ns)
         else:
-            known.incident = forms.as_it_runs(known.incident)
+            known.incident = _as_it_runs(known.incident)
+
+
+AGAIN_NS: Final = 10 * SECOND_NS
+"""An incident that begins within this time after the end of one like it counts as a return of it."""
+
+_OVER: Final = "DUL-NODE-RESTARTED"
+"""The form of a loss that is over; any other loss within that time is a new one, with a cause of its own."""
+
+_STALLED: Final = "DUL-NODE-STALLED"
+"""The form of a loss that is over without a restart: the advice on its cause holds."""
+
+_CONTINUE: Final = f" {STILL_STOPPED.partition('{}')[0]}"
+"""Beginning of the part of an advice that is about processes that are stopped."""
+
+
+def _is_back(before: Incident, root: Sign) -> bool:
+    """Return whether a node was heard again, of which an open incident tells, and is lost once more."""
+    is_back = before.code.id in (_OVER, _STALLED) and root.code not in (_OVER, _STALLED)
+    return is_back and root.kind.cause == before.code.cause and before.since_ns < root.since_ns
+
+
+def _beginning(before: Incident, root: Sign) -> int:
+    """Return when an incident began: not before a cause of another kind that came long after it.
+
+    Consequences are seen a moment sooner than some causes; what lasted longer had another cause till then.
+    That a node runs again tells only when this watch lost it, and fellows may have lost it later.
+    """
+    if root.code == _OVER and before.code.cause == root.kind.cause:
+        return before.since_ns
+    is_other = root.kind.cause != before.code.cause and root.since_ns - before.since_ns > AGAIN_NS
+    return root.since_ns if is_other else min(before.since_ns, root.since_ns)
+
+
+def _is_later(before: Incident, root: Sign) -> bool:
+    """Return whether a node is lost for its fellows that only the watch had lost before."""
+    return root.is_later and before.code != root.kind and before.since_ns < root.since_ns
+
+
+def _was_alive(before: Incident, root: Sign) -> bool:
+    """Return whether an incident tells that a node lived that is lost now: its loss begins after that."""
+    return before.code.cause == "late" and root.kind.cause == "node"
+
+
+def _is_restore(before: Incident, root: Sign) -> bool:
+    """Return whether the loss of a node turns out to be part of putting its store back from a copy.
+
+    The node begins a new run as soon as it knows that, which hides the restart that rules would see.
+    """
+    is_of_loss = before.code.cause == "node" and before.who == root.who
+    return is_of_loss and root.code == "DUL-STORE-RESTORED"
+
+
+def _is_kin(before: Incident, root: Sign) -> bool:
+    """Return whether one is about a pair with a node of the other, or both about one node with two names."""
+    if " and " in before.who + root.who:
+        return not set(before.nodes).isdisjoint(root.nodes)
+    return bool(root.subjects) and before.subjects == root.subjects
+
+
+def _continued(before: Incident, told: Incident) -> Incident:
+    """Return what is told of an incident now, with what stays of what was told before."""
+    return _with_all_of(before, _with_subject_of(before, _with_cause_of(before, told)))
+
+
+def _with_subject_of(before: Incident, told: Incident) -> Incident:
+    """Keep the node that several did not hear while the last of them comes to hear it again."""
+    is_rest = " and " in told.who and before.code == told.code and len(before.subjects) == 1
+    if is_rest and {*before.subjects} < {*told.nodes} <= {*before.nodes}:
+        return dataclasses.replace(told, who=before.who, subjects=before.subjects, nodes=before.nodes)
+    return told
+
+
+def _with_all_of(before: Incident, told: Incident) -> Incident:
+    """Keep all nodes that stood still together until what the last of them told is over."""
+    if before.code == told.code and told.code.id == _STALLED and {*told.nodes} < {*before.nodes}:
+        return dataclasses.replace(
+            told, who=before.who, what=before.what, nodes=before.nodes, subjects=before.subjects
+        )
+    return told
+
+
+def _with_cause_of(before: Incident, told: Incident) -> Incident:
+    """Keep the known cause of an incident whose present form does not tell it, as of a node that is back."""
+    # A node that stood still went on: what it is lost by now is something else.
+    is_new = before.code.id == _STALLED != told.code.id
+    if not before.is_cause_known or is_new or told.code.cause != before.code.cause:
+        return told
+    is_cut = told.why.startswith(CUT) and not before.why.startswith((UNANNOUNCED, CUT))
+    is_own = told.code.id == _STALLED and not before.why.startswith((UNANNOUNCED, CUT))
+    is_guess = is_cut or is_own or told.why.startswith(UNANNOUNCED)
+    if not told.is_cause_known or is_guess or told.why in before.why:
+        is_for_why = told.code.id == _STALLED and told.next == told.code.next
+        is_of_before = is_for_why and before.next != before.code.next
+        advice = _as_it_runs(before).next if is_of_before else told.next
+        return dataclasses.replace(told, why=before.why, is_cause_known=True, next=advice)
+    is_next = told.code.id == _OVER and told.code != before.code
+    return dataclasses.replace(told, why=f"{before.why}; {told.why}") if is_next else told
+
+
+def _as_it_runs(before: Incident) -> Incident:
+    """Return what is told of a node that was stopped and runs: nothing is left to continue."""
+    return dataclasses.replace(before, next=before.next.partition(_CONTINUE)[0])
+
+
+def _is_again(before: Incident, told: Incident, now_ns: int) -> bool:
+    """Return whether a trouble is back that was over a moment ago.
+
+    A node that is lost by a cut link of this watch is another trouble than one that is lost by anything else.
+    """
+    is_same = (before.code.cause, before.who) == (told.code.cause, told.who)
+    return is_same and _is_cut(before) == _is_cut(told) and now_ns - before.until_ns < AGAIN_NS
+
+
+def _is_cut(one: Incident) -> bool:
+    return one.is_cause_known and (one.why.startswith(CUT) or OF_WATCH in one.why)

@@ -16,7 +16,7 @@ import msgspec
 
 from engine.files import open_private, replacing
 from ospltool.health.codes import Code, codes, joined
-from ospltool.health.incident import Incident
+from ospltool.health.incidents import Incident
 
 MAX_MUTES: Final = 500
 MAX_BYTES: Final = 1 << 20
@@ -185,7 +185,7 @@ class Mutes:
 
     def _write(self, path: Path) -> None:
         whole = _read(path)
-        whole[self._system] = [msgspec.to_builtins(one) for one in self._mutes]
+        whole[self._system] = msgspec.to_builtins(self._mutes)
         try:
             with replacing(path) as file:
                 file.write(json.dumps({name: mutes for name, mutes in whole.items() if mutes}).encode())
@@ -247,7 +247,6 @@ def _read(path: Path) -> dict[str, Any]:
 
 def _mutes(data: object) -> list[Mute]:
     try:
-        found: list[Mute] = [msgspec.convert(one, Mute) for one in data] if isinstance(data, list) else []
+        return msgspec.convert(data, list[Mute])[:MAX_MUTES]
     except (msgspec.ValidationError, ValueError):
         return []
-    return found[:MAX_MUTES]

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from ospltool.diagnostics.model import Severity
 from ospltool.health.codes import LAST_COPY, NO_MASTER
 from ospltool.health.health import Health
-from ospltool.health.incident import Incident
+from ospltool.health.incidents import Incident
 
 SLOWER: Final = 2
 """Factor by which an effect that was told again must stand longer until it is told once more."""

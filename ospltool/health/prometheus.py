@@ -7,7 +7,7 @@ expected one that was never heard has only the first.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -23,11 +23,10 @@ COUNTERS: Final = {
     "stored": "Samples that the node wrote to its store.",
     "delivered": "Samples that the node gave to late joiners.",
 }
-
-NODE: Final = ("domain", "node")
-SPACE: Final = ("domain", "name_space")
-SET: Final = ("domain", "node", "name_space")
 NS_PER_S: Final = 1e9
+LEFT: Final = (
+    "Copies that may fail before none is left: 0 with the last copy and, if copies is 0, without any."
+)
 UP: Final = "Whether a node is heard."
 
 
@@ -35,112 +34,108 @@ def families(systems: Iterable[tuple[str, Health, int]]) -> list[Metric]:
     """Return the metrics of systems, each given as (domain, health, now in ns)."""
     made = _Families()
     for domain, health, now_ns in systems:
-        _whole(made, domain, health, now_ns)
+        _whole(made, domain, health)
         _copies(made, domain, health)
-        newest = _newest(health.model.nodes.values())
+        # Of several runs under one name a present one counts, and of those the newest.
+        nodes = sorted(
+            health.model.nodes.values(), key=lambda node: (not health.is_away(node), node.snapshot.started_ns)
+        )
+        newest = {node.snapshot.name: node for node in nodes}
         for name in sorted(newest.keys() | set(health.expected.nodes)):
             if name in newest:
-                _node(made, domain, name, newest[name], health, now_ns)
+                _node(made, domain, newest[name], health, now_ns)
             else:
-                made.gauge("node_up", UP, NODE, (domain, name), 0)
+                made.add("node_up", UP, 0, {"domain": domain, "node": name})
         for service in health.model.persistence.ordered():
-            labels = domain, service.view.name
+            labels = {"domain": domain, "service": service.view.name}
             is_up = not service.gone_ns and not service.is_stale(health.examined_ns(now_ns))
-            made.gauge(
-                "service_up", "Whether a persistence service is heard.", ("domain", "service"), labels, is_up
-            )
+            made.add("service_up", "Whether a persistence service is heard.", is_up, labels)
             if is_up:
                 text = "Instances that a persistence service keeps."
-                made.gauge("service_values", text, ("domain", "service"), labels, service.view.values)
-    return list(made)
+                made.add("service_values", text, service.view.values, labels)
+    return list(made.known.values())
 
 
 class _Families:
     """Families by name, in the order in which they were first mentioned."""
 
     def __init__(self) -> None:
-        self._known: dict[str, GaugeMetricFamily | CounterMetricFamily] = {}
+        self.known: dict[str, GaugeMetricFamily | CounterMetricFamily] = {}
 
-    def __iter__(self) -> Iterator[Metric]:
-        return iter(self._known.values())
-
-    def gauge(self, name: str, text: str, names: Sequence[str], labels: Sequence[str], value: float) -> None:
-        """Add a value that can rise and fall."""
-        family = self._known.get(name) or GaugeMetricFamily(f"ospltool_{name}", text, labels=names)
-        self._known[name] = family
-        family.add_metric([visible(label) for label in labels], value)
-
-    def counter(self, name: str, text: str, labels: Sequence[str], value: float) -> None:
-        """Add a value of a node that only grows while the node runs."""
-        family = self._known.get(name) or CounterMetricFamily(f"ospltool_{name}", text, labels=NODE)
-        self._known[name] = family
-        family.add_metric([visible(label) for label in labels], value)
+    def add(
+        self, name: str, text: str, value: float, labels: Mapping[str, str], *, only_grows: bool = False
+    ) -> None:
+        """Add a value with its labels; `only_grows` says that it does so while a node runs."""
+        family = self.known.get(name)
+        if family is None:
+            kind = CounterMetricFamily if only_grows else GaugeMetricFamily
+            family = self.known[name] = kind(f"ospltool_{name}", text, labels=[*labels])
+        family.add_metric([visible(label) for label in labels.values()], value)
 
 
-def _whole(made: _Families, domain: str, health: Health, now_ns: int) -> None:
-    def say(name: str, text: str, value: float) -> None:
-        made.gauge(name, text, ("domain",), (domain,), value)
-
-    text = "Whether this watch itself has failed: all other values are as old as that."
-    say("watch_failed", text, health.verdict.word == FAILED)
-    seen_ns = health.examined_ns(now_ns)
-    heard = [node for node in health.model.nodes.values() if not node.is_stale(seen_ns)]
-    say("nodes_expected", "Nodes that the fleet file names; 0 without one.", len(health.expected.nodes))
-    say("nodes_heard", "Nodes that are heard.", len(heard))
+def _whole(made: _Families, domain: str, health: Health) -> None:
+    heard = [node for node in health.model.nodes.values() if health.is_heard(node)]
     complete = sum(node.snapshot.state == "COMPLETE" for node in heard)
-    say("nodes_complete", "Nodes that are heard and complete.", complete)
-    say("incidents_muted", "Open incidents that are muted.", len(health.muted))
+    for name, text, value in (
+        (
+            "watch_failed",
+            "Whether this watch itself has failed: all other values are as old as that.",
+            health.verdict.word == FAILED,
+        ),
+        ("nodes_expected", "Nodes that the fleet file names; 0 without one.", len(health.expected.nodes)),
+        ("nodes_heard", "Nodes that are heard.", len(heard)),
+        ("nodes_complete", "Nodes that are heard and complete.", complete),
+        ("incidents_muted", "Open incidents that are muted.", len(health.muted)),
+    ):
+        made.add(name, text, value, {"domain": domain})
     for severity in (Severity.ERROR, Severity.WARNING, Severity.NOTICE):  # no incident is INFO
         count = sum(one.severity is severity for one in health.open)
         text = "Open incidents that are not muted, by severity."
-        made.gauge("incidents", text, ("domain", "severity"), (domain, severity.label), count)
+        made.add("incidents", text, count, {"domain": domain, "severity": severity.label})
     counts = Counter((one.code.id, one.severity.label) for one in health.open)
     for (code, label), count in sorted(counts.items()):
         text = "Open incidents that are not muted, by code."
-        made.gauge("incidents_by_code", text, ("domain", "code", "severity"), (domain, code, label), count)
+        labels = {"domain": domain, "code": code, "severity": label}
+        made.add("incidents_by_code", text, count, labels)
 
 
 def _copies(made: _Families, domain: str, health: Health) -> None:
     for one in health.redundancies:
-
-        def say(name: str, text: str, value: float, labels: Sequence[str] = (domain, one.name)) -> None:
-            made.gauge(name, text, SPACE, labels, value)
-
-        say("copies", "Nodes that are heard and hold a name-space complete.", len(one.held))
-        say("copies_expected", "Copies that the fleet file asks for; 0 if unspecified.", one.wanted)
-        say("copies_on_disk", "Copies with all persistent samples on disk.", len(one.on_disk))
-        text = "Copies on disk that the fleet file asks for; 0 if unspecified."
-        say("copies_on_disk_expected", text, one.wanted_on_disk)
-        text = (
-            "Copies that may fail before none is left: 0 with the last copy and, if copies is 0, without any."
-        )
-        say("redundancy_left", text, one.left)
-
-
-def _newest(nodes: Iterable[Node]) -> dict[str, Node]:
-    """Return nodes by name: of several runs under one name a present one, and of those the newest."""
-    ordered = sorted(nodes, key=lambda node: (not node.is_away, node.snapshot.started_ns))
-    return {node.snapshot.name: node for node in ordered}
+        for name, text, value in (
+            ("copies", "Nodes that are heard and hold a name-space complete.", len(one.held)),
+            ("copies_expected", "Copies that the fleet file asks for; 0 if unspecified.", one.wanted),
+            ("copies_on_disk", "Copies with all persistent samples on disk.", len(one.on_disk)),
+            (
+                "copies_on_disk_expected",
+                "Copies on disk that the fleet file asks for; 0 if unspecified.",
+                one.wanted_on_disk,
+            ),
+            (
+                "redundancy_left",
+                LEFT,
+                one.left,
+            ),
+        ):
+            made.add(name, text, value, {"domain": domain, "name_space": one.name})
 
 
-def _node(made: _Families, domain: str, name: str, node: Node, health: Health, now_ns: int) -> None:
-    labels = domain, name
-    seen_ns = health.examined_ns(now_ns)
-    is_up = not node.is_stale(seen_ns)
-    made.gauge("node_up", UP, NODE, labels, is_up)
-    age_s = max(0, now_ns - health.model.heartbeat_ns(node)) / NS_PER_S
-    made.gauge("node_heartbeat_age_seconds", "Time since the last heartbeat of a node.", NODE, labels, age_s)
+def _node(made: _Families, domain: str, node: Node, health: Health, now_ns: int) -> None:
+    snapshot = node.snapshot
+    labels = {"domain": domain, "node": snapshot.name}
+    is_up = health.is_heard(node)
+    made.add("node_up", UP, is_up, labels)
+    age_s = max(0, now_ns - health.heartbeat_ns(node)) / NS_PER_S
+    made.add("node_heartbeat_age_seconds", "Time since the last heartbeat of a node.", age_s, labels)
     if not is_up:
         return
-    snapshot = node.snapshot
-    made.gauge("node_complete", "Whether a node is complete.", NODE, labels, snapshot.state == "COMPLETE")
+    made.add("node_complete", "Whether a node is complete.", snapshot.state == "COMPLETE", labels)
     queued = snapshot.counters.get("queued", 0)
-    made.gauge("node_queued", "Changes of a node that wait for its disk.", NODE, labels, queued)
+    made.add("node_queued", "Changes of a node that wait for its disk.", queued, labels)
     for counter, text in COUNTERS.items():
-        made.counter(f"node_{counter}", text, labels, snapshot.counters.get(counter, 0))
+        made.add(f"node_{counter}", text, snapshot.counters.get(counter, 0), labels, only_grows=True)
     for space in snapshot.name_spaces:
-        whole = *labels, space.name
-        made.gauge("samples", "Samples that a node holds of a name-space.", SET, whole, space.count)
-        made.gauge("set_complete", "Whether a node holds a name-space complete.", SET, whole, space.complete)
-        is_master = health.model.is_master(node, space.name, seen_ns) and space.confirmed
-        made.gauge("master", "Whether a node is the master of a name-space.", SET, whole, is_master)
+        whole = {**labels, "name_space": space.name}
+        is_master = health.is_master(node, space.name) and space.confirmed
+        made.add("samples", "Samples that a node holds of a name-space.", space.count, whole)
+        made.add("set_complete", "Whether a node holds a name-space complete.", space.complete, whole)
+        made.add("master", "Whether a node is the master of a name-space.", is_master, whole)

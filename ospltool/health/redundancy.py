@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Generator, Mapping
+from typing import Final
 
 from engine.core.name_spaces import Alignee
 from ospltool.health.codes import LAST_COPY
-from ospltool.health.hearings import fellows_of, has_heard_since, is_told
-from ospltool.health.scene import STEP, Scene
-from ospltool.health.signs.losses import own_link
-from ospltool.live.nodes import Node, Presence
+from ospltool.health.presence import HealthInput, Presence
+from ospltool.live.nodes import Node
+
+STEP: Final = 40
+"""Nodes that are examined at once."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -84,7 +86,8 @@ class Redundancy:
     @property
     def text(self) -> str:
         """Summary as in `2 of 3 copies, 1 of 2 on disk`."""
-        held = f"{_of(len(self.held), self.wanted)} {_copies(self.wanted or len(self.held))}"
+        are_several = (self.wanted or len(self.held)) != 1
+        held = f"{_of(len(self.held), self.wanted)} {'copies' if are_several else 'copy'}"
         if self.sides:
             numbers = " + ".join(str(len(side)) for side in (self.held, *self.sides))
             held = f"{numbers}{f' of {self.wanted}' if self.wanted else ''} copies, sets differ"
@@ -94,10 +97,6 @@ class Redundancy:
 
 def _of(number: int, wanted: int) -> str:
     return f"{number} of {wanted}" if wanted and number <= wanted else str(number)
-
-
-def _copies(number: int) -> str:
-    return "copy" if number == 1 else "copies"
 
 
 class Redundancies:
@@ -110,7 +109,7 @@ class Redundancies:
         self._reasons: object = None
         self._found: list[Redundancy] = []
 
-    def of(self, scene: Scene) -> Generator[None, None, list[Redundancy]]:
+    def of(self, scene: HealthInput) -> Generator[None, None, list[Redundancy]]:
         """Return the copies of each name-space that a node has or the fleet file names, by name, in steps."""
         ended, strangers = _ended(scene), _strangers(scene)
         reasons = _reasons(scene, ended), strangers
@@ -121,31 +120,23 @@ class Redundancies:
         return self._found
 
 
-def _reasons(scene: Scene, ended: list[str]) -> object:
+def _reasons(scene: HealthInput, ended: list[str]) -> object:
     """Return all that the copies follow from, as a value that is quickly compared."""
     nodes = [_reason(scene, node) for node in scene.nodes]
     return scene.expected, scene.model.name_space_names(), nodes, ended, _contested_sets(scene)
 
 
-def _reason(scene: Scene, node: Node) -> object:
+def _reason(scene: HealthInput, node: Node) -> object:
     """Return what the copies of a node follow from."""
     snapshot, presence = node.snapshot, scene.presence(node)
     known = snapshot.id, snapshot.name, node.outline, snapshot.state == "COMPLETE", presence
     if presence is Presence.HEARD:
         facts = scene.facts(node)
         return known, facts.off_disk, facts.refused
-    return known, scene.may_come_back(node), _may_run(scene, node)
+    return known, scene.may_come_back(node), scene.may_run(node)
 
 
-def _may_run(scene: Scene, node: Node) -> bool:
-    """Return whether a lost node may run: the watch is cut off, a fellow hears it, or none could tell."""
-    if not scene.is_away(node) or node.snapshot.name in scene.ends:
-        return False
-    is_heard = any(has_heard_since(one, node) for one in fellows_of(node, scene.heard))
-    return is_heard or not is_told(node, scene.heard, scene.now_ns) or bool(own_link(scene, node))
-
-
-def _contested_sets(scene: Scene) -> list[tuple[str, str, str]]:
+def _contested_sets(scene: HealthInput) -> list[tuple[str, str, str]]:
     """Return the name-spaces with several masters, with (node, digest) of those that are heard."""
     names = {contested[0] for contested in scene.contested}
     return [
@@ -155,14 +146,14 @@ def _contested_sets(scene: Scene) -> list[tuple[str, str, str]]:
     ]
 
 
-def _ended(scene: Scene) -> list[str]:
+def _ended(scene: HealthInput) -> list[str]:
     """Return the names of expected nodes that were never heard, and are known to have ended in order."""
     known = {node.snapshot.name for node in scene.model.nodes.values()}
     reports = ((node, scene.reports.get(node)) for node in scene.expected.nodes if node not in known)
     return [node for node, report in reports if report and report.in_order]
 
 
-def _strangers(scene: Scene) -> tuple[str, ...]:
+def _strangers(scene: HealthInput) -> tuple[str, ...]:
     """Return the ids of awaited nodes that this watch never heard, and that a node hears or refuses."""
     told = [node for name, node in scene.strangers if scene.hears_of(name)]
     refused = [each for one in scene.heard for each in one.snapshot.unproved if each.name in scene.missing]
@@ -170,7 +161,7 @@ def _strangers(scene: Scene) -> tuple[str, ...]:
 
 
 def _redundancies(
-    scene: Scene, ended: list[str], strangers: tuple[str, ...]
+    scene: HealthInput, ended: list[str], strangers: tuple[str, ...]
 ) -> Generator[None, None, list[Redundancy]]:
     names = [*scene.model.name_space_names()]
     names += [one.name for one in scene.expected.name_spaces if one.name not in names]
@@ -180,31 +171,26 @@ def _redundancies(
         if index % STEP == 0:
             yield
     refused = {node.id: {one.id for one in scene.facts(node).refused} for node in scene.heard}
-    if any(refused.values()):
-        for place in places.values():
-            place.part(scene, refused)
+    for place in places.values() if any(refused.values()) else ():
+        place.part(scene, refused)
     for name in {contested[0] for contested in scene.contested} & places.keys():
         places[name].divide(scene, name)
     yield
     return [_redundancy(scene, name, each, ended, strangers) for name, each in places.items()]
 
 
-@dataclasses.dataclass(slots=True)
 class _Places:
-    """Nodes with copies of one name-space, while they are being collected."""
+    """Nodes with copies of one name-space, while they are being collected; as in `Redundancy`."""
 
-    held: list[str] = dataclasses.field(default_factory=list)
-    on_disk: list[str] = dataclasses.field(default_factory=list)
-    coming: list[str] = dataclasses.field(default_factory=list)
-    stopped: list[str] = dataclasses.field(default_factory=list)
-    lost: list[str] = dataclasses.field(default_factory=list)
-    unsure: list[str] = dataclasses.field(default_factory=list)
-    filtered: set[str] = dataclasses.field(default_factory=set)
-    apart: list[str] = dataclasses.field(default_factory=list)
-    sides: list[list[str]] = dataclasses.field(default_factory=list)
-    on_disk_apart: list[str] = dataclasses.field(default_factory=list)
+    def __init__(self) -> None:
+        self.held: list[str] = []
+        self.on_disk: list[str] = []
+        self.filtered: set[str] = set()
+        kinds = "coming", "stopped", "lost", "unsure", "apart"
+        self.others: dict[str, list[str]] = {kind: [] for kind in kinds}
+        self.sides: list[list[str]] = []
 
-    def divide(self, scene: Scene, name: str) -> None:
+    def divide(self, scene: HealthInput, name: str) -> None:
         """Keep the holders on the side with most copies of a set with several masters, or expected ones.
 
         Sets agree if they have one master, which may be a moment ahead, or the same samples.
@@ -218,53 +204,44 @@ class _Places:
             members = [other for side in alike for other in side[1]]
             sides = [side for side in sides if side not in alike]
             sides.append((marks.union(*(side[0] for side in alike)), [*members, one]))
-
-        def rank(members: list[str]) -> tuple[int, int]:
-            expected = scene.expected.nodes
-            return len(members), sum(scene.model.name_of(one) in expected for one in members)
-
         if len(sides) > 1:
-            self.held, *self.sides = sorted((members for _, members in sides), key=rank, reverse=True)
-            self.on_disk_apart = [one for one in self.on_disk if one not in self.held]
-            self.on_disk = [one for one in self.on_disk if one in self.held]
+            several = [members for _, members in sides]
+            several.sort(key=lambda members: _rank(scene, members), reverse=True)
+            self.held, *self.sides = several
 
-    def part(self, scene: Scene, refused: Mapping[str, set[str]]) -> None:
+    def part(self, scene: HealthInput, refused: Mapping[str, set[str]]) -> None:
         """Keep the holders that communicate with each other: the most, or else those that are expected.
 
         Incompatible nodes hold different sets under one name, and are no copies of each other.
         """
-
-        def circle(one: str) -> list[str]:
-            return [
-                other
-                for other in self.held
-                if other not in refused.get(one, ()) and one not in refused.get(other, ())
-            ]
-
-        def rank(one: str) -> tuple[int, bool]:
-            return len(circle(one)), scene.model.name_of(one) in scene.expected.nodes
-
-        if self.held:
-            before = self.held
-            self.held = circle(max(self.held, key=rank))
-            counted = set(self.held)
-            self.apart = [one for one in before if one not in counted]
-            self.on_disk = [one for one in self.on_disk if one in counted]
+        circles = {
+            one: [other for other in self.held if other not in refused[one] and one not in refused[other]]
+            for one in self.held
+        }
+        if circles:
+            widest = max(self.held, key=lambda one: (len(circles[one]), *_rank(scene, [one])))
+            self.others["apart"] = [one for one in self.held if one not in circles[widest]]
+            self.held = circles[widest]
+            self.on_disk = [one for one in self.on_disk if one in self.held]
 
 
-def _place(scene: Scene, node: Node, places: Mapping[str, _Places]) -> None:
+def _rank(scene: HealthInput, members: list[str]) -> tuple[int, int]:
+    """Return how many nodes there are, and how many of them are expected."""
+    return len(members), sum(scene.model.name_of(one) in scene.expected.nodes for one in members)
+
+
+def _place(scene: HealthInput, node: Node, places: Mapping[str, _Places]) -> None:
     """Add a node to the places of every name-space."""
-    presence = scene.presence(node)
+    presence, me = scene.presence(node), node.id
     if presence is not Presence.HEARD:
-        is_coming, may_run = scene.may_come_back(node), _may_run(scene, node)
+        is_coming = scene.may_come_back(node)
+        kind = "coming" if is_coming else "stopped" if presence is Presence.STOPPED else "lost"
+        kinds = (kind, "unsure") if scene.may_run(node) and not is_coming else (kind,)
         for name in node.name_spaces:
-            place = places[name]
-            absent = place.stopped if presence is Presence.STOPPED else place.lost
-            (place.coming if is_coming else absent).append(node.id)
-            if may_run and not is_coming:
-                place.unsure.append(node.id)
+            for kind in kinds:
+                places[name].others[kind].append(me)
         return
-    off_disk, me = scene.facts(node).off_disk, node.id
+    off_disk = scene.facts(node).off_disk
     for name, view in node.name_spaces.items():
         place = places[name]
         if view.complete:
@@ -276,31 +253,30 @@ def _place(scene: Scene, node: Node, places: Mapping[str, _Places]) -> None:
         elif view.is_at_rest:
             pass  # a part of the set or nothing, as the policy demands: not a copy
         elif view.alignee == Alignee.INITIAL.value or view.alignments:
-            place.coming.append(me)
+            place.others["coming"].append(me)
     if node.snapshot.state != "COMPLETE":
         for name in places.keys() - node.name_spaces.keys():
-            places[name].coming.append(node.id)
+            places[name].others["coming"].append(me)
 
 
 def _redundancy(
-    scene: Scene, name: str, places: _Places, ended: list[str], strangers: tuple[str, ...]
+    scene: HealthInput, name: str, places: _Places, ended: list[str], strangers: tuple[str, ...]
 ) -> Redundancy:
     expected = scene.expected.space(name)
     may_hold = strangers if not expected.copies or len(places.held) < expected.copies else ()
     whole = [node for node in places.held if node not in places.filtered] or places.held
-    counted = set(whole)
+    counted, beside = set(whole), {*places.held}
+    others = {kind: tuple(nodes) for kind, nodes in places.others.items()}
+    others["stopped"] += tuple(ended if expected.copies or expected.on_disk else ())
+    others["unsure"] += may_hold
     return Redundancy(
         name,
         expected.copies,
         expected.on_disk,
         held=tuple(whole),
         on_disk=tuple([node for node in places.on_disk if node in counted]),
-        coming=tuple(places.coming),
-        stopped=(*places.stopped, *(ended if expected.copies or expected.on_disk else ())),
-        lost=tuple(places.lost),
-        unsure=(*places.unsure, *may_hold),
         filtered=tuple([node for node in places.held if node not in counted]),
-        apart=tuple(places.apart),
         sides=tuple(map(tuple, places.sides)),
-        on_disk_apart=tuple(places.on_disk_apart),
+        on_disk_apart=tuple([node for node in places.on_disk if node not in beside]),
+        **others,
     )

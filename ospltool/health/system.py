@@ -1,16 +1,202 @@
-"""A watched system: its feed, model and health."""
+"""A watched system: its feed, model and health, pauses of the watch, and what it is wound back to."""
 
 from __future__ import annotations
 
+import collections
+import enum
+import types
 from collections.abc import Callable, Iterator
-from typing import Final
+from typing import Any, Final, TypeVar
 
-from ospltool.health.bookmarks import Bookmarks
+from ospltool.health.acknowledgements import Acknowledgements
+from ospltool.health.codes import SECOND_NS
 from ospltool.health.health import Health
-from ospltool.health.own_pauses import OwnPauses
+from ospltool.health.mutes import Mutes
+from ospltool.live.arrival_times import boot_s
 from ospltool.live.feed import Feed, NoticeKind, Update
 from ospltool.live.model import SystemModel
-from ospltool.live.replay import ReplayFeed
+from ospltool.live.remarks import clock
+from ospltool.live.replay import Bookmark, ReplayFeed
+
+_T = TypeVar("_T")
+
+PAUSE_S: Final = 2.0
+"""Time without a look at the system after which the watcher counts as having stood still."""
+
+MEETING_S: Final = 3.0
+"""Time after a pause in which Cyclone DDS gives what came before, and then may lose and meet all again."""
+
+HEARING_S: Final = 5.0
+"""Time after a pause in which those that were there before are awaited; who is silent then, is silent."""
+
+
+class OwnPauses:
+    """Notices when the watcher itself stood still: it was stopped, starved, or its machine slept.
+
+    Args:
+        clock: returns seconds that go on in a pause.
+    """
+
+    def __init__(self, clock: Callable[[], float] = boot_s) -> None:
+        self._clock = clock
+        self._looked_s: float | None = None
+        self._resumed_s: float | None = None
+        self._awaited: dict[str, int] = {}
+        self._untold = ""
+
+    def news(self) -> str:
+        """Return a sentence about a pause that was not told yet; empty without one."""
+        told, self._untold = self._untold, ""
+        return told
+
+    def note_update(self, model: SystemModel, now_ns: int) -> None:
+        """Take in that the watcher looks at the system now; call it before each update of the model.
+
+        Args:
+            model: the system as it was seen last.
+            now_ns: this moment, by the feed's clock.
+        """
+        before_s, self._looked_s = self._looked_s, self._clock()
+        if self._resumed_s is None and before_s is not None and self._looked_s - before_s > PAUSE_S:
+            lasted_s, self._resumed_s = self._looked_s - before_s, self._looked_s
+            when = f"from {clock(now_ns - round(lasted_s * SECOND_NS))} to {clock(now_ns)} UTC"
+            self._untold = (
+                f"this watch did not look {when} ({lasted_s:.1f} s); silence in that time does not count"
+            )
+            self._awaited = {node.id: node.heard_ns for node in model.nodes.values() if not node.gone_ns}
+
+    @property
+    def is_recent(self) -> bool:
+        """Whether the watcher stood still, and nothing was examined since."""
+        return self._resumed_s is not None
+
+    def is_over(self, model: SystemModel) -> bool:
+        """Return whether the silence of nodes counts: all were heard since the last pause, or had time."""
+        if self._resumed_s is None:
+            return True
+        elapsed_s = self._clock() - self._resumed_s
+        if elapsed_s < (MEETING_S if self._are_heard(model) else HEARING_S):
+            return False
+        self._resumed_s = None
+        return True
+
+    def _are_heard(self, model: SystemModel) -> bool:
+        found = ((model.nodes.get(one), last) for one, last in self._awaited.items())
+        return all(node is None or (not node.gone_ns and node.heard_ns > last) for node, last in found)
+
+
+def _forked(value: _T) -> _T:
+    """Return an independent copy of a model, or of health with its model. What never changes is shared.
+
+    Mutes and acknowledgements are shared, too: they are the operator's, and belong to no moment.
+    """
+    return _Fork().of(value)  # type: ignore[no-any-return]  # it has the type of the value
+
+
+class _Fork:
+    """One copy. `made` has the copy of each object by identity."""
+
+    def __init__(self) -> None:
+        self._made: dict[int, Any] = {}
+
+    def of(self, value: Any) -> Any:
+        kind = type(value)
+        if kind in _SHARED or isinstance(value, tuple):
+            return value
+        known = self._made.get(id(value))
+        if known is not None:
+            return known
+        if isinstance(value, types.MethodType):
+            return types.MethodType(value.__func__, self.of(value.__self__))
+        if isinstance(value, dict):
+            return self._values_of(value)
+        if isinstance(value, list | collections.deque):
+            made = self._made[id(value)] = value.copy()
+            for index, one in enumerate(made):
+                if type(one) not in _SHARED and not _is_fixed(one):
+                    made[index] = self.of(one)
+            return made
+        if isinstance(value, set):
+            return self._made.setdefault(id(value), value.copy())
+        if _is_fixed(value):
+            return value
+        return self._object(value)
+
+    def _values_of(self, value: dict[Any, Any]) -> dict[Any, Any]:
+        made = self._made[id(value)] = value.copy()
+        made.update({key: self.of(one) for key, one in value.items()})
+        return made
+
+    def _object(self, value: Any) -> Any:
+        made = self._made[id(value)] = object.__new__(type(value))
+        names = dict.fromkeys(getattr(value, "__dict__", ()))
+        for each in type(value).__mro__:
+            names.update(dict.fromkeys(each.__dict__.get("__slots__", ())))
+        for name in names:
+            if hasattr(value, name) and name not in ("__weakref__", "__dict__"):
+                object.__setattr__(made, name, self.of(getattr(value, name)))
+        return made
+
+
+_SHARED: Final = frozenset(
+    {int, str, float, bool, bytes, type(None), tuple, frozenset, Acknowledgements, Mutes}
+)
+_CHANGING: Final = ("ospltool.live.", "ospltool.health.")
+"""Packages whose objects change, unless they are frozen."""
+
+
+def _is_fixed(value: Any) -> bool:
+    """Return whether an object is one of those that never change."""
+    if isinstance(value, tuple | frozenset | enum.Enum):
+        return True
+    if isinstance(value, dict | list | set | collections.deque | types.MethodType):
+        return False
+    parameters = getattr(value, "__dataclass_params__", None)
+    if parameters is not None and parameters.frozen:
+        return True
+    return isinstance(value, type) or not type(value).__module__.startswith(_CHANGING)
+
+
+MAX_BOOKMARKS: Final = 16
+"""Copies that are kept; then every other one is dropped, and new ones are made half as often."""
+
+
+class Bookmarks:
+    """What was known at some bookmarks, and at the beginning.
+
+    Args:
+        health: the health of a model that has heard nothing.
+    """
+
+    def __init__(self, health: Health) -> None:
+        self._first = _forked(health)
+        self._kept: dict[Bookmark, Health] = {}
+        self._every = 1
+        self._passed = 0
+
+    def __iter__(self) -> Iterator[Bookmark]:
+        return iter(self._kept)
+
+    def keep(self, bookmark: Bookmark, health: Health) -> None:
+        """Keep what is known at a bookmark, if it is its turn."""
+        if any(bookmark.place == one.place and bookmark.begun == one.begun for one in self._kept):
+            return
+        self._passed += 1
+        if self._passed % self._every:
+            return
+        self._kept = {one: kept for one, kept in self._kept.items() if one.begun == bookmark.begun}
+        self._kept[bookmark] = _forked(health)
+        if len(self._kept) > MAX_BOOKMARKS:
+            self._kept = {one: self._kept[one] for one in list(self._kept)[1::2]}
+            self._every *= 2
+
+    def health_at(self, bookmark: Bookmark | None, before: Health) -> Health:
+        """Return what was known at a bookmark, nothing at None; its model counts on from that of `before`."""
+        found = _forked(self._first if bookmark is None else self._kept[bookmark])
+        found.model.follow(before.model)
+        found.conclude()
+        return found
+
 
 STEP: Final = 10
 """Lines of a recording that are taken in at once."""

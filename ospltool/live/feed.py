@@ -17,6 +17,7 @@ from engine.persistence.service.replica_view import ReplicaView
 from engine.runtime.monitor import NodeEvent, NodePast, NodeSnapshot
 from engine.runtime.past import without_surplus
 from ospltool.live.supervision import LocalView
+from ospltool.output.text import listed
 
 MAX_PENDING_EVENTS: Final = 5_000
 """Events kept between two polls; the oldest of those that send most are dropped and counted."""
@@ -61,8 +62,7 @@ class NoticeKind(enum.StrEnum):
 
 def no_route(addresses: Sequence[str]) -> str:
     """Say that no route leads to these addresses; empty without any."""
-    more = f" and {len(addresses) - _MOST_NAMED:,} more" if len(addresses) > _MOST_NAMED else ""
-    return f"no route leads to {', '.join(addresses[:_MOST_NAMED])}{more}" if addresses else ""
+    return f"no route leads to {listed(addresses, _MOST_NAMED)}" if addresses else ""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -1,14 +1,14 @@
-"""The groups of all nodes side by side, and samples that a node may have lost."""
+"""The groups and sets of all nodes side by side: which differ, and what a node may have lost."""
 
 from __future__ import annotations
 
 import dataclasses
 import operator
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final, NamedTuple
 
-from engine.runtime.monitor import GroupView, NodeSnapshot
-from ospltool.live.nodes import natural
+from engine.runtime.monitor import GroupView, NameSpaceView, NodeSnapshot
+from ospltool.live.nodes import Node, natural
 
 MAX_GROUPS: Final = 20_000
 
@@ -38,25 +38,15 @@ class GroupKey(NamedTuple):
 _LOST: Final = operator.attrgetter("lost")
 
 
-class _Shown(NamedTuple):
-    """What a node shows: the keys of its groups, and whether all have a place."""
-
-    keys: list[GroupKey]
-    is_whole: bool
-
-
-_NOTHING: Final = _Shown([], True)
-
-
 class GroupIndex:
-    """Each group with the view of every node that has it. `left_out` counts groups beyond the bound.
+    """Each group with the view of every node that has it; `left_out` counts groups beyond the bound.
 
     It keeps where a group stands in what each node shows, which changes only with the keys of its groups.
     """
 
     def __init__(self) -> None:
         self._places: dict[GroupKey, dict[str, int]] = {}
-        self._of_node: dict[str, _Shown] = {}
+        self._told: dict[str, list[tuple[str, str, str, str]]] = {}
         self._views: dict[str, tuple[GroupView, ...]] = {}
         self._order: list[GroupKey] | None = []
         self.left_out = 0
@@ -69,39 +59,26 @@ class GroupIndex:
 
     def apply(self, snapshot: NodeSnapshot) -> None:
         """Take in the groups of a snapshot, and remove groups that the node no longer has."""
-        before = self._of_node.get(snapshot.id, _NOTHING)
         told = [(one.name_space, one.partition, one.topic, one.type_name) for one in snapshot.groups]
+        if told != self._told.get(snapshot.id):  # seldom
+            self.forget(snapshot.id)
+            self._told[snapshot.id] = told
+            for place, key in enumerate(map(GroupKey._make, told)):
+                if key in self._places or len(self._places) < MAX_GROUPS:
+                    self._places.setdefault(key, {})[snapshot.id] = place
+                else:
+                    self.left_out += 1
         self._views[snapshot.id] = snapshot.groups
-        if told == before.keys and before.is_whole:  # nearly always: then every group has its place
-            return
-        keys = [*map(GroupKey._make, told)]
-        for key in {*before.keys} - {*keys}:
-            self._remove(key, snapshot.id)
-        left_out = self.left_out
-        for place, key in enumerate(keys):
-            places = self._places.get(key)
-            if places is not None:
-                places[snapshot.id] = place
-            elif len(self._places) < MAX_GROUPS:
-                self._places[key] = {snapshot.id: place}
-                self._order = None
-            else:
-                self.left_out += 1
-        self._of_node[snapshot.id] = _Shown(keys, left_out == self.left_out)
 
     def forget(self, node: str) -> None:
         """Remove all groups of a node."""
         self._views.pop(node, None)
-        for key in self._of_node.pop(node, _NOTHING).keys:
-            self._remove(key, node)
-
-    def _remove(self, key: GroupKey, node: str) -> None:
-        places = self._places.get(key)
-        if places is not None:
+        self._order = None
+        for key in map(GroupKey._make, self._told.pop(node, ())):
+            places = self._places.get(key, {})
             places.pop(node, None)
             if not places:
-                del self._places[key]
-                self._order = None
+                self._places.pop(key, None)
 
     def __len__(self) -> int:
         return len(self._places)
@@ -217,3 +194,99 @@ class Losses:
 def _is_given_back(mine: GroupView, others: list[GroupView]) -> bool:
     equal = [view for view in others if (view.digest, view.samples) == (mine.digest, mine.samples)]
     return any(not view.lost for view in equal) or 0 < len(equal) == len(others)
+
+
+MENDING_NS: Final = 3_500_000_000
+"""Ordinary time until a node has what it missed: samples settle first, then heartbeats are compared."""
+
+
+def _followed_ns(node: Node, view: NameSpaceView) -> int:
+    """Return since when a node has followed its master, by the feed's clock."""
+    return node.heard_ns - node.snapshot.time_ns + view.master_since_ns if view.master_since_ns else 0
+
+
+class SetComparison:
+    """Compares what nodes hold.
+
+    Args:
+        nodes: all nodes, by id.
+        groups: their groups.
+    """
+
+    def __init__(self, nodes: Mapping[str, Node], groups: GroupIndex) -> None:
+        self._nodes = nodes
+        self._groups = groups
+        self._largest: dict[str, int] = {}
+
+    def forget(self) -> None:
+        """Count again: the nodes have changed."""
+        self._largest.clear()
+
+    def share_held(self, node: Node, name_space: str) -> float:
+        """Return the share of a name-space that a node holds (0 to 1), compared with the largest set."""
+        mine = node.name_spaces[name_space].count
+        if not mine:
+            return 0.0
+        return min(1.0, mine / self.largest()[name_space])
+
+    def largest(self) -> Mapping[str, int]:
+        """Return the number of samples in the largest set of each name-space."""
+        found = self._largest
+        if not found:
+            for node in self._nodes.values():
+                for name, view in node.name_spaces.items():
+                    found[name] = max(view.count, found.get(name, 0))
+        return found
+
+    def differing(self, node: Node) -> list[str]:
+        """Return the name-spaces whose digest differs from the master's, without filtered ones."""
+        found = []
+        nodes = self._nodes
+        for name, view in node.name_spaces.items():
+            master = nodes.get(view.master)
+            theirs = master.digests.get(name) if master else None
+            if theirs is None or theirs[0] == view.digest or view.filtered:
+                continue
+            if master is not None and not master.name_spaces[name].filtered:
+                found.append(name)
+        return found
+
+    def differs_since(self, node: Node, name_space: str, now_ns: int) -> int:
+        """Return since when the node's settled set differs from its master's; 0 if it does not.
+
+        Snapshots of two nodes are never taken at the same instant, so sets that are being written always
+        seem to differ. Only sets that both stand still for longer than snapshots take can be compared, and
+        only if both nodes have said so since: one that is busy may have changed its set, and not told it yet.
+        A node that lacks samples also has the time in which it gets them from its master.
+        """
+        view = node.name_spaces[name_space]
+        master = self._nodes.get(view.master)
+        theirs = master.name_spaces.get(name_space) if master else None
+        if master is None or theirs is None or master.id == node.id or view.filtered or theirs.filtered:
+            return 0
+        if node.gone_ns or master.gone_ns:
+            return 0
+        if not (view.complete and theirs.complete) or view.digest == theirs.digest:
+            return 0
+        since_ns = max(node.digests[name_space][1], master.digests[name_space][1])
+        patience_ns = max(node.stale_after_ns, master.stale_after_ns, MENDING_NS)
+        said_ns = min(now_ns, node.heard_ns, master.heard_ns)
+        if view.alignments or said_ns - max(since_ns, _followed_ns(node, view)) < patience_ns:
+            return 0
+        return since_ns
+
+    def differing_in(self, group: GroupKey, now_ns: int) -> list[str]:
+        """Return the nodes whose settled set of this group differs from their master's."""
+        views = self._groups.views(group)
+        found = []
+        for node_id, mine in views.items():
+            node = self._nodes.get(node_id)
+            space = node.name_spaces.get(group.name_space) if node else None
+            if node is None or space is None or node.gone_ns:
+                continue
+            theirs = views.get(space.master)
+            if theirs is None or theirs.digest == mine.digest:
+                continue
+            if self.differs_since(node, group.name_space, now_ns):
+                found.append(node_id)
+        return found

@@ -59,8 +59,6 @@ class Masterships:
     def __init__(self) -> None:
         self.history: dict[tuple[str, str], collections.deque[Mastership]] = {}
         self._claims: dict[tuple[str, str], dict[str, Claim]] = {}
-        self._changed: set[tuple[str, str]] = set()
-        self._divided: set[tuple[str, str]] = set()
         self._said: dict[str, dict[str, tuple[bool, str, str, int, str]]] = {}
         self._starts: dict[str, list[int]] = {}
 
@@ -81,8 +79,9 @@ class Masterships:
         Nodes send snapshots in turns, so while a master changes they seem to contradict each other. Only
         claims count that a node made or repeated since the newest of the masters was first named.
         """
-        for name_space, role in self._with_several():
-            claims = self._claims[name_space, role]
+        for (name_space, role), claims in sorted(self._claims.items()):
+            if len({claim.master for claim in claims.values()}) < 2:  # nearly always
+                continue
             told = {teller: claim for teller, claim in claims.items() if not nodes[teller].gone_ns}
             first_ns: dict[str, int] = {}
             for claim in told.values():
@@ -95,14 +94,6 @@ class Masterships:
             }
             if len(set(said.values())) > 1:
                 yield name_space, role, said
-
-    def _with_several(self) -> list[tuple[str, str]]:
-        """Return the name-spaces and roles of which nodes confirm several masters, looking at new claims."""
-        for place in self._changed:
-            is_one = len({claim.master for claim in self._claims[place].values()}) < 2
-            (self._divided.discard if is_one else self._divided.add)(place)
-        self._changed.clear()
-        return sorted(self._divided)
 
     def note(self, heard: ReceivedSnapshot, *, is_alike: bool = False) -> None:
         """Take in the masters of a snapshot, which are those of the last one if it is alike."""
@@ -120,14 +111,12 @@ class Masterships:
     def forget(self, node_id: str) -> None:
         """Forget what a node said of present masters; the history stays."""
         self._said.pop(node_id, None)
-        for place, claims in self._claims.items():
-            if claims.pop(node_id, None) is not None:
-                self._changed.add(place)
+        for claims in self._claims.values():
+            claims.pop(node_id, None)
 
     def _note(self, snapshot: NodeSnapshot, view: NameSpaceView, heard_ns: int) -> None:
         place = view.name, snapshot.role
         claims = self._claims.setdefault(place, {})
-        self._changed.add(place)
         if not view.confirmed or not view.master:
             claims.pop(snapshot.id, None)
             return

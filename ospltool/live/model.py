@@ -6,21 +6,19 @@ import bisect
 import dataclasses
 import operator
 from collections import deque
-from collections.abc import Callable, Collection, Iterator, Mapping
-from typing import Final, TypeVar
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final, NamedTuple, TypeVar
 
 from engine.runtime.monitor import NameSpaceView, NodeEvent, NodePast, NodeSnapshot, Run
 from engine.runtime.past import without_surplus
 from ospltool.live.conflicts import ConflictLog
 from ospltool.live.feed import ENDING, FeedNotice, NoticeKind, ReceivedSnapshot, Update
-from ospltool.live.groups import GroupIndex, Losses
-from ospltool.live.masterships import Mastership, Masterships
-from ospltool.live.nodes import Fellows, Node, Presence, natural, outline, replaces
-from ospltool.live.outages import Outages
+from ospltool.live.groups import GroupIndex, Losses, SetComparison
+from ospltool.live.masterships import Claim, Mastership, Masterships
+from ospltool.live.nodes import Fellows, Node, natural, outline, replaces
 from ospltool.live.persistence import PersistenceServices
 from ospltool.live.remarks import Remarks, ended_in_order
 from ospltool.live.series import AlignmentProgress, NodeSeries, Trackers, Witnesses
-from ospltool.live.sets import SetComparison
 from ospltool.live.supervision import LocalView
 
 MAX_NODES: Final = 1_000
@@ -40,7 +38,14 @@ _LOST: Final = "capture.lost"
 _TIME: Final = operator.attrgetter("time_ns")
 _Item = TypeVar("_Item")
 _SENDER: Final = operator.attrgetter("node")
-_HEARD: Final = operator.attrgetter("heard_ns")
+
+
+class DomainLoss(NamedTuple):
+    """A loss of all nodes: when the last was heard, when it was told, whether a link was lost."""
+
+    heard_ns: int
+    lost_ns: int
+    is_link: bool = False
 
 
 def _is_settled(snapshot: NodeSnapshot) -> bool:
@@ -51,22 +56,14 @@ def _is_settled(snapshot: NodeSnapshot) -> bool:
 def _digests(before: Node | None, heard: ReceivedSnapshot) -> Mapping[str, tuple[str, int]]:
     """Return (digest, when it was first heard) by name-space."""
     old: Mapping[str, tuple[str, int]] = before.digests if before else {}
+    told = [(view.name, view.digest) for view in heard.snapshot.name_spaces]
+    if told == [(name, digest) for name, (digest, _) in old.items()]:  # mostly: then nothing is made
+        return old
     found = {}
-    for view in heard.snapshot.name_spaces:
-        known = old.get(view.name)
-        found[view.name] = known if known and known[0] == view.digest else (view.digest, heard.heard_ns)
+    for name, digest in told:
+        known = old.get(name)
+        found[name] = known if known and known[0] == digest else (digest, heard.heard_ns)
     return found
-
-
-def _is_repeated(before: Node | None, snapshot: NodeSnapshot) -> bool:
-    """Return whether a recording repeats an old snapshot of a node that had ended in order."""
-    return before is not None and before.in_order and snapshot.time_ns <= before.snapshot.time_ns
-
-
-def _is_going_on(before: Node, heard: ReceivedSnapshot) -> bool:
-    """Return whether the node is in the same state as before, and was heard without a break."""
-    is_break = before.gone_ns or heard.heard_ns - before.heard_ns > before.stale_after_ns
-    return before.snapshot.state == heard.snapshot.state and not is_break
 
 
 class SystemModel:
@@ -75,7 +72,9 @@ class SystemModel:
     Every collection in it is bounded; `…_left_out` counts the rest. `era` counts how often everything was
     forgotten. `link_lost` says that no interface of the watch carries anything, None if one does;
     `route_lost` has the addresses to which no route leads, None for none; `watch_failed` says that what reads
-    has failed, and hears nothing; `local` is what the recorder of a recording knew beside what it heard.
+    has failed, and hears nothing; `loss` and `found_ns` say when all nodes were lost last, by notices, and
+    when one was heard again, -1 for never; `silence` is the last time (since, until) without a snapshot
+    although one was due; `local` is what the recorder of a recording knew beside what it heard.
     """
 
     def __init__(self) -> None:
@@ -101,7 +100,10 @@ class SystemModel:
         self.route_lost: FeedNotice | None = None
         self.watch_failed: FeedNotice | None = None
         self.local = LocalView()
-        self.outages = Outages()
+        self.newest_ns = 0
+        self.silence = (0, 0)
+        self.loss: DomainLoss | None = None
+        self.found_ns = -1
         self.ended_ns = 0
         self.dropped = 0
         self.faults = 0
@@ -109,10 +111,8 @@ class SystemModel:
         self.left_out_ns = 0
         self.events_seen = 0
         self.losses = Losses()
-        self.told = Remarks()
+        self.remarks = Remarks()
         self.began_ns = 0
-        self._heartbeats: dict[str, int] = {}
-        self._tellers: list[Node] = []
         self._masterships = Masterships()
         self._names_told: dict[str, str] = {}
         self._replaced: dict[str, int] = {}
@@ -122,7 +122,7 @@ class SystemModel:
         self._order: list[str] = []
         self._name_space_order: list[str] | None = None
         self._trackers = Trackers()
-        self._witnesses = Witnesses(self.series, self._series_of)
+        self._witnesses = Witnesses(self.series)
 
     def follow(self, before: SystemModel) -> None:
         """Count revisions and eras on from a model that this one takes the place of."""
@@ -144,16 +144,13 @@ class SystemModel:
         return not self.nodes and not self.persistence
 
     @property
-    def all_stopped(self) -> bool:
-        """Whether nodes or persistence services were heard, and all of them have ended in order."""
-        nodes = all(node.gone_ns and node.in_order for node in self.nodes.values())
-        services = all(one.gone_ns and one.view.ending for one in self.persistence.ordered())
-        return not self.is_empty and nodes and services
-
-    @property
     def masterships(self) -> Mapping[tuple[str, str], deque[Mastership]]:
         """The masters of each name-space and role, oldest first."""
         return self._masterships.history
+
+    def claims(self, name_space: str, role: str) -> Mapping[str, Claim]:
+        """Return the master of a name-space that each node of a role confirms, by node id."""
+        return self._masterships.claims(name_space, role)
 
     def contested(self) -> Iterator[tuple[str, str, dict[str, str]]]:
         """Yield (name-space, role, master by node) where present nodes confirm different masters."""
@@ -198,8 +195,6 @@ class SystemModel:
         if update:
             self.revision += 1
             self.sets.forget()
-            self._heartbeats.clear()
-            self._tellers.clear()
 
     def _attempt(self, take_in: Callable[[_Item], object], item: _Item) -> None:
         """Take in what one sender says; if that fails, it costs nothing of what others say."""
@@ -213,24 +208,6 @@ class SystemModel:
         self.faults += 1
         self.left_out_ns = now_ns
         self.revision += 1
-
-    def conclude(
-        self, presences: Mapping[str, Presence], alone: Collection[str] = (), *, is_lost: bool
-    ) -> None:
-        """Take in what health concludes; it holds until a node is heard or the next time.
-
-        A node of which a supervisor tells that it was stopped ended in order, also if that had to kill it.
-
-        Args:
-            presences: of the nodes that are not heard, by id.
-            alone: ids of the nodes that are told to be lost by themselves.
-            is_lost: whether all nodes are lost.
-        """
-        self.outages.conclude(alone, is_lost=is_lost)
-        for node_id, node in self.nodes.items():
-            if node.concluded is not (concluded := presences.get(node_id)):
-                in_order = node.in_order or concluded is Presence.STOPPED
-                self.nodes[node_id] = dataclasses.replace(node, concluded=concluded, in_order=in_order)
 
     def name_of(self, node_id: str) -> str:
         """Return the node's name, as it or a fellow reports it; without one, the first digits of its id."""
@@ -273,51 +250,11 @@ class SystemModel:
                 key = view.name, alignment.fellow, alignment.direction
                 yield view, self._trackers.progress(node.id, key)
 
-    def heartbeat_ns(self, node: Node) -> int:
-        """Return when a fellow last received a heartbeat of `node`, by the feed's clock.
-
-        Without a fellow's report it is when the node was heard. Clock differences between hosts cancel out:
-        the fellow's clock measures the age of the heartbeat.
-        """
-        me = node.id
-        if me not in self._heartbeats:
-            if not self._tellers:
-                self._tellers = sorted(self.nodes.values(), key=_HEARD, reverse=True)
-            newest_ns: int | None = None
-            for teller in self._tellers:
-                if newest_ns is not None and teller.heard_ns <= newest_ns:  # the others tell no newer one
-                    break
-                last_ns = teller.fellows.heartbeat_ns(me)
-                if last_ns and not teller.gone_ns:
-                    told_ns = teller.heard_ns - max(0, teller.snapshot.time_ns - last_ns)
-                    newest_ns = told_ns if newest_ns is None else max(newest_ns, told_ns)
-            self._heartbeats[me] = node.heard_ns if newest_ns is None else newest_ns
-        return self._heartbeats[me]
-
     def is_orphaned(self, node_id: str, run: Run) -> bool:
         """Return whether a node told in a run that is over that its supervisor was gone."""
         first = bisect.bisect_left(self.events, run.started_ns, key=_TIME)
         last = bisect.bisect_right(self.events, run.ended_ns, key=_TIME)
         return any(one.event == _ORPHANED and one.node == node_id for one in self.events[first:last])
-
-    def is_master(self, node: Node, name_space: str, now_ns: int) -> bool:
-        """Return whether the node is known to be the master of a name-space at `now_ns`.
-
-        A node's own claim holds while the node is heard. A silent node counts as master while no node
-        of its role that is heard follows another master; a node that is gone is master of nothing.
-        """
-        view = node.name_spaces.get(name_space)
-        if view is None or view.master != node.id:
-            return False
-        presence = node.presence(now_ns)
-        if presence in (Presence.GONE, Presence.STOPPED):
-            return False
-        if presence is Presence.HEARD:
-            return True
-        claims = self._masterships.claims(name_space, node.snapshot.role)
-        return all(
-            claim.master == node.id or self.nodes[teller].is_stale(now_ns) for teller, claim in claims.items()
-        )
 
     def history(self, node_id: str, name_space: str, fellow: str, direction: str) -> list[tuple[int, int]]:
         """Return (time in ns, samples) points of a running alignment; empty if there is none.
@@ -334,11 +271,13 @@ class SystemModel:
             return
         if snapshot.time_ns <= self._replaced.get(snapshot.id, 0):  # a recording repeats what it knew
             return
-        self.outages.hear(before, heard)
+        if before is not None and heard.heard_ns > max(self.newest_ns, before.heard_ns) + before.due_ns:
+            self.silence = self.newest_ns, heard.heard_ns
+        self.newest_ns = max(self.newest_ns, heard.heard_ns)
         name_spaces = {view.name: view for view in snapshot.name_spaces}
         aligning = tuple([view for view in snapshot.name_spaces if view.alignments])
         fellows = Fellows(snapshot.fellows, before.fellows if before is not None else None)
-        around, sets = outline(snapshot, aligning), tuple([view.digest for view in snapshot.name_spaces])
+        around = outline(snapshot, aligning)
         is_alike = before is not None and around == before.outline
         if before is not None and is_alike:
             around = before.outline
@@ -346,29 +285,33 @@ class SystemModel:
             self._name_space_order = None
         is_orphan = self._orphaned_ns.get(snapshot.id, -1) >= snapshot.started_ns
         is_same_run = before is not None and before.snapshot.started_ns == snapshot.started_ns
-        is_going_on = before is not None and is_same_run and _is_going_on(before, heard)
+        is_going_on = (
+            before is not None
+            and is_same_run
+            and before.snapshot.state == snapshot.state
+            and not before.gone_ns
+            and heard.heard_ns - before.heard_ns <= before.stale_after_ns
+        )
+        # A recording repeats the last snapshot of a node that had ended in order.
+        is_repeated = before is not None and before.in_order and snapshot.time_ns <= before.snapshot.time_ns
         is_same_state = before is not None and is_alike and before.snapshot.state == snapshot.state
         self.nodes[snapshot.id] = Node(
             snapshot,
             heard.heard_ns,
             came_ns=before.came_ns if before is not None and is_same_run else heard.heard_ns,
             moved_ns=before.moved_ns if before is not None and is_going_on else heard.heard_ns,
-            in_order=not is_orphan and (snapshot.state in ENDING or _is_repeated(before, snapshot)),
+            in_order=not is_orphan and (snapshot.state in ENDING or is_repeated),
             lost_supervisor=is_orphan,
             name_spaces=name_spaces,
-            digests=before.digests
-            if before and is_alike and sets == before.sets
-            else _digests(before, heard),
+            digests=_digests(before, heard),
             aligning=aligning,
             fellows=fellows,
             is_settled=before.is_settled if before is not None and is_same_state else _is_settled(snapshot),
             outline=around,
-            sets=sets,
-            counts=tuple([view.count for view in name_spaces.values()]),
         )
         self._masterships.note(heard, is_alike=is_alike)
-        self._witnesses.note(snapshot.id, fellows, heard.heard_ns)
         self._series_of(snapshot.id).add(snapshot, heard.heard_ns)
+        self._witnesses.note(snapshot.id, fellows, heard.heard_ns)
         self.groups.apply(snapshot)
         self._trackers.apply(snapshot.id, aligning, heard.heard_ns)
         heard_since = self._heard_since
@@ -396,20 +339,12 @@ class SystemModel:
         self.groups.forget(node.id)
         self._trackers.apply(node.id, (), node.gone_ns)
 
-    def is_silent(self, now_ns: int) -> bool:
-        """Return whether several nodes have not ended in order, and none of them was heard for long."""
-        lost = [node for node in self.nodes.values() if not node.in_order]
-        if len(lost) < 2:
-            return False
-        newest = max(lost, key=lambda node: node.heard_ns)
-        return now_ns - newest.heard_ns > newest.all_lost_after_ns
-
     def _note_run(self, before: Node | None, heard: ReceivedSnapshot) -> None:
         """Notice a node that runs in a new process although the former one did not end in order."""
         snapshot = heard.snapshot
         if before is not None and snapshot.started_ns <= before.snapshot.started_ns:
             return
-        self.told.settle(snapshot)
+        self.remarks.settle(snapshot)
         if before is None or before.in_order or snapshot.pid == before.snapshot.pid:
             return
         last_ns = before.snapshot.time_ns
@@ -421,7 +356,7 @@ class SystemModel:
         is_orphan = before.lost_supervisor or _ORPHANED in words
         if is_orphan or not (words or ended_in_order(self.runs.get(snapshot.id, ()), last_ns)):
             before = dataclasses.replace(before, lost_supervisor=is_orphan)
-            self.told.restarted(before, heard.heard_ns, is_alone=self.outages.is_alone(before))
+            self.remarks.restarted(before, heard.heard_ns)
 
     def _heard_since(self, node_id: str, moment_ns: int) -> bool:
         """Return whether the node is present and was heard at a moment or later."""
@@ -439,7 +374,7 @@ class SystemModel:
     def _note_runs(self, past: NodePast) -> None:
         if past.id in self.runs or len(self.runs) < MAX_NODES:
             self.runs[past.id] = past.runs
-        self.told.learn(past.id, past.runs)
+        self.remarks.learn(past.id, past.runs)
 
     def _apply_past(self, past: NodePast) -> None:
         """Take in the masterships that a node remembers; their times are by its clock."""
@@ -457,7 +392,7 @@ class SystemModel:
             node = self.nodes.get(event.node)
             self._attempt(self.conflicts.apply, event)
             if node is None or event.time_ns >= node.snapshot.started_ns:  # not of a former run
-                self._attempt(self.told.apply, event)
+                self._attempt(self.remarks.apply, event)
             if event.event == _LOST:
                 self.losses.tell(event.node, event.time_ns)
             if event.event == _ORPHANED:
@@ -481,6 +416,10 @@ class SystemModel:
         if node is not None and event.time_ns >= node.snapshot.started_ns:
             self.nodes[node.id] = dataclasses.replace(node, in_order=False, lost_supervisor=True)
 
+    def _lose(self, last_ns: int, *, is_link: bool = False) -> None:
+        """Note that all nodes were lost by a moment; it may be told together with what was heard after it."""
+        self.loss = DomainLoss(min(self.newest_ns, last_ns), last_ns, is_link)
+
     def _apply_notice(self, notice: FeedNotice, now_ns: int) -> None:
         self.notices.append(notice)
         node = self.nodes.get(notice.node)
@@ -495,10 +434,10 @@ class SystemModel:
             self.persistence.lose(notice.node, notice.time_ns)
         elif notice.kind is NoticeKind.DOMAIN_LOST:
             self.domain_lost_ns = notice.time_ns
-            self.outages.lose(notice.time_ns, self.nodes.values())
+            self._lose(notice.time_ns)
         elif notice.kind is NoticeKind.DOMAIN_FOUND:
             self.domain_lost_ns = 0
-            self.outages.find(notice.time_ns)
+            self.found_ns = notice.time_ns
         elif notice.kind is NoticeKind.ROUTE_LOST:
             self.route_lost = notice
         elif notice.kind is NoticeKind.ROUTE_FOUND:
@@ -510,9 +449,9 @@ class SystemModel:
         elif notice.kind is NoticeKind.LINK_LOST:
             self.link_lost = notice
         elif notice.kind is NoticeKind.LINK_FOUND and self.link_lost:
-            self.outages.lose(self.link_lost.time_ns, self.nodes.values(), is_link=True)
+            self._lose(self.link_lost.time_ns, is_link=True)
             self.link_lost = None
-            self.outages.find(notice.time_ns)
+            self.found_ns = notice.time_ns
         elif notice.kind is NoticeKind.UNPROVED:
             self.unproved = notice
         elif notice.kind is NoticeKind.END:

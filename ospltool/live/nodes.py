@@ -1,9 +1,8 @@
-"""The newest state of one node, whether the node is heard, and the order of nodes' names."""
+"""The newest state of one node, and the order of nodes' names."""
 
 from __future__ import annotations
 
 import dataclasses
-import enum
 import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final
@@ -41,16 +40,18 @@ class Fellows:
         places: where each fellow stands, by id; the same object as before if the same fellows are there.
         communications: of each in turn; the same object as before if the same fellows communicate as before.
         ways: the different ones of those.
+        met: ids of those that have introduced themselves: the node communicates with them, or knows why not.
         skew_ns: the largest difference of a clock, in either direction.
     """
 
-    __slots__ = ("_ids", "_views", "communications", "places", "skew_ns", "ways")
+    __slots__ = ("_ids", "_views", "communications", "met", "places", "skew_ns", "ways")
 
     def __init__(self, views: Sequence[FellowView] = (), before: Fellows | None = None) -> None:
         self._views = views
         self.places: Mapping[str, int] = {}
         self.communications: Sequence[str] = ()
         self.ways: frozenset[str] = frozenset()
+        self.met: frozenset[str] = frozenset()
         self._ids: Sequence[str] = [one.id for one in views]
         self.communications = [one.communication for one in views]
         self.skew_ns: int = max(map(abs, {one.skew_ns for one in views}), default=0)
@@ -58,34 +59,17 @@ class Fellows:
             self._ids = before._ids
             self.places = before.places
             if before.communications == self.communications:
-                self.communications, self.ways = before.communications, before.ways
+                self.communications, self.ways, self.met = before.communications, before.ways, before.met
                 return
         else:
             self.places = {fellow: place for place, fellow in enumerate(self._ids)}
         self.ways = frozenset(self.communications)
-
-    def has_met(self, fellow: str) -> bool:
-        """Return whether the node communicates with a fellow (id), or knows why it does not."""
-        place = self.places.get(fellow)
-        return place is not None and self.communications[place] not in ("waiting", "lost")
+        self.met = frozenset([one.id for one in views if one.communication not in ("waiting", "lost")])
 
     def heartbeat_ns(self, fellow: str) -> int:
         """Return when the last heartbeat of a fellow (id) came, by the node's clock; 0 if none did."""
         place = self.places.get(fellow)
         return 0 if place is None else self._views[place].last_heartbeat_ns
-
-
-class Presence(enum.StrEnum):
-    """Presence of a node; the value is the word that people read.
-
-    SILENT: no snapshot came for too long. STOPPED: it ended in order. GONE: it left unannounced, or is known
-    to be dead.
-    """
-
-    HEARD = "heard"
-    SILENT = "silent"
-    STOPPED = "stopped"
-    GONE = "gone"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -118,12 +102,6 @@ class Node:
     """Whether it is complete and no name-space waits for anything."""
     outline: tuple[object, ...] = ()
     """What its name-spaces are, without how much they hold; the same object as long as that is equal."""
-    sets: tuple[str, ...] = ()
-    """The digest of each name-space, in the order of the snapshot."""
-    counts: tuple[int, ...] = ()
-    """The samples of each name-space, in the order of `name_spaces`."""
-    concluded: Presence | None = None
-    """What health concluded of the node when it was overdue, also from others; None for nothing."""
 
     @property
     def id(self) -> str:
@@ -161,35 +139,6 @@ class Node:
         """Return the time since the node was heard."""
         return max(0, now_ns - self.heard_ns)
 
-    def is_stale(self, now_ns: int) -> bool:
-        """Return whether the node's snapshot may be out of date."""
-        return self.presence(now_ns) is not Presence.HEARD
-
-    @property
-    def is_away(self) -> bool:
-        """Whether the node has ended, or is gone."""
-        if self.concluded is None:
-            return bool(self.gone_ns)
-        return self.concluded in (Presence.STOPPED, Presence.GONE)
-
-    def presence(self, now_ns: int) -> Presence:
-        """Return whether the node is heard, silent, stopped or gone, as everybody tells it."""
-        observed = self.observed(now_ns)
-        return observed if self.concluded is None or observed is Presence.HEARD else self.concluded
-
-    def observed(self, now_ns: int) -> Presence:
-        """Return the presence as the watch alone would tell it: by what it hears, and by leases."""
-        if self.gone_ns:
-            return Presence.STOPPED if self.in_order else Presence.GONE
-        silent_ns = now_ns - self.heard_ns
-        is_silent = silent_ns > MIN_STALE_NS and silent_ns > self.stale_after_ns  # the first tells most often
-        return Presence.SILENT if is_silent else Presence.HEARD
-
-    def shown_state(self, now_ns: int) -> str:
-        """Return the node's state in one word: its own while it is heard, else its presence."""
-        presence = self.presence(now_ns)
-        return self.snapshot.state if presence is Presence.HEARD else presence.value
-
 
 _DIGITS: Final = re.compile(r"([0-9]+)")
 
@@ -213,4 +162,4 @@ def replaces(present: Node, gone: Node, there: Collection[Node]) -> bool:
     if not is_namesake or present.id == gone.id or present.came_ns <= gone.heard_ns:
         return False
     others = [one for one in there if one.id != present.id]
-    return not others or any(one.fellows.has_met(present.id) for one in others)
+    return not others or any(present.id in one.fellows.met for one in others)

@@ -112,8 +112,6 @@ class Remark:
     """RESTARTED: the samples of each name-space before the failure."""
     last_ns: int = 0
     """RESTARTED: when the process that failed was heard last, by the feed's clock."""
-    is_alone: bool = False
-    """RESTARTED: whether the process that failed was told to be lost by itself."""
     began_ns: int = 0
     """By the node's clock. STALLED: since when it stood still. RESTARTED: when the process that failed told
     its state last; 0 if it had told that its supervisor was gone."""
@@ -134,7 +132,7 @@ class Remarks:
     def __init__(self) -> None:
         self._remarks: dict[str, dict[tuple[RemarkSubject, str], Remark]] = {}
 
-    def of(self, node: str, now_ns: int, ahead_ns: int = 0) -> Iterator[Remark]:
+    def present(self, node: str, now_ns: int, ahead_ns: int = 0) -> Iterator[Remark]:
         """Yield the remarks of one node that hold now, oldest first.
 
         Args:
@@ -180,13 +178,12 @@ class Remarks:
                 if one.topic is RemarkSubject.RESTARTED and one.time_ns > looked_ns:
                     theirs[key] = dataclasses.replace(one, time_ns=now_ns)
 
-    def restarted(self, before: Node, time_ns: int, *, is_alone: bool) -> None:
+    def restarted(self, before: Node, time_ns: int) -> None:
         """Note that a node runs in a new process although the former one did not end in order.
 
         Args:
             before: what was known of the process that failed.
             time_ns: when the new process was heard first.
-            is_alone: whether that process was told to be lost by itself.
         """
         last_ns = before.heard_ns
         samples = {space.name: space.count for space in before.snapshot.name_spaces}
@@ -201,7 +198,6 @@ class Remarks:
                 f"{away}, at {ended} UTC" if began == ended else f"{away}, from {began} to {ended} UTC",
                 samples,
                 last_ns,
-                is_alone=is_alone,
                 began_ns=0 if before.lost_supervisor else before.snapshot.time_ns,
             )
         )

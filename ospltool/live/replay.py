@@ -310,6 +310,8 @@ class ReplayFeed:
             yield Played(self._reached_ns, is_resumed=True)
         if bookmark is not None:
             yield Played(self._reached_ns, bookmark=bookmark)
+        elif isinstance(item, FeedNotice):
+            yield self._said(item)
         elif isinstance(item, Caption):
             yield self._told(Update(caption=item.text))
         elif isinstance(item, NodeEvent):
@@ -318,10 +320,8 @@ class ReplayFeed:
             yield self._told(Update(pasts=(item,)))
         elif isinstance(item, LocalView):
             yield self._told(Update(local=item))
-        elif isinstance(item, FeedNotice):
-            yield self._said(item)
         elif isinstance(item, NodeSnapshot):
-            yield self._told(Update(snapshots=(ReceivedSnapshot(item, line.heard_ns),)))
+            yield self._told(Update((ReceivedSnapshot(item, line.heard_ns),)))
         elif isinstance(item, ReplicaView):
             yield self._told(Update(replicas=(HeardReplica(item, line.heard_ns),)))
 

@@ -221,13 +221,20 @@ class TopicReader:
                     self._writers[change.guid] = change
                 reference = self._reference(change)
                 if reference is not None:
-                    self._open(reference, deadline_s, is_durable=True)
+                    self._asked[reference, True] = None
                     if change.is_writer and not (change.reliable and change.durability >= _LEAST):
-                        self._open(reference, deadline_s, is_durable=False)
+                        self._asked[reference, False] = None  # volatile, to match lesser writers
             elif isinstance(change, EndpointGone):
                 self._present.pop(change.guid, None)
                 if len(self._writers) > MAX_REMEMBERED:
                     self._writers.pop(change.guid, None)
+        self._hear()
+        for place in self._places:
+            for reference, is_durable in self._asked:
+                self._open(place, reference, deadline_s, is_durable=is_durable)
+
+    def _hear(self) -> None:
+        """Take in the news from the nodes."""
         own = self._participant.guid.hex()
         update = self._feed.poll()
         for notice in update.notices:
@@ -252,7 +259,7 @@ class TopicReader:
             elif shown.state != ServiceState.COMPLETE:
                 self._unsure[shown.id] = f"{shown.name} is not complete"
             for partition in wanted:
-                self._meet(partition, deadline_s)
+                self._meet(partition)
             for delivery in heard.snapshot.deliveries:
                 if own in delivery.participant.split(",") and delivery.topic == self._topic:
                     self._delivered[heard.snapshot.id, delivery.partition] = delivery.state
@@ -273,36 +280,23 @@ class TopicReader:
         """Return whether the topic, in the partitions that are read, may belong to a name-space."""
         return self._interest.touches(NameSpace(view.name, tuple(map(Element.parse, view.elements))))
 
-    def _meet(self, partition: str, deadline_s: float) -> None:
+    def _meet(self, partition: str) -> None:
         """Read what is kept of writers in an expression, too: two expressions do not match."""
         place = (name_within(partition),)
         if any(meets(one, partition) for one in self._partitions) or place in self._places:
             return
         if len(self._places) < MAX_PLACES:
             self._places.append(place)
-            for reference, is_durable in self._asked:
-                self._open_in(place, reference, deadline_s, is_durable=is_durable)
 
-    def _open(self, reference: TypeRef | str, deadline_s: float, *, is_durable: bool) -> None:
-        """Open readers of a type, or of the name of one that is not announced.
-
-        They are durable for history, or volatile to match lesser writers.
-        """
-        self._asked[reference, is_durable] = None
-        for place in self._places:
-            self._open_in(place, reference, deadline_s, is_durable=is_durable)
-
-    def _open_in(
+    def _open(
         self, place: tuple[str, ...], reference: TypeRef | str, deadline_s: float, *, is_durable: bool
     ) -> None:
+        """Open a reader of a type, or of the name of one that is not announced, unless that was tried."""
         key = reference, is_durable, place
         if key in self._readers or len(self._readers) >= MAX_READERS:
             return
         self._readers[key] = None
-        if isinstance(reference, str):
-            resolution = Resolution(untyped(reference))
-        else:
-            resolution = self._resolved(reference, deadline_s)
+        resolution = self._resolved(reference, deadline_s)
         if resolution.type is None:
             problem = f"topic '{self._topic}': {resolution.reason}"
             if problem not in self.unreadable:
@@ -318,8 +312,10 @@ class TopicReader:
             signal=self._signal,
         )
 
-    def _resolved(self, reference: TypeRef, deadline_s: float) -> Resolution:
+    def _resolved(self, reference: TypeRef | str, deadline_s: float) -> Resolution:
         """Look a type up once; all its readers have the answer, or the lack of one, in common."""
+        if isinstance(reference, str):
+            return Resolution(untyped(reference))
         if reference not in self._resolutions:
             left_s = max(_STEP_S, deadline_s - time.monotonic())
             attempts = min(ATTEMPTS, math.ceil(left_s / ATTEMPT_S))

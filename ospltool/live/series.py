@@ -5,7 +5,7 @@ from __future__ import annotations
 import collections
 import dataclasses
 import itertools
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from engine.runtime.monitor import AlignmentView, NameSpaceView, NodeSnapshot
@@ -169,54 +169,31 @@ class Witnesses:
 
     Args:
         series: the history of each node by id.
-        series_of: returns the history of a node, and begins it for a new one.
     """
 
-    def __init__(self, series: Mapping[str, NodeSeries], series_of: Callable[[str], NodeSeries]) -> None:
+    def __init__(self, series: Mapping[str, NodeSeries]) -> None:
         self._series = series
-        self._series_of = series_of
         self._witnessed: dict[str, set[str]] = {}
         self._without: set[str] = set()
-        self._known: dict[str, Mapping[str, int]] = {}
         self._searched_ns = 0
 
     def note(self, teller: str, fellows: Fellows, heard_ns: int) -> None:
-        """Note what one node reports.
-
-        Args:
-            teller: id of the node that reports.
-            fellows: what it tells of its fellows.
-            heard_ns: when it was heard, by the feed's clock.
-        """
+        """Note what the node `teller` reports of its `fellows`; it was heard at `heard_ns` of the feed."""
         if not 0 <= heard_ns - self._searched_ns < SEARCH_NS:
             self._searched_ns = heard_ns
             self._without = {node for node, one in self._series.items() if one.is_without_witness(heard_ns)}
         mine = self._witnessed.setdefault(teller, set())
-        told = fellows.places.keys()
-        for fellow in ((mine | self._without) & told) | self._strangers(teller, fellows.places):
-            last_ns = fellows.heartbeat_ns(fellow)
-            if not last_ns:
-                continue
-            series = self._series_of(fellow)
-            if series.listens_to(teller, heard_ns):
+        for fellow in (mine | self._without) & fellows.places.keys():
+            last_ns, series = fellows.heartbeat_ns(fellow), self._series[fellow]
+            if last_ns and series.listens_to(teller, heard_ns):
                 series.add_heartbeat(last_ns, heard_ns)
                 mine.add(fellow)
-            else:
+            elif last_ns:
                 mine.discard(fellow)
 
     def forget(self, teller: str) -> None:
         """Forget what a node reported."""
         self._witnessed.pop(teller, None)
-        self._known.pop(teller, None)
-
-    def _strangers(self, teller: str, places: Mapping[str, int]) -> set[str]:
-        """Return the fellows without a history: once all have one, none until other fellows are told."""
-        if self._known.get(teller) is places:
-            return set()
-        found = places.keys() - self._series.keys()
-        if not found:
-            self._known[teller] = places
-        return found
 
 
 ALIGNMENT_POINTS: Final = 240

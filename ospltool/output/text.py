@@ -60,6 +60,15 @@ def plural(number: int, noun: str, several: str = "") -> str:
     return f"{number:,} {noun if number == 1 else several or f'{noun}s'}"
 
 
+def listed(names: Sequence[str], most: int, more: str = "more", separator: str = ", ") -> str:
+    """Return names in a sentence: the first `most`, and the number of the others with the word `more`.
+
+    Between two of them is the `separator`.
+    """
+    rest = f" and {len(names) - most:,} {more}" if len(names) > most else ""
+    return separator.join(names[:most]) + rest
+
+
 def shortened(text: str, longest: int) -> str:
     """Return text on one line with at most that many characters, cut between words, with `…` at its end."""
     words = " ".join(text.split())

@@ -35,7 +35,7 @@ from ospltool.analytics.contract import (  # noqa: E402 - likewise
 from ospltool.cli.app import main  # noqa: E402 - likewise
 from ospltool.trace.case.columnar import piece_of_records, piece_of_trace  # noqa: E402 - likewise
 from ospltool.trace.case.loading import load  # noqa: E402 - likewise
-from ospltool.trace.case.local_load import make_case  # noqa: E402
+from ospltool.trace.case.local_load import make_case  # noqa: E402 - likewise
 from ospltool.trace.reading.ranges import pieces  # noqa: E402 - likewise
 from ospltool.trace.reading.reader import read_records  # noqa: E402 - likewise
 from ospltool.trace.reading.sources import SourceError, TraceFile, find_sources, sniff  # noqa: E402 - likewise
@@ -146,7 +146,7 @@ def test_many_processes_load_what_one_loads(
     sources = find_sources([str(samples / "late-joiner")]).sources
     one = load(sources, tmp_path / "one")
     monkeypatch.setattr("ospltool.trace.case.local_load.SMALL_BYTES", 0)
-    monkeypatch.setitem(make_case.__kwdefaults__, "range_bytes", 30_000)
+    monkeypatch.setitem(make_case.__kwdefaults__ or {}, "range_bytes", 30_000)
     seen: list[tuple[int, int]] = []
     many = load(
         sources, tmp_path / "many", processes=2, progress=lambda done, size: seen.append((done, size))

@@ -38,6 +38,7 @@ from ospltool.analytics.spark import (
 from ospltool.trace.case.loading import load
 from ospltool.trace.case.reading_back import (
     WantedRecords,
+    Window,
     records_in,
     records_of,
     rows_of,
@@ -210,6 +211,11 @@ def test_spark_loads_what_the_local_load_loads(
     )
     assert distributed == local
     check_same_case(tmp_path / "spark", tmp_path / "local")
+    with hard.open("ab") as stream:
+        stream.write(b"\n1795226401.000000000 COMPLETE (t) -> it grew\n")
+    grown = [load(sources, tmp_path / name, detail) for name in ("spark", "local")]
+    assert grown[0] == grown[1] != local
+    check_same_case(tmp_path / "spark", tmp_path / "local")
 
 
 def fake_java(directory: pathlib.Path, version: str) -> pathlib.Path:
@@ -295,8 +301,8 @@ def test_what_is_shipped_to_workers_imports_without_the_checkout(tmp_path: pathl
     "wanted",
     [
         WantedRecords(),
-        WantedRecords(nodes=("n1",)),
-        WantedRecords(1795223310 * 10**9, 1795223312 * 10**9, always=("lifecycle.address",)),
+        WantedRecords(Window(nodes=("n1",))),
+        WantedRecords(Window(1795223310 * 10**9, 1795223312 * 10**9)),
         WantedRecords(skews={"n2": 10**9}),
     ],
     ids=["all", "node", "span", "skew"],
@@ -327,7 +333,7 @@ def _seen(case: Case, engine: Engine, wanted: WantedRecords) -> list[tuple[objec
 
 @pytest.mark.parametrize(
     "wanted",
-    [WantedRecords(), WantedRecords(skews={"n2": 10**9}), WantedRecords(since_ns=1795223310 * 10**9)],
+    [WantedRecords(), WantedRecords(skews={"n2": 10**9}), WantedRecords(Window(1795223310 * 10**9))],
     ids=["marked", "marked, skew", "span"],
 )
 def test_facts_and_conversations_see_the_same_records_by_both_engines(

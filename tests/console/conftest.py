@@ -12,7 +12,7 @@ import pytest
 from textual._context import active_app
 from textual.pilot import Pilot
 
-from ospltool.health.own_pauses import OwnPauses
+from ospltool.health.system import OwnPauses
 from ospltool.live.feed import Feed
 from tui.app import ConsoleApp
 

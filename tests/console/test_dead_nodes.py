@@ -73,7 +73,7 @@ def test_the_screen_of_a_dead_node_shows_nothing_that_was(watched: Watched, how:
 
     (stored, _), (gaps, points) = node_view.curves(view, dead)
     assert stored == f"samples stored per second: none, the node is {word}"
-    since_s = (view.now_ns - view.model.heartbeat_ns(dead)) / 1e9
+    since_s = (view.now_ns - view.health.heartbeat_ns(dead)) / 1e9
     assert since_s > 4
     assert gaps == f"seconds between heartbeats: {since_s:.2f} and rising"
     assert points[-1][0] == view.now_ns
@@ -180,6 +180,7 @@ def test_heartbeats_are_those_of_one_fellow_until_it_falls_silent() -> None:
 @pytest.mark.parametrize("apart_ms", [0, 300, 1700])
 def test_another_fellow_is_the_witness_once_the_first_is_silent(apart_ms: int) -> None:
     model = SystemModel()
+    model.apply(Update((ReceivedSnapshot(fake.snapshot(9), START_NS),)), START_NS)
 
     def tell(teller: int, second: int) -> None:
         now_ns = START_NS + second * S + teller * apart_ms * 1_000_000
@@ -215,9 +216,9 @@ def test_the_filter_looks_at_the_state_that_is_shown(watched: Watched, how: str,
     assert rows.keys == (watched.node(name),)
 
     view = watched.view()
-    nodes = export.model_as_plain(view.model, view.now_ns)["nodes"]
+    nodes = export.system(view.health, view.now_ns)["nodes"]
     assert {one["name"]: one["presence"] for one in nodes} == {name: word, **dict.fromkeys(others, "heard")}
-    table = csv.DictReader(io.StringIO(export.as_csv(view.model, view.now_ns)))
+    table = csv.DictReader(io.StringIO(export.as_csv(view.health)))
     assert {row["node"]: row["node_state"] for row in table} == {
         name: word,
         **dict.fromkeys(others, "COMPLETE"),

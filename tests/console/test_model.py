@@ -8,6 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.runtime.monitor import AlignmentView, GroupView, NodeSnapshot
+from ospltool.health.health import Health
+from ospltool.health.presence import Presence, observed
 from ospltool.live import model as model_module
 from ospltool.live.feed import FeedNotice, NoticeKind, ReceivedSnapshot, Update
 from ospltool.live.model import SystemModel
@@ -34,16 +36,18 @@ def at(seconds: float) -> int:
 def test_a_node_is_stale_after_two_periods_and_keeps_its_last_snapshot() -> None:
     model = after((0, fake.snapshot(1, update_period_ns=3 * SECOND_NS)))
     node = model.nodes[node_id(1)]
-    assert not node.is_stale(at(6))
-    assert node.is_stale(at(6.1))
+    assert observed(node, at(6)) is Presence.HEARD
+    assert observed(node, at(6.1)) is Presence.SILENT
     assert node.snapshot.name == "n1"
 
 
 def test_a_lost_node_is_stale_at_once_and_a_found_one_is_not() -> None:
     lost = FeedNotice(NoticeKind.NODE_LOST, at(1), "", node_id(1))
     found = FeedNotice(NoticeKind.NODE_FOUND, at(2), "", node_id(1))
-    assert after((0, fake.snapshot(1)), (1, lost)).nodes[node_id(1)].is_stale(at(1))
-    assert not after((0, fake.snapshot(1)), (1, lost), (1.5, found)).nodes[node_id(1)].is_stale(at(1.5))
+    gone = after((0, fake.snapshot(1)), (1, lost)).nodes[node_id(1)]
+    assert observed(gone, at(1)) is Presence.GONE
+    back = after((0, fake.snapshot(1)), (1, lost), (1.5, found)).nodes[node_id(1)]
+    assert observed(back, at(1.5)) is Presence.HEARD
     assert not after((0, fake.snapshot(1)), (1, lost), (2, fake.snapshot(1))).nodes[node_id(1)].gone_ns
 
 
@@ -80,7 +84,7 @@ def test_heartbeat_age_is_what_a_fellow_saw_whatever_its_clock_says() -> None:
         2, time_ns=wrong_clock_ns, fellows=(fake.fellow(1, heartbeat_ns=wrong_clock_ns - 4 * SECOND_NS),)
     )
     model = after((0, fake.snapshot(1)), (10, teller))
-    assert model.heartbeat_ns(model.nodes[node_id(1)]) == at(6)
+    assert Health(model).heartbeat_ns(model.nodes[node_id(1)]) == at(6)
 
 
 def test_heartbeats_told_by_a_lost_fellow_do_not_count() -> None:
@@ -88,7 +92,7 @@ def test_heartbeats_told_by_a_lost_fellow_do_not_count() -> None:
     model = after(
         (0, teller), (3, fake.snapshot(1)), (4, FeedNotice(NoticeKind.NODE_LOST, at(4), "", node_id(2)))
     )
-    assert model.heartbeat_ns(model.nodes[node_id(1)]) == at(3)
+    assert Health(model).heartbeat_ns(model.nodes[node_id(1)]) == at(3)
 
 
 @pytest.mark.parametrize(
@@ -254,7 +258,7 @@ def test_gaps_between_heartbeats_are_what_each_fellow_received() -> None:
     def told(seconds: float) -> NodeSnapshot:
         return fake.snapshot(2, time_ns=at(seconds), fellows=(fake.fellow(1, heartbeat_ns=at(seconds)),))
 
-    model = after((0, told(0)), (1, told(1)), (1.2, told(1)), (4, told(3.5)))
+    model = after((0, fake.snapshot(1)), (0, told(0)), (1, told(1)), (1.2, told(1)), (4, told(3.5)))
     assert model.series[node_id(1)].heartbeat_gaps_s() == [(at(1), 1.0), (at(4), 2.5)]
 
 

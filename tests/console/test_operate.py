@@ -118,7 +118,7 @@ def test_what_can_not_be_done_from_here_is_refused(
     verb: str, known: list[NodeStatus], asked: Node, said: str
 ) -> None:
     with pytest.raises(OperationError, match=said):
-        getattr(operator_of(*known), verb)(asked)
+        getattr(operator_of(*known), verb)(asked, is_away=asked.gone_ns > 0)
 
 
 def program_that(ends_with: int) -> tuple[str, ...]:

@@ -87,7 +87,7 @@ def test_the_node_screen_says_how_the_run_before_ended() -> None:
     view = View(Health(model), START_NS, UNICODE)
     line = plain(node.card(view, model.nodes[node_id(1)])[-1])
     assert line == f"   2 earlier runs, the last began 2026-11-21 00:51:40 and ended {UNKNOWN_END}"
-    assert [run["end"] for run in export.model_as_plain(model, START_NS)["nodes"][0]["runs"]] == [
+    assert [run["end"] for run in export.system(Health(model), START_NS)["nodes"][0]["runs"]] == [
         IN_ORDER,
         UNKNOWN_END,
         "",
@@ -108,9 +108,9 @@ def test_troubles_of_a_former_run_are_events_and_not_incidents() -> None:
     )  # fmt: skip
     now = msgspec.structs.replace(old, number=9, time_ns=START_NS - 5 * S)
     model = model_of(Update(events=(old,)))
-    assert not list(model.told.of(node_id(1), START_NS))
+    assert not list(model.remarks.present(node_id(1), START_NS))
     model.apply(Update(events=(now,)), START_NS)
-    assert list(model.told.of(node_id(1), START_NS))
+    assert list(model.remarks.present(node_id(1), START_NS))
 
 
 @pytest.fixture

@@ -13,7 +13,8 @@ from engine.persistence.service.replica_view import PeerView, ReplicaView, Write
 from ospltool.cli.app import main
 from ospltool.cli.persistence import text
 from ospltool.diagnostics.model import Severity
-from ospltool.health.export import model_as_plain
+from ospltool.health import export
+from ospltool.health.health import Health
 from ospltool.live import persistence
 from ospltool.live.feed import FeedNotice, HeardReplica, Inbox, NoticeKind, ReceivedSnapshot, Update
 from ospltool.live.model import SystemModel
@@ -287,7 +288,7 @@ def test_more_replicas_than_the_bound_are_counted_and_told() -> None:
 def test_the_json_has_the_view_and_what_follows_from_it() -> None:
     log = fake.subscription("log", members=(), pending=7)
     view = fake.replica("a", behind(11), peers=UP, subscriptions=(log,))
-    (data,) = model_as_plain(model_of((0, view)), START_NS + S)["persistence_services"]
+    (data,) = export.system(Health(model_of((0, view))), START_NS + S)["persistence_services"]
     assert (data["name"], data["state"], data["heard_ns"], data["gone_ns"]) == ("a", "lags", START_NS, 0)
     (writer,) = data["writers"]
     assert (writer["provider"], writer["stability"], writer["is_behind"]) == ("b", "stable", True)

@@ -46,7 +46,7 @@ def texts(watched: Watched) -> list[str]:
 def conflicts(watched: Watched) -> list[ReportedConflict]:
     watched.take()
     found = watched.model.conflicts.every(watched.model.nodes)
-    shown = export.model_as_plain(watched.model, watched.now_ns)["conflicts"]
+    shown = export.system(Health(watched.model), watched.now_ns)["conflicts"]
     assert shown == [dataclasses.asdict(one) for one in found]
     return found
 
@@ -177,7 +177,7 @@ def test_a_standing_incompatibility_is_on_a_console_that_comes_later_and_ends_wi
         ("n1", "n2", "name-spaces overlap without being equal"),
         ("n2", "n1", "name-spaces overlap without being equal"),
     }
-    shown = export.model_as_plain(later, watched.now_ns)["conflicts"]
+    shown = export.system(Health(later), watched.now_ns)["conflicts"]
     assert [one["fellow"] for one in shown] == ["n2", "n1"] or [one["fellow"] for one in shown] == [
         "n1",
         "n2",

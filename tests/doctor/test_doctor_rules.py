@@ -22,9 +22,10 @@ from engine.runtime.monitor import (
     StoreStatus,
     UnkeptView,
 )
-from ospltool.doctor import report as diagnosis_module
+from ospltool.doctor import diagnosis as diagnosis_module
+from ospltool.doctor.diagnosis import Diagnosis, diagnose
 from ospltool.doctor.picture import DomainPicture, Endpoint
-from ospltool.doctor.report import Diagnosis, as_data, as_text, diagnose
+from ospltool.doctor.report import as_data, as_text
 from ospltool.output import envelope
 from tests.tables import table_rows
 
@@ -121,8 +122,8 @@ def node(
 def check_finds(picture: DomainPicture, *expected: str) -> Diagnosis:
     """Exactly these, as `weight cause`; every one with its reason, its advice and whom it concerns."""
     found = diagnose(picture)
-    assert sorted(f"{each.severity.label} {each.cause}" for each in found.findings) == sorted(expected)
-    assert all(each.message and each.advice and (each.endpoints or each.nodes) for each in found.findings)
+    assert sorted(f"{each.severity.label} {each.name}" for each in found.findings) == sorted(expected)
+    assert all(each.message and each.advice and (each.evidence or each.nodes) for each in found.findings)
     assert found.is_good == all(text.startswith("info") for text in expected)
     assert as_text(found).isascii()
     envelope.document("doctor", as_data(found))
@@ -283,7 +284,7 @@ def test_topics_of_ros_get_only_advice_that_they_do_not_follow_yet(
 ) -> None:
     ends = [end(kind, durability=durability, **ROS) for kind in ("reader", *("writer",) * count)]
     found = check_finds(DomainPicture(tuple(ends), participants=2), *expected)
-    given = {each.advice for each in found.findings if each.cause == "durability"}
+    given = {each.advice for each in found.findings if each.name == "durability"}
     assert [each[: len(advice)] for each in given] == [advice]
     assert all("service" not in each.message for each in found.findings), "nobody keeps it"
     assert as_text(found).endswith("and 1 of 1 reader are not certain to become consistent\n")
@@ -307,7 +308,7 @@ def test_both_sides_of_an_incompatible_offer_are_named() -> None:
     found = check_finds(
         DomainPicture((reader, writer), nodes=(node("n1"),), participants=2), "error incompatible-durability"
     )
-    assert found.findings[0].endpoints == (writer, reader)
+    assert found.findings[0].evidence == (writer, reader)
     assert "offered TRANSIENT, requested PERSISTENT" in found.findings[0].message
     assert f"writer {writer.guid}" in as_text(found)
     assert f"reader {reader.guid}" in as_text(found)
@@ -392,8 +393,8 @@ def test_a_writer_that_nodes_do_not_keep_is_found_once() -> None:
         msgspec.structs.replace(node(name, spaces=(space(),)), unkept=(view,)) for name in ("n1", "n2")
     )
     picture = DomainPicture((writer,), nodes=nodes, participants=3)
-    (finding,) = (each for each in diagnose(picture).findings if each.cause == "not-kept")
-    assert finding.endpoints == (writer,)
+    (finding,) = (each for each in diagnose(picture).findings if each.name == "not-kept")
+    assert finding.evidence == (writer,)
     assert "n1, n2 cannot keep: untyped-keyed" in finding.message
 
 
@@ -420,7 +421,7 @@ def test_nodes_that_refused_large_samples_are_named() -> None:
     refused = msgspec.structs.replace(refused, groups=(group,))
     found = diagnose(DomainPicture((), nodes=(kept, refused), participants=2))
     told = {
-        one.topics: one.message.partition(" above ")[0] for one in found.findings if one.cause == "not-kept"
+        one.topics: one.message.partition(" above ")[0] for one in found.findings if one.name == "not-kept"
     }
     assert told == {("Ship",): "n2 did not capture 1,199 samples", (): "n2 did not capture 1 sample"}
 
@@ -471,7 +472,7 @@ def test_what_nodes_keep_decides_and_the_line_to_write_is_given() -> None:
         end("reader", history_depth=2),
     )
     (found,) = check_finds(DomainPicture(ends, nodes=nodes, participants=4), "warning history-cut").findings
-    assert found.endpoints == ends[1:3]
+    assert found.evidence == ends[1:3]
     assert "HISTORY is KEEP_LAST 3 and KEEP_LAST 5" in found.message
     assert "kept for late joiners is KEEP_LAST 2 of" in found.message
     line = found.advice.partition("writers: ")[2]
@@ -515,7 +516,7 @@ def test_readers_that_deviate_from_the_set_are_named(counts: dict[str, int], exp
     beside = dataclasses.replace(reader, partitions=("ships", "x"), guid=reader.guid[:24] + "f" * 8)
     found = check_finds(DomainPicture((reader, other, beside), nodes=nodes, participants=3), expected)
     (finding,) = found.findings
-    assert finding.endpoints == (reader,)
+    assert finding.evidence == (reader,)
     assert "set of n1" in finding.message
 
 
@@ -557,7 +558,7 @@ def test_many_endpoints_in_partitions_of_their_own_are_no_pairs() -> None:
         (*ends, end("reader", partition="p4*")), nodes=(node("n1", spaces=(space(elements=("*.*",)),)),)
     )
     found = check_finds(picture, "error incompatible-durability")
-    assert len(found.findings[0].endpoints) == 2 * count
+    assert len(found.findings[0].evidence) == 2 * count
     assert len(as_text(found).splitlines()) < 20
     check_finds(dataclasses.replace(picture, endpoints=picture.endpoints[:count]))
     (nowhere,) = diagnose(

@@ -377,6 +377,10 @@ CASES: dict[str, tuple[str, dict[str, str]]] = {
             "Look at": "given --target ospltool, if an ospltool node is to run with it",
         },
     ),
+    "settings in several lines of YAML": (
+        "CYCLONEDDS_URI: >-\n  <CycloneDDS><Domain>\n    <Internal/>\n  </Domain></CycloneDDS>\nb: failed\n",
+        {"What": "settings of Cyclone DDS", "First": "nothing: the check finds nothing"},
+    ),
     "a part of settings with a comma": (
         "<General><AllowMulticast>true</AllowMulticast></General>,",
         {"What": "settings of Cyclone DDS", "First": "nothing: the check finds nothing"},

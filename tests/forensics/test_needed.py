@@ -18,10 +18,11 @@ import pyarrow as pa
 
 from ospltool.analytics.case import open_case
 from ospltool.analytics.duck import DuckEngine
-from ospltool.forensics.evidence import CaseEvidence, Window
+from ospltool.forensics.evidence import CaseEvidence
 from ospltool.trace.case.loading import load
 from ospltool.trace.case.reading_back import (
     WantedRecords,
+    Window,
     _in_file_order,
     _is_calm,
     records_of,
@@ -156,7 +157,7 @@ def told(facts: TraceFacts, *, with_waits: bool) -> dict[str, Any]:
 def test_facts_of_the_needed_records_are_those_of_all(evidence: CaseEvidence) -> None:
     for window in WINDOWS:
         for skews in SKEWS:
-            expected = TraceFacts.of(evidence.records(window, skews))
+            expected = TraceFacts.from_records(evidence.records(window, skews))
             for with_waits in (True, False):
                 found = evidence.facts(window, skews, with_waits=with_waits)
                 assert told(found, with_waits=with_waits) == told(expected, with_waits=with_waits), with_waits

@@ -143,7 +143,7 @@ def _tell(health: Health, now_ns: int) -> None:
     The JSON is on one line: to indent it takes as long as all the rest.
     """
     envelope.line("system", export.system(health, now_ns))
-    assert all(line.isprintable() for line in export.as_csv(health.model, now_ns).splitlines())
+    assert all(line.isprintable() for line in export.as_csv(health).splitlines())
     for one in health.every:
         [visible(line).encode() for line in incident_lines(one, now_ns)]
     registry = CollectorRegistry(auto_describe=False)

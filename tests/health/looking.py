@@ -7,7 +7,7 @@ from typing import Any
 
 from engine.runtime.monitor import NodeSnapshot
 from ospltool.health.health import Health
-from ospltool.health.incident import Incident
+from ospltool.health.incidents import Incident
 from ospltool.live.expectation import NOTHING, Expectation
 from ospltool.live.model import SystemModel
 from ospltool.live.supervision import SupervisorReport

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from engine.runtime.monitor import NodeSnapshot
-from ospltool.health.incident import Incident
+from ospltool.health.incidents import Incident
 from ospltool.live.expectation import Expectation, ExpectedSpace
 from ospltool.live.feed import ReceivedSnapshot, Update
 from ospltool.live.supervision import SupervisorReport

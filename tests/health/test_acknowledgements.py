@@ -9,7 +9,7 @@ import pytest
 
 from ospltool.health.acknowledgements import Acknowledgements
 from ospltool.health.codes import codes
-from ospltool.health.incident import Incident
+from ospltool.health.incidents import Incident
 from tests.fake import SECOND_NS as S
 from tests.health.test_winding import Watcher, record, troubled
 

@@ -8,7 +8,7 @@ import re
 from ospltool.cli.health import heading
 from ospltool.diagnostics.model import Severity
 from ospltool.health import export
-from ospltool.health.incident import Incident
+from ospltool.health.incidents import Incident
 from ospltool.health.news import IncidentNews
 from tests.health.test_alarms import THREE, Watch
 from tests.health.test_mutes import Case

@@ -8,7 +8,7 @@ import pytest
 
 from engine.runtime.monitor import GroupView
 from ospltool.health.health import Health
-from ospltool.health.incident import Incident
+from ospltool.health.incidents import Incident
 from ospltool.live.expectation import Expectation
 from ospltool.live.feed import ReceivedSnapshot, Update
 from ospltool.live.model import SystemModel

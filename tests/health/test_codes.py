@@ -22,7 +22,7 @@ def test_the_pages_are_what_the_codes_say() -> None:
 
 def test_every_code_has_all_of_its_words_and_can_be_observed() -> None:
     health = ROOT / "ospltool/health"
-    told = [*(health / "signs").glob("*.py"), health / "scene.py"]
+    told = [*(health / "signs").glob("*.py"), health / "facts.py"]
     source = "\n".join(path.read_text("utf-8") for path in told)
     for one in codes().values():
         assert re.fullmatch(r"DUL(-[A-Z]+)+", one.id)

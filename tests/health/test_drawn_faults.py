@@ -9,7 +9,7 @@ import pytest
 from engine.simulator.options import Fault, draw
 from engine.simulator.schedule import START_NS
 from ospltool.health.health import Health
-from ospltool.health.incident import Incident
+from ospltool.health.incidents import Incident
 from ospltool.live.model import SystemModel
 from ospltool.live.simulated import SimulatedFeed
 from tests.fake import SECOND_NS as S

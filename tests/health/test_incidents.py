@@ -13,7 +13,7 @@ from engine.core.name_spaces import NameSpace
 from engine.simulator.options import NodePlan
 from ospltool.health.codes import STILL_STOPPED
 from ospltool.health.health import Health
-from ospltool.health.incident import Incident
+from ospltool.health.incidents import Incident
 from ospltool.live.expectation import Expectation, ExpectedSpace
 from ospltool.live.feed import FeedNotice, NoticeKind, ReceivedSnapshot, Update
 from ospltool.live.model import SystemModel

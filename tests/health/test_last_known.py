@@ -10,7 +10,7 @@ import pytest
 
 from engine.runtime.monitor import GroupView, NodeSnapshot, StoreStatus
 from ospltool.health.health import Health
-from ospltool.health.incident import Incident
+from ospltool.health.incidents import Incident
 from ospltool.live.feed import FeedNotice, NoticeKind, ReceivedSnapshot, Update
 from ospltool.live.model import SystemModel
 from ospltool.live.supervision import SupervisorReport

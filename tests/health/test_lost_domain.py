@@ -9,7 +9,7 @@ import pytest
 
 from engine.runtime.monitor import GroupView, NodeSnapshot, StoreStatus
 from ospltool.health.codes import codes
-from ospltool.health.incident import Incident
+from ospltool.health.incidents import Incident
 from ospltool.live.expectation import Expectation
 from ospltool.live.feed import FeedNotice, NoticeKind, ReceivedSnapshot, Update
 from ospltool.live.model import SystemModel

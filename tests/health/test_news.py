@@ -11,7 +11,7 @@ import pytest
 
 from engine.runtime.monitor import StoreStatus
 from ospltool.health.health import Health
-from ospltool.health.incident import Incident
+from ospltool.health.incidents import Incident
 from ospltool.health.news import IncidentNews
 from ospltool.live.feed import ReceivedSnapshot, Update
 from ospltool.live.model import SystemModel

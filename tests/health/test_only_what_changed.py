@@ -18,7 +18,6 @@ from engine.runtime.monitor import (
     StoreStatus,
 )
 from ospltool.health.health import Health
-from ospltool.health.scene import KeptSigns
 from ospltool.live.feed import FeedNotice, NoticeKind, ReceivedSnapshot, Update
 from ospltool.live.groups import GroupKey
 from ospltool.live.model import SystemModel
@@ -138,13 +137,6 @@ def differing(model: SystemModel, node: Node) -> list[str]:
     return found
 
 
-def contested(model: SystemModel) -> list[tuple[str, str, dict[str, str]]]:
-    """What is contested, of all claims."""
-    masterships = model._masterships
-    masterships._changed.update(masterships._claims)
-    return list(model.contested())
-
-
 def newest_heartbeat_ns(model: SystemModel, node: Node) -> int:
     """The newest heartbeat of a node that anybody told, by the clock of the feed."""
     told = [
@@ -182,7 +174,6 @@ def test_looking_at_what_changed_finds_what_looking_at_all_does(
         monkeypatch.setattr("ospltool.live.model.outline", lambda *_: (object(),))  # nothing is like before
         monkeypatch.setattr("ospltool.live.model.Fellows", lambda views, _: FELLOWS(views))
         whole.model.apply(update, now_ns)
-        whole._facts.kept = KeptSigns()
         for health in (quick, whole):
             for _ in health.examine(now_ns):
                 pass
@@ -190,12 +181,12 @@ def test_looking_at_what_changed_finds_what_looking_at_all_does(
         assert quick.every == whole.every
         assert quick.verdict == whole.verdict
         assert quick.model.masterships == whole.model.masterships
-        assert list(quick.model.contested()) == contested(whole.model)
+        assert list(quick.model.contested()) == list(whole.model.contested())
         for id_, node in quick.model.nodes.items():
             other = whole.model.nodes[id_]
             assert dataclasses.replace(node, outline=()) == dataclasses.replace(other, outline=())
             assert quick.model.sets.differing(node) == differing(whole.model, other)
-            assert quick.model.heartbeat_ns(node) == newest_heartbeat_ns(whole.model, other)
+            assert quick.heartbeat_ns(node) == newest_heartbeat_ns(whole.model, other)
             rests = all(view.is_at_rest for view in node.snapshot.name_spaces)
             assert node.is_settled is (rests and node.snapshot.state == "COMPLETE")
             gaps = quick.model.series[id_].heartbeat_gaps_s()

@@ -11,7 +11,7 @@ import pytest
 
 from engine.runtime.monitor import FellowView
 from ospltool.health.health import Health
-from ospltool.health.incident import Incident
+from ospltool.health.incidents import Incident
 from ospltool.live.expectation import NOTHING, Expectation, ExpectedSpace
 from ospltool.live.feed import FeedNotice, NoticeKind, ReceivedSnapshot, Update
 from ospltool.live.model import SystemModel
@@ -108,7 +108,7 @@ def test_a_link_without_carrier_is_the_cause_as_soon_as_nobody_is_heard() -> Non
     (found,) = case.told.values()
     assert (found.what, found.is_cause_known) == ("this watch hears no node any more", True)
     assert found.why.startswith(LINK)
-    assert not [node for node in case.model.nodes.values() if not node.concluded]
+    assert not [node for node in case.model.nodes.values() if case.health.is_heard(node)]
 
 
 def test_nodes_out_of_reach_by_one_link_are_one_trouble() -> None:

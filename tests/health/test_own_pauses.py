@@ -7,9 +7,8 @@ import pytest
 
 from ospltool.cli.health import heading
 from ospltool.health.health import Health
-from ospltool.health.own_pauses import HEARING_S, MEETING_S, OwnPauses
 from ospltool.health.signs.snapshots import MANY_QUEUED
-from ospltool.health.system import System
+from ospltool.health.system import HEARING_S, MEETING_S, OwnPauses, System
 from ospltool.live.arrival_times import ArrivalTimes
 from ospltool.live.feed import FeedNotice, NoticeKind, ReceivedSnapshot, Update
 from ospltool.live.remarks import clock

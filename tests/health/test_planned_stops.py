@@ -15,11 +15,11 @@ from engine.supervisor.process_identity import identify
 from engine.supervisor.rundir import RunDirectory, RunRecord
 from ospltool.health.causes import RootCause
 from ospltool.health.codes import Sign
-from ospltool.health.descriptions import described
+from ospltool.health.effects import described
 from ospltool.health.health import Health
 from ospltool.health.incidents import Incidents
 from ospltool.health.news import IncidentNews
-from ospltool.health.scene import Scene
+from ospltool.health.presence import HealthInput
 from ospltool.health.supervisors import SupervisorWatch
 from ospltool.live.feed import FeedNotice, NoticeKind, Update
 from ospltool.live.model import SystemModel
@@ -73,7 +73,7 @@ def test_the_start_of_a_node_that_hung_when_it_was_stopped_is_no_second_loss(pau
 
 
 def test_an_incident_that_is_over_stays_over_when_its_cause_returns_with_the_old_beginning() -> None:
-    scene = Scene(SystemModel(), START_NS)
+    scene = HealthInput(SystemModel(), START_NS)
     found = Incidents()
     cause = RootCause(Sign("DUL-NODE-GONE", "n3", "n3 is gone", START_NS, (node_id(3),)))
     for second in range(40):

@@ -169,5 +169,5 @@ def test_a_short_silence_has_one_time_of_day() -> None:
         now_ns = START_NS + tenth * S // 10
         one = fake.snapshot(2, fake.name_space("Orders", 2), pid=pid, started_ns=now_ns)
         model.apply(Update((ReceivedSnapshot(one, now_ns),)), now_ns)
-    (told,) = model.told.of(fake.node_id(2), START_NS + S)
+    (told,) = model.remarks.present(fake.node_id(2), START_NS + S)
     assert re.fullmatch(r"not heard for 0\.7 s, at \d\d:\d\d:\d\d UTC", told.text)

@@ -88,9 +88,7 @@ def tellers(view: View) -> dict[str, str]:
     overview = Overview(view, 100)
     row = overview.keys.index(node_id(2))
     (csv_row,) = [
-        one
-        for one in csv.DictReader(io.StringIO(export.as_csv(model, view.examined_ns)))
-        if one["node"] == "n2"
+        one for one in csv.DictReader(io.StringIO(export.as_csv(view.health))) if one["node"] == "n2"
     ]
     (shown,) = [one for one in export.system(view.health, now_ns)["nodes"] if one["name"] == "n2"]
     up = {
@@ -107,7 +105,7 @@ def tellers(view: View) -> dict[str, str]:
         "detail": plain(detail(view, two, "Orders")[0]),
         "master": plain(name_space.master_lines(view, "Orders")[0]),
         "json": shown["presence"],
-        "away": str(two.is_away),
+        "away": str(view.health.is_away(two)),
         "csv": csv_row["node_state"],
         "up": str(int(up["n2"])),
         "rank": ranks(view, ())[node_id(2)].name,

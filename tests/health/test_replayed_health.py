@@ -13,7 +13,7 @@ import pytest
 
 from ospltool.diagnostics.model import Severity
 from ospltool.health.health import Health
-from ospltool.health.incident import Incident
+from ospltool.health.incidents import Incident
 from ospltool.health.system import System
 from ospltool.live.expectation import NOTHING, Expectation
 from ospltool.live.feed import FeedNotice, NoticeKind, ReceivedSnapshot, Update

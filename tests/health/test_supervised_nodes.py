@@ -18,9 +18,9 @@ from engine.supervisor.policy import NodePhase
 from engine.supervisor.process_identity import identify
 from engine.supervisor.rundir import NodeDirectory, RunDirectory, RunRecord
 from ospltool.diagnostics.model import Severity
+from ospltool.health.presence import Presence
 from ospltool.health.supervisors import SupervisorWatch, report
 from ospltool.live.feed import FeedNotice, NoticeKind, ReceivedSnapshot, Update
-from ospltool.live.nodes import Presence
 from ospltool.live.supervision import SupervisorReport
 from tests import fake
 from tests.fake import SECOND_NS as S
@@ -51,7 +51,7 @@ def test_the_end_of_a_node_whose_supervisor_was_killed_is_no_planned_stop() -> N
     assert "its supervisor was killed" in watch.health.open[0].why
     assert watch.health.verdict.word == "ERROR"
     assert len(watch.rung) == 1
-    assert watch.model.nodes[node_id(3)].presence(watch.now_ns) is Presence.GONE
+    assert watch.health.presence(watch.model.nodes[node_id(3)]) is Presence.GONE
     watch.run(20, 1, 2, 3, started_s=26)
     stops = fake.event(9, 3, watch.now_ns, "----ENTERING STATE----", state="TERMINATED")
     gone = dataclasses.replace(gone, time_ns=watch.now_ns)

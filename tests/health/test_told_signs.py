@@ -11,7 +11,7 @@ from engine.capture.unkept import UnkeptReason
 from engine.runtime.monitor import GroupView, NodeSnapshot, UnkeptView
 from engine.tracing.catalogue import catalogue
 from ospltool.health.health import Health
-from ospltool.health.incident import Incident
+from ospltool.health.incidents import Incident
 from ospltool.live.expectation import Expectation
 from ospltool.live.feed import FeedNotice, NoticeKind, ReceivedSnapshot, Update
 from ospltool.live.model import SystemModel

@@ -21,12 +21,12 @@ import engine
 ROOT: Final = pathlib.Path(engine.__path__[0]).parent
 PACKAGES: Final = ("engine", "ospltool", "tui")
 BARS: Final = {
-    "code tokens": 780_500,
+    "code tokens": 779_000,
     "lines": 126_000,
-    "modules": 503,
+    "modules": 495,
     "classes": 1_256,
     "functions of 60 lines": 11,
-    "sheared modules": 33,
+    "sheared modules": 24,
 }
 """The greatest figures; what is not here has none."""
 _CODE: Final = (tokenize.NAME, tokenize.OP, tokenize.NUMBER, tokenize.STRING)

@@ -70,7 +70,7 @@ def _read_all(name: str) -> Callable[[bytes], None]:
             for record in records:
                 render.full(record)
                 render.json_line(record).encode()
-            facts = TraceFacts.of(records)
+            facts = TraceFacts.from_records(records)
             _judge(facts)
             list(timeline.as_text(timeline.timeline(facts)))
             conversation.conversation(merged(sources), "partA.T1").arrows()
@@ -81,7 +81,7 @@ def _read_all(name: str) -> Callable[[bytes], None]:
                     for _, piece in read_pieces(part, Detail.FULL)
                 )
                 assert loaded == len(records), f"{loaded} records loaded, {len(records)} read"
-            damage.take()
+            damage.collect()
 
     return read
 

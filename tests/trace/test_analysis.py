@@ -23,7 +23,7 @@ from tests.trace.making import Trace, Traces
 
 
 def test_every_alignment_of_a_real_run_is_put_together(samples: pathlib.Path) -> None:
-    facts = TraceFacts.of(merged(find_sources([str(samples / "late-joiner")]).sources))
+    facts = TraceFacts.from_records(merged(find_sources([str(samples / "late-joiner")]).sources))
     found = facts.book.all()
     assert len(found) >= 20
     assert {one.end for one in found} <= {AlignmentEnd.COMPLETE, AlignmentEnd.ABSORBED}
@@ -109,7 +109,7 @@ def test_alignments_end_as_the_trace_says(order: str, ends: list[AlignmentEnd], 
             "means that "
             "our data model or state is incompatible. I need to disconnect the fellow and discover it again.",
         )
-    facts = TraceFacts.of(merged(find_sources([traces.write()]).sources))
+    facts = TraceFacts.from_records(merged(find_sources([traces.write()]).sources))
     assert [one.end for one in facts.book.all()] == ends
 
 
@@ -126,14 +126,14 @@ def test_a_combined_answer_serves_everybody(traces: Traces) -> None:
     aligner.line(1.2, "Sample request for group p.T from fellow 1002 combined with existing request.")
     aligner.line(2, "Now sending data for group p.T to 2 fellow(s) [1001,1002].")
     aligner.line(3, "Sent 9 samples for group p.T to fellow 0 (2 fellows total).")
-    facts = TraceFacts.of(merged(find_sources([traces.write()]).sources))
+    facts = TraceFacts.from_records(merged(find_sources([traces.write()]).sources))
     found = facts.book.all()
     assert [(one.samples_sent, one.samples, one.end) for one in found] == [(9, 9, AlignmentEnd.COMPLETE)] * 2
     assert [one.has(AlignmentStep.COMBINED) for one in found] == [False, True]
 
 
 def test_the_timeline_says_where_seven_seconds_went(samples: pathlib.Path) -> None:
-    facts = TraceFacts.of(merged(find_sources([str(samples / "late-joiner")]).sources))
+    facts = TraceFacts.from_records(merged(find_sources([str(samples / "late-joiner")]).sources))
     runs = {run.run[0]: run for run in timeline(facts).runs}
     joined = runs["n3"]
     assert joined.operational_ns is not None
@@ -284,7 +284,7 @@ def test_a_merge_of_our_engine_has_its_policy(traces: Traces) -> None:
     assert merge_of_set.has(AlignmentStep.APPLIED)
     run = next(
         one
-        for one in timeline(TraceFacts.of(merged(find_sources([directory]).sources))).runs
+        for one in timeline(TraceFacts.from_records(merged(find_sources([directory]).sources))).runs
         if one.run[0] == "a"
     )
     assert run.merges == 1
@@ -298,7 +298,7 @@ def test_answers_of_our_engine_go_to_the_request_of_their_number(traces: Traces)
     asks.line(
         3, "Alignment of group ns from fellow b using source (2) finished: 5 samples in 0.100000000 seconds."
     )
-    found = TraceFacts.of(merged(find_sources([traces.write()]).sources)).book.all()
+    found = TraceFacts.from_records(merged(find_sources([traces.write()]).sources)).book.all()
     assert [(one.source, one.end) for one in found] == [
         ("1", AlignmentEnd.OPEN),
         ("2", AlignmentEnd.COMPLETE),
@@ -308,7 +308,7 @@ def test_answers_of_our_engine_go_to_the_request_of_their_number(traces: Traces)
 def test_a_node_of_our_engine_that_starts_anew_gives_up_its_requests(traces: Traces) -> None:
     our_node(traces, "a").line(1, "Write samplerequest for group ns to fellow b using source (1)")
     our_node(traces, "a")
-    found = TraceFacts.of(merged(find_sources([traces.write()]).sources)).book.all()
+    found = TraceFacts.from_records(merged(find_sources([traces.write()]).sources)).book.all()
     assert [one.end for one in found] == [AlignmentEnd.RESTARTED]
 
 

@@ -31,12 +31,12 @@ from tests.trace.words import (
 
 
 def test_a_healthy_start_of_three_nodes_has_no_anomaly(samples: pathlib.Path) -> None:
-    facts = TraceFacts.of(merged(find_sources([str(samples / "late-joiner")]).sources))
+    facts = TraceFacts.from_records(merged(find_sources([str(samples / "late-joiner")]).sources))
     assert anomalies(facts) == []
 
 
 def test_the_live_lock_of_a_real_run_is_named_with_its_cause(samples: pathlib.Path) -> None:
-    facts = TraceFacts.of(merged(find_sources([str(samples / "master-livelock")]).sources))
+    facts = TraceFacts.from_records(merged(find_sources([str(samples / "master-livelock")]).sources))
     (lock,) = anomalies(facts, ["master-livelock"])
     assert lock.facts["rounds"] == 14
     assert lock.facts["merges"] == {"n1": 15, "n2": 12, "n3": 14}
@@ -438,7 +438,7 @@ def test_rules_are_listed_and_picked(traces: Traces, capfd: pytest.CaptureFixtur
 
 
 def test_what_killed_a_node_of_our_engine_is_told_from_a_lost_connection(samples: pathlib.Path) -> None:
-    facts = TraceFacts.of(merged(find_sources([str(samples / "own-engine")]).sources))
+    facts = TraceFacts.from_records(merged(find_sources([str(samples / "own-engine")]).sources))
     findings = anomalies(facts)
     assert [(one.rule, one.facts["fellow"]) for one in findings] == [("fellow-lost", "n3")] * 2
     assert all("it died or was killed" in one.explanation for one in findings)

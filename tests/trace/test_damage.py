@@ -31,7 +31,7 @@ SEEDS = range(1, 26)
 
 
 def facts_of(path: str) -> TraceFacts:
-    return TraceFacts.of(merged(find_sources([path]).sources))
+    return TraceFacts.from_records(merged(find_sources([path]).sources))
 
 
 def messages() -> list[str]:

@@ -62,7 +62,7 @@ def test_every_line_of_our_engine_is_matched_with_its_level(
     assert {event for _, event, _ in told} >= {"merge.started", "merge.finished"}
     assert collections.Counter((one.node, one.event, one.level) for one in records) == told
 
-    facts = TraceFacts.of(records)
+    facts = TraceFacts.from_records(records)
     merges = {(name, event): count for (name, event, _), count in told.items() if event == "merge.started"}
     assert collections.Counter(one.run[0] for one in facts.merges) == {
         name: count for (name, _), count in merges.items()

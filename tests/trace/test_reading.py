@@ -315,7 +315,7 @@ def test_a_cut_compressed_file_gives_what_is_sound(suffix: str, tmp_path: pathli
     assert b"".join(record.raw for record in sound) == (ISO * 20_000)[: last.offset]
     assert last.kind is RecordKind.DAMAGED
     assert last.offset > 0
-    (noted,) = damage.take()
+    (noted,) = damage.collect()
     assert (noted.file, noted.offset) == (str(path), last.offset)
 
 

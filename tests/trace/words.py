@@ -29,5 +29,5 @@ SLAVED = "Slaving to my master, set the state of namespace 'ns' to '{}' for role
 
 
 def found(traces: Traces, *rules: str) -> list[TraceFinding]:
-    facts = TraceFacts.of(merged(find_sources([traces.write()]).sources))
+    facts = TraceFacts.from_records(merged(find_sources([traces.write()]).sources))
     return anomalies(facts, rules or None)

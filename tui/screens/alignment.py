@@ -39,7 +39,7 @@ def running(view: View) -> list[tuple[str, Running]]:
     """Return all alignments, each once: as the alignee tells it, or the aligner when that is silent."""
     found: dict[tuple[str, str, str], Running] = {}
     for node in view.model.ordered_nodes():
-        if node.is_away:
+        if view.health.is_away(node):
             continue
         for space, progress in view.model.progress(node):
             alignment = progress.alignment
@@ -170,7 +170,7 @@ def idle_lines(view: View) -> list[Line]:
     waiting = [
         (node, space)
         for node in view.model.ordered_nodes()
-        if not node.is_away
+        if not view.health.is_away(node)
         for space in node.snapshot.name_spaces
         if not space.is_at_rest and not space.alignments
     ]

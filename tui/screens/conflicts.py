@@ -47,7 +47,7 @@ def conflicts(view: View, width: int) -> Rows[ReportedConflict]:
         tone = Tone.PLAIN if is_open or key in ("cause", "outcome") else Tone.DIM
         return single(plain[key], tone)
 
-    every = view.model.conflicts.every(view.model.nodes)
+    every = view.health.conflicts
     kept = [(one.key, one) for one in every if _shows_conflict(view, one)]
     return Rows(columns, kept, render, width=width, fixed=2, hidden=len(every) - len(kept))
 
@@ -87,7 +87,7 @@ def none_lines() -> list[Line]:
 
 def conflict_title(view: View, rows: Rows[ReportedConflict]) -> str:
     """Return the title with the numbers of open, ended and hidden conflicts."""
-    every = view.model.conflicts.every(view.model.nodes)
+    every = view.health.conflicts
     over = sum(1 for one in every if one.ended_ns)
     lost = view.model.conflicts.left_out
     parts = [

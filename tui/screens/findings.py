@@ -132,7 +132,8 @@ class FindingsScreen(TableScreen):
             self._seen = seen
             self._looked_ns = view.now_ns
             self._working = True
-            snapshots = [node.snapshot for node in view.model.ordered_nodes() if not node.is_away]
+            nodes = view.model.ordered_nodes()
+            snapshots = [node.snapshot for node in nodes if not view.health.is_away(node)]
             self._work_out(view.model, snapshots)
         return finding_rows(view, self._found, width)
 

@@ -9,8 +9,8 @@ from textual import on
 
 from engine.dataset.groups import depth_name
 from engine.runtime.monitor import GroupView
+from ospltool.health.presence import Presence
 from ospltool.live.groups import GroupKey
-from ospltool.live.nodes import Presence
 from ospltool.output.text import plural
 from tui import text
 from tui.cells import Cell, Column, Line, Rows, Span, Tone, dimmed, single, table_title, widest
@@ -116,7 +116,7 @@ def group_lines(view: View, key: GroupKey) -> list[Line]:
         if one is None:
             continue
         space = node.name_spaces.get(key.name_space)
-        is_master = space is not None and view.model.is_master(node, space.name, view.examined_ns)
+        is_master = space is not None and view.health.is_master(node, space.name)
         sign = view.glyphs.master if is_master else view.glyphs.conflict if node.id in differ else " "
         tone = Tone.WARN if node.id in differ else Tone.PLAIN
         samples, instances = plural(one.samples, "sample"), plural(one.instances, "instance")

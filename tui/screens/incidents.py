@@ -11,8 +11,8 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
 from engine.runtime.monitor import NodeEvent
-from ospltool.health.incident import Incident
-from ospltool.live.nodes import Presence
+from ospltool.health.incidents import Incident
+from ospltool.health.presence import Presence
 from ospltool.output.text import plural
 from tui import panels, text
 from tui.cells import Cell, Column, Line, Rows, Span, Tone, dimmed, plain, single, table_title

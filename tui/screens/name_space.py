@@ -10,9 +10,10 @@ from textual.app import ComposeResult
 from textual.binding import BindingType
 
 from engine.runtime.monitor import NameSpaceView
-from ospltool.health.incident import Incident
+from ospltool.health.incidents import Incident
+from ospltool.health.presence import Presence
 from ospltool.live.masterships import Mastership
-from ospltool.live.nodes import Node, Presence
+from ospltool.live.nodes import Node
 from ospltool.output.text import plural
 from tui import panels, text
 from tui.cells import Cell, Column, Line, Rows, Span, Tone, dimmed, single, table_title, widest
@@ -132,7 +133,7 @@ def master_lines(view: View, name: str) -> list[Line]:
     seen: set[tuple[str, str]] = set()
     for node in view.model.holders(name):
         space, role = node.name_spaces[name], node.snapshot.role
-        if (role, space.master) in seen or node.is_away:
+        if (role, space.master) in seen or view.health.is_away(node):
             continue
         seen.add((role, space.master))
         master = view.model.nodes.get(space.master)

@@ -12,7 +12,8 @@ from textual.containers import Horizontal
 
 from engine.runtime.monitor import FellowView, NameSpaceView
 from engine.runtime.past import IN_ORDER
-from ospltool.live.nodes import Node, Presence, natural
+from ospltool.health.presence import Presence
+from ospltool.live.nodes import Node, natural
 from ospltool.live.series import COUNTERS, RATE_WINDOW_NS, Point
 from ospltool.output.text import plural
 from tui import panels, text
@@ -40,7 +41,7 @@ def card(view: View, node: Node, width: int = WIDE) -> list[Line]:
     """Return the node in five lines, more where its counters need them or it has run before."""
     snapshot, now_ns = node.snapshot, view.now_ns
     heard = text.ago(node.age_ns(now_ns))
-    heartbeat = text.ago(now_ns - view.model.heartbeat_ns(node))
+    heartbeat = text.ago(now_ns - view.health.heartbeat_ns(node))
     said = f"heard {heard}  heartbeat {heartbeat}" if heard != heartbeat else f"heard {heard}"
     mark, state = node_mark(view, node), node_state(view, node)
     store = snapshot.store
@@ -117,7 +118,7 @@ def curves(view: View, node: Node) -> list[tuple[str, list[Point]]]:
     series = view.model.series.get(node.id)
     presence = view.presence(node)
     is_heard = presence is Presence.HEARD
-    last_ns = view.model.heartbeat_ns(node)
+    last_ns = view.health.heartbeat_ns(node)
     stored = series.rates("stored") if series else []
     gaps = series.heartbeat_gaps_s(0 if is_heard else last_ns, view.now_ns) if series else []
     rate = _newest(stored, "{:,.0f}") if is_heard else f": none, the node is {presence}"

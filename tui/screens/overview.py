@@ -11,8 +11,9 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
 from ospltool.diagnostics.model import Severity
-from ospltool.health.incident import Incident
-from ospltool.live.nodes import Node, Presence
+from ospltool.health.incidents import Incident
+from ospltool.health.presence import Presence
+from ospltool.live.nodes import Node
 from ospltool.live.series import RATE_WINDOW_NS, NodeSeries
 from ospltool.output.text import plural
 from tui import panels, text
@@ -192,7 +193,7 @@ class Overview:
         age_s = slowest.age_ns(view.now_ns) / 1e9
         shown = (one for one in self._nodes if isinstance(one, Node))
         more = "more " if any(node_mark(view, node).tone is Tone.DIM for node in shown) else ""
-        held = sum(sum(node.counts) for node in self.folded)
+        held = sum(space.count for node in self.folded for space in node.name_spaces.values())
         about = f"{text.count(held)} samples held, heard last {slowest.snapshot.name} {age_s:.1f} s ago"
         return (
             Span(f" {view.glyphs.ok} ", Tone.DIM),
@@ -254,7 +255,7 @@ class Overview:
             return (sparks(gaps, view.glyphs, CURVE, least=2 * node.stale_after_ns / 1e9),)
         if view.is_stale(node):
             return single(text.age(node.age_ns(view.now_ns)), Tone.WARN)
-        heard_ns = max(node.heard_ns, view.model.heartbeat_ns(node))  # by the watch, or by a fellow
+        heard_ns = max(node.heard_ns, view.health.heartbeat_ns(node))  # by the watch, or by a fellow
         return single(text.age(view.now_ns - heard_ns), Tone.DIM)
 
     def _mark(self, node: Node) -> Span:

@@ -9,10 +9,7 @@ from engine.core.election import NOBODY, NOBODY_REMEDY
 from engine.core.name_spaces import Alignee
 from engine.runtime.monitor import NameSpaceView
 from ospltool.health.codes import SECOND_NS, Sign, joined
-from ospltool.health.hearings import has_heard_since, told_ns
-from ospltool.health.scene import MEETING_NS, Scene
-from ospltool.health.signs.losses import broken_link, broken_route
-from ospltool.health.signs.partings import parted_ns
+from ospltool.health.presence import MEETING_NS, HealthInput, fellow_losses
 from ospltool.live.nodes import Node
 
 ELECTION_NS: Final = 3 * SECOND_NS
@@ -31,7 +28,7 @@ MOST_PAIRS: Final = 1_000
 """Most pairs of nodes that are examined."""
 
 
-def of_masters(scene: Scene) -> tuple[Iterator[Sign], ...]:
+def of_masters(scene: HealthInput) -> tuple[Iterator[Sign], ...]:
     """Return the signs about masters and definitions of nodes that are heard, in parts."""
     return (
         _without(scene),
@@ -44,7 +41,7 @@ def of_masters(scene: Scene) -> tuple[Iterator[Sign], ...]:
     )
 
 
-def _without(scene: Scene) -> Iterator[Sign]:
+def _without(scene: HealthInput) -> Iterator[Sign]:
     lacking: dict[tuple[str, str, bool], list[tuple[Node, NameSpaceView]]] = {}
     for node in scene.heard:
         for view in scene.facts(node).unusual.values():
@@ -57,7 +54,7 @@ def _without(scene: Scene) -> Iterator[Sign]:
             waits = bool(view.why) or view.alignee == Alignee.INITIAL.value
             if impossible or (waits and node.snapshot.state == "COMPLETE"):
                 lacking.setdefault((view.name, node.snapshot.role, impossible), []).append((node, view))
-    there = _heard_by_any(scene) if lacking else frozenset()
+    there = scene.heard_by_any() if lacking else frozenset()
     for (name, _, impossible), found in lacking.items():
         nodes = tuple(node.id for node, _ in found)
         names = joined([node.snapshot.name for node, _ in found])
@@ -66,19 +63,12 @@ def _without(scene: Scene) -> Iterator[Sign]:
             remedy = f"{NOBODY_REMEDY}, and restart that node; or start the node that may be master"
             yield Sign("DUL-MASTER-IMPOSSIBLE", name, what, 0, nodes, name, NOBODY, remedy, weight=2)
         else:
-            is_cut_off = any(there - scene.facts(node).met - {node.id} for node, _ in found)
+            is_cut_off = any(there - node.fellows.met - {node.id} for node, _ in found)
             patience_ns = CUT_OFF_NS if is_cut_off else ELECTION_NS
             yield Sign("DUL-NO-MASTER", name, what, 0, nodes, name, patience_ns=patience_ns)
 
 
-def _heard_by_any(scene: Scene) -> frozenset[str]:
-    """Return the ids of the nodes that this watch or a heard node hears."""
-    away = filter(scene.is_away, scene.nodes)
-    others = (one.id for one in away if any(has_heard_since(each, one) for each in scene.heard))
-    return frozenset([*(one.id for one in scene.heard), *others])
-
-
-def _contested(scene: Scene) -> Iterator[Sign]:
+def _contested(scene: HealthInput) -> Iterator[Sign]:
     model = scene.model
     for name_space, role, told in scene.contested:
         tellers: dict[str, str] = {}
@@ -99,15 +89,15 @@ def _contested(scene: Scene) -> Iterator[Sign]:
         )
 
 
-def _mesh(scene: Scene) -> Iterator[Sign]:
+def _mesh(scene: HealthInput) -> Iterator[Sign]:
     """Yield a sign for each pair of which at least one node does not know the other.
 
     One that is about to be heard again after the loss of all has to meet the others then.
     """
-    there = [node for node in scene.heard if not scene.model.outages.was_lost_before(node)]
-    met = {node.id: scene.facts(node).met for node in there}
-    deaf = scene.kept.deaf.of(tuple(met), met.values(), lambda: _deaf(met))
-    moments = parted_ns(scene.model) if deaf else {}
+    there = [node for node in scene.heard if node.heard_ns > scene.memory.last_lost_ns]
+    met = [(node.id, node.fellows.met) for node in there]
+    deaf = scene.cache.deaf.of(met, lambda: _deaf(met))
+    moments = _parted_ns(scene) if deaf else {}
     starting = {node.id for node in scene.heard if node.snapshot.state != "COMPLETE"}
     for pair, tellers in sorted(deaf.items())[:MOST_PAIRS]:
         names = [scene.model.name_of(node) for node in pair]
@@ -118,18 +108,9 @@ def _mesh(scene: Scene) -> Iterator[Sign]:
         yield _parted(scene, pair, tellers, what, moments, are_complete=starting.isdisjoint(pair))
 
 
-def _out_of_reach(scene: Scene) -> Iterator[Sign]:
+def _out_of_reach(scene: HealthInput) -> Iterator[Sign]:
     """Yield a sign for each heard node that does not know one that its fellows hear, and not this watch."""
-    hearing = {
-        node.id: [
-            one.id
-            for one in scene.heard
-            if node.id in scene.facts(one).met
-            and has_heard_since(one, node)
-            and told_ns(one, node.id) > one.moved_ns + SECOND_NS  # else it may have read that late
-        ]
-        for node in filter(scene.is_away, scene.nodes)
-    }
+    hearing = {node.id: scene.tellers(node) for node in filter(scene.is_away, scene.nodes)}
     starting = {node.id for node in scene.heard if node.snapshot.state != "COMPLETE"}
     for (name, node_id), told in scene.strangers.items():
         if scene.hears_of(name):
@@ -139,9 +120,9 @@ def _out_of_reach(scene: Scene) -> Iterator[Sign]:
         (one.id, node_id)
         for node_id, tellers in hearing.items()
         for one in (scene.heard if tellers else ())
-        if node_id not in scene.facts(one).met
+        if node_id not in one.fellows.met
     ]
-    moments = parted_ns(scene.model) if pairs else {}
+    moments = _parted_ns(scene) if pairs else {}
     for one_id, node_id in pairs[:MOST_PAIRS]:
         tellers = hearing[node_id]
         name_of = scene.model.name_of
@@ -152,7 +133,7 @@ def _out_of_reach(scene: Scene) -> Iterator[Sign]:
 
 
 def _parted(
-    scene: Scene,
+    scene: HealthInput,
     pair: tuple[str, str],
     tellers: list[str],
     what: str,
@@ -187,7 +168,7 @@ def _parted(
     )
 
 
-def _cause_of_gap(scene: Scene, pair: tuple[str, str]) -> str:
+def _cause_of_gap(scene: HealthInput, pair: tuple[str, str]) -> str:
     """Return what is wrong with the network of this host if one node of a pair runs on it; else nothing."""
     nodes = [scene.model.nodes[one] for one in pair if one in scene.model.nodes]
     if len(nodes) < len(pair):
@@ -196,20 +177,28 @@ def _cause_of_gap(scene: Scene, pair: tuple[str, str]) -> str:
     if sum(is_of_this_host) != 1:
         return ""
     other = nodes[is_of_this_host.index(False)]
-    return broken_link(scene, scene.now_ns) or broken_route(scene, other, scene.now_ns)
+    return scene.broken_link(scene.now_ns) or scene.broken_route(other, scene.now_ns)
 
 
-def _deaf(met: Mapping[str, frozenset[str]]) -> dict[tuple[str, str], list[str]]:
+def _deaf(met: list[tuple[str, frozenset[str]]]) -> dict[tuple[str, str], list[str]]:
     """Return the pairs of nodes of which one did not meet the other, each with those that did not."""
-    ids = frozenset(met)
+    ids = frozenset([node for node, _ in met])
     deaf: dict[tuple[str, str], list[str]] = {}
-    for node, fellows in met.items():
+    for node, fellows in met:
         for other in ids - fellows - {node}:
             deaf.setdefault((min(node, other), max(node, other)), []).append(node)
     return deaf
 
 
-def _incompatible(scene: Scene) -> Iterator[Sign]:
+def _parted_ns(scene: HealthInput) -> dict[tuple[str, str], int]:
+    """Return when a node (id) told last that it lost a fellow (name), by the node's clock."""
+    found: dict[tuple[str, str], int] = {}
+    for one in fellow_losses(scene.model):
+        found.setdefault((one.event.node, one.fellow), one.event.time_ns)
+    return found
+
+
+def _incompatible(scene: HealthInput) -> Iterator[Sign]:
     """Yield a sign for each incompatible pair; `causes` finds a node common to several pairs."""
     refusals = [(node, fellow) for node in scene.heard for fellow in scene.facts(node).refused]
     told: dict[frozenset[str], int] = {}
@@ -234,12 +223,11 @@ def _incompatible(scene: Scene) -> Iterator[Sign]:
             )
 
 
-def _definitions(scene: Scene) -> Iterator[Sign]:
+def _definitions(scene: HealthInput) -> Iterator[Sign]:
     """Yield signs of equal name-spaces of one role with different durability or merges."""
     heard = scene.heard
     defined: dict[tuple[str, str, tuple[str, ...]], dict[tuple[str, tuple[str, ...]], list[Node]]] = {}
-    outlines = [node.outline for node in heard]
-    doubtful = scene.kept.doubtful.of((), outlines, lambda: _defined_otherwise(heard))
+    doubtful = scene.cache.doubtful.of([node.outline for node in heard], lambda: _defined_otherwise(heard))
     for node in heard if doubtful else ():
         for view in node.snapshot.name_spaces:
             if (view.name, node.snapshot.role) not in doubtful:
@@ -278,7 +266,7 @@ def _defined_otherwise(heard: list[Node]) -> set[tuple[str, str]]:
     """Return each (name-space, role) that nodes define differently, nearly always none."""
     roles: dict[str, dict[str, NameSpaceView]] = {}
     found = set()
-    for node in {node.outline: node for node in heard}.values():
+    for node in heard:
         role = node.snapshot.role
         first = roles.setdefault(role, {})
         for view in node.snapshot.name_spaces:
@@ -292,7 +280,7 @@ def _defined_otherwise(heard: list[Node]) -> set[tuple[str, str]]:
     return found
 
 
-def _priorities(scene: Scene) -> Iterator[Sign]:
+def _priorities(scene: HealthInput) -> Iterator[Sign]:
     """Yield signs of masterPriority 255, the legacy rule, beside other values in one role."""
     legacy = {(name, node.snapshot.role) for node in scene.heard for name in scene.facts(node).legacy}
     used: dict[tuple[str, str], dict[int, Node]] = {}

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from engine.dds.proofs import ELEMENT, NO_SECRET_HELPS, VARIABLE
 from engine.runtime.monitor import NodeSnapshot, UnprovedView
 from ospltool.health.codes import SECOND_NS, Sign, joined
-from ospltool.health.scene import Scene
+from ospltool.health.presence import HealthInput
 from ospltool.live.nodes import natural
 
 REFUSED_NS: Final = 5 * SECOND_NS
@@ -38,7 +38,7 @@ class _Refusal(NamedTuple):
         return self.by.name if any(_UNASKED in why for why in self.of.counts) else self.name
 
 
-def of_proofs(scene: Scene) -> Iterator[Sign]:
+def of_proofs(scene: HealthInput) -> Iterator[Sign]:
     """Yield one sign for each node, client or stranger that is refused, or that refuses all others."""
     left = [_Refusal(one.snapshot, each) for one in scene.heard for each in one.snapshot.unproved]
     by_watch = scene.model.unproved if refused_by_watch(scene) else None
@@ -60,7 +60,7 @@ def of_proofs(scene: Scene) -> Iterator[Sign]:
         left = [one for one in left if who not in (one.by.name, one.name)]
 
 
-def refused_by_watch(scene: Scene, name: str = "") -> str:
+def refused_by_watch(scene: HealthInput, name: str = "") -> str:
     """Return what to do so that this watch hears the nodes, or the one of a name, that it refuses now.
 
     Empty if it refuses none of them.
@@ -76,7 +76,7 @@ def refused_by_watch(scene: Scene, name: str = "") -> str:
     )
 
 
-def _sign(scene: Scene, who: str, refusals: Sequence[_Refusal]) -> Sign:
+def _sign(scene: HealthInput, who: str, refusals: Sequence[_Refusal]) -> Sign:
     mine = [one for one in refusals if one.by.name == who]
     others = [one for one in refusals if one.by.name != who]
     told = []

@@ -7,7 +7,7 @@ from typing import Final
 
 from engine.persistence.service.replica_view import ReplicaView
 from ospltool.health.codes import SECOND_NS, Sign
-from ospltool.health.scene import Scene
+from ospltool.health.presence import HealthInput
 from ospltool.live import persistence
 from ospltool.live.persistence import ReplicaState, Stream, WatchedReplica
 from ospltool.output.text import plural
@@ -16,7 +16,7 @@ GATHERING_NS: Final = 4 * SECOND_NS
 """Longest normal time until the readers of a durable subscription have connected."""
 
 
-def of_services(scene: Scene) -> Iterator[Sign]:
+def of_services(scene: HealthInput) -> Iterator[Sign]:
     """Yield the signs about all persistence services."""
     for one in scene.model.persistence.ordered():
         yield from of_service(one, scene.now_ns)
@@ -56,7 +56,7 @@ def _of_heard_service(view: ReplicaView, used: Sequence[Stream]) -> Iterator[Sig
         yield Sign("DUL-SERVICE-BEHIND", name, what, most.rising_ns)
 
 
-def _quorums(scene: Scene, one: WatchedReplica) -> Iterator[Sign]:
+def _quorums(scene: HealthInput, one: WatchedReplica) -> Iterator[Sign]:
     for each in one.view.subscriptions:
         if scene.model.persistence.lacks_quorum(one.view.service, each):
             present = len(scene.model.persistence.present(one.view.service, each))

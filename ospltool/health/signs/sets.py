@@ -11,8 +11,9 @@ from engine.core.states import Phase
 from engine.runtime.monitor import UnkeptView, is_nowhere
 from ospltool.diagnostics.model import Severity
 from ospltool.health.codes import SECOND_NS, Sign, joined
+from ospltool.health.facts import KEPT_ON_DISK
+from ospltool.health.presence import HealthInput
 from ospltool.health.redundancy import Redundancy
-from ospltool.health.scene import KEPT_ON_DISK, Scene
 from ospltool.live.conflicts import ReportedConflict
 from ospltool.live.nodes import Node
 from ospltool.live.remarks import RemarkSubject
@@ -27,7 +28,7 @@ WRITING_NS: Final = 10 * SECOND_NS
 """Longest normal time for samples on their way to the disk."""
 
 
-def of_sets(scene: Scene, copies: Iterable[Redundancy]) -> tuple[Iterator[Sign], ...]:
+def of_sets(scene: HealthInput, copies: Iterable[Redundancy]) -> tuple[Iterator[Sign], ...]:
     """Return the signs about sets, in parts; `copies` are those of each name-space."""
     return (
         _of_copies(scene, list(copies)),
@@ -37,7 +38,7 @@ def of_sets(scene: Scene, copies: Iterable[Redundancy]) -> tuple[Iterator[Sign],
     )
 
 
-def _of_copies(scene: Scene, copies: list[Redundancy]) -> Iterator[Sign]:
+def _of_copies(scene: HealthInput, copies: list[Redundancy]) -> Iterator[Sign]:
     is_any_low = any(one.lacks or one.lacks_on_disk for one in copies)
     awaited = scene.unheard.items() if is_any_low else ()
     unheard = tuple(name for name, report in awaited if not (report and report.in_order))
@@ -46,7 +47,7 @@ def _of_copies(scene: Scene, copies: list[Redundancy]) -> Iterator[Sign]:
         yield from _parts(scene, one)
 
 
-def _copies(scene: Scene, one: Redundancy, unheard: tuple[str, ...]) -> Iterator[Sign]:
+def _copies(scene: HealthInput, one: Redundancy, unheard: tuple[str, ...]) -> Iterator[Sign]:
     """Yield signs of too few copies; `unheard` has the names of awaited nodes that were never heard."""
     others = tuple(node for side in one.sides for node in side)
     missing = (*scene.names(one.lost), *unheard)
@@ -78,7 +79,7 @@ def _copies(scene: Scene, one: Redundancy, unheard: tuple[str, ...]) -> Iterator
         )  # fmt: skip
 
 
-def _is_of_lost(scene: Scene, one: Redundancy, lacks: int) -> bool:
+def _is_of_lost(scene: HealthInput, one: Redundancy, lacks: int) -> bool:
     """Return whether lost nodes account for what is missing, and nobody is known to bring it back soon.
 
     Then it is known as soon as their loss is, of which it is a part.
@@ -98,7 +99,7 @@ def _occasion(lacks: int, apart: Sequence[str], lost: Sequence[str]) -> tuple[in
     return (2,) if lacks <= len(apart) + len(lost) else ()
 
 
-def _reasons(scene: Scene, one: Redundancy, missing: tuple[str, ...]) -> str:
+def _reasons(scene: HealthInput, one: Redundancy, missing: tuple[str, ...]) -> str:
     """Return why copies are missing; empty if no further node has the name-space."""
     told = []
     if missing:
@@ -115,12 +116,12 @@ def _reasons(scene: Scene, one: Redundancy, missing: tuple[str, ...]) -> str:
     return "; ".join(told)
 
 
-def _sides(scene: Scene, one: Redundancy) -> str:
+def _sides(scene: HealthInput, one: Redundancy) -> str:
     """Return the nodes of each side of a split."""
     return " and of ".join(joined(scene.names(side)) for side in (one.held, *one.sides))
 
 
-def _off_disk(scene: Scene, name: str, nodes: Iterable[str]) -> str:
+def _off_disk(scene: HealthInput, name: str, nodes: Iterable[str]) -> str:
     """Return why nodes that hold a name-space do not have it on disk; empty for no node."""
     told: dict[str, list[str]] = {}
     for node in nodes:
@@ -135,7 +136,7 @@ def _off_disk(scene: Scene, name: str, nodes: Iterable[str]) -> str:
     return "; ".join(f"{joined(names)}: {why}" for why, names in told.items())
 
 
-def _parts(scene: Scene, one: Redundancy) -> Iterator[Sign]:
+def _parts(scene: HealthInput, one: Redundancy) -> Iterator[Sign]:
     """Yield signs of sets that lack samples for good, because Lazy nodes had kept only parts."""
     views = scene.unusual.get(one.name, ())
     made = tuple(node.id for node, view in views if view.from_parts)
@@ -152,7 +153,7 @@ def _parts(scene: Scene, one: Redundancy) -> Iterator[Sign]:
         )  # fmt: skip
 
 
-def _conflicts(scene: Scene) -> Iterator[Sign]:
+def _conflicts(scene: HealthInput) -> Iterator[Sign]:
     """Yield each open conflict once although both sides report it; `masters` reports incompatible fellows."""
     model = scene.model
     ids = {node.snapshot.name: node.id for node in model.ordered_nodes()}
@@ -181,7 +182,7 @@ def _policy_of_merge(node: Node | None, name_space: str) -> str:
     return MergeType.MERGE.value if view is not None and view.phase == Phase.MERGE.value else ""
 
 
-def _different(scene: Scene, node: Node) -> Iterator[Sign]:
+def _different(scene: HealthInput, node: Node) -> Iterator[Sign]:
     model = scene.model
     for name in model.sets.differing(node):
         since_ns = model.sets.differs_since(node, name, scene.now_ns)
@@ -189,7 +190,7 @@ def _different(scene: Scene, node: Node) -> Iterator[Sign]:
             yield _difference(scene, node, name, since_ns)
 
 
-def _difference(scene: Scene, node: Node, name: str, since_ns: int) -> Sign:
+def _difference(scene: HealthInput, node: Node, name: str, since_ns: int) -> Sign:
     model = scene.model
     view = node.name_spaces[name]
     master = model.nodes[view.master]
@@ -207,7 +208,7 @@ def _difference(scene: Scene, node: Node, name: str, since_ns: int) -> Sign:
     )  # fmt: skip
 
 
-def _standing(scene: Scene, node: Node) -> Iterator[Sign]:
+def _standing(scene: HealthInput, node: Node) -> Iterator[Sign]:
     for view, progress in scene.model.progress(node):
         if progress.alignment.direction == "from" and scene.now_ns - progress.moved_ns > STALLED_NS:
             fellow = progress.alignment.fellow
@@ -225,7 +226,7 @@ LOOK_UP_NS: Final = 10 * SECOND_NS
 """A type whose look-up takes longer counts as unknown."""
 
 
-def of_data(scene: Scene) -> Iterator[Sign]:
+def of_data(scene: HealthInput) -> Iterator[Sign]:
     """Yield the signs about data on nodes that are heard."""
     yield from _unkept(scene)
     for node in scene.heard:
@@ -234,9 +235,9 @@ def of_data(scene: Scene) -> Iterator[Sign]:
         yield from _lost(scene, node)
 
 
-def _since_told(scene: Scene, node: Node, sign: Sign) -> Sign:
+def _since_told(scene: HealthInput, node: Node, sign: Sign) -> Sign:
     """Return a sign of a disk that refuses with the moment at which the node told so."""
-    told = scene.model.told.of(node.id, scene.now_ns)
+    told = scene.model.remarks.present(node.id, scene.now_ns)
     since_ns = min((one.time_ns for one in told if one.topic is RemarkSubject.DISK), default=0)
     return dataclasses.replace(sign, since_ns=since_ns)
 
@@ -259,7 +260,7 @@ _NEXT: Final[Mapping[str, str]] = {
 """The next step, by `engine.capture.unkept.UnkeptReason`, which this package may not import."""
 
 
-def _unkept(scene: Scene) -> Iterator[Sign]:
+def _unkept(scene: HealthInput) -> Iterator[Sign]:
     """Yield a sign for each group and reason for which nodes do not keep durable writers."""
     found: dict[tuple[str, str, str], tuple[list[UnkeptView], list[str]]] = {}
     shown = [node.snapshot for node in scene.heard]
@@ -290,7 +291,7 @@ def _unkept(scene: Scene) -> Iterator[Sign]:
         )
 
 
-def _lost(scene: Scene, node: Node) -> Iterator[Sign]:
+def _lost(scene: HealthInput, node: Node) -> Iterator[Sign]:
     lost, since_ns, is_older = scene.model.losses.of(node.snapshot)
     if lost:
         name = node.snapshot.name

@@ -111,7 +111,7 @@ def _cut(snapshot: NodeSnapshot) -> Iterator[Sign]:
     """
     told: dict[str, list[GroupView]] = {}
     for group in snapshot.groups:
-        if group.is_cut:
+        if group.asked != 1 and group.is_cut:  # no less than one is kept: nearly always all that is asked
             told.setdefault(group.name_space, []).append(group)
     for name_space, groups in told.items():
         first = groups[0]

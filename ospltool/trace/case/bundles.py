@@ -30,6 +30,7 @@ from ospltool.trace.case.columnar import (
     usual_piece,
 )
 from ospltool.trace.reading import damage
+from ospltool.trace.reading.headers import IS_LINE_HEADER
 from ospltool.trace.reading.ranges import PIECE_BYTES, Range, pieces
 from ospltool.trace.reading.reader import damaged, read_records
 from ospltool.trace.reading.record import TraceRecord, valid_text
@@ -106,7 +107,7 @@ def read_bundle(bundle: Bundle, detail: Detail) -> Iterator[tuple[pa.Table, Posi
         return
     for size, piece in read_pieces(bundle[0], detail):
         yield piece.table, piece.hours, [_counts(size, piece)]
-    found = damage.of(bundle[0].source.path)
+    found = damage.found_in(bundle[0].source.path)
     if found is not None:
         yield pa.table({}), np.zeros(0, np.int64), [Loaded(damages=(found,))]
 
@@ -127,7 +128,7 @@ def read_pieces(part: Range, detail: Detail) -> Iterator[tuple[int, ColumnarPart
             yield len(data), piece_of_trace(data, source, offset, detail)
     except OSError as cause:
         raise SourceError(f"{source.path}: {cause.strerror or cause}") from None
-    found = damage.of(source.path)
+    found = damage.found_in(source.path)
     if found is not None:
         yield 0, piece_of_records([damaged(source, found)], detail)
 
@@ -164,14 +165,16 @@ def _read_together(bundle: Bundle, detail: Detail) -> tuple[pa.Table, Positions,
             texts[number] = text
             alike.setdefault((part.source.untimed, part.source.origin), []).append(number)
     for numbers in alike.values():
-        piece, others = _one_piece(bundle, numbers, texts, detail, totals)
-        read += [piece] if piece else []
-        alone += others
+        piece = _one_piece(bundle, numbers, texts, detail, totals)
+        if piece is None:
+            alone += numbers
+        else:
+            read.append(piece)
     for number in alone:
         for size, piece in read_pieces(bundle[number], detail):
             totals[number] += _counts(size, piece)
             read.append(piece)
-        found = damage.of(bundle[number].source.path)
+        found = damage.found_in(bundle[number].source.path)
         totals[number] += Loaded(damages=(found,) if found else ())
     return *_joined(read, detail), totals
 
@@ -185,7 +188,8 @@ def _text_of(part: Range) -> tuple[int, bytes] | None:
     except OSError as cause:
         raise SourceError(f"{part.source.path}: {cause.strerror or cause}") from None
     text = b"".join(data for _, data in read)
-    if damage.of(part.source.path) is not None or (text and not text.endswith(b"\n")) or not is_text(text):
+    is_whole = not text or (IS_LINE_HEADER.match(text) is not None and text.endswith(b"\n"))
+    if damage.found_in(part.source.path) is not None or not is_whole or not is_text(text):
         return None
     return part.start, text
 
@@ -196,22 +200,14 @@ def _one_piece(
     texts: dict[int, tuple[int, bytes]],
     detail: Detail,
     totals: list[Loaded],
-) -> tuple[ColumnarPart | None, list[int]]:
-    """Read parts as one piece; return it, and the parts that do not begin with a record."""
+) -> ColumnarPart | None:
+    """Read parts, of which each begins with a record, as one piece; None if a record is too long for that."""
     sizes = np.array([len(texts[number][1]) for number in numbers], np.int64)
     starts = np.cumsum(sizes) - sizes
     data = b"".join(texts[number][1] for number in numbers)
     found = split(data, untimed=bundle[numbers[0]].source.untimed, files=starts.tolist())
-    fit = np.isin(starts, found.start)
-    if not fit.all():
-        others = [number for number, is_fit in zip(numbers, fit.tolist(), strict=True) if not is_fit]
-        left = [number for number in numbers if number not in set(others)]
-        if not left:
-            return None, others
-        piece, more = _one_piece(bundle, left, texts, detail, totals)
-        return piece, others + more
-    if not is_usual(data, found):  # a record that is too long
-        return None, numbers
+    if not is_usual(data, found):
+        return None
     files = [
         PlacedFile(bundle[number].source, start, texts[number][0])
         for number, start in zip(numbers, starts.tolist(), strict=True)
@@ -227,7 +223,7 @@ def _one_piece(
     columns = zip(numbers, sizes.tolist(), records.tolist(), unmatched.tolist(), strict=True)
     for number, size, count, unknown in columns:
         totals[number] = Loaded(size, count, 0, unknown)
-    return piece, []
+    return piece
 
 
 def _joined(read: list[ColumnarPart], detail: Detail) -> tuple[pa.Table, Positions]:

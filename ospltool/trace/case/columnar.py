@@ -124,8 +124,8 @@ def usual_piece(data: bytes, found: Split, files: Sequence[PlacedFile], detail: 
         )
         edge = _edges(data, found, np.searchsorted(found.start, starts))
         order = details.by_template()
-        found, edge, file_of = found.taken(order), edge[order], file_of[order]
-        details.take(order)
+        found, edge, file_of = found.reordered(order), edge[order], file_of[order]
+        details.reorder(order)
     columns: list[Any] = [
         _constant(RecordKind.TRACE, count),
         coded(file_of, [one.source.file for one in files]),

@@ -303,7 +303,7 @@ def _follow(what: Following, wait: Callable[[float], bool], told: Callable[[Load
     while True:
         began, took = time.monotonic(), 0.0
         try:
-            changed, removed = seen.look(what)
+            changed, removed = seen.find_changes(what)
             took = time.monotonic() - began
             if changed or removed:
                 told(_add(what, changed, removed))
@@ -342,9 +342,9 @@ class _Seen:
         self._states: dict[str, tuple[int, int, int]] = {}
         self._found: dict[str, tuple[int, int, int]] = {}
 
-    def look(self, what: Following) -> tuple[list[TraceFile], list[str]]:
+    def find_changes(self, what: Following) -> tuple[list[TraceFile], list[str]]:
         """Return changed files, and the keys of files of the case that are gone."""
-        damage.take()  # a file may vanish or be half written; what is loaded is looked at again
+        damage.collect()  # a file may vanish or be half written; what is loaded is looked at again
         sources: Sequence[TraceFile] = ()
         with contextlib.suppress(NothingFoundError):
             sources = find_sources(what.names).sources

@@ -86,24 +86,50 @@ _new: Final = tuple.__new__
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Window:
+    """The selection of records.
+
+    Attributes:
+        since_ns: earliest time; None for the beginning.
+        until_ns: latest time; None for the end.
+        nodes: names of nodes; empty for all.
+    """
+
+    since_ns: int | None = None
+    until_ns: int | None = None
+    nodes: tuple[str, ...] = ()
+
+    def has(self, record: TraceRecord) -> bool:
+        """Return whether a record is selected; events that identify nodes are, at any time."""
+        if self.nodes and record.node not in self.nodes:
+            return False
+        if (self.since_ns is None and self.until_ns is None) or record.event in IDENTITY:
+            return True
+        time = record.time_ns
+        if time is None:
+            return False
+        return (self.since_ns is None or time >= self.since_ns) and (
+            self.until_ns is None or time <= self.until_ns
+        )
+
+
+IDENTITY: Final = frozenset({"lifecycle.address", "lifecycle.configuration"})
+"""Events that tell which node has which address."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class WantedRecords:
     """The wanted records of a case.
 
     Attributes:
-        since_ns: earliest time; None for the beginning. Others may come, too.
-        until_ns: latest time; None for the end. Others may come, too.
-        nodes: names of nodes; empty for all.
-        always: events that are wanted at any time.
+        window: their times and nodes. Records of other times may come, too.
         skews: nanoseconds to add to the times of each node.
         without: files that are left out, by node and path.
         telling: SQL of the rows that an analysis needs beside the marked ones; empty for all rows.
         quiet: SQL of those of them that are told for their template alone: steps of alignments may be.
     """
 
-    since_ns: int | None = None
-    until_ns: int | None = None
-    nodes: tuple[str, ...] = ()
-    always: tuple[str, ...] = ()
+    window: Window = Window()
     skews: Mapping[str, int] = dataclasses.field(default_factory=dict)
     without: tuple[tuple[str, str], ...] = ()
     telling: str = ""
@@ -112,7 +138,7 @@ class WantedRecords:
     @property
     def is_part(self) -> bool:
         """Whether some rows suffice. Rows without a time, which belong to no record, are in none of them."""
-        return bool(self.telling) or self.since_ns is not None or self.until_ns is not None
+        return bool(self.telling) or self.window.since_ns is not None or self.window.until_ns is not None
 
 
 def telling_of_facts(*, with_waits: bool) -> tuple[str, str]:
@@ -186,7 +212,7 @@ def _runs_of(rows: pa.RecordBatch, runs: Mapping[tuple[str, str], RunCounter]) -
     for row, (node, file, kind, edge) in enumerate(zip(*values, strict=True)):
         counter = runs[node, file]
         if kind == _TRACE and edge is not False:
-            counter.seen(*(rows.column(name)[row].as_py() for name in ("state", "text", "time_ns")))
+            counter.count(*(rows.column(name)[row].as_py() for name in ("state", "text", "time_ns")))
         found.append(counter.run)
     return found
 
@@ -207,13 +233,14 @@ def _query(wanted: WantedRecords, *, is_rough: bool) -> str:
     skew = "".join(f" when node = {literal(node)} then {add}" for node, add in wanted.skews.items() if add)
     time = f"(time_ns + case{skew} else 0 end)" if skew else "time_ns"
     conditions = [f"not (node = {literal(node)} and file = {literal(file)})" for node, file in wanted.without]
-    if wanted.nodes:
-        conditions.append(f"node in ({literals(wanted.nodes)})")
+    window = wanted.window
+    if window.nodes:
+        conditions.append(f"node in ({literals(window.nodes)})")
     if is_rough:  # with the marked rows, from which runs are counted
-        within = [f"{time} >= {wanted.since_ns}"] if wanted.since_ns is not None else []
-        within += [f"{time} <= {wanted.until_ns}"] if wanted.until_ns is not None else []
-        always = literals(wanted.always) or "''"
-        conditions += [f"(edge or {' and '.join(within)} or event in ({always}))"] if within else []
+        within = [f"{time} >= {window.since_ns}"] if window.since_ns is not None else []
+        within += [f"{time} <= {window.until_ns}"] if window.until_ns is not None else []
+        always = f"event in ({literals(sorted(IDENTITY))})"
+        conditions += [f"(edge or {' and '.join(within)} or {always})"] if within else []
         conditions += [f"(edge or {wanted.telling})"] if wanted.telling else []
     # Where no clock went back, only rows that a thread wrote a little late are not in their places by their
     # times. Ordering those afterwards takes a fraction of the time that a window over all columns takes.

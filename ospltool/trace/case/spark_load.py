@@ -139,7 +139,7 @@ def spark_work(opened: SparkSession, progress: ProgressLine | None = None) -> Wo
             found = pickle.loads(result)  # noqa: S301 - made by _Jobs
             if isinstance(found, str):
                 raise SourceError(found)
-            _take(directory / place, directory)
+            _put_in_place(directory / place, directory)
             for part, loaded in zip(bundle, found, strict=True):
                 yield name, part, loaded
         for left in jobs[0][1].glob(f"{_ATTEMPT}*"):
@@ -205,7 +205,7 @@ class _Jobs(DataSourceReader):
         yield number, place, pickle.dumps(found)
 
 
-def _take(attempt: pathlib.Path, directory: pathlib.Path) -> None:
+def _put_in_place(attempt: pathlib.Path, directory: pathlib.Path) -> None:
     """Move the files of an attempt to where those of other loads are."""
     for path in attempt.rglob("*.parquet"):
         place = directory / path.relative_to(attempt)

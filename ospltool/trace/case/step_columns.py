@@ -89,7 +89,7 @@ class StepColumns:
         return self._rows.take(pa.array(np.flatnonzero(self._codes == 0)))
 
     def rows(self, lines: NumberedLines) -> StepRows:
-        """Return the rows for `TraceFacts.take_rows`, and give `lines` those of steps."""
+        """Return the rows for `TraceFacts.add_rows`, and give `lines` those of steps."""
         rows, codes = self._rows, self._codes
         nodes = texts_of(rows.column("node"))
         steps = rows.select(["node", "file", "off", "time_ns", "text"]).take(pa.array(np.flatnonzero(codes)))

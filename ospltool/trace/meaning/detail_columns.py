@@ -100,7 +100,7 @@ class DetailColumns:
         rank_of = np.array([ranks[one] for one in ids], np.int16)
         return np.argsort(rank_of[self._codes], kind="stable") if ids else np.zeros(0, np.int64)
 
-    def take(self, order: Positions) -> None:
+    def reorder(self, order: Positions) -> None:
         """Put the records into another order."""
         self._body, self._stop = self._body[order], self._stop[order]
         self._plan_of, self._codes = self._plan_of[order], self._codes[order]

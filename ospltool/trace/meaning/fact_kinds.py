@@ -215,7 +215,7 @@ class SetSize(NamedTuple):
     """Number of disposes in the set, whose instances vanish when they are purged."""
 
 
-def told(record: TraceRecord) -> SetSize | None:
+def told_size(record: TraceRecord) -> SetSize | None:
     """Return the size of a set in a line of ospltool; None if it has none."""
     samples = number(record.fields.get("samples"))
     namespace = record.fields.get("namespace")

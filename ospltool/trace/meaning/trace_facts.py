@@ -22,7 +22,7 @@ from ospltool.trace.meaning.fact_kinds import (
     StoredReplaced,
     TracedConflict,
     Wait,
-    told,
+    told_size,
 )
 from ospltool.trace.meaning.lines import NumberedLines, RecordPlace, place
 from ospltool.trace.meaning.names import TAUGHT_BY, Names
@@ -120,7 +120,7 @@ class TraceFacts:
         self._described: dict[tuple[Run, str, str], Described] = {}
 
     @classmethod
-    def of(cls, records: Iterable[TraceRecord], *, with_waits: bool = True) -> TraceFacts:
+    def from_records(cls, records: Iterable[TraceRecord], *, with_waits: bool = True) -> TraceFacts:
         """Return the facts from records."""
         facts = cls(with_waits=with_waits)
         with no_collection():
@@ -129,7 +129,7 @@ class TraceFacts:
         facts.finish()
         return facts
 
-    def take_rows(self, rows: StepRows, records: Iterator[TraceRecord]) -> None:
+    def add_rows(self, rows: StepRows, records: Iterator[TraceRecord]) -> None:
         """Take in rows of a case; `records` are those that are no steps."""
         own_of, book = self.names.own.get, self.book
         for follower, node, said, run in zip(rows.followers, rows.nodes, rows.told, rows.runs, strict=True):
@@ -171,9 +171,9 @@ class TraceFacts:
             if known is None or known[1] != state or known[0] != run:
                 self._follow_state(record, run, time, known)
         if event in EVENTS:
-            self._tell(event, record, run)
+            self._add_event(event, record, run)
 
-    def _tell(self, event: str, record: TraceRecord, run: Run) -> None:
+    def _add_event(self, event: str, record: TraceRecord, run: Run) -> None:
         """Take in the event of a record, if it is whole."""
         needed, follower, taker = _PLANS[event]
         fields = record[12]
@@ -312,7 +312,7 @@ class TraceFacts:
             self._keep("replaced sets", self.stored_replaced, former)
 
     def _told_size(self, record: TraceRecord, _: Run) -> None:
-        size = told(record)
+        size = told_size(record)
         if size is not None:
             self._keep("set sizes", self.told_sizes, size)
 

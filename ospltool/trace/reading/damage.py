@@ -40,17 +40,17 @@ def note(damage: FileDamage) -> None:
     _noted[damage.file] = damage
 
 
-def of(path: pathlib.Path) -> FileDamage | None:
+def found_in(path: pathlib.Path) -> FileDamage | None:
     """Return the damage that this process found in a file; None without any."""
     return _noted.get(str(path))
 
 
 def noted() -> list[FileDamage]:
-    """Return the damages noted and not taken yet, by file."""
+    """Return the damages noted and not collected yet, by file."""
     return sorted(_noted.values(), key=lambda one: one.file)
 
 
-def take() -> list[FileDamage]:
+def collect() -> list[FileDamage]:
     """Return the noted damages, by file, and forget them."""
     taken = noted()
     _noted.clear()

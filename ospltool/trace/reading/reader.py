@@ -70,7 +70,7 @@ class RunCounter:
         self._turned_ns: int | None = None
         """Time of the record with which that began or ended."""
 
-    def seen(self, state: str, text: str, time_ns: int | None) -> int:
+    def count(self, state: str, text: str, time_ns: int | None) -> int:
         """Return the run of a record.
 
         Args:
@@ -162,7 +162,7 @@ def read_records(source: TraceFile, start: int = 0, end: int | None = None) -> I
                     yield from parser.finish()
     except OSError as cause:
         raise SourceError(f"{source.path}: {cause.strerror or cause}") from None
-    found = damage.of(source.path)
+    found = damage.found_in(source.path)
     if found is not None:
         yield damaged(source, found)
 
@@ -282,7 +282,7 @@ class TraceParser:
             header.thread,
             text,
             raw,
-            self._runs.seen(header.state, text, header.time_ns),
+            self._runs.count(header.state, text, header.time_ns),
             template,
             found.fields if found else NO_FIELDS,
             template.level if template else UNKNOWN_LEVEL,
@@ -379,7 +379,7 @@ def _event(
         thread,
         "\n".join((text, *map(str, lines))),
         line,
-        runs.seen(state, text, time_ns),
+        runs.count(state, text, time_ns),
         known(event),
         {str(name): str(value) for name, value in fields.items()},
         level if level in LEVELS else UNKNOWN_LEVEL,

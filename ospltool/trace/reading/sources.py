@@ -197,7 +197,7 @@ def sniff(path: pathlib.Path, node: str = "") -> TraceFile:
         return TraceFile(path, node, TraceFormat.REPORTS)
     if first is None:
         # Of a damaged file, which may be a trace, the damage is to be told wherever it is read.
-        is_damaged = damage.of(path) is not None
+        is_damaged = damage.found_in(path) is not None
         return TraceFile(path, node, TraceFormat.TRACE if is_damaged else TraceFormat.UNKNOWN)
     origin = Product.ENGINE if _ENGINE_ADDRESS.search(head) else Product.OPENSPLICE
     return TraceFile(path, node, TraceFormat.TRACE, untimed=first.time_ns is None, origin=origin)

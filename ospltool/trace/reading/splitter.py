@@ -95,7 +95,7 @@ class Split:
     suspect: npt.NDArray[np.bool_]
     """For each record, whether the two times of its header disagree or were not compared."""
 
-    def taken(self, order: Positions) -> Split:
+    def reordered(self, order: Positions) -> Split:
         """Return the records in another order."""
         columns = ("start", "body", "stop", "end", "time_ns", "context", "suspect")
         return dataclasses.replace(self, **{name: getattr(self, name)[order] for name in columns})

@@ -127,7 +127,7 @@ class TraceFinding:
         return self.title if self.start_ns is None else f"{iso(self.start_ns, 3)} {self.title}"
 
 
-def of_set(
+def set_finding(
     fate: SetFate,
     title: str,
     start_ns: int | None,

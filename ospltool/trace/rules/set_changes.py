@@ -15,7 +15,7 @@ from ospltool.trace.meaning.alignments import AlignmentEnd, AlignmentStep, KindC
 from ospltool.trace.meaning.coverage import heard
 from ospltool.trace.meaning.fact_kinds import BUILT_IN, Run, SetSize, SizeOrigin, StoredReplaced
 from ospltool.trace.meaning.trace_facts import TraceFacts
-from ospltool.trace.rules import SetFate, TraceFinding, grouped, of_set
+from ospltool.trace.rules import SetFate, TraceFinding, grouped, set_finding
 from ospltool.trace.views.times import SECOND_NS, clock_since, duration
 
 BY_TIME: Final = operator.attrgetter("time_ns", "node", "group")
@@ -309,7 +309,7 @@ def _thrown_away(facts: TraceFacts, one: Applied, before: Sequence[SetSize], apa
     if apart.until_ns is not None:
         between = f"from {clock_since(one.time_ns, since)} to {clock_since(one.time_ns, apart.until_ns)}"
         what = f"whatever it had captured of {one.group} between two runs of {giver}, {between}"
-    return of_set(
+    return set_finding(
         SetFate.THROWN_AWAY,
         f"{node} threw away {what}: {one.policy} put the set of {giver} "
         f"({plural(taken, 'sample')}) in place of its own ({own}); {gone}",
@@ -419,7 +419,9 @@ def _of_merges(
 ) -> TraceFinding:
     """Return a conclusion from merges of one node, from the first to the last."""
     places = tuple(facts.lines.place(one.line) for one in some[:5])
-    return of_set(kind, said, some[0].time_ns, some[-1].time_ns, (some[0].run[0],), group, places, details)
+    return set_finding(
+        kind, said, some[0].time_ns, some[-1].time_ns, (some[0].run[0],), group, places, details
+    )
 
 
 def _growth(facts: TraceFacts, some: Sequence[Applied], shown: Sequence[SetSize]) -> str:

@@ -246,7 +246,7 @@ class _Writer:
             self._size = 0
 
 
-def _look(
+def _options_of(
     sources: Sequence[TraceFile], options: ViewOptions, environ: dict[str, str]
 ) -> render.RenderOptions:
     nodes = {source.node for source in sources}
@@ -260,7 +260,7 @@ def _look(
 def _renderer(
     sources: Sequence[TraceFile], options: ViewOptions, environ: dict[str, str]
 ) -> Callable[[TraceRecord], str]:
-    look = _look(sources, options, environ)
+    look = _options_of(sources, options, environ)
     match options.output:
         case "short":
             return lambda record: render.short(record, look)

@@ -1,8 +1,11 @@
-"""The rules of the diagnosis: the QoS of applications, topic by topic, and what the nodes report."""
+"""The diagnosis of a domain: rules on the QoS of applications, topic by topic, and on what nodes report."""
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import itertools
+import math
 import re
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import Final, TypeVar
@@ -12,16 +15,14 @@ import msgspec
 from engine.config.values import did_you_mean
 from engine.core import expressions
 from engine.core.name_spaces import Element, Group
-from engine.dataset.groups import KEEP_ALL, DurabilityKind, GroupQos
+from engine.dataset.groups import DurabilityKind, GroupQos, depth_name, is_deeper, loosest, meets
 from engine.dds.abi import INFINITE_NS
 from engine.dds.offering import offer
 from engine.dds.qos import incompatibilities
 from engine.runtime.monitor import GroupView, NameSpaceView, NodeSnapshot, is_nowhere
-from ospltool.diagnostics.model import Severity
-from ospltool.doctor.picture import DoctorCause, DoctorFinding, DomainPicture, Endpoint, TopicView
-from ospltool.doctor.set_rules import history_cut, kept_in_memory, limited
-from ospltool.doctor.type_rules import different_types, may_match
-from ospltool.output.text import plural
+from ospltool.diagnostics.model import Finding, Severity
+from ospltool.doctor.picture import DomainPicture, Endpoint, TopicView
+from ospltool.output.text import durability_service, listed, plural
 
 _TRANSIENT = DurabilityKind.TRANSIENT
 _PERIODIC = "; by its DEADLINE each instance is updated periodically, and the next update makes up for it"
@@ -31,7 +32,102 @@ Endpoints = dict[str, Endpoint]
 """By GUID."""
 
 
-def topic_findings(picture: DomainPicture) -> Iterator[DoctorFinding]:
+CLOCK_BOUND_NS: Final = 100_000_000
+MAX_FINDINGS: Final = 1_000
+
+_DECIDING: Final = (Severity.ERROR, Severity.WARNING)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """The result of a diagnosis.
+
+    Attributes:
+        picture: the domain.
+        findings: by topic, nodes first; the gravest first. Equal ones of several topics are one finding.
+        left_out: number of findings beyond a thousand; they are the least grave ones.
+    """
+
+    picture: DomainPicture
+    findings: tuple[Finding, ...]
+    left_out: int = 0
+
+    @property
+    def is_good(self) -> bool:
+        """Whether there are no findings other than information."""
+        return not any(each.severity in _DECIDING for each in self.findings)
+
+    def inconsistent(self, *, writers: bool) -> int:
+        """Count the writers or readers that are not certain to become consistent."""
+        return len(
+            {
+                endpoint.guid
+                for each in self.findings
+                if each.severity in _DECIDING and each.name != "writers-disagree"
+                for endpoint in each.evidence
+                if endpoint.is_writer is writers
+            }
+        )
+
+
+def diagnose(picture: DomainPicture, clock_bound_ns: int = CLOCK_BOUND_NS) -> Diagnosis:
+    """Apply every rule.
+
+    Args:
+        picture: the domain.
+        clock_bound_ns: tolerated difference of clocks.
+    """
+    found = list(_node_findings(picture, clock_bound_ns))
+    found += _topic_findings(picture)
+    found = _merged(found)
+    found.sort(key=lambda each: each.severity)
+    kept = found[:MAX_FINDINGS]
+    kept.sort(key=lambda each: (each.topics, each.severity, each.name))
+    return Diagnosis(picture, tuple(kept), len(found) - len(kept))
+
+
+def _merged(findings: Sequence[Finding]) -> list[Finding]:
+    """Make one finding of those that say the same of several topics."""
+    alike: dict[tuple[object, ...], list[Finding]] = {}
+    for each in findings:
+        key = each.name, each.severity, each.message, each.advice, each.nodes, bool(each.topics)
+        alike.setdefault(key, []).append(each)
+    return [
+        dataclasses.replace(
+            some[0],
+            topics=tuple(dict.fromkeys(topic for each in some for topic in each.topics)),
+            evidence=tuple(
+                sorted((end for each in some for end in each.evidence), key=lambda end: not end.is_writer)
+            ),
+        )
+        for some in alike.values()
+    ]
+
+
+def _found(
+    name: str,
+    level: Severity,
+    topics: tuple[str, ...],
+    message: str,
+    advice: str,
+    ends: tuple[Endpoint, ...] = (),
+    nodes: tuple[str, ...] = (),
+) -> Finding:
+    """Return a finding. ERROR: no data arrives. WARNING: not eventually consistent. INFO: perhaps not.
+
+    Args:
+        name: what it is; the names are stable (docs/doctor.md).
+        level: its weight.
+        topics: topic names; none for findings about nodes.
+        message: the fact, and what follows from it.
+        advice: remedy.
+        ends: the endpoints concerned, writers first.
+        nodes: names of the nodes concerned.
+    """
+    return Finding(message, advice=advice, nodes=nodes, level=level, name=name, topics=topics, evidence=ends)
+
+
+def _topic_findings(picture: DomainPicture) -> Iterator[Finding]:
     """Find what keeps the endpoints of each topic from becoming consistent."""
     groups: dict[str, list[GroupView]] = {}
     for node in picture.nodes:
@@ -46,19 +142,15 @@ def topic_findings(picture: DomainPicture) -> Iterator[DoctorFinding]:
     )
     for topic in picture.topics():
         kept = _kept(topic, groups.get(topic.name, ()))
-        yield from _of_topic(topic, kept)
+        yield from _reliability(topic)
+        yield from _durability(topic)
+        yield from _different_types(topic, sorted({each.type_name for each in kept}))
+        yield from _pairs(topic, kept)
+        yield from _writers_disagree(topic)
+        yield from _dies_with_writer(topic)
         yield from _destination_order(topic, is_kept=bool(kept) or _may_be_kept(topic, picture))
         if knows_all:
             yield from _elsewhere(topic, kept)
-
-
-def _of_topic(topic: TopicView, kept: Sequence[Endpoint]) -> Iterator[DoctorFinding]:
-    yield from _reliability(topic)
-    yield from _durability(topic)
-    yield from different_types(topic, sorted({each.type_name for each in kept}))
-    yield from _pairs(topic, kept)
-    yield from _writers_disagree(topic)
-    yield from _dies_with_writer(topic)
 
 
 def _grouped(
@@ -89,20 +181,20 @@ def _periodic(topic: TopicView) -> Callable[[Endpoint], bool]:
 def _of_policy(
     topic: TopicView,
     wrong: Iterable[Endpoint],
-    cause: DoctorCause,
+    cause: str,
     say: Callable[[Endpoint], str],
     advice: Callable[[Endpoint], str],
-) -> Iterator[DoctorFinding]:
+) -> Iterator[Finding]:
     """Make one finding for all endpoints with the same fault."""
     is_periodic = _periodic(topic)
     kinds = _grouped(wrong, lambda each: (say(each), is_periodic(each), advice(each)))
     for (text, periodic, remedy), members in kinds.items():
         weight = Severity.INFO if periodic else Severity.WARNING
         message = text + _PERIODIC if periodic else text
-        yield DoctorFinding(cause, weight, (topic.name,), message, remedy, members)
+        yield _found(cause, weight, (topic.name,), message, remedy, members)
 
 
-def _reliability(topic: TopicView) -> Iterator[DoctorFinding]:
+def _reliability(topic: TopicView) -> Iterator[Finding]:
     def say(endpoint: Endpoint) -> str:
         if endpoint.is_writer:
             return "offers BEST_EFFORT: a sample that is lost on the way is never sent again"
@@ -110,10 +202,10 @@ def _reliability(topic: TopicView) -> Iterator[DoctorFinding]:
 
     wrong = [each for each in topic.writers + topic.readers if not each.qos.reliable]
     advice = "RELIABILITY RELIABLE on writers and readers"
-    return _of_policy(topic, wrong, DoctorCause.RELIABILITY, say, lambda _: advice)
+    return _of_policy(topic, wrong, "reliability", say, lambda _: advice)
 
 
-def _durability(topic: TopicView) -> Iterator[DoctorFinding]:
+def _durability(topic: TopicView) -> Iterator[Finding]:
     def say(endpoint: Endpoint) -> str:
         name = endpoint.qos.durability.name
         if not endpoint.is_writer:
@@ -136,7 +228,7 @@ def _durability(topic: TopicView) -> Iterator[DoctorFinding]:
             )
         return "DURABILITY TRANSIENT or PERSISTENT on writers and readers, and a durability service"
 
-    return _of_policy(topic, wrong, DoctorCause.DURABILITY, say, advice)
+    return _of_policy(topic, wrong, "durability", say, advice)
 
 
 def _may_be_kept(topic: TopicView, picture: DomainPicture) -> bool:
@@ -149,7 +241,7 @@ def _may_be_kept(topic: TopicView, picture: DomainPicture) -> bool:
     )
 
 
-def _destination_order(topic: TopicView, *, is_kept: bool) -> Iterator[DoctorFinding]:
+def _destination_order(topic: TopicView, *, is_kept: bool) -> Iterator[Finding]:
     """Find orders of arrival that may differ: the samples of one source arrive in its order everywhere.
 
     Periodic updates do not heal a wrong order: of two writers' last samples one must win everywhere.
@@ -173,8 +265,8 @@ def _destination_order(topic: TopicView, *, is_kept: bool) -> Iterator[DoctorFin
             text = _OFFERS_AMONG_SEVERAL if is_writer else _REQUESTS_AMONG_SEVERAL
         else:
             text = _OFFERS_RECEPTION if is_writer else _REQUESTS_RECEPTION
-        yield DoctorFinding(
-            DoctorCause.DESTINATION_ORDER,
+        yield _found(
+            "destination-order",
             gravity,
             (topic.name,),
             text,
@@ -206,7 +298,7 @@ _ROS_ORDER_ADVICE = (
 )
 
 
-def _pairs(topic: TopicView, kept: Sequence[Endpoint]) -> Iterator[DoctorFinding]:
+def _pairs(topic: TopicView, kept: Sequence[Endpoint]) -> Iterator[Finding]:
     """Find readers whose QoS refuses writers, or refuses what nodes keep of writers that may be gone.
 
     A delivery promises what a reader asks for of DEADLINE, LIVELINESS and PRESENTATION, so it reaches readers
@@ -227,7 +319,7 @@ def _pairs(topic: TopicView, kept: Sequence[Endpoint]) -> Iterator[DoctorFinding
             if is_served:
                 text += "; who joins late gets what nodes keep, and nothing that is written later"
             ends = (*sorted(met.values(), key=lambda each: each.guid), *members)
-            yield DoctorFinding(cause, Severity.ERROR, (topic.name,), text, _PAIR_ADVICE[cause], ends)
+            yield _found(cause, Severity.ERROR, (topic.name,), text, _PAIR_ADVICE[cause], ends)
     for (cause, policy), (groups, readers) in refused.items():
         known = pairs.get((cause, policy), ({}, {}))[1]
         if ends := tuple(each for guid, each in readers.items() if guid not in known):
@@ -235,17 +327,17 @@ def _pairs(topic: TopicView, kept: Sequence[Endpoint]) -> Iterator[DoctorFinding
                 dict.fromkeys(each.partitions[0] if each.partitions else "" for each in groups.values())
             )
             text = f"refuses what nodes keep in {where} ({policy}), so it gets none of that"
-            yield DoctorFinding(cause, Severity.ERROR, (topic.name,), text, _KEPT_ADVICE, ends)
+            yield _found(cause, Severity.ERROR, (topic.name,), text, _KEPT_ADVICE, ends)
 
 
 _PAIR_ADVICE = {
-    DoctorCause.INCOMPATIBLE_DURABILITY: "offer at least the DURABILITY that is requested "
+    "incompatible-durability": "offer at least the DURABILITY that is requested "
     "(VOLATILE < TRANSIENT_LOCAL < TRANSIENT < PERSISTENT)",
-    DoctorCause.INCOMPATIBLE_QOS: "offer at least what is requested",
+    "incompatible-qos": "offer at least what is requested",
 }
 _KEPT_ADVICE = "request at most what is kept, or offer more with the topic and all of its writers"
 
-_Refusal = tuple[DoctorCause, str]
+_Refusal = tuple[str, str]
 
 
 def _refusing(
@@ -262,11 +354,11 @@ def _refusing(
     many = _grouped(readers, traits)
     for some in _grouped(writers, traits).values():
         for others in many.values():
-            policies = incompatibilities(some[0].qos, others[0].qos) if may_match(some[0], others[0]) else ()
+            policies = incompatibilities(some[0].qos, others[0].qos) if _may_match(some[0], others[0]) else ()
             met_writers, met_readers = _meeting(some, others) if policies else ({}, {})
             for policy in policies if met_writers else ():
                 is_durability = policy.startswith("DURABILITY:")
-                cause = DoctorCause.INCOMPATIBLE_DURABILITY if is_durability else DoctorCause.INCOMPATIBLE_QOS
+                cause = "incompatible-durability" if is_durability else "incompatible-qos"
                 both = found.setdefault((cause, policy), ({}, {}))
                 both[0].update(met_writers)
                 both[1].update(met_readers)
@@ -302,7 +394,7 @@ def _kept(topic: TopicView, groups: Iterable[GroupView]) -> list[Endpoint]:
     return list(found.values())
 
 
-def _elsewhere(topic: TopicView, kept: Sequence[Endpoint]) -> Iterator[DoctorFinding]:
+def _elsewhere(topic: TopicView, kept: Sequence[Endpoint]) -> Iterator[Finding]:
     """Find readers where the topic has no data, and writers where it has no reader: other partitions have.
 
     That may be meant. It is a warning if the names are so alike that one may be a mistake, or if one side
@@ -319,7 +411,7 @@ def _elsewhere(topic: TopicView, kept: Sequence[Endpoint]) -> Iterator[DoctorFin
         yield from _lost(topic, lost, names)
 
 
-def _lost(topic: TopicView, lost: Sequence[Endpoint], names: Sequence[str]) -> Iterator[DoctorFinding]:
+def _lost(topic: TopicView, lost: Sequence[Endpoint], names: Sequence[str]) -> Iterator[Finding]:
     """Tell of endpoints of one kind that meet no other, which are in partitions with these names."""
     hints = {
         wanted: _mistake(wanted, names[:_MOST_COMPARED])
@@ -333,8 +425,8 @@ def _lost(topic: TopicView, lost: Sequence[Endpoint], names: Sequence[str]) -> I
             text = f"writes in {wanted}, where no reader of this topic is; readers are in"
         else:
             continue  # data may be written before anybody reads it
-        yield DoctorFinding(
-            DoctorCause.PARTITION,
+        yield _found(
+            "partition",
             Severity.WARNING if hint else Severity.INFO,
             (topic.name,),
             f"{text} {_shown(names)}",
@@ -368,7 +460,7 @@ _THE_FIRST = "what a service keeps and gives to late joiners depends on which of
 _THE_HIGHEST = "while no topic tells it, a service keeps all data as the highest"
 
 
-def _writers_disagree(topic: TopicView) -> Iterator[DoctorFinding]:
+def _writers_disagree(topic: TopicView) -> Iterator[Finding]:
     """The built-in reader and writer have one QoS: the topic's, where it is told, else the first writer's.
 
     Of the durability of writers the highest counts.
@@ -378,8 +470,8 @@ def _writers_disagree(topic: TopicView) -> Iterator[DoctorFinding]:
         values = _grouped(durable, value)
         if len(values) > 1:
             effect = _THE_HIGHEST if policy == "DURABILITY" else _THE_FIRST
-            yield DoctorFinding(
-                DoctorCause.WRITERS_DISAGREE,
+            yield _found(
+                "writers-disagree",
                 Severity.WARNING,
                 (topic.name,),
                 f"differ in {policy} ({', '.join(sorted(values))}): {effect}",
@@ -388,29 +480,22 @@ def _writers_disagree(topic: TopicView) -> Iterator[DoctorFinding]:
             )
 
 
-def _history(endpoint: Endpoint) -> str:
-    depth = endpoint.qos.service_history_depth
-    return "KEEP_ALL" if depth == KEEP_ALL else f"KEEP_LAST {depth}"
-
-
 def _delay(endpoint: Endpoint) -> str:
     delay = endpoint.qos.service_cleanup_delay_ns
     return "infinite" if delay == INFINITE_NS else f"{delay / 1e9:g} s"
 
 
-def _order(endpoint: Endpoint) -> str:
-    return f"BY_{'SOURCE' if endpoint.qos.by_source_timestamp else 'RECEPTION'}_TIMESTAMP"
-
-
 _SERVICE_POLICIES: dict[str, Callable[[Endpoint], str]] = {
     "DURABILITY": lambda each: each.qos.durability.name,
-    "DESTINATION_ORDER": _order,
-    "DURABILITY_SERVICE history": _history,
+    "DESTINATION_ORDER": lambda each: (
+        f"BY_{'SOURCE' if each.qos.by_source_timestamp else 'RECEPTION'}_TIMESTAMP"
+    ),
+    "DURABILITY_SERVICE history": lambda each: depth_name(each.qos.service_history_depth),
     "service_cleanup_delay": _delay,
 }
 
 
-def _dies_with_writer(topic: TopicView) -> Iterator[DoctorFinding]:
+def _dies_with_writer(topic: TopicView) -> Iterator[Finding]:
     """Autodispose makes of a lost link a dispose, and a service purges what is disposed and has no writer."""
     wrong = [
         each
@@ -425,9 +510,7 @@ def _dies_with_writer(topic: TopicView) -> Iterator[DoctorFinding]:
             f"purged service_cleanup_delay ({delay}) later"
         )
         advice = "autodispose_unregistered_instances FALSE where data must outlive its writer"
-        yield DoctorFinding(
-            DoctorCause.DIES_WITH_WRITER, Severity.INFO, (topic.name,), message, advice, writers
-        )
+        yield _found("dies-with-writer", Severity.INFO, (topic.name,), message, advice, writers)
 
 
 def _meeting(writers: Iterable[Endpoint], readers: Iterable[Endpoint]) -> tuple[Endpoints, Endpoints]:
@@ -436,7 +519,8 @@ def _meeting(writers: Iterable[Endpoint], readers: Iterable[Endpoint]) -> tuple[
     Two expressions do not match each other (DDS 1.4, 2.2.3.13 PARTITION).
     """
     by_writer, by_reader = _by_partition(writers), _by_partition(readers)
-    literal, wild = _divided(by_reader)
+    literal = [name for name in by_reader if expressions.is_literal(name)]
+    wild = [name for name in by_reader if not expressions.is_literal(name)]
     met_writers: Endpoints = {}
     met_readers: Endpoints = {}
     for name, those in by_writer.items():
@@ -460,21 +544,13 @@ def _by_partition(endpoints: Iterable[Endpoint]) -> dict[str, list[Endpoint]]:
     return found
 
 
-def _divided(names: Iterable[str]) -> tuple[list[str], list[str]]:
-    """Separate names from expressions."""
-    every = list(names)
-    return (
-        [name for name in every if expressions.is_literal(name)],
-        [name for name in every if not expressions.is_literal(name)],
-    )
-
-
 _KEEPING = ("Durable", "Persistent", "Transient")
-_MAX_SHOWN = 5
+_MAX_SHOWN: Final = 5
+"""Names that a message has; the others are counted."""
 _TAKING = ("Merge", "Replace", "Catchup")
 
 
-def node_findings(picture: DomainPicture, clock_bound_ns: int) -> Iterator[DoctorFinding]:
+def _node_findings(picture: DomainPicture, clock_bound_ns: int) -> Iterator[Finding]:
     """Find what keeps nodes from becoming consistent.
 
     Args:
@@ -483,17 +559,17 @@ def node_findings(picture: DomainPicture, clock_bound_ns: int) -> Iterator[Docto
     """
     yield from _nobody_keeps(picture)
     yield from _not_kept(picture)
-    yield from kept_in_memory(picture.nodes)
-    yield from limited(picture.nodes)
+    yield from _kept_in_memory(picture.nodes)
+    yield from _limited(picture.nodes)
     for topic in picture.topics():
-        yield from history_cut(topic, picture.nodes)
+        yield from _history_cut(topic, picture.nodes)
     yield from _incompatible(picture.nodes)
     yield from _not_merged(picture.nodes)
     yield from _clocks(picture, clock_bound_ns)
     yield from _deviations(picture)
 
 
-def _nobody_keeps(picture: DomainPicture) -> Iterator[DoctorFinding]:
+def _nobody_keeps(picture: DomainPicture) -> Iterator[Finding]:
     """Find durable data that no service keeps; other durability services do not say what they keep."""
     if picture.foreign_services:
         return
@@ -512,8 +588,8 @@ def _nobody_keeps(picture: DomainPicture) -> Iterator[DoctorFinding]:
             message = f"offers durable data in {_shown(missed)}, but no durability service {reason}"
             advice = "a name-space that contains it, with a policy that keeps it, on at least one node"
             writers = {guid: each for those in missed.values() for guid, each in those.items()}
-            yield DoctorFinding(
-                DoctorCause.NOBODY_KEEPS,
+            yield _found(
+                "nobody-keeps",
                 Severity.WARNING,
                 (topic.name,),
                 message,
@@ -538,7 +614,7 @@ def _is_kept(nodes: Sequence[NodeSnapshot], group: Group) -> bool:
     )
 
 
-def _not_kept(picture: DomainPicture) -> Iterator[DoctorFinding]:
+def _not_kept(picture: DomainPicture) -> Iterator[Finding]:
     """Find durable writers that a node reports as not kept."""
     seen: dict[tuple[str, str, str], list[str]] = {}
     for node in picture.nodes:
@@ -552,8 +628,8 @@ def _not_kept(picture: DomainPicture) -> Iterator[DoctorFinding]:
             if ends
             else f"{', '.join(names)} did not keep durable data of writer {writer}, which has ended"
         )
-        yield DoctorFinding(
-            DoctorCause.NOT_KEPT,
+        yield _found(
+            "not-kept",
             Severity.WARNING,
             (topic,),
             f"{what}: {text}",
@@ -566,8 +642,8 @@ def _not_kept(picture: DomainPicture) -> Iterator[DoctorFinding]:
         if unnamed := node.counters.get("too_large", 0) - sum(count for _, count in large):
             large.append(("", unnamed))  # of groups that the node does not show
         for topic, count in large:
-            yield DoctorFinding(
-                DoctorCause.NOT_KEPT,
+            yield _found(
+                "not-kept",
                 Severity.WARNING,
                 (topic,) if topic else (),
                 f"{node.name} did not capture {plural(count, 'sample')} above its limit, and has them only "
@@ -578,15 +654,15 @@ def _not_kept(picture: DomainPicture) -> Iterator[DoctorFinding]:
             )
 
 
-def _incompatible(nodes: Sequence[NodeSnapshot]) -> Iterator[DoctorFinding]:
+def _incompatible(nodes: Sequence[NodeSnapshot]) -> Iterator[Finding]:
     said = set()
     for node in nodes:
         for fellow in node.fellows:
             pair = frozenset((node.id, fellow.id))
             if fellow.communication == "incompatible" and pair not in said:
                 said.add(pair)
-                yield DoctorFinding(
-                    DoctorCause.NODES_INCOMPATIBLE,
+                yield _found(
+                    "nodes-incompatible",
                     Severity.ERROR,
                     (),
                     f"{node.name} and {fellow.name} do not communicate: {fellow.problem}",
@@ -595,7 +671,7 @@ def _incompatible(nodes: Sequence[NodeSnapshot]) -> Iterator[DoctorFinding]:
                 )
 
 
-def _not_merged(nodes: Sequence[NodeSnapshot]) -> Iterator[DoctorFinding]:
+def _not_merged(nodes: Sequence[NodeSnapshot]) -> Iterator[Finding]:
     """Find sets that stay different after a split because neither side takes the other's set."""
     having: dict[str, list[tuple[NodeSnapshot, NameSpaceView]]] = {}
     for node in nodes:
@@ -611,8 +687,8 @@ def _not_merged(nodes: Sequence[NodeSnapshot]) -> Iterator[DoctorFinding]:
         if pairs:
             left_name, right_name, (here, there) = pairs[0]
             more = f" (and {len(pairs) - 1} more pairs)" if len(pairs) > 1 else ""
-            yield DoctorFinding(
-                DoctorCause.NOT_MERGED,
+            yield _found(
+                "not-merged",
                 Severity.WARNING,
                 (),
                 f"name-space '{name}': after a disconnection {left_name} does {here} and {right_name} "
@@ -622,7 +698,7 @@ def _not_merged(nodes: Sequence[NodeSnapshot]) -> Iterator[DoctorFinding]:
             )
 
 
-def _deviations(picture: DomainPicture) -> Iterator[DoctorFinding]:
+def _deviations(picture: DomainPicture) -> Iterator[Finding]:
     """Find readers whose state differs from the set of their node."""
     for node in picture.nodes:
         for view in node.deviations:
@@ -637,8 +713,8 @@ def _deviations(picture: DomainPicture) -> Iterator[DoctorFinding]:
             )
             is_repetition = view.counts.keys() == {"repeated"}
             first = "create the readers of a process together" if is_repetition else "start the reader again"
-            yield DoctorFinding(
-                DoctorCause.READER_DEVIATES,
+            yield _found(
+                "reader-deviates",
                 Severity.WARNING if view.counts.keys() - {"shown_later", "repeated"} else Severity.INFO,
                 (view.topic,),
                 f"deviates from the set of {node.name} ({view.text})",
@@ -657,7 +733,7 @@ def _merge_type(space: NameSpaceView, role: str) -> str:
     return "Ignore"
 
 
-def _clocks(picture: DomainPicture, bound_ns: int) -> Iterator[DoctorFinding]:
+def _clocks(picture: DomainPicture, bound_ns: int) -> Iterator[Finding]:
     """Find clocks that differ by more than the bound for certain.
 
     A message takes time, so each node sees the other clock later than it is. The other clock is ahead by at
@@ -670,7 +746,8 @@ def _clocks(picture: DomainPicture, bound_ns: int) -> Iterator[DoctorFinding]:
         if fellow.communication != "lost" and fellow.last_heartbeat_ns
     }
     names = {node.id: node for node in picture.nodes}
-    topics = _written_on_several_hosts(picture)
+    hosts = {topic.name: {each.host for each in topic.writers if each.host} for topic in picture.topics()}
+    topics = [name for name, several in hosts.items() if len(several) > 1]
     for (here, there), least_ns in sorted(seen.items()):
         if least_ns <= bound_ns or here not in names or there not in names:
             continue
@@ -682,10 +759,9 @@ def _clocks(picture: DomainPicture, bound_ns: int) -> Iterator[DoctorFinding]:
             f"(host {behind.host}) by {least_ns / 1e9:.3f} s at least{most}"
         )
         if topics:
-            message += f"; written on several hosts: {', '.join(topics[:_MAX_SHOWN])}"
-            message += f" and {len(topics) - _MAX_SHOWN} more topics" if len(topics) > _MAX_SHOWN else ""
-        yield DoctorFinding(
-            DoctorCause.CLOCKS,
+            message += f"; written on several hosts: {listed(topics, _MAX_SHOWN, 'more topics')}"
+        yield _found(
+            "clocks",
             Severity.WARNING if topics else Severity.INFO,
             (),
             message,
@@ -694,10 +770,195 @@ def _clocks(picture: DomainPicture, bound_ns: int) -> Iterator[DoctorFinding]:
         )
 
 
-def _written_on_several_hosts(picture: DomainPicture) -> list[str]:
-    """Return the topics that are written on several hosts."""
-    return [
-        topic.name
-        for topic in picture.topics()
-        if len({each.host for each in topic.writers if each.host}) > 1
-    ]
+_NO_DISK = "there is no store on disk", "a StoreDirectory"
+
+
+def _kept_in_memory(nodes: Sequence[NodeSnapshot]) -> Iterator[Finding]:
+    """Find PERSISTENT data that nodes do not write to disk, one finding for each reason."""
+    topics: dict[tuple[str, str], set[str]] = {}
+    names: dict[tuple[str, str], dict[str, None]] = {}
+    for node in nodes:
+        reasons = {space.name: _reason(node, space) for space in node.name_spaces}
+        for group in node.groups:
+            reason = reasons.get(group.name_space)
+            if reason and group.durability == "PERSISTENT":
+                topics.setdefault(reason, set()).add(group.topic)
+                names.setdefault(reason, {})[node.name] = None
+    for (why, advice), found in topics.items():
+        shown, who = sorted(found), names[why, advice]
+        word = "topic" if len(shown) == 1 else "topics"
+        yield _found(
+            "memory-only",
+            Severity.INFO,
+            (),
+            f"{', '.join(who)} {'keeps' if len(who) == 1 else 'keep'} PERSISTENT data in memory only, "
+            f"because {why}: {word} {listed(shown, _MAX_SHOWN)}",
+            f"{advice}, if it must survive a restart of all nodes",
+            nodes=tuple(who),
+        )
+
+
+def _reason(node: NodeSnapshot, space: NameSpaceView) -> tuple[str, str] | None:
+    """Return why a node keeps PERSISTENT data of a name-space in memory only, and the advice."""
+    if space.durability == "Transient":
+        where = f"'{space.name}'"
+        return f"the policy of name-space {where} is Transient", f'durability="Persistent" for {where}'
+    return _NO_DISK if node.store.kind == "memory" else None
+
+
+def _history_cut(topic: TopicView, nodes: Sequence[NodeSnapshot]) -> Iterator[Finding]:
+    """Find that late joiners get fewer samples of an instance than the HISTORY of writers or readers.
+
+    What is kept for them is a matter of DURABILITY_SERVICE, whose default is KEEP_LAST 1 whatever HISTORY
+    says. KEEP_ALL often means no more than that nothing on its way is overwritten, so it is information; a
+    reader that names a number wants that many.
+    """
+    groups = [group for node in nodes for group in node.groups if group.topic == topic.name]
+    by_nodes, by_writers = _Depths(), _Depths()
+    for group in groups:
+        by_nodes.add(group.partition, group.kept_depth)
+    for writer in topic.writers:
+        for partition in writer.partitions or ("",):
+            by_writers.add(partition, writer.service_depth)
+    cut: dict[str, Endpoint] = {}
+    kept: list[int] = []
+    for each in (*topic.writers, *topic.readers):
+        durability, asked = each.qos.durability, each.qos.history_depth
+        if asked == 1 or each.is_library or durability < DurabilityKind.TRANSIENT_LOCAL:
+            continue
+        # Nodes say what they keep. Without one, writers say what a service is to keep, or Cyclone DDS of what
+        # is TRANSIENT_LOCAL.
+        left = by_nodes.met(each.partitions) if durability >= DurabilityKind.TRANSIENT else None
+        if left is None:
+            left = each.service_depth if each.is_writer else by_writers.met(each.partitions)
+        if left is not None and is_deeper(asked, left):
+            cut[each.guid] = each
+            kept.append(left)
+    if not cut:
+        return
+    asked = functools.reduce(loosest, (each.qos.history_depth for each in cut.values()))
+    names = sorted({depth_name(each.qos.history_depth) for each in cut.values()})
+    is_number_read = any(not each.is_writer and each.qos.history_depth for each in cut.values())
+    yield _found(
+        "history-cut",
+        Severity.WARNING if is_number_read else Severity.INFO,
+        (topic.name,),
+        f"HISTORY is {' and '.join(names)}, but what is kept for late joiners is "
+        f"{depth_name(_shallowest(kept))} of each instance: DURABILITY_SERVICE decides that",
+        f"where late joiners need more, on the topic and all of its writers: {_line(topic, groups, asked)}",
+        tuple(cut.values()),
+        tuple({node.name: None for node in nodes if any(group.topic == topic.name for group in node.groups)}),
+    )
+
+
+def _shallowest(depths: Sequence[int]) -> int:
+    return min(depths, key=lambda depth: depth or math.inf)
+
+
+class _Depths:
+    """The least that is kept of an instance in each partition, found without comparing all names."""
+
+    def __init__(self) -> None:
+        self._every: dict[str, int] = {}
+        self._wild: dict[str, int] = {}
+
+    def add(self, partition: str, depth: int) -> None:
+        """Note what is kept in a partition, which may be an expression."""
+        for known in (self._every, *([] if expressions.is_literal(partition) else [self._wild])):
+            known[partition] = _shallowest((depth, known.get(partition, depth)))
+
+    def met(self, partitions: tuple[str, ...]) -> int | None:
+        """Return the least that is kept where a reader or writer in these partitions is; None for nothing."""
+        found = []
+        for one in partitions or ("",):
+            if one in self._every:
+                found.append(self._every[one])
+            others = self._wild if expressions.is_literal(one) else self._every
+            found += [depth for name, depth in others.items() if meets(one, name)]
+        return _shallowest(found) if found else None
+
+
+def _line(topic: TopicView, groups: Sequence[GroupView], asked: int) -> str:
+    """Return the QoS line that keeps `asked` samples of each instance and leaves all else as it is."""
+    if groups:
+        most, instances, each = groups[0].limits
+        delay_ns = groups[0].cleanup_delay_ns
+    else:
+        qos = topic.writers[0].qos.of_group()
+        (most, instances, each), delay_ns = qos.limits, qos.cleanup_delay_ns
+    return durability_service(asked, (most, instances, loosest(each, asked) if each > 0 else each), delay_ns)
+
+
+def _limited(nodes: Sequence[NodeSnapshot]) -> Iterator[Finding]:
+    """Find samples that resource limits of DURABILITY_SERVICE keep out, one finding for each topic.
+
+    A number of samples for each instance pushes out older ones, as a history depth does.
+    """
+    told: dict[str, dict[str, GroupView]] = {}
+    for node in nodes:
+        for group in node.groups:
+            if group.rejected:
+                told.setdefault(group.topic, {}).setdefault(node.name, group)
+    for topic, views in told.items():
+        causes: dict[str, int] = {}
+        for view in views.values():
+            for cause, count in view.rejected:
+                causes[cause] = max(count, causes.get(cause, 0))
+        counts = ", ".join(f"{plural(count, 'sample')} by {cause}" for cause, count in sorted(causes.items()))
+        view = next(iter(views.values()))
+        line = durability_service(view.depth, (-1, -1, -1), view.cleanup_delay_ns)
+        yield _found(
+            "limited",
+            Severity.INFO if set(causes) == {"max_samples_per_instance"} else Severity.WARNING,
+            (topic,),
+            f"{', '.join(views)} kept out or pushed out {counts} of DURABILITY_SERVICE: late "
+            "joiners do not get them",
+            f"higher limits, or none, on the topic and all of its writers: {line}",
+            nodes=tuple(views),
+        )
+
+
+_TYPE_ADVICE: Final = "one version of the type, or appendable or mutable versions with the same key"
+
+
+def _may_match(one: Endpoint, other: Endpoint) -> bool:
+    """Tell whether the types of two endpoints may match.
+
+    Cyclone DDS compares the structures if both sides announce them, whatever the names are, and the names
+    otherwise. Only Cyclone DDS in the process of an endpoint knows whether two structures are compatible.
+    """
+    return one.type_name == other.type_name or bool(one.type_id and other.type_id)
+
+
+def _different_types(topic: TopicView, kept: Sequence[str]) -> Iterator[Finding]:
+    """Find types that share the name of a topic.
+
+    Args:
+        topic: the topic.
+        kept: names of the types of which nodes keep data of this topic.
+    """
+    endpoints = topic.writers + topic.readers
+    names = sorted({each.type_name for each in endpoints})
+    if len(names) > 1 and not all(each.type_id for each in endpoints):
+        yield _found(
+            "different-types",
+            Severity.ERROR,
+            (topic.name,),
+            f"have different types, {_types(names)}, and not all announce their structure: no data "
+            "flows between different names where one side does not",
+            "one type for each topic name",
+            endpoints,
+        )
+    told = tuple(each for each in endpoints if each.type_id)
+    if (count := len({each.type_id for each in told})) > 1:
+        named = _types(sorted({each.type_name for each in told}))
+        text = f"have {count} different types named {named}: data flows only between compatible ones"
+        yield _found("different-types", Severity.WARNING, (topic.name,), text, _TYPE_ADVICE, told)
+    strange = tuple(each for each in topic.readers if kept and each.type_name not in kept)
+    if strange and not topic.writers:
+        text = f"have another type than nodes keep, {_types(kept)}: they get that only if it is compatible"
+        yield _found("different-types", Severity.WARNING, (topic.name,), text, _TYPE_ADVICE, strange)
+
+
+def _types(names: Sequence[str]) -> str:
+    return listed(names, _MAX_SHOWN, separator=" and ")
