@@ -14,7 +14,7 @@ from benchmarks import stage as stages
 from benchmarks.rows import Bar, Is, Row
 
 if TYPE_CHECKING:
-    from ospltool.demo.stage import Stage
+    from ospltool.demo.acts import Stage
     from tests.trace_lines import Line
 
 AREA: Final = "align"

@@ -18,7 +18,7 @@ from benchmarks.rows import Bar, Is, Row
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ospltool.demo.stage import Stage
+    from ospltool.demo.acts import Stage
 
 AREA: Final = "capture"
 NODE: Final = "n1"

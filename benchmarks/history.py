@@ -11,7 +11,7 @@ from benchmarks.rows import Bar, Is, Row
 from engine.store.store_directory import DATABASE
 
 if TYPE_CHECKING:
-    from ospltool.demo.stage import Stage
+    from ospltool.demo.acts import Stage
 
 AREA: Final = "history"
 NODE: Final = "n1"

@@ -21,7 +21,7 @@ from benchmarks.rows import Bar, Is, Row
 from engine.store.store_directory import DATABASE
 
 if TYPE_CHECKING:
-    from ospltool.demo.stage import Stage
+    from ospltool.demo.acts import Stage
 
 AREA: Final = "large"
 HOLDER: Final = "n1"

@@ -27,7 +27,7 @@ from engine.dds.uri import directed_uri
 from engine.persistence.service import replica_store as rows
 from engine.persistence.service.replica_store import DATABASE
 from engine.persistence.service.replica_watching import Watching
-from ospltool.demo.stage import samples_directory
+from ospltool.demo.acts import samples_directory
 
 AREA: Final = "redundancy"
 SAMPLES: Final = 20_000

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from benchmarks.programs import Program
 from engine.dds.uri import settings_text
-from ospltool.demo.stage import NODES, Stage, samples_directory
+from ospltool.demo.acts import NODES, Stage, samples_directory
 from ospltool.live.dds import LiveFeed
 from tests.trace_lines import Line, read_line
 

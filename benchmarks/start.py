@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Final
 from benchmarks import bare
 from benchmarks import stage as stages
 from benchmarks.rows import Bar, Is, Row
-from ospltool.demo.stage import NODES
+from ospltool.demo.acts import NODES
 
 if TYPE_CHECKING:
-    from ospltool.demo.stage import Stage
+    from ospltool.demo.acts import Stage
 
 AREA: Final = "start"
 PHASES: Final = {

@@ -18,7 +18,7 @@ from benchmarks.store_snapshots import Others, make
 from engine.dataset.sample import DATA, make_sample
 from engine.node.disk import open_store
 from engine.store.interface import DamageLog
-from ospltool.stores.diff.compare import CompareOptions, Limits, compare
+from ospltool.stores.diff.compare import CompareOptions, compare
 from ospltool.stores.model import RANGES_FILE, SAMPLES_FILE
 from ospltool.stores.opening import open_reader
 from ospltool.stores.snapshot import COMPARED, write_snapshot
@@ -89,7 +89,7 @@ def _snapshots(area: str, directory: Path, repeat: int) -> list[Row]:
 
 def _compared(left: Path, right: Path, differing: int) -> float:
     began = time.monotonic()
-    report = compare([str(left), str(right)], CompareOptions(limits=Limits(MEMORY)))
+    report = compare([str(left), str(right)], CompareOptions(memory_bytes=MEMORY))
     seconds = time.monotonic() - began
     if report.differing != differing:
         raise RuntimeError(f"{report.differing} instances, not {differing}")

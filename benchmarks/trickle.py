@@ -18,7 +18,7 @@ from benchmarks.programs import Program
 from benchmarks.rows import Bar, Is, Row
 
 if TYPE_CHECKING:
-    from ospltool.demo.stage import Stage
+    from ospltool.demo.acts import Stage
 
 AREA: Final = "trickle"
 NODE: Final = "n1"

@@ -10,8 +10,7 @@ import pathlib
 import tempfile
 
 from engine.dds.uri import cyclone_uri
-from ospltool.demo.acts import ACTS
-from ospltool.demo.stage import Stage
+from ospltool.demo.acts import ACTS, Stage
 from ospltool.live.dds import LiveFeed
 from tui import cells, themes
 from tui.app import ConsoleApp

@@ -84,12 +84,8 @@ class _Document(msgspec.Struct):
     body: msgspec.Raw = msgspec.Raw(b"null")
 
 
-class _Named(msgspec.Struct):
-    name: str = ""
-
-
 _read_document: Final = json_reader(_Document)
-_read_name: Final = json_reader(_Named)
+_read_body: Final = json_reader(dict[str, Any])
 _read_addressees: Final = json_reader(tuple[str, ...])
 
 
@@ -126,7 +122,8 @@ def decode(data: bytes) -> Envelope:
     if document.version != VERSION or kind not in _READERS:
         name = ""
         with contextlib.suppress(JsonFault):
-            name = _read_name(document.body).name[:80]
+            found = _read_body(document.body).get("name")
+            name = found[:80] if isinstance(found, str) else ""
         raise UnsupportedMessage(f"{document.version!r} {kind!r}"[:80], name)
     try:
         return Envelope(_READERS[kind](document.body), _read_addressees(document.to))

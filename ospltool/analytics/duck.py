@@ -214,20 +214,17 @@ class DuckTables:
 
     Args:
         memory_bytes: most memory that it takes.
-        threads: most threads; 0 for one per processor.
     """
 
     row_number = "file_row_number"
 
-    def __init__(self, memory_bytes: int, threads: int = 0) -> None:
+    def __init__(self, memory_bytes: int) -> None:
         self._scratch = tempfile.TemporaryDirectory(prefix="ospltool-sql-")
         config = _config() | {
             "temp_directory": self._scratch.name,
             "memory_limit": f"{memory_bytes >> 20}MiB",
             "preserve_insertion_order": False,
         }
-        if threads:
-            config["threads"] = threads
         self._connection = duckdb.connect(config=config)
         self._run(NO_PROGRESS)
 

@@ -3,45 +3,46 @@
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import os
 import sys
 from typing import TYPE_CHECKING, Final
 
 import typer
-from typer.main import get_command_name
 
 from ospltool.cli.exits import CommandError, Exit
+from ospltool.cli.options import CONTEXT, grouped
 from ospltool.output import streams
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
-VERBS: Final = (
-    "start",
-    "stop",
-    "status",
-    "list",
-    "health",
-    "metrics",
-    "top",
-    "demo",
-    "record",
-    "check",
-    "doctor",
-    "explain",
-    "simulate",
-    "persistence",
-    "trace",
-    "report",
-    "store",
-    "cat",
-    "history",
-    "sql",
-    "env",
-    "info",
-)
-"""The verbs in the order of the help. Each is `ospltool.cli.<verb>` with a function `register(app)`."""
+VERBS: Final = {
+    "start": "Start a node, in the background or in the foreground.",
+    "stop": "Stop a node.",
+    "status": "Show the state of a node.",
+    "list": "List the nodes on this machine.",
+    "health": "Report what is wrong in a running system.",
+    "metrics": "Export the state of a running system for Prometheus.",
+    "top": "Open the operations console.",
+    "demo": "Run a checked demonstration with three nodes.",
+    "record": "Record the state of a system to a file.",
+    "check": "Check configurations and deployments.",
+    "doctor": "Diagnose which readers and writers cannot become consistent.",
+    "explain": "Explain a file or text, a rule, a health code or a setting.",
+    "simulate": "Simulate a system with faults, by seed.",
+    "report": "Write an incident report as one HTML file.",
+    "cat": "Print the samples of a topic as JSON lines.",
+    "sql": "Query a case with SQL or a named query.",
+    "env": "Show environment variables and their origin.",
+    "info": "Show versions, paths and effective settings.",
+    "persistence": "Run and inspect redundant persistence services.",
+    "trace": "Read, follow, merge, filter and explain traces and logs.",
+    "store": "Open, verify and compare durability stores.",
+    "history": "Wait for history, delete it, show its state.",
+}
+"""The verbs in the order of the help. `ospltool.cli.<verb>` has the function, or the `group` of commands."""
+_FUNCTIONS: Final = {"env": "show_environment", "list": "list_nodes"}
+"""Functions with another name than their verb."""
 
 _HELP: Final = """A durability service for Eclipse Cyclone DDS with OpenSplice semantics, and its tools.
 
@@ -113,44 +114,34 @@ def _refused(error: Exception) -> int:
 def build(arguments: Sequence[str]) -> typer.Typer:
     """Build the application with the verb that the arguments name, or with all verbs if they name none.
 
-    So a command does not pay for the imports of the others.
+    So a command does not pay for the imports of the others, and the list of all imports none.
     """
     app = typer.Typer(
         help=_HELP,
         epilog=_EPILOG,
         rich_markup_mode=None,  # the same bytes on a terminal and in a file, and 100 ms less
         pretty_exceptions_enable=False,
-        context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+        context_settings=CONTEXT,
     )
     app.callback()(_global_options)
     first = next(iter(arguments), "")
     is_completing = "_OSPLTOOL_COMPLETE" in os.environ
-    is_listed = first not in VERBS and not is_completing
-    for verb in VERBS if is_listed or is_completing else (first,):
-        name = f"ospltool.cli.{verb}"
-        if importlib.util.find_spec(name) is not None:
-            importlib.import_module(name).register(app)
-    if is_listed:
-        _leave_out_parameters(app)
+    for verb, about in VERBS.items():
+        if verb != first and first in VERBS and not is_completing:
+            continue
+        if first not in VERBS and not is_completing:
+            app.command(verb, short_help=about)(_listed_only)
+            continue
+        module = importlib.import_module(f"ospltool.cli.{verb}")
+        if hasattr(module, "group"):
+            app.add_typer(module.group, name=verb, short_help=about)
+        else:
+            app.command(verb, short_help=about)(grouped(getattr(module, _FUNCTIONS.get(verb, verb))))
     return app
 
 
-def _leave_out_parameters(app: typer.Typer) -> None:
-    """Drop the parameters of all verbs: to list the verbs takes Typer twice as long with them."""
-
-    def listed(description: str | None) -> Callable[[], None]:
-        def verb() -> None: ...
-
-        verb.__doc__ = description
-        return verb
-
-    for command in app.registered_commands:
-        if command.callback is not None:
-            command.name = command.name or get_command_name(command.callback.__name__)
-            command.callback = listed(command.callback.__doc__)
-    for group in app.registered_groups:
-        if group.typer_instance is not None:
-            group.typer_instance.registered_commands = []
+def _listed_only() -> None:
+    pass
 
 
 def _show_version(wanted: bool) -> None:

@@ -8,13 +8,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from engine.core.name_spaces import Group, Interest
+from engine.dataset.content import Expression, ExpressionFault, Undecodable
+from engine.dataset.sample import DATA
 from ospltool.cli.domains import Domain, place_of, talking
 from ospltool.cli.exits import CommandError, Exit
-from ospltool.cli.units import duration_s
+from ospltool.cli.options import duration
 from ospltool.output import envelope, streams
 
 if TYPE_CHECKING:
-    from engine.dataset.content import Expression, Kinds, Path
+    from engine.dataset.content import Kinds, Path
     from engine.dataset.sample import Sample
     from ospltool.live.samples import TopicReader
     from ospltool.stores.model import GroupFacts, StoreReader
@@ -22,9 +25,24 @@ if TYPE_CHECKING:
 _MAX_PROBLEMS = 10
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("cat", short_help="Print the samples of a topic as JSON lines.")(cat)
+@dataclasses.dataclass(frozen=True, slots=True)
+class ChosenSamples:
+    """Which samples are printed."""
+
+    partitions: Annotated[
+        list[str] | None,
+        typer.Option("--partition", metavar="P", help="Print only this partition (* and ?); repeatable."),
+    ] = None
+    stored: Annotated[bool, typer.Option("--stored", help="Read store files; no node needs to run.")] = False
+    live: Annotated[
+        bool, typer.Option("--live", help="Also print new samples, until --count or --timeout.")
+    ] = False
+    where: Annotated[
+        str | None,
+        typer.Option(
+            metavar="EXPR", help="Print only samples that match EXPR, such as \"v < 5 AND name = 'x'\"."
+        ),
+    ] = None
 
 
 def cat(
@@ -33,20 +51,8 @@ def cat(
         str | None,
         typer.Argument(envvar="OSPL_URI", help="Use the domain, or the stores, of this configuration."),
     ] = None,
-    partitions: Annotated[
-        list[str] | None,
-        typer.Option("--partition", metavar="P", help="Print only this partition (* and ?); repeatable."),
-    ] = None,
-    stored: Annotated[bool, typer.Option("--stored", help="Read store files; no node needs to run.")] = False,
-    live: Annotated[
-        bool, typer.Option("--live", help="Also print new samples, until --count or --timeout.")
-    ] = False,
-    where: Annotated[
-        str | None,
-        typer.Option(
-            metavar="EXPR", help="Print only samples that match EXPR, such as \"v < 5 AND name = 'x'\"."
-        ),
-    ] = None,
+    *,
+    chosen: ChosenSamples,
     stores: Annotated[
         list[str] | None,
         typer.Option("--store", metavar="DIR", help="Read this store; repeatable, implies --stored."),
@@ -56,10 +62,7 @@ def cat(
     ] = None,
     domain: Domain = None,
     count: Annotated[int | None, typer.Option(min=1, help="Print at most N samples.", metavar="N")] = None,
-    timeout: Annotated[
-        float,
-        typer.Option(parser=duration_s, metavar="DURATION", help="Listen for at most DURATION."),
-    ] = "10s",  # type: ignore[assignment]  # the parser makes seconds of it
+    timeout: float = duration("10s", "Listen for at most DURATION."),
 ) -> None:
     """Print the samples of a topic as JSON lines.
 
@@ -74,22 +77,21 @@ def cat(
     Exit codes: 0 success, 1 no samples of the topic (not with --live), incomplete history or unreadable
     samples, 2 wrong usage or unreadable input, 3 no node reachable.
     """
-    printer = _Printer(topic, _expression(where), count)
-    if stored or stores:
-        if live:
+    printer = _Printer(topic, _expression(chosen.where), count)
+    partitions = tuple(chosen.partitions or ())
+    if chosen.stored or stores:
+        if chosen.live:
             raise CommandError("choose --live or --stored, not both", Exit.USAGE)
-        _cat_stores(printer, _stores_of(uri, stores, node), tuple(partitions or ()))
+        _cat_stores(printer, _stores_of(uri, stores, node), partitions)
     else:
         if node is not None:
             raise CommandError("--node chooses a store: give --stored too", Exit.USAGE)
-        _cat_live(printer, uri, domain, tuple(partitions or ()), timeout, follows=live)
+        _cat_live(printer, uri, domain, partitions, timeout, follows=chosen.live)
     if printer.problems:
         raise typer.Exit(Exit.FINDINGS)
 
 
 def _expression(where: str | None) -> Expression | None:
-    from engine.dataset.content import Expression, ExpressionFault
-
     try:
         return None if where is None else Expression(where)
     except ExpressionFault as error:
@@ -114,8 +116,6 @@ class _Printer:
 
     def check(self, kinds: Kinds) -> None:
         """Refuse an expression that does not fit a type of the topic."""
-        from engine.dataset.content import ExpressionFault
-
         try:
             if self._expression is not None:
                 self._expression.check(kinds)
@@ -181,19 +181,14 @@ def _where(topic: str, sample: Sample, why: object) -> str:
 # From stores.
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Store:
-    path: str
-    node: str
-
-
-def _stores_of(uri: str | None, stores: list[str] | None, node: str | None) -> list[_Store]:
+def _stores_of(uri: str | None, stores: list[str] | None, node: str | None) -> list[tuple[str, str]]:
+    """Return the path and the node of each store; a store that is named has no node."""
     if stores:
-        return [_Store(each, "") for each in stores]
+        return [(each, "") for each in stores]
     from ospltool.cli.targets import targets
 
     found = [
-        _Store(target.store, target.name or target.configuration.domain.name)
+        (target.store, target.name or target.configuration.domain.name)
         for target in targets(uri, os.environ, node=node)
         if target.store
     ]
@@ -202,43 +197,36 @@ def _stores_of(uri: str | None, stores: list[str] | None, node: str | None) -> l
     return found
 
 
-def _cat_stores(printer: _Printer, stores: list[_Store], partitions: tuple[str, ...]) -> None:
-    from engine.core.name_spaces import Group, Interest
+def _cat_stores(printer: _Printer, stores: list[tuple[str, str]], partitions: tuple[str, ...]) -> None:
     from engine.store.interface import DamageLog
     from ospltool.cli.store.shared import opened
 
     interest, groups = Interest(printer.topic, partitions or ("*",)), 0
-    for store in stores:
+    for path, node in stores:
         damage = DamageLog()
-        with opened(store.path) as reader:
+        with opened(path) as reader:
             for finding in reader.facts.findings:
                 printer.complain(finding)
             use = dict(reader.facts.detail).get("closed", "")
             if use.startswith("in use"):
-                streams.say(
-                    f"ospltool: {store.path}: {use}; samples that it has not stored yet are missing here"
-                )
+                streams.say(f"ospltool: {path}: {use}; samples that it has not stored yet are missing here")
             for one in reader.facts.current():
                 for group, samples in reader.read(one.number, damage):
                     is_meant = interest.wants(Group(group.name.partition, group.name.topic))
                     groups += is_meant
                     if is_meant:
-                        _put_group(printer, reader, group, store, samples)
+                        _put_group(printer, reader, group, node, samples)
                     for _ in samples:
                         pass  # the reader yields the next group only then
         for problem in damage.first:
-            printer.complain(f"{store.path}: damaged: {problem}")
+            printer.complain(f"{path}: damaged: {problem}")
     if not groups or not (printer.has_samples or printer.problems):
         what = "no samples in its groups in the complete sets" if groups else "no group in the complete sets"
-        where = ", ".join(store.path for store in stores)
+        where = ", ".join(path for path, _ in stores)
         printer.complain(f"topic '{printer.topic}': {what} of {where}")
 
 
-def _put_group(
-    printer: _Printer, reader: StoreReader, group: GroupFacts, store: _Store, samples: Any
-) -> None:
-    from engine.dataset.content import Undecodable
-    from engine.dataset.sample import DATA
+def _put_group(printer: _Printer, reader: StoreReader, group: GroupFacts, node: str, samples: Any) -> None:
     from ospltool.stores.describe import fields_of
 
     checks_samples = group.description is None
@@ -251,7 +239,7 @@ def _put_group(
         printer.complain(f"topic '{printer.topic}': {error}")
         return
     place: dict[str, object] = {"partitions": [group.name.partition], "type": group.name.type_name}
-    place |= {"node": store.node} if store.node else {}
+    place |= {"node": node} if node else {}
     for sample in sorted(samples, key=lambda one: (one.source_time_ns, one.writer)):
         fields, problem = fields_of(reader, group, sample)
         if fields is None:
@@ -324,7 +312,6 @@ def _seen(reader: TopicReader) -> str:
 
 
 def _put_all(printer: _Printer, reader: Any, timeout_s: float, *, follows: bool) -> None:
-    from engine.dataset.content import Undecodable
     from engine.dds.decoding import decode, kinds_of
 
     checked = set()

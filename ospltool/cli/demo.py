@@ -16,11 +16,6 @@ if TYPE_CHECKING:
     from ospltool.demo.acts import ActResult
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("demo", short_help="Run a checked demonstration with three nodes.")(demo)
-
-
 def demo(
     headless: Annotated[
         bool,

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ospltool.cli.domains import Partition, place_of, require_interface
+from ospltool.cli.domains import place_of, require_interface
 from ospltool.cli.exits import CommandError, Exit, not_installed
-from ospltool.cli.units import duration_s
+from ospltool.cli.options import AsJson, LiveTarget, duration
 from ospltool.output import envelope, streams
 from ospltool.output.text import plural
 
@@ -16,38 +16,25 @@ if TYPE_CHECKING:
     from ospltool.doctor.picture import DomainPicture
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("doctor", short_help="Diagnose which readers and writers cannot become consistent.")(doctor)
-
-
 def doctor(
     uri: Annotated[
         str | None,
         typer.Argument(envvar="OSPL_URI", help="Diagnose the domain of this configuration."),
     ] = None,
-    domain: Annotated[int | None, typer.Option(min=0, max=230, help="Diagnose this domain instead.")] = None,
-    partition: Partition = None,
+    *,
+    target: LiveTarget,
     topic: Annotated[
         str, typer.Option(metavar="PATTERN", help="Check only topics that match PATTERN (* and ?).")
     ] = "*",
-    length: Annotated[
-        float,
-        typer.Option("--for", parser=duration_s, metavar="DURATION", help="Listen for DURATION."),
-    ] = "5s",  # type: ignore[assignment]  # the parser makes seconds of it
-    clock_bound: Annotated[
-        float,
-        typer.Option(
-            parser=duration_s, metavar="DURATION", help="Tolerate clock differences up to DURATION."
-        ),
-    ] = "100ms",  # type: ignore[assignment]  # the parser makes seconds of it
+    length: float = duration("5s", "Listen for DURATION.", "--for"),
+    clock_bound: float = duration("100ms", "Tolerate clock differences up to DURATION."),
     shows_all: Annotated[
         bool,
         typer.Option(
             "--all", help="Include topics of OpenSplice (DCPS..., CM..., d_...) and ROS 2 themselves."
         ),
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Show the diagnosis as JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Diagnose which readers and writers of a running system cannot become consistent, and why.
 
@@ -58,7 +45,7 @@ def doctor(
     Exit codes: 0 no findings (other than information), 1 findings or no topic that matches, 2 wrong usage or
     configuration, 3 no participant heard or domain not reachable.
     """
-    picture = _listen(uri, domain, partition, length, shows_all=shows_all)
+    picture = _listen(uri, target, length, shows_all=shows_all)
     if not picture.participants:
         streams.say(f"ospltool: no participant heard within {length:g} s")
         raise typer.Exit(Exit.UNREACHABLE)
@@ -83,22 +70,20 @@ def doctor(
     )
 
 
-def _listen(
-    uri: str | None, domain: int | None, partition: str | None, seconds: float, *, shows_all: bool
-) -> DomainPicture:
+def _listen(uri: str | None, target: LiveTarget, seconds: float, *, shows_all: bool) -> DomainPicture:
     try:
         from engine.dds.errors import DdsError
         from ospltool.doctor.listening import listen
     except ImportError as error:
         raise not_installed("dds", error) from error
-    place = place_of(uri, domain)
+    place = place_of(uri, target.domain)
     require_interface(place)
     try:
         return listen(
             place.domain_id,
             place.settings,
             seconds,
-            partition or place.partition,
+            target.partition or place.partition,
             place.secret(),
             shows_all=shows_all,
         )

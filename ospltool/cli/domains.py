@@ -14,31 +14,39 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from engine.capture.configured_uri import interface_fault
+from engine.config import ConfigError
+from engine.config.fleet import load_fleet
+from engine.dds.interfaces import known_addresses, unusable_interface
+from engine.dds.proofs import DomainSecret, SecretError
 from engine.supervisor.rundir import RunDirectory, RunDirectoryError, location
 from ospltool.cli.exits import CommandError, Exit, late_interrupt, not_installed
+from ospltool.cli.targets import is_fleet, targets
+from ospltool.health.codes import joined
+from ospltool.health.health import Health
+from ospltool.health.mutes import Mutes, place
+from ospltool.health.supervisors import SupervisorWatch
+from ospltool.health.system import System
+from ospltool.health.verdict import FAILED
+from ospltool.live.expectation import NOTHING, Expectation, ExpectedSpace
+from ospltool.live.recording import RecordingFault, header_of, is_recording
+from ospltool.live.replay import ReplayFeed
+from ospltool.live.supervision import LocalView
 from ospltool.output import streams
+from ospltool.output.text import plural
 
 if TYPE_CHECKING:
     from engine.config import Configuration
     from engine.config.fleet import Fleet
-    from engine.dds.proofs import DomainSecret
-    from ospltool.health.health import Health
-    from ospltool.health.system import System
-    from ospltool.live.expectation import Expectation
     from ospltool.live.feed import Feed
     from ospltool.live.model import SystemModel
     from ospltool.live.recording import RecordingHeader
-    from ospltool.live.replay import ReplayFeed
-    from ospltool.live.supervision import LocalView
 
 Uri = Annotated[
     str | None,
     typer.Option("--uri", metavar="URI", envvar="OSPL_URI", help="Use the domain of this configuration."),
 ]
 Domain = Annotated[int | None, typer.Option(min=0, max=230, help="Use this domain instead.")]
-Partition = Annotated[
-    str | None, typer.Option(help="Set the durability partition of the nodes, if it is not the default.")
-]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -62,8 +70,6 @@ class DomainAccess:
         Raises:
             CommandError: its file cannot be used.
         """
-        from engine.dds.proofs import DomainSecret, SecretError
-
         path = self.configuration.domain.secret if self.configuration else ""
         try:
             return DomainSecret(path) if path else DomainSecret.of_environment(os.environ)
@@ -84,7 +90,6 @@ def place_of(uri: str | None, domain: int | None) -> DomainAccess:
         raise not_installed("dds", error) from error
     if domain is not None or not uri:
         return DomainAccess(domain or 0, cyclone_uri())
-    from ospltool.cli.targets import targets
 
     target = targets(uri, os.environ)[0]
     configuration = target.configuration
@@ -98,8 +103,6 @@ def require_interface(place: DomainAccess) -> None:
         CommandError: this machine lacks one, or it is down or has no address; the message has file, line and
             column of the setting.
     """
-    from engine.capture.configured_uri import interface_fault
-
     fault = interface_fault(place.configuration, place.settings)
     if fault:
         raise CommandError(f"domain {place.domain_id} cannot be opened: {fault}", Exit.UNREACHABLE)
@@ -141,9 +144,6 @@ def recording(
     Raises:
         CommandError: it cannot be read, or the fleet file is wrong.
     """
-    from ospltool.live.recording import RecordingFault, header_of
-    from ospltool.live.replay import ReplayFeed
-
     try:
         expected = _expected_in(path, header_of(path), uri, domain)
         return ReplayFeed(path, speed=speed, follow=True), expected
@@ -154,9 +154,6 @@ def recording(
 def _expected_in(
     path: pathlib.Path, header: RecordingHeader | None, uri: str | None, domain: int | None
 ) -> Expectation:
-    from ospltool.cli.targets import is_fleet
-    from ospltool.live.expectation import NOTHING
-
     if not uri or not is_fleet(uri):
         return header.expected if header else NOTHING
     found = watched(uri, domain)
@@ -211,27 +208,10 @@ def simulated(
 
 def _expected_of(deployment: str, configurations: Mapping[str, Configuration]) -> Expectation:
     """Return what a fleet file of one domain says about the simulated nodes, by their names there."""
-    from ospltool.cli.targets import is_fleet
-    from ospltool.live.expectation import NOTHING
-
     if not configurations or not is_fleet(deployment):
         return NOTHING
     found = watched(deployment, None)
     return dataclasses.replace(found[0].expected, nodes=tuple(configurations)) if len(found) == 1 else NOTHING
-
-
-def live(uri: str | None, domain: int | None, partition: str | None) -> Feed:
-    """Watch the domain of a configuration or with a number (default: domain 0).
-
-    Args:
-        uri: the configuration.
-        domain: the number, which overrides that of the configuration.
-        partition: the durability partition, if it is not that of the configuration.
-
-    Raises:
-        CommandError: the configuration cannot be read, or the domain cannot be opened.
-    """
-    return live_at(place_of(uri, domain), partition)
 
 
 def live_at(place: DomainAccess, partition: str | None) -> Feed:
@@ -251,12 +231,6 @@ def live_at(place: DomainAccess, partition: str | None) -> Feed:
     except DdsError as error:
         raise CommandError(f"domain {place.domain_id} cannot be opened: {error}", Exit.UNREACHABLE) from error
 
-
-FleetUri = Annotated[
-    str | None,
-    typer.Argument(envvar="OSPL_URI", help="Watch the domains of this fleet file (.toml) or configuration."),
-]
-WatchedDomain = Annotated[int | None, typer.Option(min=0, max=230, help="Watch this domain instead.")]
 
 LISTEN_S: Final = 3.0
 """Least time to listen to a live domain: every node is heard within it."""
@@ -281,19 +255,12 @@ class Watched:
 
     def health(self, model: SystemModel) -> Health:
         """Judge the health of a model of this domain, with the mutes and supervisors of this user."""
-        from ospltool.health.health import Health
-        from ospltool.health.mutes import Mutes, place
-
         local = self.local_view()
         mutes = Mutes(place(os.environ), self.title)
         return Health(model, self.expected, mutes=mutes, reports=lambda: local().reports, here=local().here)
 
     def local_view(self) -> Callable[[], LocalView]:
         """Return what tells what this machine knows of the domain beside what is heard."""
-        from engine.dds.interfaces import known_addresses
-        from ospltool.health.supervisors import SupervisorWatch
-        from ospltool.live.supervision import LocalView
-
         try:
             RunDirectory(location(os.environ))
         except RunDirectoryError as error:
@@ -314,8 +281,6 @@ def opened(one: Watched, partition: str | None) -> System:
     Raises:
         CommandError: it cannot be opened.
     """
-    from ospltool.health.system import System
-
     return System((live_at(one.place, partition), one.health))
 
 
@@ -345,9 +310,6 @@ def _are_heard(systems: Sequence[System], elapsed: float) -> bool:
 
 def _waits_for(one: System) -> str:
     """Tell what a system is listened to for."""
-    from ospltool.health.codes import joined
-    from ospltool.output.text import plural
-
     if one.awaited:
         return f"{one.feed.title}: waiting for {joined(one.awaited)}"
     nodes = len(one.model.nodes)
@@ -370,8 +332,6 @@ def require_listening(system: System) -> None:
     Raises:
         CommandError: it has failed, so that what was printed may be out of date.
     """
-    from ospltool.health.verdict import FAILED
-
     verdict = system.health.verdict
     if verdict.word == FAILED:
         raise CommandError(f"{system.feed.title}: {verdict.why}. {verdict.next}", Exit.FAULT)
@@ -385,17 +345,12 @@ def watched(uri: str | None, domain: int | None) -> list[Watched]:
     Raises:
         CommandError: a file cannot be read or is wrong, with every problem and its place.
     """
-    from ospltool.cli.targets import is_fleet
-    from ospltool.live.expectation import NOTHING, Expectation
-
     if uri:
         _refuse_recording(uri)
     if not uri or not is_fleet(uri):
         place = place_of(uri, domain)
         own = (place.configuration.domain.name,) if place.configuration else ()
         return [Watched(place, Expectation(own, is_whole=False) if own else NOTHING)]
-    from engine.config import ConfigError
-    from engine.config.fleet import load_fleet
 
     try:
         found = _of_fleet(load_fleet(uri, only_watched=True))
@@ -407,10 +362,19 @@ def watched(uri: str | None, domain: int | None) -> list[Watched]:
     return chosen
 
 
+def require_one(found: Sequence[Watched]) -> None:
+    """Require a single domain.
+
+    Raises:
+        CommandError: there are several.
+    """
+    if len(found) > 1:
+        numbers = ", ".join(str(one.place.domain_id) for one in found)
+        raise CommandError(f"the fleet has the domains {numbers}; choose one with --domain", Exit.USAGE)
+
+
 def recording_at(uri: str | None) -> pathlib.Path | None:
     """Return the path of the recording that is given in the place of a configuration; None if it is none."""
-    from ospltool.live.recording import is_recording
-
     path = pathlib.Path(uri.removeprefix("file://")) if uri else None
     with contextlib.suppress(OSError):
         if path is not None and path.is_file() and is_recording(path):
@@ -430,7 +394,6 @@ def _refuse_recording(uri: str) -> None:
 def _of_fleet(fleet: Fleet) -> list[Watched]:
     from engine.capture.configured_uri import uri_of
     from engine.dds.uri import cyclone_uri
-    from ospltool.live.expectation import Expectation, ExpectedSpace
 
     names: dict[int, list[str]] = {}
     places: dict[int, list[DomainAccess]] = {}
@@ -466,7 +429,5 @@ def _usable(places: Sequence[DomainAccess] | None) -> DomainAccess | None:
 
     Without any it is the first of all, and `require_interface` says what is wrong with it.
     """
-    from engine.dds.interfaces import unusable_interface
-
     here = (one for one in places or () if not any(unusable_interface(one.settings)))
     return next(here, places[0] if places else None)

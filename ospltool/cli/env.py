@@ -8,6 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from engine.supervisor.rundir import location
+from engine.tracing import reports
+from engine.tracing.sinks import Rotation
+from ospltool.cli.exits import CommandError, Exit
+from ospltool.cli.options import AsJson
 from ospltool.output import envelope, streams
 
 if TYPE_CHECKING:
@@ -34,17 +39,12 @@ KNOWN: Final = {
 """Variables that ospltool and its nodes read: default value and meaning."""
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("env", short_help="Show environment variables and their origin.")(show_environment)
-
-
 def show_environment(
     uri: Annotated[
         str | None,
         typer.Argument(envvar="OSPL_URI", help="Include the variables that this configuration refers to."),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Show the variables as JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Show the environment variables that matter, with their effective values and origins.
 
@@ -52,8 +52,6 @@ def show_environment(
 
     Exit codes: 0 success, 1 a node would refuse a value, 2 unreadable configuration.
     """
-    from ospltool.cli.exits import Exit
-
     rows = [*_own(os.environ), *(_referred(uri, os.environ) if uri else ())]
     if as_json:
         streams.put(envelope.document("env", rows))
@@ -69,8 +67,6 @@ def show_environment(
 
 
 def _own(environ: Mapping[str, str]) -> Iterator[dict[str, str]]:
-    from engine.supervisor.rundir import location
-
     for variable, (default, meaning) in KNOWN.items():
         value = environ.get(variable, "")
         effective, origin = (
@@ -92,8 +88,6 @@ def _own(environ: Mapping[str, str]) -> Iterator[dict[str, str]]:
 def _refusal(variable: str, environ: Mapping[str, str]) -> str:
     """Return why a node does not start with the value of a variable; empty if it does."""
     from engine.dds.trial import is_relative
-    from engine.tracing import reports
-    from engine.tracing.sinks import Rotation
 
     try:
         match variable:
@@ -120,7 +114,6 @@ def _referred(uri: str, environ: Mapping[str, str]) -> Iterator[dict[str, str]]:
     from engine.config.problems import ProblemKind
     from engine.config.schema import engine_schema
     from engine.config.validate import schema_problems
-    from ospltool.cli.exits import CommandError, Exit
 
     try:
         document = read_document(uri, environ)

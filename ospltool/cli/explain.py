@@ -5,23 +5,22 @@ from __future__ import annotations
 import dataclasses
 import os
 import sys
+import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from ospltool.check import explain as answers
 from ospltool.cli.exits import CommandError, Exit
+from ospltool.cli.options import AsJson
 from ospltool.output import envelope, streams
+from ospltool.trace.reading.sources import SourceError
 
 if TYPE_CHECKING:
     from ospltool.health.codes import Code
 
 _WIDTH: Final = 100
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("explain", short_help="Explain a file or text, a rule, a health code or a setting.")(explain)
 
 
 def explain(
@@ -34,7 +33,7 @@ def explain(
             "//OpenSplice/DurabilityService/NameSpaces/Policy[@masterPriority] (default: list all rules).",
         ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the explanation as JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Explain a file: what it is, what went wrong first, why, what to do, and what else to look at.
 
@@ -49,7 +48,6 @@ def explain(
     if subject is not None and _is_text(subject):
         _explain_cause(subject, as_json=as_json)
         return
-    from ospltool.check import explain as answers
 
     if subject and subject.upper().startswith("DUL-"):
         _explain_code(subject.upper(), as_json=as_json)
@@ -80,7 +78,6 @@ def _explain_cause(subject: str, *, as_json: bool) -> None:
         CommandError: it cannot be read, or is of an unknown kind.
     """
     from ospltool.forensics import cause
-    from ospltool.trace.reading.sources import SourceError
 
     try:
         if subject in ("-", "/dev/stdin"):
@@ -120,8 +117,6 @@ def _explain_code(wanted: str, *, as_json: bool) -> None:
 
 def _code_text(code: Code) -> str:
     """Describe a health code for the terminal."""
-    import textwrap
-
     lines = [f"{code.id} ({code.severity.label})", "", code.title]
     for title, body in code.sections.items():
         lines += ["", f"{title}:"]

@@ -11,18 +11,23 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from engine.config.values import did_you_mean
 from ospltool.cli import domains, exits
-from ospltool.cli.domains import Partition, WatchedDomain
 from ospltool.cli.exits import CommandError, Exit
-from ospltool.cli.units import duration_s
+from ospltool.cli.options import LiveTarget, duration_s
+from ospltool.diagnostics.model import Severity
+from ospltool.health import export
+from ospltool.health.codes import codes, joined
+from ospltool.health.health import Health
+from ospltool.health.news import IncidentNews
+from ospltool.health.system import System
+from ospltool.health.verdict import FAILED, STARTING, UNKNOWN
 from ospltool.output import envelope, libraries, streams
 from ospltool.output.text import visible
 
 if TYPE_CHECKING:
-    from ospltool.health.health import Health
     from ospltool.health.incidents import Incident
     from ospltool.health.mutes import MuteEnd
-    from ospltool.health.system import System
 
 
 PASSING_S: Final = 2.0
@@ -33,11 +38,6 @@ SETTLED_S = 5.0
 """Time without a change of the summary line, or of the effect of an incident, until it is told again."""
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("health", short_help="Report what is wrong in a running system.")(health)
-
-
 def health(
     uri: Annotated[
         str | None,
@@ -46,8 +46,8 @@ def health(
             help="Watch the domains of this fleet file (.toml) or configuration, or read this recording.",
         ),
     ] = None,
-    domain: WatchedDomain = None,
-    partition: Partition = None,
+    *,
+    target: LiveTarget,
     watch: Annotated[
         bool, typer.Option("--watch", help="Keep watching, and report when an incident begins or ends.")
     ] = False,
@@ -80,15 +80,17 @@ def health(
     changes = _changes(mute, unmute)
     recording = domains.recording_at(uri)
     if recording is not None:
-        if changes or domain is not None or partition is not None:
+        if changes or target != LiveTarget():
             raise CommandError("a recording takes no --mute, --unmute, --domain or --partition", Exit.USAGE)
         raise typer.Exit(_read(recording, watch=watch, as_json=as_json))
     streams.wait_for("starting to listen")
-    chosen = domains.watched(uri, domain)
+    chosen = domains.watched(uri, target.domain)
     systems: list[_Domain] = []
     try:
         with exits.late_interrupt():
-            systems += [_Domain(one.title, domains.opened(one, partition), time.monotonic) for one in chosen]
+            for each in chosen:
+                opened = domains.opened(each, target.partition)
+                systems.append(_Domain(each.title, opened, time.monotonic))
         with libraries.kept_for_the_end():
             domains.listen([one.system for one in systems])
             for one in systems:
@@ -115,8 +117,6 @@ class _Domain:
     """
 
     def __init__(self, title: str, system: System, clock: Callable[[], float]) -> None:
-        from ospltool.health.news import IncidentNews
-
         self.title = title
         self.system = system
         self.feed = system.feed
@@ -157,9 +157,6 @@ class _Domain:
 
     def exit_code(self) -> int:
         """0, 1 or 2 by severity, 1 while nodes start; 3 for the verdict UNKNOWN, 70 for FAILED."""
-        from ospltool.diagnostics.model import Severity
-        from ospltool.health.verdict import FAILED, STARTING, UNKNOWN
-
         worst = self.health.verdict.worst
         if self.health.verdict.word == FAILED:
             return Exit.FAULT
@@ -201,9 +198,6 @@ def _changes(mute: tuple[str, str], unmute: str) -> list[Callable[[Health], str]
 
 
 def _subject(text: str) -> tuple[str, str]:
-    from engine.config.values import did_you_mean
-    from ospltool.health.codes import codes
-
     code, _, who = text.partition(":")
     if code.upper() not in codes():
         hint = did_you_mean(code.upper(), list(codes()))
@@ -213,9 +207,6 @@ def _subject(text: str) -> tuple[str, str]:
 
 def _warn_of_nobody(systems: list[_Domain], mute: str) -> None:
     """Warn if no domain knows the subject of a new mute: it may be mistyped, or come later."""
-    from engine.config.values import did_you_mean
-    from ospltool.health.codes import joined
-
     code, who = _subject(mute) if mute else ("", "")
     known = [dict.fromkeys(one.health.subjects()) for one in systems]
     if not who or any(who in names or all(one in names for one in who.split(" and ")) for names in known):
@@ -257,8 +248,6 @@ def _report(one: _Domain, systems: list[_Domain], *, as_json: bool) -> None:
 
 def _read(path: pathlib.Path, *, watch: bool, as_json: bool) -> int:
     """Report what a recording tells at its end, and with `watch` all that happened; return the exit code."""
-    from ospltool.health.health import Health
-    from ospltool.health.system import System
     from tui.background import look_for_garbage_less_often
 
     look_for_garbage_less_often()
@@ -330,8 +319,6 @@ def _put_lines(lines: list[str]) -> None:
 
 
 def _data(systems: list[_Domain]) -> list[dict[str, object]]:
-    from ospltool.health import export
-
     return [{"domain": one.title, **export.health(one.health, one.feed.now_ns())} for one in systems]
 
 

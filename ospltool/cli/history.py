@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import datetime
 import sys
 import time
@@ -12,7 +13,7 @@ import typer
 
 from ospltool.cli.domains import Domain, Uri, place_of, talking
 from ospltool.cli.exits import CommandError, Exit
-from ospltool.cli.units import duration_s
+from ospltool.cli.options import AsJson, command_group, duration
 from ospltool.output import envelope, streams
 from ospltool.output.text import plural, visible
 
@@ -27,10 +28,7 @@ Partitions = Annotated[
     list[str] | None,
     typer.Option("--partition", metavar="P", help="Select this partition (* and ?); repeatable."),
 ]
-Timeout = Annotated[
-    float, typer.Option(parser=duration_s, metavar="DURATION", help="Wait for at most DURATION.")
-]
-AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+_WAIT: Final = "Wait for at most DURATION."
 
 MAX_GROUPS_TOLD: Final = 2_000
 """Most groups of which a node tells in one answer (`engine.client_service.service`)."""
@@ -41,21 +39,12 @@ The nodes must serve clients: <ClientDurability enabled="true"/> in their Durabi
 """
 
 
-def register(app: typer.Typer) -> None:
-    """Add the group of commands."""
-    group = typer.Typer(help=_HELP, no_args_is_help=True, rich_markup_mode=None)
-    group.command("wait", short_help="Wait until the history of a topic is complete.")(wait)
-    group.command("delete", short_help="Delete historical data on all nodes.")(delete)
-    group.command("state", short_help="Show how complete groups are on each node.")(state)
-    app.add_typer(group, name="history", short_help="Wait for history, delete it, show its state.")
-
-
 def wait(
     topic: Annotated[str, typer.Argument(metavar="TOPIC", help="Wait for this topic.")],
     uri: Uri = None,
     partitions: Partitions = None,
     domain: Domain = None,
-    timeout: Timeout = "10s",  # type: ignore[assignment]  # the parser makes seconds of it
+    timeout: float = duration("10s", _WAIT),
     as_json: AsJson = False,
 ) -> None:
     """Wait until a reader that starts now would get the complete history of the topic.
@@ -91,22 +80,30 @@ def wait(
     _tell_refused(refused)
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class DeletionOptions:
+    """What is deleted, and whether the user is asked."""
+
+    until: Annotated[
+        int | None,
+        typer.Option(metavar="NS", min=0, help="Delete up to this source time (default: now)."),
+    ] = None
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show what would be deleted, and delete nothing.")
+    ] = False
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Delete without asking.")] = False
+
+
 def delete(
     topic: Annotated[str, typer.Argument(metavar="TOPIC", help="Delete from these topics (* and ?).")],
     partition: Annotated[
         str, typer.Argument(metavar="PARTITION", help="Delete from these partitions (* and ?).")
     ],
+    *,
     uri: Uri = None,
     domain: Domain = None,
-    until: Annotated[
-        int | None,
-        typer.Option(metavar="NS", min=0, help="Delete up to this source time (default: now)."),
-    ] = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show what would be deleted, and delete nothing.")
-    ] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Delete without asking.")] = False,
-    timeout: Timeout = "10s",  # type: ignore[assignment]  # the parser makes seconds of it
+    deletion: DeletionOptions,
+    timeout: float = duration("10s", _WAIT),
     as_json: AsJson = False,
 ) -> None:
     """Delete the historical data of all groups that match, on every node.
@@ -120,14 +117,14 @@ def delete(
     of the domain differs, 2 wrong usage or configuration, or nobody to ask, 3 no node that serves clients
     reachable, or all refuse.
     """
-    until_ns = time.time_ns() if until is None else until
+    until_ns = time.time_ns() if deletion.until is None else deletion.until
     deadline_s = time.monotonic() + timeout
     with _client(uri, domain) as client:
         found = _expect_groups(client, topic, (partition,), deadline_s)
-        if dry_run:
+        if deletion.dry_run:
             _put_groups(found, until_ns, client.unanswered, as_json=as_json)
             return
-        _confirm(found, until_ns, client.unanswered, is_confirmed=yes)
+        _confirm(found, until_ns, client.unanswered, is_confirmed=deletion.yes)
         done = client.delete_historical_data(partition, topic, until_ns=until_ns, timeout_s=timeout)
     if as_json:
         value = {
@@ -256,7 +253,7 @@ def state(
     uri: Uri = None,
     partitions: Partitions = None,
     domain: Domain = None,
-    timeout: Timeout = "5s",  # type: ignore[assignment]  # the parser makes seconds of it
+    timeout: float = duration("5s", _WAIT),
     as_json: AsJson = False,
 ) -> None:
     """Show how complete the groups of a topic are on each node.
@@ -395,3 +392,13 @@ def _wait(
     nothing = HistorySelection(end_ns=0)
     with DurableReader(client, topic, class_of(description), partitions, qos) as reader:
         reader.wait_for_historical_data(max(0.1, deadline_s - time.monotonic()), nothing)
+
+
+group = command_group(
+    _HELP,
+    (
+        ("wait", wait, "Wait until the history of a topic is complete."),
+        ("delete", delete, "Delete historical data on all nodes."),
+        ("state", state, "Show how complete groups are on each node."),
+    ),
+)

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import os
+import platform
 import re
+import socket
+import sys
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+import engine
+from engine.supervisor.rundir import location
+from engine.tracing.version import product_version
+from ospltool.cli.options import AsJson
 from ospltool.output import envelope, streams
+from ospltool.output.text import table, visible
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 _REQUIREMENT: Final = re.compile(r"[A-Za-z0-9._-]+")
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("info", short_help="Show versions, paths and effective settings.")(info)
 
 
 def info(
@@ -28,7 +31,7 @@ def info(
     ] = None,
     role: Annotated[str | None, typer.Option(help="Override the role, as in `start`.")] = None,
     node: Annotated[str | None, typer.Option(help="Choose this node of a fleet file.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Show everything as JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Show versions, platform and paths, and the effective settings of a configuration with their origins.
 
@@ -49,9 +52,6 @@ def info(
 
 def _versions() -> Iterator[tuple[str, str | None]]:
     import importlib.metadata
-    import platform
-
-    from engine.tracing.version import product_version
 
     yield "ospltool", product_version()
     yield "python", platform.python_version()
@@ -75,9 +75,6 @@ def _requirements() -> list[str]:
 
 
 def _platform() -> Iterator[tuple[str, object]]:
-    import platform
-    import socket
-
     yield "system", f"{platform.system()} {platform.release()}"
     yield "machine", platform.machine()
     yield "host", socket.gethostname()
@@ -85,11 +82,6 @@ def _platform() -> Iterator[tuple[str, object]]:
 
 
 def _paths(environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    import sys
-
-    import engine
-    from engine.supervisor.rundir import location
-
     yield "python", sys.executable
     yield "packages", str(next(iter(engine.__path__)))
     yield "run_directory", str(location(environ))
@@ -121,8 +113,6 @@ def _configuration(uri: str, role: str | None, node: str | None) -> dict[str, ob
 
 
 def _lines(data: Mapping[str, object]) -> Iterator[str]:
-    from ospltool.output.text import table, visible
-
     for section, values in data.items():
         assert isinstance(values, dict)
         yield f"{section}\n"

@@ -7,23 +7,19 @@ from typing import Annotated
 
 import typer
 
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("list", short_help="List the nodes on this machine.")(list_nodes)
+from engine.supervisor.node_status import Condition
+from ospltool.cli import started_nodes
+from ospltool.cli.options import AsJson
 
 
 def list_nodes(
     include_stopped: Annotated[bool, typer.Option("--all", "-a", help="Include stopped nodes.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Show the nodes as JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """List all your nodes on this machine that run or have died, by domain name.
 
     Exit codes: 0 success, 2 unreadable run directory.
     """
-    from engine.supervisor.node_status import Condition
-    from ospltool.cli import started_nodes
-
     shown = [
         each
         for each in started_nodes.known_nodes(os.environ)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from ospltool.cli import domains, exits
-from ospltool.cli.domains import FleetUri, Partition, WatchedDomain
 from ospltool.cli.exits import CommandError, Exit, not_installed
+from ospltool.cli.options import LiveTarget
 from ospltool.output import streams
 
 if TYPE_CHECKING:
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
 HOST: Final = "127.0.0.1"
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("metrics", short_help="Export the state of a running system for Prometheus.")(metrics)
-
-
 def metrics(
-    uri: FleetUri = None,
-    domain: WatchedDomain = None,
-    partition: Partition = None,
+    uri: Annotated[
+        str | None,
+        typer.Argument(
+            envvar="OSPL_URI", help="Watch the domains of this fleet file (.toml) or configuration."
+        ),
+    ] = None,
+    *,
+    target: LiveTarget,
     port: Annotated[
         int | None,
         typer.Option(min=1, max=65535, help="Serve the metrics on this port of 127.0.0.1 until Ctrl+C."),
@@ -51,7 +51,8 @@ def metrics(
     systems: list[System] = []
     try:
         with exits.late_interrupt():
-            systems.extend(domains.opened(one, partition) for one in domains.watched(uri, domain))
+            for one in domains.watched(uri, target.domain):
+                systems.append(domains.opened(one, target.partition))  # noqa: PERF401  # those opened are closed
         latest = _Latest(systems)
         if port is None:
             domains.listen(systems)

@@ -1,4 +1,6 @@
-"""Groups of options: a dataclass for what belongs together, used by every command that has it.
+"""Options that several commands have, groups of options, and parsers of values with units.
+
+A group is a dataclass for what belongs together, used by every command that has it.
 
 The fields of a group are declared as the parameters of a command are. A command takes a keyword parameter of
 the class; `grouped` shows Typer the fields in its place, so that they stand there in the help, and makes the
@@ -10,9 +12,70 @@ from __future__ import annotations
 import dataclasses
 import functools
 import inspect
+import re
 import typing
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Annotated, Any, Final
+
+import typer
+
+CONTEXT: Final = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
+AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+Force = Annotated[bool, typer.Option("--force", help="Overwrite the file.")]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class LiveTarget:
+    """Which domain to watch in place of that of the configuration."""
+
+    domain: Annotated[int | None, typer.Option(min=0, max=230, help="Use this domain instead.")] = None
+    partition: Annotated[
+        str | None,
+        typer.Option(help="Set the durability partition of the nodes, if it is not the default."),
+    ] = None
+
+
+_DURATION: Final = re.compile(r"(\d+(?:\.\d+)?|\.\d+)\s*(ns|us|ms|s|m|h|d)?")
+_SECONDS: Final = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+
+
+def duration_s(text: str) -> float:
+    """Parse a duration such as `500ms`, `2s`, `1.5m` or `1h` into seconds; a bare number counts seconds.
+
+    Raises:
+        typer.BadParameter: the text is not a duration.
+    """
+    found = _DURATION.fullmatch(text.strip())
+    if found is None:
+        raise typer.BadParameter(f"{text!r} is not a duration: write 500ms, 10s, 5m or 1h")
+    return float(found[1]) * _SECONDS[found[2] or "s"]
+
+
+def duration(default: str | None, about: str, *names: str) -> Any:
+    """Return the option of a duration in seconds.
+
+    Args:
+        default: as on the command line; None for none.
+        about: its help.
+        names: how it is written, by default as its parameter.
+    """
+    return typer.Option(default, *names, parser=duration_s, metavar="DURATION", help=about)
+
+
+def command_group(
+    about: str, commands: Iterable[tuple[str, Callable[..., None], str]], **settings: Any
+) -> typer.Typer:
+    """Return a group of commands.
+
+    Args:
+        about: what it does.
+        commands: the name, function and short help of each.
+        settings: more for Typer.
+    """
+    group = typer.Typer(help=about, no_args_is_help=True, rich_markup_mode=None, **settings)
+    for name, command, short_help in commands:
+        group.command(name, short_help=short_help)(grouped(command))
+    return group
 
 
 def grouped(command: Callable[..., None]) -> Callable[..., None]:

@@ -6,16 +6,20 @@ import os
 import pathlib
 import re
 import signal
+import socket
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from engine.config.persistence import load
+from engine.config.problems import ConfigError
 from ospltool.cli import exits
 from ospltool.cli.domains import DomainAccess, require_interface
 from ospltool.cli.exits import CommandError, Exit
-from ospltool.output import streams
+from ospltool.cli.options import AsJson, command_group
+from ospltool.output import envelope, streams
 from ospltool.output.text import table, visible
 
 if TYPE_CHECKING:
@@ -28,19 +32,6 @@ _DISCOVERY_S: Final = 1.5
 _LISTEN_S: Final = 4.0
 _CLEAR: Final = "\x1b[H\x1b[2J"
 _NAME: Final = re.compile(r"[\w.-]{1,60}")
-
-
-def register(app: typer.Typer) -> None:
-    """Add the group of commands."""
-    group = typer.Typer(
-        help="Run, show and rehearse redundant persistence services, which keep the same data.",
-        short_help="Run and inspect redundant persistence services.",
-        no_args_is_help=True,
-    )
-    group.command("run", short_help="Run a persistence service in the foreground.")(run)
-    group.command("status", short_help="Show the replicas that run in a domain.")(status)
-    group.command("rehearse", short_help="Rehearse replicas and faults in virtual time.")(rehearse)
-    app.add_typer(group, name="persistence")
 
 
 def run(
@@ -60,7 +51,7 @@ def run(
     domain: Annotated[
         int | None, typer.Option(min=0, max=230, help="DDS domain (default: that of the file, or 0).")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the final state as JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Run one replica of a persistence service until it gets SIGTERM, SIGINT or SIGHUP.
 
@@ -71,8 +62,6 @@ def run(
     Exit codes: 0 stopped cleanly with everything on disk, 1 something could not be written, 2 wrong usage,
     configuration or store, 70 a part of it failed.
     """
-    import socket
-
     settings = _settings(file, service)
     refusals = settings.refusals()
     if refusals:
@@ -92,8 +81,6 @@ def run(
     streams.say(f"ospltool: {chosen} of {settings.name!r} runs in domain {joined}")
     is_stored = _serve(running)
     if as_json:
-        from ospltool.output import envelope
-
         streams.put(envelope.document("persistence", running.shown()))
     if not is_stored:
         raise CommandError("not everything could be written to the store", Exit.RECOVERABLE)
@@ -109,9 +96,6 @@ def _serve(running: Service) -> bool:
 
 
 def _settings(file: str, service: str) -> PersistenceService:
-    from engine.config.persistence import load
-    from engine.config.problems import ConfigError
-
     try:
         return load(file, os.environ, service)
     except ConfigError as error:
@@ -142,7 +126,7 @@ def _start(settings: PersistenceService, name: str, directory: pathlib.Path, dom
 def status(
     domain: Annotated[int, typer.Option(min=0, max=230, help="DDS domain.")] = 0,
     watch: Annotated[bool, typer.Option("--watch", help="Keep watching and print each change.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Show the replicas as JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Show the replicas of persistence services that run in a domain.
 
@@ -180,8 +164,6 @@ def status(
 
 
 def _put(replicas: list[ReplicaView], *, as_json: bool, on_one_line: bool) -> None:
-    from ospltool.output import envelope
-
     if as_json:
         make = envelope.line if on_one_line else envelope.document
         streams.put(make("persistence-status", {"replicas": replicas}))
@@ -281,7 +263,7 @@ def rehearse(
     fault: Annotated[str, typer.Option(help="Inject a fault: none, lose or oscillate.")] = "none",
     periods: Annotated[int, typer.Option(min=1, max=10_000, help="Rehearse for N selection periods.")] = 60,
     seed: Annotated[int, typer.Option(min=0, help="Set the random seed of delays and phases.")] = 1,
-    as_json: Annotated[bool, typer.Option("--json", help="Show the result as JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Rehearse replicas of a persistence service in virtual time, with two writers and a fault.
 
@@ -306,10 +288,18 @@ def rehearse(
     except ValueError as error:
         raise CommandError(f"{file}: {error}", Exit.USAGE) from error
     if as_json:
-        from ospltool.output import envelope
-
         streams.put(envelope.document("redundancy", rehearsal.summary(result)))
     else:
         streams.put("".join(rehearsal.lines(result)))
     if not result.is_good:
         raise typer.Exit(Exit.FINDINGS)
+
+
+group = command_group(
+    "Run, show and rehearse redundant persistence services, which keep the same data.",
+    (
+        ("run", run, "Run a persistence service in the foreground."),
+        ("status", status, "Show the replicas that run in a domain."),
+        ("rehearse", rehearse, "Rehearse replicas and faults in virtual time."),
+    ),
+)

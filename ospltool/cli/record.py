@@ -13,17 +13,22 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from engine.tracing.version import product_version
 from ospltool.cli import domains, exits
-from ospltool.cli.domains import LISTEN_S, POLL_S, Partition, listen_for
+from ospltool.cli.domains import LISTEN_S, POLL_S, listen_for
 from ospltool.cli.exits import CommandError, Exit
-from ospltool.cli.units import duration_s
+from ospltool.cli.options import AsJson, LiveTarget, duration
+from ospltool.health.export import as_json
+from ospltool.health.health import Health
+from ospltool.health.system import System
+from ospltool.live.recorder import Recorder, RecordingLimits
+from ospltool.live.recording import RecordingFault
 from ospltool.output import envelope, streams
 from ospltool.output.text import plural
 
 if TYPE_CHECKING:
     from ospltool.live.expectation import Expectation
     from ospltool.live.feed import Feed, Update
-    from ospltool.live.recorder import Recorder, RecordingLimits
     from ospltool.live.supervision import LocalView
 
 _SIZE: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(B|KiB|MiB|GiB|kB|MB|GB)?")
@@ -38,11 +43,6 @@ _BYTES: Final = {
 }
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("record", short_help="Record the state of a system to a file.")(record)
-
-
 def size_bytes(text: str) -> int:
     """Parse a size such as `64MiB` or `1.5GB` into bytes; a bare number counts bytes.
 
@@ -55,6 +55,15 @@ def size_bytes(text: str) -> int:
     return int(float(found[1]) * _BYTES[found[2] or "B"])
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class ExtentOptions:
+    """How long, how often and how much is recorded."""
+
+    length: float | None = duration(None, "Stop after DURATION.", "--for")
+    every: float = duration("1s", "Record each node once in DURATION, or when its state changes.")
+    size: int = typer.Option("1GiB", parser=size_bytes, metavar="SIZE", help="Keep only the newest SIZE.")
+
+
 def record(
     uri: Annotated[
         str | None,
@@ -64,28 +73,13 @@ def record(
         pathlib.Path | None,
         typer.Option("--output", "-o", help="Write to this file, or continue the recording in it."),
     ] = None,
-    domain: Annotated[int | None, typer.Option(min=0, max=230, help="Record this domain instead.")] = None,
-    partition: Partition = None,
-    length: Annotated[
-        float | None,
-        typer.Option("--for", parser=duration_s, metavar="DURATION", help="Stop after DURATION."),
-    ] = None,
-    every: Annotated[
-        float,
-        typer.Option(
-            parser=duration_s,
-            metavar="DURATION",
-            help="Record each node once in DURATION, or when its state changes.",
-        ),
-    ] = "1s",  # type: ignore[assignment]  # the parser makes seconds of it
-    size: Annotated[
-        int,
-        typer.Option("--size", parser=size_bytes, metavar="SIZE", help="Keep only the newest SIZE."),
-    ] = "1GiB",  # type: ignore[assignment]  # the parser makes bytes of it
+    *,
+    target: LiveTarget,
+    extent: ExtentOptions,
     once: Annotated[
         bool, typer.Option("--once", help="Print the state of the system as JSON instead of recording.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print a summary as JSON at the end.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Record the state of nodes and persistence services; `ospltool top --replay FILE` plays it back.
 
@@ -99,21 +93,18 @@ def record(
     """
     if once == (output is not None):
         raise CommandError("give --output FILE or --once (not both)", Exit.USAGE)
-    chosen = domains.watched(uri, domain)
-    if len(chosen) > 1:
-        numbers = ", ".join(str(one.place.domain_id) for one in chosen)
-        raise CommandError(f"the fleet has the domains {numbers}; choose one with --domain", Exit.USAGE)
-    feed, expected = domains.live_at(chosen[0].place, partition), chosen[0].expected
+    chosen = domains.watched(uri, target.domain)
+    domains.require_one(chosen)
+    feed, expected = domains.live_at(chosen[0].place, target.partition), chosen[0].expected
     try:
         if once:
-            _once(feed, LISTEN_S if length is None else length, expected)
+            _once(feed, LISTEN_S if extent.length is None else extent.length, expected)
             return
         assert output is not None
-        from ospltool.live.recorder import RecordingLimits
 
-        limits = RecordingLimits(max_bytes=size, every_ns=round(every * 1e9))
+        limits = RecordingLimits(max_bytes=extent.size, every_ns=round(extent.every * 1e9))
         recorder = _recorder(feed, output, limits, expected)
-        _run(feed, recorder, length, chosen[0].local_view())
+        _run(feed, recorder, extent.length, chosen[0].local_view())
     finally:
         feed.close()
     _tell(recorder, as_json=as_json)
@@ -124,10 +115,6 @@ def record(
 
 
 def _once(feed: Feed, seconds: float, expected: Expectation) -> None:
-    from ospltool.health.export import as_json
-    from ospltool.health.health import Health
-    from ospltool.health.system import System
-
     system = System((feed, lambda model: Health(model, expected)))
     listen_for(system, seconds)
     streams.put(as_json(system.health, feed.now_ns()))
@@ -139,10 +126,6 @@ def _once(feed: Feed, seconds: float, expected: Expectation) -> None:
 
 
 def _recorder(feed: Feed, path: pathlib.Path, limits: RecordingLimits, expected: Expectation) -> Recorder:
-    from engine.tracing.version import product_version
-    from ospltool.live.recorder import Recorder
-    from ospltool.live.recording import RecordingFault
-
     try:
         made_by = f"ospltool {product_version()}"
         return Recorder(path, source=feed.title, made_by=made_by, limits=limits, expected=expected)

@@ -9,14 +9,12 @@ from typing import Annotated
 
 import typer
 
+from engine.tracing.version import product_version
 from ospltool.cli.exits import CommandError, Exit
-from ospltool.cli.options import grouped
-from ospltool.cli.trace import AsJson, EngineOptions, Inputs, Skew, WindowOptions, end
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("report", short_help="Write an incident report as one HTML file.")(grouped(report))
+from ospltool.cli.options import AsJson, Force
+from ospltool.cli.trace import EngineOptions, Inputs, Skew, WindowOptions, end
+from ospltool.output import envelope, progress, streams
+from ospltool.output.streams import new_text
 
 
 def report(
@@ -28,7 +26,7 @@ def report(
     skew: Skew = None,
     window: WindowOptions,
     case: EngineOptions,
-    force: Annotated[bool, typer.Option("--force", help="Overwrite the file.")] = False,
+    force: Force = False,
     as_json: AsJson = False,
 ) -> None:
     """Write an incident report about a case or files: one HTML file that needs no script and no network.
@@ -39,8 +37,6 @@ def report(
 
     Exit codes: 0 nothing found, 1 anomalies or a damaged file, 2 wrong usage or unreadable input.
     """
-    from ospltool.output import envelope, progress, streams
-
     with case.evidence(names) as evidence:
         from ospltool.forensics import text
         from ospltool.forensics.investigation import configured, investigate
@@ -54,9 +50,7 @@ def report(
     if as_json:
         streams.put(envelope.document("report", text.as_value(found)))
     else:
-        from engine.tracing.version import product_version
         from ospltool.forensics.page import About, page
-        from ospltool.output.streams import new_text
 
         about = About(
             tuple(names or ()), evidence.nodes, evidence.attachments, configurations,

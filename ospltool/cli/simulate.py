@@ -3,22 +3,59 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 import time
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from engine.simulator.campaign import Campaign, parse_faults, summary
 from ospltool.cli.exits import CommandError, Exit
+from ospltool.cli.options import AsJson
+from ospltool.cli.targets import targets
+from ospltool.output import envelope, streams
+from ospltool.output.text import visible
 
 if TYPE_CHECKING:
     from engine.config import Configuration
-    from engine.simulator.campaign import Campaign, SeedOutcome
+    from engine.simulator.campaign import SeedOutcome
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("simulate", short_help="Simulate a system with faults, by seed.")(simulate)
+Minutes = Annotated[
+    float | None,
+    typer.Option(
+        min=0.1,
+        max=1440,
+        metavar="N",
+        help="Inject faults for N simulated minutes (default: drawn from the seed).",
+    ),
+]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class CampaignOptions:
+    """The runs, and what they are drawn from."""
+
+    seed: Annotated[int, typer.Option(min=0, help="Run this seed (with --runs: the first seed).")] = 1
+    runs: Annotated[int, typer.Option(min=1, max=1_000_000, metavar="N", help="Run N seeds.")] = 1
+    minutes: Minutes = None
+    nodes: Annotated[
+        int | None,
+        typer.Option(
+            min=2,
+            max=100,
+            metavar="N",
+            help="Draw a system of N nodes (default: 2 to 5, drawn from the seed).",
+        ),
+    ] = None
+    faults: Annotated[
+        str,
+        typer.Option(
+            help="Inject these faults: any (drawn from the seed), classic (drawn, without faults of "
+            "applications), all, none, or a list such as crash,partition."
+        ),
+    ] = "any"
 
 
 def simulate(
@@ -28,38 +65,13 @@ def simulate(
             help="Simulate this fleet file or configuration (default: a system drawn from the seed)."
         ),
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Run this seed (with --runs: the first seed).")] = 1,
-    runs: Annotated[int, typer.Option(min=1, max=1_000_000, metavar="N", help="Run N seeds.")] = 1,
-    minutes: Annotated[
-        float | None,
-        typer.Option(
-            min=0.1,
-            max=1440,
-            metavar="N",
-            help="Inject faults for N simulated minutes (default: drawn from the seed).",
-        ),
-    ] = None,
-    nodes: Annotated[
-        int | None,
-        typer.Option(
-            min=2,
-            max=100,
-            metavar="N",
-            help="Draw a system of N nodes (default: 2 to 5, drawn from the seed).",
-        ),
-    ] = None,
-    faults: Annotated[
-        str,
-        typer.Option(
-            help="Inject these faults: any (drawn from the seed), classic (drawn, without faults of "
-            "applications), all, none, or a list such as crash,partition."
-        ),
-    ] = "any",
+    *,
+    plan: CampaignOptions,
     jobs: Annotated[
         int | None, typer.Option(min=1, max=256, metavar="N", help="Use N processes (default: one per core).")
     ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="Do not print the log of a single run.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the results as JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Simulate a whole system: nodes, applications, network, disks and faults, in virtual time.
 
@@ -71,28 +83,25 @@ def simulate(
 
     Exit codes: 0 all runs are clean, 1 a run broke a rule, 2 wrong usage or configuration.
     """
-    from engine.simulator.campaign import Campaign, parse_faults
-
     try:
-        parse_faults(faults)
+        parse_faults(plan.faults)
     except ValueError as error:
         raise CommandError(str(error), Exit.USAGE) from error
     configurations = configurations_of(deployment) if deployment else {}
-    if deployment and nodes:
+    if deployment and plan.nodes:
         raise CommandError("--nodes cannot be used with a deployment, which names its nodes", Exit.USAGE)
-    campaign = Campaign(faults, minutes, configurations, deployment or "", nodes)
+    campaign = Campaign(plan.faults, plan.minutes, configurations, deployment or "", plan.nodes)
     try:
-        if runs == 1:
-            outcome = campaign.run(seed, None if quiet or as_json else _put_line)
+        if plan.runs == 1:
+            outcome = campaign.run(plan.seed, None if quiet or as_json else _put_line)
             outcomes = [outcome]
             _tell(outcome, as_json=as_json)
         else:
-            outcomes = _many(campaign, range(seed, seed + runs), jobs or os.cpu_count() or 1, as_json=as_json)
+            seeds = range(plan.seed, plan.seed + plan.runs)
+            outcomes = _many(campaign, seeds, jobs or os.cpu_count() or 1, as_json=as_json)
     except ValueError as error:
         raise CommandError(f"{deployment}: {error}", Exit.USAGE) from error
     if as_json:
-        from ospltool.output import envelope, streams
-
         streams.put(envelope.document("simulation", {"runs": [outcome.to_plain() for outcome in outcomes]}))
     if any(outcome.violation for outcome in outcomes):
         raise typer.Exit(Exit.FINDINGS)
@@ -100,16 +109,11 @@ def simulate(
 
 def configurations_of(deployment: str) -> dict[str, Configuration]:
     """Return the configuration of each node of a deployment, by name."""
-    from ospltool.cli.targets import targets
-
     found = targets(deployment, os.environ)
     return {target.name or target.configuration.domain.name: target.configuration for target in found}
 
 
 def _many(campaign: Campaign, seeds: range, jobs: int, *, as_json: bool) -> list[SeedOutcome]:
-    from engine.simulator.campaign import summary
-    from ospltool.output import streams
-
     outcomes: list[SeedOutcome] = []
     started = time.monotonic()
     put = streams.say if as_json else _put_line
@@ -125,8 +129,6 @@ def _many(campaign: Campaign, seeds: range, jobs: int, *, as_json: bool) -> list
 
 
 def _tell(outcome: SeedOutcome, *, as_json: bool) -> None:
-    from ospltool.output import streams
-
     put = streams.say if as_json else _put_line
     if outcome.violation:
         put(f"seed {outcome.seed}: {outcome.violation}")
@@ -136,7 +138,4 @@ def _tell(outcome: SeedOutcome, *, as_json: bool) -> None:
 
 
 def _put_line(line: str) -> None:
-    from ospltool.output import streams
-    from ospltool.output.text import visible
-
     streams.put(visible(line) + "\n")

@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from ospltool.analytics import show
+from ospltool.analytics.case import open_case
+from ospltool.analytics.contract import COLUMNS, PARTITIONS, Table
+from ospltool.analytics.show import named_queries
 from ospltool.cli.exits import CommandError, Exit
-from ospltool.cli.options import grouped
-from ospltool.cli.trace import AsJson, EngineOptions, needs_analytics
+from ospltool.cli.options import AsJson
+from ospltool.cli.trace import EngineOptions, needs_analytics
+from ospltool.output import envelope, progress, streams
 
 if TYPE_CHECKING:
     from ospltool.analytics.engines import Result
 
 OUTPUTS: Final = ("table", "csv", "jsonl")
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("sql", short_help="Query a case with SQL or a named query.")(grouped(sql))
 
 
 def sql(
@@ -48,10 +48,6 @@ def sql(
 
     Exit codes: 0 success, 2 wrong usage, no such case, or a query that the engine refuses.
     """
-    from ospltool.analytics.case import open_case
-    from ospltool.analytics.show import named_queries
-    from ospltool.output import streams
-
     named = named_queries()
     if list_queries or query is None:
         with needs_analytics():
@@ -78,10 +74,6 @@ def sql(
 
 
 def _put_list(as_json: bool) -> None:
-    from ospltool.analytics.contract import COLUMNS, PARTITIONS, Table
-    from ospltool.analytics.show import named_queries
-    from ospltool.output import envelope, streams
-
     if as_json:
         queries = [{"name": one.name, "about": one.about, "sql": one.sql} for one in named_queries().values()]
         tables = {
@@ -101,9 +93,6 @@ def _put_list(as_json: bool) -> None:
 
 
 def _put_result(result: Result, output: str, limit: int | None) -> None:
-    from ospltool.analytics import show
-    from ospltool.output import progress, streams
-
     rows = show.Limited(result.rows, limit)
     pieces = show.FORMATS[output](result.columns, progress.counted(rows))
     with contextlib.closing(progress.awaited(pieces, "querying", "rows")) as awaited:

@@ -10,8 +10,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from engine.supervisor import control
+from engine.supervisor.launch import Launch, module_command, module_environ
+from engine.supervisor.loop import Narrator, Supervisor
+from engine.supervisor.node_status import status_of
+from engine.supervisor.policy import Action
+from ospltool.cli import started_nodes
+from ospltool.cli import targets as find
 from ospltool.cli.exits import CommandError, Exit, interrupt_flag
-from ospltool.cli.units import duration_s
+from ospltool.cli.options import AsJson, duration
+from ospltool.cli.started_nodes import run_directory, running
 from ospltool.output import streams
 from ospltool.output.text import visible
 
@@ -19,17 +27,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from engine.supervisor.control import Start
-    from engine.supervisor.launch import Launch
     from engine.supervisor.node_status import NodeStatus
     from ospltool.cli.targets import PlannedNode
 
 _LOG_LINES = 20
 _LOG_BYTES = 16384
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("start", short_help="Start a node, in the background or in the foreground.")(start)
 
 
 def start(
@@ -43,13 +45,8 @@ def start(
     ] = False,
     role: Annotated[str | None, typer.Option(help="Use this role instead of the configured one.")] = None,
     node: Annotated[str | None, typer.Option(help="Start only this node of a fleet file.")] = None,
-    timeout: Annotated[
-        float,
-        typer.Option(
-            parser=duration_s, metavar="DURATION", help="Wait at most DURATION for the node to start."
-        ),
-    ] = "60s",  # type: ignore[assignment]  # the parser makes seconds of it
-    as_json: Annotated[bool, typer.Option("--json", help="Print the started nodes as JSON.")] = False,
+    timeout: float = duration("60s", "Wait at most DURATION for the node to start."),
+    as_json: AsJson = False,
 ) -> None:
     """Start a node: a durability service with the supervisor that watches it.
 
@@ -62,8 +59,6 @@ def start(
     2 it cannot run so (wrong configuration, a store in use or without permission, a port in use), 130
     interrupted: the node that was starting continues in the background, and those after it are not started.
     """
-    from ospltool.cli import targets as find
-
     found = find.targets(uri, os.environ, role=role, node=node)
     if foreground and len(found) > 1:
         raise CommandError("only one node can run in the foreground: choose it with --node", Exit.USAGE)
@@ -74,8 +69,6 @@ def start(
     except OSError as error:  # no room, no processes, no permission
         raise CommandError(f"the node cannot be started: {error}", Exit.RECOVERABLE) from error
     if as_json:
-        from ospltool.cli import started_nodes
-
         started_nodes.put_json("start", [status for _, status in outcomes if status is not None])
     raise typer.Exit(max(code for code, _ in outcomes))
 
@@ -99,16 +92,11 @@ def _start_each(found: list[PlannedNode], timeout_s: float) -> list[tuple[Exit, 
 
 def node_command(target: PlannedNode) -> tuple[str, ...]:
     """Return the program of a node and its arguments."""
-    from engine.supervisor.launch import module_command
-
     role = () if target.role is None else ("--role", target.role)
     return module_command("engine", target.uri, *role)
 
 
 def _launch(target: PlannedNode, directory: pathlib.Path) -> Launch:
-    from engine.supervisor.launch import Launch
-    from engine.supervisor.policy import Action
-
     domain = target.configuration.domain
     service = domain.service(target.configuration.service)
     return Launch(
@@ -132,10 +120,6 @@ def _launch(target: PlannedNode, directory: pathlib.Path) -> Launch:
 def _start(
     target: PlannedNode, timeout_s: float, is_interrupted: Callable[[], bool]
 ) -> tuple[Exit, NodeStatus | None]:
-    from engine.supervisor import control
-    from engine.supervisor.node_status import status_of
-    from ospltool.cli.started_nodes import run_directory, running
-
     runs = run_directory(os.environ)
     runs.forget_old()
     if (already := running(target, os.environ)) is not None:
@@ -207,10 +191,6 @@ def _say_log(log: pathlib.Path, started: Start) -> None:
 
 
 def _run_in_foreground(target: PlannedNode) -> int:
-    from engine.supervisor.launch import module_environ
-    from engine.supervisor.loop import Narrator, Supervisor
-    from ospltool.cli.started_nodes import run_directory, running
-
     directory = run_directory(os.environ).node(target.key)
     environ = module_environ(_node_environ(target))
     launch = _launch(target, directory.path)

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from engine.supervisor.node_status import RESPONDING, Condition
+from engine.supervisor.policy import EXIT_CONFIGURATION
+from ospltool.cli import started_nodes
 from ospltool.cli.exits import Exit
+from ospltool.cli.options import AsJson
 from ospltool.output import streams
+from ospltool.output.text import visible
 
 if TYPE_CHECKING:
     from engine.supervisor.node_status import NodeStatus
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("status", short_help="Show the state of a node.")(status)
 
 
 def status(
@@ -28,7 +28,7 @@ def status(
             envvar="OSPL_URI", help="Show the nodes of this configuration, fleet file (.toml) or domain name."
         ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the status as JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Show the state of a node on this machine, or of all nodes.
 
@@ -42,9 +42,6 @@ def status(
     Exit codes: 0 all nodes run and respond, 1 a node does not, or no node is known, 2 wrong usage, or no such
     file or domain name.
     """
-    from engine.supervisor.node_status import RESPONDING
-    from ospltool.cli import started_nodes
-
     found = started_nodes.find_nodes(uri, os.environ) if uri else started_nodes.known_nodes(os.environ)
     if as_json:
         started_nodes.put_json("status", found)
@@ -64,10 +61,7 @@ def status(
 
 def _advise(found: Sequence[NodeStatus], uri: str | None) -> None:
     """Say how nodes that do not run are started again, if there are any."""
-    from engine.supervisor.node_status import Condition
-    from engine.supervisor.policy import EXIT_CONFIGURATION
     from ospltool.cli.targets import is_fleet
-    from ospltool.output.text import visible
 
     ended = [one for one in found if one.condition in (Condition.STOPPED, Condition.DIED)]
     refused = [one.record.domain_name for one in ended if one.record.exit_code == EXIT_CONFIGURATION]

@@ -7,18 +7,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from engine.supervisor import control
+from engine.supervisor.node_status import ALIVE, Condition
 from ospltool.cli.exits import CommandError, Exit
-from ospltool.cli.units import duration_s
+from ospltool.cli.options import AsJson, duration
+from ospltool.cli.started_nodes import find_nodes, known_nodes, why_none
+from ospltool.cli.targets import is_fleet, required_uri
 from ospltool.output import envelope, streams
 
 if TYPE_CHECKING:
     from engine.supervisor.control import Stop
     from engine.supervisor.node_status import NodeStatus
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("stop", short_help="Stop a node.")(stop)
 
 
 def stop(
@@ -31,15 +30,10 @@ def stop(
     all_nodes: Annotated[
         bool, typer.Option("--all", "-a", help="Stop all your nodes on this machine.")
     ] = False,
-    timeout: Annotated[
-        float | None,
-        typer.Option(
-            parser=duration_s,
-            metavar="DURATION",
-            help="Wait at most DURATION (default: a little longer than the ServiceTerminatePeriod).",
-        ),
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the stopped nodes as JSON.")] = False,
+    timeout: float | None = duration(
+        None, "Wait at most DURATION (default: a little longer than the ServiceTerminatePeriod)."
+    ),
+    as_json: AsJson = False,
 ) -> None:
     """Stop a node after it has finished its work and written its data to its store.
 
@@ -47,8 +41,6 @@ def stop(
 
     Exit codes: 0 the node has stopped, 1 it is still stopping, 2 no such node.
     """
-    from engine.supervisor import control
-
     known = _all_running() if all_nodes else _chosen(uri)
     try:
         stops = control.stop_all([status.directory for status in known], timeout)
@@ -73,17 +65,10 @@ def stop(
 
 
 def _all_running() -> list[NodeStatus]:
-    from engine.supervisor.node_status import Condition
-    from ospltool.cli.started_nodes import known_nodes
-
     return [each for each in known_nodes(os.environ) if each.condition is not Condition.STOPPED]
 
 
 def _chosen(uri: str | None) -> list[NodeStatus]:
-    from engine.supervisor.node_status import ALIVE
-    from ospltool.cli.started_nodes import find_nodes, why_none
-    from ospltool.cli.targets import is_fleet, required_uri
-
     given = required_uri(uri)
     found = find_nodes(given, os.environ)
     if not found:

@@ -13,27 +13,37 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from ospltool.cli import domains
-from ospltool.cli.domains import LISTEN_S, Partition, Watched, WatchedDomain, listen_for, watched
+from ospltool.cli.domains import LISTEN_S, listen_for, watched
 from ospltool.cli.exits import CommandError, Exit, not_installed
-from ospltool.cli.options import grouped
+from ospltool.cli.options import LiveTarget
+from ospltool.cli.simulate import Minutes
+from ospltool.health.export import system
+from ospltool.health.health import Health
+from ospltool.health.system import System
+from ospltool.live.feed import TimeTravel
+from ospltool.live.persistence import why_none
+from ospltool.live.recording import moment_of
 from ospltool.output import envelope, streams
+from ospltool.trace.reading.sources import SourceError
 
 if TYPE_CHECKING:
-    from ospltool.health.health import Health
-    from ospltool.health.system import Source, System
-    from ospltool.live.feed import TimeTravel
+    from ospltool.health.system import Source
     from tui.operator import Operator
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("top", short_help="Open the operations console.")(grouped(top))
-
-
 @dataclasses.dataclass(frozen=True, slots=True)
-class SimulationOptions:
-    """The simulated system that the console shows in place of a live one."""
+class SourceOptions:
+    """What the console shows in place of a live system, and where it finds the past of one."""
 
+    replay: Annotated[
+        pathlib.Path | None, typer.Option(help="Show a recording instead of a live domain.")
+    ] = None
+    recording: Annotated[
+        list[pathlib.Path] | None,
+        typer.Option(
+            help="Allow going back in time in this file, which `ospltool record` writes; repeatable."
+        ),
+    ] = None
     simulate: Annotated[
         str | None,
         typer.Option(
@@ -45,15 +55,43 @@ class SimulationOptions:
     faults: Annotated[
         str, typer.Option(help="Simulate these faults: any, all, none, or a list such as crash,partition.")
     ] = "any"
-    minutes: Annotated[
-        float | None,
-        typer.Option(
-            min=0.1,
-            max=1440,
-            metavar="N",
-            help="Inject faults for N simulated minutes (default: drawn from the seed).",
-        ),
+    minutes: Minutes = None
+    speed: Annotated[float, typer.Option(min=0.1, max=1000, help="Replay or simulate at this speed.")] = 1.0
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ConsoleOptions:
+    """What the console follows, how it looks and what it may do."""
+
+    trace: Annotated[
+        list[str] | None,
+        typer.Option(help="Also follow this trace (FILE, directory or NODE=FILE); repeatable."),
     ] = None
+    theme: Annotated[
+        str | None, typer.Option(help="Use the theme ops-dark, ops-light, ops-ansi or ops-mono.")
+    ] = None
+    ascii_only: Annotated[bool, typer.Option("--ascii", help="Use only ASCII characters.")] = False
+    notify: Annotated[
+        str,
+        typer.Option(
+            metavar="COMMAND",
+            help="Run COMMAND when an error begins; code, subject and observation are its last arguments.",
+        ),
+    ] = ""
+    operate: Annotated[
+        bool,
+        typer.Option(
+            "--operate",
+            help="Allow stopping, restarting and starting nodes on this machine, with confirmation.",
+        ),
+    ] = False
+    serve: Annotated[
+        bool,
+        typer.Option("--serve", help="Serve the console to browsers on this machine, without --operate."),
+    ] = False
+    port: Annotated[int, typer.Option(min=1, max=65535, help="Use this port of 127.0.0.1 with --serve.")] = (
+        8000
+    )
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -82,48 +120,9 @@ def top(
         typer.Argument(envvar="OSPL_URI", help="Watch the domain of this configuration or fleet file."),
     ] = None,
     *,
-    domain: WatchedDomain = None,
-    partition: Partition = None,
-    replay: Annotated[
-        pathlib.Path | None, typer.Option(help="Show a recording instead of a live domain.")
-    ] = None,
-    recording: Annotated[
-        list[pathlib.Path] | None,
-        typer.Option(
-            help="Allow going back in time in this file, which `ospltool record` writes; repeatable."
-        ),
-    ] = None,
-    simulation: SimulationOptions,
-    speed: Annotated[float, typer.Option(min=0.1, max=1000, help="Replay or simulate at this speed.")] = 1.0,
-    trace: Annotated[
-        list[str] | None,
-        typer.Option(help="Also follow this trace (FILE, directory or NODE=FILE); repeatable."),
-    ] = None,
-    theme: Annotated[
-        str | None, typer.Option(help="Use the theme ops-dark, ops-light, ops-ansi or ops-mono.")
-    ] = None,
-    ascii_only: Annotated[bool, typer.Option("--ascii", help="Use only ASCII characters.")] = False,
-    notify: Annotated[
-        str,
-        typer.Option(
-            metavar="COMMAND",
-            help="Run COMMAND when an error begins; code, subject and observation are its last arguments.",
-        ),
-    ] = "",
-    operate: Annotated[
-        bool,
-        typer.Option(
-            "--operate",
-            help="Allow stopping, restarting and starting nodes on this machine, with confirmation.",
-        ),
-    ] = False,
-    serve: Annotated[
-        bool,
-        typer.Option("--serve", help="Serve the console to browsers on this machine, without --operate."),
-    ] = False,
-    port: Annotated[
-        int, typer.Option(min=1, max=65535, help="Use this port of 127.0.0.1 with --serve.")
-    ] = 8000,
+    target: LiveTarget,
+    source: SourceOptions,
+    console: ConsoleOptions,
     document: DocumentOptions,
 ) -> None:
     """Open the operations console: nodes, name-spaces, masters, alignment, events, persistence services.
@@ -136,43 +135,28 @@ def top(
     Exit codes: 0 success, 2 wrong usage or the console is not installed, 3 domain not reachable, or no node
     heard with --json, 70 the watch itself failed with --json.
     """
-    if replay is not None and simulation.simulate is not None:
+    is_past = source.replay is not None or source.simulate is not None
+    if source.replay is not None and source.simulate is not None:
         raise CommandError("choose --replay or --simulate, not both", Exit.USAGE)
-    if operate and (replay is not None or simulation.simulate is not None):
+    if console.operate and is_past:
         raise CommandError("--operate needs a live domain: leave out --replay and --simulate", Exit.USAGE)
-    if recording and (replay is not None or simulation.simulate is not None or document.as_json):
+    if source.recording and (is_past or document.as_json):
         raise CommandError(
-            f"--recording {recording[0]} needs a live domain: leave out --replay, --simulate and --json",
+            f"--recording {source.recording[0]} needs a live domain: "
+            "leave out --replay, --simulate and --json",
             Exit.USAGE,
         )
-    if trace and document.as_json:
-        raise CommandError(f"--trace {trace[0]} is for the console: leave out --json", Exit.USAGE)
+    if console.trace and document.as_json:
+        raise CommandError(f"--trace {console.trace[0]} is for the console: leave out --json", Exit.USAGE)
     if not document.as_json and (document.screen is not None or document.at is not None):
         raise CommandError("--screen and --at need --json", Exit.USAGE)
-    if theme is not None:
-        _require_theme(theme)
-
-    def open_sources() -> list[Source]:
-        from ospltool.health.health import Health
-
-        if simulation.simulate is not None:
-            feed, expected = domains.simulated(
-                simulation.simulate, simulation.seed, simulation.faults, simulation.minutes, speed
-            )
-            return [(feed, functools.partial(Health, expected=expected))]
-        if replay is not None:
-            feed, expected = domains.recording(replay, speed, uri, domain)
-            return [(feed, functools.partial(Health, expected=expected))]
-        chosen = watched(uri, domain)
-        if document.as_json:
-            _require_one(chosen)
-        return [(domains.live_at(one.place, partition), one.health) for one in chosen]
-
+    if console.theme is not None:
+        _require_theme(console.theme)
     if document.as_json:
-        put_json(lambda: open_sources()[0], screen=document.screen, at=document.at)
+        put_json(lambda: _sources(uri, target, source, is_one=True)[0], document)
         return
-    if serve:
-        _serve(port, operate=operate)
+    if console.serve:
+        _serve(console.port, operate=console.operate)
         return
     if not has_terminal():
         raise CommandError("the console needs a terminal; use `ospltool top --json` without one", Exit.USAGE)
@@ -181,37 +165,46 @@ def top(
         from tui.app import run_console
     except ImportError as error:
         raise not_installed("console", error) from error
-    from ospltool.trace.reading.sources import SourceError
 
-    (feed, watch_health), *others = open_sources()
-    operator = _operator() if operate else None
-    show = functools.partial(run_console, recordings=tuple(recording)) if recording else run_console
+    (feed, watch_health), *others = _sources(uri, target, source)
     try:
-        code = show(
+        code = run_console(
             feed,
             title="ospltool",
-            theme=theme,
-            ascii_only=ascii_only,
-            traces=tuple(trace or ()),
-            operator=operator,
-            notify=notify,
+            theme=console.theme,
+            ascii_only=console.ascii_only,
+            traces=tuple(console.trace or ()),
+            operator=_operator() if console.operate else None,
+            notify=console.notify,
             watch_health=watch_health,
             others=tuple(others),
+            recordings=tuple(source.recording or ()),
         )
     except (SourceError, AlarmError) as error:
         raise CommandError(str(error), Exit.USAGE) from error
     raise typer.Exit(code)
 
 
-def _require_one(found: list[Watched]) -> None:
-    """Require a single domain, as a JSON document describes one.
+def _sources(
+    uri: str | None, target: LiveTarget, source: SourceOptions, *, is_one: bool = False
+) -> list[Source]:
+    """Open what is shown: a simulation, a recording, or live domains.
 
     Raises:
-        CommandError: there are several.
+        CommandError: it cannot be opened, or there are several domains and `is_one`.
     """
-    if len(found) > 1:
-        numbers = ", ".join(str(one.place.domain_id) for one in found)
-        raise CommandError(f"the fleet has the domains {numbers}; choose one with --domain", Exit.USAGE)
+    if source.simulate is not None:
+        feed, expected = domains.simulated(
+            source.simulate, source.seed, source.faults, source.minutes, source.speed
+        )
+    elif source.replay is not None:
+        feed, expected = domains.recording(source.replay, source.speed, uri, target.domain)
+    else:
+        chosen = watched(uri, target.domain)
+        if is_one:
+            domains.require_one(chosen)
+        return [(domains.live_at(one.place, target.partition), one.health) for one in chosen]
+    return [(feed, functools.partial(Health, expected=expected))]
 
 
 def has_terminal() -> bool:
@@ -281,23 +274,20 @@ SCREENS: Final = {
 ALWAYS: Final = ("time_ns", "caption", "domain_lost_ns", "messages_left_out")
 
 
-def put_json(open_source: Callable[[], Source], *, screen: str | None, at: str | None) -> None:
+def put_json(open_source: Callable[[], Source], options: DocumentOptions) -> None:
     """Listen, or seek to a moment, and write one document of kind "system".
 
     Args:
         open_source: opens the feed, with what makes its health.
-        screen: a key of SCREENS, to write only what this screen shows.
-        at: a moment of a recording or simulation, such as `+90` (seconds) or `12:30:05`; default its end.
+        options: a key of SCREENS, to write only what this screen shows, and a moment; default the end.
 
     Raises:
         CommandError: no such screen or moment.
         Exit: no node was heard, or the watch failed.
     """
+    screen, at = options.screen, options.at
     if screen is not None and screen not in SCREENS:
         raise CommandError(f"no screen {screen!r}; there are {', '.join(SCREENS)}", Exit.USAGE)
-    from ospltool.health.system import System
-    from ospltool.live.feed import TimeTravel
-    from ospltool.live.persistence import why_none
 
     system = System(open_source())
     feed = system.feed
@@ -325,8 +315,6 @@ def put_json(open_source: Callable[[], Source], *, screen: str | None, at: str |
 
 def _wind(system: System, travel: TimeTravel, at: str | None) -> None:
     """Seek to the moment (default: the end), and play the seconds before it: health takes time to judge."""
-    from ospltool.live.recording import moment_of
-
     begin_ns = travel.timeline.begin_ns
     try:
         moment_ns = _FAR_NS if at is None else moment_of(at, begin_ns, begin_ns)
@@ -356,8 +344,6 @@ def _until_quiet(system: System) -> None:
 
 
 def _document(one: Health, now_ns: int, screen: str | None) -> dict[str, Any]:
-    from ospltool.health.export import system
-
     data = system(one, now_ns)
     if screen in (None, "findings"):
         data["findings"] = _findings(one)

@@ -14,20 +14,37 @@ import re
 import signal
 import sys
 import time
-from collections.abc import Iterable, Iterator, MutableMapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
-import typer.main
 from typer.core import TyperGroup
 
-from ospltool.cli.exits import CommandError, Exit
-from ospltool.cli.options import grouped
-from ospltool.output.text import plural
+from ospltool.analytics.case import CaseError, keep_private
+from ospltool.analytics.contract import Detail
+from ospltool.analytics.engines import AnalyticsMissingError, QueryError, need
+from ospltool.cli.exits import CommandError, Exit, interrupt_flag
+from ospltool.cli.options import CONTEXT, AsJson, command_group
+from ospltool.output import envelope, progress, streams
+from ospltool.output.progress import ProgressLine, counted
+from ospltool.output.text import plural, visible
+from ospltool.trace import rules as rule_book
+from ospltool.trace.meaning import line_explanation as explaining
+from ospltool.trace.reading import damage
+from ospltool.trace.reading.reader import require_records
+from ospltool.trace.reading.record import LEVELS, no_collection
+from ospltool.trace.reading.sources import SourceError, find_sources, named_path
+from ospltool.trace.rules import all_rules
+from ospltool.trace.views import conversation as talks
+from ospltool.trace.views import timeline as times
+from ospltool.trace.views.overview import TooManySpansError
+from ospltool.trace.views.records import ViewMode, ViewOptions, show
+from ospltool.trace.views.render import RenderError
+from ospltool.trace.views.selection import REPORT_LEVELS, RecordFilter
+from ospltool.trace.views.times import TimeError, duration
 
 if TYPE_CHECKING:
     from ospltool.analytics.case import Case
-    from ospltool.analytics.contract import Detail
     from ospltool.analytics.engines import Engine
     from ospltool.forensics.attachments import Attachment
     from ospltool.forensics.evidence import Evidence, RawEvidence
@@ -35,13 +52,7 @@ if TYPE_CHECKING:
     from ospltool.trace.case.reading_back import Window
     from ospltool.trace.reading.damage import FileDamage
     from ospltool.trace.reading.sources import SourceSet
-    from ospltool.trace.views.records import ViewMode
-    from ospltool.trace.views.selection import RecordFilter
 
-    Command = Any  # Typer does not show its class
-
-VIEW: Final = "view"
-"""The command that runs if the first argument is not the name of a command."""
 
 _HELP: Final = """Read, follow, merge, filter and explain traces and logs.
 
@@ -51,11 +62,6 @@ Show records of OpenSplice and ospltool traces (all releases and flavours, also 
 ospl-info.log and of ospl-error.log; records of several nodes are merged by time. `ospltool trace view --help`
 lists the options.
 """
-
-_SETTINGS: Final[dict[str, Any]] = {
-    "rich_markup_mode": None,
-    "context_settings": {"help_option_names": ["-h", "--help"], "max_content_width": 100},
-}
 
 LINES_AT_ONCE: Final = 1_000
 """Lines that are written together, since a conversation may have millions."""
@@ -88,7 +94,6 @@ Master = Annotated[
         "--master", help="Connect to this Spark master: local[*], spark://host:port or sc://host:port."
     ),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -133,8 +138,6 @@ class EngineOptions:
             AnalyticsMissingError: it is not installed.
             CaseError: it cannot read this case.
         """
-        from ospltool.analytics.engines import need
-
         if self.engine == "spark":
             need("pyspark", "spark")
             from ospltool.analytics.spark import SparkEngine
@@ -148,10 +151,7 @@ class EngineOptions:
     @contextlib.contextmanager
     def evidence(self, names: list[str] | None) -> Iterator[Evidence]:
         """Open a case or files for an analysis; turn their faults into command errors."""
-        from ospltool.output import streams
-
         streams.wait_for("opening the evidence")  # the libraries alone take seconds on a busy machine
-        from ospltool.trace.reading import damage
 
         damage.collect()  # what another command of this process has noted
         if not names:
@@ -238,6 +238,10 @@ class SelectionOptions:
     ignore_case: Annotated[
         bool, typer.Option("-i", "--ignore-case", help="Ignore case in --grep, --exclude and --highlight.")
     ] = False
+    highlight: Annotated[
+        str | None,
+        typer.Option("-H", "--highlight", metavar="REGEX", help="Highlight text that matches REGEX."),
+    ] = None
 
     def pattern(self, text: str) -> re.Pattern[str]:
         """Return a regular expression that ignores case if the user wants that."""
@@ -252,9 +256,6 @@ class SelectionOptions:
         Raises:
             CommandError: there is no such level, or an expression is wrong.
         """
-        from ospltool.trace.reading.record import LEVELS
-        from ospltool.trace.views.selection import REPORT_LEVELS, RecordFilter
-
         least = None if self.level is None else REPORT_LEVELS.get(self.level.upper(), self.level.upper())
         if least is not None and least not in LEVELS:
             known = ", ".join(dict.fromkeys((*LEVELS, *REPORT_LEVELS)))
@@ -306,8 +307,6 @@ class LayoutOptions:
         Raises:
             CommandError: there are several, or one that has no end.
         """
-        from ospltool.trace.views.records import ViewMode
-
         if self.colour not in {"auto", "always", "never"}:
             raise CommandError(f"--color {self.colour!r}: choose auto, always or never", Exit.USAGE)
         chosen = {
@@ -329,84 +328,58 @@ Names = Annotated[
 ]
 
 
-class _Group(TyperGroup):
-    """A group whose first argument may be a file: the command is then `view`.
+@dataclasses.dataclass(frozen=True, slots=True)
+class ReadingOptions:
+    """How `view` reads the files."""
 
-    It makes its commands, which have many options, only if they are needed, not for `ospltool --help`.
-    """
-
-    _made: MutableMapping[str, Command]
-
-    @property
-    def commands(self) -> MutableMapping[str, Command]:
-        """The commands, by name."""
-        if not self._made:
-            self._made = typer.main.get_group(_commands()).commands
-        return self._made
-
-    @commands.setter
-    def commands(self, given: MutableMapping[str, Command]) -> None:
-        self._made = given
-
-    def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override]  # of its base
-        if args and args[0] not in self.commands and args[0] not in {"-h", "--help"}:
-            args = [VIEW, *args]
-        return super().parse_args(ctx, args)
-
-
-def register(app: typer.Typer) -> None:
-    """Add the commands."""
-    trace = typer.Typer(cls=_Group, help=_HELP, no_args_is_help=True, **_SETTINGS)
-    app.add_typer(trace, name="trace", short_help="Read, follow, merge, filter and explain traces and logs.")
-
-
-def _commands() -> typer.Typer:
-    trace = typer.Typer(**_SETTINGS)
-    for name, command, about in (
-        (VIEW, view, "Show records (the default)."),
-        ("conversation", conversation, "Follow the alignments of one group across all nodes."),
-        ("timeline", timeline, "Show the time of phases, alignments and merges."),
-        ("anomalies", anomalies, "Find anomalies, and say what became of the data."),
-        ("explain", explain, "Explain a line, a message, or the id of a template."),
-        ("load", load, "Load traces into a case for SQL."),
-    ):
-        trace.command(name, short_help=about)(grouped(command))
-    return trace
-
-
-def view(
-    names: Names = None,
-    *,
     follow: Annotated[
         bool, typer.Option("-f", "--follow", help="Keep reading as the files grow, like `tail -f`.")
-    ] = False,
+    ] = False
     lines: Annotated[
         int | None,
         typer.Option("-n", "--lines", min=0, metavar="N", help="Show only the last N records."),
-    ] = None,
-    skew: Skew = None,
-    selection: SelectionOptions,
-    highlight: Annotated[
-        str | None,
-        typer.Option("-H", "--highlight", metavar="REGEX", help="Highlight text that matches REGEX."),
-    ] = None,
+    ] = None
+    skew: Skew = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class SpanOptions:
+    """The records around a match or a moment that `view` shows."""
+
     after: Annotated[
         int, typer.Option("-A", "--after", min=0, metavar="N", help="Show N records after each match.")
-    ] = 0,
+    ] = 0
     before: Annotated[
         int, typer.Option("-B", "--before", min=0, metavar="N", help="Show N records before each match.")
-    ] = 0,
+    ] = 0
     context: Annotated[
         int,
         typer.Option(
             "-C", "--context", min=0, metavar="N", help="Show N records before and after each match."
         ),
-    ] = 0,
-    since: Since = None,
-    until: Until = None,
+    ] = 0
+    since: Since = None
+    until: Until = None
     around: Annotated[
         str | None, typer.Option("--around", metavar="TIME±DURATION", help="Show only records around TIME.")
-    ] = None,
+    ] = None
+
+
+class _ViewByDefault(TyperGroup):
+    """A group whose first argument may be a file: the command is then `view`."""
+
+    def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override]  # of its base
+        if args and args[0] not in self.commands and args[0] not in {"-h", "--help"}:
+            args = ["view", *args]
+        return super().parse_args(ctx, args)
+
+
+def view(
+    names: Names = None,
+    *,
+    reading: ReadingOptions,
+    selection: SelectionOptions,
+    span: SpanOptions,
     layout: LayoutOptions,
     as_json: AsJson = False,
 ) -> None:
@@ -415,11 +388,8 @@ def view(
     Exit codes: 0 success, 1 a damaged file was read in part, 2 wrong usage or unreadable input,
     130 interrupted.
     """
-    from ospltool.trace.reading.reader import require_records
-    from ospltool.trace.views.records import ViewOptions, show
-
-    chosen, mode = selection.filter(), layout.mode(follow=follow)
-    if follow and (as_json or layout.output in {"json", "parquet"}):
+    chosen, mode = selection.filter(), layout.mode(follow=reading.follow)
+    if reading.follow and (as_json or layout.output in {"json", "parquet"}):
         raise CommandError(
             "--follow never ends, so its output cannot be JSON or Parquet: choose -o jsonl", Exit.USAGE
         )
@@ -427,23 +397,23 @@ def view(
         options = ViewOptions(
             filter=chosen,
             fellows=tuple(selection.fellow or ()),
-            since=since,
-            until=until,
-            around=around,
-            skews=tuple(skew or ()),
+            since=span.since,
+            until=span.until,
+            around=span.around,
+            skews=tuple(reading.skew or ()),
             mode=mode,
             output="json" if as_json else layout.output,
-            lines=lines,
-            before=before or context,
-            after=after or context,
+            lines=reading.lines,
+            before=span.before or span.context,
+            after=span.after or span.context,
             gaps=layout.gaps,
             span=layout.hist or "1s",
-            highlight=selection.pattern(highlight) if highlight else None,
-            follow=follow,
+            highlight=selection.pattern(selection.highlight) if selection.highlight else None,
+            follow=reading.follow,
             colour=layout.colour,
         )
         sources = _sources(names)
-        if not follow:
+        if not reading.follow:
             require_records(sources.sources)
         show(sources, options, dict(os.environ))
     end()
@@ -457,11 +427,6 @@ def explain(
 
     Exit codes: 0 success, 1 nothing matches.
     """
-    from ospltool.output import envelope, streams
-    from ospltool.output.text import visible
-    from ospltool.trace.meaning import line_explanation as explaining
-    from ospltool.trace.rules import all_rules
-
     rule = next((one for one in all_rules() if one.name == text), None)
     if rule is not None:
         if as_json:
@@ -509,15 +474,9 @@ def load(
 
     Exit codes: 0 success, 1 a damaged file was loaded in part, 2 wrong usage or unreadable input.
     """
-    from ospltool.output import envelope, streams
-    from ospltool.trace.views.times import duration
-
     if engine not in {"local", "spark"}:
         raise CommandError(f"--engine {engine!r}: choose local or spark", Exit.USAGE)
     with errors(), needs_analytics():
-        from ospltool.analytics.case import keep_private
-        from ospltool.analytics.contract import Detail
-        from ospltool.output.progress import ProgressLine
         from ospltool.trace.case import loading
 
         detail = Detail.RECORDS if records_only else Detail.FULL
@@ -556,11 +515,8 @@ def _follow(
     names: list[str] | None, target: pathlib.Path, detail: Detail, master: str | None
 ) -> tuple[LoadCounts, Sequence[Attachment]]:
     """Load files as they grow, until Ctrl-C; return the counts, and what else the case is to keep."""
-    from ospltool.cli.exits import interrupt_flag
     from ospltool.forensics.attachments import find_attachments, what_is
-    from ospltool.output import streams
     from ospltool.trace.case import loading
-    from ospltool.trace.reading.sources import named_path
 
     traces = [name for name in names or () if what_is(named_path(name)[1]) is None]
     if not names or not traces:
@@ -581,7 +537,6 @@ def _follow(
 
 def _raw(names: list[str] | None) -> RawEvidence:
     from ospltool.forensics.evidence import RawEvidence
-    from ospltool.trace.reading import damage
 
     damage.collect()  # what another command of this process has noted
     if not names:
@@ -597,7 +552,6 @@ def _keep(target: pathlib.Path, attachments: Sequence[Attachment]) -> tuple[str,
         needed = f"; {len(attachments)} stores, configurations and recordings need a case that is a directory"
         return needed, True
     from ospltool.forensics.attachments import keep
-    from ospltool.output import progress, streams
 
     with progress.shown(f"adding {len(attachments)} stores, configurations and recordings"):
         kept = keep(target, attachments)
@@ -608,9 +562,6 @@ def _keep(target: pathlib.Path, attachments: Sequence[Attachment]) -> tuple[str,
 
 
 def _sources(names: list[str] | None) -> SourceSet:
-    from ospltool.trace.reading import damage
-    from ospltool.trace.reading.sources import find_sources
-
     damage.collect()  # what another command of this process has noted
     if not names:
         raise CommandError("name the files or directories to read", Exit.USAGE)
@@ -619,9 +570,6 @@ def _sources(names: list[str] | None) -> SourceSet:
 
 def say_damages(known: Iterable[FileDamage] = ()) -> bool:
     """Report the files that could not be read to the end; return whether there are any."""
-    from ospltool.output import streams
-    from ospltool.trace.reading import damage
-
     damages = {one.file: one for one in (*damage.collect(), *known)}
     for one in damages.values():
         streams.say(str(one))
@@ -637,11 +585,6 @@ def end(*, has_findings: bool = False, damages: Iterable[FileDamage] = ()) -> No
 @contextlib.contextmanager
 def errors() -> Iterator[None]:
     """Turn errors in the input into command errors with exit code 2."""
-    from ospltool.trace.reading.sources import SourceError
-    from ospltool.trace.views.overview import TooManySpansError
-    from ospltool.trace.views.render import RenderError
-    from ospltool.trace.views.times import TimeError
-
     try:
         yield
     except (SourceError, TimeError, RenderError, TooManySpansError) as error:
@@ -666,15 +609,10 @@ def conversation(
 
     Exit codes: 0 success, 1 no alignment of this group, 2 wrong usage or unreadable input.
     """
-    from ospltool.output import envelope, progress, streams
-    from ospltool.output.text import visible
-
     if output not in {"text", "mermaid"}:
         raise CommandError(f"--output {output!r}: choose text or mermaid", Exit.USAGE)
     with case.evidence(names) as evidence:
         from ospltool.forensics import right_clocks
-        from ospltool.trace.reading.record import no_collection
-        from ospltool.trace.views import conversation as talks
 
         with no_collection():
             talk, doubts = right_clocks.conversation_of(
@@ -703,16 +641,12 @@ def conversation(
 
 
 def _say_unknown(doubts: Iterable[str]) -> None:
-    from ospltool.output import streams
-
     for one in doubts:
         streams.say(f"unknown: {one}")
 
 
 def _pieces(lines: Iterator[str]) -> Iterator[str]:
     """Join lines to pieces that are written together, and count them as progress."""
-    from ospltool.output.progress import counted
-
     lines = counted(lines)
     while piece := "".join(f"{line}\n" for line in itertools.islice(lines, LINES_AT_ONCE)):
         yield piece
@@ -731,12 +665,8 @@ def timeline(
     Exit codes: 0 success, 1 no trace among the files, or a damaged file was read in part, 2 wrong usage or
     unreadable input.
     """
-    from ospltool.output import envelope, progress, streams
-    from ospltool.output.text import visible
-
     with case.evidence(names) as evidence:
         from ospltool.forensics import right_clocks
-        from ospltool.trace.views import timeline as times
 
         facts, doubts = right_clocks.facts_of(
             evidence, window.resolved(evidence), evidence.skews(skew or ()), with_waits=True
@@ -784,10 +714,6 @@ def anomalies(
 
     Exit codes: 0 nothing found, 1 anomalies or a damaged file, 2 wrong usage or unreadable input.
     """
-    from ospltool.output import envelope, streams
-    from ospltool.output.text import plural
-    from ospltool.trace import rules as rule_book
-
     known = {one.name: one.looks_for for one in rule_book.all_rules()}
     if list_rules:
         streams.put_table(("RULE", "LOOKS FOR"), list(known.items()))
@@ -817,9 +743,6 @@ def anomalies(
 @contextlib.contextmanager
 def needs_analytics() -> Iterator[None]:
     """Turn a missing package, a bad case or a bad query into a command error with exit code 2."""
-    from ospltool.analytics.case import CaseError
-    from ospltool.analytics.engines import AnalyticsMissingError, QueryError
-
     try:
         yield
     except (CaseError, QueryError, AnalyticsMissingError) as error:
@@ -828,3 +751,18 @@ def needs_analytics() -> Iterator[None]:
         if (error.name or "").partition(".")[0] not in {"duckdb", "numpy", "pyarrow", "pyspark"}:
             raise
         raise CommandError(f"this needs {error.name}: pip install 'ospltool[sql]'", Exit.USAGE) from error
+
+
+group = command_group(
+    _HELP,
+    (
+        ("view", view, "Show records (the default)."),
+        ("conversation", conversation, "Follow the alignments of one group across all nodes."),
+        ("timeline", timeline, "Show the time of phases, alignments and merges."),
+        ("anomalies", anomalies, "Find anomalies, and say what became of the data."),
+        ("explain", explain, "Explain a line, a message, or the id of a template."),
+        ("load", load, "Load traces into a case for SQL."),
+    ),
+    cls=_ViewByDefault,
+    context_settings=CONTEXT,
+)

@@ -45,9 +45,15 @@ from ospltool.client.asking import mismatch
 from ospltool.client.cache import Counters, ResourceLimits, SampleCache
 from ospltool.client.client import DurabilityClient
 from ospltool.client.errors import UnsupportedQos
-from ospltool.client.fetching import HOLD_S, HistoryFetch, Send
 from ospltool.client.presence import MAX_GONE
-from ospltool.client.samples import HistorySelection, ReceivedSample, SampleDecoder
+from ospltool.client.samples import (
+    HOLD_S,
+    HistoryFetch,
+    HistorySelection,
+    ReceivedSample,
+    SampleDecoder,
+    Send,
+)
 from ospltool.client.session import PREFIX_BYTES, Session, SessionPart
 from ospltool.client.subscribing import ReaderSubscription, identity, identity_of_received
 

@@ -178,8 +178,10 @@ class PresenceMemory:
     def presence(self, node: Node, now_ns: int) -> Presence:
         """Return what a node is: what was concluded, until it is heard or examined again."""
         seen = observed(node, now_ns)
+        if seen is Presence.HEARD:  # nearly always, and a screen asks for each cell
+            return seen
         heard_ns, concluded = self.concluded.get(node.id, (-1, seen))
-        return concluded if seen is not Presence.HEARD and heard_ns == node.heard_ns else seen
+        return concluded if heard_ns == node.heard_ns else seen
 
     def has_ended(self, node: Node) -> bool:
         """Return whether a node ended in order, as it or its supervisor said."""

@@ -7,8 +7,8 @@ import pytest
 pytest.importorskip("pyspark", reason="Spark needs the extra `spark`")
 
 from ospltool.analytics.engines import QueryError
-from ospltool.analytics.query_check import check_reading
 from ospltool.analytics.show import named_queries
+from ospltool.analytics.spark import check_reading
 
 TABLES = frozenset({"records", "sources", "templates"})
 GOOD = (

@@ -140,7 +140,7 @@ def test_what_is_planned_is_compared_with_the_files_of_the_case(
     sql: str, spark: SparkEngine, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As if the check of the text did not see what Spark sees."""
-    monkeypatch.setattr("ospltool.analytics.query_check.check_reading", lambda sql, _: sql)
+    monkeypatch.setattr("ospltool.analytics.spark.check_reading", lambda sql, _: sql)
     (tmp_path / "file").write_text("a secret")
     with pytest.raises(QueryError, match=r"not run|CORRUPT|PARSE") as caught:
         spark.query(sql.format(file=tmp_path / "file", out=tmp_path / "out"))

@@ -276,7 +276,7 @@ def test_what_is_planned_is_compared_through_connect_too(
     opened = session(connect)
     try:
         spark = SparkEngine(open_case(tmp_path / "case"), connect, opened=opened)
-        monkeypatch.setattr("ospltool.analytics.query_check.check_reading", lambda sql, _: sql)
+        monkeypatch.setattr("ospltool.analytics.spark.check_reading", lambda sql, _: sql)
         count = "select count(*) from records where node in (select node from sources)"
         assert [tuple(row) for row in spark.query(count).rows] == [(2162,)]
         alone = opened.sql(SECOND_BARRIER[0].format(file=tmp_path / "file")).collect()

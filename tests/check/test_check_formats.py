@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import typing
 from collections.abc import Callable
 from pathlib import Path
 from xml.etree import ElementTree as ET
@@ -72,7 +73,7 @@ def sample() -> Report:
 
 
 def test_the_command_line_knows_exactly_the_formats() -> None:
-    assert [each.value for each in OutputFormat] == list(FORMATS)
+    assert typing.get_args(OutputFormat) == tuple(FORMATS)
 
 
 @pytest.mark.parametrize("name", FORMATS)

@@ -19,7 +19,7 @@ from engine.dds.client_protocol import extensions
 from engine.dds.client_protocol.messages import Bead, HistoryRequest, decode, decode_history
 from ospltool.client import HistorySelection, InstanceState
 from ospltool.client.cache import SampleCache
-from ospltool.client.fetching import HistoryFetch
+from ospltool.client.samples import HistoryFetch
 
 FILE = Path(__file__).parent / "data" / "opensplice_answers.jsonl"
 MASTER = bytes.fromhex("2a9c72a0")

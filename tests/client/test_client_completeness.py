@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from engine.client_service.answers import Answers
+from engine.client_service.service import Answers
 from engine.core.name_spaces import Group, Interest, MergeType
 from engine.core.states import Phase
 from engine.dds.client_protocol.messages import Completeness

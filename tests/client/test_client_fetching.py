@@ -10,7 +10,7 @@ from engine.dataset.sample import DATA, NO_WRITER, UNREGISTER, Sample, make_samp
 from engine.dds.client_protocol.extensions import LinkAddition
 from engine.dds.client_protocol.messages import Completeness, ErrorCode, HistoryLimits, Link
 from ospltool.client import HistorySelection, InvalidLimit, InvalidTimeRange
-from ospltool.client.fetching import GRACE_S, HOLD_S, PAUSE_S, HistoryFetch, Send
+from ospltool.client.samples import GRACE_S, HOLD_S, PAUSE_S, HistoryFetch, Send
 
 ONE, TWO = b"1" * 12, b"2" * 12
 IDS = {ONE: b"1" * 16, TWO: b"2" * 16}

@@ -15,7 +15,7 @@ import pytest
 import engine
 from ospltool.cli import started_nodes
 from ospltool.cli.exits import CommandError, Exit
-from ospltool.cli.units import duration_s
+from ospltool.cli.options import duration_s
 from ospltool.output import streams
 from tests.commands.shell import Shell
 

@@ -143,7 +143,7 @@ def test_the_console_operates_a_node_that_was_started_by_a_relative_path(
     monkeypatch.chdir(elsewhere)
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     operator = Operator((sys.executable, "-m", "ospltool.cli.app"))
-    system = System((domains.live(None, DOMAIN_ID, None), Health))
+    system = System((domains.live_at(domains.place_of(None, DOMAIN_ID), None), Health))
     try:
         deadline = time.monotonic() + PATIENCE_S
         while not system.model.nodes and time.monotonic() < deadline:

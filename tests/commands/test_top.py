@@ -50,6 +50,7 @@ def test_the_console_plays_recordings_and_refuses_other_files(
         "operator": None,
         "notify": "",
         "others": (),
+        "recordings": (),
     }
     watch_health = shown[0][2]["watch_health"]
     assert watch_health(SystemModel()).expected == NOTHING

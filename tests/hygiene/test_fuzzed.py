@@ -60,7 +60,6 @@ READERS: Final[dict[str, str]] = {
 """Readers by module."""
 
 OWN: Final[dict[str, str]] = {
-    "engine/client_service/answers.py": "additions to requests, which `extensions` parses",
     "engine/client_service/service.py": "additions to requests, which `extensions` parses",
     "engine/dataset/sample.py": "digests that this process computed",
     "engine/dds/abi.py": "structures of Cyclone DDS in this process",
@@ -74,7 +73,7 @@ OWN: Final[dict[str, str]] = {
     "ospltool/client/asking.py": "additions to answers, which `extensions` parses",
     "ospltool/client/reader.py": "additions to answers, which `extensions` parses",
     "ospltool/client/session.py": "additions to answers, which `extensions` parses",
-    "ospltool/demo/stage.py": "the output of a program that the demo started",
+    "ospltool/demo/acts.py": "the output of a program that the demo started",
     "ospltool/health/codes.py": "a file of the wheel",
 }
 """Modules that parse only what this process or its own files of the wheel contain, and what that is."""

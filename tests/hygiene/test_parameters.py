@@ -49,8 +49,8 @@ def unsaid(sources: Mapping[str, str], everywhere: frozenset[tuple[str, str]]) -
 
     A parameter is documented if its name, or the word in it, stands in the docstring of the function (or, for
     `__init__`, of the class); if its type is a class, which has documentation of its own; if its annotation
-    has the help of an option; if it is one of those that mean the same `everywhere`, by name and type. A
-    method with the name and the parameters of a documented one keeps that one's contract.
+    or default has the help of an option; if it is one of those that mean the same `everywhere`, by name and
+    type. A method with the name and the parameters of a documented one keeps that one's contract.
     """
     trees = {file: ast.parse(text) for file, text in sources.items()}
     options = {name for tree in trees.values() for name in _options(tree)}
@@ -88,7 +88,16 @@ def _functions(file: str, body: list[ast.stmt], owners: tuple[ast.ClassDef, ...]
 
 def _parameters(node: ast.FunctionDef | ast.AsyncFunctionDef, *, is_method: bool) -> tuple[ast.arg, ...]:
     given = node.args
-    found = [*given.posonlyargs, *given.args, *given.kwonlyargs]
+    positional = [*given.posonlyargs, *given.args]
+    found = [*positional, *given.kwonlyargs]
+    defaults = [
+        *zip(reversed(positional), reversed(given.defaults), strict=False),
+        *zip(given.kwonlyargs, given.kw_defaults, strict=False),
+    ]
+    options = {
+        one.arg for one, default in defaults if default and ast.unparse(default).startswith("duration(")
+    }
+    found = [one for one in found if one.arg not in options]
     is_static = any(isinstance(each, ast.Name) and each.id == "staticmethod" for each in node.decorator_list)
     own = found[1:] if is_method and not is_static else found
     return (*own, *filter(None, (given.vararg, given.kwarg)))

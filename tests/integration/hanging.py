@@ -41,7 +41,7 @@ PLACES = {{
     "service-store": ("engine.persistence.service.replica_store", "ReplicaStore._write_batch"),
     "sender": ("engine.dds.channel", "Channel.publish"),
     "pump": ("engine.dds.discovery", "Discovery.take"),
-    "client": ("engine.client_service.answers", "TopicWriters._carry_out"),
+    "client": ("engine.dds.client_protocol.topic_writers", "TopicWriters._carry_out"),
     "past": ("engine.runtime.past", "_Writer._append"),
     "past-whole": ("engine.runtime.past", "_Writer._replace"),
     "turn": ("engine.runtime.runtime", "Runtime.turn"),

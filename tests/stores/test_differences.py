@@ -19,7 +19,7 @@ from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, Sample, make_sample
 from engine.store.interface import DamageLog
 from ospltool.stores.describe import group_code
 from ospltool.stores.diff.causes import Cause
-from ospltool.stores.diff.compare import CompareOptions, Limits, compare
+from ospltool.stores.diff.compare import CompareOptions, compare
 from ospltool.stores.diff.report import ReportData, Verdict
 from ospltool.stores.diff.sides import ComparedPart, DiffError
 from ospltool.stores.model import GroupName, StoreUnreadable
@@ -313,7 +313,7 @@ def test_little_memory_gives_the_same_report(tmp_path: Path) -> None:
     stores = [str(write_ours(tmp_path / "a", content)), str(write_ours(tmp_path / "b", less))]
     wanted = compare(stores, CompareOptions(None))
     assert wanted.differing == 2
-    assert compare(stores, CompareOptions(None, limits=Limits(64 << 20))) == wanted
+    assert compare(stores, CompareOptions(None, memory_bytes=64 << 20)) == wanted
 
 
 def test_what_can_not_be_compared_is_refused(tmp_path: Path) -> None:

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from engine.store.interface import DamageLog
+from engine.store.store_directory import DATABASE
 from ospltool.cli.exits import CommandError, Exit
+from ospltool.cli.options import AsJson
 from ospltool.cli.store.shared import (
-    AsJson,
     NameSpace,
     OneStore,
     Sets,
@@ -21,10 +23,13 @@ from ospltool.cli.store.shared import (
     put_lines,
 )
 from ospltool.output import envelope, progress, streams
+from ospltool.output.streams import new_bytes, new_text
 from ospltool.output.text import plural, visible
+from ospltool.stores.copying import CopyRefused, copied_text, is_target_free, put_in_place, write_lines
+from ospltool.stores.copying import restore as take_back
+from ospltool.stores.opening import stranger
 
 if TYPE_CHECKING:
-    from engine.store.interface import DamageLog
     from ospltool.stores.model import SetFacts, StoreReader
 
 IMPORT: Final = "ospltool store import"
@@ -49,8 +54,6 @@ def export(
 
     Exit codes: 0 success, 1 unreadable records were left out, 2 wrong usage or unreadable store.
     """
-    from engine.store.interface import DamageLog
-
     if jsonl and mcap:
         raise CommandError("choose --jsonl or --mcap, not both", Exit.USAGE)
     damage = DamageLog()
@@ -81,15 +84,12 @@ def _write_file(
     force: bool,
 ) -> int:
     """Write sets into a new file; return the number of samples."""
-    from ospltool.output.streams import new_bytes, new_text
-
     try:
         if is_mcap:
             from ospltool.stores.mcap_file import write_mcap
 
             with new_bytes(output, force=force) as stream:
                 return write_mcap(reader, chosen, stream, damage)
-        from ospltool.stores.copying import write_lines
 
         with new_text(output, force=force) as file:
             return write_lines(reader, chosen, file, damage)
@@ -153,9 +153,6 @@ def restore(
 
     Exit codes: 0 success, 2 wrong usage, no such back-up, damaged or refused.
     """
-    from ospltool.stores.copying import CopyRefused, is_target_free
-    from ospltool.stores.copying import restore as take_back
-
     if is_target_free(target):
         raise CommandError(f"{target}: not an ospltool store", Exit.USAGE)
     try:
@@ -180,9 +177,6 @@ def _refuse_target(source: str, target: pathlib.Path, mark: str, *, is_part: boo
     Raises:
         CommandError: it is such a target.
     """
-    from engine.store.store_directory import DATABASE
-    from ospltool.stores.opening import stranger
-
     if kind := stranger(target):
         places = f"{shlex.quote(str(target))} {shlex.quote(source)}"
         turned = "" if stranger(pathlib.Path(source)) else f", as in `{mark} {places}`"
@@ -202,8 +196,6 @@ def _copy(
     without_damaged: bool,
     as_json: bool,
 ) -> None:
-    from ospltool.stores.copying import CopyRefused, copied_text, is_target_free, put_in_place
-
     _refuse_target(source, target, mark, is_part=bool(sets) or without_damaged)
     with opened(source) as reader:
         if mark == REPLACE and is_target_free(target):

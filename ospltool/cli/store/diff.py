@@ -2,41 +2,50 @@
 
 from __future__ import annotations
 
+import dataclasses
 import pathlib
 from typing import Annotated, Any
 
 import typer
 
 from ospltool.cli.exits import CommandError, Exit
-from ospltool.cli.store.shared import AsJson, put_lines, reading, with_cases
+from ospltool.cli.options import AsJson
+from ospltool.cli.store.shared import put_lines, reading, with_cases
 from ospltool.output import progress, streams
+from ospltool.output.streams import new_bytes
 from ospltool.output.text import plural
+from ospltool.stores.diff import render
+from ospltool.stores.diff.report import Verdict
+from ospltool.stores.diff.sides import ComparedPart, DiffError
 
 
-def diff(
-    stores: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="STORE|CASE...", help="Compare these stores, or those of a case; PATH@1,2 chooses sets."
-        ),
-    ],
+@dataclasses.dataclass(frozen=True, slots=True)
+class ReportOptions:
+    """The form of the report."""
+
     output: Annotated[
         str, typer.Option("-o", "--output", help="Set the format: text, json, jsonl, parquet or html.")
-    ] = "text",
+    ] = "text"
     file: Annotated[
         pathlib.Path | None,
         typer.Option("--file", help="Write parquet or html to this file (html default: standard output)."),
-    ] = None,
-    stat: Annotated[bool, typer.Option("--stat", help="Show bars instead of a table.")] = False,
-    summary: Annotated[bool, typer.Option("--summary", help="Show only groups, no instances.")] = False,
-    fields: Annotated[bool, typer.Option("--fields", help="Show the fields that differ.")] = False,
+    ] = None
+    stat: Annotated[bool, typer.Option("--stat", help="Show bars instead of a table.")] = False
+    summary: Annotated[bool, typer.Option("--summary", help="Show only groups, no instances.")] = False
+    fields: Annotated[bool, typer.Option("--fields", help="Show the fields that differ.")] = False
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ComparedOptions:
+    """What is compared, and how many of the differences are listed."""
+
     data_only: Annotated[
         bool,
         typer.Option("--data-only", help="Compare only times, keys and content of writes and disposes."),
-    ] = False,
+    ] = False
     ignore: Annotated[
         list[str] | None, typer.Option("--ignore", metavar="unregistered", help="Ignore unregistrations.")
-    ] = None,
+    ] = None
     limit: Annotated[
         int | None,
         typer.Option(
@@ -45,18 +54,50 @@ def diff(
             metavar="N",
             help="List at most N differing instances (default: 100; jsonl and parquet: all).",
         ),
-    ] = None,
-    engine: Annotated[str, typer.Option("--engine", help="Compare with duckdb or spark.")] = "duckdb",
+    ] = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class DiffEngineOptions:
+    """The engine that compares, and what it may use."""
+
+    engine: Annotated[str, typer.Option("--engine", help="Compare with duckdb or spark.")] = "duckdb"
     master: Annotated[
         str, typer.Option("--master", help="Connect to this Spark master: local[*], spark://... or sc://...")
-    ] = "local[*]",
+    ] = "local[*]"
     spark_settings: Annotated[
         list[str] | None,
         typer.Option("--spark-setting", metavar="NAME=VALUE", help="Set a setting of Spark; repeatable."),
-    ] = None,
-    memory: Annotated[
-        int, typer.Option("--memory", min=64, metavar="N", help="Use at most about N MiB.")
-    ] = 1024,
+    ] = None
+    memory: Annotated[int, typer.Option("--memory", min=64, metavar="N", help="Use at most about N MiB.")] = (
+        1024
+    )
+
+    def settings(self) -> dict[str, str]:
+        """Return the settings of Spark.
+
+        Raises:
+            CommandError: one is not NAME=VALUE.
+        """
+        pairs = [text.partition("=") for text in self.spark_settings or ()]
+        for name, sign, value in pairs:
+            if not sign or not name:
+                raise CommandError(f"--spark-setting {name + sign + value!r}: write NAME=VALUE", Exit.USAGE)
+        return {name: value for name, _, value in pairs}
+
+
+@reading()
+def diff(
+    stores: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="STORE|CASE...", help="Compare these stores, or those of a case; PATH@1,2 chooses sets."
+        ),
+    ],
+    *,
+    form: ReportOptions,
+    compared: ComparedOptions,
+    engine: DiffEngineOptions,
     force: Annotated[bool, typer.Option("--force", help="Overwrite the file of --file.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -64,53 +105,46 @@ def diff(
 
     Exit codes: 0 no difference, 1 differences or unreadable records, 2 wrong usage or unreadable store.
     """
-    from ospltool.stores.diff.compare import DEFAULT_INSTANCES, ENGINES, CompareOptions, Limits, compare
-    from ospltool.stores.diff.report import Verdict
-    from ospltool.stores.diff.sides import ComparedPart, DiffError
+    from ospltool.stores.diff.compare import DEFAULT_INSTANCES, ENGINES, CompareOptions, compare
 
-    kind = "json" if as_json else output
+    kind = "json" if as_json else form.output
     if kind not in {"text", "json", "jsonl", "parquet", "html"}:
         raise CommandError(f"--output {kind!r}: choose text, json, jsonl, parquet or html", Exit.USAGE)
-    if engine not in ENGINES:
-        raise CommandError(f"--engine {engine!r}: choose {', '.join(ENGINES)}", Exit.USAGE)
-    unknown = sorted(set(ignore or ()) - {ComparedPart.WITHOUT_UNREGISTERED.value})
+    if engine.engine not in ENGINES:
+        raise CommandError(f"--engine {engine.engine!r}: choose {', '.join(ENGINES)}", Exit.USAGE)
+    unknown = sorted(set(compared.ignore or ()) - {ComparedPart.WITHOUT_UNREGISTERED.value})
     if unknown:
         raise CommandError(f"--ignore {unknown[0]!r}: choose unregistered", Exit.USAGE)
-    left = (
-        ComparedPart.DATA if data_only else ComparedPart.WITHOUT_UNREGISTERED if ignore else ComparedPart.ALL
-    )
-    if kind == "parquet" and file is None:
+    left = ComparedPart.WITHOUT_UNREGISTERED if compared.ignore else ComparedPart.ALL
+    if compared.data_only:
+        left = ComparedPart.DATA
+    if kind == "parquet" and form.file is None:
         raise CommandError("--output parquet needs --file", Exit.USAGE)
-    if limit is None:
-        limit = None if kind in {"jsonl", "parquet"} else DEFAULT_INSTANCES
-    settings = dict(_setting(text) for text in spark_settings or ())
+    limit = compared.limit
+    if limit is None and kind not in {"jsonl", "parquet"}:
+        limit = DEFAULT_INSTANCES
+    lists_instances = not form.summary and not form.stat
     options = CompareOptions(
-        0 if summary or stat else limit, fields, engine, master, Limits(memory << 20), settings, left
+        limit if lists_instances else 0,
+        form.fields,
+        engine.engine,
+        engine.master,
+        engine.settings(),
+        left,
+        engine.memory << 20,
     )
-    with reading():
-        try:
-            with progress.shown(f"comparing {len(stores)} stores"):
-                report = compare(with_cases(stores), options)
-        except DiffError as error:
-            raise CommandError(str(error), Exit.USAGE) from error
-        _put_report(report, kind, file, instances=not summary and not stat, stat=stat, force=force)
+    try:
+        with progress.shown(f"comparing {len(stores)} stores"):
+            report = compare(with_cases(stores), options)
+    except DiffError as error:
+        raise CommandError(str(error), Exit.USAGE) from error
+    _put_report(report, kind, form, instances=lists_instances, force=force)
     if report.verdict is not Verdict.EQUAL:
         raise typer.Exit(Exit.FINDINGS)
 
 
-def _setting(text: str) -> tuple[str, str]:
-    name, sign, value = text.partition("=")
-    if not sign or not name:
-        raise CommandError(f"--spark-setting {text!r}: write NAME=VALUE", Exit.USAGE)
-    return name, value
-
-
-def _put_report(
-    report: Any, kind: str, file: pathlib.Path | None, *, instances: bool, stat: bool, force: bool
-) -> None:
-    from ospltool.output.streams import new_bytes
-    from ospltool.stores.diff import render
-
+def _put_report(report: Any, kind: str, form: ReportOptions, *, instances: bool, force: bool) -> None:
+    file = form.file
     try:
         if kind == "parquet" and file is not None:
             with new_bytes(file, force=force) as stream:
@@ -126,7 +160,7 @@ def _put_report(
             for line in render.lines(report):
                 streams.put(line)
         else:
-            put_lines(render.text(report, instances=instances, stat=stat))
+            put_lines(render.text(report, instances=instances, stat=form.stat))
     except OSError as error:
         raise CommandError(f"{file}: {error.strerror}", Exit.USAGE) from error
     if file is not None:

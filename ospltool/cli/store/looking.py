@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from engine.store.interface import DamageLog
 from ospltool.cli.exits import Exit
+from ospltool.cli.options import AsJson
 from ospltool.cli.store.shared import (
-    AsJson,
     Group,
     Key,
     OneStore,
@@ -27,6 +28,19 @@ from ospltool.cli.store.shared import (
 )
 from ospltool.output import envelope, progress, streams
 from ospltool.output.text import plural, visible
+from ospltool.stores.describe import SampleSelection, count_sets, instances, verify_problems
+from ospltool.stores.describe import show as shown
+from ospltool.stores.listing import (
+    info_text,
+    info_value,
+    instance_value,
+    instances_text,
+    set_value,
+    shown_text,
+    shown_value,
+    verified_text,
+)
+from ospltool.stores.model import STORE_FILES
 
 if TYPE_CHECKING:
     from ospltool.stores.describe import Counted
@@ -38,8 +52,6 @@ def info(stores: Stores, sets: Sets = None, as_json: AsJson = False) -> None:
 
     Exit codes: 0 success, 1 unreadable records, 2 wrong usage or unreadable store.
     """
-    from ospltool.stores.listing import info_text, info_value
-
     values, damaged, unread = [], False, UnreadStores()
     for name in with_cases(stores, ("store", "recording")):
         with unread.noting(name):
@@ -57,11 +69,8 @@ def info(stores: Stores, sets: Sets = None, as_json: AsJson = False) -> None:
 
 
 def _counted(name: str, numbers: Sequence[int]) -> tuple[StoreFacts, list[Counted]]:
-    from ospltool.stores.describe import count_sets
-    from ospltool.stores.model import STORE_FILES
-
     if pathlib.Path(name).name not in STORE_FILES:
-        from ospltool.cli.store.recorded import recorded
+        from ospltool.forensics.recorded_store import recorded
 
         found = recorded(name)
         if found is not None:
@@ -105,10 +114,6 @@ def ls(
 
     Exit codes: 0 success, 1 unreadable records, 2 wrong usage or unreadable store.
     """
-    from engine.store.interface import DamageLog
-    from ospltool.stores.describe import SampleSelection, instances
-    from ospltool.stores.listing import instance_value, instances_text
-
     damage = DamageLog()
     with opened(store) as reader:
         choice = SampleSelection(tuple(sets or ()), group, hexadecimal(key, "--key"))
@@ -142,11 +147,6 @@ def show(
 
     Exit codes: 0 success, 1 unreadable records, 2 wrong usage, unreadable store or no such sample.
     """
-    from engine.store.interface import DamageLog
-    from ospltool.stores.describe import SampleSelection
-    from ospltool.stores.describe import show as shown
-    from ospltool.stores.listing import shown_text, shown_value
-
     damage = DamageLog()
     with opened(store) as reader:
         choice = SampleSelection(
@@ -167,9 +167,6 @@ def verify(stores: Stores, sets: Sets = None, as_json: AsJson = False) -> None:
 
     Exit codes: 0 sound, 1 damaged or incomplete, 2 wrong usage or unreadable store.
     """
-    from ospltool.stores.describe import count_sets, verify_problems
-    from ospltool.stores.listing import set_value, verified_text
-
     values, is_bad, unread = [], False, UnreadStores()
     for name in with_cases(stores):
         with unread.noting(name), opened(name) as reader:

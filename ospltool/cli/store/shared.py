@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ospltool.analytics.case import CaseError, is_case_directory
 from ospltool.cli.exits import CommandError, Exit
 from ospltool.output import progress, streams
+from ospltool.stores.model import StoreUnreadable
 
 if TYPE_CHECKING:
     from engine.store.interface import DamageLog
@@ -33,7 +35,6 @@ NameSpace = Annotated[
     typer.Option("--name-space", metavar="NAME", help="Give the set this name-space in the target."),
 ]
 WithoutDamaged = Annotated[bool, typer.Option("--without-damaged", help="Skip records that cannot be read.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 
 _SHOWN_DAMAGE = 10
 _EXTRAS = {
@@ -84,8 +85,6 @@ class UnreadStores:
 @contextlib.contextmanager
 def reading() -> Iterator[None]:
     """Turn unreadable stores, files of others and missing packages into command errors with exit code 2."""
-    from ospltool.stores.model import StoreUnreadable
-
     try:
         yield
     except StoreUnreadable as error:
@@ -120,8 +119,6 @@ def with_cases(names: Sequence[str], kinds: Sequence[str] = ("store",)) -> list[
     Raises:
         CommandError: a case holds nothing of the kind, or cannot be read.
     """
-    from ospltool.analytics.case import CaseError, is_case_directory
-
     found: list[str] = []
     for name in names:
         path = pathlib.Path(name)

@@ -1,15 +1,29 @@
-"""The comparison of stores: from the differences that an engine finds to a report."""
+"""The comparison of stores: the differences, found by SQL for DuckDB or Spark, and the report of them.
+
+An instance is a key of a group. It is the same in two stores if its samples have the same digests. Rows that
+are not in every store are found by group number and digest alone, which are numbers. Keys and times are read
+only of the instances that these rows belong to. Where each instance has one row at most, as with a history of
+depth 1, that is one pass less.
+
+Of each store there is a view `side_0`, `side_1`, ... with the rows to compare, and a view `whole_0`,
+`whole_1`, ... with all rows. They differ where snapshots have digests of ranges (`ospltool.stores.ranges`):
+rows of ranges that all of them have need not be compared.
+"""
 
 from __future__ import annotations
 
 import collections
 import contextlib
 import dataclasses
+import itertools
 import string
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from engine.dataset.sample import DATA, Sample
 from ospltool.analytics.case import CaseError
@@ -36,29 +50,160 @@ from ospltool.stores.diff.sides import (
     open_side,
 )
 from ospltool.stores.model import GroupFacts, status_text
+from ospltool.stores.ranges import differing, rows_of
 from ospltool.stores.types import Value
 
-if TYPE_CHECKING:
-    from ospltool.stores.diff.engine import DiffEngine
+_COMPARED: Final = "group_code, key, source_time_ns, writer, sequence, status, digest_high, digest_low"
+_MOST_COMPARED: Final = 0.25
+"""Share of the rows in ranges that differ up to which the others are left out."""
+_UNSIGNED: Final = 1 << 64
+
+
+class DiffEngine:
+    """Compares the snapshots of sides.
+
+    Args:
+        sides: the stores.
+        tables: where the SQL runs; closed by the caller.
+    """
+
+    def __init__(self, sides: Sequence[Side], tables: Tables) -> None:
+        self._sides = len(sides)
+        self._tables = tables
+        self._has_single_rows = all(side.has_single_rows for side in sides)
+        wanted = _ranges_to_compare(sides) if tables.row_number else None
+        for number, side in enumerate(sides):
+            file = tables.parquet(side.samples_path)
+            sets = ", ".join(map(str, side.set_numbers)) or "NULL"
+            whole = f"SELECT {_COMPARED}, payload FROM {file} WHERE set_number IN ({sets})"  # noqa: S608  # our own names
+            tables.view(f"whole_{number}", whole)
+            if wanted is None:
+                tables.view(f"side_{number}", f"SELECT * FROM whole_{number}")  # noqa: S608  # a number
+                continue
+            rows, at = rows_of(wanted[number]), tables.row_number
+            first, last = (int(rows[0]), int(rows[-1])) if len(rows) else (0, -1)
+            tables.fill("chosen", pa.table({"row": rows}))
+            # The span of the rows beside them: DuckDB leaves out the parts of the file before and behind it.
+            chosen = f"{at} IN (SELECT row FROM chosen) AND {at} BETWEEN {first} AND {last}"  # noqa: S608  # numbers
+            tables.keep(f"side_{number}", f"SELECT {_COMPARED} FROM {file} WHERE {chosen}")  # noqa: S608  # our own names
+
+    def instances(self) -> Iterator[InstanceDifference]:
+        """Yield the instances that differ, ordered by group number and key."""
+        self._tables.keep("odd_rows", _odd_rows(self._sides))
+        if self._has_single_rows:  # then those in `odd_rows` are all
+            query = _rows(self._sides, "side", f"odd_rows AS o ON {_same('s', 'o')}")
+        else:
+            self._tables.keep("odd_keys", _odd_keys(self._sides))
+            query = _rows(
+                self._sides, "whole", "odd_keys AS k ON s.key = k.key AND s.group_code = k.group_code"
+            )
+        yield from _instances(self._tables.rows(query), self._sides)
+
+    def contents(self, wanted: Sequence[Wanted]) -> dict[Wanted, bytes]:
+        """Return the payloads of samples."""
+        found: dict[Wanted, bytes] = {}
+        for side in sorted({one.side for one in wanted}):
+            places = [(one.code, *_halves_of(one.digest)) for one in wanted if one.side == side]
+            names = ("group_code", "digest_high", "digest_low")
+            self._tables.fill("wanted", pa.table(list(map(pa.array, zip(*places, strict=True))), names=names))
+            query = f"""
+                SELECT s.group_code, s.digest_high, s.digest_low, s.payload
+                FROM whole_{side} AS s JOIN wanted AS w ON {_same("s", "w")}"""  # noqa: S608  # a number
+            for code, high, low, payload in self._tables.rows(query):
+                found[Wanted(side, code, _digest_of(high, low))] = bytes(payload)
+        return found
+
+
+def _ranges_to_compare(sides: Sequence[Side]) -> list[pa.Table] | None:
+    """Return the ranges of each side that are not in every side; None to compare all rows."""
+    if any(side.ranges is None for side in sides):
+        return None
+    chosen = [
+        side.ranges.filter(pc.is_in(side.ranges.column("set_number"), pa.array(side.set_numbers, pa.int64())))
+        for side in sides
+    ]
+    found = differing(chosen)
+    rows, wanted = (sum(pc.sum(one.column("rows")).as_py() or 0 for one in some) for some in (chosen, found))
+    return found if wanted <= rows * _MOST_COMPARED else None
+
+
+def _same(left: str, right: str) -> str:
+    """Return the condition that two rows have the same digest and group.
+
+    Half of the digest is what is hashed, the rest is held against it where that half is equal: a third
+    faster than hashing all three, and no less exact.
+    """
+    rest = (
+        f"{left}.{name} BETWEEN {right}.{name} AND {right}.{name}" for name in ("digest_high", "group_code")
+    )
+    return f"{left}.digest_low = {right}.digest_low AND {' AND '.join(rest)}"
+
+
+def _odd_rows(sides: int) -> str:
+    """Return the query for the rows, by group and digest, that are not in every store."""
+    if sides == 2:  # a join is faster than counting
+        return f"""
+            SELECT coalesce(a.group_code, b.group_code) AS group_code,
+                   coalesce(a.digest_high, b.digest_high) AS digest_high,
+                   coalesce(a.digest_low, b.digest_low) AS digest_low
+            FROM side_0 AS a FULL OUTER JOIN side_1 AS b
+              ON {_same("a", "b")}
+            WHERE a.group_code IS NULL OR b.group_code IS NULL"""  # noqa: S608  # our own text
+    rows = " UNION ALL ".join(
+        f"SELECT group_code, digest_high, digest_low, {1 << number} AS side FROM side_{number}"  # noqa: S608  # numbers
+        for number in range(sides)
+    )
+    return f"""
+        SELECT group_code, digest_high, digest_low FROM ({rows}) AS r
+        GROUP BY group_code, digest_high, digest_low HAVING bit_or(side) <> {(1 << sides) - 1}"""  # noqa: S608  # numbers
+
+
+def _odd_keys(sides: int) -> str:
+    """Return the query for the instances that the rows in table `odd_rows` belong to."""
+    return " UNION ".join(
+        f"""
+        SELECT s.group_code, s.key FROM side_{number} AS s JOIN odd_rows AS o ON {_same("s", "o")}"""  # noqa: S608  # numbers
+        for number in range(sides)
+    )
+
+
+def _rows(sides: int, view: str, join: str) -> str:
+    """Return the query for the rows that a join chooses, in order."""
+    rows = " UNION ALL ".join(
+        f"""
+        SELECT {number} AS side, s.group_code, s.key, s.source_time_ns, s.writer, s.sequence, s.status,
+               s.digest_high, s.digest_low
+        FROM {view}_{number} AS s JOIN {join}"""  # noqa: S608  # numbers, and our own text
+        for number in range(sides)
+    )
+    return f"SELECT * FROM ({rows}) AS r ORDER BY group_code, key, side"  # noqa: S608  # numbers
+
+
+def _digest_of(high: int, low: int) -> bytes:
+    """Return a digest from its halves."""
+    return (high % _UNSIGNED << 64 | low % _UNSIGNED).to_bytes(16)
+
+
+def _halves_of(digest: bytes) -> tuple[int, int]:
+    """Return the halves of a digest, as a snapshot has them."""
+    return int.from_bytes(digest[:8], signed=True), int.from_bytes(digest[8:], signed=True)
+
+
+def _instances(rows: Iterable[tuple[Any, ...]], sides: int) -> Iterator[InstanceDifference]:
+    """Yield the answer to `_rows` as instances."""
+    for (code, key), some in itertools.groupby(rows, key=lambda row: (row[1], bytes(row[2]))):
+        held: list[dict[bytes, Row]] = [{} for _ in range(sides)]
+        for side, _, _, time_ns, writer, sequence, status, high, low in some:
+            digest = _digest_of(high, low)
+            held[side][digest] = Row(time_ns, bytes(writer), sequence % _UNSIGNED, digest, status)
+        yield InstanceDifference(code, key, tuple(tuple(sorted(each.values())) for each in held))
+
 
 DEFAULT_INSTANCES: Final = 100
 ENGINES: Final = ("duckdb", "spark")
 _SHARE: Final = 0.6
 """Of the memory; DuckDB takes a quarter more than its limit, and the report takes its part."""
 _MAX_DAMAGE_SHOWN: Final = 20
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Limits:
-    """The resources that an engine may use.
-
-    Attributes:
-        memory_bytes: approximate limit of memory; the rest goes to disk.
-        threads: number of threads; 0 for one per processor.
-    """
-
-    memory_bytes: int = 1 << 30
-    threads: int = 0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -72,16 +217,16 @@ class CompareOptions:
         master: the Spark master.
         settings: more settings for Spark, such as `spark.executor.memory`.
         left: the part of the samples to compare.
-        limits: resources of an engine.
+        memory_bytes: approximate limit of memory; the rest goes to disk.
     """
 
     instances: int | None = DEFAULT_INSTANCES
     contents: bool = False
     engine: str = "duckdb"
     master: str = "local[*]"
-    limits: Limits = dataclasses.field(default_factory=Limits)
     settings: Mapping[str, str] = dataclasses.field(default_factory=dict)
     left: ComparedPart = ComparedPart.ALL
+    memory_bytes: int = 1 << 30
 
 
 def compare(given: Sequence[str], options: CompareOptions) -> ReportData:
@@ -103,7 +248,6 @@ def compare(given: Sequence[str], options: CompareOptions) -> ReportData:
                 sides.append(side)
             tables = _open_tables(options)
             stack.callback(tables.close)
-            from ospltool.stores.diff.engine import DiffEngine  # it needs pyarrow
 
             return build(sides, DiffEngine(sides, tables), options)
         except ModuleNotFoundError as error:
@@ -120,7 +264,7 @@ def _open_tables(options: CompareOptions) -> Tables:
         return SparkTables(options.master, options.settings)
     from ospltool.analytics.duck import DuckTables
 
-    return DuckTables(int(options.limits.memory_bytes * _SHARE), options.limits.threads)
+    return DuckTables(int(options.memory_bytes * _SHARE))
 
 
 @dataclasses.dataclass(slots=True)
