@@ -24,10 +24,10 @@ from engine.simulator.network import Network, SimulatedParticipant
 from engine.simulator.options import Fault, SimulationOptions, TopicPlan
 from engine.simulator.run_record import ShortLog, Statistics, Violation
 from engine.simulator.schedule import Schedule, SimulatedClock
-from engine.simulator.simulated_disk import Committed
 from engine.simulator.simulated_node import (
     SAMPLE,
     TAP_LEAST_S,
+    Committed,
     SharedCodec,
     SimulatedNode,
     SimulatorHost,

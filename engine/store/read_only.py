@@ -19,7 +19,7 @@ from engine.core.name_spaces import Group
 from engine.dataset.blocks import Block, SampleColumns
 from engine.dataset.groups import GroupDescription
 from engine.dataset.sample import Sample
-from engine.store import compiled_rows, tables
+from engine.store import tables, verification
 from engine.store.catalog import read_catalog, read_fellows, read_marks, read_node
 from engine.store.database import is_header_damaged, mend_header
 from engine.store.interface import (
@@ -34,7 +34,7 @@ from engine.store.interface import (
 )
 from engine.store.sample_table import newest_until, read_group
 from engine.store.store_directory import DATABASE, LOCK, file_uri, lock_holder
-from engine.store.verification import compiled_blocks, sound_blocks, sound_samples
+from engine.store.verification import column_pages, compiled_pages, sound_blocks, sound_samples
 
 OneByOne = Callable[[], Iterator[Sample]]
 _Blocks = TypeVar("_Blocks")
@@ -184,7 +184,7 @@ class StoreView:
         """
 
         def blocks_of(row: GroupRow, one_by_one: OneByOne) -> Iterator[tuple[SampleColumns, Block]]:
-            return sound_blocks(self._connection, row.id, row.stored, one_by_one)
+            return sound_blocks(column_pages(self._connection, row.id), row.stored, one_by_one)
 
         return self._in_blocks(version, damage, blocks_of)
 
@@ -197,14 +197,15 @@ class StoreView:
             LookupError: there is no such version.
         """
         _, _, commits, _ = read_node(self._connection, self.path)
-        can_compile = compiled_rows.is_available() and self._copy is None
+        can_compile = verification.is_available() and self._copy is None
 
         def blocks_of(row: GroupRow, one_by_one: OneByOne) -> Iterator[Block]:
-            if can_compile and row.stored.count >= compiled_rows.MIN_ROWS:
-                rows = compiled_rows.CompiledRows(self.path, row.id, commits)
-                return compiled_blocks(rows, row.stored, one_by_one)
-            found = sound_blocks(self._connection, row.id, row.stored, one_by_one)
-            return (block for _, block in found)
+            pages: Iterator[tuple[SampleColumns | None, Block]]
+            if can_compile and row.stored.count >= verification.MIN_ROWS:
+                pages = compiled_pages(self.path, row.id, commits)
+            else:
+                pages = column_pages(self._connection, row.id)
+            return (block for _, block in sound_blocks(pages, row.stored, one_by_one))
 
         return self._in_blocks(version, damage, blocks_of)
 

@@ -13,10 +13,9 @@ from engine.core.settings import CoreSettings
 from engine.core.states import Phase, ServiceState
 from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, Sample
 from engine.runtime.startup import StoredContent
-from engine.simulator.checkers.checker import samples_of
 from engine.simulator.cluster import Cluster
 from engine.simulator.options import NetworkPlan, NodePlan, SimulationOptions, TopicPlan, Workload
-from engine.simulator.quiet_check import difference
+from engine.simulator.quiet_check import difference, samples_of
 from engine.simulator.simulated_node import SimulatedNode
 from engine.simulator.simulated_system import KEY_PREFIX, Reader, Standing, Watcher, Writer
 from engine.store.interface import SetState

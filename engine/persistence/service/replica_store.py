@@ -16,9 +16,9 @@ import hashlib
 import json
 import sqlite3
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from engine.dds.activity import BEAT_S, ThreadActivities
 from engine.persistence.core.messages import (
@@ -53,13 +53,7 @@ _NUMBER_BYTES: Final = 17
 _CHECK_BYTES: Final = 8
 """Against flipped bits, not against an enemy, who could write the check as well."""
 
-_Row = tuple[bytes | str | int, ...]
-
-
-def checked(row: _Row) -> _Row:
-    """Return a row with its checksum at the end."""
-    return (*row, _check(row))
-
+_Row = tuple[Any, ...]
 
 KEPT: Final = (bytes, str, bytes, int, int, bytes, int, str, bytes)
 """Types of the columns of `kept`; a flipped bit in a row's header changes one, and no byte of the content."""
@@ -69,35 +63,35 @@ _SUBSCRIPTION: Final = (bytes, str, int, int, int)
 _ACKNOWLEDGED: Final = (str, str, bytes)
 
 
+def checked(*row: Any) -> _Row:
+    """Return a row with its checksum at the end."""
+    return (*row, _check(row))
+
+
 def is_whole(row: _Row, types: tuple[type, ...]) -> bool:
     """Whether a row has these types and matches its checksum."""
-    return _has(row, types) and _check(row[:-1]) == row[-1]
-
-
-def _has(row: _Row, types: tuple[type, ...]) -> bool:
-    return all(map(isinstance, row, types))
+    return all(map(isinstance, row, types)) and _check(row[:-1]) == row[-1]
 
 
 def _check(row: _Row) -> bytes:
     parts = [each if isinstance(each, bytes) else str(each).encode() for each in row]
-    parts.append(",".join([str(len(each)) for each in parts]).encode())
+    parts.append(",".join([str(len(each)) for each in parts]).encode())  # else bytes could change columns
     return hashlib.blake2b(b"".join(parts), digest_size=_CHECK_BYTES).digest()
 
 
-def _kept_row(kept: KeptSample) -> _Row:
-    sample = kept.sample
-    return checked(
-        (
-            sample.key,
-            sample.writer,
-            _blob(sample.sequence),
-            sample.source_time_ns,
-            sample.status,
-            sample.payload,
-            int(sample.late),
-            json.dumps(sorted(kept.writers)),
-        )
-    )
+def _sound(
+    rows: Iterable[_Row], types: tuple[type, ...], damaged: list[_Row], *, has_check: bool = True
+) -> Iterator[_Row]:
+    """Yield the rows that have these types and match their checksum, if any, and collect the others."""
+    for row in rows:
+        if is_whole(row, types) if has_check else all(map(isinstance, row, types)):
+            yield row
+        else:
+            damaged.append(row)
+
+
+def _blob(number: int) -> bytes:
+    return number.to_bytes(_NUMBER_BYTES, "big")
 
 
 def writing(saved: Saved) -> Write:
@@ -106,11 +100,25 @@ def writing(saved: Saved) -> Write:
     def write(store: sqlite3.Connection) -> None:
         store.executemany("DELETE FROM kept WHERE key = ?", ((key,) for key in saved.gone))
         store.executemany(
-            "INSERT OR REPLACE INTO kept VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", map(_kept_row, saved.kept)
+            "INSERT OR REPLACE INTO kept VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (
+                checked(
+                    one.key,
+                    one.writer,
+                    _blob(one.sequence),
+                    one.source_time_ns,
+                    one.status,
+                    one.payload,
+                    int(one.late),
+                    json.dumps(sorted(kept.writers)),
+                )
+                for kept in saved.kept
+                for one in (kept.sample,)
+            ),
         )
         store.executemany(
             "INSERT OR REPLACE INTO accounted VALUES (?, ?, ?)",
-            (checked((writer, json.dumps(had.intervals))) for writer, had in saved.had),
+            (checked(writer, json.dumps(had.intervals)) for writer, had in saved.had),
         )
 
     return write
@@ -122,24 +130,22 @@ def read(store: sqlite3.Connection) -> tuple[Saved, int]:
     Raises:
         sqlite3.Error: it cannot be read.
     """
-    damaged = 0
-    kept: list[KeptSample] = []
-    had: list[tuple[str, Sequences]] = []
-    for row in store.execute("SELECT * FROM kept"):
-        if not is_whole(row, KEPT):
-            damaged += 1
-            continue
-        key, writer, sequence, time_ns, status, payload, late, writers, _ = row
-        number = int.from_bytes(sequence, "big")
-        sample = OriginalSample(writer, number, key, time_ns, payload, status, late=bool(late))
-        kept.append(KeptSample(sample, frozenset(json.loads(writers))))
-    for row in store.execute("SELECT * FROM accounted"):
-        if not is_whole(row, _ACCOUNTED):
-            damaged += 1
-            continue
-        writer, intervals, _ = row
-        had.append((writer, Sequences(tuple((first, last) for first, last in json.loads(intervals)))))
-    return Saved(tuple(kept), () if damaged else tuple(had)), damaged
+    damaged: list[_Row] = []
+    kept = [
+        KeptSample(
+            OriginalSample(writer, int.from_bytes(number), key, time_ns, payload, status, late=bool(late)),
+            frozenset(json.loads(writers)),
+        )
+        for key, writer, number, time_ns, status, payload, late, writers, _ in _sound(
+            store.execute("SELECT * FROM kept"), KEPT, damaged
+        )
+    ]
+    had = [
+        (writer, Sequences(tuple((first, last) for first, last in json.loads(intervals))))
+        for writer, intervals, _ in _sound(store.execute("SELECT * FROM accounted"), _ACCOUNTED, damaged)
+    ]
+    # Numbers that account for a lost value would keep others from sending it again.
+    return Saved(tuple(kept), () if damaged else tuple(had)), len(damaged)
 
 
 SUBSCRIPTION_TABLES: Final = """
@@ -180,7 +186,19 @@ def write_subscriptions(store: sqlite3.Connection, changes: Mapping[bytes, Seque
         )
         store.executemany(
             "INSERT OR REPLACE INTO held VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-            [_held_row(group, kept) for kept in held.values() if kept is not None],
+            [
+                checked(
+                    group,
+                    one.writer,
+                    _blob(one.sequence),
+                    one.key,
+                    one.source_time_ns,
+                    one.status,
+                    one.payload,
+                )
+                for one in held.values()
+                if one is not None
+            ],
         )
 
 
@@ -206,72 +224,36 @@ def _number_rows(group: bytes, name: str, numbers: Numbers) -> Iterator[tuple[by
         yield from ((group, name, writer, _blob(number)) for number in each)
 
 
-def _blob(number: int) -> bytes:
-    return number.to_bytes(_NUMBER_BYTES, "big")
-
-
-def _held_row(group: bytes, sample: OriginalSample) -> tuple[bytes | str | int, ...]:
-    return checked(
-        (
-            group,
-            sample.writer,
-            _blob(sample.sequence),
-            sample.key,
-            sample.source_time_ns,
-            sample.status,
-            sample.payload,
-        )
-    )
-
-
 def read_subscriptions(store: sqlite3.Connection) -> tuple[dict[bytes, SavedSubscriptions], int]:
     """Return the contents of the store, by group, and the number of damaged rows, which are left out.
 
     Raises:
         sqlite3.Error: it cannot be read.
     """
-    damaged = 0
+    damaged: list[_Row] = []
     held: dict[bytes, list[OriginalSample]] = collections.defaultdict(list)
-    for row in store.execute("SELECT * FROM held"):
-        if not is_whole(row, _HELD):
-            damaged += 1
-            continue
-        group, writer, number, key, time_ns, status, payload, _ = row
-        held[group].append(
-            OriginalSample(writer, int.from_bytes(number, "big"), key, time_ns, payload, status)
-        )
-    ledgers: dict[bytes, list[LedgerState]] = collections.defaultdict(list)
-    for row in store.execute("SELECT sample_group, name, generation, is_deleted, quorum FROM subscription"):
-        if not _has(row, _SUBSCRIPTION):
-            damaged += 1
-            continue
-        group, name, generation, is_deleted, quorum = row
-        members, lost = _members(store, group, name)
-        damaged += lost
-        terms = SubscriptionTerms(generation, bool(is_deleted))
-        done = members.pop(_QUORUM, ())
-        ledgers[group].append(LedgerState(name, terms, quorum, done, tuple(sorted(members.items()))))
-    groups = {*held, *ledgers}
-    return {each: SavedSubscriptions(tuple(ledgers[each]), tuple(held[each])) for each in groups}, damaged
-
-
-def _members(store: sqlite3.Connection, group: bytes, name: str) -> tuple[dict[str, Numbers], int]:
-    """Return what each member has acknowledged, and the number of damaged rows."""
-    found: dict[str, dict[str, list[int]]] = {}
-    damaged = 0
-    for row in store.execute(
-        "SELECT member, writer, number FROM acknowledged WHERE sample_group = ? AND name = ?", (group, name)
+    for group, writer, number, key, time_ns, status, payload, _ in _sound(
+        store.execute("SELECT * FROM held"), _HELD, damaged
     ):
-        if not _has(row, _ACKNOWLEDGED):
-            damaged += 1
-            continue
-        member, writer, number = row
-        found.setdefault(member, {}).setdefault(writer, []).append(int.from_bytes(number, "big"))
-    numbers = {
-        member: tuple((writer, tuple(numbers)) for writer, numbers in lines.items())
-        for member, lines in found.items()
-    }
-    return numbers, damaged
+        held[group].append(OriginalSample(writer, int.from_bytes(number), key, time_ns, payload, status))
+    ledgers: dict[bytes, list[LedgerState]] = collections.defaultdict(list)
+    rows = store.execute("SELECT sample_group, name, generation, is_deleted, quorum FROM subscription")
+    for group, name, generation, is_deleted, quorum in _sound(rows, _SUBSCRIPTION, damaged, has_check=False):
+        found: dict[str, dict[str, list[int]]] = {}
+        lines = store.execute(
+            "SELECT member, writer, number FROM acknowledged WHERE sample_group = ? AND name = ?",
+            (group, name),
+        )
+        for member, writer, number in _sound(lines, _ACKNOWLEDGED, damaged, has_check=False):
+            found.setdefault(member, {}).setdefault(writer, []).append(int.from_bytes(number))
+        members = {
+            member: tuple((writer, tuple(numbers)) for writer, numbers in each.items())
+            for member, each in found.items()
+        }
+        terms, done = SubscriptionTerms(generation, bool(is_deleted)), members.pop(_QUORUM, ())
+        ledgers[group].append(LedgerState(name, terms, quorum, done, tuple(sorted(members.items()))))
+    saved = {each: SavedSubscriptions(tuple(ledgers[each]), tuple(held[each])) for each in {*held, *ledgers}}
+    return saved, len(damaged)
 
 
 DATABASE: Final = "persistence.sqlite"

@@ -10,9 +10,8 @@ from engine.dataset.dataset import DataSet
 from engine.dataset.groups import GroupDescription
 from engine.dataset.sample import DATA, DISPOSE, KEY_HEADER, LOST_HEADER, UNREGISTER, Sample
 from engine.runtime.startup import StoredContent
-from engine.simulator.checkers.checker import Held, deletes, describe, held, is_ours, missing, samples_of
-from engine.simulator.simulated_disk import Committed
-from engine.simulator.simulated_node import SimulatedNode
+from engine.simulator.quiet_check import Held, deletes, describe, held, is_ours, missing, samples_of
+from engine.simulator.simulated_node import Committed, SimulatedNode
 from engine.simulator.simulated_system import Checker, SimulatedSystem, Standing
 
 MOST_STEPS: Final = 100

@@ -10,10 +10,8 @@ from engine.core.name_spaces import Alignee, Durability, Group, MergeType, Polic
 from engine.core.states import Phase
 from engine.dataset.sample import Sample
 from engine.runtime.startup import StoredContent
-from engine.simulator.checkers.checker import talk
-from engine.simulator.quiet_check import unsettled
-from engine.simulator.simulated_disk import Committed
-from engine.simulator.simulated_node import SimulatedNode
+from engine.simulator.quiet_check import talk, unsettled
+from engine.simulator.simulated_node import Committed, SimulatedNode
 from engine.simulator.simulated_system import Checker, SimulatedSystem, Standing
 from engine.simulator.write_ledger import WrittenSample
 

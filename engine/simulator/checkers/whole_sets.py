@@ -11,7 +11,7 @@ from engine.core.name_space_state import NameSpaceState
 from engine.core.states import Phase
 from engine.dataset.sample import Sample
 from engine.runtime.startup import StoredContent
-from engine.simulator.checkers.checker import (
+from engine.simulator.quiet_check import (
     Held,
     deletes,
     describe,

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, Sample, make_sample
-from engine.store import compiled_rows
-from engine.store.compiled_rows import CompiledRows, is_available
+from engine.store import verification
 from engine.store.interface import DamageLog
 from engine.store.sqlite import SqliteStore
 from engine.store.store_directory import DATABASE
+from engine.store.verification import Unsound, compiled_pages, is_available
 from tests.unit.store.making import description
 from tests.unit.store.test_tampered import SPACE, tamper
 
@@ -59,8 +59,8 @@ def loaded(
     place: Path, patch: pytest.MonkeyPatch, *, is_compiled: bool
 ) -> tuple[list[SampleRows], DamageLog]:
     """What a store gives, and the damage that it notes."""
-    patch.setattr(compiled_rows, "is_available", lambda: is_compiled)
-    patch.setattr(compiled_rows, "MIN_ROWS", 1)
+    patch.setattr(verification, "is_available", lambda: is_compiled)
+    patch.setattr(verification, "MIN_ROWS", 1)
     log = DamageLog()
     with contextlib.closing(SqliteStore(place, "n1", lambda: "a" * 32)) as store:
         return [piece for _, pieces in store.load(SPACE, log) for piece in pieces], log
@@ -156,9 +156,8 @@ def test_pages_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 def test_another_state_of_the_file_is_not_read(tmp_path: Path) -> None:
     stored(tmp_path, various(50, 1, (5,), (DATA,)))
-    with contextlib.closing(SqliteStore(tmp_path, "n1", lambda: "a" * 32)):
-        rows = CompiledRows(tmp_path / DATABASE, 1, commits=999)
-        assert (list(rows.blocks()), rows.is_whole) == ([], False)
+    with contextlib.closing(SqliteStore(tmp_path, "n1", lambda: "a" * 32)), pytest.raises(Unsound):
+        next(compiled_pages(tmp_path / DATABASE, 1, commits=999))
 
 
 def test_a_reader_that_stops_early_leaves_nothing_behind(tmp_path: Path) -> None:
@@ -166,10 +165,11 @@ def test_a_reader_that_stops_early_leaves_nothing_behind(tmp_path: Path) -> None
     with contextlib.closing(SqliteStore(tmp_path, "n1", lambda: "a" * 32)) as store:
         with contextlib.closing(sqlite3.connect(tmp_path / DATABASE)) as db:
             (commits,) = db.execute("SELECT commits FROM node").fetchone()
-        assert sum(block.count for block in CompiledRows(tmp_path / DATABASE, 1, commits).blocks()) == 40_000
+        pages = compiled_pages(tmp_path / DATABASE, 1, commits)
+        assert sum(block.count for _, block in pages) == 40_000
         threads = len(list(Path("/proc/self/task").iterdir()))
         files = len(list(Path("/proc/self/fd").iterdir()))
-        blocks: Iterator[object] = CompiledRows(tmp_path / DATABASE, 1, commits).blocks()
+        blocks: Iterator[object] = compiled_pages(tmp_path / DATABASE, 1, commits)
         assert next(blocks)
         assert len(list(Path("/proc/self/task").iterdir())) == threads + 1
         del blocks
