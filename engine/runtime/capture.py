@@ -195,7 +195,7 @@ class CapturePath:
         """
         assert not self._changes, "the former batch went to the store"
         self._routes, self._now_ns = routes, self._shared.steady_ns()
-        single, by_writer, unrouted = self._single, self._by_writer, list[Sample]()
+        single, by_writer, unrouted, passed = self._single, self._by_writer, list[Sample](), 0
         for record in records:
             for sample in self._left_of(record) if isinstance(record, CapturedRun) else (record,):
                 time_ns, writer, sequence, _, status, key, _ = sample
@@ -218,16 +218,17 @@ class CapturePath:
                             sink.newest_ns = max(sink.newest_ns, time_ns)
                             sink.writers.add(writer)
                             continue
-                    elif (time_ns, writer) > before[:2]:
+                    elif time_ns > before[0] or (time_ns == before[0] and writer > before[1]):
                         if before.writer != writer:
                             sink.passed_over(key, before.writer)
                         sink.newest[key] = sample
                         if time_ns > sink.newest_ns:
                             sink.newest_ns = time_ns
-                        self._captured += 1
+                        passed += 1
                         continue
                 if status <= _SAMPLE and not self._take_singly(sample):
                     unrouted.append(sample)
+        self._captured += passed
         if waits:
             now = self._shared.clock.monotonic()
             for group, sink in self._by_group.items():

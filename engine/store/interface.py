@@ -232,12 +232,13 @@ class NetChanges:
                 known = description
                 net = self.groups.setdefault(description.group, Net(description))
                 net.description = description
+                came, gone, passing = net.added, net.evicted, net.passing
             if added is not None:
                 digest, size = added.digest, len(added.payload)
-                if net.evicted or net.passing:  # it may come back
-                    net.evicted.pop(digest, None)
-                    net.passing.pop(digest, None)
-                net.added[digest] = added
+                if gone or passing:  # it may come back
+                    gone.pop(digest, None)
+                    passing.pop(digest, None)
+                came[digest] = added
                 payload_bytes += size
                 if size >= LET_GO_BYTES:
                     self.large += 1
@@ -246,7 +247,7 @@ class NetChanges:
                         net.replacing.add(digest)
             for sample in evicted:
                 digest, size = sample.digest, len(sample.payload)
-                is_passing = net.added.pop(digest, None) is not None
+                is_passing = came.pop(digest, None) is not None
                 if size >= LET_GO_BYTES:
                     sample = sample._replace(payload=b"")
                     payload_bytes -= size if is_passing else 0
@@ -254,9 +255,9 @@ class NetChanges:
                         net.replacing.discard(digest)
                         self.replacing_bytes -= size
                 if is_passing:
-                    net.passing[digest] = sample
-                elif digest not in net.passing:
-                    net.evicted[digest] = sample
+                    passing[digest] = sample
+                elif digest not in passing:
+                    gone[digest] = sample
         self.count += count
         self.payload_bytes += payload_bytes
         assert 0 <= self.replacing_bytes <= self.payload_bytes, "what is let go was counted before"

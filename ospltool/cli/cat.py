@@ -81,11 +81,11 @@ def cat(
     partitions = tuple(chosen.partitions or ())
     if chosen.stored or stores:
         if chosen.live:
-            raise CommandError("choose --live or --stored, not both", Exit.USAGE)
+            raise CommandError("choose --live or --stored, not both")
         _cat_stores(printer, _stores_of(uri, stores, node), partitions)
     else:
         if node is not None:
-            raise CommandError("--node chooses a store: give --stored too", Exit.USAGE)
+            raise CommandError("--node chooses a store: give --stored too")
         _cat_live(printer, uri, domain, partitions, timeout, follows=chosen.live)
     if printer.problems:
         raise typer.Exit(Exit.FINDINGS)
@@ -95,7 +95,7 @@ def _expression(where: str | None) -> Expression | None:
     try:
         return None if where is None else Expression(where)
     except ExpressionFault as error:
-        raise CommandError(f"--where, {error}", Exit.USAGE) from error
+        raise CommandError(f"--where, {error}") from error
 
 
 class _Printer:
@@ -120,7 +120,7 @@ class _Printer:
             if self._expression is not None:
                 self._expression.check(kinds)
         except ExpressionFault as error:
-            raise CommandError(f"topic '{self.topic}': --where, {error}", Exit.USAGE) from error
+            raise CommandError(f"topic '{self.topic}': --where, {error}") from error
 
     def check_first(self, fields: dict[str, Any]) -> None:
         """Refuse an expression whose fields a whole sample lacks, where the type is not known."""
@@ -128,7 +128,7 @@ class _Printer:
             if not _has(fields, path):
                 name = ".".join(path)
                 text = f"topic '{self.topic}': --where: the type has no field '{name}'"
-                raise CommandError(text, Exit.USAGE)
+                raise CommandError(text)
 
     def put(
         self,
@@ -193,7 +193,7 @@ def _stores_of(uri: str | None, stores: list[str] | None, node: str | None) -> l
         if target.store
     ]
     if not found:
-        raise CommandError(f"{uri}: no Persistent element, so nothing is stored", Exit.USAGE)
+        raise CommandError(f"{uri}: no Persistent element, so nothing is stored")
     return found
 
 

@@ -110,9 +110,7 @@ class OutputOptions:
             with streams.new_text(Path(self.output_file), force=self.force) as file:
                 file.write(text)
         except OSError as error:
-            raise CommandError(
-                f"{self.output_file} cannot be written: {error.strerror}", Exit.USAGE
-            ) from None
+            raise CommandError(f"{self.output_file} cannot be written: {error.strerror}") from None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -178,15 +176,15 @@ def check(
             rules.select or [], rules.ignore or [], rules.severity or [], services, rules.show
         )
     except UsageError as error:
-        raise CommandError(str(error), Exit.USAGE) from None
+        raise CommandError(str(error)) from None
     fixes = task.fix or task.unsafe_fixes or task.diff
     if task.tries and (task.effective or task.matrix or fixes):
-        raise CommandError("--try only checks; leave out --fix, --diff, --effective and --matrix", Exit.USAGE)
+        raise CommandError("--try only checks; leave out --fix, --diff, --effective and --matrix")
     if task.effective or task.matrix:
         try:
             text = commands.overview(deployments, matrix=task.matrix, as_json=output.kind == "json")
         except UsageError as error:
-            raise CommandError(error.args, Exit.USAGE) from None
+            raise CommandError(error.args) from None
         output.write(text)
         return
     if fixes:
@@ -226,7 +224,7 @@ def _fixed(
     try:
         fixes.write(outcome.changes, read_bytes)
     except fixes.FixError as error:
-        raise CommandError(str(error), Exit.USAGE) from None
+        raise CommandError(str(error)) from None
     if outcome.changes:
         streams.say(done)
     return outcome.report

@@ -43,7 +43,7 @@ def demo(
         from ospltool.demo import acts
     except ImportError as error:
         message = f"{error}; install it with: pip install 'ospltool[demo]'"
-        raise CommandError(message, Exit.USAGE) from error
+        raise CommandError(message) from error
     if headless or as_json or not (sys.stdin.isatty() and sys.stdout.isatty()):
         reports = acts.play(domain, directory, lambda news: _tell(news, as_json=as_json))
     else:

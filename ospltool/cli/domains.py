@@ -74,7 +74,7 @@ class DomainAccess:
         try:
             return DomainSecret(path) if path else DomainSecret.of_environment(os.environ)
         except SecretError as fault:
-            raise CommandError(f"the secret of domain {self.domain_id}: {fault}", Exit.USAGE) from fault
+            raise CommandError(f"the secret of domain {self.domain_id}: {fault}") from fault
 
 
 def place_of(uri: str | None, domain: int | None) -> DomainAccess:
@@ -148,7 +148,7 @@ def recording(
         expected = _expected_in(path, header_of(path), uri, domain)
         return ReplayFeed(path, speed=speed, follow=True), expected
     except RecordingFault as error:
-        raise CommandError(str(error), Exit.USAGE) from error
+        raise CommandError(str(error)) from error
 
 
 def _expected_in(
@@ -162,7 +162,7 @@ def _expected_in(
         return fit[0].expected
     numbers = ", ".join(str(one.place.domain_id) for one in found)
     source = header.source if header else "no domain"
-    raise CommandError(f"{path} is of {source}, and {uri} has {numbers}; choose with --domain", Exit.USAGE)
+    raise CommandError(f"{path} is of {source}, and {uri} has {numbers}; choose with --domain")
 
 
 def simulated(
@@ -190,12 +190,12 @@ def simulated(
     try:
         parse_faults(faults)
     except ValueError as error:
-        raise CommandError(str(error), Exit.USAGE) from error
+        raise CommandError(str(error)) from error
     configurations = {} if drawn else configurations_of(deployment)
     try:
         options = Campaign(faults, minutes, configurations, deployment).options(seed)
     except ValueError as error:
-        raise CommandError(f"{deployment}: {error}", Exit.USAGE) from error
+        raise CommandError(f"{deployment}: {error}") from error
     kinds = ", ".join(options.faults) or "none"
     about = (
         f"Simulated, seed {seed}: {len(options.nodes)} nodes; faults for {options.fault_s:g} s: {kinds}; "
@@ -355,10 +355,10 @@ def watched(uri: str | None, domain: int | None) -> list[Watched]:
     try:
         found = _of_fleet(load_fleet(uri, only_watched=True))
     except ConfigError as error:
-        raise CommandError(error.problems, Exit.USAGE) from error
+        raise CommandError(error.problems) from error
     chosen = [one for one in found if domain in (None, one.place.domain_id)]
     if not chosen:
-        raise CommandError(f"{uri} has no node in domain {domain}", Exit.USAGE)
+        raise CommandError(f"{uri} has no node in domain {domain}")
     return chosen
 
 
@@ -370,7 +370,7 @@ def require_one(found: Sequence[Watched]) -> None:
     """
     if len(found) > 1:
         numbers = ", ".join(str(one.place.domain_id) for one in found)
-        raise CommandError(f"the fleet has the domains {numbers}; choose one with --domain", Exit.USAGE)
+        raise CommandError(f"the fleet has the domains {numbers}; choose one with --domain")
 
 
 def recording_at(uri: str | None) -> pathlib.Path | None:
@@ -388,7 +388,7 @@ def _refuse_recording(uri: str) -> None:
     if path is not None:
         name = shlex.quote(str(path))
         advice = f"`ospltool health {name}` tells its incidents, `ospltool top --replay {name}` shows it"
-        raise CommandError(f"{path} is a recording, not a configuration or fleet file; {advice}", Exit.USAGE)
+        raise CommandError(f"{path} is a recording, not a configuration or fleet file; {advice}")
 
 
 def _of_fleet(fleet: Fleet) -> list[Watched]:

@@ -121,7 +121,7 @@ def _referred(uri: str, environ: Mapping[str, str]) -> Iterator[dict[str, str]]:
         if strange is not None and strange.kind is ProblemKind.ROOT and document.root.name != "CycloneDDS":
             raise ConfigError([strange])
     except ConfigError as error:
-        raise CommandError(error.problems, Exit.USAGE) from error
+        raise CommandError(error.problems) from error
     for value in document.values():
         place = f"{document.path}:{value.position.line}:{value.position.column}"
         for use in value.uses:

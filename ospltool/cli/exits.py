@@ -41,10 +41,10 @@ class CommandError(Exception):
 
     Args:
         message: its text, or several lines.
-        exit_code: that of the process.
+        exit_code: that of the process; most errors are wrong usage or input.
     """
 
-    def __init__(self, message: str | Iterable[object], exit_code: Exit) -> None:
+    def __init__(self, message: str | Iterable[object], exit_code: Exit = Exit.USAGE) -> None:
         self.lines = (message,) if isinstance(message, str) else tuple(map(str, message))
         super().__init__("\n".join(self.lines))
         self.exit_code = exit_code
@@ -57,7 +57,7 @@ class CommandError(Exception):
 
 def not_installed(extra: str, error: ImportError) -> CommandError:
     """Make the error for an optional part that is not installed; `extra` is the name of its pip extra."""
-    return CommandError(f"{error}; install it with: pip install 'ospltool[{extra}]'", Exit.USAGE)
+    return CommandError(f"{error}; install it with: pip install 'ospltool[{extra}]'")
 
 
 @contextlib.contextmanager

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from ospltool.check import explain as answers
-from ospltool.cli.exits import CommandError, Exit
+from ospltool.cli.exits import CommandError
 from ospltool.cli.options import AsJson
 from ospltool.output import envelope, streams
 from ospltool.trace.reading.sources import SourceError
@@ -44,7 +44,7 @@ def explain(
     Exit codes: 0 success, 2 no such file, code, rule or setting, or a file of an unknown kind.
     """
     if subject is not None and not subject.strip():
-        raise CommandError("the name is empty; without a name, all rules are listed", Exit.USAGE)
+        raise CommandError("the name is empty; without a name, all rules are listed")
     if subject is not None and _is_text(subject):
         _explain_cause(subject, as_json=as_json)
         return
@@ -61,7 +61,7 @@ def explain(
         if code in codes():  # as people say it, without the prefix that all codes have
             _explain_code(code, as_json=as_json)
             return
-        raise CommandError(f"{error}; there is no such file either", Exit.USAGE) from None
+        raise CommandError(f"{error}; there is no such file either") from None
     streams.put(answers.as_json(found) if as_json else answers.as_text(found))
 
 
@@ -88,7 +88,7 @@ def _explain_cause(subject: str, *, as_json: bool) -> None:
         else:
             found = cause.explain_text(subject.encode("utf-8", "surrogateescape"), os.environ)
     except (SourceError, cause.UnknownFileError) as error:
-        raise CommandError(str(error), Exit.USAGE) from None
+        raise CommandError(str(error)) from None
     if as_json:
         streams.put(envelope.document("cause", dataclasses.asdict(found)))
     else:
@@ -107,7 +107,7 @@ def _explain_code(wanted: str, *, as_json: bool) -> None:
     found = codes().get(wanted)
     if found is None:
         hint = did_you_mean(wanted, list(codes()))
-        raise CommandError(f"no health code {wanted!r}; {hint or 'docs/health lists them'}", Exit.USAGE)
+        raise CommandError(f"no health code {wanted!r}; {hint or 'docs/health lists them'}")
     if as_json:
         data = {**dataclasses.asdict(found), "severity": found.severity.label, "page": found.page}
         streams.put(envelope.document("code", data))

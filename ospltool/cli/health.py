@@ -81,7 +81,7 @@ def health(
     recording = domains.recording_at(uri)
     if recording is not None:
         if changes or target != LiveTarget():
-            raise CommandError("a recording takes no --mute, --unmute, --domain or --partition", Exit.USAGE)
+            raise CommandError("a recording takes no --mute, --unmute, --domain or --partition")
         raise typer.Exit(_read(recording, watch=watch, as_json=as_json))
     streams.wait_for("starting to listen")
     chosen = domains.watched(uri, target.domain)
@@ -201,7 +201,7 @@ def _subject(text: str) -> tuple[str, str]:
     code, _, who = text.partition(":")
     if code.upper() not in codes():
         hint = did_you_mean(code.upper(), list(codes()))
-        raise CommandError(f"no code {code!r}; {hint or 'docs/health lists them'}", Exit.USAGE)
+        raise CommandError(f"no code {code!r}; {hint or 'docs/health lists them'}")
     return code.upper(), who
 
 

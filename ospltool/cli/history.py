@@ -237,9 +237,7 @@ def _confirm(
         streams.say(f"ospltool: deleting {what}")
         return
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise CommandError(
-            f"nothing is deleted: there is no terminal to ask on; --yes deletes {what}", Exit.USAGE
-        )
+        raise CommandError(f"nothing is deleted: there is no terminal to ask on; --yes deletes {what}")
     sys.stderr.write(f"Delete {what}? [y/N] ")
     sys.stderr.flush()
     if sys.stdin.readline().strip().lower() not in {"y", "yes"}:

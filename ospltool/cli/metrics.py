@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from ospltool.cli import domains, exits
-from ospltool.cli.exits import CommandError, Exit, not_installed
+from ospltool.cli.exits import CommandError, not_installed
 from ospltool.cli.options import LiveTarget
 from ospltool.output import streams
 
@@ -104,7 +104,7 @@ def _serve(systems: list[System], latest: _Latest, port: int) -> None:
         try:
             server, thread = start_http_server(port, addr=HOST, registry=registry)
         except OSError as error:
-            raise CommandError(f"port {port} of {HOST}: {error.strerror}", Exit.USAGE) from error
+            raise CommandError(f"port {port} of {HOST}: {error.strerror}") from error
         streams.say(f"ospltool: metrics on http://{HOST}:{port}/metrics")
         while not over.wait(domains.POLL_S):
             for one in systems:

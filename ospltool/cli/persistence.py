@@ -65,14 +65,12 @@ def run(
     settings = _settings(file, service)
     refusals = settings.refusals()
     if refusals:
-        raise CommandError(refusals, Exit.USAGE)
+        raise CommandError(refusals)
     for ignored in settings.without_effect():
         streams.say(f"ospltool: warning: {ignored}")
     chosen = name or socket.gethostname()
     if not _NAME.fullmatch(chosen):
-        raise CommandError(
-            f"{chosen!r} is not a valid name: up to 60 letters, digits, '_', '-' and '.'", Exit.USAGE
-        )
+        raise CommandError(f"{chosen!r} is not a valid name: up to 60 letters, digits, '_', '-' and '.'")
     directory = store or pathlib.Path(settings.directory or "persistence") / chosen
     joined = domain if domain is not None else settings.domain_id or 0
     running = _start(settings, chosen, directory, joined)
@@ -99,7 +97,7 @@ def _settings(file: str, service: str) -> PersistenceService:
     try:
         return load(file, os.environ, service)
     except ConfigError as error:
-        raise CommandError(error.problems, Exit.USAGE) from error
+        raise CommandError(error.problems) from error
 
 
 def _start(settings: PersistenceService, name: str, directory: pathlib.Path, domain: int) -> Service:
@@ -120,7 +118,7 @@ def _start(settings: PersistenceService, name: str, directory: pathlib.Path, dom
 
         raise not_installed("dds", error) from error
     except (StoreError, DdsError, UnsupportedCyclone) as error:
-        raise CommandError(str(error), Exit.USAGE) from error
+        raise CommandError(str(error)) from error
 
 
 def status(
@@ -278,15 +276,15 @@ def rehearse(
     from engine.simulator import rehearsal
 
     if fault not in rehearsal.FAULTS:
-        raise CommandError(f"no fault {fault!r}; there are {', '.join(rehearsal.FAULTS)}", Exit.USAGE)
+        raise CommandError(f"no fault {fault!r}; there are {', '.join(rehearsal.FAULTS)}")
     settings = _settings(file, service)
     if not settings.synchronization.enable:
         message = f"{file}: data_synchronization is not enabled: there is nothing to rehearse"
-        raise CommandError(message, Exit.USAGE)
+        raise CommandError(message)
     try:
         result = rehearsal.rehearse(settings, replicas, fault, periods, seed)
     except ValueError as error:
-        raise CommandError(f"{file}: {error}", Exit.USAGE) from error
+        raise CommandError(f"{file}: {error}") from error
     if as_json:
         streams.put(envelope.document("redundancy", rehearsal.summary(result)))
     else:

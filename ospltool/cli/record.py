@@ -92,7 +92,7 @@ def record(
     that were heard refused, as their secret of the domain differs.
     """
     if once == (output is not None):
-        raise CommandError("give --output FILE or --once (not both)", Exit.USAGE)
+        raise CommandError("give --output FILE or --once (not both)")
     chosen = domains.watched(uri, target.domain)
     domains.require_one(chosen)
     feed, expected = domains.live_at(chosen[0].place, target.partition), chosen[0].expected
@@ -130,7 +130,7 @@ def _recorder(feed: Feed, path: pathlib.Path, limits: RecordingLimits, expected:
         made_by = f"ospltool {product_version()}"
         return Recorder(path, source=feed.title, made_by=made_by, limits=limits, expected=expected)
     except RecordingFault as error:
-        raise CommandError(str(error), Exit.USAGE) from error
+        raise CommandError(str(error)) from error
 
 
 def _run(feed: Feed, recorder: Recorder, length_s: float | None, local_view: Callable[[], LocalView]) -> None:

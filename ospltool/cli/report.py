@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from engine.tracing.version import product_version
-from ospltool.cli.exits import CommandError, Exit
+from ospltool.cli.exits import CommandError
 from ospltool.cli.options import AsJson, Force
 from ospltool.cli.trace import EngineOptions, Inputs, Skew, WindowOptions, end
 from ospltool.output import envelope, progress, streams
@@ -62,6 +62,6 @@ def report(
             with new_text(output, force=force) as stream:
                 stream.write(text_of_page)
         except OSError as error:
-            raise CommandError(f"{output}: {error.strerror}", Exit.USAGE) from error
+            raise CommandError(f"{output}: {error.strerror}") from error
         streams.say(f"{output}: {found.verdict.headline}")
     end(has_findings=found.is_bad)

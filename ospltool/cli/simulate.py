@@ -86,10 +86,10 @@ def simulate(
     try:
         parse_faults(plan.faults)
     except ValueError as error:
-        raise CommandError(str(error), Exit.USAGE) from error
+        raise CommandError(str(error)) from error
     configurations = configurations_of(deployment) if deployment else {}
     if deployment and plan.nodes:
-        raise CommandError("--nodes cannot be used with a deployment, which names its nodes", Exit.USAGE)
+        raise CommandError("--nodes cannot be used with a deployment, which names its nodes")
     campaign = Campaign(plan.faults, plan.minutes, configurations, deployment or "", plan.nodes)
     try:
         if plan.runs == 1:
@@ -100,7 +100,7 @@ def simulate(
             seeds = range(plan.seed, plan.seed + plan.runs)
             outcomes = _many(campaign, seeds, jobs or os.cpu_count() or 1, as_json=as_json)
     except ValueError as error:
-        raise CommandError(f"{deployment}: {error}", Exit.USAGE) from error
+        raise CommandError(f"{deployment}: {error}") from error
     if as_json:
         streams.put(envelope.document("simulation", {"runs": [outcome.to_plain() for outcome in outcomes]}))
     if any(outcome.violation for outcome in outcomes):

@@ -12,7 +12,7 @@ from ospltool.analytics import show
 from ospltool.analytics.case import open_case
 from ospltool.analytics.contract import COLUMNS, PARTITIONS, Table
 from ospltool.analytics.show import named_queries
-from ospltool.cli.exits import CommandError, Exit
+from ospltool.cli.exits import CommandError
 from ospltool.cli.options import AsJson
 from ospltool.cli.trace import EngineOptions, needs_analytics
 from ospltool.output import envelope, progress, streams
@@ -59,10 +59,10 @@ def sql(
         streams.put(text if text.endswith("\n") else f"{text}\n")
         return
     if " " not in query.strip() and query not in named:
-        raise CommandError(f"{query!r} is not a named query: see --list", Exit.USAGE)
+        raise CommandError(f"{query!r} is not a named query: see --list")
     reader.require_known()
     if output not in OUTPUTS:
-        raise CommandError(f"--output {output!r}: choose {', '.join(OUTPUTS)}", Exit.USAGE)
+        raise CommandError(f"--output {output!r}: choose {', '.join(OUTPUTS)}")
     streams.wait_for(f"opening {case}")
     with needs_analytics():
         from ospltool.output import progress

@@ -61,7 +61,7 @@ def start(
     """
     found = find.targets(uri, os.environ, role=role, node=node)
     if foreground and len(found) > 1:
-        raise CommandError("only one node can run in the foreground: choose it with --node", Exit.USAGE)
+        raise CommandError("only one node can run in the foreground: choose it with --node")
     try:
         if foreground:
             raise typer.Exit(_run_in_foreground(found[0]))

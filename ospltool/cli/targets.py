@@ -78,7 +78,7 @@ def required_uri(uri: str | None) -> str:
         CommandError: neither an argument nor OSPL_URI gives one.
     """
     if not uri:
-        raise CommandError("no configuration: give a file:// URI or a path, or set OSPL_URI", Exit.USAGE)
+        raise CommandError("no configuration: give a file:// URI or a path, or set OSPL_URI")
     return uri
 
 
@@ -106,7 +106,7 @@ def targets(
         if is_fleet(where):
             return _fleet_targets(where, environ, role, node)
         if node is not None:
-            raise CommandError("--node chooses a node of a fleet file (.toml)", Exit.USAGE)
+            raise CommandError("--node chooses a node of a fleet file (.toml)")
         return [PlannedNode(where, "", role, environ, load(where, environ, role=role))]
     except ConfigError as error:
         raise CommandError(error.problems, Exit.UNRECOVERABLE) from error
@@ -122,7 +122,7 @@ def one_target(
     found = targets(uri, environ, role=role, node=node)
     if len(found) != 1:
         names = ", ".join(target.name for target in found)
-        raise CommandError(f"several nodes: choose one of them with --node: {names}", Exit.USAGE)
+        raise CommandError(f"several nodes: choose one of them with --node: {names}")
     return found[0]
 
 
@@ -133,7 +133,7 @@ def _fleet_targets(
     chosen = [node for node in fleet.nodes if only is None or node.name == only]
     if not chosen:
         names = ", ".join(node.name for node in fleet.nodes)
-        raise CommandError(f"{uri} has no node {only!r}; it has {names}", Exit.USAGE)
+        raise CommandError(f"{uri} has no node {only!r}; it has {names}")
     made = []
     for node in chosen:
         wanted = role if role is not None else node.role

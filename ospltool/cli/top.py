@@ -137,19 +137,18 @@ def top(
     """
     is_past = source.replay is not None or source.simulate is not None
     if source.replay is not None and source.simulate is not None:
-        raise CommandError("choose --replay or --simulate, not both", Exit.USAGE)
+        raise CommandError("choose --replay or --simulate, not both")
     if console.operate and is_past:
-        raise CommandError("--operate needs a live domain: leave out --replay and --simulate", Exit.USAGE)
+        raise CommandError("--operate needs a live domain: leave out --replay and --simulate")
     if source.recording and (is_past or document.as_json):
         raise CommandError(
             f"--recording {source.recording[0]} needs a live domain: "
-            "leave out --replay, --simulate and --json",
-            Exit.USAGE,
+            "leave out --replay, --simulate and --json"
         )
     if console.trace and document.as_json:
-        raise CommandError(f"--trace {console.trace[0]} is for the console: leave out --json", Exit.USAGE)
+        raise CommandError(f"--trace {console.trace[0]} is for the console: leave out --json")
     if not document.as_json and (document.screen is not None or document.at is not None):
-        raise CommandError("--screen and --at need --json", Exit.USAGE)
+        raise CommandError("--screen and --at need --json")
     if console.theme is not None:
         _require_theme(console.theme)
     if document.as_json:
@@ -159,7 +158,7 @@ def top(
         _serve(console.port, operate=console.operate)
         return
     if not has_terminal():
-        raise CommandError("the console needs a terminal; use `ospltool top --json` without one", Exit.USAGE)
+        raise CommandError("the console needs a terminal; use `ospltool top --json` without one")
     try:
         from tui.alarm import AlarmError
         from tui.app import run_console
@@ -181,7 +180,7 @@ def top(
             recordings=tuple(source.recording or ()),
         )
     except (SourceError, AlarmError) as error:
-        raise CommandError(str(error), Exit.USAGE) from error
+        raise CommandError(str(error)) from error
     raise typer.Exit(code)
 
 
@@ -218,7 +217,7 @@ def _require_theme(theme: str) -> None:
     except ImportError as error:
         raise not_installed("console", error) from error
     if theme not in ALL:
-        raise CommandError(f"no theme {theme!r}; there are {', '.join(ALL)}", Exit.USAGE)
+        raise CommandError(f"no theme {theme!r}; there are {', '.join(ALL)}")
 
 
 def _program() -> tuple[str, ...]:
@@ -235,9 +234,7 @@ def _operator() -> Operator:
 def _serve(port: int, *, operate: bool) -> None:
     """Serve the console: each browser gets a process with the same arguments, without --serve and --port."""
     if operate:
-        raise CommandError(
-            "--serve and --operate exclude each other: a served console only watches", Exit.USAGE
-        )
+        raise CommandError("--serve and --operate exclude each other: a served console only watches")
     try:
         from tui.serve import ServeError, serve
     except ImportError as error:
@@ -250,7 +247,7 @@ def _serve(port: int, *, operate: bool) -> None:
     try:
         serve((*_program(), *kept), port=port, title=" ".join(("ospltool", *kept)))
     except ServeError as fault:
-        raise CommandError(str(fault), Exit.USAGE) from fault
+        raise CommandError(str(fault)) from fault
 
 
 LAST_NS: Final = 12_000_000_000
@@ -287,7 +284,7 @@ def put_json(open_source: Callable[[], Source], options: DocumentOptions) -> Non
     """
     screen, at = options.screen, options.at
     if screen is not None and screen not in SCREENS:
-        raise CommandError(f"no screen {screen!r}; there are {', '.join(SCREENS)}", Exit.USAGE)
+        raise CommandError(f"no screen {screen!r}; there are {', '.join(SCREENS)}")
 
     system = System(open_source())
     feed = system.feed
@@ -295,9 +292,7 @@ def put_json(open_source: Callable[[], Source], options: DocumentOptions) -> Non
         if isinstance(feed, TimeTravel):
             _wind(system, feed, at)
         elif at is not None:
-            raise CommandError(
-                "--at needs a recording or a simulation: give --replay or --simulate", Exit.USAGE
-            )
+            raise CommandError("--at needs a recording or a simulation: give --replay or --simulate")
         else:
             listen_for(system, LISTEN_S)
         data = _document(system.health, feed.now_ns(), screen)
@@ -319,7 +314,7 @@ def _wind(system: System, travel: TimeTravel, at: str | None) -> None:
     try:
         moment_ns = _FAR_NS if at is None else moment_of(at, begin_ns, begin_ns)
     except ValueError as error:
-        raise CommandError(str(error), Exit.USAGE) from error
+        raise CommandError(str(error)) from error
     travel.pause(paused=True)
     if system.feed.mode == "recorded":
         travel.seek(moment_ns)

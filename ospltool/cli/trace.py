@@ -125,7 +125,7 @@ class EngineOptions:
             CommandError: there is no such engine.
         """
         if self.engine not in {"duckdb", "spark"}:
-            raise CommandError(f"--engine {self.engine!r}: choose duckdb or spark", Exit.USAGE)
+            raise CommandError(f"--engine {self.engine!r}: choose duckdb or spark")
 
     def open(self, case: Case, *, is_frugal: bool = False) -> Engine:
         """Open the engine for a case.
@@ -155,7 +155,7 @@ class EngineOptions:
 
         damage.collect()  # what another command of this process has noted
         if not names:
-            raise CommandError("name a case, or the files or directories to read", Exit.USAGE)
+            raise CommandError("name a case, or the files or directories to read")
         self.require_known()
         with errors():
             from ospltool.forensics.attachments import AttachmentKind
@@ -163,21 +163,18 @@ class EngineOptions:
 
             cases = [name for name in names if is_case(name)]
             if not cases and self.engine == "spark":
-                raise CommandError(
-                    "--engine spark needs a case: make one with `ospltool trace load`", Exit.USAGE
-                )
+                raise CommandError("--engine spark needs a case: make one with `ospltool trace load`")
             if not cases:
                 evidence = RawEvidence(names, sys.stderr)
                 kinds = {one.what for one in evidence.attachments}
                 if not evidence.sources and kinds <= {AttachmentKind.CONFIGURATION}:
                     files = ", ".join(names)
-                    raise CommandError(f"{files}: no trace, log, store or recording", Exit.USAGE)
+                    raise CommandError(f"{files}: no trace, log, store or recording")
                 yield evidence
                 return
             if len(names) > 1:
                 raise CommandError(
-                    f"{cases[0]}: give a case alone, or add the files to it with `ospltool trace load`",
-                    Exit.USAGE,
+                    f"{cases[0]}: give a case alone, or add the files to it with `ospltool trace load`"
                 )
             with needs_analytics():
                 from ospltool.analytics.case import open_case
@@ -248,7 +245,7 @@ class SelectionOptions:
         try:
             return re.compile(text, re.IGNORECASE if self.ignore_case else 0)
         except re.error as cause:
-            raise CommandError(f"{text!r} is not a regular expression: {cause}", Exit.USAGE) from None
+            raise CommandError(f"{text!r} is not a regular expression: {cause}") from None
 
     def filter(self) -> RecordFilter:
         """Return what selects the records, but for the fellows, whose names the files tell.
@@ -259,7 +256,7 @@ class SelectionOptions:
         least = None if self.level is None else REPORT_LEVELS.get(self.level.upper(), self.level.upper())
         if least is not None and least not in LEVELS:
             known = ", ".join(dict.fromkeys((*LEVELS, *REPORT_LEVELS)))
-            raise CommandError(f"{self.level!r} is not a level: write {known}", Exit.USAGE)
+            raise CommandError(f"{self.level!r} is not a level: write {known}")
         return RecordFilter(
             level=least,
             threads=tuple(self.thread or ()),
@@ -308,7 +305,7 @@ class LayoutOptions:
             CommandError: there are several, or one that has no end.
         """
         if self.colour not in {"auto", "always", "never"}:
-            raise CommandError(f"--color {self.colour!r}: choose auto, always or never", Exit.USAGE)
+            raise CommandError(f"--color {self.colour!r}: choose auto, always or never")
         chosen = {
             ViewMode.COUNT: self.count,
             ViewMode.HISTOGRAM: self.hist is not None,
@@ -317,9 +314,7 @@ class LayoutOptions:
         }
         modes = [mode for mode, is_chosen in chosen.items() if is_chosen]
         if len(modes) > 1 or (modes and follow):
-            raise CommandError(
-                "--count, --hist, --templates, --unknown and --follow exclude each other", Exit.USAGE
-            )
+            raise CommandError("--count, --hist, --templates, --unknown and --follow exclude each other")
         return modes[0] if modes else ViewMode.RECORDS
 
 
@@ -390,9 +385,7 @@ def view(
     """
     chosen, mode = selection.filter(), layout.mode(follow=reading.follow)
     if reading.follow and (as_json or layout.output in {"json", "parquet"}):
-        raise CommandError(
-            "--follow never ends, so its output cannot be JSON or Parquet: choose -o jsonl", Exit.USAGE
-        )
+        raise CommandError("--follow never ends, so its output cannot be JSON or Parquet: choose -o jsonl")
     with errors():
         options = ViewOptions(
             filter=chosen,
@@ -475,7 +468,7 @@ def load(
     Exit codes: 0 success, 1 a damaged file was loaded in part, 2 wrong usage or unreadable input.
     """
     if engine not in {"local", "spark"}:
-        raise CommandError(f"--engine {engine!r}: choose local or spark", Exit.USAGE)
+        raise CommandError(f"--engine {engine!r}: choose local or spark")
     with errors(), needs_analytics():
         from ospltool.trace.case import loading
 
@@ -520,7 +513,7 @@ def _follow(
 
     traces = [name for name in names or () if what_is(named_path(name)[1]) is None]
     if not names or not traces:
-        raise CommandError("name the files or directories to follow", Exit.USAGE)
+        raise CommandError("name the files or directories to follow")
     told: list[LoadCounts] = []
 
     def tell(summary: LoadCounts) -> None:
@@ -540,7 +533,7 @@ def _raw(names: list[str] | None) -> RawEvidence:
 
     damage.collect()  # what another command of this process has noted
     if not names:
-        raise CommandError("name the files or directories to read", Exit.USAGE)
+        raise CommandError("name the files or directories to read")
     return RawEvidence(names, sys.stderr)
 
 
@@ -564,7 +557,7 @@ def _keep(target: pathlib.Path, attachments: Sequence[Attachment]) -> tuple[str,
 def _sources(names: list[str] | None) -> SourceSet:
     damage.collect()  # what another command of this process has noted
     if not names:
-        raise CommandError("name the files or directories to read", Exit.USAGE)
+        raise CommandError("name the files or directories to read")
     return find_sources(names)
 
 
@@ -589,7 +582,7 @@ def errors() -> Iterator[None]:
         yield
     except (SourceError, TimeError, RenderError, TooManySpansError) as error:
         say_damages()
-        raise CommandError(str(error), Exit.USAGE) from error
+        raise CommandError(str(error)) from error
 
 
 def conversation(
@@ -610,7 +603,7 @@ def conversation(
     Exit codes: 0 success, 1 no alignment of this group, 2 wrong usage or unreadable input.
     """
     if output not in {"text", "mermaid"}:
-        raise CommandError(f"--output {output!r}: choose text or mermaid", Exit.USAGE)
+        raise CommandError(f"--output {output!r}: choose text or mermaid")
     with case.evidence(names) as evidence:
         from ospltool.forensics import right_clocks
 
@@ -720,7 +713,7 @@ def anomalies(
         return
     unknown = [name for name in rules or () if name not in known]
     if unknown:
-        raise CommandError(f"no rule {', '.join(unknown)}: see --list", Exit.USAGE)
+        raise CommandError(f"no rule {', '.join(unknown)}: see --list")
     with case.evidence(names) as evidence:
         from ospltool.forensics import text
         from ospltool.forensics.investigation import investigate
@@ -746,11 +739,11 @@ def needs_analytics() -> Iterator[None]:
     try:
         yield
     except (CaseError, QueryError, AnalyticsMissingError) as error:
-        raise CommandError(str(error), Exit.USAGE) from error
+        raise CommandError(str(error)) from error
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in {"duckdb", "numpy", "pyarrow", "pyspark"}:
             raise
-        raise CommandError(f"this needs {error.name}: pip install 'ospltool[sql]'", Exit.USAGE) from error
+        raise CommandError(f"this needs {error.name}: pip install 'ospltool[sql]'") from error
 
 
 group = command_group(

@@ -132,7 +132,7 @@ def _open(path: Path) -> StoreReader:
 
         return SnapshotStore(path)
     if _is_xml(path):
-        from ospltool.stores.opensplice_xml import XmlStore
+        from ospltool.stores.opensplice_stores import XmlStore
 
         return XmlStore(path)
     if (path / LEVELDB_DIRECTORY).is_dir():
@@ -149,6 +149,6 @@ def _open_persistence(path: Path) -> StoreReader:
 
 
 def _open_kv(path: Path) -> StoreReader:
-    from ospltool.stores.opensplice_kv import KvStore
+    from ospltool.stores.opensplice_stores import KvStore
 
     return KvStore(path)

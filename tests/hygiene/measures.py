@@ -23,13 +23,13 @@ import engine
 ROOT: Final = pathlib.Path(engine.__path__[0]).parent
 PACKAGES: Final = ("engine", "ospltool", "tui")
 BARS: Final = {
-    "code tokens": 774_600,
-    "lines": 125_000,
-    "modules": 481,
+    "code tokens": 774_000,
+    "lines": 124_800,
+    "modules": 479,
     "classes": 1_255,
     "functions of 60 lines": 5,
     "imports in functions": 245,
-    "sheared modules": 14,
+    "sheared modules": 13,
 }
 """The greatest figures; what is not here has none."""
 _CODE: Final = (tokenize.NAME, tokenize.OP, tokenize.NUMBER, tokenize.STRING)

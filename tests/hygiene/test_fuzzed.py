@@ -51,7 +51,7 @@ READERS: Final[dict[str, str]] = {
     "ospltool/health/mutes.py": "mutes",
     "ospltool/live/recording.py": "replay recording",
     "ospltool/stores/cdr.py": "stored-sample",
-    "ospltool/stores/opensplice_kv.py": "kv/kv.sqlite kvmt/kvmt.sqlite",
+    "ospltool/stores/opensplice_stores.py": "kv/kv.sqlite kvmt/kvmt.sqlite",
     "ospltool/stores/opensplice_values.py": "xml/Items.xml xml/Items_meta.xml kvmt/kvmt.sqlite",
     "ospltool/stores/ours.py": "persistence/persistence.sqlite",
     "ospltool/stores/snapshot.py": "snapshot-kv/snapshot.json",

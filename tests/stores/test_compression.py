@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 pytest.importorskip("pyarrow", reason="stores of OpenSplice need the extra `sql`")
 
-from ospltool.stores.opensplice_kv import MAX_VALUE_BYTES, decompress
+from ospltool.stores.opensplice_stores import MAX_VALUE_BYTES, decompress
 from ospltool.stores.types import Undecodable
 from tests.stores.making import Compression
 

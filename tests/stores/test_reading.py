@@ -19,7 +19,7 @@ pytest.importorskip("cyclonedds", reason="fields of our stores need the extra `d
 
 from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, Sample
 from engine.store.interface import DamageLog
-from ospltool.stores import opensplice_xml
+from ospltool.stores import opensplice_stores
 from ospltool.stores.describe import SampleSelection, count_sets, fields_of, instances, verify_problems
 from ospltool.stores.model import SetKind, StoreFormat, StoreReader, StoreUnreadable
 from ospltool.stores.opening import open_reader
@@ -179,12 +179,12 @@ def test_a_damaged_message_is_named_and_the_rest_is_read(
     check_damage(reader, 4, "message 0:0:0", "message 0:1:0")
 
 
-@pytest.mark.parametrize("most", [0, opensplice_xml.MOST_IN_MEMORY], ids=["copied", "in memory"])
+@pytest.mark.parametrize("most", [0, opensplice_stores.MOST_IN_MEMORY], ids=["copied", "in memory"])
 def test_an_xml_store_that_its_service_writes_again_is_read_as_it_was(
     tmp_path: Path, opened: Callable[[Path], StoreReader], monkeypatch: pytest.MonkeyPatch, most: int
 ) -> None:
     """A mapped file that becomes shorter kills who reads it (SIGBUS)."""
-    monkeypatch.setattr(opensplice_xml, "MOST_IN_MEMORY", most)
+    monkeypatch.setattr(opensplice_stores, "MOST_IN_MEMORY", most)
     reader = opened(write_xml(tmp_path, Version((Held(MESSAGES),))))
     damage = DamageLog()
     found = []

@@ -55,7 +55,7 @@ def export(
     Exit codes: 0 success, 1 unreadable records were left out, 2 wrong usage or unreadable store.
     """
     if jsonl and mcap:
-        raise CommandError("choose --jsonl or --mcap, not both", Exit.USAGE)
+        raise CommandError("choose --jsonl or --mcap, not both")
     damage = DamageLog()
     with opened(store) as reader, progress.shown(f"exporting {store}"):
         facts = reader.facts
@@ -94,7 +94,7 @@ def _write_file(
         with new_text(output, force=force) as file:
             return write_lines(reader, chosen, file, damage)
     except OSError as error:
-        raise CommandError(f"{output}: {error.strerror}", Exit.USAGE) from error
+        raise CommandError(f"{output}: {error.strerror}") from error
 
 
 def import_(
@@ -154,11 +154,11 @@ def restore(
     Exit codes: 0 success, 2 wrong usage, no such back-up, damaged or refused.
     """
     if is_target_free(target):
-        raise CommandError(f"{target}: not an ospltool store", Exit.USAGE)
+        raise CommandError(f"{target}: not an ospltool store")
     try:
         done = take_back(target, number)
     except CopyRefused as error:
-        raise CommandError(str(error), Exit.USAGE) from error
+        raise CommandError(str(error)) from error
     if as_json:
         streams.put(envelope.document("store-restore", done))
         return
@@ -181,10 +181,10 @@ def _refuse_target(source: str, target: pathlib.Path, mark: str, *, is_part: boo
         places = f"{shlex.quote(str(target))} {shlex.quote(source)}"
         turned = "" if stranger(pathlib.Path(source)) else f", as in `{mark} {places}`"
         text = f"{target}: {kind}, which is not written to; the source comes first{turned}"
-        raise CommandError(text, Exit.USAGE)
+        raise CommandError(text)
     where = pathlib.Path(source).resolve()
     if not is_part and target.resolve() in (where, where.parent if where.name == DATABASE else where):
-        raise CommandError(f"{target}: source and target are the same store", Exit.USAGE)
+        raise CommandError(f"{target}: source and target are the same store")
 
 
 def _copy(
@@ -199,13 +199,13 @@ def _copy(
     _refuse_target(source, target, mark, is_part=bool(sets) or without_damaged)
     with opened(source) as reader:
         if mark == REPLACE and is_target_free(target):
-            raise CommandError(f"{target}: no store; make one with `ospltool store import`", Exit.USAGE)
+            raise CommandError(f"{target}: no store; make one with `ospltool store import`")
         facts = reader.facts
         chosen = [facts.set_of(number) for number in sets] if sets else list(facts.current())
         named = [(name_space or one.name_space, one) for one in chosen]
         if any(not name for name, _ in named) or (name_space and len(named) > 1):
             raise CommandError(
-                f"{source}: choose one set with --set and name its name-space with --name-space", Exit.USAGE
+                f"{source}: choose one set with --set and name its name-space with --name-space"
             )
         try:
             with progress.shown(f"copying {source}"):
@@ -218,7 +218,7 @@ def _copy(
                     tolerate_damage=without_damaged,
                 )
         except CopyRefused as error:
-            raise CommandError(str(error), Exit.USAGE) from error
+            raise CommandError(str(error)) from error
     if as_json:
         streams.put(envelope.document("store-copy", {"sets": reports}))
     else:

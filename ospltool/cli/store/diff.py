@@ -82,7 +82,7 @@ class DiffEngineOptions:
         pairs = [text.partition("=") for text in self.spark_settings or ()]
         for name, sign, value in pairs:
             if not sign or not name:
-                raise CommandError(f"--spark-setting {name + sign + value!r}: write NAME=VALUE", Exit.USAGE)
+                raise CommandError(f"--spark-setting {name + sign + value!r}: write NAME=VALUE")
         return {name: value for name, _, value in pairs}
 
 
@@ -109,17 +109,17 @@ def diff(
 
     kind = "json" if as_json else form.output
     if kind not in {"text", "json", "jsonl", "parquet", "html"}:
-        raise CommandError(f"--output {kind!r}: choose text, json, jsonl, parquet or html", Exit.USAGE)
+        raise CommandError(f"--output {kind!r}: choose text, json, jsonl, parquet or html")
     if engine.engine not in ENGINES:
-        raise CommandError(f"--engine {engine.engine!r}: choose {', '.join(ENGINES)}", Exit.USAGE)
+        raise CommandError(f"--engine {engine.engine!r}: choose {', '.join(ENGINES)}")
     unknown = sorted(set(compared.ignore or ()) - {ComparedPart.WITHOUT_UNREGISTERED.value})
     if unknown:
-        raise CommandError(f"--ignore {unknown[0]!r}: choose unregistered", Exit.USAGE)
+        raise CommandError(f"--ignore {unknown[0]!r}: choose unregistered")
     left = ComparedPart.WITHOUT_UNREGISTERED if compared.ignore else ComparedPart.ALL
     if compared.data_only:
         left = ComparedPart.DATA
     if kind == "parquet" and form.file is None:
-        raise CommandError("--output parquet needs --file", Exit.USAGE)
+        raise CommandError("--output parquet needs --file")
     limit = compared.limit
     if limit is None and kind not in {"jsonl", "parquet"}:
         limit = DEFAULT_INSTANCES
@@ -137,7 +137,7 @@ def diff(
         with progress.shown(f"comparing {len(stores)} stores"):
             report = compare(with_cases(stores), options)
     except DiffError as error:
-        raise CommandError(str(error), Exit.USAGE) from error
+        raise CommandError(str(error)) from error
     _put_report(report, kind, form, instances=lists_instances, force=force)
     if report.verdict is not Verdict.EQUAL:
         raise typer.Exit(Exit.FINDINGS)
@@ -162,7 +162,7 @@ def _put_report(report: Any, kind: str, form: ReportOptions, *, instances: bool,
         else:
             put_lines(render.text(report, instances=instances, stat=form.stat))
     except OSError as error:
-        raise CommandError(f"{file}: {error.strerror}", Exit.USAGE) from error
+        raise CommandError(f"{file}: {error.strerror}") from error
     if file is not None:
         streams.say(
             f"{file}: {plural(report.differing, 'instance differs', 'instances differ')}, "

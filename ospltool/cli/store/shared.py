@@ -88,9 +88,9 @@ def reading() -> Iterator[None]:
     try:
         yield
     except StoreUnreadable as error:
-        raise CommandError(str(error), Exit.USAGE) from error
+        raise CommandError(str(error)) from error
     except PermissionError as error:
-        raise CommandError(f"{error.filename}: {error.strerror}", Exit.USAGE) from error
+        raise CommandError(f"{error.filename}: {error.strerror}") from error
     except ModuleNotFoundError as error:
         raise _missing(error) from error
 
@@ -100,7 +100,7 @@ def _missing(error: ModuleNotFoundError) -> CommandError | ModuleNotFoundError:
     name = (error.name or "").partition(".")[0]
     if name not in _EXTRAS:
         return error
-    return CommandError(f"this needs {name}: pip install 'ospltool[{_EXTRAS[name]}]'", Exit.USAGE)
+    return CommandError(f"this needs {name}: pip install 'ospltool[{_EXTRAS[name]}]'")
 
 
 def end_with(damage: DamageLog) -> None:
@@ -130,9 +130,9 @@ def with_cases(names: Sequence[str], kinds: Sequence[str] = ("store",)) -> list[
         try:
             listed = [one for one in kept_in(path) if one.what in kinds]
         except CaseError as error:
-            raise CommandError(str(error), Exit.USAGE) from error
+            raise CommandError(str(error)) from error
         if not listed:
-            raise CommandError(f"{name}: the case holds no {' and no '.join(kinds)}", Exit.USAGE)
+            raise CommandError(f"{name}: the case holds no {' and no '.join(kinds)}")
         for one in (one for one in listed if one.unread):
             streams.say(f"{one.path}: not in the case, as it could not be read: {one.unread}")
         found += [str(one.path) for one in listed]
@@ -146,7 +146,7 @@ def hexadecimal(text: str, name: str) -> str:
         CommandError: it has other characters.
     """
     if not all(character in "0123456789abcdef" for character in text.lower()):
-        raise CommandError(f"{name}: {text!r} is not hexadecimal", Exit.USAGE)
+        raise CommandError(f"{name}: {text!r} is not hexadecimal")
     return text.lower()
 
 
