@@ -650,14 +650,12 @@ def run_console(
         AlarmError: the command is malformed.
     """
     files = TraceFiles(traces) if traces else None
-    no_color = bool(os.environ.get("NO_COLOR"))
-    look = themes.choose(theme, no_color=no_color, term=os.environ.get("TERM", ""))
-    in_browser = "TEXTUAL_DRIVER" in os.environ
-    signs = cells.choose("utf-8" if in_browser else sys.stdout.encoding, ascii_only=ascii_only)
+    look = themes.choose(theme, no_color=bool(os.environ.get("NO_COLOR")), term=os.environ.get("TERM", ""))
+    encoding = "utf-8" if "TEXTUAL_DRIVER" in os.environ else sys.stdout.encoding  # a browser has no other
     app = ConsoleApp(
         feed,
         title=title,
-        signs=signs,
+        signs=cells.choose(encoding, ascii_only=ascii_only),
         theme=look,
         on_idle=on_idle,
         trace_files=files,

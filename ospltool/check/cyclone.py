@@ -271,12 +271,25 @@ def _element(node: XmlElement, item: CycloneItem, seen: dict[str, XmlElement]) -
     for child in node.children:
         name, spelling = _resolved(child.name, tuple(known))
         if not name:
-            yield _unknown(child, f"<{node.name}> has no element {quoted(child.name)}", tuple(known))
+            yield _unknown(child, f"<{node.name}> has no element {quoted(child.name)}", _alike(child, known))
             continue
         yield from _judged(child, f"<{quoted(child.name)[1:-1]}>", known[name], spelling)
         if known[name].versions in ("", "11"):
             is_new = known[name].occurrence == "many"
             yield from _element(child, _of_alias(known[name]), {} if is_new else seen)
+
+
+def _alike(child: XmlElement, known: Mapping[str, CycloneItem]) -> tuple[str, ...]:
+    """Return what an unknown element may stand for: one with a text for what takes a text."""
+    if child.value is None:
+        return tuple(known)
+    return tuple(
+        path
+        for name, item in known.items()
+        for path in (
+            [f"{name}/{below}" for below in table().children(item.path)] if item.type == "element" else [name]
+        )
+    )
 
 
 def _of_alias(item: CycloneItem) -> CycloneItem:
@@ -553,7 +566,11 @@ def _of_interfaces(given: _Written) -> Iterator[_Contradiction]:
         if is_automatic and link:
             yield _INTERFACE, link, f"autodetermine and {link.name} exclude each other"
         elif not is_automatic and link is None:
-            yield _INTERFACE, node, "the interface has no name, no address, and no autodetermine='true'"
+            message = "the interface has no name, no address, and no autodetermine='true'"
+            unset = [each for each in node.attributes if "$" in each.value.raw and not text_of(each)]
+            if unset:
+                message += f": {quoted(unset[0].value.raw)} is empty, because a variable is not set here"
+            yield _INTERFACE, node, message
         elif link is not None:
             first = seen.setdefault(text_of(link), link)
             if first is not link:

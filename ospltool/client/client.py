@@ -305,11 +305,10 @@ class DurabilityClient:
             known = ask(self.session, topic_expression, (partition_expression,), answer_s)
             if not known:
                 asking.require_willing(self.session)
-            if (
-                known
-                and not any(map(is_ours, known.values()))
-                and known.keys() >= self.session.state_services()
-            ):
+            are_others = known.keys() >= self.session.state_services() and not any(
+                map(is_ours, known.values())
+            )
+            if known and are_others:
                 raise errors.UnsupportedService(
                     "only durability services of another product were found: they delete nothing for clients"
                 )

@@ -843,7 +843,7 @@ def _explain_findings(what: str, report: Report, place: str, stopping: Collectio
         what,
         f"{remark}{_found_at(first, names)}: {first.message}",
         _why_found(first),
-        f"{remedy[:1].upper()}{remedy[1:]}",
+        remedy if re.match(r"\w+=", remedy) else f"{remedy[:1].upper()}{remedy[1:]}",  # `enabled="true"`
         tuple(others),
         tuple(further),
         is_bad=first.severity < Severity.INFO,

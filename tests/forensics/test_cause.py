@@ -62,6 +62,11 @@ TRACE = "1510766331.{} {} ({}) -> {}\n"
 LATER = TRACE.format("923106032", "COMPLETE", "a", "x")
 WRONG = "<General><MaxMesageSize a='b'/></General>"
 
+CONFIGURATION_WITH_A_CHANNEL = """<OpenSplice>
+<Domain><Name>a</Name><Id>0</Id><Service name="n"><Command>networking</Command></Service></Domain>
+<NetworkService name="n">
+<Channels><Channel name="x"><PortNr>54400</PortNr></Channel></Channels></NetworkService>
+</OpenSplice>"""
 CASES: dict[str, tuple[str, dict[str, str]]] = {
     **{
         f"level {level}": (
@@ -465,6 +470,25 @@ CASES: dict[str, tuple[str, dict[str, str]]] = {
             "eth5: optional interface was not found.",
         )
     },
+    **{
+        name: (f"<CycloneDDS><Domain>{text}</Domain></CycloneDDS>", expected)
+        for name, text, expected in (
+            (
+                "a setting whose nearest name takes no text",
+                "<Threads><Thread Name='recv'><ScheduleClass>Realtime</ScheduleClass></Thread></Threads>",
+                {"First": "no element 'ScheduleClass'", "Do": "Did you mean Scheduling/Class?"},
+            ),
+            (
+                "a variable that is set elsewhere",
+                "<General><Interfaces><NetworkInterface name='${NO7}'/></Interfaces></General>",
+                {"First": "'${NO7}' is empty, because a variable is not set here"},
+            ),
+        )
+    },
+    "an attribute that is missing": (
+        CONFIGURATION_WITH_A_CHANNEL,
+        {"First": "lacks the required attribute 'reliable'", "Do": 'reliable="true" or reliable="false"'},
+    ),
     "one report many times": (
         "[0] a: x: does not match an available interface\n" * 2,
         {"First": "interface; 2 times in all", "Also": ""},

@@ -23,11 +23,11 @@ import engine
 ROOT: Final = pathlib.Path(engine.__path__[0]).parent
 PACKAGES: Final = ("engine", "ospltool", "tui")
 BARS: Final = {
-    "code tokens": 774_000,
-    "lines": 124_800,
-    "modules": 479,
+    "code tokens": 773_800,
+    "lines": 124_750,
+    "modules": 476,
     "classes": 1_255,
-    "functions of 60 lines": 5,
+    "functions of 60 lines": 3,
     "imports in functions": 245,
     "sheared modules": 13,
 }
