@@ -54,7 +54,7 @@ _READ: Final = {
             "annotation",
         ),
     ),
-    "participant": (("name",), ("persistence_group", "durable_subscriptions", "domain_id")),
+    "participant": (("name", "domain_id"), ("persistence_group", "durable_subscriptions", "domain_id")),
     "persistent_storage": ((), ("filesystem",)),
     "filesystem": ((), ("directory",)),
     "persistence_group": (
@@ -318,7 +318,9 @@ class _Reader:
         """Read the domain of the participants, which must be one."""
         found: dict[int, XmlElement] = {}
         for participant in service.named("participant"):
-            given = self._value(participant, "domain_id")
+            attribute = participant.attribute("domain_id")  # some of RTI's examples have it so
+            written = attribute.text.strip() if attribute else ""
+            given = (participant, written) if written else self._value(participant, "domain_id")
             if given is None:
                 continue
             node, text = given

@@ -109,6 +109,11 @@ CASES = [
         [("DUR810", "2")],
     ),
     (
+        "<synchronization>",
+        f'{PARTICIPANT.format(1)}<participant domain_id="2"/><synchronization>',
+        [("DUR810", "participant")],
+    ),
+    (
         "</persistence_service>",
         '</persistence_service><persistence_service name="redundant"/>',
         [("DUR810", "persistence_service"), ("DUR818", "persistence_service")],
@@ -163,7 +168,7 @@ RTI = """<dds>
   </persistence_service>
   <persistence_service name="Srv2">
     <persistent_storage><filesystem><directory>q</directory></filesystem></persistent_storage>
-    <participant><persistence_group name="g" filter="B*"/></participant>
+    <participant domain_id="95"><persistence_group name="g" filter="B*"/></participant>
   </persistence_service>
 </dds>
 """
@@ -173,7 +178,7 @@ def test_a_file_may_have_the_shape_of_rti(tmp_path: Path) -> None:
     path = tmp_path / "f.xml"
     path.write_text(RTI)
     one, two = (load(str(path), {}, name) for name in ("Srv1", "Srv2"))
-    for service, filter_, domain, directory in ((one, "A*", 94, "/var/lib/p"), (two, "B*", None, "q")):
+    for service, filter_, domain, directory in ((one, "A*", 94, "/var/lib/p"), (two, "B*", 95, "q")):
         assert [group.filter for group in service.groups] == [filter_]
         assert (service.domain_id, service.directory) == (domain, directory)
         assert (service.refusals(), service.without_effect()) == ([], [])
