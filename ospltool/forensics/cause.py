@@ -223,19 +223,27 @@ def _explain_content(path: Path, name: str, content: _Content, environ: Mapping[
     elif log is not None:
         logged = TraceFile(path, "", TraceFormat.REPORTS)
         reports = read_reports(io.BytesIO(data[log.start() :]), logged, log.start())
-        return _explain_reports(name, list(itertools.islice(reports, MOST_REPORTS)), content)
+        logs = [one for one in itertools.islice(reports, MOST_REPORTS) if one.kind is RecordKind.REPORT]
+        if logs:
+            return _explain_reports(name, logs, content)
     if "\0" in text[:1000]:
         raise UnknownFileError(f"{shown} is no text")
     known = _known_lines(text)
     if not any(one.is_bad for one in known):  # a line that tells of a fault is worth more than settings
         assigned = list(_ASSIGNED.finditer(text))
         begins = [text.rfind("\n", 0, one.start()) + 1 for one in assigned]
-        kept = (one for one, at in zip(assigned, begins, strict=True) if not _COMMENTED.match(text, at))
-        settings = next(itertools.chain(kept, assigned), None) or _ELEMENT.search(text)
-        if settings is not None and _is_template(text, name):
+        kept = [one for one, at in zip(assigned, begins, strict=True) if not _COMMENTED.match(text, at)]
+        files = [one for one in kept or assigned if one["file"] and not one["list"]]
+        inline = [one for one in kept or assigned if one not in files]
+        settings = [
+            *(inline or itertools.islice(_ELEMENT.finditer(text), 1)),
+            *files,
+        ]  # XML says more than a name
+        if settings and _is_template(text, name):
             return _explain_xml(text, environ, name, is_text=False)
-        if settings is not None:
-            return _explain_settings(settings, content, name, environ)
+        answers = [_explain_settings(one, content, name, environ) for one in settings[:_MOST_PLACES]]
+        if answers:
+            return next((one for one in answers if one.is_bad), answers[0])
     return _explain_lines(text, shown, known)
 
 
@@ -342,11 +350,8 @@ def _line_of(record: TraceRecord, lines: _Content, text: str = "") -> int:
 # ------------------------------------------------------------------ logs of reports
 
 
-def _explain_reports(name: str, records: Sequence[TraceRecord], lines: _Content) -> CauseReport:
+def _explain_reports(name: str, reports: Sequence[TraceRecord], lines: _Content) -> CauseReport:
     shown = _shown(name)
-    reports = [one for one in records if one.kind is RecordKind.REPORT]
-    if not reports:
-        raise UnknownFileError(f"{shown} has no report of OpenSplice")
     what = f"{shown} is a log of {_release(reports)}: {_span_of(reports)}"
     problems = [each for one in reports if _is_problem(one) for each in _lines_with_problems(one)]
     further = ["ospl-info.log and ospl-error.log of the same directory, and those of the other nodes"]
@@ -375,7 +380,7 @@ def _explain_reports(name: str, records: Sequence[TraceRecord], lines: _Content)
     starts = _starts_of(reports).removeprefix("; ")
     others = (*others, starts) if starts else others
     others = (*others, *lines.foreign_to(_REPORTS))
-    if len(records) == MOST_REPORTS:
+    if len(reports) == MOST_REPORTS:
         others = (*others, f"only the first {MOST_REPORTS:,} reports were read")
     why, remedy = "unknown: no rule knows this report.", ""
     if cause is not None:
@@ -714,11 +719,8 @@ def _explain_settings(
         if named.exists():
             raise UnknownFileError(f"{shown} names another file: explain {_shown(str(named))}")
         line = text.count("\n", 0, found.start("file")) + 1
-        what = (
-            "OpenSplice does not start"
-            if parts.get("product") == "OSPL"
-            else "Cyclone DDS creates no participant"
-        )
+        is_ours = parts.get("product") != "OSPL"
+        what = "Cyclone DDS creates no participant" if is_ours else "OpenSplice does not start"
         return CauseReport(
             f"{shown} names a file with settings",
             f"line {line}: there is no file {_shown(str(named))} on this machine",
@@ -739,9 +741,6 @@ def _explain_settings(
     before = text.count("\n", 0, start) if not is_bare else 0
     whole = "\n" * before + text[start:end].rstrip()
     answer = _explain_xml(whole, environ, name, is_text=not is_bare or bool(parts.get("list")))
-    if not is_bare and Path(name).exists():
-        further = f"ospltool check FILE, on a file with the settings of {shown} alone"
-        answer = dataclasses.replace(answer, further=(further, *answer.further[1:]))
     return dataclasses.replace(answer, others=(*answer.others, *content.foreign_to("XML")))
 
 

@@ -489,6 +489,20 @@ CASES: dict[str, tuple[str, dict[str, str]]] = {
         CONFIGURATION_WITH_A_CHANNEL,
         {"First": "lacks the required attribute 'reliable'", "Do": 'reliable="true" or reliable="false"'},
     ),
+    "the second of two settings": (
+        "export CYCLONEDDS_URI='<General/>'\nexport CYCLONEDDS_URI='<General><Foo/></General>'\n",
+        {"First": "line 2, error DUR750: <General> has no element 'Foo'"},
+    ),
+    "settings beside the name of a file that is not here": (
+        "export CYCLONEDDS_URI=/no/c.xml\ncat > /no/c.xml <<X\n@\nX\n".replace(
+            "@", "<CycloneDDS><Domain><General><Foo/></General></Domain></CycloneDDS>"
+        ),
+        {"First": "line 3, error DUR750: <General> has no element 'Foo'"},
+    ),
+    "an exception of C++ behind a line of Cyclone DDS": (
+        f"1.5 [0] a: x7: does not match an available interface\n{'=' * 79}\nContext     : org::eclipse\n",
+        {"First": "line 1: 1.5", "Why": "the network interface x7"},
+    ),
     "one report many times": (
         "[0] a: x: does not match an available interface\n" * 2,
         {"First": "interface; 2 times in all", "Also": ""},
