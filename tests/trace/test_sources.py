@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import pathlib
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -94,6 +96,19 @@ def test_a_file_that_may_not_be_read_is_an_error(tmp_path: pathlib.Path) -> None
     path = tmp_path / "loop.log"
     path.symlink_to(path)
     with pytest.raises(SourceError):
+        find_sources([str(path)])
+
+
+@pytest.mark.parametrize(
+    ("line", "advice"),
+    [
+        ({"log": LINE, "stream": "stdout"}, "`jq -rj .log FILE`"),
+        ({"_PID": "7", "MESSAGE": LINE.strip()}, "`jq -r .MESSAGE FILE`"),
+    ],
+)
+def test_lines_within_json_are_no_records(line: dict[str, str], advice: str, tmp_path: pathlib.Path) -> None:
+    path = write(tmp_path / "n1.log", (json.dumps(line) + "\n") * 2)
+    with pytest.raises(SourceError, match=re.escape(advice)):
         find_sources([str(path)])
 
 

@@ -37,6 +37,9 @@ REPORT: Final = re.compile(
 )
 """The beginning of a report in a log, maybe after something else."""
 
+_JSON_LINE: Final = re.compile(
+    rb'\{(?:"[^"\n]*": ?[^\n]*?, ?)?"(log|message|msg|MESSAGE|line)": ?"[^"\n]*?(\\n)?"[^\n]*\}\r?(?:\n|\Z)'
+)
 _ENGINE_JSON: Final = re.compile(rb'\A\{"format_version":\d+,"kind":"trace-event"')
 _ENGINE_ADDRESS: Final = re.compile(rb"-> My address is: '(?!\d+'\s)")
 _COMPRESSED: Final = {".gz": "gzip", ".zst": "zstd"}
@@ -191,6 +194,11 @@ def sniff(path: pathlib.Path, node: str = "") -> TraceFile:
         raise SourceError(f"{path}: {cause.strerror or cause}") from None
     if _ENGINE_JSON.match(head):
         return TraceFile(path, node, TraceFormat.EVENTS, origin=Product.ENGINE)
+    wrapped = _JSON_LINE.match(head)
+    if wrapped:  # to read its quotes and escapes as parts of records would make faults of them
+        option = "-rj" if wrapped[2] else "-r"
+        advice = f"take the texts out first, as with `jq {option} .{wrapped[1].decode()} FILE`"
+        raise SourceError(f"{path}: each line is an object of JSON: {advice}")
     report, timed = REPORT.search(head.lstrip(b"\r\n\0")), next(headers(head), None)
     first = timed if timed is not None else next(headers(head, untimed=True), None)
     if report is not None and (first is None or report.start() <= first.start):
