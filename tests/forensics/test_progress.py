@@ -16,9 +16,10 @@ import pytest
 pytest.importorskip("duckdb", reason="SQL needs the extra `sql`")
 
 from ospltool.analytics.duck import DuckEngine
+from ospltool.cli.store import looking
 from ospltool.forensics import attachments, evidence, investigation, page
 from ospltool.output import progress
-from ospltool.stores import describe, opening
+from ospltool.stores import opening
 from ospltool.trace.case import loading, local_load
 from ospltool.trace.reading import sources
 from ospltool.trace.views import conversation, timeline
@@ -103,8 +104,8 @@ def case(samples: pathlib.Path, tmp_path_factory: pytest.TempPathFactory) -> pat
         (REPORT, "checking the configurations", investigation, "configured"),
         (REPORT, "drawing the report", page, "page"),
         (("store", "verify", "STORE"), "opening", opening, "open_reader"),
-        (("store", "ls", "STORE"), "reading", describe, "instances"),
-        (("store", "show", "STORE"), "reading", describe, "show"),
+        (("store", "ls", "STORE"), "reading", looking, "instances"),
+        (("store", "show", "STORE"), "reading", looking, "shown"),
     ],
 )
 def test_each_long_step_shows_a_line(
