@@ -854,8 +854,9 @@ _OLD: Final = frozenset({"DUR120", "DUR220", "DUR755"})
 
 _STOPS_HERE: Final = {
     "DUR759": "Name an interface that `ip -br addr` shows as UP, or let it be determined automatically.",
-    "DUR762": "Ask for a smaller least size, or raise the limit of the kernel.",
+    "DUR762": "Lower `min` of the buffer, or raise the limit of the kernel (`sysctl net.core.rmem_max`).",
     "DUR763": "Make the directory, or name one that is there.",
+    "DUR768": "Install the library, or remove what asks for it.",
 }
 """Findings with which Cyclone DDS does not start on this machine, and what to do. They are warnings for
 `check`, as a file may be for another machine."""
@@ -885,7 +886,7 @@ def _why_found(one: Finding) -> str:
 
     rule = all_rules()[one.code]
     why = " ".join((rule.sections().get("Why") or rule.summary).split())
-    if one.code in _STOPS_HERE:
+    if one.code in _STOPS_HERE and "no participant" not in why:
         traces = " if it traces to that file" if one.code == "DUR763" else ""
         return f"{why} Cyclone DDS does not start with it on this machine{traces}."
     names = [_SERVICES[target] for target in sorted(one.blocks)]

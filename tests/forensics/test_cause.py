@@ -489,6 +489,10 @@ CASES: dict[str, tuple[str, dict[str, str]]] = {
         CONFIGURATION_WITH_A_CHANNEL,
         {"First": "lacks the required attribute 'reliable'", "Do": 'reliable="true" or reliable="false"'},
     ),
+    "shared memory whose library is not here": (
+        "<Domain><SharedMemory><Enable>true</></></>",
+        {"First": "line 1, warning DUR768", "Do": "Install the library"},
+    ),
     "the second of two settings": (
         "export CYCLONEDDS_URI='<General/>'\nexport CYCLONEDDS_URI='<General><Foo/></General>'\n",
         {"First": "line 2, error DUR750: <General> has no element 'Foo'"},
