@@ -332,6 +332,7 @@ _REPORTS: Final = "a log of reports"
 _PARTS: Final = {
     _TRACE: LINE_HEADER,
     _REPORTS: REPORT,
+    "output of Cyclone DDS": re.compile(rb"^\d{9,}\.\d+ \[\d*\] +[^\s:]+: ", re.MULTILINE),
     "XML": re.compile(rb"^[ \t]*<(?:\?xml|OpenSplice|CycloneDDS|Domain)\b", re.MULTILINE),
 }
 """How parts of each kind begin."""
@@ -957,8 +958,7 @@ def _explain_lines(text: str, shown: str, known: Sequence[_KnownLine]) -> CauseR
 
 
 _NEAR_LINES: Final = 20
-_LONGEST_LINE: Final = 4_096
-"""Characters of a line that are looked at: the search for what is known takes time by their square."""
+_LONGEST_LINE: Final = 4_096  # characters: the search for what is known takes time by their square
 
 _WHOLE_FILES: Final = (
     "the whole files behind these lines: ospl-info.log, ospl-error.log, durability trace, configuration",

@@ -493,6 +493,10 @@ CASES: dict[str, tuple[str, dict[str, str]]] = {
         "<Domain><SharedMemory><Enable>true</></></>",
         {"First": "line 1, warning DUR768", "Do": "Install the library"},
     ),
+    "output of Cyclone DDS behind a report": (
+        report("Quux is slow", "WARNING") + "1789006683.215504 [0] ros2: x7: does not match an interface\n",
+        {"Also": "output of Cyclone DDS begins here, which was not looked at"},
+    ),
     "the second of two settings": (
         "export CYCLONEDDS_URI='<General/>'\nexport CYCLONEDDS_URI='<General><Foo/></General>'\n",
         {"First": "line 2, error DUR750: <General> has no element 'Foo'"},
