@@ -252,7 +252,7 @@ class NodeParticipant:
                 return
             self._closed = True
             children = list(self._children.values())
-        for child in reversed(children):
+        for child in reversed(children):  # what was made later may use what was there
             child.close()
         abi.delete(self.entity)
         _domains.release(self.domain_id)

@@ -73,7 +73,7 @@ class RawWriter:
         self.topic = topic
         self.qos = qos
         self._publisher = participant.create_publisher(qos)
-        self._lock = threading.Lock()
+        self._lock = threading.Lock()  # of two threads that close, one deletes
         self._closed = False
         self._action = f"write to topic '{topic.name}'"
         with endpoint_qos(qos) as c_qos:

@@ -117,7 +117,8 @@ class DisposedInstances:
 MAX_TOMBSTONES: Final = 20_000
 """Limit for the remembered tombstones of a group; a large set is compared with each, 10 ms in all."""
 UNDER_WAY_S: Final = 60.0
-"""Time for which a stream that was packed before a purge may be under way."""
+"""Time for which a stream that was packed before a purge may be under way: twice what a batch of it may take
+(`engine.node.wire`)."""
 
 
 class PurgedTombstones:

@@ -231,7 +231,8 @@ class Runtime:
         try:
             envelope = self._codec.decode(payload)
         except codec.UnsupportedMessage as error:  # told once for each sender, whatever it repeats
-            if (sender, error.version) not in self._unsupported and len(self._unsupported) < 1000:
+            is_told = (sender, error.version) in self._unsupported
+            if not is_told and len(self._unsupported) < 1000:  # anybody can invent senders
                 self._unsupported.add((sender, error.version))
                 self._tracer.event(
                     "message.unsupported",

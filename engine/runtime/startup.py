@@ -221,7 +221,7 @@ def _autodispose(marks: Mapping[str, str]) -> tuple[AutodisposeWriter, ...]:
                 writer = bytes.fromhex(name.removeprefix(_AUTODISPOSE))
                 found.append(AutodisposeWriter(writer, float(value)))
             except ValueError:
-                continue
+                continue  # damaged: the end of this writer is not found any more, and its data stays
     return tuple(found)
 
 

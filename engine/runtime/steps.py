@@ -15,7 +15,8 @@ from typing import Final
 from engine.runtime.ports import Clock
 
 BUDGET_S: Final = 0.005
-"""Seconds of steps before the node looks at everything else."""
+"""Seconds of steps before the node looks at everything else: less than any heartbeat may be late, and long
+beside one such look, which would otherwise take most of the time."""
 
 
 class StreamFault(ValueError):

@@ -241,7 +241,7 @@ def _read(path: Path) -> dict[str, Any]:
         with path.open("rb") as file:
             found = json.loads(file.read(MAX_BYTES))
     except (OSError, ValueError, RecursionError):
-        return {}
+        return {}  # nothing is muted: to show too much loses less than to hide it
     return found if isinstance(found, dict) else {}
 
 

@@ -24,6 +24,7 @@ from ospltool.stores.types import (
 MAX_ELEMENTS: Final = 16_777_216
 """Elements of one sequence; more is taken for damage."""
 MAX_DEPTH: Final = 64
+"""Types within types; more is taken for damage, before Python runs out of frames."""
 
 HEADER_XCDR1_LITTLE: Final = b"\x00\x01\x00\x00"
 HEADER_XCDR2_LITTLE: Final = b"\x00\x07\x00\x00"

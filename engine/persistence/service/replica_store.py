@@ -430,7 +430,7 @@ class ReplicaStore:
         except sqlite3.Error as error:
             known = tables.typed(error, self._path)
             if known is None or isinstance(known, StoreDamaged):
-                raise
+                raise  # it will not get better; a full or locked disk may, so the batch stays for another try
             self.problem = str(known)
         else:
             self.problem = ""
