@@ -1,4 +1,4 @@
-/* The hash table of packed instances, as engine/dataset/group_set.py explains it.
+/* The hash table of packed instances, as engine/dataset/sample_rows.py explains it.
  *
  * With numpy a place for an instance costs four times as much, because every key becomes an object first. The
  * hash of a key is Python's own, which comes as an address: a look-up in Python finds what was entered here.

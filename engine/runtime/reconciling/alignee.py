@@ -26,7 +26,7 @@ from engine.dataset.sample_rows import SampleRows
 from engine.runtime.incoming import IncomingStream, conversion_of, fills_store, held_before
 from engine.runtime.name_space_data import Difference, NameSpaceData
 from engine.runtime.reconciling import messages
-from engine.runtime.reconciling.aligner import LackingSamples
+from engine.runtime.reconciling.aligner import FIRST_SYMBOLS, LackingSamples
 from engine.runtime.shared_state import SharedState
 from engine.runtime.steps import Steps, StreamFault
 from engine.runtime.store_queue import Conversion
@@ -35,8 +35,6 @@ from engine.store.interface import GroupChange
 
 MIN_SAMPLES: Final = 16
 """Samples below which a comparison costs more than the whole set."""
-FIRST_SYMBOLS: Final = 256
-"""Symbols in the first sketch: enough to decode a hundred differences, or to estimate their number."""
 MORE_SYMBOLS: Final = 64
 """Symbols in a first sketch that names the lacking samples: they only show later changes."""
 MAX_SYMBOLS: Final = 1 << 20

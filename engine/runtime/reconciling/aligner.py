@@ -37,6 +37,7 @@ FORGET_S: Final = 30.0
 MAX_QUESTIONS: Final = 64
 """Comparisons under way at most; a further request is answered with the whole set."""
 FIRST_SYMBOLS: Final = 256
+"""Symbols in the first sketch: enough to decode a hundred differences, or to estimate their number."""
 MIN_SYMBOLS: Final = 16
 """Least number in a further sketch: fewer seldom decode, and each costs a round."""
 MANY: Final = 0.3
