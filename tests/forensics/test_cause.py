@@ -516,7 +516,6 @@ CASES: dict[str, tuple[str, dict[str, str]]] = {
         {"First": "interface; 2 times in all", "Also": ""},
     ),
     "a line without end": ("x: " * 100_000 + "\nfailed to create domain\n", {"First": "line 2: failed"}),
-    **{line: (line, {"Why": why}) for line, why in {}.items()},
     "a schema that is not found": (
         report("Failed to open configuration syntax file: /x/metaconfig.xml")
         + report("Quux is slow", "WARNING"),

@@ -23,8 +23,7 @@ from engine.dataset.rateless import Symbols, finished
 from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, Sample, make_sample
 from engine.dataset.sample_rows import SampleRows
 from engine.runtime.reconciling import messages as notes
-from engine.runtime.reconciling.alignee import FIRST_SYMBOLS
-from engine.runtime.reconciling.aligner import FORGET_S, MAX_SKETCHES
+from engine.runtime.reconciling.aligner import FIRST_SYMBOLS, FORGET_S, MAX_SKETCHES
 from tests.property.samples import GROUPS, contents
 
 if TYPE_CHECKING:
