@@ -34,7 +34,7 @@ MATCH_S: Final = 5.0
 LOOK_S: Final = 1.0
 """Pause between two looks."""
 END_S: Final = 15.0
-"""Age of a writer at which it is told if it has ended and nothing of it was captured. By default Cyclone DDS
+"""Age of a writer at which its end is reported if nothing of it was captured. By default Cyclone DDS
 gives up a dead process after 10 s. A writer that ends later may have had nothing to write."""
 SHOWN_S: Final = 600.0
 """Time for which such a writer is shown; most people look for what is missing later than that it was lost."""

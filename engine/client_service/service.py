@@ -582,14 +582,14 @@ class ClientService:
 
     # In, on the pump's thread.
 
-    def take(self) -> list[tuple[str, Sample]]:
-        """Take the records of clients."""
+    def drain(self) -> list[tuple[str, Sample]]:
+        """Return the records of clients that have come in."""
         return [(name, record) for name, reader in self._readers.items() for record in reader.drain()]
 
     # In, on the node's thread.
 
     def handle(self, batch: Sequence[Any]) -> None:
-        """Handle the records of `take`."""
+        """Handle the records of `drain`."""
         for topic, record in batch:
             client = record.writer[:PREFIX_BYTES]
             if record.status & WRITER_GONE:

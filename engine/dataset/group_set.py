@@ -222,9 +222,9 @@ class Instances:
         if self._packed and slot >= 0:
             self._unpack(slot, self._packed.sample(slot))
 
-    def _take(self, key: bytes, places: slice) -> list[Sample]:
-        """Take packed samples of an instance out."""
-        taken = self._histories.take(key, places) if self._histories else []
+    def _pop_packed(self, key: bytes, places: slice) -> list[Sample]:
+        """Remove packed samples of an instance, and return them."""
+        taken = self._histories.pop_writes(key, places) if self._histories else []
         self._took(len(taken))
         return taken
 
@@ -422,7 +422,7 @@ class GroupSet(Instances):
         self._unpack_key(key)
         history = self._instances.get(key, [])
         if self._histories and key in self._histories:
-            history = [*self._take(key, slice(self._histories.place(sample), None)), *history]
+            history = [*self._pop_packed(key, slice(self._histories.place(sample), None)), *history]
         history.remove(twin)
         bisect.insort(history, sample)
         self._instances[key] = history
@@ -586,7 +586,7 @@ class GroupSet(Instances):
             if not place and length == self.depth:
                 return ApplyOutcome.OLDER, []
             if place < length:
-                history = self._instances[key] = [*self._take(key, slice(place, None)), *history]
+                history = self._instances[key] = [*self._pop_packed(key, slice(place, None)), *history]
         position = bisect.bisect_left(history, sample)
         if position < len(history) and history[position].digest == sample.digest:
             return ApplyOutcome.DUPLICATE, []
@@ -599,7 +599,7 @@ class GroupSet(Instances):
         if self.depth and self._histories and key in self._histories:
             # What is packed are the oldest writes, so the rule for the rest does not depend on them.
             writes = self._histories.length(key) + sum(1 for item in kept if item.status & DATA)
-            evicted = [*self._take(key, slice(max(0, writes - self.depth))), *evicted]
+            evicted = [*self._pop_packed(key, slice(max(0, writes - self.depth))), *evicted]
         self._instances[key] = kept
         self._note_end(key, kept)
         self._count_in(sample, evicted)
@@ -633,7 +633,7 @@ class GroupSet(Instances):
         removed: list[Sample] = []
         for key in self._histories.until(until_ns) if self._histories else ():
             assert self._histories is not None
-            removed += self._take(key, slice(self._histories.places(key, until_ns).stop))
+            removed += self._pop_packed(key, slice(self._histories.places(key, until_ns).stop))
         for key, history in list(self._instances.items()):
             old = [sample for sample in history if sample.source_time_ns <= until_ns]
             if not old:
@@ -649,7 +649,7 @@ class GroupSet(Instances):
     def remove_instance(self, key: bytes) -> list[Sample]:
         """Forget an instance; return its samples."""
         self._unpack_key(key)
-        removed = [*self._take(key, slice(None)), *self._instances.pop(key, [])]
+        removed = [*self._pop_packed(key, slice(None)), *self._instances.pop(key, [])]
         self._revive(key)
         self._count_out_rows(SampleRows((ObjectRows(removed),)))
         return removed

@@ -881,8 +881,8 @@ class Histories(_Segments):
             self._move()
         return sample
 
-    def take(self, key: bytes, places: slice = _ALL) -> list[Sample]:
-        """Take samples of an instance out, or all of it; none if it is not here."""
+    def pop_writes(self, key: bytes, places: slice = _ALL) -> list[Sample]:
+        """Remove samples of an instance, by default all, and return them; none if it is not here."""
         rows = self.rows.get(key)
         if rows is None:
             return []

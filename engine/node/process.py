@@ -623,7 +623,7 @@ class RunningNode:
             has_disk=self._disk.kind != "memory",
         )
         self._shell.stack.callback(clients.close)
-        self._shell.listen("clients", clients.take, clients.handle)
+        self._shell.listen("clients", clients.drain, clients.handle)
         self._shell.stack.callback(self._shell.pump.remove, "clients")
         return clients
 
@@ -679,7 +679,7 @@ class RunningNode:
             found = self._open_store()
             if found is not None:
                 self._begin(found)
-        except BaseException as error:  # threads of what was opened must end before the reason is told
+        except BaseException as error:  # threads of what was opened must end before the reason is reported
             self._shell.stack.close()
             if isinstance(error, DdsError) and (fault := interface_fault(self._configuration, self._uri)):
                 raise ConfigurationRefused(fault) from error
@@ -738,7 +738,7 @@ class RunningNode:
             self._duties()
             self._capture.drain()
             if self._is_moving:
-                self.carries = CarriedSets.of(self._runtime)
+                self.carries = CarriedSets.collected(self._runtime)
             unwritten, ending_ns = self._disk.store_queue.queued_changes, self._clock.wall_ns()
             self._tracer.event("lifecycle.stopping")
             self._runtime.stop(finished=True)

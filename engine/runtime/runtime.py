@@ -548,7 +548,7 @@ class CarriedSets(msgspec.Struct, frozen=True):
     wanted: dict[str, tuple[Element, ...]] = msgspec.field(default_factory=dict)
 
     @classmethod
-    def of(cls, runtime: Runtime) -> CarriedSets:
+    def collected(cls, runtime: Runtime) -> CarriedSets:
         """Collect the sets of a runtime at its end."""
         carried = cls()
         for name, data in runtime.spaces.items():

@@ -197,7 +197,7 @@ class MemoryStore(Store):
                     medium.used_bytes -= len(known.payload)
             row.stored = Summary(count, digest & _MASK, newest_ns)
         medium.remember(version.name_space, marks)
-        # A transaction for a set that is filling does not count: nobody is told of it.
+        # A transaction for a set that is filling does not count: no reader sees it.
         medium.commits += version.state is SetState.COMPLETE
 
     def _switch(

@@ -37,8 +37,8 @@ class NodeInput:
     """A configuration to read; `name` is empty for a file that is checked alone.
 
     `is_found` marks a file found in a directory, where other XML is not an error. `domain` is that which the
-    fleet file gives the node, None if it gives none. `text` is what stands in no file, or in a part of one:
-    maybe that of CYCLONEDDS_URI; `uri` is then what findings call it.
+    fleet file gives the node, None if it gives none. `text` is the configuration itself where it is not a
+    whole file, such as the text of CYCLONEDDS_URI; `uri` is then what findings call it.
     """
 
     uri: str

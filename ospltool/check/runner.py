@@ -151,7 +151,7 @@ class _Texts:
         return self._documents[key]
 
     def is_file(self, document: Document) -> bool:
-        """Tell whether a document stands in a file of its own, and not in the variable."""
+        """Tell whether a document is a file of its own, and not text of the variable."""
         return id(document) not in self._variables
 
     def _content(self, given: NodeInput, path: str) -> bytes:

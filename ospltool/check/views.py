@@ -45,7 +45,7 @@ class FileView:
     cyclone: Document | None = None
     """Elements, if the file has settings of Cyclone DDS itself (CYCLONEDDS_URI)."""
     is_file: bool = True
-    """False for text of CYCLONEDDS_URI, which stands in no file."""
+    """False for text of CYCLONEDDS_URI, which is in no file."""
     profiles: Document | None = None
     """Elements, if the file has QoS profiles."""
     faults: tuple[Finding, ...] = ()

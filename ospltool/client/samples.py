@@ -3,7 +3,7 @@
 A reader fetches its history from the services: it asks, counts, joins, and asks again if necessary. The
 master of each name-space answers. The history is complete when an answer has covered every name-space that a
 service names for the request. If the master does not serve clients, another service with the set is
-addressed. `HistoryFetch` has no clock and no DDS: it is told what happens and says what to send.
+addressed. `HistoryFetch` has no clock and no DDS: callers pass in what happens, and it returns what to send.
 """
 
 from __future__ import annotations

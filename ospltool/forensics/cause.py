@@ -746,7 +746,7 @@ def _explain_settings(
 
 
 def _explain_xml(text: str, environ: Mapping[str, str], name: str, *, is_text: bool) -> CauseReport:
-    """Explain XML; `is_text` tells that it stands in CYCLONEDDS_URI itself."""
+    """Explain XML; `is_text`: it is the value of CYCLONEDDS_URI itself."""
     from ospltool.check import cyclone
     from ospltool.check.commands import choice
     from ospltool.check.inputs import DeploymentInput, NodeInput

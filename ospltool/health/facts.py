@@ -76,7 +76,7 @@ class Memo(Generic[_T]):
         self._parts: list[Any] = []
         self._value = nothing
 
-    def of(self, parts: list[Any], make: Callable[[], _T]) -> _T:
+    def value_of(self, parts: list[Any], make: Callable[[], _T]) -> _T:
         """Return the value of these parts, which never change: mostly they are the same objects as before."""
         if parts != self._parts:
             self._parts, self._value = parts, make()
@@ -97,7 +97,7 @@ class FactCache:
         self._known: dict[str, SnapshotFacts] = {}
         self._most: dict[tuple[str, str], tuple[int, int]] = {}
 
-    def of(self, node: Node) -> SnapshotFacts:
+    def facts_of(self, node: Node) -> SnapshotFacts:
         """Return the facts from a node's newest snapshot."""
         known, snapshot = self._known.get(node.id), node.snapshot
         if known is None or known.snapshot is not snapshot:
@@ -115,8 +115,8 @@ class FactCache:
         self._most[node.id, name_space] = node.heard_ns, most
         return most
 
-    def keep(self, nodes: Collection[str]) -> None:
-        """Forget all other nodes."""
+    def forget_others(self, nodes: Collection[str]) -> None:
+        """Forget all nodes but these."""
         self._known = {node: one for node, one in self._known.items() if node in nodes}
         self._most = {key: one for key, one in self._most.items() if key[0] in nodes}
 

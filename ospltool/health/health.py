@@ -513,7 +513,7 @@ class Health:
     def _nodes(self, present: Sequence[Node]) -> str:
         """Tell how many nodes are complete, of those expected, else of all but those that ended in order."""
         started = [node for node in present if node.snapshot.state == "COMPLETE"]
-        whole = [one for one in started if not self._facts.of(one).is_less_than_whole]
+        whole = [one for one in started if not self._facts.facts_of(one).is_less_than_whole]
         less = len(started) - len(whole)
         lesser = f", {less} with less than a whole set" if less else ""
         complete, expected = {one.snapshot.name for one in whole}, set(self.expected.nodes)

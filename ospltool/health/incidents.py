@@ -492,7 +492,7 @@ def _is_kin(before: Incident, root: Sign) -> bool:
 
 
 def _continued(before: Incident, told: Incident) -> Incident:
-    """Return what is told of an incident now, with what stays of what was told before."""
+    """Return the present account of an incident, with what stays of the former one."""
     return _with_all_of(before, _with_subject_of(before, _with_cause_of(before, told)))
 
 
@@ -532,7 +532,7 @@ def _with_cause_of(before: Incident, told: Incident) -> Incident:
 
 
 def _as_it_runs(before: Incident) -> Incident:
-    """Return what is told of a node that was stopped and runs: nothing is left to continue."""
+    """Return the account of a node that was stopped and runs again: nothing is left to continue."""
     return dataclasses.replace(before, next=before.next.partition(_CONTINUE)[0])
 
 

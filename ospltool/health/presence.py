@@ -265,8 +265,8 @@ class HealthInput:
         self.model, self.now_ns, self.expected, self.here = model, now_ns, expected, here
         self.memory = memory = memory or PresenceMemory()
         self.cache = cache or FactCache()
-        self.cache.keep(model.nodes.keys())
-        self.facts = self.cache.of
+        self.cache.forget_others(model.nodes.keys())
+        self.facts = self.cache.facts_of
         self._note_loss_of_all()
         ordered = model.ordered_nodes()
         self.reports = {**(reports or {})}

@@ -139,7 +139,7 @@ def _problems(file: FileView) -> Iterator[Problem]:
         yield from file.persistence.problems
 
 
-def _of(file: FileView, problem: Problem) -> Finding:
+def _finding(file: FileView, problem: Problem) -> Finding:
     return Finding(problem.message, file.place(problem), advice=problem.hint, subject=problem.subject)
 
 
@@ -167,7 +167,7 @@ def bad_persistence_service(file: FileView) -> Iterator[Finding]:
     """
     for problem in _problems(file):
         if not _is_order(problem) and not _is_deprecated(problem):
-            yield _of(file, problem)
+            yield _finding(file, problem)
 
 
 @_service_rule("DUR811", "provider-bound-below-count", Severity.ERROR, blocks=OSPLTOOL)
@@ -185,7 +185,7 @@ def provider_bound_below_count(file: FileView) -> Iterator[Finding]:
     OpenSplice: Has no persistence service of this kind.
     Reference: persistence service, Data Synchronization Tags
     """
-    yield from (_of(file, problem) for problem in _problems(file) if _is_order(problem))
+    yield from (_finding(file, problem) for problem in _problems(file) if _is_order(problem))
 
 
 @_service_rule("DUR812", "deprecated-synchronize-data", Severity.ERROR, blocks=OSPLTOOL)
@@ -201,7 +201,7 @@ def deprecated_synchronize_data(file: FileView) -> Iterator[Finding]:
     OpenSplice: Has no persistence service of this kind.
     Reference: persistence service, synchronize_data (DEPRECATED)
     """
-    yield from (_of(file, problem) for problem in _problems(file) if _is_deprecated(problem))
+    yield from (_finding(file, problem) for problem in _problems(file) if _is_deprecated(problem))
 
 
 def _services(file: FileView) -> Iterator[PersistenceService]:
@@ -336,7 +336,7 @@ def no_effect_on_a_service(file: FileView) -> Iterator[Finding]:
     """
     for service in file.persistence.services if file.persistence is not None else ():
         for problem in service.without_effect():
-            yield _of(file, problem)
+            yield _finding(file, problem)
 
 
 @_service_rule("DUR818", "persistence-service-refused", Severity.ERROR, blocks=OSPLTOOL)
@@ -355,4 +355,4 @@ def persistence_service_refused(file: FileView) -> Iterator[Finding]:
     """
     for service in file.persistence.services if file.persistence is not None else ():
         for problem in service.refusals():
-            yield _of(file, problem)
+            yield _finding(file, problem)

@@ -282,7 +282,7 @@ def unknown_attribute(node: NodeView) -> Iterator[Finding]:
 def removed_setting(node: NodeView) -> Iterator[Finding]:
     """An element belongs to another version of OpenSplice, or one part of it reads what another refuses.
 
-    Why: It was right once or stands in some documentation, so it does not look wrong.
+    Why: It was right once, or some documentation has it, so it does not look wrong.
 
     Example:
         <Persistent><StoreDirectory>/s</StoreDirectory><SmpCount>4</SmpCount></Persistent>

@@ -96,7 +96,7 @@ def _mesh(scene: HealthInput) -> Iterator[Sign]:
     """
     there = [node for node in scene.heard if node.heard_ns > scene.memory.last_lost_ns]
     met = [(node.id, node.fellows.met) for node in there]
-    deaf = scene.cache.deaf.of(met, lambda: _deaf(met))
+    deaf = scene.cache.deaf.value_of(met, lambda: _deaf(met))
     moments = _parted_ns(scene) if deaf else {}
     starting = {node.id for node in scene.heard if node.snapshot.state != "COMPLETE"}
     for pair, tellers in sorted(deaf.items())[:MOST_PAIRS]:
@@ -227,7 +227,8 @@ def _definitions(scene: HealthInput) -> Iterator[Sign]:
     """Yield signs of equal name-spaces of one role with different durability or merges."""
     heard = scene.heard
     defined: dict[tuple[str, str, tuple[str, ...]], dict[tuple[str, tuple[str, ...]], list[Node]]] = {}
-    doubtful = scene.cache.doubtful.of([node.outline for node in heard], lambda: _defined_otherwise(heard))
+    outlines = [node.outline for node in heard]
+    doubtful = scene.cache.doubtful.value_of(outlines, lambda: _defined_otherwise(heard))
     for node in heard if doubtful else ():
         for view in node.snapshot.name_spaces:
             if (view.name, node.snapshot.role) not in doubtful:
