@@ -23,9 +23,9 @@ import engine
 ROOT: Final = pathlib.Path(engine.__path__[0]).parent
 PACKAGES: Final = ("engine", "ospltool", "tui")
 BARS: Final = {
-    "code tokens": 773_900,
-    "lines": 124_800,
-    "modules": 476,
+    "code tokens": 774_500,
+    "lines": 124_950,
+    "modules": 484,
     "classes": 1_255,
     "functions of 60 lines": 3,
     "imports in functions": 245,
