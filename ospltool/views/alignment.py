@@ -10,9 +10,9 @@ from ospltool.live.nodes import Node
 from ospltool.live.series import AlignmentProgress
 from ospltool.output.text import plural
 from ospltool.views import text
-from ospltool.views.cells import Cell, Column, Line, Rows, Span, Tone, single
+from ospltool.views.cells import Cell, Column, Facts, Line, Rows, Span, Tone, single
 from ospltool.views.events import RepeatedEvent, lines_of_events
-from ospltool.views.view import View
+from ospltool.views.view import View, shown
 
 FIELDS: Final = ("ns", "aligner", "alignee", "node", "topic", "state")
 EVENTS: Final = ("align.", "merge.")
@@ -81,7 +81,7 @@ def alignments(view: View, width: int) -> Rows[Running]:
         aligner, alignee = sides(view, one)
         if view.filter.matches({"ns": one.space.name, "aligner": aligner, "alignee": alignee}):
             kept.append((key, one))
-    rows = Rows(columns, kept, render, width=width, fixed=3)
+    rows = Rows(columns, kept, render, width=width, fixed=3, facts=lambda one: _facts(view, one))
     width_of_bar = next((column.width for column in rows.columns if column.key == "bar"), 0)
     return rows
 
@@ -92,21 +92,31 @@ def _cell(view: View, one: Running, key: str) -> Cell:
         stalled = view.now_ns - progress.moved_ns > 10_000_000_000
         sign = Span(view.glyphs.warn, Tone.WARN) if stalled else Span(view.glyphs.busy)
         return (sign,)
-    if key in ("rate", "left") and view.is_stale(one.node):
-        return single("")  # what was so when its node was heard
+    if key == "samples":
+        figures = f"{text.count(alignment.samples)}/{text.count(alignment.expected)}"
+        return single(figures)
+    return single(
+        shown(view, key, _facts(view, one)[key]), Tone.DIM if key in ("since", "bytes") else Tone.PLAIN
+    )
+
+
+def _facts(view: View, one: Running) -> Facts:
+    """Return the values of an alignment; of a node that is not heard, rate and time left are not known."""
+    progress, alignment = one.progress, one.progress.alignment
     aligner, alignee = sides(view, one)
-    plain = {
-        "since": text.age(view.now_ns - alignment.started_ns),
+    is_stale = view.is_stale(one.node)
+    return {
+        "since": alignment.started_ns,
         "space": one.space.name,
         "aligner": aligner,
         "alignee": alignee,
-        "percent": text.percent(progress.fraction),
-        "samples": f"{text.count(alignment.samples)}/{text.count(alignment.expected)}",
-        "rate": f"{text.count(round(progress.rate_per_s))}/s" if progress.rate_per_s else "",
-        "left": "" if progress.left_s is None else text.age(int(progress.left_s * 1e9)),
-        "bytes": text.size(alignment.bytes),
+        "percent": progress.fraction,
+        "samples": alignment.samples,
+        "expected": alignment.expected,
+        "rate": None if is_stale else progress.rate_per_s,
+        "left": None if is_stale else progress.left_s,
+        "bytes": alignment.bytes,
     }
-    return single(plain[key], Tone.DIM if key in ("since", "bytes") else Tone.PLAIN)
 
 
 def curve(view: View, one: Running) -> tuple[str, list[tuple[int, float]]]:
@@ -238,22 +248,28 @@ def deliveries(view: View, nodes: list[Node], width: int) -> Rows[Delivery]:
         Column("problem", "", 4, grow=4),
     )
 
-    def render(delivery: Delivery, key: str) -> Cell:
-        node, view_ = delivery
-        if key == "mark":
-            return (_delivery_mark(view, view_.state),)
-        if key == "problem":
-            return single(view_.problem, Tone.FAULT if view_.state == "failed" else Tone.WARN)
-        plain = {
-            "since": text.age(view.now_ns - view_.started_ns),
+    def facts(delivery: Delivery) -> Facts:
+        node, one = delivery
+        return {
+            "since": one.started_ns,
             "node": node.snapshot.name,
-            "topic": f"{view_.partition}.{view_.topic}",
-            "participant": view_.participant,
-            "state": view_.state,
-            "samples": text.count(view_.samples),
-            "took": took(view_.started_ns, view_.finished_ns),
+            "topic": f"{one.partition}.{one.topic}",
+            "participant": one.participant,
+            "state": one.state,
+            "samples": one.samples,
+            "took": took(one.started_ns, one.finished_ns),
+            "finished_ns": one.finished_ns,
+            "problem": one.problem,
         }
-        return single(plain[key], Tone.PLAIN if key in ("topic", "samples") else Tone.DIM)
+
+    def render(delivery: Delivery, key: str) -> Cell:
+        state = delivery[1].state
+        if key == "mark":
+            return (_delivery_mark(view, state),)
+        value = shown(view, key, facts(delivery)[key])
+        if key == "problem":
+            return single(value, Tone.FAULT if state == "failed" else Tone.WARN)
+        return single(value, Tone.PLAIN if key in ("topic", "samples") else Tone.DIM)
 
     rows = [
         (f"{node.id}/{d.participant}/{d.partition}/{d.topic}/{d.started_ns}", (node, d))
@@ -262,7 +278,7 @@ def deliveries(view: View, nodes: list[Node], width: int) -> Rows[Delivery]:
         if view.filter.matches({"node": node.snapshot.name, "topic": d.topic, "state": d.state})
     ]
     rows.sort(key=lambda row: (-row[1][1].started_ns, row[0]))
-    return Rows(columns, rows, render, width=width, fixed=4)
+    return Rows(columns, rows, render, width=width, fixed=4, facts=facts)
 
 
 def _delivery_mark(view: View, state: str) -> Span:

@@ -6,7 +6,7 @@ import dataclasses
 import enum
 import functools
 import itertools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 
 from rich.cells import cell_len
@@ -271,13 +271,16 @@ class CellTable(Protocol):
         ...
 
 
+Facts = Mapping[str, object]
+"""Values by name. Times are in ns since 1970, 0 for never."""
+
 T = TypeVar("T")
 
 
 class Rows(Generic[T]):
     """A table of items. `render` makes the cell of an item under a column key; `fixed` columns stay.
 
-    `hidden` counts the items that a filter leaves out.
+    `facts` gives the values of an item; `hidden` counts the items that a filter leaves out.
     """
 
     def __init__(
@@ -289,9 +292,11 @@ class Rows(Generic[T]):
         width: int,
         fixed: int = 1,
         hidden: int = 0,
+        facts: Callable[[T], Facts] = lambda _: {},
     ) -> None:
         self.columns = spread(columns, width)
         self.items = items
+        self._facts = facts
         self.keys = tuple(key for key, _ in items)
         self.fixed = fixed
         self.hidden = hidden
@@ -325,8 +330,12 @@ class Rows(Generic[T]):
         """Return the text of a cell, also of one that does not fit."""
         return value_of(self._render(self.items[row][1], self.columns[column].key))
 
+    def facts(self, row: int) -> Facts:
+        """Return the values of a row, by the keys of columns and of what no column shows."""
+        return self._facts(self.items[row][1])
+
     def line(self, _row: int) -> Line | None:
-        """Return every row is made of cells."""
+        """Return None: every row is made of cells."""
         return None
 
     def item(self, row: int) -> T | None:

@@ -19,6 +19,7 @@ from ospltool.views.alignment import alignment_line, delivery_line
 from ospltool.views.cells import (
     Cell,
     Column,
+    Facts,
     Line,
     Rows,
     Span,
@@ -77,6 +78,20 @@ def incidents(view: View, width: int) -> Rows[Incident]:
         Column("text", "what", 12, grow=6),
     )
 
+    def facts(one: Incident) -> Facts:
+        return {
+            "severity": one.severity.label,
+            "since": one.since_ns,
+            "until_ns": one.until_ns,
+            "state": state(view, one),
+            "code": one.code.id,
+            "who": one.who,
+            "text": one.what,
+            "why": one.why,
+            "effect": one.effect,
+            "next": one.next,
+        }
+
     def render(one: Incident, key: str) -> Cell:
         sign, tone = severity_sign(view.glyphs, one.severity)
         cells = {
@@ -98,7 +113,7 @@ def incidents(view: View, width: int) -> Rows[Incident]:
             {"code": one.code.id, "who": one.who, "text": one.what, "state": state(view, one)}
         )
     ]
-    return Rows(columns, kept, render, width=width, fixed=1, hidden=len(every) - len(kept))
+    return Rows(columns, kept, render, width=width, fixed=1, hidden=len(every) - len(kept), facts=facts)
 
 
 def title(view: View, rows: Rows[Incident]) -> str:

@@ -10,7 +10,7 @@ from ospltool.health.presence import Presence
 from ospltool.live.masterships import Mastership
 from ospltool.live.nodes import Node
 from ospltool.views import text
-from ospltool.views.cells import Cell, Column, Line, Rows, Span, Tone, dimmed, single, widest
+from ospltool.views.cells import Cell, Column, Facts, Line, Rows, Span, Tone, dimmed, single, widest
 from ospltool.views.incidents import incident_line
 from ospltool.views.view import (
     Rank,
@@ -21,6 +21,7 @@ from ospltool.views.view import (
     node_mark,
     node_state,
     ranks,
+    shown,
 )
 
 Holder = tuple[Node, NameSpaceView]
@@ -83,7 +84,9 @@ def holders(view: View, name: str, width: int) -> Rows[Holder]:
         if view.filter.matches(values):
             kept.append((node.id, (node, node.name_spaces[name])))
     hidden = len(every) - len(kept)
-    return Rows(columns, kept, render, width=width, fixed=2, hidden=hidden)
+    return Rows(
+        columns, kept, render, width=width, fixed=2, hidden=hidden, facts=lambda one: _facts(view, *one)
+    )
 
 
 def _urgency(view: View, node: Node, name: str, ranked: Mapping[str, Rank]) -> Rank:
@@ -103,18 +106,27 @@ def _holder_cell(view: View, node: Node, space: NameSpaceView, key: str) -> Cell
     if key == "master":
         tone = Tone.PLAIN if space.confirmed else Tone.WARN
         return single(view.model.name_of(space.master), tone if space.master else Tone.FAULT)
-    plain = {
+    value = _facts(view, node, space)[key]
+    return single(shown(view, key, value), Tone.PLAIN if key in ("node", "samples") else Tone.DIM)
+
+
+def _facts(view: View, node: Node, space: NameSpaceView) -> Facts:
+    """Return the values of a name-space on a node."""
+    return {
         "node": node.snapshot.name,
         "role": node.snapshot.role,
         "phase": space.phase,
-        "samples": text.count(space.count),
+        "is_complete": space.complete,
+        "samples": space.count,
+        "master": view.model.name_of(space.master),
+        "is_confirmed": space.confirmed,
         "epoch": space.epoch,
         "policy": f"{space.alignee}, {space.durability}" + ("" if space.aligner else ", no aligner"),
-        "priority": str(space.master_priority),
-        "merges": ", ".join(space.merges),
+        "priority": space.master_priority,
+        "merges": space.merges,
         "digest": space.digest[:8],
+        "why": space.why,
     }
-    return single(plain[key], Tone.PLAIN if key in ("node", "samples") else Tone.DIM)
 
 
 def master_lines(view: View, name: str) -> list[Line]:

@@ -16,6 +16,7 @@ from ospltool.views import text
 from ospltool.views.cells import (
     Cell,
     Column,
+    Facts,
     Line,
     Rows,
     Span,
@@ -31,6 +32,7 @@ from ospltool.views.view import (
     name_space_state,
     node_mark,
     node_state,
+    shown,
     since_heard,
 )
 
@@ -163,21 +165,31 @@ def fellows(view: View, node: Node, width: int) -> Rows[FellowView]:
         cell = fellow_cell(fellow, key)
         return dimmed(cell) if view.is_stale(node) else cell
 
+    def facts(fellow: FellowView) -> Facts:
+        # By the clock of the watch: that of the node may be another.
+        elapsed_ns = node.snapshot.time_ns - fellow.last_heartbeat_ns + node.age_ns(view.now_ns)
+        return {
+            "node": node.snapshot.name,
+            "name": fellow.name,
+            "role": fellow.role,
+            "state": fellow.state,
+            "communication": fellow.communication,
+            "heartbeat": view.now_ns - elapsed_ns if fellow.last_heartbeat_ns else 0,
+            "skew_ns": fellow.skew_ns,
+            "problem": fellow.problem,
+        }
+
     def fellow_cell(fellow: FellowView, key: str) -> Cell:
         if key == "mark":
             return (_fellow_mark(view, fellow),)
-        if key == "heartbeat":
-            elapsed_ns = node.snapshot.time_ns - fellow.last_heartbeat_ns + node.age_ns(view.now_ns)
-            return single(text.age(elapsed_ns) if fellow.last_heartbeat_ns else "never", Tone.DIM)
         if key == "skew":
             # `round` gives a whole number, which has no "-0".
             return single(f"{round(fellow.skew_ns / 1e6):+d} ms", Tone.DIM)
+        value = facts(fellow)[key]
         if key == "state":
             return single(fellow.state.replace("_", " ").lower(), Tone.DIM)
-        if key == "problem":
-            return single(fellow.problem, Tone.CONFLICT)
-        tone = Tone.PLAIN if key == "name" else Tone.DIM
-        return single(str(getattr(fellow, key)), tone)
+        tone = {"name": Tone.PLAIN, "problem": Tone.CONFLICT}.get(key, Tone.DIM)
+        return single("never" if key == "heartbeat" and not value else shown(view, key, value), tone)
 
     kept = [
         (fellow.id, fellow)
@@ -185,7 +197,7 @@ def fellows(view: View, node: Node, width: int) -> Rows[FellowView]:
         if view.filter.matches({"fellow": fellow.name, "role": fellow.role, "state": fellow.state})
     ]
     hidden = len(node.snapshot.fellows) - len(kept)
-    return Rows(columns, kept, render, width=width, fixed=2, hidden=hidden)
+    return Rows(columns, kept, render, width=width, fixed=2, hidden=hidden, facts=facts)
 
 
 def _fellow_order(fellow: FellowView) -> tuple[object, ...]:

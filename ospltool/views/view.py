@@ -151,6 +151,28 @@ class View:
         return any(map(self.is_heard, self.model.nodes))
 
 
+_FIGURES: Final = ("samples", "instances", "stored", "lost", "nodes", "complete", "queued", "groups")
+_AGES: Final = ("since", "newest", "heard", "heartbeat")
+
+
+def shown(view: View, key: str, value: object) -> str:
+    """Return a fact as tables show it: figures, sizes and ages in short, names joined."""
+    if isinstance(value, tuple | list):
+        return ", ".join(map(str, value))
+    if not isinstance(value, int | float):
+        return "" if value is None else str(value)
+    if key in _AGES:
+        return text.age(view.now_ns - int(value)) if value else ""
+    if key in _FIGURES:
+        return text.count(int(value))
+    return {
+        "bytes": lambda: text.size(int(value)),
+        "rate": lambda: f"{text.count(round(value))}/s" if value else "",
+        "left": lambda: text.age(int(value * 1e9)),
+        "percent": lambda: text.percent(value),
+    }.get(key, lambda: str(value))()
+
+
 def state_name(state: str) -> str:
     """Return the life-cycle state in words."""
     return STATES.get(state) or state.replace("_", " ").lower()
