@@ -52,12 +52,15 @@ def sides(view: View, one: Running) -> tuple[str, str]:
     return one.node.snapshot.name, fellow
 
 
-def alignments(view: View, width: int) -> Rows[Running]:
-    """The running alignments. Where there is little room, rate and time left are worth more than a bar."""
+def alignments(view: View, width: int, name: str = "") -> Rows[Running]:
+    """Return the running alignments, perhaps of one name-space.
+
+    Where there is little room, rate and time left are worth more than a bar.
+    """
     bar = (Column("bar", "", 10, grow=2, most=40),) if width >= LEAST_WITH_BAR else ()
     columns = (
         Column("mark", "", 1),
-        Column("since", "since", 6, right=True),
+        Column("since", "since", 6, right=True, spare=1),
         Column("space", "name-space", 10, grow=2, most=28),
         Column("aligner", "aligner", 7, grow=1, most=16, cut=view.glyphs.ellipsis),
         Column("alignee", "alignee", 7, grow=1, most=16, cut=view.glyphs.ellipsis),
@@ -66,7 +69,7 @@ def alignments(view: View, width: int) -> Rows[Running]:
         Column("samples", "samples", 15, right=True),
         Column("rate", "rate", 9, right=True),
         Column("left", "left", 6, right=True),
-        Column("bytes", "received", 9, right=True),
+        Column("bytes", "received", 9, right=True, spare=3),
     )
     width_of_bar = 0
 
@@ -79,7 +82,9 @@ def alignments(view: View, width: int) -> Rows[Running]:
     kept = []
     for key, one in running(view):
         aligner, alignee = sides(view, one)
-        if view.filter.matches({"ns": one.space.name, "aligner": aligner, "alignee": alignee}):
+        if name in ("", one.space.name) and view.filter.matches(
+            {"ns": one.space.name, "aligner": aligner, "alignee": alignee}
+        ):
             kept.append((key, one))
     rows = Rows(columns, kept, render, width=width, fixed=3, facts=lambda one: _facts(view, one))
     width_of_bar = next((column.width for column in rows.columns if column.key == "bar"), 0)
@@ -168,14 +173,21 @@ def counts(view: View) -> str:
     return f"{plural(received, 'request')} received while watching, {combined} combined with another"
 
 
-def idle_lines(view: View) -> list[Line]:
-    """Return the lines shown without alignments."""
-    waiting = [
+def unfinished(view: View) -> list[tuple[Node, NameSpaceView]]:
+    """Return the name-spaces that present nodes do not hold whole yet, although they are to."""
+    return [
         (node, space)
         for node in view.model.ordered_nodes()
         if not view.health.is_away(node)
         for space in node.snapshot.name_spaces
-        if not space.is_at_rest and not space.alignments
+        if not space.is_at_rest
+    ]
+
+
+def idle_lines(view: View, name: str = "") -> list[Line]:
+    """Return the lines shown without alignments, perhaps of one name-space."""
+    waiting = [
+        (node, space) for node, space in unfinished(view) if not space.alignments and name in ("", space.name)
     ]
     if not waiting and not view.is_anybody_heard:
         return [(Span(" no node is heard, so no alignment is seen", Tone.DIM),)]
@@ -234,17 +246,40 @@ def delivery_line(view: View, node: Node, delivery: DeliveryView) -> Line:
 Delivery = tuple[Node, DeliveryView]
 
 
-def deliveries(view: View, nodes: list[Node], width: int) -> Rows[Delivery]:
-    """Return the late joiners that these nodes serve or served, the newest first."""
+def waits_for(view: View, node: Node, delivery: DeliveryView) -> str:
+    """Return why a late joiner has not been served: the reason of the node, or the set that is not whole yet."""
+    if delivery.problem or delivery.state != "waiting":
+        return delivery.problem
+    spaces = {
+        group.name_space
+        for group in node.snapshot.groups
+        if group.topic == delivery.topic and group.partition in delivery.partition.split(",")
+    }
+    lacking = [space for space in node.snapshot.name_spaces if space.name in spaces and not space.complete]
+    return "; ".join(
+        f"waits until {space.name} is complete on {node.snapshot.name}, now {space.phase}"
+        for space in lacking
+    )
+
+
+def deliveries(view: View, nodes: list[Node], width: int, *, is_active: bool = False) -> Rows[Delivery]:
+    """Return the late joiners that these nodes serve or served, the newest first.
+
+    Args:
+        view: what is filtered.
+        nodes: those that serve.
+        width: cells of the table.
+        is_active: leave out those that have been served.
+    """
     columns = (
         Column("mark", "", 1),
         Column("since", "since", 6, right=True),
         Column("node", "by", 8, grow=1, most=16),
         Column("topic", "late joiner of", 16, grow=3, most=40),
-        Column("participant", "participant", 11, grow=3, most=36),
+        Column("participant", "participant", 11, grow=3, most=36, spare=2),
         Column("state", "state", 8),
         Column("samples", "samples", 8, right=True),
-        Column("took", "took", 8, right=True),
+        Column("took", "took", 8, right=True, spare=1),
         Column("problem", "", 4, grow=4),
     )
 
@@ -259,13 +294,13 @@ def deliveries(view: View, nodes: list[Node], width: int) -> Rows[Delivery]:
             "samples": one.samples,
             "took": took(one.started_ns, one.finished_ns),
             "finished_ns": one.finished_ns,
-            "problem": one.problem,
+            "problem": waits_for(view, node, one),
         }
 
     def render(delivery: Delivery, key: str) -> Cell:
         state = delivery[1].state
         if key == "mark":
-            return (_delivery_mark(view, state),)
+            return (delivery_mark(view, state),)
         value = shown(view, key, facts(delivery)[key])
         if key == "problem":
             return single(value, Tone.FAULT if state == "failed" else Tone.WARN)
@@ -275,13 +310,15 @@ def deliveries(view: View, nodes: list[Node], width: int) -> Rows[Delivery]:
         (f"{node.id}/{d.participant}/{d.partition}/{d.topic}/{d.started_ns}", (node, d))
         for node in nodes
         for d in node.snapshot.deliveries
+        if not (is_active and d.state == "done")
         if view.filter.matches({"node": node.snapshot.name, "topic": d.topic, "state": d.state})
     ]
     rows.sort(key=lambda row: (-row[1][1].started_ns, row[0]))
     return Rows(columns, rows, render, width=width, fixed=4, facts=facts)
 
 
-def _delivery_mark(view: View, state: str) -> Span:
+def delivery_mark(view: View, state: str) -> Span:
+    """Return the sign of a delivery in this state."""
     glyphs = view.glyphs
     return {
         "waiting": Span(glyphs.idle),

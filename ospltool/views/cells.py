@@ -226,7 +226,8 @@ class Column:
 
     A column with a `grow` above 0 takes that share of the room that is left over, up to `most` cells in all.
     One with `cut`, a sign for what is cut, has names: those that do not fit keep what tells them apart, also
-    from those of `among`; with `texts` it has sentences, which neighbours are told apart from.
+    from those of `among`; with `texts` it has sentences, which neighbours are told apart from. Where not all
+    columns fit and none can scroll, the one that is most `spare` is left out first.
     """
 
     key: str
@@ -238,6 +239,7 @@ class Column:
     cut: str = ""
     among: tuple[str, ...] = ()
     texts: bool = False
+    spare: int = 0
 
 
 class CellTable(Protocol):
@@ -319,6 +321,10 @@ class Rows(Generic[T]):
             self._cut[place.key] = dict(zip(names, shown, strict=True))
         return single(self._cut[place.key][plain(cell)], cell[0].tone)
 
+    def whole(self, row: int, column: int) -> Cell:
+        """Return one cell, cut by nothing."""
+        return self._render(self.items[row][1], self.columns[column].key)
+
     def _told_apart(self, place: Column) -> list[str]:
         if place.key not in self._texts:
             told = [plain(self._render(item, place.key)) for _, item in self.items]
@@ -328,7 +334,7 @@ class Rows(Generic[T]):
 
     def value(self, row: int, column: int) -> str:
         """Return the text of a cell, also of one that does not fit."""
-        return value_of(self._render(self.items[row][1], self.columns[column].key))
+        return value_of(self.whole(row, column))
 
     def facts(self, row: int) -> Facts:
         """Return the values of a row, by the keys of columns and of what no column shows."""

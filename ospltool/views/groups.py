@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from rich.cells import cell_len
 
 from engine.dataset.groups import depth_name
@@ -31,9 +33,9 @@ MEASURED = 200
 GROUP_FIELDS = ("ns", "partition", "topic", "type", "differs")
 
 
-def groups(view: View, width: int) -> Rows[GroupKey]:
-    """Return every group, with the figures of the node that has most of it."""
-    every = view.model.groups.ordered()
+def groups(view: View, width: int, only: Sequence[GroupKey] | None = None) -> Rows[GroupKey]:
+    """Return every group, or only some, with the figures of the node that has most of it."""
+    every = view.model.groups.ordered() if only is None else only
     names = widest(map(str, every[:MEASURED]), 15, 60)
     spaces = widest(view.model.name_space_names(), 10, 24)
     cut = view.glyphs.ellipsis
@@ -42,15 +44,15 @@ def groups(view: View, width: int) -> Rows[GroupKey]:
         Column("mark", "", 1),
         Column("group", "partition.topic", 15, grow=4, most=names, cut=cut),
         Column("space", "name-space", 10, grow=1, most=spaces, cut=cut),
-        Column("nodes", "nodes", 5, right=True),
+        Column("nodes", "nodes", 5, right=True, spare=1),
         Column("samples", "samples", 8, right=True),
-        Column("instances", "instances", 9, right=True),
-        Column("bytes", "payload", 9, right=True),
-        Column("newest", "newest", 6, right=True),
+        Column("instances", "instances", 9, right=True, spare=4),
+        Column("bytes", "payload", 9, right=True, spare=3),
+        Column("newest", "newest", 6, right=True, spare=2),
         Column("stored", "on disk", 7, right=True),
         Column("lost", "lost", 5, right=True),
         Column("differs", "differs", 7, grow=1, most=30),
-        Column("type", "type", 8, grow=3, most=types),
+        Column("type", "type", 8, grow=3, most=types, spare=5),
     )
 
     rows: dict[GroupKey, dict[str, Cell]] = {}

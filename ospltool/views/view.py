@@ -152,21 +152,25 @@ class View:
 
 
 _FIGURES: Final = ("samples", "instances", "stored", "lost", "nodes", "complete", "queued", "groups")
-_AGES: Final = ("since", "newest", "heard", "heartbeat")
+AGES: Final = ("since", "newest", "heard", "heartbeat")
+"""Values that are moments, and that tables show as ages."""
 
 
 def shown(view: View, key: str, value: object) -> str:
     """Return a fact as tables show it: figures, sizes and ages in short, names joined."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
     if isinstance(value, tuple | list):
         return ", ".join(map(str, value))
     if not isinstance(value, int | float):
         return "" if value is None else str(value)
-    if key in _AGES:
+    if key in AGES:
         return text.age(view.now_ns - int(value)) if value else ""
     if key in _FIGURES:
         return text.count(int(value))
     return {
         "bytes": lambda: text.size(int(value)),
+        "disk_bytes": lambda: text.size(int(value)) if value else "",
         "rate": lambda: f"{text.count(round(value))}/s" if value else "",
         "left": lambda: text.age(int(value * 1e9)),
         "percent": lambda: text.percent(value),
