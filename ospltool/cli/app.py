@@ -21,6 +21,7 @@ VERBS: Final = {
     "stop": "Stop a node.",
     "status": "Show the state of a node.",
     "list": "List the nodes on this machine.",
+    "show": "Show a system as tables: nodes, masters, alignment and more.",
     "health": "Report what is wrong in a running system.",
     "metrics": "Export the state of a running system for Prometheus.",
     "top": "Open the operations console.",

@@ -12,7 +12,7 @@ import typer
 
 from engine.simulator.campaign import Campaign, parse_faults, summary
 from ospltool.cli.exits import CommandError, Exit
-from ospltool.cli.options import AsJson
+from ospltool.cli.options import AsJson, Minutes
 from ospltool.cli.targets import targets
 from ospltool.output import envelope, streams
 from ospltool.output.text import visible
@@ -20,17 +20,6 @@ from ospltool.output.text import visible
 if TYPE_CHECKING:
     from engine.config import Configuration
     from engine.simulator.campaign import SeedOutcome
-
-
-Minutes = Annotated[
-    float | None,
-    typer.Option(
-        min=0.1,
-        max=1440,
-        metavar="N",
-        help="Inject faults for N simulated minutes (default: drawn from the seed).",
-    ),
-]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

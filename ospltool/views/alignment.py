@@ -196,13 +196,18 @@ def idle_lines(view: View, name: str = "") -> list[Line]:
         parts = sum(1 for space in spaces if space.is_less_than_whole)
         rest = f" but {parts:,}, which may stay without samples" if parts else ""
         return [(Span(f" nothing is being aligned: every set is complete{rest}", Tone.DIM),)]
-    return [
-        (
-            Span(f" {view.glyphs.idle} "),
-            Span(f"{space.name} on {node.snapshot.name} is not complete and waits in phase {space.phase}"),
-        )
-        for node, space in waiting
-    ]
+    return [_lacking_line(view, node, space) for node, space in waiting]
+
+
+def lacking_lines(view: View) -> list[Line]:
+    """Return a line for each name-space that is not whole on a present node."""
+    return [_lacking_line(view, node, space) for node, space in unfinished(view)]
+
+
+def _lacking_line(view: View, node: Node, space: NameSpaceView) -> Line:
+    does = "aligns" if space.alignments else f"waits in phase {space.phase}"
+    told = f"{space.name} on {node.snapshot.name} is not complete and {does}"
+    return (Span(f" {view.glyphs.idle} "), Span(told))
 
 
 SECOND_NS: Final = 1_000_000_000

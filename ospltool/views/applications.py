@@ -28,8 +28,10 @@ def _readers(view: View) -> list[Reader]:
         if view.health.is_away(node):
             continue
         others = {(one.participant, one.topic, one.partition): one for one in node.snapshot.deviations}
-        for each in node.snapshot.deliveries:
-            found.append(Reader(node, each, others.pop((each.participant, each.topic, each.partition), None)))
+        found += [
+            Reader(node, each, others.pop((each.participant, each.topic, each.partition), None))
+            for each in node.snapshot.deliveries
+        ]
         found += [Reader(node, None, one) for one in others.values()]
     found.sort(key=lambda one: -one.delivery.started_ns if one.delivery else 0)
     found.sort(key=lambda one: not (one.delivery and one.delivery.state in ("waiting", "running", "failed")))
@@ -55,7 +57,7 @@ def readers(view: View, width: int, topic: str = "", *, is_noteworthy: bool = Fa
         Column("samples", "samples", 7, right=True),
         Column("took", "took", 6, right=True, spare=1),
         Column("participant", "participant", 11, grow=1, most=36, spare=2, cut=cut),
-        Column("why", "why", 12, grow=6),
+        Column("why", "why", 30, grow=6),
     )
 
     def facts(one: Reader) -> Facts:
@@ -130,8 +132,8 @@ def writers(view: View, width: int, topic: str = "") -> Rows[Writer]:
         Column("mark", "", 1),
         Column("topic", "writer of", 12, grow=3, most=40, cut=cut),
         Column("nodes", "not kept by", 11, grow=1, most=30, cut=cut),
-        Column("why", "why", 20, grow=6),
         Column("writer", "writer", 8, grow=1, most=36, spare=1, cut=cut),
+        Column("why", "why", 36, grow=6),
     )
 
     def facts(one: Writer) -> Facts:

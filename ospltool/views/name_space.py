@@ -235,7 +235,7 @@ def every_name_space(view: View, width: int) -> Rows[str]:
         Column("master", "master", 8, grow=1, most=24, cut=cut),
         Column("samples", "samples", 7, right=True),
         Column("nodes", "complete", 8),
-        Column("copies", "copies left", 11, spare=1),
+        Column("copies", "copies left", 11, right=True, spare=1),
         Column("on_disk", "on disk", 7, right=True),
         Column("policy", "alignee, durability", 12, grow=1, most=30, spare=2),
         Column("lacking", "not complete", 12, grow=6),
@@ -310,7 +310,7 @@ def masters(view: View, width: int, name: str = "") -> Rows[Led]:
         Column("since", "since", 6, right=True),
         Column("followers", "followed by", 11, grow=1, most=40, spare=3),
         Column("epoch", "epoch", 5, spare=2),
-        Column("why", "why", 20, grow=8),
+        Column("why", "why", 36, grow=8),
     )
 
     def facts(one: Led) -> Facts:

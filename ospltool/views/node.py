@@ -154,11 +154,10 @@ def fellows_by_node(view: View, width: int) -> Rows[Node]:
     columns = (
         Column("mark", "", 1),
         Column("node", "node", 8, grow=2, most=24, cut=cut),
-        Column("approved", "talks to", 8, right=True),
-        Column("fellows", "of", 4, right=True),
+        Column("approved", "talks to", 10),
         Column("heartbeat", "heard last", 10, right=True),
         Column("skew", "largest skew", 12, right=True, spare=1),
-        Column("others", "does not talk to", 16, grow=6),
+        Column("others", "does not talk to", 24, grow=6),
     )
 
     def facts(node: Node) -> Facts:
@@ -168,8 +167,7 @@ def fellows_by_node(view: View, width: int) -> Rows[Node]:
         elapsed_ns = node.snapshot.time_ns - slowest_ns + node.age_ns(view.now_ns)
         return {
             "node": node.snapshot.name,
-            "approved": len(fellows) - len(others),
-            "fellows": len(fellows),
+            "approved": f"{len(fellows) - len(others)} of {len(fellows)}",
             "heartbeat": view.now_ns - elapsed_ns if slowest_ns else 0,
             "skew_ns": node.fellows.skew_ns,
             "others": [f"{one.name} ({one.communication})" for one in others],

@@ -34,6 +34,8 @@ WIDE: Final = 10_000
 """Cells of a page on which nothing is cut."""
 LAST_EVENTS: Final = 8
 """Events on a page that shows more than events."""
+MOST_LINES: Final = 20
+"""Lines of one text, which may be of anybody."""
 MOST_EVENTS: Final = 10_000
 
 Table = Rows[Any]
@@ -68,24 +70,19 @@ class UnknownName(LookupError):
 
 def summary(view: View, width: int) -> list[Section]:
     """Return the whole system: the verdict, incidents, nodes, name-spaces, masters, and what is under way."""
-    health = view.health
-    sign, tone = verdict_sign(view, health.verdict)
-    verdict = [
-        (Span(f"{sign} ", tone), Span(health.verdict.text, tone if tone is not Tone.DIM else Tone.STRONG))
-    ]
-    lines: list[Line] = [part for line in verdict for part in _wrapped(line, width)]
-    if health.verdict.why:
-        lines += [
-            (Span(f"  {label}: {value}"),)
-            for label, value in (("why", health.verdict.why), ("next", health.verdict.next))
-        ]
+    verdict = view.health.verdict
+    sign, tone = verdict_sign(view, verdict)
+    lines = wrapped(
+        (Span(f"{sign} ", tone), Span(verdict.text, Tone.STRONG if tone is Tone.DIM else tone)), width
+    )
+    if verdict.why:
+        lines += wrapped((Span("  why:  ", Tone.DIM), Span(verdict.why)), width)
+        lines += wrapped((Span("  next: ", Tone.DIM), Span(verdict.next)), width)
     found = [Section("verdict", lines=lines)]
-    for one in health.open:
+    for one in view.health.open:
+        what = wrapped(incidents.incident_line(view, one), width)
         found.append(
-            Section(
-                "incidents",
-                lines=[incidents.incident_line(view, one), *incidents.explanation(view, one, width, 2)],
-            )
+            Section("incidents", lines=[*what, *incidents.explanation(view, one, width, MOST_LINES)])
         )
     if view.model.is_empty:
         return found
@@ -155,16 +152,16 @@ def _name_spaces(view: View, name: str, width: int) -> list[Section]:
         return [Section("name-spaces", table=name_space.every_name_space(view, width))]
     _require_name_space(view, name)
     holders = name_space.holders(view, name, width)
+    told = name_space.trouble_lines(view, name, incidents.current_incidents(view))
+    trouble = [line for one in told for line in wrapped(one, width)]
     return [
         Section(
             "name-space",
             lines=[*name_space.definition_lines(view, name), *name_space.master_lines(view, name)],
         ),
         Section("nodes", plural(len(holders.keys), "node"), table=holders),
-        *_titled(
-            "incidents", "incidents", name_space.trouble_lines(view, name, incidents.current_incidents(view))
-        ),
-        *_titled("masters", "masters so far", name_space.history_lines(view, name)),
+        *_titled("incidents", "incidents", trouble),
+        *_titled("history", "masters so far", name_space.history_lines(view, name)),
     ]
 
 
@@ -306,11 +303,13 @@ PAGES: Final[Mapping[str, Page]] = {
 }
 
 
-def _wrapped(line: Line, width: int) -> list[Line]:
-    """Return a line in as many lines as it needs, in the tone of each span."""
-    whole, tone = plain(line), line[-1].tone
-    parts = text.wrap(whole, max(20, width - 2), 20)
-    return [(Span(part if not number else f"  {part}", tone),) for number, part in enumerate(parts)]
+def wrapped(line: Line, width: int) -> list[Line]:
+    """Return a line whose last span goes on below itself where it is too long."""
+    *first, last = line
+    indent = cell_len(plain(tuple(first)))
+    parts = text.wrap(last.text, max(20, width - indent), MOST_LINES) or [""]
+    lines: list[Line] = [(*first, Span(parts[0], last.tone))]
+    return lines + [(Span(" " * indent), Span(part, last.tone)) for part in parts[1:]]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -412,7 +411,20 @@ def table_lines(view: View, table: Table, width: int, layout: Layout) -> list[Li
     for number, column in enumerate(columns):
         _cut(cells, number, column, widths[number], view)
     header = [[single(one.title, Tone.STRONG) for one in columns]] if layout.has_header else []
-    return [_joined(line, columns, widths, view) for line in (*header, *cells)]
+    return [
+        _joined(part, columns, widths, view)
+        for line in (*header, *cells)
+        for part in _with_text_below(line, columns, widths)
+    ]
+
+
+def _with_text_below(cells: list[Cell], columns: Sequence[Column], widths: Sequence[int]) -> list[list[Cell]]:
+    """Return a row in as many lines as its last cell needs, if that is a text: no end of it is lost."""
+    if not columns or columns[-1].cut or columns[-1].right or len(cells[-1]) != 1:
+        return [cells]
+    first, *below = wrapped(cells[-1], widths[-1])
+    blank: list[Cell] = [()] * (len(cells) - 1)
+    return [[*cells[:-1], first], *([*blank, line] for line in below)]
 
 
 def _least(column: Column, length: int) -> int:
