@@ -146,9 +146,9 @@ def show(
 ) -> None:
     """Show nodes, fellows, name-spaces, masters, alignment, groups, readers, writers, incidents or events.
 
-    Without a word it shows the whole system on one page. The tables are those of the console, with the reason:
-    why this node is master, why a set is not complete, why a reader waits, why a writer's data is not kept.
-    The command listens for at most two seconds, and less where all nodes have answered.
+    Without a word it shows the whole system on one page. The tables are those of the console, with reasons:
+    why a node is master, why a set is not complete, why a reader waits, why a writer's data is not kept. The
+    command listens for at most two seconds, and less where all nodes have answered.
 
     Exit codes: 0 nothing wrong, 1 warnings, nodes still start, or --timeout has passed, 2 errors or wrong
     usage, 3 no node heard or domain not reachable, 70 the watch itself failed. --wait: 0 as soon as every set
@@ -430,8 +430,9 @@ def _wait(printer: _Printer, timeout_s: float | None) -> int:
 
 
 def is_whole(view: View) -> bool:
-    """Return whether every node that is awaited is heard, and holds its sets whole."""
-    return view.is_anybody_heard and not alignment.unfinished(view) and not view.health.awaited
+    """Return whether every node that is expected was heard, and every present one holds its sets whole."""
+    are_awaited = any(not (report and report.in_order) for report in view.health.unheard.values())
+    return view.is_anybody_heard and not alignment.unfinished(view) and not are_awaited
 
 
 def _follow(printer: _Printer, is_over: Callable[[View], bool]) -> None:
@@ -470,6 +471,8 @@ def _follow_lines(printer: _Printer, is_over: Callable[[View], bool]) -> None:
         if not is_first or not printer.options.is_text:
             for key in [*now, *(one for one in before if one not in now)]:
                 old, new = before.get(key), now.get(key)
+                if new is None and key[0] == "events":
+                    continue  # the page has only the newest
                 if old is None or new is None or _settled(printer, old) != _settled(printer, new):
                     _put_change(printer, view, key[0], old, new)
         before, is_first = now, False
@@ -505,6 +508,10 @@ def _put_change(
     if not printer.options.is_text:
         change = "new" if old is None else "gone" if new is None else "changed"
         streams.put(envelope.line(section, {"time_ns": view.now_ns, "change": change, **row}))
+        return
+    if section == "events":
+        clock = text_views.clock(int(str(row["time_ns"])))
+        streams.put(text_views.visible(f"{clock} UTC  {row['node']}: {row['text']}") + "\n")
         return
     first, *others = (value for value in row.values() if isinstance(value, str) and value)
     arrow = "->" if view.glyphs is ASCII else view.glyphs.arrow

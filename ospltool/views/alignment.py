@@ -252,7 +252,7 @@ Delivery = tuple[Node, DeliveryView]
 
 
 def waits_for(view: View, node: Node, delivery: DeliveryView) -> str:
-    """Return why a late joiner has not been served: the reason of the node, or the set that is not whole yet."""
+    """Return why a late joiner has not been served: what its node says, or the set that is not whole yet."""
     if delivery.problem or delivery.state != "waiting":
         return delivery.problem
     spaces = {

@@ -1,4 +1,4 @@
-"""Readers and writers of applications, as nodes report them: who waits, who gets other samples, what is not kept."""
+"""Readers and writers, as nodes report them: who waits, who gets other samples, what is not kept."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FIELDS: Final = ("node", "topic", "partition", "state")
 
 
 class Reader(NamedTuple):
-    """Readers of one process of one topic: how a node serves them, and what they see otherwise than the set has."""
+    """Readers of a topic in one process: how a node serves them, and where they see another set."""
 
     node: Node
     delivery: DeliveryView | None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
@@ -131,7 +132,7 @@ def _facts(view: View, node: Node, space: NameSpaceView) -> Facts:
 
 
 class Led(NamedTuple):
-    """A master, or its absence, as nodes of one role follow it; `space` has the words of the master if it is there."""
+    """A master, or its absence, as nodes of one role follow it; `space` is its own if it is there."""
 
     role: str
     space: NameSpaceView
@@ -139,7 +140,7 @@ class Led(NamedTuple):
 
 
 def led(view: View, name: str) -> list[Led]:
-    """Return the present masters of a name-space in each role: several for a role while its nodes disagree."""
+    """Return the present masters of a name-space: several of one role while its nodes disagree."""
     found: dict[tuple[str, str], list[Node]] = {}
     for node in view.model.holders(name):
         if not view.health.is_away(node):
@@ -152,7 +153,7 @@ def led(view: View, name: str) -> list[Led]:
         says_so = own is not None and (own.master, own.epoch) == (space.master, space.epoch)
         names = tuple(node.snapshot.name for node in nodes if node.id != master_id)
         every.append(Led(role, own if own and says_so else space, names))
-    return every
+    return sorted(every, key=lambda one: (one.role, -len(one.followers) if one.space.master else 1))
 
 
 def master_lines(view: View, name: str) -> list[Line]:
@@ -234,7 +235,7 @@ def every_name_space(view: View, width: int) -> Rows[str]:
         Column("space", "name-space", 10, grow=2, most=28, cut=cut),
         Column("master", "master", 8, grow=1, most=24, cut=cut),
         Column("samples", "samples", 7, right=True),
-        Column("nodes", "complete", 8),
+        Column("complete", "complete", 8),
         Column("copies", "copies left", 11, right=True, spare=1),
         Column("on_disk", "on disk", 7, right=True),
         Column("policy", "alignee, durability", 12, grow=1, most=30, spare=2),
@@ -250,7 +251,7 @@ def every_name_space(view: View, width: int) -> Rows[str]:
             "space": name,
             "master": list(dict.fromkeys(view.model.name_of(space.master) for space in spaces)),
             "samples": max((space.count for space in spaces), default=0),
-            "nodes": f"{sum(space.complete for space in spaces)} of {len(holders)}",
+            "complete": f"{sum(space.complete for space in spaces)} of {len(holders)}",
             "copies": len(copies.held) if copies else 0,
             "copies_left": copies.left if copies else 0,
             "on_disk": len(copies.on_disk) if copies else 0,
@@ -297,7 +298,7 @@ def lacking_words(view: View, node: Node, space: NameSpaceView) -> str:
 
 
 def masters(view: View, width: int, name: str = "") -> Rows[Led]:
-    """Return the present masters of every name-space, or of one; a role has several while its nodes disagree."""
+    """Return the present masters of every name-space, or of one, as `led` does."""
     every = [
         one for space in view.model.name_space_names() if name in ("", space) for one in led(view, space)
     ]
@@ -339,11 +340,12 @@ def masters(view: View, width: int, name: str = "") -> Rows[Led]:
         tone = Tone.PLAIN if key in ("space", "master", "why") else Tone.DIM
         return single(shown(view, key, known[key]), tone)
 
-    kept = [
-        (f"{one.space.name}/{one.role}/{one.space.master}", one)
-        for one in every
-        if view.filter.matches({k: str(facts(one)[f]) for k, f in MASTER_FIELDS.items()})
-    ]
+    kept, numbers = [], collections.Counter[str]()
+    for one in every:
+        key = f"{one.space.name}/{one.role}"
+        numbers[key] += 1  # a change of master is a change of its row
+        if view.filter.matches({name: str(facts(one)[fact]) for name, fact in MASTER_FIELDS.items()}):
+            kept.append((f"{key}/{numbers[key]}", one))
     return Rows(columns, kept, render, width=width, fixed=2, hidden=len(every) - len(kept), facts=facts)
 
 

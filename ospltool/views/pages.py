@@ -79,11 +79,11 @@ def summary(view: View, width: int) -> list[Section]:
         lines += wrapped((Span("  why:  ", Tone.DIM), Span(verdict.why)), width)
         lines += wrapped((Span("  next: ", Tone.DIM), Span(verdict.next)), width)
     found = [Section("verdict", lines=lines)]
+    told: list[Line] = []
     for one in view.health.open:
-        what = wrapped(incidents.incident_line(view, one), width)
-        found.append(
-            Section("incidents", lines=[*what, *incidents.explanation(view, one, width, MOST_LINES)])
-        )
+        told += wrapped(incidents.incident_line(view, one), width)
+        told += incidents.explanation(view, one, width, MOST_LINES)
+    found.append(Section("incidents", lines=told, data=incidents.incidents(view, width)))
     if view.model.is_empty:
         return found
     found += [
@@ -266,7 +266,7 @@ def _events(view: View, name: str, width: int) -> list[Section]:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Page:
-    """What one can look at. `sections` makes it; `fields` are those of its filter; `names` are what it knows by name."""
+    """What one can look at: `sections` makes it, `fields` are those of its filter, `names` what it knows."""
 
     sections: Callable[[View, str, int], list[Section]]
     fields: tuple[str, ...] = ()
@@ -314,7 +314,7 @@ def wrapped(line: Line, width: int) -> list[Line]:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Layout:
-    """What is shown of a table: `columns` by key, title or name in JSON; `sort` one of them, descending after "-"."""
+    """The columns of a table, by key, title or name in JSON, and the one to sort by, descending after "-"."""
 
     columns: tuple[str, ...] = ()
     sort: str = ""
@@ -327,7 +327,7 @@ NAMES: Final = {
     "left": "left_s",
     "percent": "fraction",
     "space": "name_space",
-    "text": "what",
+    "leads": "master_of",
 }
 """Names of values in JSON and CSV where they are others than the keys of columns."""
 
@@ -410,7 +410,7 @@ def table_lines(view: View, table: Table, width: int, layout: Layout) -> list[Li
     cells = [[line[n] for n in kept] for line in cells]
     for number, column in enumerate(columns):
         _cut(cells, number, column, widths[number], view)
-    header = [[single(one.title, Tone.STRONG) for one in columns]] if layout.has_header else []
+    header = [[single(one.title, Tone.DIM) for one in columns]] if layout.has_header else []
     return [
         _joined(part, columns, widths, view)
         for line in (*header, *cells)
