@@ -291,11 +291,11 @@ class _Printer:
         place = f"{self.system.feed.title}, {text_views.moment(view.now_ns)[:19]} UTC"
         lines: list[Line] = [] if self.what else [(Span(place, Tone.DIM),)]
         for section in self.sections(view):
-            own = [*section.lines]
+            own = [part for line in section.lines for part in pages.wrapped(line, self.width)]
             if section.table is not None and section.table.keys:
                 own += pages.table_lines(view, section.table, self.width, self.options.layout)
             elif section.table is not None and not own:
-                own += [(Span(f" {_nothing(view, section)}", Tone.DIM),)]
+                own = [(Span(f" {_nothing(view, section)}", Tone.DIM),)]
             if section.title and has_titles:
                 lines += (
                     [(), (Span(section.title, Tone.ACCENT),)]

@@ -267,15 +267,8 @@ def waits_for(view: View, node: Node, delivery: DeliveryView) -> str:
     )
 
 
-def deliveries(view: View, nodes: list[Node], width: int, *, is_active: bool = False) -> Rows[Delivery]:
-    """Return the late joiners that these nodes serve or served, the newest first.
-
-    Args:
-        view: what is filtered.
-        nodes: those that serve.
-        width: cells of the table.
-        is_active: leave out those that have been served.
-    """
+def deliveries(view: View, nodes: list[Node], width: int) -> Rows[Delivery]:
+    """Return the late joiners that these nodes serve or served, the newest first."""
     columns = (
         Column("mark", "", 1),
         Column("since", "since", 6, right=True),
@@ -315,7 +308,6 @@ def deliveries(view: View, nodes: list[Node], width: int, *, is_active: bool = F
         (f"{node.id}/{d.participant}/{d.partition}/{d.topic}/{d.started_ns}", (node, d))
         for node in nodes
         for d in node.snapshot.deliveries
-        if not (is_active and d.state == "done")
         if view.filter.matches({"node": node.snapshot.name, "topic": d.topic, "state": d.state})
     ]
     rows.sort(key=lambda row: (-row[1][1].started_ns, row[0]))

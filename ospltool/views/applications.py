@@ -57,7 +57,7 @@ def readers(view: View, width: int, topic: str = "", *, is_noteworthy: bool = Fa
         Column("samples", "samples", 7, right=True),
         Column("took", "took", 6, right=True, spare=1),
         Column("participant", "participant", 11, grow=1, most=36, spare=2, cut=cut),
-        Column("why", "why", 30, grow=6),
+        Column("why", "why", 24, grow=6),
     )
 
     def facts(one: Reader) -> Facts:
@@ -133,7 +133,7 @@ def writers(view: View, width: int, topic: str = "") -> Rows[Writer]:
         Column("topic", "writer of", 12, grow=3, most=40, cut=cut),
         Column("nodes", "not kept by", 11, grow=1, most=30, cut=cut),
         Column("writer", "writer", 8, grow=1, most=36, spare=1, cut=cut),
-        Column("why", "why", 36, grow=6),
+        Column("why", "why", 28, grow=6),
     )
 
     def facts(one: Writer) -> Facts:

@@ -282,7 +282,8 @@ T = TypeVar("T")
 class Rows(Generic[T]):
     """A table of items. `render` makes the cell of an item under a column key; `fixed` columns stay.
 
-    `facts` gives the values of an item; `hidden` counts the items that a filter leaves out.
+    `facts` gives the values of an item; `plan` has the columns as wide as they must be, `columns` as wide as
+    they are; `hidden` counts the items that a filter leaves out.
     """
 
     def __init__(
@@ -296,6 +297,7 @@ class Rows(Generic[T]):
         hidden: int = 0,
         facts: Callable[[T], Facts] = lambda _: {},
     ) -> None:
+        self.plan = tuple(columns)
         self.columns = spread(columns, width)
         self.items = items
         self._facts = facts

@@ -239,7 +239,7 @@ def every_name_space(view: View, width: int) -> Rows[str]:
         Column("copies", "copies left", 11, right=True, spare=1),
         Column("on_disk", "on disk", 7, right=True),
         Column("policy", "alignee, durability", 12, grow=1, most=30, spare=2),
-        Column("lacking", "not complete", 12, grow=6),
+        Column("lacking", "not complete", 24, grow=6),
     )
 
     def facts(name: str) -> Facts:

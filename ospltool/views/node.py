@@ -64,7 +64,7 @@ def nodes(view: View, width: int, node_id: str = "") -> Rows[Node | UnheardNode]
     columns = (
         Column("mark", "", 1),
         Column("node", "node", 8, grow=2, most=24, cut=cut, among=view.node_names),
-        Column("state", "state", 8, grow=1, most=16),
+        Column("state", "state", 13, grow=1, most=16),
         Column("since", "up", 6, right=True),
         Column("heard", "heard", 5, right=True),
         Column("complete", "complete", 8),
@@ -73,7 +73,7 @@ def nodes(view: View, width: int, node_id: str = "") -> Rows[Node | UnheardNode]
         Column("rate", "stored", 7, right=True, spare=1),
         Column("fellows", "fellows", 7, spare=2),
         Column("disk_bytes", "disk", 8, right=True, spare=3),
-        Column("role", "role", 7, grow=1, most=20, spare=4),
+        Column("role", "role", 11, grow=1, most=20, spare=4),
         Column("host", "host", 6, grow=1, most=24, spare=5),
         Column("problem", "", 8, grow=4),
     )

@@ -7,6 +7,7 @@ without a value are left out, names are cut, and where that is not enough the co
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
@@ -32,6 +33,8 @@ GAP: Final = 2
 """Cells between two columns."""
 WIDE: Final = 10_000
 """Cells of a page on which nothing is cut."""
+EXPLAINED: Final = 2
+"""Incidents that are explained on the page of the whole system; the others have a line each."""
 LAST_EVENTS: Final = 8
 """Events on a page that shows more than events."""
 MOST_LINES: Final = 20
@@ -63,7 +66,7 @@ class UnknownName(LookupError):
     """There is nothing of this name; `known` are the names that there are."""
 
     def __init__(self, noun: str, name: str, known: Sequence[str]) -> None:
-        super().__init__(f"no {noun} {name!r} is heard")
+        super().__init__(f"no {noun} {name!r}")
         self.name = name
         self.known = tuple(dict.fromkeys(known))
 
@@ -72,17 +75,21 @@ def summary(view: View, width: int) -> list[Section]:
     """Return the whole system: the verdict, incidents, nodes, name-spaces, masters, and what is under way."""
     verdict = view.health.verdict
     sign, tone = verdict_sign(view, verdict)
-    lines = wrapped(
-        (Span(f"{sign} ", tone), Span(verdict.text, Tone.STRONG if tone is Tone.DIM else tone)), width
-    )
+    strong = Tone.STRONG if tone is Tone.DIM else tone
+    lines: list[Line] = [(Span(f"{sign} ", tone), Span(verdict.text, strong))]
     if verdict.why:
-        lines += wrapped((Span("  why:  ", Tone.DIM), Span(verdict.why)), width)
-        lines += wrapped((Span("  next: ", Tone.DIM), Span(verdict.next)), width)
+        lines += [
+            (Span("  why:  ", Tone.DIM), Span(verdict.why)),
+            (Span("  next: ", Tone.DIM), Span(verdict.next)),
+        ]
     found = [Section("verdict", lines=lines)]
     told: list[Line] = []
-    for one in view.health.open:
-        told += wrapped(incidents.incident_line(view, one), width)
-        told += incidents.explanation(view, one, width, MOST_LINES)
+    for number, one in enumerate(view.health.open):
+        told.append(incidents.incident_line(view, one))
+        if number < EXPLAINED:
+            told += incidents.explanation(view, one, width, MOST_LINES)
+    if len(view.health.open) > EXPLAINED:
+        told.append((Span(" `ospltool health` explains all of them", Tone.DIM),))
     found.append(Section("incidents", lines=told, data=incidents.incidents(view, width)))
     if view.model.is_empty:
         return found
@@ -152,8 +159,7 @@ def _name_spaces(view: View, name: str, width: int) -> list[Section]:
         return [Section("name-spaces", table=name_space.every_name_space(view, width))]
     _require_name_space(view, name)
     holders = name_space.holders(view, name, width)
-    told = name_space.trouble_lines(view, name, incidents.current_incidents(view))
-    trouble = [line for one in told for line in wrapped(one, width)]
+    trouble = name_space.trouble_lines(view, name, incidents.current_incidents(view))
     return [
         Section(
             "name-space",
@@ -192,11 +198,11 @@ def _alignment(view: View, name: str, width: int) -> list[Section]:
         _require_name_space(view, name)
     table = alignment.alignments(view, alignment.LEAST_WITH_BAR, name)
     idle = [] if table.keys else alignment.idle_lines(view, name)
-    joiners = alignment.deliveries(view, view.model.ordered_nodes(), width, is_active=True)
+    joiners = applications.readers(view, width, is_noteworthy=True)
     requests = [(Span(f" {alignment.counts(view)}", Tone.DIM),)] if view.model.events else []
     return [
         Section("alignment", lines=idle, table=table, notes=requests),
-        *([Section("readers", "late joiners", table=joiners)] if joiners.keys and not name else []),
+        *([Section("readers", "readers", table=joiners)] if joiners.keys and not name else []),
     ]
 
 
@@ -303,13 +309,25 @@ PAGES: Final[Mapping[str, Page]] = {
 }
 
 
+_WORDS: Final = re.compile(r"\s*\S+|\s+")
+
+
 def wrapped(line: Line, width: int) -> list[Line]:
-    """Return a line whose last span goes on below itself where it is too long."""
-    *first, last = line
-    indent = cell_len(plain(tuple(first)))
-    parts = text.wrap(last.text, max(20, width - indent), MOST_LINES) or [""]
-    lines: list[Line] = [(*first, Span(parts[0], last.tone))]
-    return lines + [(Span(" " * indent), Span(part, last.tone)) for part in parts[1:]]
+    """Return a line in as many lines as it needs; it goes on below its last span."""
+    if cell_len(text.visible(plain(line))) <= width:
+        return [line]
+    indent = cell_len(plain(line[:-1]))
+    indent = indent if indent <= width // 2 else 3
+    lines, used = list[list[Span]]([[]]), 0
+    for span in line:
+        for word in _WORDS.findall(text.visible(span.text)) or [span.text]:
+            if used + cell_len(word) > width and used > indent:
+                lines.append([Span(" " * indent)])
+                word, used = word.lstrip(), indent
+            word = text.fit(word, width - used).rstrip() if used + cell_len(word) > width else word
+            lines[-1].append(Span(word, span.tone))
+            used += cell_len(word)
+    return [tuple(each) for each in lines[:MOST_LINES]]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -389,7 +407,7 @@ def table_lines(view: View, table: Table, width: int, layout: Layout) -> list[Li
     order = _order(table, layout)
     by_key = {one.key: index for index, one in enumerate(table.columns)}
     keys = [_key(table, name) for name in layout.columns] or list(by_key)
-    columns = [table.columns[by_key[key]] if key in by_key else Column(key, key, 4, grow=1) for key in keys]
+    columns = [table.plan[by_key[key]] if key in by_key else Column(key, key, 4, grow=1) for key in keys]
     cells = [
         [
             table.whole(row, by_key[key]) if key in by_key
@@ -420,7 +438,7 @@ def table_lines(view: View, table: Table, width: int, layout: Layout) -> list[Li
 
 def _with_text_below(cells: list[Cell], columns: Sequence[Column], widths: Sequence[int]) -> list[list[Cell]]:
     """Return a row in as many lines as its last cell needs, if that is a text: no end of it is lost."""
-    if not columns or columns[-1].cut or columns[-1].right or len(cells[-1]) != 1:
+    if not columns or not _goes_on(columns, len(columns) - 1) or len(cells[-1]) != 1:
         return [cells]
     first, *below = wrapped(cells[-1], widths[-1])
     blank: list[Cell] = [()] * (len(cells) - 1)
@@ -443,16 +461,23 @@ def _that_fit(columns: Sequence[Column], lengths: Sequence[int], width: int, *, 
 
 
 def _shrunk(columns: Sequence[Column], lengths: Sequence[int], kept: Sequence[int], width: int) -> list[int]:
-    """Return the width of each kept column: the widest that may be cut give what is too much."""
+    """Return the width of each kept column: first the text at the end gives what is too much."""
     widths = {n: lengths[n] for n in kept}
     excess = sum(widths.values()) + GAP * (len(kept) - 1) - width
     while excess > 0:
         may = [n for n in kept if widths[n] > _least(columns[n], lengths[n])]
         if not may:
             break
-        widths[max(may, key=lambda n: widths[n])] -= 1
+        # A text at the end goes on below itself, a name that is cut does not.
+        widest = may[-1] if _goes_on(columns, may[-1]) else max(may, key=lambda n: widths[n])
+        widths[widest] -= 1
         excess -= 1
     return [widths[n] for n in kept]
+
+
+def _goes_on(columns: Sequence[Column], number: int) -> bool:
+    """Return whether a column is the last one, with a text that may go on below itself."""
+    return number == len(columns) - 1 and not columns[number].cut and not columns[number].right
 
 
 def _cut(cells: list[list[Cell]], number: int, column: Column, width: int, view: View) -> None:
