@@ -619,8 +619,7 @@ _FREE: Final = 0
 _GONE: Final = -1
 """Row in a slot whose instance was removed."""
 _TAG: Final = (1 << 32) - 1
-# A power of two, for the mask. Small, because a node may have a thousand small groups.
-_FIRST_SIZE: Final = 1 << 10
+_FIRST_SIZE: Final = 1 << 10  # a power of two for the mask; small, as a node may have a thousand groups
 # Chosen: below it a look-up needs less than two places on average (linear probing).
 _FULL: Final = 0.6
 """Part of the table in use above which look-ups are slow."""
