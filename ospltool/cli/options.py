@@ -12,12 +12,16 @@ from __future__ import annotations
 import dataclasses
 import functools
 import inspect
+import pathlib
 import re
 import typing
 from collections.abc import Callable, Iterable
 from typing import Annotated, Any, Final
 
 import typer
+
+from ospltool.cli.exits import CommandError
+from ospltool.output.locations import scheme_of
 
 CONTEXT: Final = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
@@ -95,6 +99,10 @@ def grouped(command: Callable[..., None]) -> Callable[..., None]:
 
     @functools.wraps(command)
     def flat(**given: Any) -> None:
+        for one in given.values():
+            if isinstance(one, pathlib.Path) and scheme_of(str(one)):
+                # A URI that is taken for a path becomes a directory with the name of its scheme.
+                raise CommandError(f"{one}: a URI, where only a path of this machine will do")
         made = {
             name: kind(**{one.name: given.pop(one.name) for one in dataclasses.fields(kind)})
             for name, kind in groups.items()

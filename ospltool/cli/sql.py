@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import pathlib
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
@@ -16,6 +15,7 @@ from ospltool.cli.exits import CommandError
 from ospltool.cli.options import AsJson
 from ospltool.cli.trace import EngineOptions, needs_analytics
 from ospltool.output import envelope, progress, streams
+from ospltool.output.locations import located
 
 if TYPE_CHECKING:
     from ospltool.analytics.engines import Result
@@ -51,7 +51,7 @@ def sql(
     named = named_queries()
     if list_queries or query is None:
         with needs_analytics():
-            open_case(pathlib.Path(case))
+            open_case(located(case))
         _put_list(as_json)
         return
     text = named[query].sql if query in named else query
@@ -67,7 +67,7 @@ def sql(
     with needs_analytics():
         from ospltool.output import progress
 
-        with contextlib.closing(reader.open(open_case(pathlib.Path(case)))) as opened:
+        with contextlib.closing(reader.open(open_case(located(case)))) as opened:
             with progress.shown("querying", unit=""):
                 result = opened.query(text)
             _put_result(result, "json" if as_json else output, limit)

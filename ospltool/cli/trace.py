@@ -26,6 +26,7 @@ from ospltool.analytics.engines import AnalyticsMissingError, QueryError, need
 from ospltool.cli.exits import CommandError, Exit, interrupt_flag
 from ospltool.cli.options import CONTEXT, AsJson, command_group
 from ospltool.output import envelope, progress, streams
+from ospltool.output.locations import LocationFault, located
 from ospltool.output.progress import ProgressLine, counted
 from ospltool.output.text import plural, visible
 from ospltool.trace import rules as rule_book
@@ -180,7 +181,7 @@ class EngineOptions:
                 from ospltool.analytics.case import open_case
                 from ospltool.forensics.attachments import kept_in
 
-                case = open_case(pathlib.Path(cases[0]))
+                case = open_case(located(cases[0]))
                 with contextlib.closing(self.open(case, is_frugal=True)) as opened:
                     yield CaseEvidence(case, opened, kept_in(case.path))
 
@@ -473,7 +474,7 @@ def load(
         from ospltool.trace.case import loading
 
         detail = Detail.RECORDS if records_only else Detail.FULL
-        place, spark_master = pathlib.Path(target), master if engine == "spark" else None
+        place, spark_master = located(target), master if engine == "spark" else None
         began_ns = time.monotonic_ns()
         if follow:
             summary, attachments = _follow(names, place, detail, spark_master)
@@ -580,7 +581,7 @@ def errors() -> Iterator[None]:
     """Turn errors in the input into command errors with exit code 2."""
     try:
         yield
-    except (SourceError, TimeError, RenderError, TooManySpansError) as error:
+    except (SourceError, TimeError, RenderError, TooManySpansError, LocationFault) as error:
         say_damages()
         raise CommandError(str(error)) from error
 
@@ -738,7 +739,7 @@ def needs_analytics() -> Iterator[None]:
     """Turn a missing package, a bad case or a bad query into a command error with exit code 2."""
     try:
         yield
-    except (CaseError, QueryError, AnalyticsMissingError) as error:
+    except (CaseError, QueryError, AnalyticsMissingError, LocationFault) as error:
         raise CommandError(str(error)) from error
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in {"duckdb", "numpy", "pyarrow", "pyspark"}:
