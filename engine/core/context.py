@@ -96,7 +96,7 @@ class RequestQueue:
         return min((batch.due_s for name, batch in self._batches.items() if is_ready(name)), default=None)
 
 
-# Chosen. Beyond it the memory begins anew: matching expressions costs some microseconds for a sample.
+# Chosen. Beyond it all are forgotten: matching expressions costs some microseconds for a sample.
 MAX_KNOWN_GROUPS: Final = 10_000
 """Groups whose name-space is remembered: each sample needs it, and name-spaces do not change."""
 SET_NS: Final = 1_577_836_800_000_000_000

@@ -32,11 +32,11 @@ STEP_NS: Final = 5_000_000_000
 EARLY_NS: Final = 500_000_000
 LATE_NS: Final = 750_000_000
 """Limits of the apparent age of samples from a writer with a correct clock."""
-# Shorter, and samples that a slow network delayed would be dated anew; longer, and sets of a clock that was
+# Shorter, and samples that a slow network delayed would be dated again; longer, and sets of a clock that was
 # set wrong differ for longer.
 PATIENCE_NS: Final = 3_000_000_000
 """Time of lateness after which a writer that was on time has another clock."""
-# Chosen: judging anew needs only one more sample of each.
+# Chosen: judging again needs only one more sample of each.
 MAX_WRITERS: Final = 10_000
 """Writers whose clocks are known; one more makes the node judge all again."""
 _NEVER: Final = 1 << 63

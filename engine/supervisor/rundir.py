@@ -250,7 +250,7 @@ class NodeDirectory:
 
     def forget(self) -> bool:
         """Remove the directory; return False if a supervisor lives here."""
-        # Whoever holds it has a living node in this directory, or is about to start one.
+        # Its holder has a living node in this directory, or is about to start one.
         with self.lock() as is_ours:
             if is_ours:
                 shutil.rmtree(self.path, ignore_errors=True)
