@@ -202,7 +202,6 @@ def _instances(rows: Iterable[tuple[Any, ...]], sides: int) -> Iterator[Instance
 
 # Some screenfuls; a flag asks for all.
 DEFAULT_INSTANCES: Final = 100
-ENGINES: Final = ("duckdb", "spark")
 _SHARE: Final = 0.6
 """Of the memory; DuckDB takes a quarter more than its limit, and the report takes its part."""
 # A screenful.
