@@ -12,7 +12,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -25,14 +25,12 @@ from ospltool.health.export import csv_field
 from ospltool.health.system import System
 from ospltool.live.feed import TimeTravel
 from ospltool.output import envelope, libraries, streams
+from ospltool.output.text import Style, paint
 from ospltool.views import alignment, pages
 from ospltool.views import text as text_views
 from ospltool.views.cells import ASCII, Line, Span, Tone, choose, plain
 from ospltool.views.pages import PAGES, WIDE, Layout, Section, UnknownName
 from ospltool.views.view import AGES, Filter, View, shown
-
-if TYPE_CHECKING:
-    from rich.text import Text
 
 
 class Format(enum.StrEnum):
@@ -352,38 +350,28 @@ def _width() -> int:
 
 
 _STYLES: Final = {
-    Tone.PLAIN: "",
-    Tone.DIM: "dim",
-    Tone.STRONG: "bold",
-    Tone.ACCENT: "bold",
-    Tone.WARN: "yellow",
-    Tone.FAULT: "bold red",
-    Tone.CONFLICT: "magenta",
+    Tone.DIM: Style.DIM,
+    Tone.STRONG: Style.BOLD,
+    Tone.ACCENT: Style.BOLD,
+    Tone.WARN: Style.YELLOW,
+    Tone.FAULT: Style.RED,
+    Tone.CONFLICT: Style.MAGENTA,
 }
-"""The look of tones, as in the theme ops-ansi."""
+"""The look of tones other than PLAIN, as in the theme ops-ansi."""
 
 
-def _text(lines: Sequence[Line]) -> Text:
-    from rich.text import Text
+def _drawn(lines: Sequence[Line], *, has_colour: bool) -> str:
+    """Return lines as text for a terminal; what a name could make the terminal do is an escape in it."""
+    return "".join(f"{''.join(_painted(span, on=has_colour) for span in line)}\n" for line in lines)
 
-    text = Text()
-    for number, line in enumerate(lines):
-        text.append("\n" if number else "")
-        for span in line:
-            text.append(text_views.visible(span.text), _STYLES[span.tone])
-    return text
+
+def _painted(span: Span, *, on: bool) -> str:
+    shown = text_views.visible(span.text)
+    return paint(shown, _STYLES[span.tone], on=on) if span.tone in _STYLES else shown
 
 
 def _put_lines(lines: Sequence[Line]) -> None:
-    if not streams.wants_colour(sys.stdout, os.environ):
-        streams.put("".join(f"{text_views.visible(plain(line)).rstrip()}\n" for line in lines))
-        return
-    from rich.console import Console
-
-    console = Console(file=io.StringIO(), force_terminal=True, width=WIDE, legacy_windows=False)
-    with console.capture() as captured:
-        console.print(_text(lines), soft_wrap=True)
-    streams.put(captured.get())
+    streams.put(_drawn(lines, has_colour=streams.wants_colour(sys.stdout, os.environ)))
 
 
 REDRAW_S: Final = 0.5
@@ -440,16 +428,18 @@ def _follow(printer: _Printer, is_over: Callable[[View], bool]) -> None:
     if not (printer.options.is_text and sys.stdout.isatty() and os.environ.get("TERM") != "dumb"):
         _follow_lines(printer, is_over)
         return
-    from rich.console import Console
-    from rich.live import Live
+    import rich.console  # what draws in place, for this alone
+    import rich.live
+    import rich.text
 
     streams.wait_for("")
-    colour = streams.wants_colour(sys.stdout, os.environ)
-    console = Console(file=sys.stdout, no_color=not colour, highlight=False)
-    with Live(console=console, auto_refresh=False, vertical_overflow="ellipsis") as live:
+    has_colour = streams.wants_colour(sys.stdout, os.environ)
+    console = rich.console.Console(file=sys.stdout, no_color=not has_colour, highlight=False)
+    with rich.live.Live(console=console, auto_refresh=False, vertical_overflow="ellipsis") as live:
         for view in _looks(printer):
             printer.width = WIDE if printer.options.form is Format.WIDE else _width()
-            live.update(_text(printer.lines(view)), refresh=True)
+            drawn = _drawn(printer.lines(view), has_colour=has_colour)
+            live.update(rich.text.Text.from_ansi(drawn.rstrip("\n")), refresh=True)
             if is_over(view):
                 return
 

@@ -53,7 +53,13 @@ def subject_node(view: View) -> Node | None:
 
 
 def nodes(view: View, width: int, node_id: str = "") -> Rows[Node | UnheardNode]:
-    """Return every node, what is in trouble first; with an id only that one."""
+    """Return every node, what is in trouble first.
+
+    Args:
+        view: what they are taken from.
+        width: cells of the table.
+        node_id: only this one; empty for all.
+    """
     ranked = ranks(view, view.health.open)
     every: list[Node | UnheardNode] = [*view.model.ordered_nodes(), *unheard_nodes(view)]
     kept = [

@@ -63,7 +63,13 @@ class Section:
 
 
 class UnknownName(LookupError):
-    """There is nothing of this name; `known` are the names that there are."""
+    """There is nothing of this name.
+
+    Args:
+        noun: what it would be, such as "node".
+        name: what was asked for.
+        known: the names that there are.
+    """
 
     def __init__(self, noun: str, name: str, known: Sequence[str]) -> None:
         super().__init__(f"no {noun} {name!r}")

@@ -165,7 +165,13 @@ _SHOWN: Final[Mapping[str, Callable[[float], str]]] = {
 
 
 def shown(view: View, key: str, value: object) -> str:
-    """Return a fact as tables show it: figures, sizes and ages in short, names joined."""
+    """Return a fact as tables show it: figures, sizes and ages in short, names joined.
+
+    Args:
+        view: its moment is that of ages.
+        key: the name of the fact, which says what it is.
+        value: a number, time, text or names; None for what is not known.
+    """
     if isinstance(value, str):
         return value
     if isinstance(value, bool):
