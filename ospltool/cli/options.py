@@ -25,6 +25,14 @@ from ospltool.output.locations import scheme_of
 
 CONTEXT: Final = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+EngineName = Annotated[
+    typing.Literal["duckdb", "spark"],
+    typer.Option("--engine", help="Work on this machine (duckdb), or on a cluster (spark)."),
+]
+SparkMaster = Annotated[
+    str,
+    typer.Option(help="Connect to this Spark master: local[*], spark://host:port or sc://host:port."),
+]
 Force = Annotated[bool, typer.Option("--force", help="Overwrite the file.")]
 
 
