@@ -7,6 +7,7 @@ import contextlib
 import dataclasses
 import fcntl
 import hashlib
+import io
 import json
 import os
 import pathlib
@@ -359,12 +360,11 @@ class CaseWriter:
 
     def write(self, table: Table, rows: pa.Table) -> str:
         """Write a small table, which its name tells from others; return its place for the next version."""
-        import pyarrow as pa  # only where tables are written
-        import pyarrow.parquet as pq
+        import pyarrow.parquet as pq  # only where tables are written
 
-        sink = pa.BufferOutputStream()
+        sink = io.BytesIO()
         pq.write_table(rows, sink, compression=COMPRESSION, store_schema=False)
-        data = sink.getvalue().to_pybytes()
+        data = sink.getvalue()
         place = f"{table}/part-{hashlib.blake2b(data, digest_size=8).hexdigest()}.parquet"
         if place not in self.contents.tables.get(table, ()):
             (self.path / table).mkdir(mode=0o700, parents=True, exist_ok=True)
