@@ -22,7 +22,7 @@ from engine.dds.proofs import DomainSecret, SecretError
 from engine.supervisor.rundir import RunDirectory, RunDirectoryError, location
 from ospltool.cli.exits import CommandError, Exit, late_interrupt, not_installed
 from ospltool.cli.options import LiveTarget, SourceOptions
-from ospltool.cli.targets import is_fleet, targets
+from ospltool.cli.targets import configurations_of, is_fleet, targets
 from ospltool.diagnostics.model import Severity
 from ospltool.health.codes import joined
 from ospltool.health.health import Health
@@ -186,7 +186,6 @@ def simulated(
         CommandError: the faults are not known, or the deployment cannot be simulated.
     """
     from engine.simulator.campaign import Campaign, parse_faults
-    from ospltool.cli.simulate import configurations_of
     from ospltool.live.simulated import SimulatedFeed
 
     drawn = deployment == DRAWN

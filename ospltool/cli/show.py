@@ -428,18 +428,16 @@ def _follow(printer: _Printer, is_over: Callable[[View], bool]) -> None:
     if not (printer.options.is_text and sys.stdout.isatty() and os.environ.get("TERM") != "dumb"):
         _follow_lines(printer, is_over)
         return
-    import rich.console  # what draws in place, for this alone
-    import rich.live
-    import rich.text
+    from rich import console, live, text  # they draw in place, for this alone
 
     streams.wait_for("")
     has_colour = streams.wants_colour(sys.stdout, os.environ)
-    console = rich.console.Console(file=sys.stdout, no_color=not has_colour, highlight=False)
-    with rich.live.Live(console=console, auto_refresh=False, vertical_overflow="ellipsis") as live:
+    screen = console.Console(file=sys.stdout, no_color=not has_colour, highlight=False)
+    with live.Live(console=screen, auto_refresh=False, vertical_overflow="ellipsis") as picture:
         for view in _looks(printer):
             printer.width = WIDE if printer.options.form is Format.WIDE else _width()
             drawn = _drawn(printer.lines(view), has_colour=has_colour)
-            live.update(rich.text.Text.from_ansi(drawn.rstrip("\n")), refresh=True)
+            picture.update(text.Text.from_ansi(drawn.rstrip("\n")), refresh=True)
             if is_over(view):
                 return
 

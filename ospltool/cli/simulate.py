@@ -13,12 +13,11 @@ import typer
 from engine.simulator.campaign import Campaign, parse_faults, summary
 from ospltool.cli.exits import CommandError, Exit
 from ospltool.cli.options import AsJson, Minutes
-from ospltool.cli.targets import targets
+from ospltool.cli.targets import configurations_of
 from ospltool.output import envelope, streams
 from ospltool.output.text import visible
 
 if TYPE_CHECKING:
-    from engine.config import Configuration
     from engine.simulator.campaign import SeedOutcome
 
 
@@ -94,12 +93,6 @@ def simulate(
         streams.put(envelope.document("simulation", {"runs": [outcome.to_plain() for outcome in outcomes]}))
     if any(outcome.violation for outcome in outcomes):
         raise typer.Exit(Exit.FINDINGS)
-
-
-def configurations_of(deployment: str) -> dict[str, Configuration]:
-    """Return the configuration of each node of a deployment, by name."""
-    found = targets(deployment, os.environ)
-    return {target.name or target.configuration.domain.name: target.configuration for target in found}
 
 
 def _many(campaign: Campaign, seeds: range, jobs: int, *, as_json: bool) -> list[SeedOutcome]:

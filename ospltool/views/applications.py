@@ -38,6 +38,25 @@ def _readers(view: View) -> list[Reader]:
     return found
 
 
+def _reader_facts(view: View, one: Reader) -> Facts:
+    """Return the values of a reader."""
+    told = one.delivery or one.deviation
+    assert told is not None, "a reader is told of by a delivery or a deviation"
+    delivery = one.delivery
+    reasons = [alignment.waits_for(view, one.node, delivery)] if delivery else []
+    reasons += [one.deviation.text] if one.deviation else []
+    return {
+        "topic": f"{told.partition}.{told.topic}",
+        "state": ("left" if delivery.is_gone else delivery.state) if delivery else "served",
+        "since": delivery.started_ns if delivery else 0,
+        "node": one.node.snapshot.name,
+        "samples": delivery.samples if delivery else None,
+        "took": alignment.took(delivery.started_ns, delivery.finished_ns) if delivery else "",
+        "participant": told.participant,
+        "why": "; ".join(filter(None, reasons)),
+    }
+
+
 def readers(view: View, width: int, topic: str = "", *, is_noteworthy: bool = False) -> Rows[Reader]:
     """Return late joiners and readers that see other samples than the set has, with the reason.
 
@@ -60,23 +79,6 @@ def readers(view: View, width: int, topic: str = "", *, is_noteworthy: bool = Fa
         Column("why", "why", 24, grow=6),
     )
 
-    def facts(one: Reader) -> Facts:
-        told = one.delivery or one.deviation
-        assert told is not None, "a reader is told of by a delivery or a deviation"
-        delivery = one.delivery
-        reasons = [alignment.waits_for(view, one.node, delivery)] if delivery else []
-        reasons += [one.deviation.text] if one.deviation else []
-        return {
-            "topic": f"{told.partition}.{told.topic}",
-            "state": ("left" if delivery.is_gone else delivery.state) if delivery else "served",
-            "since": delivery.started_ns if delivery else 0,
-            "node": one.node.snapshot.name,
-            "samples": delivery.samples if delivery else None,
-            "took": alignment.took(delivery.started_ns, delivery.finished_ns) if delivery else "",
-            "participant": told.participant,
-            "why": "; ".join(filter(None, reasons)),
-        }
-
     def render(one: Reader, key: str) -> Cell:
         state = one.delivery.state if one.delivery else "done"
         if key == "mark":
@@ -85,6 +87,9 @@ def readers(view: View, width: int, topic: str = "", *, is_noteworthy: bool = Fa
         if key == "why":
             tone = Tone.FAULT if state == "failed" else Tone.WARN
         return single(shown(view, key, facts(one)[key]), tone)
+
+    def facts(one: Reader) -> Facts:
+        return _reader_facts(view, one)
 
     every = _readers(view)
     kept = []
