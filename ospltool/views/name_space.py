@@ -153,7 +153,10 @@ def led(view: View, name: str) -> list[Led]:
         says_so = own is not None and (own.master, own.epoch) == (space.master, space.epoch)
         names = tuple(node.snapshot.name for node in nodes if node.id != master_id)
         every.append(Led(role, own if own and says_so else space, names))
-    return sorted(every, key=lambda one: (one.role, -len(one.followers) if one.space.master else 1))
+    roles = [one.role for one in every]
+    return sorted(
+        every, key=lambda one: (roles.index(one.role), -len(one.followers) if one.space.master else 1)
+    )
 
 
 def master_lines(view: View, name: str) -> list[Line]:
