@@ -8,7 +8,7 @@ from engine.runtime.monitor import AlignmentView, NodeSnapshot
 from ospltool.live.feed import FeedNotice, NoticeKind, ReceivedSnapshot, Update
 from ospltool.live.model import SystemModel
 from ospltool.views.cells import ASCII, UNICODE, Tone, fit_line, plain
-from ospltool.views.overview import FIELDS, Overview, detail, nothing_shown, timeline_lines
+from ospltool.views.overview import FIELDS, Overview, detail, hour_lines, hour_title, nothing_shown
 from ospltool.views.view import Filter, View
 from tests import fake
 from tests.fake import SECOND_NS, START_NS, node_id
@@ -67,9 +67,9 @@ def test_a_quiet_system() -> None:
     check_table(
         view_of(*THREE),
         [
-            "◐|n3    |fetch initial   |   now| ◐ ━━━╸╌╌╌╌╌     41 %|·                    ",
-            "●|n1    |complete        |   now|★  ━━━━━━━━━   12,345|   ━━━━━━━━━    1,000",
-            "●|n2    |complete        |   now|   ━━━━━━━━━   12,345|☆  ━━━━━━━━━    1,000",
+            "◐|n3    |fetch initial   |   now| ◐     41 % ━━━╸╌╌╌╌╌|·                    ",
+            "●|n1    |complete        |   now|★    12,345          |      1,000          ",
+            "●|n2    |complete        |   now|     12,345          |☆     1,000          ",
         ],
     )
 
@@ -85,24 +85,24 @@ def test_it_fits_on_a_small_screen_with_eight_nodes_and_six_name_spaces() -> Non
 @pytest.mark.parametrize(
     ("changes", "cell", "tone"),
     [
-        ({}, "   ━━━━━━━━━━━━    1,000", Tone.PLAIN),
-        ({"complete": False, "count": 0}, " ○ ╌╌╌╌╌╌╌╌╌╌╌╌      0 %", Tone.PLAIN),
-        ({"complete": False, "count": 9}, " ○ ━━━━━━━━━━━╸     99 %", Tone.PLAIN),
+        ({}, "      1,000             ", Tone.PLAIN),
+        ({"complete": False, "count": 0}, " ○      0 % ╌╌╌╌╌╌╌╌╌╌╌╌", Tone.PLAIN),
+        ({"complete": False, "count": 9}, " ○     99 % ━━━━━━━━━━━╸", Tone.PLAIN),
         (
             {"complete": False, "count": 0, "alignments": (aligning(0, 0),)},
-            " ◐ ╌╌╌╌╌╌╌╌╌╌╌╌      0 %",
+            " ◐      0 % ╌╌╌╌╌╌╌╌╌╌╌╌",
             Tone.PLAIN,
         ),
         (
             {"complete": False, "count": 0, "alignments": (aligning(1, 1000),)},
-            " ◐ ╸╌╌╌╌╌╌╌╌╌╌╌      1 %",
+            " ◐      1 % ╸╌╌╌╌╌╌╌╌╌╌╌",
             Tone.PLAIN,
         ),
-        ({"complete": False, "alignments": (aligning(1000, 1000),)}, " ◐ ━━━━━━━━━━━╸     99 %", Tone.PLAIN),
-        ({"complete": False, "alignments": (aligning(9, 2),)}, " ◐ ━━━━━━━━━━━╸     99 %", Tone.PLAIN),
-        ({"master": ""}, " ✖ ━━━━━━━━━━━━    1,000", Tone.FAULT),
-        ({"master": node_id(2)}, "★  ━━━━━━━━━━━━    1,000", Tone.PLAIN),
-        ({"count": 123_456_789}, "   ━━━━━━━━━━━━  123.5 M", Tone.PLAIN),
+        ({"complete": False, "alignments": (aligning(1000, 1000),)}, " ◐     99 % ━━━━━━━━━━━╸", Tone.PLAIN),
+        ({"complete": False, "alignments": (aligning(9, 2),)}, " ◐     99 % ━━━━━━━━━━━╸", Tone.PLAIN),
+        ({"master": ""}, " ✖    1,000             ", Tone.FAULT),
+        ({"master": node_id(2)}, "★     1,000             ", Tone.PLAIN),
+        ({"count": 123_456_789}, "    123.5 M             ", Tone.PLAIN),
     ],
 )
 def test_a_cell_says_master_state_and_completeness(changes: dict[str, object], cell: str, tone: Tone) -> None:
@@ -218,11 +218,12 @@ def test_the_last_hour_marks_what_began_and_what_nodes_told() -> None:
     told = fake.event(1, 1, START_NS - 1800 * S, "Store full.", level="WARNING")
     old = fake.event(2, 1, START_NS - 4000 * S, "Store full.", level="SEVERE")
     view.model.apply(Update(events=(told, old)), view.now_ns)
-    title, marks, clock = map(plain, timeline_lines(view, 62))
     number = len(view.health.open) + len(view.health.closed)
-    assert title.startswith(f"─ last hour, {number} incidents seen; ✖ error, ▲ warning ─")
+    assert hour_title(view) == f"masters of the last 1 h, {number} incidents (✖ error, ▲ warning)"
+    *masters, marks, clock = map(plain, hour_lines(view, 62, 9))
+    assert [line.split()[0] for line in masters] == ["Orders", "Ticks"]
     assert "DUL-DOMAIN-LOST" in {one.code.id for one in view.health.open}
-    assert marks[1:].index("▲") == 29
+    assert marks[2:].index("▲") == 29
     assert marks.rstrip().endswith("✖")
-    assert clock.startswith(" 00:03     00:13")
+    assert clock.startswith("  00:03     00:13")
     assert clock.endswith("now")
