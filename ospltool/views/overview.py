@@ -214,6 +214,9 @@ LONG_STATE: Final = 16
 """Cells for the states of nodes: the longer ones are those of a start."""
 LEAST_FIGURE: Final = 14
 """A cell of fewer cells has no room for a figure, which is worth more than curves."""
+# A line of an incident needs about 75 cells.
+WIDE: Final = 148
+"""Cells from which parts stand side by side, and nodes have their host and time up."""
 ENOUGH: Final = 22
 """A cell of a name-space with more shows nothing more."""
 JITTER_S: Final = 3
@@ -291,7 +294,8 @@ class Overview:
             fixed = with_curves
             for column, place in MORE:
                 longer = (*fixed[:place], column, *fixed[place:])
-                if self._share(longer, width) >= ENOUGH and self._is_told(column.key):
+                is_for_all = column.key == "disk" or width >= WIDE
+                if is_for_all and self._share(longer, width) >= ENOUGH and self._is_told(column.key):
                     fixed = longer
             left = self._share(fixed, width) - ENOUGH
             if left > 0:  # curves get half of what name-spaces do not need

@@ -105,7 +105,7 @@ def test_nobody_takes_one_tone_for_another(name: str) -> None:
     alike = {}
     for one, other in itertools.combinations(ROLES, 2):
         for eyes, matrix in EYES.items():
-            colours = (OWN[name].variables[f"ops-{tone}"] for tone in (one, other))
-            if (distance := apart(*colours, matrix)) < LEAST_APART:
+            first, second = (OWN[name].variables[f"ops-{tone}"] for tone in (one, other))
+            if (distance := apart(first, second, matrix)) < LEAST_APART:
                 alike[one, other, eyes] = distance
     assert alike == {}

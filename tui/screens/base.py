@@ -272,10 +272,12 @@ class OpsScreen(Screen[None]):
         self.console.run_command(event.value)
 
 
+# With less, the edges would take more than a sixth of the lines.
 ROOMY_WIDTH: Final = 100
 ROOMY_HEIGHT: Final = 34
 """Cells and lines from which panels are boxes."""
 
+# Header, a few rows and the keys need these.
 LEAST_FOR_TABS = 12
 """With fewer lines the header has only its first."""
 
@@ -316,6 +318,7 @@ def share(wanted: list[int], room: int) -> list[int]:
 class TableScreen(OpsScreen):
     """Subclasses give the table, its title and the lines about a row."""
 
+    # Chosen by eye, as in the other screens.
     ABOUT_LINES: ClassVar[int] = 8
     """The most lines for what is under the cursor: a third of the screen, or what the table leaves free."""
 

@@ -20,6 +20,7 @@ from ospltool.views.incidents import Notable, current_incidents, notables, summa
 from ospltool.views.overview import (
     FIELDS,
     FOLDED,
+    WIDE,
     Overview,
     application_lines,
     detail,
@@ -40,14 +41,14 @@ from tui.screens.incidents import KEYS, IncidentKeys
 from tui.widgets.lines import Lines
 from tui.widgets.sheet import Sheet
 
+# Chosen by eye: the table keeps half of the lines.
 LEAST_FOR_LONG: Final = 34
 """Lines from which the explanation of an incident has two for each part."""
-WIDE: Final = 150
-"""Cells from which parts stand side by side."""
 MOST_MASTERS: Final = 8
 """Name-spaces whose masters are shown."""
 WAIT_S: Final = 4.0
 """A wait for a node that looks high: about twice what is normal."""
+# Explaining all would take time with hundreds of incidents.
 COMPARED: Final = 5
 """Incidents whose explanations have room, so that nothing moves when the cursor does."""
 
@@ -108,7 +109,7 @@ class OverviewScreen(IncidentKeys):
         """Fill all parts and share the height."""
         view = dataclasses.replace(view, faults_only=self.only_faults)
         width = self.inner
-        is_wide = self.size.width >= WIDE
+        is_wide = width >= WIDE
         self.set_class(is_wide, "-wide")
         self._side = self.size.width // 2 - 2 * self.is_roomy if is_wide else width
         self._view = view
@@ -171,7 +172,7 @@ class OverviewScreen(IncidentKeys):
         table.show(self._attention)
         self.panel("#attention", panels.counted("attention", urgent, height), height)
         about = self._about(view)
-        if self.size.width >= WIDE:
+        if self.inner >= WIDE:
             self.panel("#about", "why, and what to do", shares.about if about else 0, about)
         else:
             self.fill("#about", about, shares.about)

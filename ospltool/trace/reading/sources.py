@@ -13,6 +13,7 @@ import zlib
 from collections.abc import Iterable, Iterator
 from typing import IO, Final, cast
 
+from ospltool.output.locations import LocationFault, located
 from ospltool.output.progress import advance
 from ospltool.trace.meaning.catalogue import Product
 from ospltool.trace.reading import damage
@@ -20,13 +21,16 @@ from ospltool.trace.reading.damage import SoundPart
 from ospltool.trace.reading.headers import IS_LINE_HEADER, headers
 from ospltool.trace.reading.record import valid_text
 
+# A first record comes within it, also after lines that a shell or Cyclone DDS printed.
 SNIFFED_BYTES: Final = 1 << 16
 MOST_FILES: Final = 200_000
 """Most files in a directory; one with more is not a directory of traces."""
 
+# The usual limit of open files of a process is 1,024 (ulimit -n).
 MOST_AT_ONCE: Final = 1_000
 """Most files that are merged at once, since all of them are open. A case has no such bound."""
 
+# Traces of text compress to a tenth or an eighth with gzip and zstd.
 SHRUNK: Final = 8
 """Factor, roughly, by which a compressed trace grows."""
 
@@ -147,6 +151,7 @@ def find_sources(names: Iterable[str]) -> SourceSet:
     if names and not sources:
         raise NothingFoundError(f"{', '.join(sorted(set(names)))}: no trace or log found")
     named = _with_names(sources)
+    # By node and file: ties of time are settled in this order, and the same files give the same output.
     return SourceSet(tuple(sorted(named, key=lambda source: (source.node, source.file))), tuple(skipped))
 
 
@@ -154,14 +159,17 @@ def named_path(name: str) -> tuple[str, pathlib.Path]:
     """Split `NODE=FILE`; an existing path with "=" is not such a pair, and has no node.
 
     Raises:
-        SourceError: the name or the file is missing.
+        SourceError: the name or the file is missing, or nothing can open the URI.
     """
     node, separator, rest = name.partition("=")
     if not separator or "/" in node or pathlib.Path(name).exists():
-        return "", pathlib.Path(name)
-    if not node or not rest:
+        node, rest = "", name
+    elif not node or not rest:
         raise SourceError(f"{name}: NODE=FILE needs both a name and a file")
-    return node, pathlib.Path(rest)
+    try:
+        return node, located(rest)
+    except LocationFault as cause:
+        raise SourceError(str(cause)) from None
 
 
 def _files_below(directory: pathlib.Path) -> list[pathlib.Path]:
@@ -211,6 +219,7 @@ def sniff(path: pathlib.Path, node: str = "") -> TraceFile:
     return TraceFile(path, node, TraceFormat.TRACE, untimed=first.time_ns is None, origin=origin)
 
 
+# As the longest report; a file without line ends is no trace.
 _LONGEST_LINE: Final = 1 << 20
 """Bytes in which the end of a line that is not whole yet is looked for."""
 
