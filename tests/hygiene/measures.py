@@ -23,12 +23,12 @@ import engine
 ROOT: Final = pathlib.Path(engine.__path__[0]).parent
 PACKAGES: Final = ("engine", "ospltool", "tui")
 BARS: Final = {
-    "code tokens": 788_900,
-    "lines": 127_860,
+    "code tokens": 792_650,
+    "lines": 128_210,
     "modules": 488,
-    "classes": 1_268,
+    "classes": 1_267,
     "functions of 60 lines": 3,
-    "imports in functions": 245,
+    "imports in functions": 242,
     "sheared modules": 13,
 }
 """The greatest figures; what is not here has none."""
