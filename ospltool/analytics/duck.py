@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from ospltool.analytics.case import Case, CaseError, files_of, leftovers
 from ospltool.analytics.columns import values_of
-from ospltool.analytics.contract import PARTITIONS, Table, columns_of, no_rows
+from ospltool.analytics.contract import PARTITIONS, Table, columns_of, no_rows, tables_by_domain
 from ospltool.analytics.engines import ROWS_AT_ONCE, QueryError, Result, literal
 
 _SETTINGS: Final = {
@@ -128,6 +128,14 @@ class DuckEngine:
         if len(read) != 1 or read[0].type is not duckdb.StatementType.SELECT:
             raise QueryError("one query at a time, and only what reads: a case is not changed")
         return statements[0]
+
+    def show_domain(self, domain: str) -> None:
+        """Show only the rows of one domain; temporary views hide the tables of the case."""
+        name = str(self._connection.execute("select current_database()").fetchall()[0][0])
+        database = '"' + name.replace('"', '""') + '"'
+        for table in tables_by_domain():
+            rows = f"select * from {database}.main.{table} where domain = {literal(domain)}"  # noqa: S608
+            self._connection.execute(f"create or replace temp view {table} as {rows}")
 
     def close(self) -> None:
         """Close the case."""

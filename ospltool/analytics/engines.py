@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib.util
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -62,6 +63,9 @@ class Engine(Protocol):
             QueryError: the engine refused it.
         """
 
+    def show_domain(self, domain: str) -> None:
+        """Show only the rows of one domain to the queries that follow."""
+
     def close(self) -> None:
         """Close the engine."""
 
@@ -98,9 +102,18 @@ class Tables(Protocol):
         """Forget all tables."""
 
 
+_UNLIKE: Final = re.compile(r"(['\\\\$])")
+
+
 def literal(text: str) -> str:
-    """Return a text as SQL."""
-    return "'" + text.replace("'", "''") + "'"
+    """Return a text as an expression of SQL that is the same for every engine.
+
+    Quotes, backslashes and dollar signs come as their numbers: Spark takes two quotes for the end of a text
+    and the beginning of the next, a backslash before a quote for an escape, and a dollar sign for a variable.
+    """
+    parts = [part for part in _UNLIKE.split(text) if part]
+    written = [f"chr({ord(part)})" if _UNLIKE.fullmatch(part) else f"'{part}'" for part in parts]
+    return f"concat({', '.join(written)})" if len(written) > 1 else "".join(written) or "''"
 
 
 def literals(texts: Iterable[str]) -> str:
