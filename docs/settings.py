@@ -39,7 +39,7 @@ ospltool check --effective ospl.xml         # every setting, its origin, and whe
 - **refused**: going on without it would do harm, so the node does not start. The same holds for what asks for
   security in the networking services: `Security` or `DDSSecurity` of a `DDSI2Service`, a profile of a
   `DDSI2EService` that a network partition uses with a cipher, and an enabled `Security` of an
-  `SNetworkService` ([why](design.md#one-library-of-cyclone-dds)).
+  `SNetworkService` ([why](internals/design.md#one-library-of-cyclone-dds)).
 
 An element or attribute that is not in the schema keeps the node from starting if it is in the
 `DurabilityService`. Elsewhere (`Domain`, the top level, the DDSI2 service) the node starts with a WARNING in

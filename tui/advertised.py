@@ -11,7 +11,7 @@ from engine.runtime.monitor import NameSpaceView, NodeSnapshot
 from ospltool.check.inputs import DeploymentInput, NodeInput
 from ospltool.check.runner import Choice, examine, run
 from ospltool.diagnostics.model import Finding, Target
-from tui import text
+from ospltool.views import text
 
 RULES: Final = frozenset(
     f"DUR{number}"

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from ospltool.health.codes import joined
-from tui.text import visible
+from ospltool.views.text import visible
 
 GRACE_NS: Final = 5_000_000_000
 """Time after the console's start in which incidents do not count as new."""

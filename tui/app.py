@@ -24,12 +24,17 @@ from ospltool.health.system import Source, System
 from ospltool.live.feed import Feed, TimeTravel
 from ospltool.live.model import SystemModel
 from ospltool.output import libraries
-from tui import cells, commands, panels, themes
+from ospltool.views import cells
+from ospltool.views.cells import Glyphs, Line, Span, Tone
+from ospltool.views.incidents import severe
+from ospltool.views.text import visible
+from ospltool.views.view import Subject, View
+from tui import commands, themes
 from tui.alarm import GRACE_NS, Alarm
 from tui.background import BackgroundWork, look_for_garbage_less_often
-from tui.cells import Glyphs, Line, Span, Tone
 from tui.console import CommandError, Systems
 from tui.operator import Operator
+from tui.panels import ConsoleStatus
 from tui.screens.alignment import AlignmentScreen
 from tui.screens.base import OpsScreen
 from tui.screens.conflicts import ConflictsScreen
@@ -43,9 +48,7 @@ from tui.screens.overview import OverviewScreen
 from tui.screens.persistence import PersistenceScreen
 from tui.screens.stores import StoreScreen
 from tui.screens.trace import TraceScreen
-from tui.text import visible
 from tui.trace_lines import TraceFiles
-from tui.view import ConsoleStatus, Subject, View
 
 if TYPE_CHECKING:
     from textual.color import Color
@@ -331,11 +334,11 @@ class ConsoleApp(App[int]):
     def _alarm(self) -> None:
         """Report severe incidents of all live systems."""
         if self.systems.present.feed.mode == "live":
-            severe: dict[str, tuple[str, ...]] = {}
+            errors: dict[str, tuple[str, ...]] = {}
             for one in self.systems.all:
-                found = panels.severe(self._view_of(one))
-                severe.update({f"{one.feed.title} {key}": said for key, said in found.items()})
-            self.alarm.update(severe, self.systems.present.feed.now_ns())
+                found = severe(self._view_of(one))
+                errors.update({f"{one.feed.title} {key}": said for key, said in found.items()})
+            self.alarm.update(errors, self.systems.present.feed.now_ns())
 
     def show(self) -> None:
         """Show the model on the screen in front."""

@@ -15,7 +15,7 @@ from ospltool.trace.reading.follow import FileNotice, GrowingFiles
 from ospltool.trace.reading.record import LEVELS, RecordKind, TimeBase, TraceRecord
 from ospltool.trace.reading.sources import SourceError, find_sources
 from ospltool.trace.views.selection import RecordFilter
-from tui.view import Filter
+from ospltool.views.view import Filter
 
 FIELDS: Final = ("node", "level", "thread", "state", "fellow", "ns", "group", "conflict", "event")
 """Fields of the filter: those of `ospltool trace`, and the node."""

@@ -241,9 +241,14 @@ def files_of(case: Case) -> dict[str, Any]:
 
 
 def partition(domain: str, day: int, node: str) -> str:
-    """Return the directories of a node's records of a day since 1970 (-1: no absolute time), escaped.
+    """Return the directories of records, with escaped names.
 
     Engines undo the escapes of a partition's value, `%3A` for `:`.
+
+    Args:
+        domain: the domain of the node.
+        day: the day of the records since 1970; -1 for no absolute time.
+        node: the node.
     """
     domain, node = (urllib.parse.quote(one, safe=" ") for one in (domain, node))
     return f"domain={domain}/day={day_of(day)}/node={node}"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 import importlib.util
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -68,6 +68,34 @@ class Engine(Protocol):
 
     def close(self) -> None:
         """Close the engine."""
+
+
+Columns = Mapping[str, Sequence[Any]]
+"""Rows as columns, by name."""
+
+DomainWork = Callable[[str, "Iterator[pa.RecordBatch]"], Iterator[Columns]]
+"""Makes rows of the name of a domain and of its rows."""
+
+
+@runtime_checkable
+class FleetEngine(Engine, Protocol):
+    """An engine of many machines, which do the work of each domain."""
+
+    def by_domain(
+        self, query: str, order: Sequence[str], domains: int, work: DomainWork, schema: str
+    ) -> Iterator[tuple[Any, ...]]:
+        """Yield the rows that a function makes of those of each domain that has any.
+
+        Args:
+            query: SQL of our own, whose rows have a column `domain`.
+            order: columns by which the rows are sorted, nothing first, `domain` being the first.
+            domains: number of domains, about.
+            work: travels to the machines that do it.
+            schema: the columns of what it makes, as `name type, ...`.
+
+        Raises:
+            QueryError: the engine failed.
+        """
 
 
 class Tables(Protocol):

@@ -23,7 +23,7 @@ import tempfile
 import warnings
 import weakref
 import zipfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Final
 
 import pyarrow as pa
@@ -38,7 +38,7 @@ from sqlglot.parsers.spark import SparkParser
 
 from ospltool.analytics.case import Case, CaseError
 from ospltool.analytics.contract import Table, columns_of, no_rows, tables_by_domain
-from ospltool.analytics.engines import ROWS_AT_ONCE, AnalyticsMissingError, QueryError, Result
+from ospltool.analytics.engines import ROWS_AT_ONCE, AnalyticsMissingError, DomainWork, QueryError, Result
 
 _SHORT_START: Final = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 CONNECT: Final = "sc://"
@@ -283,9 +283,6 @@ def check_plan(plan: str, places: frozenset[str]) -> None:
         raise QueryError(f"not run: Spark would read {min(others)}")
 
 
-DomainWork = Callable[[str, Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
-"""Makes rows of the name of a domain and of its rows."""
-
 MOST_TASKS: Final = 10_000
 """Tasks of one stage; Spark's scheduler takes milliseconds for each."""
 
@@ -395,21 +392,11 @@ class SparkEngine:
     def by_domain(
         self, query: str, order: Sequence[str], domains: int, work: DomainWork, schema: str
     ) -> Iterator[tuple[Any, ...]]:
-        """Yield what a function makes on the executors of the rows of each domain that has any.
-
-        Args:
-            query: SQL of our own, whose rows have a column `domain`.
-            order: columns by which the rows are sorted, `domain` being the first.
-            domains: number of domains, about.
-            work: makes rows of a domain's name and rows. It travels to the executors.
-            schema: the columns of those rows, as Spark writes them.
-
-        Raises:
-            QueryError: Spark failed.
-        """
+        """See `ospltool.analytics.engines.FleetEngine`; the executors do the work."""
 
         def of_group(key: tuple[Any, ...], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            yield from work(str(key[0].as_py()), batches)
+            for columns in work(str(key[0].as_py()), batches):
+                yield pa.record_batch(dict(columns))
 
         ship_package(self._session)
         try:

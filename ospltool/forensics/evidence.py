@@ -16,13 +16,13 @@ import importlib.util
 import pathlib
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol, TextIO
 
 from ospltool.analytics.case import FILE_SUFFIXES, Case, is_case_directory
 from ospltool.analytics.contract import NO_DOMAIN, Detail
 from ospltool.analytics.engines import Engine
 from ospltool.forensics.attachments import Attachment, AttachmentKind, find_attachments, what_is
+from ospltool.output.locations import located
 from ospltool.output.progress import ProgressLine, advance, shown
 from ospltool.trace.case.reading_back import (
     CaseFile,
@@ -447,7 +447,7 @@ def _case_of(sources: Sequence[TraceFile], stream: TextIO) -> Iterator[CaseEvide
 
 def is_case(name: str) -> bool:
     """Return whether a name is a case: a directory of tables, or one DuckDB file."""
-    path = Path(name)
+    path = located(name)
     return is_case_directory(path) or (path.suffix in FILE_SUFFIXES and path.is_file())
 
 

@@ -15,10 +15,11 @@ import contextlib
 import dataclasses
 import pathlib
 import pickle
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
 from ospltool.analytics.contract import Detail
+from ospltool.analytics.engines import Columns, DomainWork, FleetEngine
 from ospltool.forensics import right_clocks
 from ospltool.forensics.evidence import (
     CaseEvidence,
@@ -50,7 +51,6 @@ from ospltool.trace.reading.sources import domain_of
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from ospltool.analytics.spark import SparkEngine
     from ospltool.forensics.attachments import Attachment
 
 
@@ -74,8 +74,9 @@ def investigations(
         with_stores: read stores and recordings, too.
     """
     chosen = None if rules is None else tuple(rules)
-    if isinstance(evidence, CaseEvidence) and (engine := _spark_engine(evidence)) is not None:
-        yield from _on_executors(evidence, engine, _Question(window, skews, chosen, with_stores=with_stores))
+    if isinstance(evidence, CaseEvidence) and isinstance(evidence.engine, FleetEngine):
+        question = _Question(window, skews, chosen, with_stores=with_stores)
+        yield from _on_executors(evidence, evidence.engine, question)
         return
     for domain in evidence.domains:
         if len(evidence.domains) == 1:
@@ -96,15 +97,6 @@ def _damages_of(domain: str) -> Iterator[None]:
     yield
     for one in before:
         damage.note(one)
-
-
-def _spark_engine(evidence: CaseEvidence) -> SparkEngine | None:
-    if type(evidence.engine).__module__ != "ospltool.analytics.spark":
-        return None  # so that pyspark is imported only where it is used
-    from ospltool.analytics.spark import SparkEngine
-
-    assert isinstance(evidence.engine, SparkEngine)
-    return evidence.engine
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -168,7 +160,7 @@ _ANSWERS: Final = "domain string, answer binary"
 
 
 def _on_executors(
-    evidence: CaseEvidence, engine: SparkEngine, question: _Question
+    evidence: CaseEvidence, engine: FleetEngine, question: _Question
 ) -> Iterator[tuple[str, Investigation]]:
     """Yield what tasks of Spark conclude, by domain."""
     with shown("looking at the files", unit=""):
@@ -217,7 +209,7 @@ def _without_readers(stored: StoredEvidence | None) -> StoredEvidence | None:
 
 
 def _answers(
-    engine: SparkEngine, tasks: Mapping[str, _DomainTask]
+    engine: FleetEngine, tasks: Mapping[str, _DomainTask]
 ) -> Iterator[tuple[str, Investigation | ClockDoubts]]:
     """Yield the answers of tasks, of each domain one."""
     for is_rough in (True, False):
@@ -235,15 +227,10 @@ def _answers(
             yield domain, task.answer(())[0]
 
 
-def _answering(
-    tasks: Mapping[str, _DomainTask],
-) -> Callable[[str, Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def _answering(tasks: Mapping[str, _DomainTask]) -> DomainWork:
     """Return the function of a task; it travels to the executors with what all of them know."""
 
-    def answer(domain: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        import pyarrow as pa  # comes with the extra `sql`
-
-        packed = pickle.dumps(tasks[domain].answer(batches))
-        yield pa.record_batch({"domain": [domain], "answer": [packed]})
+    def answer(domain: str, batches: Iterator[pa.RecordBatch]) -> Iterator[Columns]:
+        yield {"domain": [domain], "answer": [pickle.dumps(tasks[domain].answer(batches))]}
 
     return answer

@@ -88,6 +88,36 @@ def logs(samples: pathlib.Path, tmp_path_factory: pytest.TempPathFactory) -> pat
     return directory
 
 
+def test_the_command_asks_for_one_domain_or_judges_all(
+    logs: pathlib.Path, tmp_path: pathlib.Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    case = str(tmp_path / "case")
+    assert main(["trace", "load", str(logs), "-o", case]) == 1, "one file is cut"
+    outputs = []
+    for name in (case, str(logs)):
+        capfd.readouterr()
+        assert main(["trace", "anomalies", name, "--json", "--traces-only"]) == 1
+        outputs.append(json.loads(capfd.readouterr().out)["data"]["domains"])
+    assert outputs[0] == outputs[1]
+    assert [one["domain"] for one in outputs[0]] == sorted(DOMAINS)
+    assert main(["trace", "anomalies", case, "--json", "--traces-only", "--domain", "healthy"]) == 0
+    assert json.loads(capfd.readouterr().out)["data"] in outputs[0]
+    for command in (["trace", "timeline", case], ["report", case], ["trace", "conversation", "p.T", case]):
+        assert main(command) == 2
+        assert "choose one with --domain" in capfd.readouterr().err
+        assert main([*command, "--domain", "x\x1b[1m"]) == 2
+        said = capfd.readouterr().err
+        assert "no domain" in said
+        assert "\x1b" not in said
+    page = tmp_path / "report.html"
+    assert main(["report", case, "--domain", "it's a [livelock]%", "-o", str(page)]) == 1
+    assert "master-livelock" in page.read_text()
+    capfd.readouterr()
+    counted = "select count(*) as n, count(distinct domain) as d from records"
+    assert main(["sql", case, counted, "--format", "csv", "--domain", "silent"]) == 0
+    assert capfd.readouterr().out.splitlines() == ["n,d", "4,1"]
+
+
 @pytest.fixture(scope="module")
 def spark(java_classes: str, logs: pathlib.Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     del java_classes
@@ -165,33 +195,3 @@ def test_only_conclusions_reach_the_driver(
     assert found.keys() == DOMAINS.keys()
     assert set(tracker.getJobIdsForGroup(None)) - before
     assert all(not one.facts.first_ns for one in found.values())
-
-
-def test_the_command_asks_for_one_domain_or_judges_all(
-    logs: pathlib.Path, tmp_path: pathlib.Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    case = str(tmp_path / "case")
-    assert main(["trace", "load", str(logs), "-o", case]) == 1, "one file is cut"
-    outputs = []
-    for name in (case, str(logs)):
-        capfd.readouterr()
-        assert main(["trace", "anomalies", name, "--json", "--traces-only"]) == 1
-        outputs.append(json.loads(capfd.readouterr().out)["data"]["domains"])
-    assert outputs[0] == outputs[1]
-    assert [one["domain"] for one in outputs[0]] == sorted(DOMAINS)
-    assert main(["trace", "anomalies", case, "--json", "--traces-only", "--domain", "healthy"]) == 0
-    assert json.loads(capfd.readouterr().out)["data"] in outputs[0]
-    for command in (["trace", "timeline", case], ["report", case], ["trace", "conversation", "p.T", case]):
-        assert main(command) == 2
-        assert "choose one with --domain" in capfd.readouterr().err
-        assert main([*command, "--domain", "x\x1b[1m"]) == 2
-        said = capfd.readouterr().err
-        assert "no domain" in said
-        assert "\x1b" not in said
-    page = tmp_path / "report.html"
-    assert main(["report", case, "--domain", "it's a [livelock]%", "-o", str(page)]) == 1
-    assert "master-livelock" in page.read_text()
-    capfd.readouterr()
-    counted = "select count(*) as n, count(distinct domain) as d from records"
-    assert main(["sql", case, counted, "-o", "csv", "--domain", "silent"]) == 0
-    assert capfd.readouterr().out.splitlines() == ["n,d", "4,1"]

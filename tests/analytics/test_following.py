@@ -33,7 +33,7 @@ from tests.analytics.growing import (
     killed_in_a_look,
 )
 
-SPARK = ("--engine", "spark", "--master", "local[2]")
+SPARK = ("--engine", "spark", "--spark-master", "local[2]")
 steps = st.tuples(
     st.sampled_from(["write"] * 6 + ["rotate", "truncate", "remove", "nothing"]),
     st.integers(0, 2),
@@ -185,7 +185,7 @@ def test_files_that_do_not_exist_are_refused(tmp_path: pathlib.Path) -> None:
 REFUSED = {
     "one file": (["-o", "case.duckdb"], "a case that grows is a directory"),
     "no names": ([], "name the files"),
-    "no cluster": (["--engine", "spark", "--master", "spark://127.0.0.1:1"], "cannot be reached"),
+    "no cluster": (["--engine", "spark", "--spark-master", "spark://127.0.0.1:1"], "cannot be reached"),
     "no Spark": (["--engine", "spark"], "pip install 'ospltool[spark]'"),
 }
 

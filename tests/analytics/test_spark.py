@@ -271,7 +271,17 @@ def test_spark_runs_on_a_machine_that_has_only_the_package(
                 (tools / tool.name).symlink_to(tool)
     root = pathlib.Path(__file__).parents[2]
     environ = {"PATH": str(tools), "PYTHONPATH": str(root), "HOME": str(tmp_path), "TMPDIR": str(tmp_path)}
-    command = [sys.executable, "-m", "ospltool.cli.app", "sql", str(case), "levels", "-o", "csv", "--engine"]
+    command = [
+        sys.executable,
+        "-m",
+        "ospltool.cli.app",
+        "sql",
+        str(case),
+        "levels",
+        "--format",
+        "csv",
+        "--engine",
+    ]
     answers = [
         subprocess.run([*command, engine], env=environ, capture_output=True, text=True, check=False)
         for engine in ("spark", "duckdb")

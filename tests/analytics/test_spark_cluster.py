@@ -250,7 +250,7 @@ def test_a_case_is_followed_on_a_cluster(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
     """The command is killed in a look, and an executor in another; each record is there once."""
-    options = ("--engine", "spark", "--master", request.getfixturevalue(way))
+    options = ("--engine", "spark", "--spark-master", request.getfixturevalue(way))
     logs, case = tmp_path / "logs", tmp_path / "case"
     writers = killed_in_a_look(logs, case, *options)
     with following(logs, case, *options) as command:

@@ -221,7 +221,7 @@ def test_answers_have_four_forms(case: pathlib.Path, capfd: pytest.CaptureFixtur
     )
     answers: dict[str, Any] = {}
     for form in ("table", "csv", "jsonl"):
-        assert main(["sql", str(case), query, "-o", form]) == 0
+        assert main(["sql", str(case), query, "--format", form]) == 0
         answers[form] = capfd.readouterr().out
     assert main(["sql", str(case), query, "--json"]) == 0
     rows = json.loads(capfd.readouterr().out)["data"]["rows"]
@@ -234,7 +234,7 @@ def test_answers_have_four_forms(case: pathlib.Path, capfd: pytest.CaptureFixtur
 
 
 def test_a_limit_says_what_it_left_out(case: pathlib.Path, capfd: pytest.CaptureFixture[str]) -> None:
-    assert main(["sql", str(case), "select * from templates", "-o", "csv", "--limit", "3"]) == 0
+    assert main(["sql", str(case), "select * from templates", "--format", "csv", "--limit", "3"]) == 0
     captured = capfd.readouterr()
     assert "--limit 3" in captured.err
     assert len(list(csv.reader(io.StringIO(captured.out)))) == 4
@@ -267,7 +267,7 @@ def test_queries_and_tables_are_listed(case: pathlib.Path, capfd: pytest.Capture
     [
         ["masterz"],
         ["select 1", "--engine", "oracle"],
-        ["select 1", "-o", "xml"],
+        ["select 1", "--format", "xml"],
         ["select nothing from nowhere"],
     ],
 )

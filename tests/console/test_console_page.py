@@ -11,11 +11,11 @@ from textual.pilot import Pilot
 from engine.simulator.options import draw
 from ospltool.live.feed import Feed
 from ospltool.live.simulated import SimulatedFeed
+from ospltool.views.view import Subject
 from tests.console.test_pictures import trouble
 from tui import themes
 from tui.app import SCREENS, TABS, ConsoleApp
 from tui.commands import OPERATIONS
-from tui.view import Subject
 
 PAGE = (Path(__file__).parents[2] / "docs" / "console.md").read_text(encoding="utf-8")
 Play = Callable[..., None]

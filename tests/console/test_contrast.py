@@ -10,7 +10,7 @@ import pytest
 from textual.color import Color
 
 import tui
-from tui.cells import Tone
+from ospltool.views.cells import Tone
 from tui.themes import ALL
 
 LEAST = 4.5

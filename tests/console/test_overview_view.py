@@ -7,12 +7,12 @@ import pytest
 from engine.runtime.monitor import AlignmentView, NodeSnapshot
 from ospltool.live.feed import FeedNotice, NoticeKind, ReceivedSnapshot, Update
 from ospltool.live.model import SystemModel
+from ospltool.views.cells import ASCII, UNICODE, Tone, fit_line, plain
+from ospltool.views.overview import FIELDS, Overview, detail, nothing_shown, timeline_lines
+from ospltool.views.view import Filter, View
 from tests import fake
 from tests.fake import SECOND_NS, START_NS, node_id
 from tests.health.looking import looked
-from tui.cells import ASCII, UNICODE, Tone, fit_line, plain
-from tui.screens.overview import FIELDS, Overview, detail, nothing_shown, timeline_lines
-from tui.view import Filter, View
 
 S = SECOND_NS
 

@@ -19,13 +19,13 @@ from engine.runtime.monitor import (
 )
 from engine.tracing.catalogue import catalogue
 from ospltool.live.feed import FeedNotice, HeardReplica, NoticeKind, ReceivedSnapshot, Update
+from ospltool.views.cells import ASCII
+from ospltool.views.view import Subject
 from tests import fake
 from tests.fake import SECOND_NS, START_NS, ScriptedFeed, node_id
 from tests.hygiene.test_svg import foreign
 from tui import themes
 from tui.app import SCREENS, ConsoleApp
-from tui.cells import ASCII
-from tui.view import Subject
 
 S = SECOND_NS
 Play = Callable[..., None]

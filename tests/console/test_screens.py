@@ -13,12 +13,12 @@ from textual.pilot import Pilot
 from engine.runtime.monitor import AlignmentView, DeliveryView, GroupView
 from engine.tracing.catalogue import catalogue
 from ospltool.live.feed import HeardReplica, ReceivedSnapshot, Update
+from ospltool.views.view import Subject
 from tests import fake
 from tests.fake import SECOND_NS, START_NS, ScriptedFeed, node_id
 from tui.app import SCREENS, ConsoleApp
 from tui.screens.base import OpsScreen
 from tui.screens.trace import TraceScreen
-from tui.view import Subject
 from tui.widgets.bottom import Entry, FilterLine
 from tui.widgets.sheet import Sheet
 

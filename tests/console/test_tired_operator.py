@@ -9,14 +9,14 @@ import pytest
 from textual.pilot import Pilot
 
 from ospltool.live.feed import FeedNotice, NoticeKind, ReceivedSnapshot, Update
+from ospltool.views.text import clock
+from ospltool.views.view import Subject
 from tests import fake
 from tests.fake import SECOND_NS, START_NS, ScriptedFeed, node_id
 from tui.app import ConsoleApp
 from tui.screens.base import OpsScreen
 from tui.screens.help import HelpScreen
 from tui.screens.overview import OverviewScreen
-from tui.text import clock
-from tui.view import Subject
 from tui.widgets.sheet import Sheet
 
 S = SECOND_NS

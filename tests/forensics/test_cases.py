@@ -284,7 +284,7 @@ def test_a_case_holds_stores_configurations_and_recordings(
     _, expected = answer(capfd, "anomalies", directory)
     _, found = answer(capfd, "anomalies", str(case))
     assert found == expected
-    assert main(["sql", str(case), "select node, samples from stored order by node", "-o", "csv"]) == 0
+    assert main(["sql", str(case), "select node, samples from stored order by node", "--format", "csv"]) == 0
     assert capfd.readouterr().out.splitlines() == ["node,samples", "a,5", "b,3"]
     shutil.rmtree(traces.directory / "b" / "store")
     write_ours(traces.directory / "b" / "store", {group: [Message(key).sample() for key in range(5)]})
@@ -322,7 +322,7 @@ def test_what_is_given_to_a_node_is_looked_at_as_what_it_is(
     ("arguments", "said"),
     [
         (("--engine", "spark"), "--engine spark needs a case"),
-        (("--engine", "other"), "choose duckdb or spark"),
+        (("--engine", "other"), "is not one of 'duckdb', 'spark'"),
         (("--node", "n9"), "no node n9"),
         (("--since", "soon"), "is not a time"),
     ],

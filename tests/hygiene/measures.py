@@ -23,10 +23,10 @@ import engine
 ROOT: Final = pathlib.Path(engine.__path__[0]).parent
 PACKAGES: Final = ("engine", "ospltool", "tui")
 BARS: Final = {
-    "code tokens": 773_900,
-    "lines": 124_800,
-    "modules": 476,
-    "classes": 1_255,
+    "code tokens": 777_700,
+    "lines": 125_600,
+    "modules": 486,
+    "classes": 1_260,
     "functions of 60 lines": 3,
     "imports in functions": 245,
     "sheared modules": 13,

@@ -11,10 +11,11 @@ from textual.binding import Binding, BindingType
 from textual.screen import Screen
 from textual.widgets import Input
 
+from ospltool.views.cells import Line, Rows, more_line
+from ospltool.views.view import Filter, Subject, View, rule_line
 from tui import commands, panels
-from tui.cells import Line, Rows
 from tui.console import Console
-from tui.view import ConsoleStatus, Filter, Subject, View
+from tui.panels import ConsoleStatus
 from tui.widgets.bottom import CommandLine, Entry, FilterLine, KeyBar
 from tui.widgets.lines import Lines, Toned
 from tui.widgets.sheet import HEADER, Sheet
@@ -319,7 +320,7 @@ class TableScreen(OpsScreen):
         grid = self.query_one("#table", Sheet)
         rows = self.rows = self.table(view, width)
         grid.show(rows)
-        title = panels.rule_line(view, self.table_title(view, rows), width)
+        title = rule_line(view, self.table_title(view, rows), width)
         self._notes = self.notes(view, width)
         self.fill("#title", [title, *self._notes])
         self.show_about()
@@ -336,8 +337,8 @@ class TableScreen(OpsScreen):
         most = min(self.ABOUT_LINES, max(room // 3, free)) if row is not None else room - 1
         if len(lines) > most > 0:
             left_out = len(lines) - most + 1
-            lines = [*lines[: most - 1], panels.more_line(left_out)]
-        rule = [panels.rule_line(view, "", width)] if lines and row is not None else []
+            lines = [*lines[: most - 1], more_line(left_out)]
+        rule = [rule_line(view, "", width)] if lines and row is not None else []
         lines = [*rule, *lines[: max(0, most)]]
         self.fill("#about", lines)
         set_height(self.query_one("#table", Sheet), max(2, room - len(lines)) if self.rows.keys else 0)

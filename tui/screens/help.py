@@ -9,7 +9,7 @@ from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
 from textual.screen import ModalScreen
 
-from tui.cells import Glyphs, Line, Span, Tone
+from ospltool.views.cells import Glyphs, Line, Span, Tone
 from tui.widgets.lines import Lines
 
 WIDTH = 72

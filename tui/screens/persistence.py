@@ -14,10 +14,10 @@ from ospltool.health.signs.services import of_service
 from ospltool.live import persistence
 from ospltool.live.persistence import ReplicaState, Stream, WatchedReplica
 from ospltool.output.text import plural
-from tui import panels, text
-from tui.cells import Cell, Column, Line, Rows, Span, Tone, dimmed, single, table_title
+from ospltool.views import text
+from ospltool.views.cells import Cell, Column, Line, Rows, Span, Tone, dimmed, more_line, single, table_title
+from ospltool.views.view import View, rule_line, severity_sign
 from tui.screens.base import OpsScreen, set_height, share
-from tui.view import View, severity_sign
 from tui.widgets.lines import Lines
 from tui.widgets.sheet import Sheet
 
@@ -373,18 +373,18 @@ class PersistenceScreen(OpsScreen):
         room = max(0, self.room - len(titles))
         most = max(2, room // 3)
         if len(about) > most:
-            about = [*about[: most - 1], panels.more_line(len(about) - most + 1)]
+            about = [*about[: most - 1], more_line(len(about) - most + 1)]
         self.fill("#about", about)
         parts = [part for part in PARTS if part in titles]
         wanted = [len(self._rows[part].keys) + bool(self._rows[part].keys) for part in parts]
         heights = dict(zip(parts, share(wanted, room - len(about)), strict=True))
         for part in PARTS:
-            lines = [panels.rule_line(view, titles[part], width)] if part in titles else []
+            lines = [rule_line(view, titles[part], width)] if part in titles else []
             self._show_part(part, lines, heights.get(part, 0))
 
     def _show_none(self, view: View) -> None:
         width = self.size.width
-        first = panels.rule_line(view, title(view, self._rows["replicas"]), width)
+        first = rule_line(view, title(view, self._rows["replicas"]), width)
         self.fill("#about", none_lines(view, self.console.feed.mode, width))
         for part in PARTS:
             self._show_part(part, [first] if part == "replicas" else [], 0)

@@ -9,11 +9,11 @@ from textual import on
 from engine.runtime.monitor import GroupView
 from ospltool.live.nodes import Node
 from ospltool.output.text import plural
-from tui import text
-from tui.cells import Cell, Column, Line, Rows, Span, Tone, dimmed, single, table_title, widest
+from ospltool.views import text
+from ospltool.views.cells import Cell, Column, Line, Rows, Span, Tone, dimmed, single, table_title, widest
+from ospltool.views.groups import is_kept
+from ospltool.views.view import Subject, View, node_mark
 from tui.screens.base import TableScreen
-from tui.screens.groups import is_kept
-from tui.view import Subject, View, node_mark
 from tui.widgets.sheet import Sheet
 
 STORE_FIELDS = ("node", "kind", "path", "state")

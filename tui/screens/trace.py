@@ -12,12 +12,12 @@ from textual.binding import Binding, BindingType
 from engine.runtime.monitor import NodeEvent
 from engine.tracing.catalogue import catalogue
 from ospltool.trace.reading.record import TraceRecord
-from tui import panels, text
+from ospltool.views import text
+from ospltool.views.cells import Cell, Column, Line, Rows, Span, Tone, single
+from ospltool.views.events import MOST_NAME, event_message, no_events
+from ospltool.views.view import Subject, View, state_name
 from tui import trace_lines as sources
-from tui.cells import Cell, Column, Line, Rows, Span, Tone, single
-from tui.panels import MOST_NAME, event_message
 from tui.screens.base import TableScreen
-from tui.view import Subject, View, state_name
 from tui.widgets.sheet import Sheet
 
 MAX_SHOWN: Final = 20_000
@@ -227,7 +227,7 @@ class TraceScreen(TableScreen):
         """Return the reason for an empty table."""
         if self.from_files:
             return nothing_lines("no line of the trace files matches" if self._every else "no line yet")
-        return nothing_lines(panels.no_events(view))
+        return nothing_lines(no_events(view))
 
     def about(self, view: View, row: TraceRow, width: int) -> list[Line]:
         """Return the record in full, and what it means."""

@@ -11,7 +11,7 @@ from textual.screen import Screen
 from textual.suggester import SuggestFromList
 from textual.widgets import Input
 
-from tui.cells import Line, Span, Tone
+from ospltool.views.cells import Line, Span, Tone
 from tui.widgets.lines import Lines
 
 

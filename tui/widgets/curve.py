@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from textual.app import ComposeResult
 from textual.containers import Vertical
 
-from tui.cells import ASCII, UNICODE, Glyphs, Line, Span, Tone
+from ospltool.views.cells import ASCII, UNICODE, Glyphs, Line, Span, Tone
 from tui.widgets.lines import Lines
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
-from tui import text
-from tui.cells import CellTable, Column, Line, Span, Tone, fit_line, note_width, plain
+from ospltool.views import text
+from ospltool.views.cells import CellTable, Column, Line, Span, Tone, fit_line, note_width, plain
 from tui.widgets.lines import Toned
 
 PAUSE_S: Final = 2.0

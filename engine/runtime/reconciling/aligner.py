@@ -272,8 +272,8 @@ class AlignerComparisons:
     ) -> Stepwise[None]:
         """Find the difference to the set as it was when this began, and send it.
 
-        OpenSplice sends whole sets (guide, 5.4.6, 5.5.17); docs/protocol.md, "What travels: the difference",
-        is the text for this.
+        OpenSplice sends whole sets (guide, 5.4.6, 5.5.17); the text for this is docs/internals/protocol.md,
+        "What travels: the difference".
         """
         from engine.dataset import rateless, reconciliation
 

@@ -200,7 +200,6 @@ def _instances(rows: Iterable[tuple[Any, ...]], sides: int) -> Iterator[Instance
 
 
 DEFAULT_INSTANCES: Final = 100
-ENGINES: Final = ("duckdb", "spark")
 _SHARE: Final = 0.6
 """Of the memory; DuckDB takes a quarter more than its limit, and the report takes its part."""
 _MAX_DAMAGE_SHOWN: Final = 20

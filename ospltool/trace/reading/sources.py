@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator
 from typing import IO, Final, cast
 
 from ospltool.analytics.contract import NO_DOMAIN
+from ospltool.output.locations import LocationFault, located
 from ospltool.output.progress import advance
 from ospltool.trace.meaning.catalogue import Product
 from ospltool.trace.reading import damage
@@ -159,14 +160,17 @@ def named_path(name: str) -> tuple[str, pathlib.Path]:
     """Split `NODE=FILE`; an existing path with "=" is not such a pair, and has no node.
 
     Raises:
-        SourceError: the name or the file is missing.
+        SourceError: the name or the file is missing, or nothing can open the URI.
     """
     node, separator, rest = name.partition("=")
     if not separator or "/" in node or pathlib.Path(name).exists():
-        return "", pathlib.Path(name)
-    if not node or not rest:
+        node, rest = "", name
+    elif not node or not rest:
         raise SourceError(f"{name}: NODE=FILE needs both a name and a file")
-    return node, pathlib.Path(rest)
+    try:
+        return node, located(rest)
+    except LocationFault as cause:
+        raise SourceError(str(cause)) from None
 
 
 def _files_below(directory: pathlib.Path) -> list[pathlib.Path]:

@@ -13,11 +13,10 @@ from ospltool.health.health import Health
 from ospltool.health.incidents import Incident
 from ospltool.health.presence import Presence
 from ospltool.health.verdict import STARTING, UNKNOWN, SystemVerdict
-from ospltool.live.feed import ReplayPosition
 from ospltool.live.model import SystemModel
 from ospltool.live.nodes import Node
-from tui import text
-from tui.cells import Cell, Glyphs, Line, Span, Tone, single
+from ospltool.views import text
+from ospltool.views.cells import Cell, Glyphs, Line, Span, Tone, single
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -150,42 +149,6 @@ class View:
     def is_anybody_heard(self) -> bool:
         """Whether a node is heard."""
         return any(map(self.is_heard, self.model.nodes))
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Elsewhere:
-    """A system that is watched too, and how it is."""
-
-    title: str
-    verdict: SystemVerdict
-    is_present: bool = False
-    """Whether it is the present of the system whose past is shown."""
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class ConsoleStatus:
-    """The console's own state for the header."""
-
-    title: str
-    """Title of the console."""
-    source: str
-    """Name of the watched system."""
-    mode: str
-    """Mode of the feed: "live", "recorded" or "simulated"."""
-    paused: bool = False
-    """Whether the picture is frozen."""
-    behind_ns: int = 0
-    """Time for which the picture has been frozen."""
-    timeline: ReplayPosition | None = None
-    """Position in a recording or simulation; None for a live system."""
-    screens: tuple[str, ...] = ()
-    """Names of the screens with tabs."""
-    operates: bool = False
-    """Whether the console may change nodes."""
-    elsewhere: tuple[Elsewhere, ...] = ()
-    """Other watched systems."""
-    ago_ns: int | None = None
-    """How long ago the shown moment of a live system was; None for its present."""
 
 
 def state_name(state: str) -> str:
@@ -384,3 +347,10 @@ def unheard_nodes(view: View) -> list[UnheardNode]:
             why = why or (incident.why if incident.is_cause_known and incident.who == name else "")
             found.append(UnheardNode(name, state, Tone.FAULT, Rank(incident.severity), why, incident))
     return found
+
+
+def rule_line(view: View, title: str, width: int) -> Line:
+    """Return a rule across the screen, with a title."""
+    rule = view.glyphs.rule
+    start = f"{rule} {title} " if title else ""
+    return (Span(start + rule * max(0, width - len(start)), Tone.DIM),)

@@ -11,7 +11,8 @@ from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 
 from rich.cells import cell_len
 
-from tui import text
+from ospltool.output.text import plural
+from ospltool.views import text
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -396,3 +397,8 @@ def _spread(columns: tuple[Column, ...], width: int) -> tuple[Column, ...]:
         given[min(growing, key=lambda i: (given[i] + 1) / columns[i].grow)] += 1
     wider = [dataclasses.replace(columns[i], width=columns[i].width + more) for i, more in enumerate(given)]
     return (*wider, *columns[seen:])
+
+
+def more_line(number: int) -> Line:
+    """Return the last line of a part that does not fit."""
+    return (Span(f"   and {plural(number, 'more line')}", Tone.DIM),)
