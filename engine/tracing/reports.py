@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from engine.tracing.sinks import Sink
     from engine.tracing.tracer import Tracer
 
+# As OpenSplice writes it.
 RULE: Final = "=" * 88
 CONTINUATION: Final = " " * 14
 """The width of the names of fields in OpenSplice's logs, whose tools look for it."""
@@ -80,6 +81,7 @@ class Reporter:
         log_path = environ.get("OSPL_LOGPATH", "").strip()
         self._info = _LogFile(target_of(environ, "OSPL_INFOFILE", "ospl-info.log", log_path), start)
         self._error = _LogFile(target_of(environ, "OSPL_ERRORFILE", "ospl-error.log", log_path), start)
+        # Any thread reports; a report of several lines must stay in one piece.
         self._lock = threading.Lock()
         self.lost = 0
         """Number of records that could not be written."""

@@ -24,7 +24,7 @@ ROOT: Final = pathlib.Path(engine.__path__[0]).parent
 PACKAGES: Final = ("engine", "ospltool", "tui")
 BARS: Final = {
     "code tokens": 777_700,
-    "lines": 125_600,
+    "lines": 127_000,
     "modules": 486,
     "classes": 1_260,
     "functions of 60 lines": 3,
