@@ -66,7 +66,7 @@ SETTINGS: Final = {
     "spark.app.name": "ospltool",
     "spark.sql.parser.escapedStringLiterals": "true",  # '\\d' means the same as in DuckDB
     "spark.sql.session.timeZone": "UTC",
-    "spark.sql.sources.partitionColumnTypeInference.enabled": "false",  # an hour is text
+    "spark.sql.sources.partitionColumnTypeInference.enabled": "false",  # a day is text
     "spark.sql.parquet.compression.codec": "zstd",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "50000",
 }
@@ -325,10 +325,15 @@ class SparkEngine:
 
     def _frame_of(self, case: Case, table: Table) -> Any:
         """Return the rows of a table; one without files has none."""
-        directory = case.path.absolute() / table
-        if not any(directory.rglob("*.parquet")):
+        directory, paths = case.path.absolute() / table, case.files(table)
+        if not paths:
             return self._session.sql(no_rows(table, SQL_TYPES))
-        return self._session.read.parquet(directory.as_uri()).select(*columns_of(table))
+        frame = self._session.read.parquet(directory.as_uri())
+        if {one.rpartition("/")[2] for one in frame.inputFiles()} != {path.name for path in paths}:
+            # What was replaced lies there, too. All paths take longer, and make plans long.
+            reader = self._session.read.option("basePath", directory.as_uri())
+            frame = reader.parquet(*(path.absolute().as_uri() for path in paths))
+        return frame.select(*columns_of(table))
 
     @property
     def session(self) -> SparkSession:
