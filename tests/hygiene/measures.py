@@ -23,10 +23,10 @@ import engine
 ROOT: Final = pathlib.Path(engine.__path__[0]).parent
 PACKAGES: Final = ("engine", "ospltool", "tui")
 BARS: Final = {
-    "code tokens": 775_010,
-    "lines": 126_102,
-    "modules": 485,
-    "classes": 1_259,
+    "code tokens": 782_300,
+    "lines": 127_600,
+    "modules": 486,
+    "classes": 1_268,
     "functions of 60 lines": 3,
     "imports in functions": 245,
     "sheared modules": 13,
