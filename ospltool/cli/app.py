@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 VERBS: Final = {
     "start": "Start a node, in the background or in the foreground.",
     "stop": "Stop a node.",
+    "restart": "Stop a node and start it again.",
+    "logs": "Show the logs and the trace of nodes.",
     "status": "Show the state of a node.",
     "list": "List the nodes on this machine.",
     "health": "Report what is wrong in a running system.",

@@ -71,7 +71,8 @@ def find_nodes(given: str, environ: Mapping[str, str]) -> list[NodeStatus]:
         keys = {target.key for target in targets(given, environ)}
     except CommandError:
         keys = set()
-    exact = [status for status in known if status.directory.path.name in keys]
+    fleet = resolved(given) if is_fleet(given) and keys else ""
+    exact = [one for one in known if one.directory.path.name in keys or (fleet and one.record.fleet == fleet)]
     if is_fleet(given) and len(exact) < len(keys or known):
         return [*exact, *(one for one in _of_fleet(given, known) if one not in exact)]
     if exact:

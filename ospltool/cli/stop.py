@@ -12,7 +12,7 @@ from engine.supervisor.node_status import ALIVE, Condition
 from ospltool.cli.exits import CommandError, Exit
 from ospltool.cli.options import AsJson, duration
 from ospltool.cli.started_nodes import find_nodes, known_nodes, why_none
-from ospltool.cli.targets import is_fleet, required_uri
+from ospltool.cli.targets import DEFAULT, is_fleet
 from ospltool.output import envelope, streams
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def stop(
 
     Exit codes: 0 the node has stopped, 1 it is still stopping, 2 no such node.
     """
-    known = _all_running() if all_nodes else _chosen(uri)
+    known = _all_running() if all_nodes else chosen_nodes(uri)
     try:
         stops = control.stop_all([status.directory for status in known], timeout)
     except KeyboardInterrupt:
@@ -49,7 +49,7 @@ def stop(
         raise
     outcomes = list(zip(known, stops, strict=True))
     for status, outcome in outcomes:
-        _say_outcome(status, outcome)
+        say_outcome(status, outcome)
     if as_json:
         data = [
             {
@@ -68,19 +68,28 @@ def _all_running() -> list[NodeStatus]:
     return [each for each in known_nodes(os.environ) if each.condition is not Condition.STOPPED]
 
 
-def _chosen(uri: str | None) -> list[NodeStatus]:
-    given = required_uri(uri)
+def chosen_nodes(uri: str | None) -> list[NodeStatus]:
+    """Return the nodes that this user started here and that a command line means, also those that ended.
+
+    Raises:
+        CommandError: there is none, or which of several is not clear.
+    """
+    given = uri or DEFAULT
     found = find_nodes(given, os.environ)
+    if not found and not uri:
+        known = "name a configuration, fleet file or node; `ospltool list` shows the nodes"
+        raise CommandError(f"no node of the default configuration is known here; {known}")
     if not found:
         error = why_none(given, os.environ)
         raise CommandError(error.lines, Exit.UNRECOVERABLE)
     alive = [status for status in found if status.condition in ALIVE]
     if len(alive) > 1 and not is_fleet(given):
-        first = f"{given} matches several nodes; stop them one by one, or all with --all:"
+        first = f"{given} matches several nodes; name one of them (`stop --all` stops all):"
         stores = [f"  {each.record.configuration} (store {each.record.store or '-'})" for each in alive]
         raise CommandError([first, *stores], Exit.UNRECOVERABLE)
     return found
 
 
-def _say_outcome(status: NodeStatus, outcome: Stop) -> None:
+def say_outcome(status: NodeStatus, outcome: Stop) -> None:
+    """Say how the stop of a node ended."""
     streams.say(f"ospltool: {status.record.domain_name} ({status.record.configuration}) {outcome.value}")
