@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from textual.color import Color
     from textual.driver import Driver
 
+# A title of a terminal; it may have a name from the network.
 MOST_CHARACTERS: Final = 200
 _KEEP: Final = "\x1b[22;2t"
 _GIVE_BACK: Final = "\x1b[23;2t"
@@ -113,13 +114,17 @@ class WindowTitle:
             self._shown = ""
 
 
+# People see no more, and each picture costs milliseconds, on the machine that is watched.
 TICK_S: Final = 0.25
 """The feed is polled, and the screen changes, at most this often."""
 
 SECOND_NS: Final = 1_000_000_000
 
+# Up to 30 nodes a picture costs less than a tick leaves. Chosen.
 SMALL: Final = 30
 """Nodes that are shown at every tick."""
+# Chosen so that the console stays below a few per cent of a core with 200 nodes (`make bench
+# AREA=console`).
 NODE_NS: Final = 9_000_000
 """Delay of the next picture for each node above SMALL, unless the verdict changes: 1.5 s with 200 nodes.
 Keys are answered at once."""
@@ -132,6 +137,7 @@ _WEB_FONTS: Final = re.compile(r"\s*@font-face {.*?}", re.DOTALL)
 TRAVEL_ACTIONS: Final = frozenset({"step", "wind", "faster", "mark", "next_mark"})
 """Actions of a recording or simulation, and of the past of a live system."""
 
+# Long enough to read two lines.
 MESSAGE_TICKS: Final = 40
 """A message stays for ten seconds, or until the next key."""
 

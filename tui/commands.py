@@ -25,6 +25,7 @@ from tui.widgets.lines import Lines
 
 FORMATS: Final = ("json", "csv", "svg")
 DAY_NS: Final = 86_400_000_000_000
+# Fits into a terminal of 80 with the frame.
 QUESTION_WIDTH: Final = 68
 Plan = Callable[..., Operation]
 """Plans an operation of an `Operator` on a node, as `Operator.stop` does."""

@@ -62,6 +62,7 @@ class ConsoleStatus:
     """How long ago the shown moment of a live system was; None for its present."""
 
 
+# They fit into a header of 100 cells.
 MOST_ELSEWHERE: Final = 3
 """Other systems in trouble that the header names."""
 
@@ -114,6 +115,7 @@ def _elsewhere(view: View, status: ConsoleStatus, most: int = MOST_ELSEWHERE) ->
     """
     gap = f" {view.glyphs.separator} "
     sick = [one for one in status.elsewhere if one.verdict.word != "OK" or one.is_present]
+    # The gravest first; one without an incident, but not OK, comes last.
     sick.sort(key=lambda one: (one.verdict.worst is None, one.verdict.worst or 0))
     if sick and not most:
         sign, tone = verdict_sign(view, sick[0].verdict)
@@ -214,7 +216,9 @@ def _speed(timeline: ReplayPosition) -> str:
     return f"{timeline.reached:.2g}x, cannot keep up with {timeline.speed:g}x"
 
 
+# With fewer lines the table below would have less than half of the screen.
 LEAST_FOR_TIMELINE: Final = 28
+# The same for the explanation.
 LEAST_FOR_EXPLANATION: Final = 17
 MAX_CAPTION_LINES: Final = 2
 

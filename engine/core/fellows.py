@@ -24,18 +24,25 @@ from engine.core.name_spaces import DefinitionConflict
 from engine.core.settings import RunSeen
 from engine.core.states import ServiceState
 
+# As the largest system that is tried. A forgotten fellow that returns counts as a new one.
 MAX_REMEMBERED: Final = 1024
 """Lost fellows remembered to recognise a reconnection; the oldest are forgotten first."""
 
+# Chosen: with fewer one late heartbeat is an error of the clock, with more a clock that was set counts
+# late.
 ESTIMATES: Final = 5
 """Heartbeats by which clocks are compared: one of five has hardly waited on its way."""
 
+# Heartbeats are a period apart; those that are closer than half of one waited in the same queue.
 AT_ONCE: Final = 0.5
 """Part of the period within which heartbeats come at once: they waited, and count as one."""
 
+# Above all expiry times that are sensible, below the differences (hours, a time zone) of clocks that were
+# set wrong.
 FAR_NS: Final = 60_000_000_000
 """Nanoseconds for which no heartbeat waits: a fellow that is so late is lost."""
 
+# OpenSplice's example and default of Network/Heartbeat/ExpiryTime (engine/config/opensplice.tsv).
 EXPIRY_S: Final = 10.0
 """Allowed silence of a fellow until its first heartbeat, which states it, has come."""
 
@@ -232,6 +239,8 @@ class FellowTable:
     def all(self) -> tuple[Fellow, ...]:
         """Return the present fellows, in order of their ids."""
         if self._sorted is None:
+            # By id, not by arrival: a simulated run is the same each time, and a message lists fellows
+            # alike on each node.
             self._sorted = tuple(sorted(self._fellows.values(), key=operator.attrgetter("node")))
             self._heard = tuple([fellow.node for fellow in self._sorted])
         return self._sorted

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
     from engine.dds.activity import Work
 
+# A quarter of a period is far above the jitter of a timer; larger brings the repeated heartbeat nearer to
+# the expiry at the fellows.
 LATE: Final = 1.25
 """Heartbeat periods after which the node's heartbeat is late, and the last one is repeated."""
 

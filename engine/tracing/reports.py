@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from engine.tracing.sinks import Sink
     from engine.tracing.tracer import Tracer
 
+# As OpenSplice writes it.
 RULE: Final = "=" * 88
 CONTINUATION: Final = " " * 14
 """The width of the names of fields in OpenSplice's logs, whose tools look for it."""
@@ -78,6 +79,7 @@ class Reporter:
         self._append = appends(environ) if append is None else append
         start = pathlib.Path() if directory is None else directory
         self._info, self._error = (_LogFile(target, start) for target in targets_of(environ))
+        # Any thread reports; a report of several lines must stay in one piece.
         self._lock = threading.Lock()
         self.lost = 0
         """Number of records that could not be written."""

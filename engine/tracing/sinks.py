@@ -14,6 +14,7 @@ import msgspec
 if TYPE_CHECKING:
     import pathlib
 
+# Each rotation renames them all. Chosen.
 MAX_FILES: Final = 1_000
 """Limit for the former files that a rotation keeps."""
 _UNITS: Final = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}

@@ -30,6 +30,7 @@ from ospltool.stores.opening import is_store, open_reader
 from ospltool.trace.reading.record import valid_text
 from ospltool.trace.reading.sources import MOST_FILES, SourceError, named_path
 
+# Heads of all formats and the root element of a configuration are in the first page or two.
 SNIFFED_BYTES: Final = 1 << 14
 
 _CONFIGURATION: Final = re.compile(rb"<(?:[A-Za-z]\w*:)?(?:OpenSplice|CycloneDDS)[\s>/]")
@@ -92,6 +93,7 @@ def find_attachments(names: Iterable[str], nodes: Iterable[str]) -> list[Attachm
         for what, place in _below(path):
             owner = "" if what is AttachmentKind.RECORDING else node or _owner(place, path, known)
             found.setdefault(place, Attachment(what, valid_text(owner), place, valid_text(str(place))))
+    # By kind and node, as they are listed; directories come in any order.
     return sorted(found.values(), key=lambda one: (one.what, one.node, one.name))
 
 
@@ -255,6 +257,7 @@ def _listed(case: Path) -> dict[str, Any]:
     try:
         listed: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))["data"]
         msgspec.convert(listed, dict[str, _Entry])
+    # A case without attachments has no list.
     except FileNotFoundError:
         return {}
     except Exception as cause:  # of any class: a case may come from anybody

@@ -59,20 +59,24 @@ from ospltool.trace.views.times import parse_time
 
 # ------------------------------------------------------------------ files that are there twice
 
+# Enough that two traces of equal nodes are not taken for one; each is searched in all other files.
 PROBES: Final = 16
 """Records of a file that are looked for in the others, about."""
 
 LEAST_PROBES: Final = 3
 """A file with fewer records is not called a copy."""
 
+# The work grows with the product of files and probes.
 MOST_SEARCHED: Final = 1_000
 """Among more files, copies are not looked for."""
 
+# 1,225 pairs: about as many searches as above.
 MOST_COMPARED: Final = 50
 """The same for files that are read whole, each of which is compared with each."""
 
 MOST_COPY_BYTES: Final = 64 << 20
 """Bytes of those files together: a compressed file of 2 MB may hold 2 GB."""
+# As reading of traces; larger blocks are not faster.
 BLOCK_BYTES: Final = 1 << 20
 
 SourceKey = tuple[str, str]
@@ -179,11 +183,13 @@ def _copied(
     whole = {pair for pair, found in seen.items() if _is_whole(looked[pair[0]], found)}
     left: set[SourceKey] = set()
     found: list[CopiedFile] = []
+    # From the last one, so that the file that is left as the original is the first by name.
     for key in sorted(looked, reverse=True):
         originals = sorted(other for one, other in whole if one == key and other not in left)
         if originals:
             left.add(key)
             found.append(CopiedFile(*key, *originals[0]))
+    # In the order in which files are listed elsewhere.
     return sorted(found, key=lambda one: (one.node, one.file))
 
 
@@ -281,6 +287,7 @@ def window_of(evidence: Evidence, since: str | None, until: str | None, nodes: S
     )
 
 
+# Chosen: below it reading the files takes less than making a case of them.
 LARGE_BYTES: Final = 16_000_000
 """Size from which a case is worth its start."""
 
@@ -511,6 +518,7 @@ def _noted(records: Iterable[TraceRecord]) -> Iterator[TraceRecord]:
         yield record
 
 
+# Counting each record would cost more than reading it.
 EVERY_RECORDS: Final = 5_000
 
 

@@ -113,6 +113,7 @@ def _from_findings(findings: Sequence[TraceFinding], shown: Sequence[SetSize]) -
 def _last_sizes(shown: Sequence[SetSize], master: str, node: str) -> str:
     """Describe the last sizes of the sets of two nodes that are known and differ."""
     last: dict[str, dict[str, int]] = {}
+    # By time, so that the last one stays.
     for one in sorted(shown, key=lambda each: each.time_ns):
         if one.node in {master, node}:
             last.setdefault(one.group, {})[one.node] = one.samples
@@ -210,6 +211,7 @@ def configured(attachments: Iterable[Attachment]) -> tuple[tuple[Finding, ...] |
         )
         for each in report.diagnostics
     ]
+    # The gravest first; by code and file, so that equal findings stand together.
     return tuple(sorted(named, key=lambda each: (each.severity, each.code, each.place.path))), ()
 
 

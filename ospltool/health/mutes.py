@@ -19,8 +19,11 @@ from ospltool.health.codes import Code, codes, joined
 from ospltool.health.incidents import Incident
 from ospltool.output.locations import state_directory
 
+# Chosen: a person makes some; each is compared with each incident.
 MAX_MUTES: Final = 500
+# `MAX_MUTES` with long reasons take a fifth of it; a larger file is something else.
 MAX_BYTES: Final = 1 << 20
+# A few screenfuls; only to be shown.
 MAX_ENDED: Final = 100
 
 
@@ -109,6 +112,7 @@ class Mutes:
     @property
     def standing(self) -> list[Mute]:
         """The mutes that had not ended when they were settled, the next to end first."""
+        # The name keeps rows from changing places when two end at once.
         return sorted(self._mutes, key=lambda one: (one.until_ns, one.name))
 
     def until_ns(self, code: Code, who: str, now_ns: int) -> int:

@@ -233,6 +233,7 @@ class OpsScreen(Screen[None]):
         self.console.run_command(event.value)
 
 
+# Header, a few rows and the keys need these.
 LEAST_FOR_TABS = 12
 """With fewer lines the header has only its first."""
 
@@ -273,6 +274,7 @@ def share(wanted: list[int], room: int) -> list[int]:
 class TableScreen(OpsScreen):
     """Subclasses give the table, its title and the lines about a row."""
 
+    # Chosen by eye, as in the other screens.
     ABOUT_LINES: ClassVar[int] = 8
     """The most lines for what is under the cursor: a third of the screen, or what the table leaves free."""
 

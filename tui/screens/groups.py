@@ -20,6 +20,7 @@ class GroupsScreen(TableScreen):
     NAME = "groups"
     TITLE_OF_SCREEN = "groups"
     FILTER_FIELDS = GROUP_FIELDS
+    # Chosen by eye, as in the other screens.
     ABOUT_LINES: ClassVar[int] = 12
 
     def table(self, view: View, width: int) -> Rows[GroupKey]:

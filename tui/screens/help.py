@@ -12,6 +12,7 @@ from textual.screen import ModalScreen
 from ospltool.views.cells import Glyphs, Line, Span, Tone
 from tui.widgets.lines import Lines
 
+# Fits into a terminal of 80 with the frame.
 WIDTH = 72
 
 

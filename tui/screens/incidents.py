@@ -34,6 +34,7 @@ from tui.screens.base import OpsScreen, TableScreen, set_height
 from tui.widgets.lines import Lines
 from tui.widgets.sheet import Sheet
 
+# An hour: long enough for a repair, short enough that nobody forgets it. Others have a command.
 MUTE_NS: Final = 3_600_000_000_000
 """Duration of a mute by key `m`."""
 
@@ -108,6 +109,7 @@ class IncidentsScreen(TableScreen, IncidentKeys):
     NAME = "incidents"
     TITLE_OF_SCREEN = "incidents"
     FILTER_FIELDS = FIELDS
+    # Chosen by eye, as in the other screens.
     ABOUT_LINES: ClassVar[int] = 10
 
     @property

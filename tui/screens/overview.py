@@ -27,8 +27,10 @@ from tui.screens.incidents import KEYS, IncidentKeys
 from tui.widgets.lines import Lines
 from tui.widgets.sheet import Sheet
 
+# Chosen by eye: the table keeps half of the lines.
 LEAST_FOR_LONG: Final = 34
 """Lines from which the explanation of an incident has two for each part."""
+# Explaining all would take time with hundreds of incidents.
 COMPARED: Final = 5
 """Incidents whose explanations have room, so that nothing moves when the cursor does."""
 

@@ -20,6 +20,7 @@ from tui import trace_lines as sources
 from tui.screens.base import TableScreen
 from tui.widgets.sheet import Sheet
 
+# Textual takes milliseconds for each thousand when the table changes. Chosen.
 MAX_SHOWN: Final = 20_000
 """Rows of the table: the newest; older ones are counted in the title."""
 
@@ -27,6 +28,7 @@ WIDTH_WITH_LEVEL: Final = 100
 WIDTH_WITH_THREAD: Final = 150
 """Below these widths the message needs the room more; the lines below the table have everything."""
 
+# Names do not change, and measuring all rows would cost with each new one.
 NAMED: Final = 2_000
 """Number of newest rows whose node names determine the width of the column."""
 
@@ -178,6 +180,7 @@ class TraceScreen(TableScreen):
     NAME = "trace"
     TITLE_OF_SCREEN = "trace"
     FILTER_FIELDS = sources.FIELDS
+    # Chosen by eye: a header and some lines of the message.
     ABOUT_LINES: ClassVar[int] = 9
 
     def __init__(self) -> None:

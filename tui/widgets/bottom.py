@@ -85,6 +85,7 @@ class CommandLine(Entry):
         self.suggester = SuggestFromList(commands, case_sensitive=False)
 
 
+# A line of 100 cells.
 MOST_KEYS: Final = 8
 
 

@@ -16,6 +16,7 @@ from ospltool.views import text
 from ospltool.views.cells import CellTable, Column, Line, Span, Tone, fit_line, note_width, plain
 from tui.widgets.lines import Toned
 
+# A person must be able to point at a row.
 PAUSE_S: Final = 2.0
 """Rows that are sorted by figures change places no more often than this."""
 

@@ -14,6 +14,7 @@ PAST_TOPIC: Final = "p_past"
 
 MAX_BYTES: Final = 16 << 20
 """A view of all bounds is smaller; a larger one only costs the memory of those that read it."""
+# Chosen, some hundred kilobytes.
 MAX_WRITERS_SHOWN: Final = 1_000
 """A view is made each second, and nobody reads more."""
 

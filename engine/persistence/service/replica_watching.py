@@ -19,6 +19,7 @@ WATCH_TOPICS: Final = (ChannelTopic(view.TOPIC, is_state=True, writes=False),)
 """The topics to open to see replicas."""
 PAST_TOPICS: Final = (ChannelTopic(view.PAST_TOPIC, is_state=True, writes=False),)
 """The topics to open beside them to see the past of replicas."""
+# Chosen: a person who ends a wait does not notice it.
 _SLICE_S: Final = 0.5
 """How often a wait asks whether it is over."""
 
@@ -70,6 +71,7 @@ class Watching:
                 self._views[received.participant] = view.decode(received.payload)
             except ViewFault:
                 self.faults += 1
+        # By name, so that rows of a screen do not jump; the pid tells two runs of one service apart.
         return sorted(self._views.values(), key=lambda each: (each.service, each.name, each.pid))
 
     def wait_for(self, condition: Callable[[list[ReplicaView]], object], timeout_s: float) -> bool:

@@ -21,13 +21,16 @@ from ospltool.trace.reading.damage import SoundPart
 from ospltool.trace.reading.headers import IS_LINE_HEADER, headers
 from ospltool.trace.reading.record import valid_text
 
+# A first record comes within it, also after lines that a shell or Cyclone DDS printed.
 SNIFFED_BYTES: Final = 1 << 16
 MOST_FILES: Final = 200_000
 """Most files in a directory; one with more is not a directory of traces."""
 
+# The usual limit of open files of a process is 1,024 (ulimit -n).
 MOST_AT_ONCE: Final = 1_000
 """Most files that are merged at once, since all of them are open. A case has no such bound."""
 
+# Traces of text compress to a tenth or an eighth with gzip and zstd.
 SHRUNK: Final = 8
 """Factor, roughly, by which a compressed trace grows."""
 
@@ -150,6 +153,7 @@ def find_sources(names: Iterable[str]) -> SourceSet:
     if names and not sources:
         raise NothingFoundError(f"{', '.join(sorted(set(names)))}: no trace or log found")
     named = _with_names(sources)
+    # By node and file: ties of time are settled in this order, and the same files give the same output.
     return SourceSet(tuple(sorted(named, key=lambda source: (source.node, source.file))), tuple(skipped))
 
 
@@ -217,6 +221,7 @@ def sniff(path: pathlib.Path, node: str = "") -> TraceFile:
     return TraceFile(path, node, TraceFormat.TRACE, untimed=first.time_ns is None, origin=origin)
 
 
+# As the longest report; a file without line ends is no trace.
 _LONGEST_LINE: Final = 1 << 20
 """Bytes in which the end of a line that is not whole yet is looked for."""
 

@@ -32,11 +32,15 @@ from ospltool.trace.views.selection import (
 )
 from ospltool.trace.views.times import clock_since, duration, iso, parse_around, parse_duration, parse_time
 
+# As `tail`.
 FOLLOWED_LINES: Final = 10
+# What a pipe of Linux holds.
 BUFFERED: Final = 1 << 16
+# A person sees the first ones at once, however slowly the rest comes.
 FIRST_SCREEN: Final = 60
 """Records that are written one by one; later ones are written in larger pieces."""
 
+# With its labels a line of 80 or so.
 BAR_WIDTH: Final = 60
 
 
@@ -450,6 +454,7 @@ def follow_batch(
         record = corrected(one, skews.get(one.node, 0))
         if wanted(record):
             records.append(record)
+    # Files are read one after the other; a stable sort keeps the order within each.
     records.sort(key=lambda record: record.time_ns or 0)
     if not records:
         return
