@@ -76,11 +76,9 @@ def logs(
     with errors():
         sources = _sources(found)
         if not sources.sources and not (follow and sources.awaited):
-            names = ", ".join(dict.fromkeys(one.record.domain_name for one in found))
-            raise CommandError(
-                f"{visible(names)}: no log was written yet" if found else "no node is known here",
-                Exit.FINDINGS,
-            )
+            names = visible(", ".join(dict.fromkeys(one.record.domain_name for one in found)))
+            why = f"{names}: no log was written yet" if found else "no node is known here"
+            raise CommandError(why, Exit.FINDINGS)
         for one in sources.sources:
             streams.say(f"ospltool: {visible(str(one.path))}")
         show(sources, options, dict(os.environ))
@@ -89,14 +87,14 @@ def logs(
 
 def _sources(nodes: Sequence[NodeStatus]) -> SourceSet:
     """Return the logs with records, and those that may come; one that nodes share has all their names."""
-    paths: dict[str, set[str]] = collections.defaultdict(set)
+    names: dict[str, set[str]] = collections.defaultdict(set)
     for node in nodes:
-        for path in node.record.logs:
-            paths[path].add(node.record.domain_name)
+        for log in node.record.logs:
+            names[log].add(node.record.domain_name)
     written: list[TraceFile] = []
     awaited: list[TraceFile] = []
-    for name, names in sorted(paths.items()):
-        path, owner = pathlib.Path(name), ",".join(sorted(names))
+    for log, owners in sorted(names.items()):
+        path, owner = pathlib.Path(log), ",".join(sorted(owners))
         if path.exists() and path.stat().st_size:
             written.append(sniff(path, owner))
         else:

@@ -1,8 +1,9 @@
-"""`ospltool start`: start a node, in the background or in the foreground."""
+"""`ospltool start` and `restart`: start nodes, in the background or in the foreground."""
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 import pathlib
 import shlex
@@ -79,29 +80,84 @@ def start(
         about = f"no configuration given: all partitions of domain {domain}, store {store}"
         streams.say(f"ospltool: {about}; `ospltool info` shows all settings")
     if foreground:
-        with start_errors():
+        with _start_errors():
             raise typer.Exit(_run_in_foreground(found[0]))
     outcomes = []
-    with interrupt_flag(signal.SIGINT) as over, start_errors():
+    with interrupt_flag(signal.SIGINT) as over, _start_errors():
         for number, target in enumerate(found, 1):
-            outcomes.append(start_node(target, timeout, over.is_set))
+            outcomes.append(_start_node(target, timeout, over.is_set))
             if over.is_set():
-                raise interrupted(found[number:])
-    end(outcomes, "start", as_json=as_json)
+                raise _interrupted(found[number:])
+    _end(outcomes, "start", as_json=as_json)
+
+
+def restart(
+    uri: Annotated[
+        str | None,
+        typer.Argument(
+            envvar="OSPL_URI",
+            help="Restart the nodes of this configuration, fleet file (.toml) or domain name.",
+        ),
+    ] = None,
+    node: Annotated[str | None, typer.Option(help="Restart only this node of a fleet file.")] = None,
+    timeout: float = duration("60s", "Wait at most DURATION for each node to start."),
+    as_json: AsJson = False,
+) -> None:
+    """Stop a node in order and start it again, with its configuration as it is now.
+
+    The node starts in its former directory, with the environment of this command. The nodes of a fleet are
+    restarted one after the other, so the others serve meanwhile. A node that has ended is started. If a
+    configuration is wrong, nothing is stopped.
+
+    Exit codes: as `start`, and 1 if a node is still stopping; it is not started then.
+    """
+    found = [
+        one
+        for one in started_nodes.chosen_nodes(uri)
+        if node in (None, one.record.name, one.record.domain_name)
+    ]
+    if not found:
+        raise CommandError(f"{uri}: no node {node!r} is known here; `ospltool list --all` shows the nodes")
+    plans = [_planned_again(status) for status in found]
+    outcomes: list[Outcome] = []
+    with interrupt_flag(signal.SIGINT) as over, _start_errors():
+        for number, (status, plan) in enumerate(zip(found, plans, strict=True)):
+            (stopped,) = control.stop_all([status.directory], None)
+            started_nodes.say_stopped(status, stopped)
+            if stopped is control.Stop.STILL_STOPPING:
+                outcomes.append((Exit.RECOVERABLE, status))
+            elif not over.is_set():
+                outcomes.append(_start_node(plan, timeout, over.is_set))
+                number += 1
+            if over.is_set():
+                raise _interrupted(plans[number:])
+    _end(outcomes, "restart", as_json=as_json)
+
+
+def _planned_again(status: NodeStatus) -> PlannedNode:
+    """Return a node that was started here as it would be started again.
+
+    Raises:
+        CommandError: its configuration cannot be read, or is wrong by now.
+    """
+    record = status.record
+    file, name = (record.fleet, record.name) if record.fleet else (record.configuration, None)
+    plan = find.one_target(file, os.environ, role=record.role, node=name)
+    return dataclasses.replace(plan, directory=pathlib.Path(record.working_directory or pathlib.Path.cwd()))
 
 
 Outcome = tuple[Exit, "NodeStatus | None"]
 """How the start of a node ended."""
 
 
-def end(outcomes: Sequence[Outcome], kind: str, *, as_json: bool) -> None:
-    """End a command that started nodes."""
+def _end(outcomes: Sequence[Outcome], kind: str, as_json: bool) -> None:
+    """End the command `kind`."""
     if as_json:
         started_nodes.put_json(kind, [status for _, status in outcomes if status is not None])
     raise typer.Exit(max(code for code, _ in outcomes))
 
 
-def interrupted(left: Sequence[PlannedNode]) -> KeyboardInterrupt:
+def _interrupted(left: Sequence[PlannedNode]) -> KeyboardInterrupt:
     """Say which nodes are not started any more after Ctrl-C, and return the exception."""
     names = ", ".join(visible(one.name or one.configuration.domain.name) for one in left)
     streams.say("ospltool: interrupted" + (f"; not started: {names}" if names else ""))
@@ -109,7 +165,7 @@ def interrupted(left: Sequence[PlannedNode]) -> KeyboardInterrupt:
 
 
 @contextlib.contextmanager
-def start_errors() -> Iterator[None]:
+def _start_errors() -> Iterator[None]:
     """Turn what keeps a supervisor from starting into a command error: no room, processes or permission."""
     try:
         yield
@@ -157,7 +213,7 @@ def _launch(target: PlannedNode, directory: pathlib.Path) -> Launch:
     )
 
 
-def start_node(target: PlannedNode, timeout_s: float, is_interrupted: Callable[[], bool]) -> Outcome:
+def _start_node(target: PlannedNode, timeout_s: float, is_interrupted: Callable[[], bool]) -> Outcome:
     """Start a node in the background, say how that ended, and return it.
 
     Args:

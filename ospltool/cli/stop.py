@@ -8,15 +8,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from engine.supervisor import control
-from engine.supervisor.node_status import ALIVE, Condition
-from ospltool.cli.exits import CommandError, Exit
+from engine.supervisor.node_status import Condition
+from ospltool.cli.exits import Exit
 from ospltool.cli.options import AsJson, duration
-from ospltool.cli.started_nodes import find_nodes, known_nodes, why_none
-from ospltool.cli.targets import DEFAULT, is_fleet
+from ospltool.cli.started_nodes import chosen_nodes, known_nodes, say_stopped
 from ospltool.output import envelope, streams
 
 if TYPE_CHECKING:
-    from engine.supervisor.control import Stop
     from engine.supervisor.node_status import NodeStatus
 
 
@@ -49,7 +47,7 @@ def stop(
         raise
     outcomes = list(zip(known, stops, strict=True))
     for status, outcome in outcomes:
-        say_outcome(status, outcome)
+        say_stopped(status, outcome)
     if as_json:
         data = [
             {
@@ -66,30 +64,3 @@ def stop(
 
 def _all_running() -> list[NodeStatus]:
     return [each for each in known_nodes(os.environ) if each.condition is not Condition.STOPPED]
-
-
-def chosen_nodes(uri: str | None) -> list[NodeStatus]:
-    """Return the nodes that this user started here and that a command line means, also those that ended.
-
-    Raises:
-        CommandError: there is none, or which of several is not clear.
-    """
-    given = uri or DEFAULT
-    found = find_nodes(given, os.environ)
-    if not found and not uri:
-        known = "name a configuration, fleet file or node; `ospltool list` shows the nodes"
-        raise CommandError(f"no node of the default configuration is known here; {known}")
-    if not found:
-        error = why_none(given, os.environ)
-        raise CommandError(error.lines, Exit.UNRECOVERABLE)
-    alive = [status for status in found if status.condition in ALIVE]
-    if len(alive) > 1 and not is_fleet(given):
-        first = f"{given} matches several nodes; name one of them (`stop --all` stops all):"
-        stores = [f"  {each.record.configuration} (store {each.record.store or '-'})" for each in alive]
-        raise CommandError([first, *stores], Exit.UNRECOVERABLE)
-    return found
-
-
-def say_outcome(status: NodeStatus, outcome: Stop) -> None:
-    """Say how the stop of a node ended."""
-    streams.say(f"ospltool: {status.record.domain_name} ({status.record.configuration}) {outcome.value}")

@@ -236,7 +236,7 @@ def test_a_restart_keeps_directory_role_and_place_in_the_fleet(
     assert shell.data("list") == [before], "a wrong configuration stops nothing"
 
     path.write_text(good)
-    for given in (("a",), (fleet, "--node", "n2"), (path,)):
+    for given in (["a"], [str(fleet), "--node", "n2"], [str(path)]):
         (after,) = shell.data("restart", *given)
         same = ("domain_name", "role", "store", "directory", "condition")
         assert [after[name] for name in same] == [before[name] for name in same]
@@ -244,7 +244,7 @@ def test_a_restart_keeps_directory_role_and_place_in_the_fleet(
     assert len(shell.data("list", "--all")) == 1
     assert shell.run("stop", "a")[0] == 0
     assert shell.run("restart", "a")[0] == 0, "one that has ended is started"
-    for given in (("b",), (fleet, "--node", "n1"), ()):
+    for given in (["b"], [str(fleet), "--node", "n1"], []):
         code, _, err = shell.run("restart", *given)
         assert (code, "is known here" in err) == (2, True)
 

@@ -23,12 +23,12 @@ import engine
 ROOT: Final = pathlib.Path(engine.__path__[0]).parent
 PACKAGES: Final = ("engine", "ospltool", "tui")
 BARS: Final = {
-    "code tokens": 774_700,
-    "lines": 126_000,
-    "modules": 485,
+    "code tokens": 776_300,
+    "lines": 126_300,
+    "modules": 486,
     "classes": 1_256,
     "functions of 60 lines": 3,
-    "imports in functions": 245,
+    "imports in functions": 246,
     "sheared modules": 13,
 }
 """The greatest figures; what is not here has none."""
