@@ -23,10 +23,10 @@ import engine
 ROOT: Final = pathlib.Path(engine.__path__[0]).parent
 PACKAGES: Final = ("engine", "ospltool", "tui")
 BARS: Final = {
-    "code tokens": 776_300,
-    "lines": 126_300,
+    "code tokens": 776_500,
+    "lines": 126_400,
     "modules": 486,
-    "classes": 1_256,
+    "classes": 1_259,
     "functions of 60 lines": 3,
     "imports in functions": 246,
     "sheared modules": 13,
