@@ -23,8 +23,8 @@ import engine
 ROOT: Final = pathlib.Path(engine.__path__[0]).parent
 PACKAGES: Final = ("engine", "ospltool", "tui")
 BARS: Final = {
-    "code tokens": 776_800,
-    "lines": 126_400,
+    "code tokens": 780_700,
+    "lines": 126_800,
     "modules": 486,
     "classes": 1_259,
     "functions of 60 lines": 3,
