@@ -30,10 +30,11 @@ from ospltool.output.locations import LocationFault, located
 from ospltool.output.progress import ProgressLine, counted
 from ospltool.output.text import plural, visible
 from ospltool.trace import rules as rule_book
+from ospltool.trace.case.reading_back import domains_of
 from ospltool.trace.meaning import line_explanation as explaining
 from ospltool.trace.reading import damage
 from ospltool.trace.reading.reader import require_records
-from ospltool.trace.reading.record import LEVELS, no_collection
+from ospltool.trace.reading.record import LEVELS, no_collection, valid_text
 from ospltool.trace.reading.sources import SourceError, find_sources, named_path
 from ospltool.trace.rules import all_rules
 from ospltool.trace.views import conversation as talks
@@ -111,6 +112,9 @@ class EngineOptions:
 
     engine: EngineName = "duckdb"
     spark_master: SparkMaster = "local[*]"
+    domain: Annotated[
+        str | None, typer.Option("--domain", metavar="NAME", help="Read only the records of this domain.")
+    ] = None
 
     def open(self, case: Case, *, is_frugal: bool = False) -> Engine:
         """Open the engine for a case.
@@ -121,8 +125,19 @@ class EngineOptions:
 
         Raises:
             AnalyticsMissingError: it is not installed.
-            CaseError: it cannot read this case.
+            CaseError: it cannot read this case, or the case has no such domain.
         """
+        opened = self._opened(case, is_frugal=is_frugal)
+        if self.domain is not None:
+            try:
+                self._require_domain(domains_of(opened))
+            except BaseException:
+                opened.close()
+                raise
+            opened.show_domain(self.domain)
+        return opened
+
+    def _opened(self, case: Case, *, is_frugal: bool) -> Engine:
         if self.engine == "spark":
             need("pyspark", "spark")
             from ospltool.analytics.spark import SparkEngine
@@ -133,9 +148,30 @@ class EngineOptions:
 
         return DuckEngine(case, is_frugal=is_frugal)
 
+    def _require_domain(self, known: Sequence[str]) -> None:
+        if self.domain not in known:
+            there = visible(", ".join(known))
+            raise CommandError(f"no domain {visible(str(self.domain))}; there are {there or 'none'}")
+
     @contextlib.contextmanager
-    def evidence(self, names: list[str] | None) -> Iterator[Evidence]:
-        """Open a case or files for an analysis; turn their faults into command errors."""
+    def evidence(self, names: list[str] | None, *, of_all: bool = False) -> Iterator[Evidence]:
+        """Open a case or files for an analysis; turn their faults into command errors.
+
+        Args:
+            names: the case, or the files.
+            of_all: whether the evidence may be of several domains.
+        """
+        with self._all_evidence(names) as evidence:
+            if self.domain is not None:
+                self._require_domain(evidence.domains)
+                evidence = evidence.of_domain(self.domain)
+            if len(evidence.domains) > 1 and not of_all:
+                there = visible(", ".join(evidence.domains))
+                raise CommandError(f"there are several domains ({there}): choose one with --domain")
+            yield evidence
+
+    @contextlib.contextmanager
+    def _all_evidence(self, names: list[str] | None) -> Iterator[Evidence]:
         streams.wait_for("opening the evidence")  # the libraries alone take seconds on a busy machine
 
         damage.collect()  # what another command of this process has noted
@@ -165,7 +201,7 @@ class EngineOptions:
                 from ospltool.forensics.attachments import kept_in
 
                 case = open_case(located(cases[0]))
-                with contextlib.closing(self.open(case, is_frugal=True)) as opened:
+                with contextlib.closing(self._opened(case, is_frugal=True)) as opened:
                     yield CaseEvidence(case, opened, kept_in(case.path))
 
 
@@ -713,23 +749,31 @@ def anomalies(
     unknown = [name for name in rules or () if name not in known]
     if unknown:
         raise CommandError(f"no rule {', '.join(unknown)}: see --list")
-    with case.evidence(names) as evidence:
+    with case.evidence(names, of_all=True) as evidence:
         from ospltool.forensics import text
-        from ospltool.forensics.investigation import investigate
+        from ospltool.forensics.fleet import investigations
 
-        found = investigate(
+        has_several = len(evidence.domains) > 1
+        values, count, is_bad = [], 0, False
+        for domain, found in investigations(
             evidence,
             window.resolved(evidence),
             evidence.skews(skew or ()),
             rules,
             with_stores=not traces_only,
-        )
+        ):
+            count, is_bad = count + len(found.findings), is_bad or found.is_bad
+            if as_json:
+                values.append({"domain": valid_text(domain), **text.as_value(found)})
+                continue
+            if has_several:
+                streams.put(f"Domain {visible(domain)}\n")
+            streams.put("".join(f"{line}\n" for line in text.as_text(found)))
     if as_json:
-        streams.put(envelope.document("trace-anomalies", text.as_value(found)))
+        streams.put(envelope.document("trace-anomalies", {"domains": values} if has_several else values[0]))
     else:
-        streams.put("".join(f"{line}\n" for line in text.as_text(found)))
-        streams.say(plural(len(found.findings), "anomaly", "anomalies"))
-    end(has_findings=found.is_bad)
+        streams.say(plural(count, "anomaly", "anomalies"))
+    end(has_findings=is_bad)
 
 
 @contextlib.contextmanager
