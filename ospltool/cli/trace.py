@@ -262,10 +262,7 @@ class SelectionOptions:
 
     def pattern(self, text: str) -> re.Pattern[str]:
         """Return a regular expression that ignores case if the user wants that."""
-        try:
-            return re.compile(text, re.IGNORECASE if self.ignore_case else 0)
-        except re.error as cause:
-            raise CommandError(f"{text!r} is not a regular expression: {cause}") from None
+        return _pattern(text, re.IGNORECASE if self.ignore_case else 0)
 
     def filter(self) -> RecordFilter:
         """Return what selects the records, but for the fellows, whose names the files tell.
@@ -273,12 +270,8 @@ class SelectionOptions:
         Raises:
             CommandError: there is no such level, or an expression is wrong.
         """
-        least = None if self.level is None else REPORT_LEVELS.get(self.level.upper(), self.level.upper())
-        if least is not None and least not in LEVELS:
-            known = ", ".join(dict.fromkeys((*LEVELS, *REPORT_LEVELS)))
-            raise CommandError(f"{self.level!r} is not a level: write {known}")
         return RecordFilter(
-            level=least,
+            level=_least_level(self.level),
             threads=tuple(self.thread or ()),
             states=tuple(one.upper() for one in self.state or ()),
             namespaces=tuple(self.name_space or ()),
@@ -288,6 +281,30 @@ class SelectionOptions:
             grep=tuple(map(self.pattern, self.grep or ())),
             exclude=tuple(map(self.pattern, self.exclude or ())),
         )
+
+
+def record_filter(level: str | None, grep: Iterable[str]) -> RecordFilter:
+    """Return what selects the records of a level or above that match all of some expressions.
+
+    Raises:
+        CommandError: there is no such level, or an expression is wrong.
+    """
+    return RecordFilter(level=_least_level(level), grep=tuple(map(_pattern, grep)))
+
+
+def _least_level(level: str | None) -> str | None:
+    least = None if level is None else REPORT_LEVELS.get(level.upper(), level.upper())
+    if least is not None and least not in LEVELS:
+        known = ", ".join(dict.fromkeys((*LEVELS, *REPORT_LEVELS)))
+        raise CommandError(f"{level!r} is not a level: write {known}")
+    return least
+
+
+def _pattern(text: str, flags: int = 0) -> re.Pattern[str]:
+    try:
+        return re.compile(text, flags)
+    except re.error as cause:
+        raise CommandError(f"{text!r} is not a regular expression: {cause}") from None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
