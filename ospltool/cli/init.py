@@ -169,7 +169,7 @@ def _write(directory: pathlib.Path, texts: dict[str, str]) -> list[pathlib.Path]
             path.unlink()
         why = (
             "the file exists, and is not overwritten"
-            if isinstance(error, FileExistsError)
+            if isinstance(error, FileExistsError) and directory.is_dir()
             else error.strerror
         )
         raise CommandError(f"{visible(str(error.filename or directory))}: {why}") from error

@@ -25,7 +25,7 @@ PACKAGES: Final = ("engine", "ospltool", "tui")
 BARS: Final = {
     "code tokens": 785_500,
     "lines": 127_700,
-    "modules": 237_700,
+    "modules": 488,
     "classes": 1_268,
     "functions of 60 lines": 3,
     "imports in functions": 246,
@@ -52,7 +52,7 @@ def measured(text: str) -> Figures:
     return Figures({
         "code tokens": sum(each.type in _CODE for each in tokens) - len(texts),
         "lines": text.count("\n"),
-        "modules": 237_700,
+        "modules": 1,
         "classes": sum(isinstance(each, ast.ClassDef) for each in nodes),
         "functions": len(functions),
         "functions of 60 lines": sum((each.end_lineno or 0) - each.lineno >= _LONG for each in functions),
