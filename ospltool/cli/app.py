@@ -29,6 +29,7 @@ GROUPS: Final = {
     "See": {
         "status": "Show the state of a node.",
         "list": "List the nodes on this machine.",
+        "show": "Show tables: nodes, masters, alignment and more.",
         "logs": "Show the logs and the trace of nodes.",
         "health": "Report what is wrong in a running system.",
         "top": "Open the operations console.",

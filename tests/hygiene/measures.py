@@ -23,12 +23,12 @@ import engine
 ROOT: Final = pathlib.Path(engine.__path__[0]).parent
 PACKAGES: Final = ("engine", "ospltool", "tui")
 BARS: Final = {
-    "code tokens": 785_500,
-    "lines": 127_700,
-    "modules": 488,
-    "classes": 1_268,
+    "code tokens": 799_300,
+    "lines": 129_400,
+    "modules": 491,
+    "classes": 1_272,
     "functions of 60 lines": 3,
-    "imports in functions": 246,
+    "imports in functions": 243,
     "sheared modules": 13,
 }
 """The greatest figures; what is not here has none."""
