@@ -23,9 +23,9 @@ import engine
 ROOT: Final = pathlib.Path(engine.__path__[0]).parent
 PACKAGES: Final = ("engine", "ospltool", "tui")
 BARS: Final = {
-    "code tokens": 799_300,
-    "lines": 129_400,
-    "modules": 491,
+    "code tokens": 799_600,
+    "lines": 129_500,
+    "modules": 492,
     "classes": 1_272,
     "functions of 60 lines": 3,
     "imports in functions": 244,
