@@ -23,12 +23,12 @@ import engine
 ROOT: Final = pathlib.Path(engine.__path__[0]).parent
 PACKAGES: Final = ("engine", "ospltool", "tui")
 BARS: Final = {
-    "code tokens": 800_064,
-    "lines": 129_475,
-    "modules": 491,
+    "code tokens": 800_394,
+    "lines": 129_544,
+    "modules": 492,
     "classes": 1_272,
     "functions of 60 lines": 3,
-    "imports in functions": 244,
+    "imports in functions": 245,
     "sheared modules": 14,
 }
 """The greatest figures; what is not here has none."""
