@@ -29,8 +29,7 @@ from ospltool.views.cells import (
     single,
     table_title,
 )
-from ospltool.views.events import URGENT_LEVELS, RepeatedEvent, folded, teller
-from ospltool.views.events import event_message as text_of
+from ospltool.views.events import URGENT_LEVELS, RepeatedEvent, folded, sentence
 from ospltool.views.view import Rank, Subject, View, severity_sign, unheard_nodes, verdict_sign
 
 LEAST_WITH_CLOCK: Final = 100
@@ -166,10 +165,8 @@ def events(view: View, one: Incident, width: int) -> Rows[RepeatedEvent]:
     found = view.health.events(one)
     kept = [event for event in found if view.filter.matches({"node": event.node_name, "text": event.text})]
     shown = folded(kept)
-    names = max((cell_len(teller(view, each)) for each in shown), default=0)
     columns = (
         Column("time", "time", 12),
-        Column("node", "node", max(4, names)),
         Column("text", "event", 20, grow=8, cut=view.glyphs.ellipsis, texts=True),
     )
 
@@ -178,8 +175,7 @@ def events(view: View, one: Incident, width: int) -> Rows[RepeatedEvent]:
         tone = URGENT_LEVELS.get(event.level, Tone.PLAIN)
         return {
             "time": single(text.moment(event.time_ns)[11:], Tone.DIM),
-            "node": single(teller(view, each), Tone.DIM),
-            "text": single(text_of(event.event, event.state, event.text), tone),
+            "text": single(sentence(view, each), tone),
         }[key]
 
     items = [(f"{each.event.node} {each.event.time_ns} {each.event.number}", each) for each in shown]
