@@ -6,7 +6,7 @@ import dataclasses
 import functools
 import heapq
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from rich.cells import cell_len
@@ -17,7 +17,7 @@ from engine.tracing.levels import Level
 from ospltool.health.codes import joined
 from ospltool.health.mutes import MuteEnd
 from ospltool.views import text
-from ospltool.views.cells import Line, LineRows, Span, Tone, plain
+from ospltool.views.cells import Cell, Column, Facts, Line, LineRows, Rows, Span, Tone, plain, single
 from ospltool.views.view import View
 
 URGENT_LEVELS: Final = {"SEVERE": Tone.FAULT, "WARNING": Tone.WARN}
@@ -218,10 +218,15 @@ def newest_events(view: View, number: int) -> list[RepeatedEvent]:
     The ends of mutes are among them, as events of the watch.
     """
     ends = [_end_of_mute(number, one) for number, one in enumerate(view.health.mutes.ended)]
-    newest = (reversed(view.model.events), reversed(ends))
+    both = (reversed(view.model.events), reversed(ends))
+    return newest_of(view, heapq.merge(*both, key=lambda one: one.time_ns, reverse=True), number)
+
+
+def newest_of(view: View, events: Iterable[NodeEvent], number: int) -> list[RepeatedEvent]:
+    """Return those of these events, the newest first, that `newest_events` would return, at most `number`."""
     kept: list[NodeEvent] = []
     found = 0
-    for event in heapq.merge(*newest, key=lambda one: one.time_ns, reverse=True):
+    for event in events:
         if event.event in REPEATED or event.level in SMALL_LEVELS:
             continue
         values = {"node": event.node_name, "text": event.text, "event": event.event, "level": event.level}
@@ -278,6 +283,39 @@ def _recent(
     """Return what was told under a key shortly before an event."""
     known = found[places[key]] if key in places else None
     return known if known is not None and event.time_ns - known.event.time_ns <= SAME_NS else None
+
+
+def events_table(
+    view: View, shown: Sequence[RepeatedEvent], width: int, hidden: int = 0
+) -> Rows[RepeatedEvent]:
+    """Return events as a table; `hidden` counts those that a filter leaves out."""
+    columns = (
+        Column("time", "time", 12),
+        Column("text", "event", 20, grow=8, cut=view.glyphs.ellipsis, texts=True),
+    )
+
+    def facts(each: RepeatedEvent) -> Facts:
+        event = each.event
+        return {
+            "time_ns": event.time_ns,
+            "node": event.node_name,
+            "tellers": [view.model.name_of(node) for node in sorted(each.tellers)],
+            "level": event.level,
+            "event": event.event,
+            "sentence": sentence(view, each),
+            "text": event_message(event.event, event.state, event.text),
+        }
+
+    def render(each: RepeatedEvent, key: str) -> Cell:
+        event = each.event
+        tone = URGENT_LEVELS.get(event.level, Tone.PLAIN)
+        return {
+            "time": single(text.moment(event.time_ns)[11:], Tone.DIM),
+            "text": single(sentence(view, each), tone),
+        }[key]
+
+    items = [(f"{each.event.node} {each.event.time_ns} {each.event.number}", each) for each in shown]
+    return Rows(columns, items, render, width=width, hidden=hidden, facts=facts)
 
 
 def event_rows(view: View, number: int, width: int) -> LineRows[RepeatedEvent | None]:

@@ -270,7 +270,7 @@ class OpsScreen(Screen[None]):
     def _command_given(self, event: Input.Submitted) -> None:
         self.query_one(CommandLine).shut()
         self._entry_shut()  # the keys are those of the screen again: help shows them
-        # The first refresh lays the screen out without the line, the second draws it: `export svg` has neither.
+        # The first refresh lays the screen out without the line, the second draws it: no picture has it.
         self.call_after_refresh(self.call_after_refresh, self.console.run_command, event.value)
 
     @on(Input.Changed, "#command")
