@@ -23,10 +23,10 @@ import engine
 ROOT: Final = pathlib.Path(engine.__path__[0]).parent
 PACKAGES: Final = ("engine", "ospltool", "tui")
 BARS: Final = {
-    "code tokens": 799_400,
-    "lines": 129_400,
-    "modules": 490,
-    "classes": 1_272,
+    "code tokens": 800_900,
+    "lines": 129_700,
+    "modules": 491,
+    "classes": 1_273,
     "functions of 60 lines": 3,
     "imports in functions": 243,
     "sheared modules": 13,
