@@ -272,7 +272,7 @@ class Watched:
 
 @functools.cache
 def _say_once(text: str) -> None:
-    streams.say(f"ospltool: {text}")
+    streams.notify(f"ospltool: {text}")
 
 
 def opened(one: Watched, partition: str | None) -> System:

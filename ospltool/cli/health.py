@@ -95,7 +95,7 @@ def health(
             domains.listen([one.system for one in systems])
             for one in systems:
                 for change in changes:
-                    streams.say(f"ospltool: {one.title}: {change(one.health)}")
+                    streams.notify(f"ospltool: {one.title}: {change(one.health)}")
                 one.system.update()
             _warn_of_nobody(systems, mute[0])
             _put(systems, as_json=as_json, is_first=watch)
@@ -167,8 +167,8 @@ class _Domain:
         return {Severity.ERROR: 2, Severity.WARNING: 1}.get(worst, 0) if worst is not None else 0
 
     def news(self) -> list[tuple[str, Incident]]:
-        """Return what `IncidentNews.take` returns."""
-        return self._news.take(self.health, self._clock())
+        """Return what `IncidentNews.changes` returns."""
+        return self._news.changes(self.health, self._clock())
 
 
 def _changes(mute: tuple[str, str], unmute: str) -> list[Callable[[Health], str]]:
@@ -216,7 +216,7 @@ def _warn_of_nobody(systems: list[_Domain], mute: str) -> None:
     hint = did_you_mean(who, list(dict.fromkeys(name for names in known for name in names)))
     know = "know" if len(places) > 1 else "knows"
     said = f"{code}:{who} matches nothing now: {joined(places)} {know} no {who!r}"
-    streams.say(f"ospltool: {said}{f'; {hint}' if hint else ''}")
+    streams.notify(f"ospltool: {said}{f'; {hint}' if hint else ''}")
 
 
 def _watch(systems: list[_Domain], *, as_json: bool) -> None:
@@ -229,7 +229,7 @@ def _watch(systems: list[_Domain], *, as_json: bool) -> None:
             for one in systems:
                 one.system.update()
                 if pause := one.system.pauses.news():
-                    streams.say(f"ospltool: {pause}")
+                    streams.notify(f"ospltool: {pause}")
                 _report(one, systems, as_json=as_json)
 
 
@@ -311,7 +311,7 @@ def _put(systems: list[_Domain], *, as_json: bool, is_first: bool = False) -> No
             lines.append(f"  mute {mute.name} until {_clock(mute.until_ns)}: {mute.words(hidden)}")
         _put_lines(lines)
         if domain.health.mutes.problem:
-            streams.say(f"ospltool: mutes cannot be stored: {domain.health.mutes.problem}")
+            streams.notify(f"ospltool: mutes cannot be stored: {domain.health.mutes.problem}")
 
 
 def _put_lines(lines: list[str]) -> None:

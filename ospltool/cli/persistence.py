@@ -67,7 +67,7 @@ def run(
     if refusals:
         raise CommandError(refusals)
     for ignored in settings.without_effect():
-        streams.say(f"ospltool: warning: {ignored}")
+        streams.notify(f"ospltool: warning: {ignored}")
     chosen = name or socket.gethostname()
     if not _NAME.fullmatch(chosen):
         raise CommandError(f"{chosen!r} is not a valid name: up to 60 letters, digits, '_', '-' and '.'")
@@ -76,7 +76,7 @@ def run(
     running = _start(settings, chosen, directory, joined)
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, lambda received, _: running.request_stop(signal.Signals(received).name))
-    streams.say(f"ospltool: {chosen} of {settings.name!r} runs in domain {joined}")
+    streams.notify(f"ospltool: {chosen} of {settings.name!r} runs in domain {joined}")
     is_stored = _serve(running)
     if as_json:
         streams.put(envelope.document("persistence", running.shown()))
@@ -110,7 +110,7 @@ def _start(settings: PersistenceService, name: str, directory: pathlib.Path, dom
         from engine.persistence.service.service_process import ReplicaOptions, Service
 
         options = ReplicaOptions(
-            name, directory, domain, os.environ, lambda text: streams.say(f"ospltool: {text}")
+            name, directory, domain, os.environ, lambda text: streams.notify(f"ospltool: {text}")
         )
         return Service(settings, options)
     except ImportError as error:

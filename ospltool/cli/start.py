@@ -85,7 +85,7 @@ def _start_each(found: list[PlannedNode], timeout_s: float) -> list[tuple[Exit, 
             outcomes.append(_start(target, timeout_s, over.is_set))
             if over.is_set():
                 left = ", ".join(one.name for one in found[number:])
-                streams.say("ospltool: interrupted" + (f"; not started: {left}" if left else ""))
+                streams.notify("ospltool: interrupted" + (f"; not started: {left}" if left else ""))
                 raise KeyboardInterrupt
     return outcomes
 
@@ -123,18 +123,18 @@ def _start(
     runs = run_directory(os.environ)
     runs.forget_old()
     if (already := running(target, os.environ)) is not None:
-        streams.say(_already_running(target))
+        streams.notify(_already_running(target))
         return Exit.RECOVERABLE, already
     directory = runs.node(target.key)
     before = status_of(directory)
     if before is not None and before.is_orphan:
-        streams.say(f"ospltool: {before.sentence}; `ospltool stop` ends it at once")
+        streams.notify(f"ospltool: {before.sentence}; `ospltool stop` ends it at once")
         return Exit.RECOVERABLE, before
     directory.make()
     launch, environ = _launch(target, directory.path), _node_environ(target)
     started = control.start(launch, environ, timeout_s, is_interrupted)
     status = status_of(directory)
-    streams.say(*_narration(target, started, status).split("\n"))
+    streams.notify(*_narration(target, started, status).split("\n"))
     if started.has_failed:
         _say_log(directory.node_log, started)
     return _exit_of(started), status
@@ -186,8 +186,8 @@ def _say_log(log: pathlib.Path, started: Start) -> None:
     if not lines:
         return
     for line in lines[-_LOG_LINES:]:
-        streams.say(f"  {line}")
-    streams.say(f"  (end of {log})")
+        streams.notify(f"  {line}")
+    streams.notify(f"  (end of {log})")
 
 
 def _run_in_foreground(target: PlannedNode) -> int:
@@ -196,6 +196,6 @@ def _run_in_foreground(target: PlannedNode) -> int:
     launch = _launch(target, directory.path)
     with directory.lock() as is_ours:
         if not is_ours or running(target, os.environ) is not None:
-            streams.say(_already_running(target))
+            streams.notify(_already_running(target))
             return Exit.RECOVERABLE
         return Supervisor(launch, environ, Narrator(launch, environ), to_terminal=True).run()

@@ -45,7 +45,7 @@ def stop(
     try:
         stops = control.stop_all([status.directory for status in known], timeout)
     except KeyboardInterrupt:
-        streams.say("ospltool: interrupted; nodes that were told to stop go on stopping")
+        streams.notify("ospltool: interrupted; nodes that were told to stop go on stopping")
         raise
     outcomes = list(zip(known, stops, strict=True))
     for status, outcome in outcomes:
@@ -83,4 +83,4 @@ def _chosen(uri: str | None) -> list[NodeStatus]:
 
 
 def _say_outcome(status: NodeStatus, outcome: Stop) -> None:
-    streams.say(f"ospltool: {status.record.domain_name} ({status.record.configuration}) {outcome.value}")
+    streams.notify(f"ospltool: {status.record.domain_name} ({status.record.configuration}) {outcome.value}")

@@ -211,7 +211,7 @@ class PendingNotice:
         """Whether to tell again: some time has passed, or there is a new node."""
         return self.left_s <= 0 or not self._session.state_services() <= self._told
 
-    def tell(self, since_ns: int | None, *, is_idle: bool = False) -> None:
+    def send(self, since_ns: int | None, *, is_idle: bool = False) -> None:
         """Tell the nodes.
 
         Args:
@@ -233,4 +233,4 @@ class PendingNotice:
         """Tell the nodes that nothing will be handed over any more, if they can be reached."""
         # The session may have ended first; then nodes notice the silence.
         with contextlib.suppress(Closed):
-            self.tell(None)
+            self.send(None)

@@ -195,7 +195,7 @@ class DurableWriter(Generic[_T]):
                     raise self._not_stored()
                 self._changed.wait(left_s)
             since_ns = self._since_ns()
-        self._notice.tell(since_ns, is_idle=True)  # the application may end now, without closing this
+        self._notice.send(since_ns, is_idle=True)  # the application may end now, without closing this
         with self._changed:
             self._tell_given_up()
 
@@ -278,7 +278,7 @@ class DurableWriter(Generic[_T]):
         if code < 0:  # Cyclone DDS did not write it
             kind = errors.DurabilityTimeout if code == TIMEOUT else errors.DurabilityError
             raise kind(str(DdsError(code, f"write to topic '{self._topic}'")))
-        return SampleName.of(sample)
+        return SampleName.from_sample(sample)
 
     def _serialized(self, status: int, value: Any) -> tuple[bytes, bytes]:
         """Return the serialized sample, and the key of its instance."""
@@ -369,7 +369,7 @@ class DurableWriter(Generic[_T]):
                         self._ledger.secure()
                     since_ns = self._since_ns()
                 if self._notice.is_due:
-                    self._notice.tell(since_ns, is_idle=not entries)
+                    self._notice.send(since_ns, is_idle=not entries)
                 if entries and not self._round(entries):
                     with self._changed:
                         if not self._is_closing:

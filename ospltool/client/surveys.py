@@ -260,7 +260,7 @@ class Survey:
     missed: dict[bytes, list[MissingSamples]] = dataclasses.field(default_factory=dict)
 
     @classmethod
-    def of(
+    def from_answers(
         cls, question: Question, services: frozenset[bytes], answers: Mapping[bytes, StateAnswer]
     ) -> Survey:
         """Judge the answers; `services` are all that were asked.

@@ -193,7 +193,7 @@ class _Entry:
             raise ValueError(f"{self.place!r} is no name of a file in {DIRECTORY}")
 
 
-def keep(case: Path, attachments: Sequence[Attachment]) -> KeptAttachments:
+def attach(case: Path, attachments: Sequence[Attachment]) -> KeptAttachments:
     """Put attachments into a case.
 
     Raises:

@@ -244,7 +244,7 @@ class Inbox:
                 self._notices.popleft()
                 self.dropped += 1
 
-    def say(self, caption: str) -> None:
+    def set_caption(self, caption: str) -> None:
         """Set the sentence for the reader; an empty one removes it."""
         self._caption = caption
 

@@ -24,7 +24,7 @@ ROOT: Final = pathlib.Path(engine.__path__[0]).parent
 PACKAGES: Final = ("engine", "ospltool", "tui")
 BARS: Final = {
     "code tokens": 774_700,
-    "lines": 126_000,
+    "lines": 126_100,
     "modules": 485,
     "classes": 1_256,
     "functions of 60 lines": 3,
