@@ -173,15 +173,6 @@ class KeptAttachments:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class _FileState:
-    """What reveals a change of a file."""
-
-    name: str
-    size: int
-    changed_ns: int
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
 class _Entry:
     """What the list of attachments says of one of them."""
 
@@ -195,7 +186,8 @@ class _Entry:
     unread: str = ""
     is_foreign: bool = False
     rows: tuple[dict[str, Any], ...] = ()
-    state: tuple[_FileState, ...] = ()
+    state: tuple[tuple[str, int, int], ...] = ()
+    """Name, size and time of the last change, in ns, of each file."""
 
     def __post_init__(self) -> None:
         """Refuse a place elsewhere: a case may come from anybody, and what it names is read and shown."""
@@ -273,31 +265,25 @@ def kept_in(case: Path) -> tuple[Attachment, ...]:
     )
 
 
-class _ListFile(msgspec.Struct):
-    """The list of attachments, by kind and name."""
-
-    data: dict[str, _Entry]
-
-
-_read_list = json_reader(_ListFile)
+_read_list = json_reader(msgspec.defstruct("_ListFile", [("data", dict[str, _Entry])]))
 
 
 def _listed(case: Path) -> dict[str, _Entry]:
     path = case / DIRECTORY / LIST_FILE
     try:
-        listed: _ListFile = _read_list(path.read_bytes())
+        listed: dict[str, _Entry] = _read_list(path.read_bytes()).data
     except FileNotFoundError:  # a case without attachments
         return {}
     except (OSError, JsonFault) as cause:
         raise CaseError(f"{path}: {words_of(cause)}") from None
-    return listed.data
+    return listed
 
 
-def _state_of(path: Path) -> tuple[_FileState, ...]:
+def _state_of(path: Path) -> tuple[tuple[str, int, int], ...]:
     """Return the states of the files, which reveal a change."""
     files = [path] if path.is_file() else sorted(one for one in path.rglob("*") if one.is_file())
     states = [(valid_text(str(one.relative_to(path))), one.stat()) for one in files]
-    return tuple(_FileState(name, one.st_size, one.st_mtime_ns) for name, one in states)
+    return tuple((name, one.st_size, one.st_mtime_ns) for name, one in states)
 
 
 def _kept(one: Attachment, place: Path) -> _Entry:
