@@ -186,8 +186,7 @@ class _Entry:
     unread: str = ""
     is_foreign: bool = False
     rows: tuple[dict[str, Any], ...] = ()
-    state: tuple[tuple[str, int, int], ...] = ()
-    """Name, size and time of the last change, in ns, of each file."""
+    state: tuple[dict[str, str | int], ...] = ()
 
     def __post_init__(self) -> None:
         """Refuse a place elsewhere: a case may come from anybody, and what it names is read and shown."""
@@ -279,11 +278,11 @@ def _listed(case: Path) -> dict[str, _Entry]:
     return listed
 
 
-def _state_of(path: Path) -> tuple[tuple[str, int, int], ...]:
-    """Return the states of the files, which reveal a change."""
+def _state_of(path: Path) -> tuple[dict[str, str | int], ...]:
+    """Return names, sizes and times of the files, which reveal a change."""
     files = [path] if path.is_file() else sorted(one for one in path.rglob("*") if one.is_file())
     states = [(valid_text(str(one.relative_to(path))), one.stat()) for one in files]
-    return tuple((name, one.st_size, one.st_mtime_ns) for name, one in states)
+    return tuple({"name": name, "size": one.st_size, "changed_ns": one.st_mtime_ns} for name, one in states)
 
 
 def _kept(one: Attachment, place: Path) -> _Entry:
