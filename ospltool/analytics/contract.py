@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     import pyarrow as pa
 
-FORMAT_VERSION: Final = 3
+FORMAT_VERSION: Final = 4
 
 META_FILE: Final = "case.json"
 HOUR_NS: Final = 3_600_000_000_000

@@ -14,7 +14,7 @@ from typing import Any, Final
 import duckdb
 import pyarrow as pa
 
-from ospltool.analytics.case import Case, CaseError, files_of, leftovers
+from ospltool.analytics.case import Case, CaseError
 from ospltool.analytics.columns import values_of
 from ospltool.analytics.contract import PARTITIONS, Table, columns_of, no_rows
 from ospltool.analytics.engines import ROWS_AT_ONCE, QueryError, Result, literal
@@ -185,14 +185,10 @@ def _make_views(connection: duckdb.DuckDBPyConnection, case: Case) -> None:
 
 def _select(case: Case, table: Table) -> str:
     """Return SQL that reads a table of Parquet files; the values of its partitions are text."""
-    there = set((case.path / table).rglob("*.parquet"))
-    known = files_of(case) if table is Table.RECORDS else {}
-    left = leftovers(case.path, known) if known else []
-    if there <= set(left):
+    paths = case.files(table)
+    if not paths:
         return no_rows(table, SQL_TYPES)
-    files = literal(case.files(table))
-    if left:
-        files = f"[{', '.join(literal(glob.escape(str(path))) for path in sorted(there - set(left)))}]"
+    files = f"[{', '.join(literal(glob.escape(str(path))) for path in paths)}]"
     parts = PARTITIONS.get(table, ())
     types = ", ".join(f"{literal(name)}: 'VARCHAR'" for name in parts)
     hive = f", hive_partitioning = true, hive_types = {{{types}}}" if parts else ", hive_partitioning = false"

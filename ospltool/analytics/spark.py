@@ -319,11 +319,16 @@ class SparkEngine:
 
     def _make_view(self, case: Case, table: Table) -> None:
         """Make a view; a table without files has no rows."""
-        directory = case.path.absolute() / table
-        if not any(directory.rglob("*.parquet")):
+        directory, paths = case.path.absolute() / table, case.files(table)
+        if not paths:
             frame = self._session.sql(no_rows(table, SQL_TYPES))
         else:
-            frame = self._session.read.parquet(directory.as_uri()).select(*columns_of(table))
+            frame = self._session.read.parquet(directory.as_uri())
+            if {one.rpartition("/")[2] for one in frame.inputFiles()} != {path.name for path in paths}:
+                # What was replaced lies there, too. All paths take longer, and make plans long.
+                reader = self._session.read.option("basePath", directory.as_uri())
+                frame = reader.parquet(*(path.absolute().as_uri() for path in paths))
+            frame = frame.select(*columns_of(table))
         frame.createOrReplaceTempView(table.value)
 
     @property

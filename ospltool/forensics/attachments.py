@@ -19,7 +19,15 @@ from typing import Any, Final
 import msgspec
 
 from engine.core.untrusted import JsonFault, json_reader, words_of
-from ospltool.analytics.case import CaseError, is_case_directory, refuse_links, replacing, write_table
+from ospltool.analytics.case import (
+    CaseError,
+    Contents,
+    is_case_directory,
+    open_case,
+    refuse_links,
+    replacing,
+    writing,
+)
 from ospltool.analytics.contract import Table, schema
 from ospltool.output import envelope
 from ospltool.output.progress import advance
@@ -201,10 +209,10 @@ def attach(case: Path, attachments: Sequence[Attachment]) -> KeptAttachments:
         CaseError: the case cannot be written.
     """
     directory = case / DIRECTORY
-    listed = _listed(case)
     added, unchanged = 0, 0
     problems: list[str] = []
-    try:
+    with writing(case, open_case(case).detail) as writer:
+        listed = _listed(case)
         for one in attachments:
             key = f"{one.what}:{one.name}"
             state = _state_of(one.path)
@@ -223,10 +231,10 @@ def attach(case: Path, attachments: Sequence[Attachment]) -> KeptAttachments:
             with replacing(directory / LIST_FILE) as written:
                 written.write_text(envelope.line("attached", listed), encoding="utf-8")
             _drop_others(directory, {LIST_FILE, *(each.place for each in listed.values())})
-        rows = [row for _, entry in sorted(listed.items()) for row in entry.rows]
-        write_table(case, Table.STORED, _table(rows))
-    except OSError as cause:
-        raise CaseError(f"{cause.filename or case}: {cause.strerror or cause}") from None
+        rows = _table([row for _, entry in sorted(listed.items()) for row in entry.rows])
+        tables = {**writer.contents.tables, Table.STORED.value: [writer.write(Table.STORED, rows)]}
+        if tables != writer.contents.tables:
+            writer.commit(Contents(writer.contents.files, tables))
     given = [listed[f"{one.what}:{one.name}"] for one in attachments]
     is_whole = all(one.is_foreign for one in given if one.unread or one.damage)
     return KeptAttachments(added, unchanged, tuple(problems), is_whole)

@@ -28,14 +28,15 @@ from ospltool.analytics.case import (  # noqa: E402 - likewise
 from ospltool.analytics.contract import (  # noqa: E402 - likewise
     COLUMNS,
     DETAILS,
+    FORMAT_VERSION,
     RECORD_COLUMNS,
     Detail,
     Table,
 )
 from ospltool.cli.app import main  # noqa: E402 - likewise
 from ospltool.trace.case.columnar import piece_of_records, piece_of_trace  # noqa: E402 - likewise
+from ospltool.trace.case.growing import add  # noqa: E402 - likewise
 from ospltool.trace.case.loading import load  # noqa: E402 - likewise
-from ospltool.trace.case.local_load import make_case  # noqa: E402 - likewise
 from ospltool.trace.reading.ranges import pieces  # noqa: E402 - likewise
 from ospltool.trace.reading.reader import read_records  # noqa: E402 - likewise
 from ospltool.trace.reading.sources import SourceError, TraceFile, find_sources, sniff  # noqa: E402 - likewise
@@ -146,7 +147,7 @@ def test_many_processes_load_what_one_loads(
     sources = find_sources([str(samples / "late-joiner")]).sources
     one = load(sources, tmp_path / "one")
     monkeypatch.setattr("ospltool.trace.case.local_load.SMALL_BYTES", 0)
-    monkeypatch.setitem(make_case.__kwdefaults__ or {}, "range_bytes", 30_000)
+    monkeypatch.setitem(add.__kwdefaults__ or {}, "range_bytes", 30_000)
     seen: list[tuple[int, int]] = []
     many = load(
         sources, tmp_path / "many", processes=2, progress=lambda done, size: seen.append((done, size))
@@ -159,9 +160,9 @@ def test_many_processes_load_what_one_loads(
 
 def test_a_case_says_what_is_in_it(case: pathlib.Path) -> None:
     described = json.loads((case / "case.json").read_text())
-    assert (described["format_version"], described["kind"]) == (3, "case")
+    assert (described["format_version"], described["kind"]) == (FORMAT_VERSION, "case")
     assert described["data"]["detail"] == "full"
-    assert len(described["data"]["files"]) == pq.read_table(case / "sources").num_rows
+    assert len(open_case(case).contents.files) == pq.read_table(case / "sources").num_rows
     sources = pq.read_table(case / "sources").to_pylist()
     assert sum(row["records"] for row in sources) == pq.read_table(case / "records").num_rows
     assert {row["unparsed_bytes"] for row in sources} == {0}
@@ -331,9 +332,9 @@ def test_a_case_does_not_grow_through_a_link(
 ) -> None:
     assert main(["trace", "load", str(samples / "late-joiner"), "-o", str(tmp_path / "case")]) == 0
     (tmp_path / "link").symlink_to("case")
-    before = (tmp_path / "case" / "case.json").read_bytes()
+    before = open_case(tmp_path / "case")
     assert main(["trace", "load", str(samples / "own-engine"), "-o", str(tmp_path / "link"), *more]) == 2
-    assert (tmp_path / "case" / "case.json").read_bytes() == before
+    assert open_case(tmp_path / "case") == before
 
 
 @pytest.mark.parametrize("target", ["case", "case.duckdb"])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import json
 import math
 import os
 import pathlib
@@ -184,10 +183,11 @@ def check_same_case(left: pathlib.Path, right: pathlib.Path) -> None:
 
 def manifest_of(directory: pathlib.Path) -> dict[str, Any]:
     """What a case says of itself; of the parts of a file, what they count together."""
-    manifest: dict[str, Any] = json.loads((directory / "case.json").read_text())
-    for file in manifest["data"]["files"].values():
+    found = open_case(directory)
+    files = found.contents.files
+    for file in files.values():
         file["parts"] = [sum(some) for some in zip(*(part["counts"] for part in file["parts"]), strict=True)]
-    return manifest
+    return {"detail": found.detail, "files": files}
 
 
 @pytest.mark.parametrize("detail", list(Detail))
@@ -213,9 +213,13 @@ def test_spark_loads_what_the_local_load_loads(
     check_same_case(tmp_path / "spark", tmp_path / "local")
     with hard.open("ab") as stream:
         stream.write(b"\n1795226401.000000000 COMPLETE (t) -> it grew\n")
-    grown = [load(sources, tmp_path / name, detail) for name in ("spark", "local")]
-    assert grown[0] == grown[1] != local
-    check_same_case(tmp_path / "spark", tmp_path / "local")
+    grown = load(sources, tmp_path / "local", detail)
+    for opened in (spark.session, None):  # the second time, nothing is new, and Spark is not started
+        again = load_with_spark(
+            sources, tmp_path / "spark", detail, MASTER, range_bytes=60_000, opened=opened
+        )
+        assert again == grown != local
+        check_same_case(tmp_path / "spark", tmp_path / "local")
 
 
 def fake_java(directory: pathlib.Path, version: str) -> pathlib.Path:

@@ -17,9 +17,8 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from ospltool.analytics.case import Case, CaseError, open_case
+from ospltool.analytics.case import CaseError, open_case
 from ospltool.analytics.columns import texts_of
-from ospltool.analytics.contract import Detail
 from ospltool.analytics.duck import DuckEngine, pack
 from ospltool.analytics.engines import AnalyticsMissingError, QueryError, literal, need
 from ospltool.analytics.show import named_queries
@@ -164,7 +163,7 @@ def test_any_path_is_a_path(
     """Brackets were a pattern; below `node=n9` all records were of n9."""
     target = tmp_path / name
     shutil.copytree(case, target)
-    opened = DuckEngine(Case(target, Detail.FULL))
+    opened = DuckEngine(open_case(target))
     counted = "select node, hour, count(*) as n from records group by node, hour order by node, hour"
     assert ask(opened, counted) == ask(engine, counted)
     with pytest.raises(QueryError):

@@ -23,10 +23,10 @@ import engine
 ROOT: Final = pathlib.Path(engine.__path__[0]).parent
 PACKAGES: Final = ("engine", "ospltool", "tui")
 BARS: Final = {
-    "code tokens": 774_700,
-    "lines": 126_100,
+    "code tokens": 775_060,
+    "lines": 126_150,
     "modules": 485,
-    "classes": 1_256,
+    "classes": 1_259,
     "functions of 60 lines": 3,
     "imports in functions": 245,
     "sheared modules": 13,

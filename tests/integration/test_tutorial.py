@@ -1,7 +1,9 @@
-"""The commands of docs/tutorial.md, on nodes of their own: they end as the page shows."""
+"""The commands of pages, on nodes and services of their own: they end as the page shows."""
 
 from __future__ import annotations
 
+import itertools
+import json
 import os
 import re
 import subprocess
@@ -23,9 +25,9 @@ FINDS = ("trace anomalies", "report")
 """Commands that may exit with 1: a busy machine has late heartbeats."""
 
 
-def steps() -> Iterator[tuple[str, list[str]]]:
-    """Each command of the page with the output that it shows."""
-    text = (ROOT / "docs" / "tutorial.md").read_text(encoding="utf-8")
+def steps(page: str) -> Iterator[tuple[str, list[str]]]:
+    """Each command of a page with the output that it shows."""
+    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
     for block in re.findall(r"```console\n(.*?)```", text, re.DOTALL):
         for step in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
             command, *shown = step.splitlines()
@@ -71,7 +73,7 @@ def environ(tmp_path: Path) -> Iterator[dict[str, str]]:
 
 def test_the_commands_of_the_tutorial_end_as_it_shows(environ: dict[str, str], tmp_path: Path) -> None:
     listed = ""
-    for command, shown in steps():
+    for command, shown in steps("tutorial.md"):
         if command.startswith((". ", "export ")):
             continue
         line = command.replace(DATA, environ["OSPLTOOL_DEMO_DIR"]).replace(
@@ -94,3 +96,28 @@ def test_the_commands_of_the_tutorial_end_as_it_shows(environ: dict[str, str], t
         )
         if line == "ospltool list":
             listed = ended.stdout
+
+
+REPLICAS = 8
+"""The first commands of the page of persistence services, which are one session of a shell."""
+ALONE = ("unshare", "--map-root-user", "--net", "bash", "-m", "-e", "-c")
+"""A session with a loopback interface and domains of its own, as on a machine where nothing runs."""
+
+
+@pytest.mark.netns
+@pytest.mark.parametrize("is_late", [False, True], ids=["as printed", "b comes after the writer"])
+def test_a_lost_replica_loses_nothing(environ: dict[str, str], tmp_path: Path, is_late: bool) -> None:
+    commands = [command for command, _ in itertools.islice(steps("redundant-persistence.md"), REPLICAS)]
+    assert commands[0].startswith("export CYCLONEDDS_URI"), commands
+    assert commands[-1].startswith("kill %2"), commands
+    if is_late:
+        writer = commands.pop(3).replace("--nodes 2", "--nodes 1")
+        commands.insert(2, writer)
+    (tmp_path / "samples").symlink_to(ROOT / "samples")
+    script = "\n".join(["trap 'kill -9 $(jobs -p) || true' EXIT", "ip link set lo up", *commands, "wait %2"])
+    done = subprocess.run(
+        [*ALONE, script], cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=300, check=False
+    )
+    read = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    assert done.returncode == 0, done
+    assert [(each["instances"], each["samples"]) for each in read] == [(1000, 1000)], done

@@ -247,25 +247,23 @@ def _plain(table: pa.Table, wanted: Any) -> pa.Table:
     return pa.table([table.column(field.name).cast(field.type) for field in wanted], schema=wanted)
 
 
-def write_rows_of(
-    files: Collection[str], case: pathlib.Path, target: pathlib.Path, names: tuple[str, str]
-) -> None:
-    """Write the rows of some files of a bundle as another bundle.
+def write_rows_of(files: Collection[str], case: pathlib.Path, places: Iterable[str], name: str) -> list[str]:
+    """Write the rows of some files of a bundle as another bundle; return the places of its Parquet files.
 
     Args:
         files: the files, as the case names them.
         case: directory of the case.
-        target: directory that takes the place of the case's.
-        names: what the names of the files of the old bundle and of the new one begin with.
+        places: the Parquet files of the old bundle, from that directory.
+        name: what the names of those of the new one begin with.
     """
-    old, new = names
     wanted = pa.array([valid_text(file) for file in files])
-    for path in sorted((case / Table.RECORDS).rglob(f"{old}-*.parquet")):
-        place = target / path.relative_to(case).with_name(path.name.replace(old, new, 1))
-        place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with pq.ParquetFile(path) as rows, records_file(place, rows.schema_arrow) as writer:
-            for number in range(rows.num_row_groups):
-                group = rows.read_row_group(number)
+    written = []
+    for number, place in enumerate(sorted(places)):
+        new = f"{place.rpartition('/')[0]}/{name}-{number}.parquet"
+        with pq.ParquetFile(case / place) as rows, records_file(case / new, rows.schema_arrow) as writer:
+            for group in map(rows.read_row_group, range(rows.num_row_groups)):
                 left = group.filter(pc.is_in(group.column("file"), value_set=wanted))
                 if left.num_rows:
                     writer.write_table(left)
+        written.append(new)
+    return written
