@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ospltool.live.samples import TopicReader
     from ospltool.stores.model import GroupFacts, StoreReader
 
+# A damaged store may have one for each sample; `verify` lists them.
 _MAX_PROBLEMS = 10
 
 

@@ -29,7 +29,9 @@ if TYPE_CHECKING:
     from engine.persistence.service.service_process import Service
 
 _FILE: Final = "The configuration of the persistence service."
+# Processes find each other within a second or so; without any by then, there is no replica.
 _DISCOVERY_S: Final = 1.5
+# A replica shows itself each second, and less often if it has much to show.
 _LISTEN_S: Final = 4.0
 _CLEAR: Final = "\x1b[H\x1b[2J"
 _NAME: Final = re.compile(r"[\w.-]{1,60}")

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from engine.supervisor.node_status import NodeStatus
     from ospltool.cli.targets import PlannedNode
 
+# A screenful with what came before it.
 _LOG_LINES = 20
 _LOG_BYTES = 16384
 

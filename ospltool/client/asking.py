@@ -169,6 +169,8 @@ def pause(session: Session, deadline_s: float) -> None:
 
 PENDING_S: Final = 1.0
 """Seconds between two notices while something is pending."""
+# Half of the time after which a writer counts as silent (`engine.runtime.pending_writers.SILENT_S`): one
+# notice may be lost.
 IDLE_S: Final = 5.0
 """Seconds between two notices while nothing is."""
 # As long as tombstones wait for a fellow (`core.settings.absence_bound_s`): its samples survive a restart

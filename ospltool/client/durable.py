@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 # As the limits for a reader (`DEFAULT_MAX_SAMPLES`): what waits for nodes, in the application's memory. At
 # either limit `write` blocks.
 MAX_SAMPLES: Final = 100_000
+# As for `MAX_SAMPLES`: memory of the application.
 MAX_BYTES: Final = 64 << 20
 # Shorter than `asking.HOLD_S`: nodes capture by themselves as a rule, and handing over twice does no harm.
 HOLD_S: Final = 0.25

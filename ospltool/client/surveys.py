@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from engine.dds.client_protocol.extensions import StateAddition
     from engine.dds.client_protocol.messages import StateAnswer
 
+# For an error message; the answers have all.
 MAX_SAID: Final = 10
 """Most samples that `MissingSamples` names."""
 _KEPT: Final = (Policy.Durability.Transient, Policy.Durability.Persistent)

@@ -335,12 +335,12 @@ class Rows(Generic[T]):
 
 
 class LineRows(Generic[T]):
-    """A table whose rows are lines under one heading. `lines` pairs each with its value."""
+    """A table whose rows are lines, without names of columns: `rows` has the key, line and value of each."""
 
     fixed = 0
 
-    def __init__(self, heading: str, rows: Sequence[tuple[str, Line, T]], width: int) -> None:
-        self.columns = (Column("line", heading, width),)
+    def __init__(self, rows: Sequence[tuple[str, Line, T]], width: int) -> None:
+        self.columns = (Column("line", "", width),)
         self.keys = tuple(key for key, _, _ in rows)
         self._rows = rows
 

@@ -347,10 +347,3 @@ def unheard_nodes(view: View) -> list[UnheardNode]:
             why = why or (incident.why if incident.is_cause_known and incident.who == name else "")
             found.append(UnheardNode(name, state, Tone.FAULT, Rank(incident.severity), why, incident))
     return found
-
-
-def rule_line(view: View, title: str, width: int) -> Line:
-    """Return a rule across the screen, with a title."""
-    rule = view.glyphs.rule
-    start = f"{rule} {title} " if title else ""
-    return (Span(start + rule * max(0, width - len(start)), Tone.DIM),)

@@ -23,8 +23,8 @@ import engine
 ROOT: Final = pathlib.Path(engine.__path__[0]).parent
 PACKAGES: Final = ("engine", "ospltool", "tui")
 BARS: Final = {
-    "code tokens": 775_060,
-    "lines": 126_150,
+    "code tokens": 778_910,
+    "lines": 126_550,
     "modules": 485,
     "classes": 1_259,
     "functions of 60 lines": 3,

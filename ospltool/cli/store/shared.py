@@ -36,6 +36,7 @@ NameSpace = Annotated[
 ]
 WithoutDamaged = Annotated[bool, typer.Option("--without-damaged", help="Skip records that cannot be read.")]
 
+# A screenful; `verify` lists all.
 _SHOWN_DAMAGE = 10
 _EXTRAS = {
     "duckdb": "sql",
