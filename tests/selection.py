@@ -13,6 +13,7 @@ from typing import Final
 import pytest
 
 RUN: Final[Mapping[str, int]] = {
+    "analytics/test_fleet.py": 1,
     "analytics/test_following.py": 0,
     "analytics/test_spark.py": 1,
     "analytics/test_spark_cluster.py": 0,

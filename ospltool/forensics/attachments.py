@@ -28,14 +28,14 @@ from ospltool.analytics.case import (
     replacing,
     writing,
 )
-from ospltool.analytics.contract import Table, schema
+from ospltool.analytics.contract import NO_DOMAIN, Table, schema
 from ospltool.output import envelope
 from ospltool.output.progress import advance
 from ospltool.output.text import plural
 from ospltool.stores.model import StoreNotSupported, StoreReader, StoreUnreadable
 from ospltool.stores.opening import is_store, open_reader
 from ospltool.trace.reading.record import valid_text
-from ospltool.trace.reading.sources import MOST_FILES, SourceError, named_path
+from ospltool.trace.reading.sources import MOST_FILES, SourceError, domain_of, named_path
 
 # Heads of all formats and the root element of a configuration are in the first page or two.
 SNIFFED_BYTES: Final = 1 << 14
@@ -70,6 +70,7 @@ class Attachment:
         identity: as `identity_of` returned it then.
         unread: why the case does not have the store: it could not be read.
         is_foreign: it could not since it is of a kind that is not read.
+        domain: domain of the node.
     """
 
     what: AttachmentKind
@@ -81,6 +82,7 @@ class Attachment:
     identity: str = ""
     unread: str = ""
     is_foreign: bool = False
+    domain: str = NO_DOMAIN
 
 
 def find_attachments(names: Iterable[str], nodes: Iterable[str]) -> list[Attachment]:
@@ -99,9 +101,12 @@ def find_attachments(names: Iterable[str], nodes: Iterable[str]) -> list[Attachm
         node, path = named_path(name)
         for what, place in _below(path):
             owner = "" if what is AttachmentKind.RECORDING else node or _owner(place, path, known)
-            found.setdefault(place, Attachment(what, valid_text(owner), place, valid_text(str(place))))
-    # By kind and node, as they are listed; directories come in any order.
-    return sorted(found.values(), key=lambda one: (one.what, one.node, one.name))
+            name_of_place = valid_text(str(place))
+            found.setdefault(
+                place, Attachment(what, valid_text(owner), place, name_of_place, domain=domain_of(place))
+            )
+    # By kind, domain and node, as they are listed; directories come in any order.
+    return sorted(found.values(), key=lambda one: (one.what, one.domain, one.node, one.name))
 
 
 def what_is(path: Path) -> AttachmentKind | None:
@@ -193,6 +198,7 @@ class _Entry:
     identity: str = ""
     unread: str = ""
     is_foreign: bool = False
+    domain: str = NO_DOMAIN
     rows: tuple[dict[str, Any], ...] = ()
     state: tuple[dict[str, str | int], ...] = ()
 
@@ -267,6 +273,7 @@ def kept_in(case: Path) -> tuple[Attachment, ...]:
             each.identity,
             each.unread,
             each.is_foreign,
+            each.domain,
         )
         for _, each in sorted(_listed(case).items())
     )
@@ -294,7 +301,7 @@ def _state_of(path: Path) -> tuple[dict[str, str | int], ...]:
 
 
 def _kept(one: Attachment, place: Path) -> _Entry:
-    entry = _Entry(one.what, one.node, place.name, one.name)
+    entry = _Entry(one.what, one.node, place.name, one.name, domain=one.domain)
     if one.what is not AttachmentKind.STORE:
         target = place.with_name(f"{place.name}{one.path.suffix}")
         shutil.copyfile(one.path, target)
@@ -334,6 +341,7 @@ def _with_snapshot(entry: _Entry, reader: StoreReader, place: Path) -> _Entry:
         for group, count in counted.groups:
             rows.append(
                 {
+                    "domain": entry.domain,
                     "node": entry.node,
                     "store": entry.name,
                     "format": facts.format.value,
