@@ -21,7 +21,7 @@ from ospltool.analytics.engines import Engine
 from ospltool.analytics.spark import SparkEngine
 from ospltool.cli.app import main
 from ospltool.forensics import fleet, text
-from ospltool.forensics.attachments import find_attachments, attach, kept_in
+from ospltool.forensics.attachments import attach, find_attachments, kept_in
 from ospltool.forensics.evidence import CaseEvidence, copies_in
 from ospltool.trace.case.loading import load
 from ospltool.trace.case.reading_back import Window, uncalm_domains
