@@ -23,6 +23,7 @@ VERBS: Final = {
     "logs": "Show the logs and the trace of nodes.",
     "status": "Show the state of a node.",
     "list": "List the nodes on this machine.",
+    "show": "Show a system as tables: nodes, masters, alignment and more.",
     "health": "Report what is wrong in a running system.",
     "metrics": "Export the state of a running system for Prometheus.",
     "top": "Open the operations console.",

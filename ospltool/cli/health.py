@@ -13,15 +13,13 @@ import typer
 
 from engine.config.values import did_you_mean
 from ospltool.cli import domains, exits
-from ospltool.cli.exits import CommandError, Exit
+from ospltool.cli.exits import CommandError
 from ospltool.cli.options import LiveTarget, duration_s
-from ospltool.diagnostics.model import Severity
 from ospltool.health import export
 from ospltool.health.codes import codes, joined
 from ospltool.health.health import Health
 from ospltool.health.news import IncidentNews
 from ospltool.health.system import System
-from ospltool.health.verdict import FAILED, STARTING, UNKNOWN
 from ospltool.output import envelope, libraries, streams
 from ospltool.output.text import visible
 
@@ -104,7 +102,7 @@ def health(
     finally:
         for one in systems:
             one.feed.close()
-    raise typer.Exit(max(one.exit_code() for one in systems))
+    raise typer.Exit(max(domains.verdict_code(one.health.verdict) for one in systems))
 
 
 class _Domain:
@@ -154,17 +152,6 @@ class _Domain:
         if word != self._word:
             self._word, self._word_s = word, self._clock()
         return word != self.word_told and self._clock() - self._word_s >= PASSING_S
-
-    def exit_code(self) -> int:
-        """0, 1 or 2 by severity, 1 while nodes start; 3 for the verdict UNKNOWN, 70 for FAILED."""
-        worst = self.health.verdict.worst
-        if self.health.verdict.word == FAILED:
-            return Exit.FAULT
-        if self.health.verdict.word == UNKNOWN:
-            return Exit.UNREACHABLE
-        if self.health.verdict.word == STARTING:
-            return 1
-        return {Severity.ERROR: 2, Severity.WARNING: 1}.get(worst, 0) if worst is not None else 0
 
     def news(self) -> list[tuple[str, Incident]]:
         """Return what `IncidentNews.changes` returns."""
@@ -268,13 +255,13 @@ def _read(path: pathlib.Path, *, watch: bool, as_json: bool) -> int:
         if not watch:
             one.title += "" if as_json else f" until {_clock(feed.now_ns())}"
             _put([one], as_json=as_json)
-            return one.exit_code()
+            return domains.verdict_code(one.health.verdict)
         _report(one, [one], as_json=as_json)
         if one.line_told != one.line():
             _tell(one, [], [])
     finally:
         feed.close()
-    return one.exit_code()
+    return domains.verdict_code(one.health.verdict)
 
 
 _NEWS: Final = {"joined": "part of another incident now"}

@@ -47,6 +47,43 @@ class LiveTarget:
     ] = None
 
 
+Minutes = Annotated[
+    float | None,
+    typer.Option(
+        min=0.1,
+        max=1440,
+        metavar="N",
+        help="Inject faults for N simulated minutes (default: drawn from the seed).",
+    ),
+]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class SourceOptions:
+    """What is shown in place of a live system."""
+
+    replay: Annotated[
+        pathlib.Path | None, typer.Option(help="Show a recording instead of a live domain.")
+    ] = None
+    simulate: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DEPLOYMENT",
+            help="Show a simulation of this fleet file, or, with `none`, of a system drawn from the seed.",
+        ),
+    ] = None
+    seed: Annotated[int, typer.Option(help="Simulate this run.")] = 1
+    faults: Annotated[
+        str, typer.Option(help="Simulate these faults: any, all, none, or a list such as crash,partition.")
+    ] = "any"
+    minutes: Minutes = None
+
+    @property
+    def is_live(self) -> bool:
+        """Whether a live domain is shown."""
+        return self.replay is None and self.simulate is None
+
+
 _DURATION: Final = re.compile(r"(\d+(?:\.\d+)?|\.\d+)\s*(ns|us|ms|s|m|h|d)?")
 _SECONDS: Final = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
