@@ -19,11 +19,12 @@ from collections.abc import Callable, Iterable
 from typing import Annotated, Any, Final
 
 import typer
+from typer.core import TyperGroup
 
 from ospltool.cli.exits import CommandError
 from ospltool.output.locations import scheme_of
 
-CONTEXT: Final = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
+CONTEXT: Final[dict[str, Any]] = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 EngineName = Annotated[
     typing.Literal["duckdb", "spark"],
@@ -111,6 +112,20 @@ def duration(default: str | None, about: str, *names: str) -> Any:
     return typer.Option(default, *names, parser=duration_s, metavar="DURATION", help=about)
 
 
+class DefaultGroup(TyperGroup):
+    """A group whose first command is meant where none is named.
+
+    If the group can do without arguments, that command answers for it, and its help is that of the group.
+    """
+
+    def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override]
+        """Put the first command before arguments that name none."""
+        asks_for_group = not args or args[0] in CONTEXT["help_option_names"]
+        if (args[:1] or [""])[0] not in self.commands and not (asks_for_group and self.no_args_is_help):
+            args = [next(iter(self.commands)), *args]
+        return super().parse_args(ctx, args)
+
+
 def command_group(
     about: str, commands: Iterable[tuple[str, Callable[..., None], str]], **settings: Any
 ) -> typer.Typer:
@@ -121,7 +136,8 @@ def command_group(
         commands: the name, function and short help of each.
         settings: more for Typer.
     """
-    group = typer.Typer(help=about, no_args_is_help=True, rich_markup_mode=None, **settings)
+    settings = {"no_args_is_help": True, "context_settings": CONTEXT, "rich_markup_mode": None, **settings}
+    group = typer.Typer(help=about, **settings)
     for name, command, short_help in commands:
         group.command(name, short_help=short_help)(grouped(command))
     return group

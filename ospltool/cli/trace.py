@@ -18,13 +18,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import typer
-from typer.core import TyperGroup
 
 from ospltool.analytics.case import CaseError, keep_private
 from ospltool.analytics.contract import Detail
 from ospltool.analytics.engines import AnalyticsMissingError, QueryError, need
 from ospltool.cli.exits import CommandError, Exit, interrupt_flag
-from ospltool.cli.options import CONTEXT, AsJson, EngineName, SparkMaster, command_group
+from ospltool.cli.options import AsJson, DefaultGroup, EngineName, SparkMaster, command_group
 from ospltool.output import envelope, progress, streams
 from ospltool.output.locations import LocationFault, located
 from ospltool.output.progress import ProgressLine, counted
@@ -392,15 +391,6 @@ class SpanOptions:
     around: Annotated[
         str | None, typer.Option("--around", metavar="TIME±DURATION", help="Show only records around TIME.")
     ] = None
-
-
-class _ViewByDefault(TyperGroup):
-    """A group whose first argument may be a file: the command is then `view`."""
-
-    def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override]  # of its base
-        if args and args[0] not in self.commands and args[0] not in {"-h", "--help"}:
-            args = ["view", *args]
-        return super().parse_args(ctx, args)
 
 
 def view(
@@ -801,6 +791,5 @@ group = command_group(
         ("explain", explain, "Explain a line, a message, or the id of a template."),
         ("load", load, "Load traces into a case for SQL."),
     ),
-    cls=_ViewByDefault,
-    context_settings=CONTEXT,
+    cls=DefaultGroup,
 )

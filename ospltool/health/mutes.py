@@ -47,7 +47,7 @@ class Mute:
 
     @property
     def name(self) -> str:
-        """Code and subject as `--mute` and `--unmute` take them."""
+        """Code and subject as `ospltool health mute` takes them."""
         return f"{self.code}:{self.who}" if self.who else self.code
 
     @staticmethod

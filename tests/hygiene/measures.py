@@ -23,10 +23,10 @@ import engine
 ROOT: Final = pathlib.Path(engine.__path__[0]).parent
 PACKAGES: Final = ("engine", "ospltool", "tui")
 BARS: Final = {
-    "code tokens": 797_710,
-    "lines": 129_150,
-    "modules": 490,
-    "classes": 1_271,
+    "code tokens": 799_400,
+    "lines": 129_480,
+    "modules": 491,
+    "classes": 1_272,
     "functions of 60 lines": 3,
     "imports in functions": 243,
     "sheared modules": 13,
