@@ -23,12 +23,12 @@ import engine
 ROOT: Final = pathlib.Path(engine.__path__[0]).parent
 PACKAGES: Final = ("engine", "ospltool", "tui")
 BARS: Final = {
-    "code tokens": 799_400,
-    "lines": 129_480,
-    "modules": 491,
+    "code tokens": 799_720,
+    "lines": 129_600,
+    "modules": 492,
     "classes": 1_272,
     "functions of 60 lines": 3,
-    "imports in functions": 243,
+    "imports in functions": 244,
     "sheared modules": 13,
 }
 """The greatest figures; what is not here has none."""
