@@ -538,7 +538,7 @@ def put_node(status: NodeStatus) -> None:
     try:
         system = domains.opened(watched, None)
     except CommandError as error:
-        streams.say(f"ospltool: what it tells of itself is not known: {error}")
+        streams.notify(f"ospltool: what it tells of itself is not known: {error}")
         return
     try:
         domains.listen_briefly(system)

@@ -23,8 +23,8 @@ import engine
 ROOT: Final = pathlib.Path(engine.__path__[0]).parent
 PACKAGES: Final = ("engine", "ospltool", "tui")
 BARS: Final = {
-    "code tokens": 800_394,
-    "lines": 129_544,
+    "code tokens": 800_500,
+    "lines": 129_640,
     "modules": 492,
     "classes": 1_272,
     "functions of 60 lines": 3,
