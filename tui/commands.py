@@ -48,7 +48,7 @@ def write_export(app: Console, words: list[str]) -> None:
         raise CommandError(f"{path} exists already") from None
     except OSError as error:
         raise CommandError(f"{path}: {error.strerror or error}") from error
-    app.say(f"written to {path}")
+    app.show_message(f"written to {path}")
 
 
 def content(app: Console, wanted: str) -> str:
@@ -128,7 +128,7 @@ def _bell(app: Console, words: list[str]) -> None:
     if words not in (["on"], ["off"]):
         raise CommandError("say `bell on` or `bell off`")
     app.alarm.is_on = words == ["on"]
-    app.say(f"bell and notification are {words[0]}")
+    app.show_message(f"bell and notification are {words[0]}")
 
 
 def _mark(app: Console, words: list[str]) -> None:
@@ -138,7 +138,7 @@ def _mark(app: Console, words: list[str]) -> None:
         app.travel.mark(" ".join(words))
     except RecordingFault as fault:
         raise CommandError(str(fault)) from fault
-    app.say("marked")
+    app.show_message("marked")
 
 
 def _at(app: Console, words: list[str]) -> None:
@@ -284,9 +284,9 @@ def _ask(app: Console, verb: str, make: Plan, words: list[str]) -> None:
             app.run_worker(carry_out, thread=True, exit_on_error=False)
 
     def carry_out() -> None:
-        app.call_from_thread(app.say, f"{operation.shell_line}: under way")
+        app.call_from_thread(app.show_message, f"{operation.shell_line}: under way")
         said = operator.carry_out(operation)
-        app.call_from_thread(app.say, f"{operation.shell_line}: {said}")
+        app.call_from_thread(app.show_message, f"{operation.shell_line}: {said}")
 
     app.push_screen(AskScreen(operation), answered)
 

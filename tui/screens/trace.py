@@ -271,7 +271,7 @@ class TraceScreen(TableScreen):
     def action_other_source(self) -> None:
         """Show the files instead of the events, or back, at the same moment."""
         if self.console.trace_files is None:
-            self.console.say("no trace files are followed; name them with --trace")
+            self.console.show_message("no trace files are followed; name them with --trace")
             return
         moment_ns, following = self.moment_ns(), self.following
         self.from_files = not self.from_files
