@@ -135,7 +135,7 @@ bench: $(VENV)/.dev ## Figures, side by side in one run (AREA=start|crowd|captur
 	$(BIN)/python -m benchmarks --area $(AREA)
 
 docs: $(VENV)/.dev ## The documents as a site with checked links, in build/site
-	$(BIN)/mkdocs build --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 
 pictures: $(VENV)/.dev ## Every screen over a large simulated system, to look at (NODES=200 TO=build/pictures)
 	$(BIN)/python -m tests.pictures --nodes $(NODES) --to $(TO)

@@ -292,7 +292,7 @@ def _follow_once(directory: pathlib.Path, options: list[str]) -> tuple[float, fl
     """Percent of a core, and the 99th percentile of the delay in milliseconds, of following a busy writer."""
     path = directory / "follow.log"
     path.write_bytes(_line(0, 0, "begin"))
-    command = [*_OSPLTOOL, "trace", str(path), "-f", "-n", "1", "-o", "template={text}", *options]
+    command = [*_OSPLTOOL, "trace", str(path), "-f", "-n", "1", "--format", "template={text}", *options]
     with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=_root()) as process:
         assert process.stdout is not None
         probes = _Probes(process.stdout)

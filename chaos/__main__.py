@@ -111,7 +111,7 @@ def _goes_on(options: argparse.Namespace, seconds: float, rounds: int) -> bool:
 
 
 def _table(reports: list[Report], seconds: float) -> str:
-    """The table of docs/reliability.md."""
+    """The table of docs/internals/reliability.md."""
     from chaos.nemesis import faults
 
     rounds: collections.Counter[str] = collections.Counter()

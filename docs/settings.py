@@ -21,55 +21,38 @@ HEAD = """# What a node does with each setting
 
 <!-- Made by `python -m docs.settings` from engine/config/opensplice.tsv. -->
 
-A node reads the configuration of OpenSplice: `Domain` and its `DurabilityService`. This page says of every
-element and attribute of that schema whether it works, is not needed, or is refused. To see what that means
-for a file:
+A node reads the configuration of OpenSplice: `Domain` and its `DurabilityService`. To see which settings of
+a file work, are not needed, or are refused:
 
 ```sh
 ospltool check --target ospltool --show info ospl.xml   # DUR128, DUR129: no effect; DUR130: refused
 ospltool check --effective ospl.xml         # every setting, its origin, and whether it has an effect
 ```
 
-- **works**: the node follows it; the test named beside it shows that.
-- **not needed here**: the node does not follow it. It says so at its start with a WARNING in ospl-info.log
-  (file, line, element and reason), unless the value asks for nothing but what the node does anyway (column
-  *No word when*). *Any value: DUR129* means that nothing is lost whatever the value is, and that the setting
-  stands in almost every file of OpenSplice: a WARNING at each start of each node would hide those that
-  matter. So `check --target ospltool --show info` says it, and `info` and `--effective` mark the setting.
-- **refused**: going on without it would do harm, so the node does not start. The same holds for what asks for
-  security in the networking services: `Security` or `DDSSecurity` of a `DDSI2Service`, a profile of a
-  `DDSI2EService` that a network partition uses with a cipher, and an enabled `Security` of an
-  `SNetworkService` ([why](design.md#one-library-of-cyclone-dds)).
+- **works**: the node follows it.
+- **not needed here**: the node does not follow it. It says so at its start with a WARNING in ospl-info.log,
+  unless the value asks for nothing but what the node does anyway (column *No word when*). *Any value:
+  DUR129*: nothing is lost whatever the value is, so only `check --target ospltool --show info`, `info` and
+  `--effective` say it.
+- **refused**: going on without it would do harm, so the node does not start. The same holds for security in
+  the networking services: `Security` or `DDSSecurity` of a `DDSI2Service`, a profile with a cipher of a
+  `DDSI2EService`, and an enabled `Security` of an `SNetworkService`
+  ([why](internals/design.md#one-library-of-cyclone-dds)).
 
-An element or attribute that is not in the schema keeps the node from starting if it is in the
-`DurabilityService`. Elsewhere (`Domain`, the top level, the DDSI2 service) the node starts with a WARNING in
-ospl-info.log: file, line, element, and the name that was probably meant. `ospltool check` reports it as an
-error (DUR020, DUR021), and `ospltool info` shows it with the settings.
-
-A setting that is not in the file is never reported. What `Domain/Service` says of other services does not
-concern a node.
+An unknown element or attribute keeps the node from starting if it is in the `DurabilityService`. Elsewhere
+the node starts with a WARNING that names the setting that was probably meant; `ospltool check` reports an
+error (DUR020, DUR021). What `Domain/Service` says of other services does not concern a node.
 
 ## Threads that hang
 
-Every thread of a node shows that it is alive at least once a second, also while it has nothing to do. One
-that does not for 10 s, or that is busy with one piece of work for longer than that may take, is named with
-an ERROR in ospl-error.log, and by `ospltool status` and `ospltool health` (DUL-NODE-STUCK); with
-`Watchdog@deadlockDetection` the lease is withheld until it moves again. One thread withholds no lease:
-`past` writes what the node remembers of itself (`store.past`), and nobody waits for it. To end a node with
-sound data because of that file would do harm, and a disk that hangs holds up the thread of the store, too.
+Every thread of a node shows that it is alive at least once a second. One that does not for 10 s, or that is
+busy with one piece of work for longer than that may take, is named with an ERROR in ospl-error.log, by
+`ospltool status` and by `ospltool health` (DUL-NODE-STUCK). With `Watchdog@deadlockDetection` the lease is
+withheld until it moves again. Time in which the whole process or its machine stood still does not count.
 
-The threads of Cyclone DDS that receive (`recv`), that carry out discovery (`dq.builtins`) and that send
-what is due (`tev`) are watched like the others; if the kernel shows that one of the first two has not run
-for a second, the node sends itself a message that passes through them. `tev` may miss three announcements
-(SPDPInterval; 30 s if the settings do not say). Not watched are `gc`, which runs when something has ended,
-and `dq.user`, which nothing uses. Time in which the whole process or its machine stood still does not
-count.
-
-Node and supervisor watch each other (deployment guide 5.3.2). The supervisor gives a sign of life every
-second. If none comes for ExpiryTime of the lease, and at least 3 s, the node names `supervisor` in the same
-way. The guide lets the service end then. This one ends in order only after three times ExpiryTime, and at
-least 10 s, because a supervisor that was stopped for a moment comes back, and transient data does not. When
-the supervisor goes on, it applies the FailureAction.
+Node and supervisor watch each other. If the supervisor gives no sign of life for ExpiryTime of the lease,
+and at least 3 s, the node names `supervisor` in the same way; after three times ExpiryTime, and at least 10
+s, it ends in order. [How threads are watched](internals/design.md#threads-that-hang) has the details.
 
 Messages name what a thread does, by the names of the deployment guide where it has one; `top -H` shows names
 of threads:
@@ -85,31 +68,25 @@ of threads:
 | historicalDataRequestHandler | `historicalData_` with a number |
 | all others | the same name, of which Linux keeps 15 characters |
 
-`watch` watches all threads, and the main thread watches it in return: only `watch` renews the lease, so it is
-named after half of ExpiryTime if that is sooner (after 3 s at least; a lease of less than 5 s may be lost
-before). When the supervisor then applies the FailureAction, its reason has the names of the threads that did
-not proceed.
-
 A node that cannot run, so that another start would end in the same way, is not started again, whatever the
 FailureAction says. The exit code is 2, and `start`, `status` and the node's log report the reason once:
 
 - the configuration, a trace file or a report file cannot be read or opened, or does not fit the system;
-- the store is in use by another node, is not a store, or is of a newer release; its place is no directory, is
-  read-only, may not be written, or has a symbolic link for one of its files;
+- the store is in use by another node, is not a store, or is of a newer release; its place is no directory,
+  is read-only, may not be written, or has a symbolic link for one of its files;
 - Cyclone DDS refuses the settings, a port is in use, or there is another Cyclone DDS than the node can use;
 - the program of the node cannot be run.
 
-A shortage (memory, processes, open files) and an error of a device may be over at the next start. For room on
-the disk and for a clock the node waits by itself.
+A shortage (memory, processes, open files) and an error of a device may be over at the next start. For room
+on the disk and for a clock the node waits by itself.
 
 ## Scheduling
 
-Class and priority apply to each thread of the process, those of Cyclone DDS included. `Realtime` is
-SCHED_FIFO with a priority of 1 to 99. `Timeshare` is SCHED_OTHER, where a higher priority is a lower *nice*
-value: priority 5 is nice -5, priority -5 is nice 5. `Default` keeps the class of the process. A `Relative`
-priority is added to that of the process, which `Domain/Service/Scheduling` sets; an `Absolute` one is taken
-as it is. Where Linux has no such priority, the node says so at its start (file, line, what is used instead).
-`top -H` shows the threads by name:
+Class and priority apply to each thread, those of Cyclone DDS included. `Realtime` is SCHED_FIFO with a
+priority of 1 to 99. `Timeshare` is SCHED_OTHER, where priority 5 is nice -5. `Default` keeps the class of
+the process. A `Relative` priority is added to that of the process, which `Domain/Service/Scheduling` sets.
+Where Linux has no such priority, the node says at its start what it uses instead. `top -H` shows the threads
+by name:
 
 | Setting | Threads |
 |---|---|
@@ -133,28 +110,37 @@ def _threads() -> Iterator[str]:
 
 def _sections() -> Iterator[str]:
     for section in SECTIONS:
+        works, others = _rows(section)
         yield f"## {section}"
         yield ""
-        yield "| Setting | Fate | Why, or the test that shows it | No word when |"
+        yield f"These work: {', '.join(works)}."
+        yield ""
+        yield "| Setting | Fate | Why | No word when |"
         yield "|---|---|---|---|"
-        yield from _rows(section)
+        yield from others
         yield ""
     working = sum(each.fate is Fate.WORKS for each in fates().values())
     refused = sum(each.fate is Fate.REFUSED for each in fates().values())
     yield f"{working} work, {len(fates()) - working - refused} are not needed, {refused} are refused."
 
 
-def _rows(section: str) -> Iterator[str]:
+def _rows(section: str) -> tuple[list[str], list[str]]:
+    """Return the settings of a section that work, and the lines of the others."""
+    works: list[str] = []
+    others: dict[str, list[str]] = {}
     for path in engine_schema().paths():
         entry = fates().get(path)
         if entry is None or path.partition("/")[0].partition("@")[0] != section:
             continue
         if engine_schema()[path].type is Type.ELEMENT and path != entry.path:
             continue
-        if entry.fate is not Fate.WORKS and _is_one_with_its_parent(path, entry):
-            continue
-        shown = path.removeprefix(f"{section}/") + (" and below" if _has_more(path, entry) else "")
-        yield f"| {shown} | {entry.fate} | {entry.reason or f'`{entry.test}`'} | {_accepted(entry)} |"
+        shown = path.removeprefix(f"{section}/").removeprefix(section)
+        if entry.fate is Fate.WORKS:
+            works.append(f"`{shown}`")
+        elif not _is_one_with_its_parent(path, entry):
+            below = " and below" if _has_more(path, entry) else ""
+            others.setdefault(f"{entry.fate} | {entry.reason} | {_accepted(entry)}", []).append(shown + below)
+    return works, [f"| {', '.join(names)} | {rest} |" for rest, names in others.items()]
 
 
 def _is_one_with_its_parent(path: str, entry: SettingFate) -> bool:

@@ -1,4 +1,4 @@
-"""Makes docs/states.md from the transition tables themselves: `python -m docs.states`.
+"""Makes docs/internals/states.md from the transition tables themselves: `python -m docs.states`.
 
 A test fails when the page is not what this module makes of the tables.
 """
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import enum
     from collections.abc import Iterable
 
-PAGE = pathlib.Path(__file__).with_suffix(".md")
+PAGE = pathlib.Path(__file__).parent / "internals" / "states.md"
 
 
 def page() -> str:
@@ -94,8 +94,8 @@ def _instance() -> list[str]:
     return [
         "## An instance in a reader",
         "",
-        "`DurableReader` of the [client library](client.md) shows instances in these states; ordinary",
-        "[readers](readers.md) follow their own DDS. A change is a fact if a writer announced it, and",
+        "`DurableReader` of the [client library](../client.md) shows instances in these states; ordinary",
+        "[readers](../readers.md) follow their own DDS. A change is a fact if a writer announced it, and",
         "derived if it follows from the loss of a writer. The return of that writer reverts the latter.",
         "",
         *_diagram(InstanceState.NONE, steps),

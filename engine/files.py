@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Final
 
+# Files hold data and secrets of applications: for their owner only, whatever the umask is.
 _PRIVATE: Final = 0o600
 _MENDABLE: Final = frozenset(
     {
@@ -114,5 +115,6 @@ def is_at(path: Path, file: int) -> bool:
     """Whether an open file is the one that is at a path now, and not by a link."""
     try:
         return os.path.samestat(path.stat(follow_symlinks=False), os.fstat(file))
+    # The file was removed or renamed meanwhile: what is open is then not at the path.
     except FileNotFoundError:
         return False

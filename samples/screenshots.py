@@ -12,9 +12,10 @@ import tempfile
 from engine.dds.uri import cyclone_uri
 from ospltool.demo.acts import ACTS, Stage
 from ospltool.live.dds import LiveFeed
-from tui import cells, themes
+from ospltool.views import cells
+from ospltool.views.view import Subject
+from tui import themes
 from tui.app import ConsoleApp
-from tui.view import Subject
 
 DOMAIN = 198
 IMAGES = pathlib.Path(__file__).parent.parent / "docs" / "images"

@@ -28,11 +28,12 @@ from engine.simulator.schedule import START_NS
 from engine.simulator.simulated_node import SimulatedNode
 from ospltool.health.system import OwnPauses
 from ospltool.live.feed import FeedNotice, NoticeKind, ReceivedSnapshot, Update
+from ospltool.views import cells
+from ospltool.views.view import Subject
 from tests.browser import CHROMIUM, browser
 from tests.fake import SECOND_NS, ScriptedFeed
-from tui import cells, themes
+from tui import themes
 from tui.app import SCREENS, TICK_S, ConsoleApp
-from tui.view import Subject
 
 SIZES: Final = {"80x24": (80, 24), "120x40": (120, 40), "200x50": (200, 50)}
 HEALTHY_S: Final = 12

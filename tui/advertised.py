@@ -11,7 +11,7 @@ from engine.runtime.monitor import NameSpaceView, NodeSnapshot
 from ospltool.check.inputs import DeploymentInput, NodeInput
 from ospltool.check.runner import Choice, examine, run
 from ospltool.diagnostics.model import Finding, Target
-from tui import text
+from ospltool.views import text
 
 RULES: Final = frozenset(
     f"DUR{number}"
@@ -59,6 +59,7 @@ def findings_of(snapshots: Iterable[NodeSnapshot]) -> tuple[Finding, ...]:
         nodes.append(NodeInput(path, {}, name, role=text.visible(snapshot.role)))
     examined = examine(DeploymentInput(tuple(nodes), is_fleet=True), contents)
     report = run([examined], Choice(codes=RULES, targets=frozenset({Target.OSPLTOOL})))
+    # The gravest first: the screen has no places in files to sort by.
     return tuple(sorted(report.diagnostics, key=lambda each: (each.severity, each.code, each.message)))
 
 

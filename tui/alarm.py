@@ -8,21 +8,28 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from ospltool.health.codes import joined
-from tui.text import visible
+from ospltool.views.text import visible
 
+# By then each node has been heard twice; what was wrong before is on the screen, and nobody needs a bell
+# for it.
 GRACE_NS: Final = 5_000_000_000
 """Time after the console's start in which incidents do not count as new."""
+# A machine that starts thirty nodes takes about half of it.
 MISSING_NS: Final = 30_000_000_000
 """Time after the console's start in which expected nodes may come that are missing from the beginning."""
 MISSING: Final = frozenset({"DUL-NODE-ABSENT", "DUL-DOMAIN-LOST"})
 """Codes of missing nodes, which ring later; other troubles from the beginning do not ring."""
+# A command may hang; the processes of a person's shell must not add up.
 MAX_RUNNING: Final = 4
 """Most commands that run at once; further incidents only ring the bell."""
+# Some hundred bytes each; of a forgotten one the bell rings once more.
 MAX_KNOWN: Final = 10_000
+# Losses are noticed within one lease of each other; longer would delay the first ring.
 GATHER_NS: Final = 1_000_000_000
 """Time after the first new incident in which others join its ring: one power failure is one ring."""
 AT_ONCE: Final = frozenset({"DUL-DOMAIN-LOST"})
 """Codes that need not wait for others: nothing worse can come."""
+# Chosen: one that flickers rings once a minute.
 AGAIN_NS: Final = 60_000_000_000
 """An incident that comes back within this time does not ring again."""
 

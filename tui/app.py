@@ -9,13 +9,10 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from rich.segment import Segment
-from rich.style import Style
 from textual import events
 from textual.app import App
 from textual.binding import Binding, BindingType
 from textual.drivers.linux_driver import LinuxDriver
-from textual.filter import LineFilter, Monochrome
 from textual.screen import Screen
 from textual.widgets import Input
 
@@ -24,12 +21,17 @@ from ospltool.health.system import Source, System
 from ospltool.live.feed import Feed, TimeTravel
 from ospltool.live.model import SystemModel
 from ospltool.output import libraries
-from tui import cells, commands, panels, themes
+from ospltool.views import cells
+from ospltool.views.cells import Glyphs, Line, Span, Tone
+from ospltool.views.incidents import severe
+from ospltool.views.text import visible
+from ospltool.views.view import Subject, View
+from tui import commands, themes
 from tui.alarm import GRACE_NS, Alarm
 from tui.background import BackgroundWork, look_for_garbage_less_often
-from tui.cells import Glyphs, Line, Span, Tone
 from tui.console import CommandError, Systems
 from tui.operator import Operator
+from tui.panels import ConsoleStatus
 from tui.screens.alignment import AlignmentScreen
 from tui.screens.base import OpsScreen
 from tui.screens.conflicts import ConflictsScreen
@@ -43,29 +45,18 @@ from tui.screens.overview import OverviewScreen
 from tui.screens.persistence import PersistenceScreen
 from tui.screens.stores import StoreScreen
 from tui.screens.trace import TraceScreen
-from tui.text import visible
 from tui.trace_lines import TraceFiles
-from tui.view import ConsoleStatus, Subject, View
 
 if TYPE_CHECKING:
-    from textual.color import Color
     from textual.driver import Driver
 
+# A title of a terminal; it may have a name from the network.
 MOST_CHARACTERS: Final = 200
 _KEEP: Final = "\x1b[22;2t"
 _GIVE_BACK: Final = "\x1b[23;2t"
 
 
-# The terminal: one without colours, standard error elsewhere, the title of the window.
-
-
-class Colourless(Monochrome):
-    """Textual's filter for NO_COLOR, which by itself fails at text without a style, such as a chart's."""
-
-    def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
-        """Return the segments with greys in place of colours."""
-        styled = [one if one.style else Segment(one.text, Style.null(), one.control) for one in segments]
-        return super().apply(styled, background)
+# The terminal: standard error elsewhere, the title of the window.
 
 
 class StandardOutputDriver(LinuxDriver):
@@ -110,13 +101,17 @@ class WindowTitle:
             self._shown = ""
 
 
+# People see no more, and each picture costs milliseconds, on the machine that is watched.
 TICK_S: Final = 0.25
 """The feed is polled, and the screen changes, at most this often."""
 
 SECOND_NS: Final = 1_000_000_000
 
+# Up to 30 nodes a picture costs less than a tick leaves. Chosen.
 SMALL: Final = 30
 """Nodes that are shown at every tick."""
+# Chosen so that the console stays below a few per cent of a core with 200 nodes (`make bench
+# AREA=console`).
 NODE_NS: Final = 9_000_000
 """Delay of the next picture for each node above SMALL, unless the verdict changes: 1.5 s with 200 nodes.
 Keys are answered at once."""
@@ -129,6 +124,7 @@ _WEB_FONTS: Final = re.compile(r"\s*@font-face {.*?}", re.DOTALL)
 TRAVEL_ACTIONS: Final = frozenset({"step", "wind", "faster", "mark", "next_mark"})
 """Actions of a recording or simulation, and of the past of a live system."""
 
+# Long enough to read two lines.
 MESSAGE_TICKS: Final = 40
 """A message stays for ten seconds, or until the next key."""
 
@@ -208,7 +204,6 @@ class ConsoleApp(App[int]):
         super().__init__()
         self.alarm = Alarm(self.bell, notify, self.say)
         self.title = title
-        self._colourless = Colourless()  # one for ever: Textual keeps what a filter has made of a line
         self.systems = Systems(((feed, watch_health), *others), recordings)
         self.signs = signs
         self.trace_files = trace_files
@@ -237,12 +232,6 @@ class ConsoleApp(App[int]):
     def get_driver_class(self) -> type[Driver]:
         """Return Textual's driver, or one that draws on standard output if standard error is a file."""
         return drawing(super().get_driver_class())
-
-    def get_line_filters(self) -> Sequence[LineFilter]:
-        """Return Textual's filters, with one for NO_COLOR that takes all text."""
-        return [
-            self._colourless if isinstance(one, Monochrome) else one for one in super().get_line_filters()
-        ]
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
         """Return the console's variables, so that the style sheet is readable before a theme is chosen."""
@@ -331,11 +320,11 @@ class ConsoleApp(App[int]):
     def _alarm(self) -> None:
         """Report severe incidents of all live systems."""
         if self.systems.present.feed.mode == "live":
-            severe: dict[str, tuple[str, ...]] = {}
+            errors: dict[str, tuple[str, ...]] = {}
             for one in self.systems.all:
-                found = panels.severe(self._view_of(one))
-                severe.update({f"{one.feed.title} {key}": said for key, said in found.items()})
-            self.alarm.update(severe, self.systems.present.feed.now_ns())
+                found = severe(self._view_of(one))
+                errors.update({f"{one.feed.title} {key}": said for key, said in found.items()})
+            self.alarm.update(errors, self.systems.present.feed.now_ns())
 
     def show(self) -> None:
         """Show the model on the screen in front."""

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Final
 
+# Looking takes time with the number of objects, and must not come in the middle of a key; chosen.
 YOUNG: Final = 10_000
 """New objects from which a look at them is worth while."""
 LOOKS: Final = 4
@@ -32,9 +33,12 @@ def look_for_garbage() -> None:
         gc.collect(1 if looks >= LOOKS else 0)
 
 
+# Below the time between two frames (16 ms): a key never waits for long.
 STEPS_S: Final = 0.004
 """Steps are carried out for this long before everything else has a turn."""
+# Any pause would do: it lets the loop look at keys.
 TURN_S: Final = 0.001
+# Drawing the largest screen takes about that (`make bench AREA=console`).
 REST_S: Final = 0.05
 """After a key nothing is done for this long: until then, what it changes is drawn."""
 LONGEST_REST_S: Final = 1.0

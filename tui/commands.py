@@ -15,15 +15,17 @@ from textual.screen import ModalScreen
 from ospltool.health import export
 from ospltool.live.recording import RecordingFault, moment_of
 from ospltool.output.streams import new_text
-from tui import text, themes
-from tui.cells import Line, Span, Tone
+from ospltool.views import text
+from ospltool.views.cells import Line, Span, Tone
+from ospltool.views.view import Subject
+from tui import themes
 from tui.console import Command, CommandError, Console
 from tui.operator import Operation, OperationError, Operator
-from tui.view import Subject
 from tui.widgets.lines import Lines
 
 FORMATS: Final = ("json", "csv", "svg")
 DAY_NS: Final = 86_400_000_000_000
+# Fits into a terminal of 80 with the frame.
 QUESTION_WIDTH: Final = 68
 Plan = Callable[..., Operation]
 """Plans an operation of an `Operator` on a node, as `Operator.stop` does."""

@@ -16,11 +16,12 @@ from ospltool.live.feed import Feed, TimeTravel
 from ospltool.live.model import SystemModel
 from ospltool.live.recording import RecordingFault, header_of
 from ospltool.live.replay import ReplayFeed
+from ospltool.views.cells import Line
+from ospltool.views.view import Subject, View
 from tui.alarm import Alarm
-from tui.cells import Line
 from tui.operator import Operator
+from tui.panels import Elsewhere
 from tui.trace_lines import TraceFiles
-from tui.view import Elsewhere, Subject, View
 
 
 class CommandError(Exception):

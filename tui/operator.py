@@ -15,6 +15,7 @@ from engine.supervisor.node_status import ALIVE, NodeStatus, status_of
 from engine.supervisor.rundir import RunDirectory, RunDirectoryError, location, node_key
 from ospltool.live.nodes import Node
 
+# As long as a start may take (`engine.supervisor.policy.START_GRACE_S`).
 TIMEOUT_S: Final = 120.0
 """Time after which the console stops waiting for a command, which continues."""
 

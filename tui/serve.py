@@ -12,6 +12,7 @@ from typing import Final
 from aiohttp import web
 from textual_serve.server import Server
 
+# Chosen: each process is a whole console.
 MAX_CLIENTS: Final = 8
 """Most tabs at one time; each needs a process."""
 

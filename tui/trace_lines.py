@@ -15,18 +15,21 @@ from ospltool.trace.reading.follow import FileNotice, GrowingFiles
 from ospltool.trace.reading.record import LEVELS, RecordKind, TimeBase, TraceRecord
 from ospltool.trace.reading.sources import SourceError, find_sources
 from ospltool.trace.views.selection import RecordFilter
-from tui.view import Filter
+from ospltool.views.view import Filter
 
 FIELDS: Final = ("node", "level", "thread", "state", "fellow", "ns", "group", "conflict", "event")
 """Fields of the filter: those of `ospltool trace`, and the node."""
 
+# Some tens of megabytes; `ospltool trace` has no such limit.
 MAX_LINES: Final = 50_000
 """Records of files that are kept; the oldest are dropped and counted."""
 
+# Twenty to forty thousand lines, read within a fraction of a second.
 FIRST_BYTES: Final = 4 << 20
 """Bytes at the end of each file that are read at first."""
 
 _NEEDS_FIELDS: Final = frozenset({"fellow", "ns", "group", "conflict"})
+# As a tick of the console: nobody sees lines sooner.
 _WAIT_S: Final = 0.25
 
 
@@ -137,6 +140,7 @@ class TraceFiles:
             if source.path.exists()
         }
         self._growing = GrowingFiles(sources, starts)
+        # The thread that reads files adds, the console reads.
         self._lock = threading.Lock()
         self._records: collections.deque[TraceRecord] = collections.deque(maxlen=MAX_LINES)
         self._seen = 0
@@ -159,6 +163,7 @@ class TraceFiles:
         for record in kept:
             last_ns = record.time_ns if record.time_ns is not None else last_ns
             keyed.append((last_ns, record))
+        # Several files are followed; a stable sort keeps the order within each.
         keyed.sort(key=lambda pair: pair[0])
         return [record for _, record in keyed]
 

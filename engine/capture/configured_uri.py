@@ -77,8 +77,11 @@ def interface_fault(configuration: Configuration | None, uri: str) -> str:
     )
 
 
+# Chosen: one ioctl for each interface is cheap, and a cable that is moved by hand takes longer.
 INTERFACE_PERIOD_S: Final = 1.0
 """Period of checks of the interfaces."""
+# With one, a node would move to an interface that has its address but not yet its routes; each more delays
+# it by a period.
 INTERFACE_LOOKS: Final = 2
 """Consecutive checks that must find the same interface: it comes up in several steps."""
 

@@ -23,8 +23,12 @@ if TYPE_CHECKING:
     from engine.dataset.sample import Sample
     from engine.dds.participant import NodeParticipant
 
+# Chosen for a set of gigabytes on a slow link. A reader that takes nothing for longer holds one of the
+# workers; a shorter limit breaks off deliveries that would have ended.
 TIMEOUT_S: Final = 120.0
 """Limit for the delivery of each group."""
+# Each turn is one pass over the portion with one write for each instance. One deep history would otherwise
+# make as many passes as it has samples; its older samples share the first pass.
 MAX_TURNS: Final = 256
 """Limit for the turns of a topic's portions; what an instance has before them is in order by portion only."""
 _NOBODY: Final[frozenset[bytes]] = frozenset()

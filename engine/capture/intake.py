@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from engine.dds.typeinfo import Resolution
 
 
+# Not measured. Longer only delays the answer about a writer that refuses the tap; shorter would call a
+# writer lost whose match waits for a loaded process.
 MATCH_S: Final = 5.0
 """Time for a writer to match its tap. Cyclone DDS matches both at once when it knows both."""
 LOOK_S: Final = 1.0
@@ -38,8 +40,10 @@ END_S: Final = 15.0
 gives up a dead process after 10 s. A writer that ends later may have had nothing to write."""
 SHOWN_S: Final = 600.0
 """Time for which such a writer is shown; most people look for what is missing later than that it was lost."""
+# A screenful: a crash of one application would otherwise push the living writers out of the snapshot.
 MAX_SHOWN: Final = 20
 """Limit for these writers, so that they leave room for those that are there."""
+# Discovery and the matches of the tap come on different threads, so one look may fall between the two.
 TIRED: Final = 2
 """Looks in succession that must find no match: a writer that has just ended may still be known here."""
 

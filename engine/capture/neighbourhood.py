@@ -95,14 +95,21 @@ def _family(participant: bytes) -> bytes:
     return participant[:4] if _is_federated(participant) else participant
 
 
+# Far above any system we know; it only keeps a stranger that announces topics without end from filling the
+# memory.
 MAX_TOPICS: Final = 100_000
 """Limit for topics whose QoS is remembered; groups of other topics take the QoS of their first writer."""
 
+# Each question holds a worker for some seconds if nobody answers, so shorter would keep one busy; longer
+# delays the capture of a topic whose type comes back.
 ASK_AGAIN_S: Final = 5.0
 """Seconds from one question for a type that was given up to the next; with several, each in its turn."""
 
+# A column of a screen; nothing compares names.
 MAX_NAME_CHARS: Final = 80
 """Characters of a foreign name that are shown; a participant may announce a text of any length."""
+# Sized like the other memories of endpoints. Beyond it, a reader that comes back is served as a new one: it
+# costs a delivery, loses nothing.
 MAX_FORMER: Final = 10_000
 """Limit for the memory of lost readers and of participants, which may only have been out of reach."""
 

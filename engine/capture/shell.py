@@ -25,11 +25,17 @@ if TYPE_CHECKING:
 Handler = Callable[[Sequence[Any]], None]
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # mallopt(3)
+# Between the batches of a stream (up to 1 MiB, which are used again) and large samples: below it each batch
+# would cost a system call and page faults; above it freed large samples would stay with the process.
 _OWN_MAPPING_BYTES: Final = 4 << 20
 """Pieces of memory from this size on are mappings of their own, which go back as soon as they are freed."""
+# Several batches. Less gives back what the next batch asks for again; more is memory that an idle node
+# holds in each arena.
 _KEPT_BYTES: Final = 16 << 20
 """Free memory that an arena keeps at its end: batches of samples need it again at once."""
 
+# Chosen: a batch is what one source had at one look, so a thousand are long work. The bound keeps a flood
+# in the windows of DDS, where the sender feels it, instead of in our memory.
 MAX_WAITING: Final = 1000
 """Limit for waiting batches of a pump; at the limit the pump waits, and DDS makes senders wait."""
 
@@ -64,6 +70,7 @@ class Mailbox:
     def wait(self, timeout_s: float) -> None:
         """Wait until there is a task, for at most `timeout_s`."""
         if self._first is None and timeout_s > 0:
+            # Nothing came in time: that is what the caller sees from the missing first task.
             with contextlib.suppress(queue.Empty):
                 self._first = self._tasks.get(timeout=timeout_s)
 
@@ -78,6 +85,7 @@ class Mailbox:
         first, self._first = self._first, None
         if first is not None:
             first()
+        # Only those that were there at the start: a task may post another, and the turn must end.
         for _ in range(count):
             self._tasks.get_nowait()()
 
@@ -236,6 +244,8 @@ class Shell:
         self.mailbox.post_batch(self._handlers[source], batch)
 
 
+# One period passes anyhow, the second allows for a late wake-up. More would blame the node for the time in
+# which the whole process was stopped.
 _LONGEST_GAP: Final = 2
 """Periods that count, at most, from one check to the next: in a longer gap the watch stood still itself."""
 _WATCH: Final = "watch"
@@ -302,6 +312,8 @@ class Watchdog:
     def close(self) -> None:
         """Stop watching and renewing the lease."""
         self._ended.set()
+        # The thread ends within a period; with a second one for a loaded machine. It is a daemon, so one
+        # that hangs does not keep the process.
         self._thread.join(timeout=2 * self._period_s)
 
     def _run(self) -> None:

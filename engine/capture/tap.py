@@ -135,20 +135,34 @@ def _take_one(counts: dict[Sample, int], record: Sample) -> None:
         del counts[record]
 
 
+# Not measured. Writers match both readers meanwhile; shorter, and the new reader begins without a writer
+# that discovers slowly; longer only delays the move.
 BESIDE_S: Final = 2.0
 """Time with both readers, after the last writer came, before the second one keeps samples."""
+# Covers a sample on its way to two readers of one process. Longer costs memory for each sample in that
+# time.
 REMEMBER_S: Final = 0.2
 """Time before that in which the first reader's samples are remembered: the second may get them, too."""
+# A writer faster than 5 Hz gives something to both in this time; for slower ones the move waits by
+# `QUIET_S`.
 LISTEN_S: Final = 0.2
 """Least time in which both readers keep samples."""
+# An application that makes writers without end must not keep the tap on the old reader for ever.
 LONGEST_S: Final = 60.0
 """Longest delay by new writers."""
+# Not measured: a reader on the same machine is in step after a fraction of a second or stays behind.
 BEHIND_S: Final = 10.0
 """A second reader that is not in step after this time is replaced by another one."""
+# Chosen. The longest pause of a writer for which the move waits; a slower one is left to the resending by
+# Cyclone DDS.
 QUIET_S: Final = 3.0
 """A writer that sent something within this time, but nothing to both, may wait for the second reader."""
+# Not measured. A writer resends while the second reader asks; what comes later than this would be captured
+# twice. Longer keeps the memory of what was captured.
 FORGET_S: Final = 30.0
 """Time after the end in which the first reader's samples are remembered: the second may get them late."""
+# Two readers keep the same samples for a while: with a fuller queue the second could fill up and hold the
+# writers back.
 ROOM: Final = 0.1
 """Limit for the filled part of the queue, 0 to 1, at the start, and when the second reader begins to keep."""
 

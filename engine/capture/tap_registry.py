@@ -33,10 +33,13 @@ if TYPE_CHECKING:
     from engine.dds.qos import EndpointQos
     from engine.dds.waiting import Waker
 
+# One drain takes at most 20,000 samples: of 800 bytes these fit. A larger queue is memory for each topic, a
+# smaller one holds writers back while the node works on a large set.
 TAP_BYTES: Final = 16 << 20
 """Queue size of a tap; a full queue holds its writers back."""
 NOWHERE: Final = "ospltool.types*"
 """A partition for readers that match nobody: not even writers in `*`, since both are expressions."""
+# A fraction of `REMEMBER_S` and `LISTEN_S`, which end at such calls.
 MOVING_S: Final = 0.1
 """Period for calls of `turn` while a tap moves."""
 
@@ -267,6 +270,7 @@ def look_up_type(participant: NodeParticipant, writer: EndpointSeen, *, attempts
         return found
     partitions = [one if is_literal(one) else name_within(one) for one in writer.partitions]
     with contextlib.ExitStack() as stack:
+        # A reader that cannot be made leaves the type to the other attempts.
         with contextlib.suppress(DdsError):
             topic = Topic.of_class(participant, writer.topic, SelfCheck)
             stack.callback(topic.close)
@@ -282,6 +286,7 @@ def look_up_type(participant: NodeParticipant, writer: EndpointSeen, *, attempts
         return resolve_type(participant, writer.type, attempts=max(1, attempts - 1))
 
 
+# Chosen, as `MAX_BACKLOG` of `engine.node.intake`: both are samples in memory.
 MAX_UNROUTED: Final = 200_000
 """Limit for waiting samples; beyond it all of them are dropped and counted."""
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from engine.dds.discovery import EndpointSeen
 
+# Only shown to people; forgetting one makes it new, so that it is reported a second time.
 MAX_UNKEPT: Final = 10_000
 """Limit for remembered writers; beyond it the oldest are forgotten."""
 

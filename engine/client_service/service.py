@@ -70,6 +70,7 @@ if TYPE_CHECKING:
 
 Groups = Sequence[tuple["GroupDescription", "Samples"]]
 
+# Chosen: 16 bytes each, so the answer stays below a fifth of a megabyte.
 MAX_LIVING: Final = 10_000
 """Limit for the living writers that an answer names, and for the lost ones."""
 _ENCAPSULATIONS: Final = {
@@ -180,6 +181,8 @@ class Answers:
             for group, completeness in groups_of_answer
             if interest is None or interest.wants(group)
         }
+        # The same states give the same bytes; and what is cut off at `MAX_GROUPS_TOLD` is the same each
+        # time.
         return sorted(found, key=lambda one: (one.partition, one.topic))
 
     # Messages.
@@ -308,18 +311,27 @@ def _select(request: HistoryRequest, groups: Groups) -> Groups:
     return [(group, [one for one in samples if id(one) in selected]) for group, samples in objects]
 
 
+# Chosen: a request is some hundred bytes, and nobody has to prove who he is to make one.
 MAX_HELD: Final = 10_000
 """Limit for waiting requests of each kind; more are refused."""
+# Chosen: a client asks again after it. Longer would keep requests of clients that have gone.
 MAX_HOLD_S: Final = 60.0
 """Limit for holding a request, even if the client gave more."""
+# As long as the store gathers changes (`engine.node.disk.GATHER_S`). Longer is added to each answer that
+# waits for the disk.
 RECHECK_S: Final = 0.02
 DELETION_S: Final = 1.0
 """Least seconds that a deletion waits for the disk, also if the client gave none."""
+# As for captured samples (`engine.node.intake`): both wait for the same disk.
 MAX_BACKLOG: Final = 200_000
 """Samples that may wait for the disk; while more wait, clients cannot hand over samples."""
+# Chosen so that an answer stays below a megabyte with long names; `left_out` has the number of the others.
 MAX_GROUPS_TOLD: Final = 2_000
+# As long as tombstones wait for an absent fellow by default (`absence_bound_s`).
 MAX_PENDING_S: Final = 86_400.0
 """Limit for the time in which tombstones wait for a durable writer that is silent."""
+# Chosen: names of 255 characters and some partitions fit; each pending writer stays in memory and in the
+# store.
 MAX_PENDING_CHARS: Final = 4_096
 """Limit for the characters of its topic and partitions together."""
 REFUSAL_S: Final = 0.3
@@ -465,6 +477,8 @@ class Followers:
             interest = self._answers.interest(follower.request)
             groups = [
                 (self._runtime.descriptions[group], samples)
+                # By group: two nodes with the same difference send the same messages, and a simulated run
+                # can be repeated.
                 for group, samples in sorted(difference.items(), key=lambda item: item[0])
                 if interest.wants(group)
             ]

@@ -34,15 +34,23 @@ if TYPE_CHECKING:
     from engine.runtime.name_space_data import NameSpaceData
     from engine.runtime.runtime import Runtime
 
+# Chosen: 65,536 counts are some megabytes. A forgotten count only makes the next question read the set
+# again.
 MAX_WRITERS: Final = 65_536
 """Limit for writers with counts; beyond it the oldest counts are forgotten."""
+# Chosen: a client asks about what it has just written.
 MAX_REFUSED: Final = 1_000
 """Limit for the memory of refused samples."""
+# Chosen: the node's own thread reads them all, and answers nothing else meanwhile.
 MAX_COMPARED: Final = 200_000
 """Limit for the samples of groups in which the node sums up those of one writer."""
+# A transaction of changes for which somebody waits starts at once; half a second is several of them.
 DISK_S: Final = 0.5
 """Time after the deadline in which the answer waits for the disk."""
+# As long as the store gathers changes (`engine.node.disk.GATHER_S`); each look costs a comparison of names.
 FIRST_RECHECK_S: Final = 0.02
+# The client waits for this at most longer than it must; ten times the first, so that a long wait costs few
+# looks.
 MAX_RECHECK_S: Final = 0.2
 
 _MASK: Final = (1 << 128) - 1

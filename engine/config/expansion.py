@@ -15,9 +15,11 @@ import msgspec
 
 from engine.config.problems import quoted
 
+# People write one or two levels; the expansion is recursive, and Python's stack ends at some hundred.
 MAX_NESTING = 16
 """Limit for the nesting of variables in alternatives."""
 
+# Far above any value; a few variables that name each other double with each level.
 MAX_EXPANDED_CHARS = 65_536
 """Limit for the characters of an expanded value."""
 

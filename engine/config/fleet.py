@@ -22,6 +22,7 @@ from engine.config.problems import ConfigError, Problem, ProblemKind, quoted
 from engine.config.reader import path_of_uri, read_bytes
 from engine.config.settings import MAX_DOMAIN_ID, Configuration
 
+# As many as a system is tried with (the benchmark `crowd`); the check compares nodes in pairs.
 MAX_NODES = 1000
 """Limit for the nodes of one fleet file."""
 

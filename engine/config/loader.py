@@ -150,6 +150,7 @@ def interpret(document: Document, *, role: str | None = None, service: str = "du
         settings=(*marked(reader.settings, ignored), *as_settings(document, unknown)),
         ignored=(*without, *unknown),
     )
+    # Several passes found them; a person reads them from the top of the file down.
     problems.sort(key=lambda each: (each.line, each.column))
     return Interpreted(configuration, tuple(problems), tuple(found), tuple(in_vain), insecure)
 
@@ -355,6 +356,8 @@ class _SettingsBuilder:
         base = "DDSI2Service"
         peers = self.read.nodes(f"{base}/Discovery/Peers/Peer")
         peers += self.read.nodes(f"{base}/Discovery/Peers/Group/Peer")
+        # Peers and groups of peers are two lists of elements, but one order in the file, which Cyclone DDS
+        # gets.
         peers.sort(key=lambda node: node.span.start)
         found = self.read.part(
             DdsiSettings,
@@ -368,6 +371,7 @@ class _SettingsBuilder:
         """Read the largest payload to keep; a value that is none is noted, and the default applies."""
         for node in self.read.nodes(path):
             reason = f"it is not a size from 1 B to {LARGEST_SAMPLE_BYTES} B, such as 300 MB"
+            # A text that is no size is the same problem as a size out of range, noted below.
             with contextlib.suppress(ValueFault):
                 if 0 < (given := parse_memory(node.text)) <= LARGEST_SAMPLE_BYTES:
                     return given

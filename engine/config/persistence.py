@@ -21,8 +21,11 @@ from engine.persistence.core.provider_selection import SynchronizationSettings
 
 ROOT: Final = "dds"
 SERVICE: Final = "persistence_service"
+# A signed number of 32 bits, as in the QoS of DDS.
 MAX_PERIOD_MS: Final = 2**31 - 1
+# A signed number of 32 bits, as in the QoS of DDS.
 MAX_COUNT: Final = 2**31 - 1
+# Chosen, as the limit for sender ids (`engine.dds.cdr`).
 MAX_NAME_CHARS: Final = 255
 
 _DATA: Final = "data_synchronization"
@@ -221,6 +224,7 @@ def interpret(document: Document) -> InterpretedServices:
     """Interpret a document, and collect all problems."""
     reader = _Reader(document)
     services = reader.services()
+    # Two passes found them; a person reads them from the top of the file down.
     problems = sorted((*document.problems, *reader.problems), key=lambda each: (each.line, each.column))
     return InterpretedServices(services, tuple(problems))
 

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import msgspec
 
+# A line of a terminal.
 MAX_SHOWN = 80
 """Limit for the characters of a file that a message quotes; an ellipsis marks the cut."""
 

@@ -24,21 +24,26 @@ from engine.config.tree import (
     position_by_counting,
 )
 
+# A hundred times and more what real ones have. The reader takes a multiple of it in memory.
 MAX_BYTES = 1 << 20
 """Limit for the size of a file; real configurations have a few KB."""
 
+# As many as fit into `MAX_BYTES` at some twenty bytes each.
 MAX_LINES = 50_000
 """Limit for the lines of a file."""
 
+# Eight times what the schema needs; paths of elements are built for each level.
 MAX_DEPTH = 64
 """Limit for the nesting of elements; the schema needs 8."""
 
+# Each becomes an object with its place. A configuration of a hundred name-spaces has some hundred.
 MAX_NODES = 10_000
 """Limit for the elements, attributes and comments of a file."""
 
 MAX_NAME_CHARS = 128
 """Limit for the name of an element or attribute; the schema's longest has 37 characters."""
 
+# 64 values of the largest size, or four times the largest file.
 MAX_EXPANDED_TOTAL_CHARS = 1 << 22
 """Limit for the characters of all expansions of a file together."""
 

@@ -18,6 +18,7 @@ import msgspec
 
 ROOT = "OpenSplice"
 _OURS = "ours"
+# As in the head of opensplice.tsv; trailing empty columns are not written there.
 _COLUMNS = 13
 OF_SECRET = "Domain/DomainSecret"  # noqa: S105  # a path of the schema
 """The path of our own element, which OpenSplice does not have."""

@@ -182,5 +182,6 @@ class SettingsReader:
 def _parsed(item: Item, text: str) -> str | int | float | bool | None:
     try:
         return parse_value(item, text)
+    # The caller reports a value that cannot be read, with its place; here it only has no value.
     except ValueFault:
         return None

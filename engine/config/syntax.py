@@ -23,7 +23,9 @@ _EQUALS: Final = re.compile(r"\s*=\s*")
 _TEMPLATE: Final = re.compile(r"\{\{|\{%")
 _ENTITY: Final = re.compile(r"&[^;<&\s]*;?")
 _ENTITIES: Final = frozenset({"&lt;", "&gt;", "&amp;", "&quot;", "&apos;"})
+# The longest entity that people write has ten characters; it only bounds how far a message looks back.
 _LONGEST_ENTITY: Final = 64
+# Names have 37 characters at most in the schema; it bounds the work for a value as long as the file.
 _LONGEST_NAME: Final = 256
 _BEGINS_VALUE: Final = re.compile(r"\s[\w:.-]+\s*=\s*\Z")
 

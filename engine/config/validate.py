@@ -238,10 +238,12 @@ def _places(known: Schema, parent: str, name: str, *, is_attribute: bool) -> lis
         )
         return len(parts) + len(above) - 2 * common
 
+    # The nearest place first: hints beyond `MAX_PLACES` are cut off.
     return sorted(found, key=distance)
 
 
 STRANGE = frozenset({ProblemKind.UNKNOWN_ELEMENT, ProblemKind.UNKNOWN_ATTRIBUTE, ProblemKind.STRAY_TEXT})
+# More would fill the line; a setting with more places is a common name such as Enabled.
 MAX_PLACES: Final = 3
 """Most places that a hint names for a setting that is elsewhere."""
 _READ = ("Domain", "DDSI2Service", "DDSI2EService")
@@ -296,6 +298,7 @@ def _named(node: XmlElement) -> Iterator[tuple[str, str, str, int]]:
 MAX_EXPRESSION_CHARS = 256
 """Longest name or expression of a partition, topic, name-space or role; OpenSplice has room for 99."""
 
+# Chosen: one comparison may cost the product of the lengths, and each pair is compared.
 MAX_COMPARISON = 5_000_000
 """Largest sum, over all pairs of name-space expressions with wildcards, of the products of their lengths."""
 

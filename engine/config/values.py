@@ -15,6 +15,7 @@ from engine.config.schema import Item, Type
 _INTEGER = re.compile(r"\s*([+-]?)(0[xX][0-9a-fA-F]+|[0-9]+)")
 _FLOAT = re.compile(r"\s*[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _SUFFIX = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+# Python's own conversion is quadratic in the digits; no setting has more than 20.
 _LONGEST_NUMBER = 64
 MEMORY_UNITS = {
     "B": 1,

@@ -21,16 +21,22 @@ import msgspec
 
 from engine.core.messages import AutodisposeWriter, WriterView
 
+# Chosen: each is some hundred bytes, and a fellow may name any number.
 MAX_WRITERS: Final = 100_000
 """Limit for the writers of a name-space; one more takes the place of one that is missed, whose data stays."""
+# As the default lease of Cyclone DDS: a writer behind a cut of that length is not ended by the others.
 PATIENCE_S: Final = 10.0
 """Time for which nodes must miss a writer before it counts as ended, or service_cleanup_delay if longer."""
 FOREVER_S: Final = 1e12
 """Patience where service_cleanup_delay is infinite: the end of a lost writer stays each node's own view."""
+# Some tens of kilobytes a message.
 MAX_TOLD: Final = 1_000
 """Limit for the writers in one message; the others follow with the next ones."""
+# Discovery takes a second or two with default settings; too short, and a writer that lives would count as
+# missed, which is corrected when it is discovered.
 DISCOVERED_S: Final = 3.0
 """Time for which a writer of which a fellow tells may be there, but not discovered yet."""
+# Several expiry times: by then every fellow has heard of the end, or left.
 ENDED_S: Final = 30.0
 """Time after the end of a writer in which a fellow may tell of it because it has not heard of the end yet."""
 _GUID_BYTES: Final = 16

@@ -27,6 +27,7 @@ from engine.core.states import Phase
 Reporting: TypeAlias = tuple[Fellow, NameSpaceReport]
 """A fellow with its report on a name-space."""
 
+# Four for each node of the largest system. A fellow that is refused asks again later.
 MAX_WAITING: Final = 4096
 """Requests that may wait; the aligner refuses further ones."""
 
@@ -95,10 +96,12 @@ class RequestQueue:
         return min((batch.due_s for name, batch in self._batches.items() if is_ready(name)), default=None)
 
 
+# Chosen. Beyond it all are forgotten: matching expressions costs some microseconds for a sample.
 MAX_KNOWN_GROUPS: Final = 10_000
 """Groups whose name-space is remembered: each sample needs it, and name-spaces do not change."""
 SET_NS: Final = 1_577_836_800_000_000_000
 """2020-01-01T00:00:00Z: a clock that is earlier was never set."""
+# The runtime takes them after each turn; only an error in it can let them grow.
 MAX_QUEUED: Final = 100_000
 """Messages or events that may wait for the runtime; more means that the runtime does not take them."""
 

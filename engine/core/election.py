@@ -132,6 +132,8 @@ def _with_masters(own: Stand, stands: dict[str, Stand], claims: list[Stand]) -> 
     # Of several masters, one leads on: who holds the set, masterPriority, quality while nobody has injected,
     # system id (5.4.3, rules 1 to 3).
     use_quality = not any(stand.holder for stand in claims)
+    # Every node must rank alike: the rank ends with the system id, so no two are equal and the order of
+    # `claims` does not matter.
     ranked = tuple(sorted(claims, key=lambda stand: rank(stand, use_quality=use_quality), reverse=True))
     best = ranked[0]
     assert best.following is not None
@@ -214,6 +216,7 @@ def _election(own: Stand, stands: dict[str, Stand], *, expects_more: bool) -> De
         candidates = [stand for stand in everybody if stand.may_be_master]
     # The best: masterPriority, quality while nothing has been injected, system id (5.4.3, rules 1 to 3).
     use_quality = not any(stand.holder for stand in candidates)
+    # The whole list and not only the best, because the trace lists all candidates.
     ranked = tuple(sorted(candidates, key=lambda stand: rank(stand, use_quality=use_quality), reverse=True))
     if not ranked:
         return Decision(None, None, "", NOBODY, ())

@@ -109,9 +109,12 @@ def _spell(
     return "".join(reversed(chars))
 
 
+# People's expressions need tens; the number grows with the product of the lengths. "No" costs a warning or
+# a comparison, never data.
 MAX_STATES = 500
 """States of one comparison at most; beyond, the answer is the careful one: no."""
 
+# Two expressions of a hundred characters, the longest that OpenSplice stores.
 MAX_PRODUCT = 10_000
 """Product of the lengths of two expressions at most; beyond, the answer is no."""
 

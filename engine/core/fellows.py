@@ -6,7 +6,8 @@ hears this node, and its name-spaces do not conflict. A fellow is lost when it f
 go away. If it comes back with the same incarnation and its endpoints were gone, that is a reconnection,
 however short the gap was; while endpoints stay matched, silence loses no data.
 A fellow whose store is older than this node remembers is not heard until it begins a new run.
-Time in which this node itself stood still is not silence of its fellows (docs/protocol.md, Life signs).
+Time in which this node itself stood still is not silence of its fellows (docs/internals/protocol.md, "Life
+signs").
 """
 
 from __future__ import annotations
@@ -23,18 +24,25 @@ from engine.core.name_spaces import DefinitionConflict
 from engine.core.settings import RunSeen
 from engine.core.states import ServiceState
 
+# As the largest system that is tried. A forgotten fellow that returns counts as a new one.
 MAX_REMEMBERED: Final = 1024
 """Lost fellows remembered to recognise a reconnection; the oldest are forgotten first."""
 
+# Chosen: with fewer one late heartbeat is an error of the clock, with more a clock that was set counts
+# late.
 ESTIMATES: Final = 5
 """Heartbeats by which clocks are compared: one of five has hardly waited on its way."""
 
+# Heartbeats are a period apart; those that are closer than half of one waited in the same queue.
 AT_ONCE: Final = 0.5
 """Part of the period within which heartbeats come at once: they waited, and count as one."""
 
+# Above all expiry times that are sensible, below the differences (hours, a time zone) of clocks that were
+# set wrong.
 FAR_NS: Final = 60_000_000_000
 """Nanoseconds for which no heartbeat waits: a fellow that is so late is lost."""
 
+# OpenSplice's example and default of Network/Heartbeat/ExpiryTime (engine/config/opensplice.tsv).
 EXPIRY_S: Final = 10.0
 """Allowed silence of a fellow until its first heartbeat, which states it, has come."""
 
@@ -231,6 +239,8 @@ class FellowTable:
     def all(self) -> tuple[Fellow, ...]:
         """Return the present fellows, in order of their ids."""
         if self._sorted is None:
+            # By id, not by arrival: a simulated run is the same each time, and a message lists fellows
+            # alike on each node.
             self._sorted = tuple(sorted(self._fellows.values(), key=operator.attrgetter("node")))
             self._heard = tuple([fellow.node for fellow in self._sorted])
         return self._sorted

@@ -40,9 +40,11 @@ from engine.core.name_spaces import MAX_PRIORITY, DefinitionConflict, NameSpace,
 from engine.core.settings import RunSeen
 from engine.core.states import ServiceState
 
+# One heartbeat may just have been sent or get lost; the second one comes then. More delays each start.
 PATIENCE_PERIODS: Final = 2.0
 """Heartbeat periods in which a process of this node's id that was discovered is heard, and a fellow whose
 endpoints are matched tells what it remembers of this node."""
+# Absence counts in hours (`absence_bound_s`), so a crash loses little of it; each note is a write.
 AWAY_S: Final = 600.0
 """Seconds between two notes in the store on how long fellows have been away."""
 

@@ -30,12 +30,18 @@ from engine.core.name_space_state import NameSpaceState
 from engine.core.name_spaces import MergeType
 from engine.core.states import Phase, Trigger
 
+# One may differ by a sample that is on its way; with two, a repair begins two periods after a loss. More
+# only delays it.
 DIFFERING_HEARTBEATS: Final = 2
 """Successive heartbeats of the aligner with another settled set before a repair begins."""
+# A set that is written differs most of the time for that reason alone. Chosen.
 PART_PAUSE_S: Final = 30.0
 """Pause between comparisons of a part with its aligner's set while that is written."""
+# Comparisons then take at most 5 % of the time.
 PART_REST: Final = 20
 """The pause is also this many times the duration of a comparison, which resends withheld samples."""
+# A difference that repairs do not mend has a cause outside: one try a minute finds the end of it soon
+# enough.
 MAX_REPAIR_PAUSE_S: Final = 60.0
 """Longest pause between repairs that did not help."""
 

@@ -41,16 +41,20 @@ class Epoch(NamedTuple):
 
 NO_EPOCH = Epoch(0, "")
 
+# SQLite and msgpack hold 64 bits with a sign: a counter stays far below after any step.
 MAX_COUNTER: Final = 1 << 62
 """Limit for the counter of an epoch, a vote, a lineage or purges, wherever it comes from."""
 COUNTER_STEP: Final = 1 << 32
 """Most by which such a counter of a fellow may exceed what a node knows: a century of elections."""
+# 32 bits in a run (`LIFE_BITS`), and room for a step.
 MAX_INCARNATION: Final = 1 << 31
 """Limit for the number of a run."""
 INCARNATION_STEP: Final = 1 << 20
 """Most by which that number may exceed the one that is remembered: a million starts."""
+# A million messages a second for nine years.
 MAX_SERIAL: Final = 1 << 48
 """Limit for the number of a message within a run, and for the transactions of a store."""
+# As `INCARNATION_STEP`. Too few, and two states of a restored store would have one number.
 COMMITS_STEP: Final = 1 << 20
 """Transactions that a store skips above those that a fellow remembers: another one may have heard of more."""
 LIFE_BITS: Final = 32

@@ -51,15 +51,21 @@ from engine.core.name_spaces import Alignee, Element, Group, NameSpace, Policy
 from engine.core.settings import StoredSet
 from engine.core.states import Phase, Trigger, is_complete, next_phase
 
+# Splits and merges since the last new data; a cluster does not split that often within it. Beyond it a
+# merge is repeated, which costs a comparison.
 MAX_MERGED: Final = 64
 """Lineages in `parents` and in `merged`; the master merges a holder of an older one again."""
+# Chosen: the announcement of each name-space carries the line.
 MAX_LINE: Final = 64
 """Lineages in a line; the first of all is always one of them."""
 MAX_FOREIGN: Final = 8 * MAX_MERGED
 """Lineages in `foreign_seen`; there are more because each brings its parents and what it merged."""
+# Chosen: the announcement carries them, and each group is matched with each.
 MAX_WANTED: Final = 1000
 """Expressions in `wanted`; if readers need more, the node keeps the whole Lazy name-space."""
 EVERYTHING: Final = Element("*", "*")
+# Longer than those 5 s and `SETTLING_NS` together; with a second or two for clocks that differ. Longer only
+# delays repairs.
 PART_RESTS_NS: Final = 8_000_000_000
 """Time after which the last change of a part has settled; a master may date a dispose up to 5 s later."""
 

@@ -16,6 +16,7 @@ import msgspec
 from engine.core import expressions
 from engine.core.expressions import intersection, matches
 
+# OpenSplice's range for masterPriority, 0 to 255 (deployment guide 5.x).
 MAX_PRIORITY = 255
 """The highest masterPriority; it also stands for the legacy rule (quality, then id)."""
 
@@ -228,6 +229,7 @@ def find_policy(policies: tuple[Policy, ...], name: str) -> Policy | None:
     return None
 
 
+# Applications use a few; a name of each is in each of its state messages.
 MAX_PARTITIONS = 100
 """Partitions of one reader at most: each of its announcements contains them all."""
 

@@ -50,12 +50,17 @@ from engine.core.settings import CoreSettings
 from engine.core.states import InvariantError, Phase, ServiceState, Trigger, service_state
 
 _ORDER: Final = {state: place for place, state in enumerate(ServiceState)}
+# Chosen: with N fellows, N answers to one newcomer come at once, and this leaves each its time.
 GREETING_S: Final = 0.005
 """Pause between two heartbeats for newcomers, for each fellow that is present, seconds."""
+# Above the turns of a busy node (up to 30 ms) and the jitter of a loaded machine, below what makes fellows
+# impatient.
 STALL_S: Final = 0.1
 """Lateness of a timer, in seconds, that shows a stall of this node."""
+# Only to bound the trace and the memory; all of them are counted.
 MAX_STRANGERS: Final = 100
 """Senders whose deletions were refused that are traced; a forger could use a new id for each message."""
+# So a newcomer hears from everybody within its second heartbeat.
 GREETING_PART: Final = 0.25
 """Longest pause of that kind, in heartbeat periods."""
 

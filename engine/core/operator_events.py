@@ -16,8 +16,10 @@ from engine.core.name_space_state import NameSpaceState
 from engine.core.name_spaces import MAX_PRIORITY
 from engine.core.states import Phase
 
+# Machines with NTP differ by milliseconds; below a second nothing that we do depends on it (`SETTLING_NS`).
 MAX_SKEW_NS: Final = 1_000_000_000
 """Largest difference of clocks that is not reported."""
+# Half: a person can still look before the fellow counts as lost.
 LATE: Final = 0.5
 """Part of the expiry time after which a heartbeat is late, if that is more than two periods."""
 

@@ -11,6 +11,7 @@ from engine.core.messages import Status
 from engine.core.name_space_state import NameSpaceState
 from engine.core.states import Phase
 
+# Beyond all source times, which have 64 bits with a sign.
 FOREVER_NS: Final = 1 << 63
 
 

@@ -58,6 +58,8 @@ class PendingWriter(msgspec.Struct, frozen=True):
     silent_s: Seconds = 0.0
 
 
+# With its head it fits into one batch (`stream.MAX_BATCH_BYTES`, 128 MiB), for fellows that cannot join
+# pieces.
 MAX_SAMPLE_BYTES: Final = 127 << 20
 """Largest payload that a node keeps if not configured."""
 LARGEST_SAMPLE_BYTES: Final = 999_000_000
@@ -104,10 +106,13 @@ class CoreSettings(msgspec.Struct, frozen=True):
     """RequestCombinePeriod before COMPLETE."""
     combine_operational_s: float = 0.01
     """RequestCombinePeriod from COMPLETE on."""
+    # Chosen: an aligner that works on a large set sends its first batch within it. A request that is made
+    # again costs a comparison.
     request_patience_s: float = 10.0
     """Silence of an aligner after which the request is made again."""
     waits_for_aligner: bool = True
     """False (TimeToWaitForAligner 0) ends the node if no node may be master."""
+    # A day: a machine that is down over night returns with its set; longer makes tombstones stay longer.
     absence_bound_s: float = 86_400.0
     """Absence of a fellow after which tombstones do not wait for it, and its set is not merged."""
     remembered: frozenset[str] = frozenset()

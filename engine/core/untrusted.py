@@ -21,6 +21,7 @@ LARGEST: Final = 1 << 128
 Seconds = Annotated[float, msgspec.Meta(ge=-LARGEST, le=LARGEST)]
 """A time that comes some day: an expiry of 1e300 s would keep a fellow alive for ever."""
 _DIGITS: Final = bytes.maketrans(b"123456789", b"000000000")
+# 2**128 has 39 digits.
 _LONG: Final = b"0" * 40
 """Digits in a row that only a number of more than 128 bits has, or a text."""
 

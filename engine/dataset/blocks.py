@@ -18,8 +18,11 @@ from typing import Final, NamedTuple
 from engine import native
 from engine.dataset.sample import DATA, DIGEST_BYTES, DISPOSE, UNREGISTER, Sample, sum_of_digests
 
+# Chosen: a block is unpacked as a whole when one of its samples is needed, and the heads of small ones cost
+# memory.
 MAX_SAMPLES: Final = 4096
 """Samples at most in a block made here."""
+# A place has 16 bits of a row of 31, which leaves 2**15 blocks.
 MAX_PLACES: Final = 1 << 16
 """Samples at most in any block."""
 PLACE: Final = MAX_PLACES - 1
@@ -36,6 +39,7 @@ _SEQUENCES, _STATUSES, _KEY_LENGTHS, _PAYLOAD_LENGTHS = 1, 2, 4, 8
 _STATUS: Final = DATA | DISPOSE | UNREGISTER
 
 
+# Chosen: hashing these takes tens of microseconds, for which giving up the lock pays.
 _LARGE_BYTES: Final = 1 << 16
 """Payloads of a block from which on its digests are computed without the interpreter lock."""
 

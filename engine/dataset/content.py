@@ -282,6 +282,7 @@ def _literal(text: str) -> Any:
     for kind in (int, float):
         try:
             return kind(stripped)
+        # Not a number of this kind; the next kind, and then the text, is tried.
         except ValueError:
             continue
     return text
@@ -340,6 +341,8 @@ def _compare(comparison: Callable[[Any, Any], Any], left: _Operand, right: _Oper
             return None
         try:
             return bool(comparison(first, second))
+        # Values of kinds that have no order, such as sequences: the comparison is then unknown (NULL), as
+        # in SQL.
         except TypeError:
             return None
 

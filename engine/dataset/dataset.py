@@ -29,6 +29,8 @@ from engine.dataset.sample import DATA, Sample
 from engine.dataset.sample_rows import SampleRows
 from engine.dataset.settling import Content, SettlingClock
 
+# At twice the number the list is made again, which then costs as much as what was added; the thousand spares
+# small sets that.
 _MAX_STALE: Final = 1_000
 """Removed samples, beyond the number of kept ones, that may stay in the order of ages."""
 

@@ -79,6 +79,7 @@ class Summary(msgspec.Struct, frozen=True):
 
 
 EMPTY: Final = Summary(0, 0, 0)
+# The same for untimed ones: clearing costs as much as what was added since.
 _MAX_GONE: Final = 1_000
 """Samples without source timestamp, beyond twice the number of samples, that are remembered when gone."""
 
@@ -88,10 +89,13 @@ def _identity(sample: Sample) -> tuple[bytes, bytes, int]:
     return sample.key, sample.writer, sample.sequence
 
 
+# An object takes some hundred bytes more than its place in a block: 16,384 are a few megabytes for each
+# group.
 MAX_OBJECTS: Final = 16_384
 """Samples of a group kept as objects; of more, the longest untouched instances are packed."""
 PACKED_FROM: Final = MAX_SAMPLES
 """Instances below which a group is not packed on arrival."""
+# The head of a block, and its writers, cost what some tens of samples save. Chosen.
 MIN_PACKED: Final = 256
 """Samples below which a block does not pay."""
 MAX_PACKED_BYTES: Final = 4_096

@@ -26,6 +26,7 @@ import msgspec
 from engine.dataset.instance_states import MOVES, VIEWS, InstanceEvent, InstanceState, ViewState
 from engine.dataset.sample import DATA, DISPOSE, NO_WRITER, UNREGISTER, Sample, is_lost_end, retained
 
+# Chosen: a repetition comes right after a reader was resent something, within far fewer samples.
 REMEMBERED: Final = 1024
 """Taken samples recognised under KEEP_ALL (older repeated ones count as lost), and writers remembered (the
 longest absent are forgotten first)."""

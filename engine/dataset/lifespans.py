@@ -16,6 +16,7 @@ from engine.dataset.sample import DATA
 
 MAX_WRITERS: Final = 100_000
 """Writers with a lifespan that a service remembers; samples of more never expire, which is counted."""
+# The description is a row of the store and a part of messages: 24 bytes each.
 MAX_WRITERS_OF_GROUP: Final = 1_000
 """Writers with a lifespan that the description of a group remembers, the last ones."""
 MAX_LIFESPAN_NS: Final = (1 << 63) - 1

@@ -37,13 +37,18 @@ Counts: TypeAlias = "npt.NDArray[np.int64]"
 
 STEP: Final = 8192
 """Samples in one step: a few milliseconds."""
+# A checksum of 32 bits lets one of 4 billion wrong symbols pass, and the digest of the whole set finds that
+# one.
 SYMBOL_BYTES: Final = 14
 """Bytes of a symbol on the wire: sum 8, checksum 4, count 2."""
 WIDE_SYMBOL_BYTES: Final = 16
 """Bytes of a symbol with a count of 4, where 2 are not enough."""
 
+# Of the paper on rateless invertible Bloom look-up tables (Yang, Gilad, Alizadeh 2024): with 0.5, 1.35
+# symbols for each difference.
 _ALPHA: Final = 0.5
 _LOW: Final = 0xFFFFFFFF
+# A signed number of 16 bits.
 _SMALL: Final = 1 << 15
 _MOST_SAMPLES: Final = 1 << 48
 """More than any set has; expected counts of that many samples fit into 64 bits."""

@@ -32,6 +32,7 @@ LOST_HEADER: Final = b"\x00\x07\x80\x00"
 
 DIGEST_BYTES: Final = 16
 """128 bits: samples count as equal by it alone, so two of a million must never share one by chance."""
+# Copying 32 KiB takes microseconds, as much as the calls that spare it.
 LARGE_BYTES: Final = 1 << 15
 """Payloads from this size on are not copied in order to digest or store them."""
 HEADER: Final = struct.Struct("<qQBII")

@@ -525,6 +525,7 @@ Samples: TypeAlias = SampleRows | Sequence[Sample]
 
 MAX_BLOCKS: Final = 1 << (31 - PLACE_BITS)
 """Blocks at most, because rows have 31 bits."""
+# As a batch of a stream (`engine.runtime.stream.BATCH_BYTES`): a block then travels as it is.
 BLOCK_BYTES: Final = 512 << 10
 """Bytes of a block that is made here, about."""
 
@@ -618,7 +619,8 @@ _FREE: Final = 0
 _GONE: Final = -1
 """Row in a slot whose instance was removed."""
 _TAG: Final = (1 << 32) - 1
-_FIRST_SIZE: Final = 1 << 10
+_FIRST_SIZE: Final = 1 << 10  # a power of two for the mask; small, as a node may have a thousand groups
+# Chosen: below it a look-up needs less than two places on average (linear probing).
 _FULL: Final = 0.6
 """Part of the table in use above which look-ups are slow."""
 
@@ -780,6 +782,7 @@ class Packed(_Segments):
 
 _ALL: Final = slice(None)
 _NONE: Final = array.array("i")
+# A quarter of the largest block, so that what is made is not sparse again at once. Chosen.
 _MOVED: Final = 1_024
 """Samples left in sparse blocks that move to another block together, about."""
 _LONG: Final = 64

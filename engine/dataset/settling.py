@@ -15,19 +15,28 @@ from __future__ import annotations
 
 from typing import Final
 
+# Chosen: a fourth of `SETTLING_NS`. Narrower ones take memory for each interval, wider ones delay the
+# comparison.
 WIDTH_NS: Final = 250_000_000
 """Length of the intervals in which changes are noted; sets are compared as of their borders."""
+# Chosen: above what clocks differ by that nobody has set wrong.
 FUTURE_NS: Final = 10_000_000_000
 """Distance in the future from which on source times are reported, and do not raise the quality of a set."""
 KEPT_NS: Final = 6_000_000_000
 """Age from which on changes are not distinguished any more."""
+# Far above delays, so that each node finds the same multiple.
 STEP_NS: Final = 5_000_000_000
 """Step in which wrong clocks are corrected."""
+# A sample of a correct clock has an age of its delay, 0 to some hundred ms, and clocks differ by a few: the
+# two limits are 1.25 s apart, a fourth of a step.
 EARLY_NS: Final = 500_000_000
 LATE_NS: Final = 750_000_000
 """Limits of the apparent age of samples from a writer with a correct clock."""
+# Shorter, and samples that a slow network delayed would be dated again; longer, and sets of a clock that was
+# set wrong differ for longer.
 PATIENCE_NS: Final = 3_000_000_000
 """Time of lateness after which a writer that was on time has another clock."""
+# Chosen: judging again needs only one more sample of each.
 MAX_WRITERS: Final = 10_000
 """Writers whose clocks are known; one more makes the node judge all again."""
 _NEVER: Final = 1 << 63

@@ -39,9 +39,11 @@ BUILTIN_TOPIC: Final = 0x7FFF0002
 BUILTIN_PUBLICATION: Final = 0x7FFF0003
 BUILTIN_SUBSCRIPTION: Final = 0x7FFF0004
 
+# Values of dds.h.
 ALIVE: Final = 16
 """DDS_ALIVE_INSTANCE_STATE; every other instance state means that no writer holds it."""
 
+# dds_status_id_t: the position in that enumeration is the bit.
 OFFERED_INCOMPATIBLE_QOS: Final = 1 << 3
 DATA_AVAILABLE: Final = 1 << 8
 PUBLICATION_MATCHED: Final = 1 << 11

@@ -18,8 +18,11 @@ if TYPE_CHECKING:
 
 PATIENCE_S: Final = 10.0
 """Limit for one piece of work, unless its activity sets another, and for a thread that waits."""
+# Ten beats fit into `PATIENCE_S`. An idle thread wakes up this often for nothing else than to show that it
+# lives, so shorter costs processor time of every thread.
 BEAT_S: Final = 1.0
 """Longest time for which a thread waits before it beats."""
+# One beat may just be due and one late on a loaded machine; fewer would call a healthy thread dead.
 IDLE_BEATS: Final = 3
 """Beats that a thread may miss at least, however short the limit for its work is."""
 

@@ -26,9 +26,13 @@ from engine.dds.writer import RawWriter, stamp_ns
 from engine.dds.writer_names import WRITER_GONE
 
 TOPIC: Final = "d_sampleChain"
+# Just above `MAX_SAMPLE_BYTES` (127 MiB), which travels in one batch with its head. It bounds what one
+# forged batch makes the receiver allocate.
 MAX_BATCH_BYTES: Final = 128 << 20
 """Larger batches are refused. Batches of 256 KiB to 1 MiB are fastest; a large sample needs a larger one."""
 
+# The call cannot be broken off, so the end of a node waits this long for it. Shorter wakes up more often
+# while a fellow is slow.
 _BLOCK_NS: Final = 200_000_000
 """Longest wait inside Cyclone DDS, where no deadline and no abandonment is seen."""
 

@@ -35,6 +35,7 @@ from engine.dds.writer_names import WRITER_GONE, WriterNames
 ANY_PARTITION: Final = ("*", "")
 """Partitions that match those of every writer; in Fast DDS `*` does not match the default one."""
 
+# 32 KiB for the call. Writers beyond it would be taken for lost, so it is far above what a topic has.
 _MAX_MATCHES: Final = 4096
 """Writers that are asked for at once; the array for their handles is made before their number is known."""
 MIN_BYTES: Final = 1 << 18
@@ -46,8 +47,11 @@ _UNTIMED: Final = 32
 _NUMBER_BYTES: Final = 8
 _RECORD: Final = struct.Struct("<IIq16sII")
 _SAMPLE: Final = DATA | DISPOSE | UNREGISTER
+# Not measured closely: smaller pieces cost a call each, larger ones are read from memory twice.
 _PIECE_BYTES: Final = 1 << 18
 """Bytes that are copied out of the ring at a time; they fit into the cache of a processor."""
+# Chosen: below it the comparison saves less than it costs. Too small only costs time for data in which
+# nothing repeats.
 _MIN_RUN: Final = 64
 """Records that are alike, below which each of them is looked at."""
 _ALIKE: Final = (0, 2, 3, 4)

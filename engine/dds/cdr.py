@@ -11,6 +11,7 @@ from typing import Final, TypeVar
 HEADER: Final = b"\x00\x01\x00\x00"
 """CDR, little-endian."""
 
+# Sender ids have 36 characters; one byte of length would hold this. A larger length is damage.
 MAX_NAME_BYTES: Final = 255
 _LITTLE_ENDIAN: Final = (b"\x00\x01", b"\x00\x07")
 _U32: Final = struct.Struct("<I")

@@ -33,6 +33,7 @@ from engine.dds.writer_names import WRITER_GONE
 
 PARTITION: Final = "durabilityPartition"
 ATTACHMENT_TOPIC: Final = "d_attachment"
+# The simulator's largest crowd and the largest fleet file have 1,000 nodes.
 MAX_PEERS: Final = 1024
 """Participants that a message may name; a longer one is damaged or hostile."""
 
@@ -180,6 +181,8 @@ class Channel:
     def _open(self, topic: ChannelTopic) -> None:
         entity = Topic.of_class(self._participant, topic.name, SenderState if topic.is_state else Message)
         self._topics.append(entity)
+        # One for each topic: the newest state must be the last one written, although two threads write
+        # states; messages of one topic must not wait for a slow reader of another.
         self._in_order[topic.name] = threading.Lock()
         if topic.is_state:
             self._states[topic.name] = None
@@ -234,6 +237,8 @@ class Channel:
             if self._in_order[topic].acquire(blocking=False):
                 try:
                     newest = self._states[topic] or shown
+                    # A state is replaced by the next one, so a peer that is behind needs only that, not
+                    # this.
                     with contextlib.suppress(DdsTimeout):
                         self._write(topic, newest.sender, newest.payload)
                 finally:

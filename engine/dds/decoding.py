@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from engine.dataset.content import Kinds, Path
     from engine.dataset.groups import TypeDescription
 
+# Types of applications nest a few levels; a recursive type would never end.
 MAX_FIELDS_DEPTH: Final = 16
 """Nesting depth of structures to which `kinds_of` descends."""
 

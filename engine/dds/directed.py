@@ -42,9 +42,13 @@ from engine.dds.uri import directed_uri
 from engine.dds.waiting import Signal
 from engine.dds.writer import RawWriter, key_payload
 
+# 1,280 threads: within what systemd allows a service by default (TasksMax, 15 % of the kernel's limit, some
+# thousands).
 MAX_SESSIONS: Final = 256
 """Limit for the directed domains of a process at one time; each has five threads."""
 
+# Discovery on its own domain with one known address takes milliseconds; the rest is room for a process that
+# is loaded or still starting.
 MATCH_TIMEOUT_S: Final = 5.0
 """Limit for discovering the target's readers, and again for matching them."""
 
@@ -55,6 +59,8 @@ An application makes its participants and readers one by one, and a delivery rea
 """
 LONGEST_UNREST_S: Final = 1.0
 """Limit for waiting for such a time."""
+# Our side may match before theirs, and a VOLATILE reader begins with what comes after its own match.
+# Chosen: discovery between two processes that know each other is a message each way.
 SETTLE_S: Final = 0.005
 """Pause between our match with the target's readers and the first write."""
 LATECOMERS_S: Final = 0.025
@@ -63,12 +69,15 @@ while samples arrived is on its way, and that reader has got them."""
 VERSION_TIMEOUT_S: Final = 2.0
 """Limit for readers of another version of a type, whose process looks the type up first."""
 REFUSED: Final = "every reader of the target refuses what is offered: "
+# What is unacknowledged by then belongs to a reader that has gone or hangs; it asks again when it returns.
 END_TIMEOUT_S: Final = 5.0
 """Limit for the acknowledgements of a writer that is about to be closed."""
 RESEND_S: Final = 1.0
 """Period of checks whether readers with RESOURCE_LIMITS have room (deployment guide 5.5.8)."""
+# Chosen: each is a participant that the target has to discover; with fewer the oldest retires earlier.
 MAX_LOW: Final = 8
 """Limit for a session's participants with low GUIDs; beyond it the oldest must retire first."""
+# Not measured: matching takes milliseconds, and only a status of the reader, for people, depends on it.
 REFUSAL_S: Final = 0.2
 """Limit for offering an incompatible writer so that readers notice it."""
 
@@ -460,6 +469,7 @@ class DirectedSession:
             closes: whether the group has no living writer left: then all its writers are closed.
         """
         group = topic, partition, description.type_id
+        # The lowest GUID first: of two samples of equal time, readers take that of the lower one.
         writers = sorted(self._kept.get(group, ()), key=lambda one: in_memory(one.guid))
         count = 0
         for end in ends if writers and (disposes or not closes) else ():
@@ -542,6 +552,7 @@ class DirectedSession:
         """Show readers a writer that they refuse, which changes their REQUESTED_INCOMPATIBLE_QOS status."""
         writer = RawWriter(self._participant, self._topic(self._participant, topic, description), offer)
         writer.wait_until(lambda: writer.incompatible_policy()[0] > 0, REFUSAL_S)
+        # Our status may come before the reader's; closing at once would undo the match before that.
         time.sleep(SETTLE_S)
         writer.close()
 

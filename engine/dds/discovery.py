@@ -19,12 +19,15 @@ from engine.dds.qos import EndpointQos, read_endpoint_qos, read_name
 from engine.dds.typeinfo import TypeRef
 from engine.dds.waiting import Signal
 
+# Chosen: a start among thousands of endpoints makes tens of calls, and the arrays take some 20 KiB.
 _BATCH: Final = 256
+# 16,384 endpoints: a storm of announcements must not keep the thread from its heartbeat.
 _MAX_BATCHES: Final = 64
 """Batches in one go at most: the rest comes with the next look, after other work."""
 _MAX_USER_DATA_BYTES: Final = 4096
 """Bytes that are looked at: a tag has tens, and a stranger may announce megabytes."""
 _BUILTIN_TYPES: Final = b"org::eclipse::cyclonedds::builtin::"
+# Linux process ids have at most 7 digits (4,194,304).
 _PID_DIGITS: Final = 10
 """Python refuses to convert numbers of more than 4,300 digits, and a participant may announce any text."""
 _LOCATOR: Final = re.compile(r"(?P<kind>\w+)/(?P<address>[^@,\s]+)")
@@ -176,6 +179,7 @@ Change = ParticipantSeen | ParticipantGone | EndpointSeen | EndpointGone
 _Endpoint = tuple[bytes, int, EndpointSeen | int]
 """GUID and generation of an endpoint, and its description; the time of its end if it is gone."""
 
+# Endpoints come before their participant only by a race of milliseconds; what stays belongs to a stranger.
 MAX_EARLY: Final = 100_000
 """Limit for endpoints that wait for their participants; beyond it the oldest are forgotten."""
 
@@ -379,6 +383,7 @@ def take_raw(reader: int) -> Iterator[tuple[int, abi.SampleInfo]]:
     """Take built-in samples; each address is valid until the next one is requested."""
     buffers = (ctypes.c_void_p * _BATCH)()
     infos = (abi.SampleInfo * _BATCH)()
+    # Bounded: taking may be slower than what a hostile participant announces.
     for _ in range(_MAX_BATCHES):
         buffers[0] = None
         count = check(abi.take(reader, buffers, infos, _BATCH, _BATCH), "take from a built-in topic")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 OK: Final = 0
+# Return codes of ddsrt/retcode.h.
 UNSUPPORTED: Final = -2
 BAD_PARAMETER: Final = -3
 PRECONDITION_NOT_MET: Final = -4

@@ -226,6 +226,9 @@ def _ask(interface: str, question: int) -> bytes:
     request = struct.pack("256s", interface.encode()[:15])
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
+            # An interface may go away between the list and the question, or have no IPv4 address
+            # (EADDRNOTAVAIL).
             return fcntl.ioctl(probe.fileno(), question, request)
+        # IPv6 may be switched off: then the file is missing, and no interface has an address of it.
         except OSError:
             return b""

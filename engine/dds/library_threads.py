@@ -29,9 +29,14 @@ PROBED: Final = ("recv", "dq.builtins")
 """Beginnings of the names of the threads that the message passes through."""
 TIMED: Final = "tev"
 """Beginning of the name of the thread that runs with each announcement."""
+# Two may be late on a loaded machine; the third is a thread that stands still. More delays the alarm by an
+# announcement each.
 _MISSED: Final = 3
 """Announcements that a timed thread may miss."""
+# TASK_COMM_LEN of the kernel, less the zero at the end.
 _NAME_CHARS: Final = 15
+# Not measured: the names are a file for each thread. A thread that replaced another is noticed after ten
+# looks.
 LOOKS: Final = 10
 """How many looks have one at the names of all threads among them: one may end while another begins."""
 
@@ -133,6 +138,7 @@ def _name(tid: int) -> str | None:
 
 def _runs(tid: int) -> int | None:
     """Return how often a thread ran; None if the kernel does not tell, or the thread has ended."""
+    # The thread may end between the list and this look, in the middle of which procfs gives a short line.
     with contextlib.suppress(OSError, IndexError, ValueError):
         return int((_TASKS / str(tid) / "schedstat").read_text().split()[2])
     return None

@@ -47,6 +47,7 @@ _FUNCTIONS: Final = (
 _pointer = ctypes.c_void_p
 _text, _size, _flag = ctypes.c_char_p, ctypes.c_uint32, ctypes.c_bool
 _lock = threading.Lock()
+# As many as types.c remembers.
 _REFUSED_WRITERS: Final = 256
 _REFUSAL: Final = struct.Struct("<16sQI4s")
 """struct refusal of types.c."""

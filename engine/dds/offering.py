@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 LEAST_STRENGTH: Final = -(1 << 31)
 """First OWNERSHIP_STRENGTH of delivering writers, so that every original writer outranks them."""
+# Chosen: the cost of a call is spread over enough samples, and an abandonment is noticed after 64 of them.
 _AT_ONCE: Final = 64
 """Samples that are looked at, and written with one call, at a time."""
 

@@ -28,6 +28,8 @@ from engine.dds.qos import EndpointQos, group_qos, new_qos
 from engine.dds.trial import refusal_of
 from engine.dds.uri import asks_for_security, incomplete_part, unreadable_file
 
+# 16 bits: two processes that start in the same 65 us still differ, and the order of any that start later is
+# kept.
 _RANDOM_BITS: Final = 0xFFFF
 """Random bits of a GUID that is made from the time; they cover 65 us."""
 _LARGEST: Final = (1 << 64) - 1
@@ -269,12 +271,17 @@ class NodeParticipant:
 def _close_all() -> None:
     """Close all participants before the interpreter ends: their threads must not call into it later."""
     for participant in list(_open):
+        # One that its owner has closed meanwhile, or that Cyclone DDS has taken down already; the others
+        # must be closed.
         with contextlib.suppress(DdsError):
             participant.close()
 
 
+# Above 230, the last id that DDSI has ports for, with a round number to be known in a log.
 _FIRST_ID: Final = 1000
+# Room for more than the sessions of a process (`directed.MAX_SESSIONS`).
 _LAST_ID: Final = 1999
+# Sessions are opened by several workers at once.
 _ids_lock = threading.Lock()
 _ids_used: set[int] = set()
 

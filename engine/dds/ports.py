@@ -17,8 +17,11 @@ _FIRST: Final = 7410
 _OF_A_DOMAIN: Final = 250
 _OF_A_PARTICIPANT: Final = 2
 """The first port for discovery in domain 0, and the distances to the next ones (DDSI-RTPS 9.6.1)."""
+# MaxAutoParticipantIndex 120 (`uri.DEFAULT_MAX_PARTICIPANT_INDEX`) and the index 0.
 _PARTICIPANTS: Final = 121
 """Participants of a host that others look for; the default of a node."""
+# The searched ports are some hundred among tens of thousands that the kernel gives out, so a second attempt
+# is rare. Chosen.
 ATTEMPTS: Final = 64
 """How often a participant is opened until the kernel has given it other ports."""
 

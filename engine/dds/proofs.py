@@ -35,20 +35,30 @@ VARIABLE: Final = "OSPLTOOL_DOMAIN_SECRET"
 """Environment variable with the path of the file, for processes whose configuration does not name it."""
 MIN_CHARS: Final = 32
 """Least length of a secret, so that it cannot be guessed: 128 bits if its characters are hexadecimal."""
+# With N secrets a forged message costs N digests, so few.
 MAX_SECRETS: Final = 8
 """Secrets in the file; a change needs two, and each wrong proof is tried with all."""
+# Eight secrets of any sensible length; `/dev/zero` as the path must end.
 MAX_FILE_BYTES: Final = 65_536
 """A larger file is none of secrets; it is not read into memory."""
 LOOK_S: Final = 1.0
 """Time between two looks at the file."""
+# Some hundred bytes each. A message of a forgotten writer could be replayed, so this is far above the
+# writers of a system.
 MAX_REMEMBERED: Final = 20_000
 """Writers whose last serial is remembered, and participants whose messages were refused."""
+# Chosen: it is milliseconds of hashing. Less would refuse the first messages of a large set after a change
+# of secrets.
 WASTE_BYTES: Final = 4 << 20
 """Bytes with wrong proofs that are hashed for one participant in a second; it has proved nothing so far."""
+# A short message costs a call and look-ups, however little there is to hash. Chosen, not measured.
 MESSAGE_COST: Final = 4_096
 """Bytes that a message counts for at least in that, and in `LATER_BYTES`."""
+# 256 states of the largest size; a change of secrets takes the time in which an operator copies files, and
+# states are replaced rather than added.
 LATER_BYTES: Final = 16 << 20
 """Bytes of states with an unknown secret that are kept until it is known, the newest ones."""
+# State messages of nodes have some kilobytes.
 MAX_LATER_BYTES: Final = 1 << 16
 """Size of the largest one: only many participants together can push out the state of another."""
 
@@ -57,6 +67,7 @@ _MAGIC: Final = b"\0PRF"
 _HEAD: Final = struct.Struct("<4s8sQ")
 """Magic, id of the secret, serial; then the proof."""
 _PROVED: Final = struct.Struct("<HHQ")
+# 256 bits: nobody finds a proof by trying.
 _PROOF_BYTES: Final = 32
 SIZE: Final = _HEAD.size + _PROOF_BYTES
 """Bytes before the payload of a message that is proved."""

@@ -18,6 +18,7 @@ BOTH_REPRESENTATIONS: Final = (XCDR1, XCDR2)
 
 _LIVELINESS: Final = ("AUTOMATIC", "MANUAL_BY_PARTICIPANT", "MANUAL_BY_TOPIC")
 _SCOPES: Final = ("INSTANCE", "TOPIC", "GROUP")
+# Applications use some; a writer with more is captured in the first ones.
 _MAX_PARTITIONS: Final = 4096
 """Partitions of an endpoint that are read; what an endpoint announces is not trusted to be small."""
 
@@ -31,6 +32,7 @@ class EndpointQos(msgspec.Struct, frozen=True):
 
     reliable: bool = True
     """RELIABILITY: RELIABLE, or else BEST_EFFORT."""
+    # The default of DDS (DCPS 2.2.3).
     blocking_ns: int = 100_000_000
     """RELIABILITY max_blocking_time, nanoseconds."""
     durability: DurabilityKind = DurabilityKind.VOLATILE

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from engine.dds.topics import Topic
 
 _TOPIC: Final = "ospltool_selfcheck"
+# Any three that differ, and that no clock gives: the check reads back that source times are kept as they
+# are.
 _TIMES_NS: Final = (11, 12, 13)
 
 
@@ -139,6 +141,7 @@ def _discovery_difference(participant: NodeParticipant, topic: Topic) -> str:
     return ""
 
 
+# Types are few and made once; the bound is for a stranger that announces types without end.
 _REMEMBERED_TYPES: Final = 4096
 
 

@@ -13,6 +13,8 @@ T = TypeVar("T")
 Waits: TypeAlias = Generator[float, None, T]
 """Work that yields how many seconds it has to wait now; other work may go on meanwhile."""
 
+# Bounds writers that are open at once for a late joiner of many groups. Chosen; a larger number saves
+# waiting only until the processor is the limit.
 TOGETHER: Final = 32
 """Pieces of such work that go on together at most: each may have writers of its own."""
 
@@ -45,6 +47,7 @@ def completed(work: Waits[T]) -> T:
             made: T = end.value
             return made
         if pause_s > 0:
+            # A worker's own thread: nothing else waits for it.
             time.sleep(pause_s)
 
 

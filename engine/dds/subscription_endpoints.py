@@ -27,7 +27,9 @@ PARTITION: Final = "persistencePartition"
 STATES: Final = "p_subscriber"
 ANSWERS: Final = "p_pending"
 
+# Chosen, as for the answers to other clients: an application waits for its own state at most this long.
 _BLOCK_NS: Final = 3_000_000_000
+# Chosen: answers are small and taken at once. At the limit Cyclone DDS holds the senders back.
 _LIMIT: Final = 10_000
 _READER_ID: Final = re.compile(r"[0-9a-f]{32}-\d{1,9}")
 

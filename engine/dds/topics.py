@@ -17,6 +17,7 @@ from engine.dds import abi, native_topics
 from engine.dds.participant import NodeParticipant
 from engine.dds.typeinfo import check_description
 
+# Types are few; the bound is for a stranger that announces types without end.
 _REMEMBERED_TYPES: Final = 4096
 DESCRIPTIONS: Final = pathlib.Path(__file__).with_name("own_types.tsv")
 """The types of our own topics, made by `docs.own_types`; to make the first of its class takes 0.1 s."""

@@ -68,6 +68,7 @@ class SettingsTrial(NamedTuple):
     """It did not end in time, which says nothing of the settings: the machine may be busy."""
 
 
+# A person reads the first few.
 MAX_SAID: Final = 50
 """Messages of Cyclone DDS that are kept: for settings that it refuses it can print without end."""
 _SAID: Final = re.compile(r"\d+\.\d+ \[\d*\]\s+[^:]*: (.*)")
@@ -169,6 +170,7 @@ def _place_of(what: str, given: str) -> str:
         text, source = part, "CYCLONEDDS_URI"
         if not part.startswith("<"):
             source = part.removeprefix("file://")
+            # The place of a value in a file is a help only: without it the message has no line.
             with contextlib.suppress(OSError):
                 text = pathlib.Path(source).read_text("utf-8", "replace")
         for value in values:

@@ -16,11 +16,14 @@ from engine.dds import abi
 from engine.dds.errors import BAD_PARAMETER, DdsError
 from engine.dds.participant import NodeParticipant
 
+# A type has as many as structures it uses, tens; the number comes from the network.
 MAX_TYPES: Final = 4096
 """Limit for the types in one description."""
 
+# EK_MINIMAL and EK_COMPLETE (DDS-XTypes 7.3.4).
 _MINIMAL_KIND: Final = 0xF1
 _COMPLETE_KIND: Final = 0xF2
+# An equivalence hash is the first 14 bytes of an MD5 digest (DDS-XTypes 7.3.1.2).
 _HASH_BYTES: Final = 14
 _IDENTIFIER_BYTES: Final = 1 + _HASH_BYTES
 _U32: Final = struct.Struct("<I")
@@ -110,9 +113,12 @@ _MINIMAL: Final = 0
 _COMPLETE: Final = 1
 MAX_DESCRIPTION_BYTES: Final = 4 << 20
 """Larger type descriptions are refused; the largest seen in practice have a few kilobytes."""
+# The first question may go out before the type look-up service of the other process is matched; one more
+# for a lost answer.
 ATTEMPTS: Final = 3
 ATTEMPT_S: Final = 2.0
 """Seconds for one question: an answer takes milliseconds, and a lost one is asked for again."""
+# Matching takes some tens of milliseconds on one machine. Longer delays the capture of a new topic.
 PAUSE_S: Final = 0.2
 """Pause before the next question, so that discovery has gone on meanwhile."""
 LOOK_UP_S: Final = ATTEMPTS * (ATTEMPT_S + PAUSE_S)
@@ -221,6 +227,7 @@ def resolve_type(
     error: DdsError | None = None
     for attempt in range(attempts):
         if attempt:
+            # A worker's own thread: nothing else waits for it.
             time.sleep(pause_s)
         if participant.closed:
             return Resolution(None, "the participant was closed")

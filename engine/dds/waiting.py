@@ -20,6 +20,8 @@ _FOREVER_SLICE_S = 3600.0
 """Longest wait, for callers without a limit: an hour fits into nanoseconds of 64 bits, infinity does not."""
 _BELL: Final = 1
 """Tells a bell from all else in the wait set."""
+# A wait set has a bell and a handful of entities; if more ended a wait, it counts as news, not as a bell
+# only.
 _TOLD: Final = 64
 """Limit for the things of which a wait tells which one ended it."""
 
@@ -56,6 +58,7 @@ class Signal:
         self.urgent_guard = self.guard
         check(abi.waitset_attach(self._waitset, self.guard, 0), "attach a guard condition")
         self._closed = False
+        # `close` may come from two threads; only one may delete the entities.
         self._lock = threading.Lock()
         self._ended_by = (ctypes.c_ssize_t * _TOLD)()
         self.is_only_bell = False

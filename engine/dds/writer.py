@@ -19,6 +19,7 @@ from engine.dds.qos import EndpointQos, endpoint_qos
 from engine.dds.topics import Topic
 from engine.dds.waiting import Signal
 
+# 32 KiB for the call; readers beyond it would not be waited for.
 _MAX_MATCHES: Final = 4096
 """Readers that are asked for at once; the array for their handles is made before their number is known."""
 LATEST_NS: Final = (1 << 32) * 1_000_000_000 - 1

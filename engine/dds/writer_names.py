@@ -5,12 +5,14 @@ from __future__ import annotations
 import struct
 from typing import Final
 
+# The bit after data, dispose and unregister (1, 2, 4); ring.c sets it.
 WRITER_GONE: Final = 8
 """Status bit of a record that is not a sample: the writer was deleted, was lost, or no longer matches.
 `payload` is `AUTODISPOSE` if its instances count as disposed."""
 
 AUTODISPOSE: Final = b"\x01"
 
+# A memory of names only: one that is forgotten is asked for again.
 _REMEMBERED_WRITERS: Final = 8192
 _WORDS_HOST: Final = struct.Struct("<4I")
 _WORDS_NETWORK: Final = struct.Struct(">4I")

@@ -56,10 +56,13 @@ if TYPE_CHECKING:
 
     Submit: TypeAlias = Callable[[Callable[[], None], str, float], None]
 
+# Chosen, as `engine.core.readers.MAX_FORMER`. Beyond it the oldest is forgotten.
 MAX_LOST: Final = 10_000
 """Limit for the memory of lost writers, which may come back."""
+# Milliseconds on the node's thread; a whole group of a million is read on a worker's thread instead.
 MAX_LOOKED_UP: Final = 1_000
 """Limit for the samples of a delivery whose instances the node's thread looks up itself."""
+# Chosen: a key and a time each, some ten megabytes in all.
 MAX_LATER: Final = 100_000
 """Limit for remembered instances that readers have with a later source time than the set's."""
 _NO_TIMES: Final[Mapping[bytes, int]] = {}
@@ -477,8 +480,11 @@ class _Waiting(NamedTuple):
     groups: frozenset[Group]
 
 
+# Three quarters of `directed.MAX_SESSIONS`: late joiners that need none kept ALIVE must always find a free
+# one.
 MAX_KEPT_SESSIONS: Final = 192
 """Limit for processes with instances kept ALIVE; each needs a Cyclone DDS domain with five threads."""
+# Chosen: each writer takes memory in Cyclone DDS, here and in the reader's process.
 MAX_KEPT_WRITERS: Final = 100_000
 """Limit for the writers in all of them; beyond either limit delivered instances are NOT_ALIVE_NO_WRITERS."""
 

@@ -25,14 +25,21 @@ from engine.tracing.tracer import Tracer
 RETRY_S: Final = 1.0
 """Pause before the next attempt after the disk refused."""
 _BLOCK_BYTES: Final = 512  # of st_blocks, whatever the file system's own blocks are
+# A transaction takes milliseconds and its fsync with it: without it each lone sample would pay that. What
+# is lost by a crash is this much more.
 GATHER_S: Final = 0.02
 """Time that a change may wait for others to share its transaction, if nobody waits for it."""
+# Chosen: the benchmark `trickle` counts bytes and processor time of lone samples, which fall as this grows;
+# a crash loses this much more.
 STEADY_S: Final = 0.2
 """Time from one such transaction to the next while changes keep coming: each writes whole pages."""
+# Chosen: a transaction of less takes a few tens of milliseconds, so it does not hold up capture.
 HEAVY_BYTES: Final = 4 << 20
 """Bytes of payloads that are waiting from which on a transaction takes long."""
 HEAVY_S: Final = 1.0
 """Longest such rest: what is captured must not wait longer for the disk than that."""
+# The store then takes a tenth of the time, at `HEAVY_S` at most. Larger keeps more in memory, smaller takes
+# the processor from capture.
 REST: Final = 9
 """Then the store rests for this multiple of the last transaction, `HEAVY_S` at most: what is replaced
 meanwhile is not written, and the processor is free for capture."""
@@ -70,6 +77,7 @@ class WriteSchedule(msgspec.Struct, frozen=True):
         optimize_interval: samples after which the store frees space, 0 for never (StoreOptimizeInterval).
     """
 
+    # The default of OpenSplice's StoreSessionTime.
     session_s: float = 20.0
     sleep_s: float = 0.0
     optimize_interval: int = 0

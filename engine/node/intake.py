@@ -51,23 +51,36 @@ if TYPE_CHECKING:
     from engine.runtime.store_queue import StoreQueue
     from engine.tracing.tracer import Tracer
 
+# About a second of what the disk takes (`make bench AREA=align`). Larger is memory, and data that a crash
+# loses; smaller holds writers back at each stall of the disk.
 MAX_BACKLOG: Final = 200_000
 """Samples that may wait for the disk before capture pauses and writers are held back, if not configured."""
+# One sample of the largest default size, or about two seconds of what the disk takes (55 to 69 MB/s of 1
+# KB, `make bench AREA=align`).
 MAX_BACKLOG_BYTES: Final = 128 << 20
 """Bytes of payloads that may wait for the disk before capture pauses."""
+# Chosen: then the node looks at everything else. Smaller costs more turns for the same samples.
 DRAIN: Final = 20_000
+# Chosen: fewer samples cost less than a pause delays them.
 BUSY: Final = 500
 """Samples in one go from which on there is a pause before the next, so that there are more in one go."""
+# Chosen: longer spares more that is overwritten, but fills the tap, so `ROOMY` shortens it.
 DRAIN_PAUSE_S: Final = 0.05
 """Pause of a busy drain, in which more samples of the same instances come; only the newest is made."""
+# At a quarter the tap has three times the room of what came since the last look.
 ROOMY: Final = 0.25
 """A tap that was fuller than this makes the pause shorter, so that writers are not held back."""
+# As long as a turn may take (`engine.runtime.steps.BUDGET_S`); the disk has no way to ring.
 TICK_S: Final = 0.005
 """Time between two looks whether the disk has taken some: writers are held back meanwhile."""
+# As the store gathers, so a sample waits for the disk and not for the tap. Longer is felt by fellows,
+# shorter costs processor time (benchmark `trickle`).
 GATHER_S: Final = 0.05
 """Time that a sample may wait in a tap for others: draining all taps costs more than one sample."""
+# Half the looks of `GATHER_S`; what comes meanwhile must fit into the tap, hence `CALM`.
 CALM_S: Final = 0.1
 """The same while few samples come. Each turn drains the taps, so it delays no answer."""
+# A sixteenth: even a writer that becomes ten times faster does not fill the tap within `CALM_S`.
 CALM: Final = 0.0625
 """A tap that was fuller than this is not calm: its queue may be full before the next look."""
 LONE_S: Final = 1.5 * CALM_S
@@ -216,12 +229,18 @@ class CaptureDrain:
                 self._bell.arm(self._taps.has_news)
 
 
+# Some tens of batches, so that the node's thread never waits for the wire; more would be memory in place of
+# DDS's flow control.
 MAX_BYTES_WAITING: Final = 32 << 20
 """Limit for the bytes of streams that wait for the node's thread."""
+# Twice `engine.runtime.steps.BUDGET_S`: unpacking is worth a turn, and a heartbeat may be this late.
 TURN_S: Final = 0.01
 """Time for streams in one turn of the node."""
+# The trace of a node under forged messages grows by a line a minute for each of them.
 REFUSED_S: Final = 60.0
 """Time between two traces of what was refused of one participant."""
+# A message comes before its participant's discovery by milliseconds; a thousand are more than any start
+# makes.
 MAX_UNDISCOVERED: Final = 1_000
 """Messages that wait for the discovery of their participant; more are refused."""
 
@@ -291,6 +310,7 @@ class Streams:
 SAID_S: Final = 1.0
 """Time from the end of a writer until it counts as said: by then its last samples have been captured, and the
 end of its participant has been discovered if it was lost with it."""
+# A turn takes milliseconds, a standstill of the process seconds: anything between does.
 TURN_COUNTS_S: Final = 0.25
 """Most that one turn counts of that time: after a standstill, discovery must have its turn first."""
 

@@ -86,11 +86,15 @@ TOPICS: Final = (
 
 SUPERVISOR: Final = "supervisor"
 """Name of the supervisor in reports of the deadlock watch."""
+# The supervisor itself gives a node one lease, and a stopped one (SIGSTOP, a debugger) shall come back to a
+# living node.
 LEFT_ALONE_LEASES: Final = 3
+# With a short ExpiryTime a busy machine alone could delay the supervisor for three leases.
 LEFT_ALONE_S: Final = 10.0
 """The node ends when its supervisor has stood still for this number of leases, and at least for this time."""
 LEFT_ALONE: Final = "the supervisor stands still"
 
+# Often enough for a person who looks at the log, and few lines for a disk that is full over night.
 WAITING_PERIOD_S: Final = 10.0
 """Period of reports that the node waits for room to open its store, or for its clock."""
 
@@ -186,6 +190,7 @@ is the heartbeat. All other threads follow Domain/Service/Scheduling.
 """
 
 _TASKS: Final = Path("/proc/self/task")
+# Listing all threads reads a file for each of the tens of them. Chosen, not measured.
 LOOKS: Final = 10
 """How many looks have one at all threads among them; the others notice only another number of threads."""
 _RIGHTS: Final = (
@@ -742,6 +747,7 @@ class RunningNode:
             unwritten, ending_ns = self._disk.store_queue.queued_changes, self._clock.wall_ns()
             self._tracer.event("lifecycle.stopping")
             self._runtime.stop(finished=True)
+            # The end is decided: what a slow fellow has not got by then, it asks another node for.
             self._wire.close(timeout_s=1.0)
             self._shell.stack.close()
             self._tell_flushed(unwritten, self._clock.wall_ns() - ending_ns)

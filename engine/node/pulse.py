@@ -4,7 +4,7 @@ The node's thread provides the heartbeat, which is sent at once, ahead of all ot
 thread is busy with one piece of work for longer than a heartbeat period, the pulse repeats the last heartbeat
 with its old serial number: for fellows a sign of life without news. If the thread is busy for longer than the
 deadlock watch allows, it counts as hung and the pulse falls silent, so that heartbeats do not outlive a dead
-node for longer than that (docs/protocol.md, Life signs).
+node for longer than that (docs/internals/protocol.md, Life signs).
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
     from engine.dds.activity import Work
 
+# A quarter of a period is far above the jitter of a timer; larger brings the repeated heartbeat nearer to
+# the expiry at the fellows.
 LATE: Final = 1.25
 """Heartbeat periods after which the node's heartbeat is late, and the last one is repeated."""
 

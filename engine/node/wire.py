@@ -57,24 +57,36 @@ if TYPE_CHECKING:
     from engine.runtime.startup import StoredContent
     from engine.tracing.record import EventRecord
 
+# Threads that mostly wait for other processes. Fewer let slow receivers delay fast ones; with more, the
+# processor is the limit before they are.
 WORKERS: Final = 8
 """Limit for concurrent streams, deliveries and type look-ups; more wait for a free thread."""
+# Chosen: only a wire that is blocked fills it. Protocol messages are kept even then, since each counts.
 MAX_UNSENT: Final = 20_000
 """Protocol and monitor messages that may wait; beyond it monitor messages are dropped."""
+# Each heartbeat carries them to each console; a person needs the kind, not all.
 MAX_UNKEPT_SHOWN: Final = 100
 """Limit for the writers that consoles show as not kept."""
+# A screenful, as `engine.capture.intake.MAX_SHOWN`.
 MAX_UNPROVED_SHOWN: Final = 20
 """Limit for the participants with refused messages that consoles show."""
+# As long as the pause between two traces of them (`REFUSED_S`), so that they do not flicker.
 UNPROVED_S: Final = 60.0
 """Time for which consoles show a participant after the last message of it that was refused."""
+# One batch of 127 MiB at 5 MB/s takes 27 s. A receiver that hangs holds a worker this long.
 BATCH_TIMEOUT_S: Final = 30.0
 """Time for which a lone receiver may stay behind before its stream ends; it may be writing to a slow disk."""
+# The other fellows of the stream wait for the slow one; it loses nothing by asking alone.
 SHARED_TIMEOUT_S: Final = 2.0
 """A stream to several fellows ends if one stays behind for this time; each then requests the rest alone."""
+# A fellow that requested a stream has discovered us, so matching takes milliseconds; the rest is for a
+# loaded machine.
 MATCH_TIMEOUT_S: Final = 5.0
 """Time for receivers to match the writer of a stream; one that does not is away, and asks again."""
+# A worker that returns a little late from a time-out of Cyclone DDS must not count as hung.
 MARGIN_S: Final = 10.0
 """Time that the deadlock watch grants a worker beyond the time-outs of its work."""
+# A few screenfuls; each heartbeat carries them to each console.
 DELIVERIES_SHOWN: Final = 100
 """Limit for the deliveries that consoles show; older ones are in the trace."""
 
@@ -341,6 +353,7 @@ class DdsWire(Wire):
             self._sending.beat()
             try:
                 item = self._unsent.get(timeout=BEAT_S)
+            # Nothing to send: only the beat of the thread was due.
             except queue.Empty:
                 continue
             if item is None:

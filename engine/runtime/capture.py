@@ -30,16 +30,22 @@ from engine.runtime.name_space_data import NameSpaceData
 from engine.runtime.shared_state import SharedState
 from engine.store.interface import GroupChange
 
+# Chosen: a writer of more than 3 Hz replaces its sample within it. Longer delays large samples for fellows,
+# late joiners and the disk.
 WAIT_S: Final = 0.3
 """Time that large samples may wait for newer ones of their instances."""
+# Below it digesting a sample costs less than to hold it; above `WAITS_TO` few fit into `MAX_WAITING_BYTES`.
+# Chosen.
 WAITS_FROM: Final = 4_096
 WAITS_TO: Final = 1 << 20
 """Least and largest payload of samples that wait."""
+# 64 samples of the largest size that waits.
 MAX_WAITING_BYTES: Final = 64 << 20
 """Bytes of all payloads that wait."""
 _NEVER_NS: Final = 1 << 63
 """Later than any source time, which is a signed 64-bit number."""
 _SAMPLE: Final = DATA | DISPOSE | UNREGISTER
+# A run has far fewer samples than 2**32, so run and place make one number.
 _PLACE_BITS: Final = 32
 _PLACE: Final = (1 << _PLACE_BITS) - 1
 

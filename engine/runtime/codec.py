@@ -17,6 +17,7 @@ from engine.core.untrusted import JsonFault, json_reader
 
 VERSION: Final = 2
 """Nodes that speak another version do not hear each other, and both report it. 1 was never released."""
+# Chosen: most messages have kilobytes, the largest some hundred.
 MAX_MESSAGE_BYTES: Final = 4 << 20
 """Larger messages are refused before they are parsed: anybody in the domain can send one."""
 
@@ -121,6 +122,7 @@ def decode(data: bytes) -> Envelope:
     kind = document.kind
     if document.version != VERSION or kind not in _READERS:
         name = ""
+        # The name only makes the report nicer, and the body of another version may have any form.
         with contextlib.suppress(JsonFault):
             found = _read_body(document.body).get("name")
             name = found[:80] if isinstance(found, str) else ""

@@ -25,8 +25,10 @@ from engine.dataset.group_set import NO_FLOOR
 from engine.runtime.name_space_data import floor_mark
 from engine.runtime.shared_state import SharedState
 
+# As the largest difference of clocks that is not reported (`core.operator_events.MAX_SKEW_NS`).
 AHEAD_NS: Final = 1_000_000_000
 """Nanoseconds by which a deletion may reach beyond the clock that is the furthest behind."""
+# Chosen: above what two clocks differ by that nobody has set wrong, below a time zone.
 FUTURE_NS: Final = 60_000_000_000
 """Nanoseconds beyond the clock in the middle from which a time is in the future: clocks differ a little."""
 PERIOD_S: Final = 1.0

@@ -88,6 +88,7 @@ class DisposedInstances:
         if found is None or found.group_set is not group_set:
             known = found.since_s | found.looked_at if found is not None else {}
             times = {key: known.get(key, now) for key in sorted(group_set.disposed)}
+            # In the order of time, so that `until` stops at the first one that is too young.
             found = _Found(group_set, dict(sorted(times.items(), key=operator.itemgetter(1))))
             group_set.touched.clear()
         found.update(now)
@@ -160,6 +161,7 @@ class PurgedTombstones:
                     group_set.apply(known[key][1])
 
 
+# Chosen: some ten megabytes of keys.
 MAX_REGISTERED: Final = 100_000
 """Instances remembered; of others only the writers of kept samples are known."""
 
@@ -210,12 +212,15 @@ class Registered:
 
 PERIOD_S: Final = 1.0
 """Time between two looks at what is due: nobody waits for a purge, and a look costs all that is disposed."""
+# Chosen: a GUID and a time each.
 MAX_REMEMBERED: Final = 100_000
 """Lost writers remembered with the time of their loss; older ones share one time."""
+# A line a minute for each group: a full group would otherwise fill the trace.
 SAY_REJECTED_S: Final = 60.0
 """Seconds between two trace lines on samples of a group that were rejected or lost."""
 MAX_LOOKED_AT: Final = 500
 """Limit for the instances of a group looked at in one go, and for those looked at again: about 10 ms."""
+# Ten per cent of the time at 10 ms a go.
 MORE_S: Final = 0.1
 """Pause before the next go if there are more."""
 INFINITE: Final = -1

@@ -26,6 +26,8 @@ from engine.runtime.store_queue import WORTH_CHANGING, Conversion
 from engine.runtime.stream import StreamBegin, StreamEnd, StreamFault, Unpacker, stream_of
 from engine.store.interface import GroupChange
 
+# Some for each of the name-spaces that are filled at once. Each holds a batch that is not whole, so 64
+# bound the memory.
 MAX_STREAMS: Final = 64
 """Streams under way to one node at most; it refuses another one and asks for it again later."""
 

@@ -360,6 +360,7 @@ class LateJoinerDelivery:
         was_away = self._shared.wire.alive.was_away
         return [
             (self._shared.descriptions[group], SampleRows.of(shown))
+            # By group: the same difference gives the same messages, and a simulated run can be repeated.
             for group, samples in sorted(difference.items(), key=lambda item: item[0])
             if _reads(reader, group)
             and (
@@ -614,6 +615,8 @@ def _once(groups: Groups) -> tuple[Groups, frozenset[Group]]:
     return result, frozenset(reduced)
 
 
+# A sample that was written before the set was taken is captured within the look at the taps
+# (`engine.node.intake.CALM_S`, 100 ms).
 TAIL_S: Final = 0.1
 """Seconds after a set was taken for which its reader also gets captured samples."""
 READERS_S: Final = 1.25
@@ -626,14 +629,19 @@ RETURN_S: Final = 3.0
 
 A writer finds the readers of a host one by one; a second, short network cut without a lost lease delays that.
 """
+# As `TAIL_S`: the longest time from a write to its capture.
 LATE_S: Final = 0.1
 """Seconds after a delivery in which samples may be captured that its reader had before its end."""
+# Two looks at the taps: then a newer sample of the writer has been captured, if there is one.
 PASSED_S: Final = 0.2
 """Seconds after that to wait whether the writer itself sends a newer sample."""
+# Three times the default lease of Cyclone DDS, after which the loss of a writer is known.
 MISSED_S: Final = 30.0
 """Seconds for which a missed sample is kept in case its writer turns out to be lost."""
+# Chosen, as the other memories of writers.
 MAX_LOST: Final = 10_000
 """Lost writers remembered."""
+# Chosen: more than comes in `TAIL_S`. They are kept for each delivery, by reference.
 MAX_TAIL: Final = 10_000
 """Samples of one tail; further ones are counted as not given."""
 

@@ -254,6 +254,7 @@ class StoreStatus(msgspec.Struct, frozen=True):
     disk_bytes: int = 0
 
 
+# Machines have a few; a node may announce any number.
 MAX_ADDRESSES: Final = 64
 """Addresses of one node: a watch asks for the route to each of them once a second."""
 

@@ -30,6 +30,7 @@ from engine.runtime.monitor import (
 from engine.runtime.name_space_data import NameSpaceData
 from engine.runtime.runtime import Runtime
 
+# Chosen: about a hundred kilobytes. Beyond it the console says how many are left out.
 MAX_GROUPS_SHOWN: Final = 500
 """Groups in a snapshot, the first by name: each heartbeat sends one to every console."""
 MAX_DEVIATIONS_SHOWN: Final = 100

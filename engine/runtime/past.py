@@ -26,6 +26,7 @@ from engine.tracing.record import EventRecord
 
 FILE: Final = "store.past"
 """Name of the file in the directory of the store."""
+# Chosen: a few screenfuls. The whole is in the trace.
 MAX_CALM: Final = 200
 """Events of INFO that are kept."""
 MAX_GRAVE: Final = 100
@@ -35,10 +36,13 @@ Nor does a flood of one kind push out others, so that a stranger who provokes wa
 """
 MAX_MASTERSHIPS: Final = 50
 """Changes of masters that are kept: enough for hours of trouble, and few kilobytes of each publication."""
+# Chosen: enough to see that a node starts again and again.
 MAX_RUNS: Final = 20
 """Runs of the node whose beginning and end are kept."""
+# A few lines of a terminal; a reason may quote a text of somebody else.
 MAX_TEXT: Final = 400
 """Characters kept of an event's text and of the reason of a mastership."""
+# `MAX_CALM` and `MAX_GRAVE` events of the longest text have about a fifth of it, so it is rewritten seldom.
 MAX_FILE_BYTES: Final = 1 << 20
 """Size at which the file is rewritten with only what is kept."""
 RETRY_S: Final = 10.0
@@ -199,6 +203,8 @@ class Past:
     def shown(self, node: str, name: str) -> NodePast:
         """Return everything, in the name of a node or service."""
         with self._lock:
+            # Calm and grave ones are kept apart; the number decides where a clock was set back or two have
+            # one time.
             events = sorted((*self._calm, *self._grave), key=lambda event: (event.time_ns, event.number))
             return NodePast(
                 node,
@@ -321,6 +327,7 @@ def _read(path: Path) -> Iterable[Entry]:
     except OSError:  # the past is for people: a node starts without it
         return
     for line in data.splitlines():
+        # A line that was torn by a crash: the others are readable.
         with contextlib.suppress(JsonFault):
             entry: Entry = read(line, _READERS)
             yield entry

@@ -22,16 +22,23 @@ from engine.core.settings import PendingWriter
 from engine.core.untrusted import json_reader
 from engine.runtime.shared_state import SharedState
 
+# Chosen: applications with durable writers are tens. Each message of a stranger could add one.
 MAX_WRITERS: Final = 10_000
 """Limit for the known writers; further ones are not waited for."""
+# Chosen: each heartbeat carries them, some 60 bytes each.
 MAX_TOLD: Final = 50
 """Limit for the writers that a heartbeat names; beyond it one entry stands for all."""
+# Ten of its messages, and the default lease of Cyclone DDS.
 SILENT_S: Final = 10.0
 """Seconds after which a writer, which tells of itself each second, is silent."""
+# Each note is a write to the disk; after a restart the silence counts as shorter by this at most.
 STORED_SILENT_S: Final = 600.0
 """Seconds of a writer's silence after which its length is stored again."""
+# Any of that size would do: fellows hear of an end within some heartbeats.
 MAX_ENDED: Final = 1_000
 """Limit for the ended writers that are remembered; the oldest are forgotten."""
+# A write a minute for each writer. A smaller step writes more, a larger one keeps tombstones longer after a
+# restart.
 STORED_NS: Final = 60_000_000_000
 """Change of a writer's time that is stored; a stored time that is too early keeps tombstones for longer."""
 _MARK: Final = "pending "

@@ -160,6 +160,7 @@ class ProtocolTracer:
             )
 
 
+# There is one in practice: a copied machine. The bound is for a forger.
 MAX_TOLD: Final = 100
 """Runs of other processes with this node's id that are traced."""
 _ENDING = (ServiceState.TERMINATING, ServiceState.TERMINATED)

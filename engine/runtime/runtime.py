@@ -47,6 +47,8 @@ _read_description: Final = json_reader(GroupDescription)
 SERVES: Final = "complete, and the first in the order of those on its host, or of all if there is none"
 
 
+# Four intervals of `engine.dataset.settling.WIDTH_NS`. Shorter, and sets differ by samples on their way;
+# longer only delays the sight of a loss.
 SETTLING_NS: Final = 1_000_000_000
 """Age at which a sample should have reached every node."""
 

@@ -25,10 +25,13 @@ from engine.runtime.withholding import without_rest
 from engine.store.interface import GroupChange, Replaced
 from engine.tracing.tracer import Tracer
 
+# Some lines of a terminal; the message may be megabytes.
 MAX_CAUSE: Final = 300
 """Characters of a peer's fault in the trace."""
+# Enough to find the machine whose clock is wrong; the counters have all.
 MAX_AHEAD: Final = 20
 """Writers with samples in the future named in the trace."""
+# Chosen: enough to see the pattern. A stranger may make groups without end.
 MAX_OUTSIDE: Final = 1000
 """Groups outside all name-spaces that are counted and traced."""
 LINEAGE: Final = "lineage"

@@ -49,6 +49,7 @@ _RUN: Final = "run "
 _AUTODISPOSE: Final = "autodispose "
 _NUMBER: Final = re.compile(r"\d{1,39}")
 """A number of at most 128 bits; Python converts none of more than 4,300 digits."""
+# Two numbers of `LIFE_BITS` each.
 MAX_RUN: Final = (1 << 2 * LIFE_BITS) - 1
 TOLD: Final = "replaced, told"
 """Mark with the note of a replaced set that the node has traced already."""

@@ -45,14 +45,19 @@ from engine.store.interface import (
     StoreFull,
 )
 
+# As many as one drain of the taps brings (`engine.node.intake.DRAIN`). Larger transactions are hardly
+# faster, and a crash loses more.
 BATCH_CHANGES: Final = 20_000
 """Changes in one transaction at most."""
+# 2.5 times what waits before capture pauses in health: while the disk refuses, capture goes on.
 MAX_QUEUED_CHANGES: Final = 500_000
 """Changes that may wait while the disk refuses; with more, the whole set is rewritten later instead."""
+# From there the cost of the transaction is small beside that of its rows. Chosen.
 MAX_GATHERED: Final = 1_000
 """Queued changes of small samples from which on the store does not wait for more."""
 MAX_GATHERED_BYTES: Final = 64 << 20
 """Bytes of payloads from which on it does not: half of what may wait for it."""
+# Chosen: a tenth of a second of writing, which can begin at once.
 MAX_NEW_BYTES: Final = 8 << 20
 """Bytes of those that replace nothing, from which on it does not either: to wait would spare no writing."""
 
@@ -151,6 +156,7 @@ class Recovered(msgspec.Struct, frozen=True):
 
 Result = StoredGroups | SetStored | Degraded | Recovered
 
+# Chosen: a back-up is a whole former set, and cannot be made again.
 PATIENCE: Final = 10
 """Successive refusals, one per second, so that a disk that is full for a moment costs no back-up."""
 
@@ -236,6 +242,7 @@ class Backups:
     def is_full(self, cause: str) -> None:
         """Note that the disk refused a job for lack of space, and make room after `PATIENCE` refusals."""
         self._refusals += 1
+        # The full disk may refuse even this; the next refusal, a second later, tries it again.
         with contextlib.suppress(StoreError):
             if self._refusals >= PATIENCE:
                 self._give_way(cause)
@@ -258,8 +265,10 @@ class Backups:
         self.reports.append(BackupDropped(one.name_space, one.version, one.stored.count, cause))
 
 
+# Between two portions the thread's watch is told that it goes on; each takes a fraction of a second.
 WRITE_SAMPLES: Final = 50_000
 """Samples that are handed to the store at a time."""
+# Not measured closely: changing or removing a row costs more than inserting one in order.
 WORTH_CHANGING: Final = 0.3
 """Part of a set above which rewriting it is faster than changing it."""
 

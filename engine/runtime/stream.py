@@ -25,14 +25,18 @@ from engine.dataset.groups import GroupDescription
 from engine.dataset.sample_rows import SampleRows
 from engine.runtime.steps import StreamFault as StreamFault
 
+# In the range of 256 KiB to 1 MiB that is fastest (`engine.dds.bulk`).
 BATCH_BYTES: Final = 512 << 10
 """Size at which a batch is closed; for receivers that cannot join pieces, a large sample makes it larger."""
+# As `engine.dds.bulk.MAX_BATCH_BYTES`.
 MAX_BATCH_BYTES: Final = 128 << 20
 """Batches beyond it are refused before anything is decompressed: their sizes come from the network."""
+# Lengths are 32 bits; the largest sample is below (`core.settings.LARGEST_SAMPLE_BYTES`).
 MAX_RECORD_BYTES: Final = (1 << 32) - 1
 """Most bytes of one record, in however many pieces."""
 SLOW_BYTES_PER_S: Final = 20e6
 """Rate below which the wire is slower than zlib, so that compressing pays."""
+# A fifth less on a slow wire is felt; less would not pay for expanding it at the receiver. Chosen.
 WORTH_IT: Final = 0.8
 """Largest ratio at which a batch is sent compressed."""
 

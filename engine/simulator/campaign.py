@@ -21,6 +21,7 @@ from engine.workers import WorkerProcesses
 ANY: Final = "any"
 CLASSIC: Final = "classic"
 """Draw only faults of nodes, hosts and disks: writers reach all nodes, and stop before the end."""
+# Chosen: small, so that the last pieces keep all workers busy; a seed takes seconds.
 CHUNK: Final = 8
 """Seeds of one piece of a worker's work."""
 YOUNG_OBJECTS: Final = 100_000

@@ -23,12 +23,15 @@ from engine.store.interface import SetState
 from engine.store.memory import Medium
 from engine.tracing.tracer import Output
 
+# Below a heartbeat, up to an expiry, beyond all expiries: each makes other code run.
 DURATIONS: Final = ((0.01, 0.5), (0.5, 4.0), (4.0, 25.0))
 """Ranges for the duration of faults, equally likely."""
 LONGEST_DELAY_S: Final = 0.2
 """Limit for the mean delay of a troubled network; a delay by a whole lease is another fault."""
+# Chosen: more, and few steps are ever completed; fewer, and hardly any seed breaks off one.
 CRASH_IN_STEP: Final = 0.04
 """Chance that a node or its aligner dies right after a delicate step."""
+# Longer than a node without faults takes to complete; what another fault holds up must not stop the roll.
 ROLL_PATIENCE_S: Final = 15.0
 """Time after which a rolling restart continues although the node is not complete again."""
 _DELICATE: Final = (Phase.INJECT, Phase.COLLECT, Phase.ALIGN, Phase.MERGE, Phase.COMPLETE)
@@ -410,14 +413,17 @@ CHECKERS: Final[tuple[type[Checker], ...]] = (
     Repaired,
 )
 """All rules but I3, which `engine.simulator.quiet_check` decides, and I8, which takes two runs."""
+# Complete checks compare all sets with all entries: more often they would take most of a run.
 LOOK_S: Final = 10.0
 """Period of complete checks."""
 PIECE_S: Final = 0.1
 """Virtual time after which `Cluster.steps` lets others work: a tenth of what a console waits for."""
+# A few heartbeat periods: what the look itself started has ended by then.
 UNREST_S: Final = 2.0
 """Limit for what happens at the moment at which a quiet system is looked at, virtual seconds."""
 STEP_S: Final = 0.25
 """Period at which it is looked whether the system is quiet: the precision of `settled_s`."""
+# Some heartbeats: settled parts must be compared once while data is written.
 LAST_WRITES_S: Final = 3.0
 """Time in which applications still write after everything has healed."""
 ARRIVES_S: Final = 1.0

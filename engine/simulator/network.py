@@ -23,12 +23,16 @@ from engine.simulator.options import NetworkPlan
 from engine.simulator.schedule import Schedule
 
 ATTACHMENT: Final = "d_attachment"
+# A UDP datagram to another process of a host takes some tens of microseconds; any number below a heartbeat
+# would do.
 LOOPBACK_S: Final = 0.0001
 """Delay between processes of one host."""
+# Chosen: below it each match is an event of its own, as that finds more orders.
 CROWD: Final = 50
 """Number of participants above which events of one participant within `GATHER_S` are combined."""
 GATHER_S: Final = 0.02
 """A real node publishes several changes of its matches together as well."""
+# Cyclone DDS resends after its next heartbeat, 0.1 s by default, which may be lost, too.
 LONG_LOSS_S: Final = 0.3
 """Limit for the pause before a lost datagram is resent."""
 

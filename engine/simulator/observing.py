@@ -27,8 +27,10 @@ from engine.tracing.record import EventRecord
 
 SNAPSHOT_PAUSE_S: Final = 0.25
 """Least time between two snapshots of a node; otherwise one in each heartbeat period, as in a live node."""
+# As a live node shows (`engine.node.wire.DELIVERIES_SHOWN`).
 MAX_DELIVERIES: Final = 100
 """Limit for the shown deliveries of one node; the oldest are forgotten."""
+# Chosen: a console that stands still must not fill the memory with a run that is faster.
 MAX_ITEMS: Final = 20_000
 """Limit for items that wait for the watcher; beyond it the run pauses."""
 

@@ -117,6 +117,7 @@ class Workload(msgspec.Struct, frozen=True):
     """
 
     topics: tuple[TopicPlan, ...]
+    # Small numbers throughout: more of the same finds the same faults, in fewer runs an hour.
     writers: int = 3
     write_pause_s: float = 2.0
     keys: int = 20
@@ -148,6 +149,7 @@ class NetworkPlan(msgspec.Struct, frozen=True):
     delay_mean_s: float = 0.001
     loss: float = 0.0
     duplication: float = 0.0
+    # Shorter than the 10 s of Cyclone DDS: a run has more losses in less virtual time.
     lease_s: float = 2.0
     announce_s: float = 0.5
     discovery_s: float = 0.6
@@ -203,6 +205,7 @@ class SimulationOptions(msgspec.Struct, frozen=True):
 
 
 ROLES: Final = ("Harbour", "Bridge")
+# The chances here are chosen: each feature must occur in many seeds, and most seeds must not have all.
 TWO_ROLES: Final = 0.25
 """Chance that a system has two roles."""
 PLAIN_MERGE: Final = 0.5

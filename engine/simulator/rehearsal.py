@@ -40,6 +40,7 @@ from engine.persistence.core.subscriber import Subscriber
 from engine.persistence.core.subscriptions import ReaderAnswers, Subscriptions
 from engine.simulator.schedule import Schedule
 
+# Far below a period (5 s by default): the rehearsal is of decisions, not of slow networks.
 LINK_DELAY_MS = 200
 """Longest time that a message between replicas is on its way."""
 _WRITER_DELAY_MS = 50
@@ -419,6 +420,7 @@ class ReplicaCluster:
             return
         state.waiting += [each for each in samples if state.deciding.arrived(each.writer, each.sequence)]
         if state.deciding.is_complete:
+            # What waited came from several replicas; the reader gives it in order of source time.
             state.taken += sorted(state.waiting, key=lambda each: each.order)
             state.waiting.clear()
 
@@ -730,6 +732,7 @@ def _subscription_lines(results: Iterable[SubscriptionResult]) -> Iterator[str]:
 
 
 FAULTS = ("none", "lose", "oscillate")
+# Chosen: an answer of a command within seconds.
 MAX_READERS = 50
 """Readers of durable subscriptions that can be rehearsed: the sum of all quorums."""
 _WRITERS = ("w0", "w1")
@@ -788,12 +791,14 @@ def rehearse(service: PersistenceService, replicas: int, fault: str, periods: in
     shown: dict[tuple[str, str], str] = {}
     for number in range(periods):
         _fault(cluster, fault, number, periods)
+        # Five writes in each period, one each fifth, so that every evaluation of providers sees progress.
         for _ in range(5):
             for writer in _WRITERS:
                 cluster.write(writer, b"%d" % (sum(cluster.written.values()) * 7 % _KEYS))
             _pass_time(cluster, visiting, settings.period_ms // 5 or 1)
         changes += _changes(cluster, shown)
     cluster.heal()
+    # Long enough for each change to settle, one after the other, and some for what it starts.
     for _ in range(10 + 4 * settings.max_change_periods):
         _pass_time(cluster, visiting, settings.period_ms)
         changes += _changes(cluster, shown)

@@ -49,6 +49,7 @@ from engine.tracing.tracer import Output, Tracer
 
 RETRY_S: Final = 1.0
 """As `engine.node.disk` waits before it tries a refusing disk again."""
+# Below `heal_within_s`, so that a run can end.
 LONGEST_S: Final = 30.0
 """Limit for a transaction on the slowest disk, also if it began before everything healed."""
 
@@ -165,6 +166,7 @@ class SimulatedDisk:
         """Kill the process; with `torn` in the middle of a waiting transaction, if there is one."""
         if torn and not self._is_dead:
             self._medium.writes_left = self._rng.randrange(4)
+            # The power cut is what was wanted.
             with contextlib.suppress(PowerCut):
                 while self.store_queue.work():
                     pass
@@ -215,6 +217,7 @@ class SharedCodec:
 
 RESTART_S: Final = 1.0
 """Pause before the next attempt to open a store."""
+# Shorter than a live node's (`engine.node.intake.GATHER_S`): more orders of captures and messages occur.
 CAPTURE_S: Final = 0.003
 """Period in which a node drains its taps."""
 SAMPLE: Final = "sample"

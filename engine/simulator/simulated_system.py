@@ -42,6 +42,7 @@ from engine.tracing.tracer import Output
 KEY_PREFIX: Final = b"\0\1\0\0key"
 END_HOLD_S: Final = 1.0
 """Time from a writer's end to its carrying out: samples may be under way (`engine.node.intake`)."""
+# Some kilobytes: above the sizes from which samples take other ways (`engine.runtime.capture.WAITS_FROM`).
 LARGE_SAMPLE: Final = 100
 """Size of a few samples, as a multiple of the others'."""
 

@@ -107,6 +107,7 @@ class WriteLedger:
         """Return the wanted samples that a set lacks, although nothing replaced or deleted them."""
         missing = set(wanted) - self.entries(data)
         lost = [entry for entry in missing if not self._may_lack(data, entry)]
+        # The oldest first: the message has the first ones, and they are the nearest to the cause.
         return sorted(lost, key=lambda entry: entry.written_s)
 
     def _may_lack(self, data: DataSet, entry: WrittenSample) -> bool:

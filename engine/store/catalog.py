@@ -26,6 +26,7 @@ from engine.store.interface import (
 )
 from engine.store.tables import DROPPED, row_check
 
+# Counters stay below it (`engine.core.messages`), so that one more never leaves the 64 bits of SQLite.
 _TOO_LARGE: Final = 1 << 62
 _read_qos: Final = json_reader(GroupQos)
 """Bound of plausible counters: no store is opened or written more often."""

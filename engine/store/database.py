@@ -18,8 +18,10 @@ from engine.store.interface import StoreDamaged, StoreFailed, refused
 from engine.store.store_directory import DAMAGED, StoreProgress
 from engine.store.tables import APPLICATION_ID, FORMAT_VERSION, PAGE_BYTES
 
+# A damaged table gives a line for each of its pages.
 _MAX_LINES: Final = 10
 """Limit for the reported lines of SQLite's structure check of each table."""
+# Chosen: damage that returns a hundred times is a broken disk, and each file takes its space.
 _MAX_SET_ASIDE: Final = 100
 """Limit for damaged files that are kept under another name; then opening fails."""
 
@@ -97,10 +99,12 @@ def check_structure(connection: sqlite3.Connection) -> list[str]:
     return findings
 
 
+# The file format of SQLite: the header is 100 bytes, and these three fractions are its only values.
 _HEADER_BYTES: Final = 100
 _LAYOUT: Final = struct.Struct(">16sHBBBBBB12I20x2I")
 _MAGIC: Final = b"SQLite format 3\0"
 _FRACTIONS: Final = (64, 32, 32)
+# The newest format, which SQLite has written since 3.7.10 unless it is told otherwise.
 _SCHEMA_FORMAT: Final = 4
 _UTF_8: Final = 1
 _ROLLBACK, _LOG = 1, 2

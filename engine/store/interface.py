@@ -111,6 +111,8 @@ class StoreDamage(NamedTuple):
         return f"{self.place}: {self.reason}"
 
 
+# Chosen: each is a whole set on the disk. `restore` changes places with one, so two keep the way back open
+# after one more exchange.
 MAX_BACKUPS: Final = 2
 """Limit for the back-ups of a name-space; one more drops the oldest."""
 
@@ -161,6 +163,7 @@ class GroupChange(NamedTuple):
     evicted: Sequence[Sample] = ()
 
 
+# Chosen: to let go of smaller ones frees little for the work that it takes.
 LET_GO_BYTES: Final = 4_096
 """Payloads from this size on are let go when their samples need not be written any more."""
 
@@ -730,6 +733,7 @@ def note_of(mark: str) -> Replaced | None:
     """Read the note in a back-up's mark; None if it is none."""
     try:
         note: Replaced = _read_note(mark)
+    # A mark of another program or version: the back-up is usable without its note.
     except ValueError:
         return None
     return note

@@ -36,6 +36,7 @@ from engine.store.interface import (
 from engine.store.verification import sound_samples
 
 _MASK: Final = (1 << 128) - 1
+# As `engine.dataset.blocks.MAX_SAMPLES`.
 _PIECE: Final = 4096
 """Samples of one piece."""
 

@@ -65,6 +65,7 @@ class StoreView:
             if not is_header_damaged(self.path):
                 raise
             self._is_mended = True
+            # If the mended copy cannot be opened either, the first error is the one to report.
             with contextlib.suppress(StoreError):
                 self._open()
                 return

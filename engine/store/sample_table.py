@@ -11,6 +11,8 @@ from engine.dataset.sample import Sample
 from engine.store.interface import DamageLog
 
 COLUMNS: Final = "source_time_ns, writer, sequence, digest, status, key, payload"
+# Chosen: with `engine.store.verification.ROWS` or more rows a page stays below it for payloads of up to 8
+# KiB.
 _PAGE_BYTES: Final = 8 << 20
 """Limit for the payload bytes of one page, unless a single payload is larger."""
 

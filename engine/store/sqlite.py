@@ -73,13 +73,17 @@ MISSING: Final = "missing"
 """Mark of a name-space whose set was lost with a damaged file and has not been written again."""
 _SWEEP_SAMPLES: Final = 4_000
 """Samples of dropped versions that each writing transaction removes, in a few milliseconds."""
+# Rewriting takes as long as writing the whole set, and SQLite uses free pages again anyhow. Chosen.
 WORTH_REWRITING: Final = 0.25
 """Part of the file that must be free before it is rewritten to free the space."""
+# A few statements for its rows in the small tables. Chosen.
 _GROUP_COST: Final = 4
 """Cost of removing a group, in samples."""
 _MASK: Final = (1 << 128) - 1
+# SQLite copies what is bound to a statement: this bounds the memory beside the samples themselves.
 _STATEMENT_BYTES: Final = 8 << 20
 """Limit for the payload bytes of one statement, unless a single payload is larger."""
+# Chosen: to copy 256 KiB costs less than statements of their own for the large ones among them.
 _FEW_BYTES: Final = 1 << 18
 """Payload bytes of samples that one statement adds, however large each of them is."""
 MOVED_PAGES: Final = tables.CHECKPOINT_PAGES
@@ -87,6 +91,7 @@ MOVED_PAGES: Final = tables.CHECKPOINT_PAGES
 _TRIES: Final = 3
 """Attempts at that in one run, because the disk may be full."""
 _SIGNED_LIMIT: Final = 1 << 63
+# 2**64 has 20 digits.
 _DIGITS: Final = 20
 """The width of a number in a column of numbers."""
 _NUMBER: Final = b"%%%dd" % _DIGITS
@@ -221,6 +226,7 @@ class SqliteStore(Store):
 
     def _exchange_file(self) -> str:
         """Put the database aside and open an empty one; return the former's new name."""
+        # The connection to a damaged file may fail to close; the file is put aside in any case.
         with contextlib.suppress(sqlite3.Error):
             self._connection.close()
         try:
@@ -305,6 +311,7 @@ class SqliteStore(Store):
             self._log_pages = tables.limit_log(self._connection, room.pages, self._log_pages)
             self._connection.execute("COMMIT")
         except BaseException as error:
+            # SQLite has rolled back by itself after some errors (a full disk): the cause is what counts.
             with contextlib.suppress(sqlite3.Error):
                 if self._connection.in_transaction:
                     self._connection.execute("ROLLBACK")
@@ -332,6 +339,7 @@ class SqliteStore(Store):
 
     def _make_room(self) -> None:
         """Copy the log into the file, so that the next attempt can overwrite it."""
+        # Another process may read the old log; then this attempt has no more room than before.
         with contextlib.suppress(sqlite3.Error):
             self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 

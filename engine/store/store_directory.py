@@ -75,6 +75,7 @@ class Lock:
 
     def release(self) -> None:
         """Release the lock; the file stays, because removing it would race with an opener."""
+        # The note tells people who holds the lock; the lock itself goes with the descriptor.
         with contextlib.suppress(OSError):
             os.ftruncate(self._file, 0)
         os.close(self._file)
@@ -267,6 +268,7 @@ class StorePlace:
         return found.st_dev, found.st_ino
 
 
+# 64 pages: a deletion changes a few of them, and only then there is room again.
 RESERVE_BYTES: Final = 1 << 20
 """Space that a transaction that lets the file grow leaves for those that remove something."""
 

@@ -34,12 +34,15 @@ PAGE_BYTES: Final = 16_384
 """Measured: bulk writing is a third faster than with 4 KiB pages."""
 CHECKPOINT_PAGES: Final = 4_000
 """Size at which the log of a large file is copied into it, 64 MiB; less costs a third of the speed."""
+# A sixteenth of the other: two steps of four.
 FIRST_CHECKPOINT_PAGES: Final = 250
 """The same for a small file, 4 MiB."""
 CACHE_KIB: Final = 16_384
 """1,024 pages, so that inner pages of large tables stay in memory."""
+# A backup copies some pages at a time and lets go in between. Longer would be a node that stands still.
 BUSY_MS: Final = 5_000
 """Another process, such as a backup, may hold the file for a moment."""
+# One piece of the index of a log (WALINDEX_PGSZ of SQLite).
 SHARED_BYTES: Final = 32_768
 """Least space that SQLite needs for its `-shm` file."""
 

@@ -28,6 +28,7 @@ from engine.store.interface import DamageLog
 from engine.store.sample_table import FORWARD, raw_pages
 from engine.store.store_directory import file_uri
 
+# Chosen: these are read in some milliseconds.
 MIN_ROWS: Final = 4_096
 """Rows of a group below which a thread and a connection of its own do not pay."""
 _VALID: Final = DATA | DISPOSE | UNREGISTER
@@ -36,6 +37,7 @@ _FUNCTIONS: Final = (
     *("column_type", "column_int64", "column_blob", "column_bytes", "finalize", "close"),
 )
 """Those of SQLite that rows.c calls, in the order of its `struct sqlite`."""
+# DB-API: 3 is "threads may share connections" (Python 3.11 on).
 _SERIALIZED: Final = 3
 """`sqlite3.threadsafety` of a SQLite that may be used on threads that Python does not know."""
 

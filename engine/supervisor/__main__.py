@@ -43,6 +43,7 @@ def main() -> int:
         os._exit(0)
     directory = NodeDirectory(pathlib.Path(launch.directory))
     try:
+        # Held while the node runs: two supervisors of one configuration would start two nodes on one store.
         with directory.lock() as is_ours:
             if not is_ours:
                 progress.send({"refused": "it is already running"})

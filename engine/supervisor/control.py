@@ -21,14 +21,18 @@ from engine.supervisor.policy import FINAL, NodePhase
 from engine.supervisor.process_identity import ProcessIdentity
 from engine.supervisor.rundir import NodeDirectory, RunRecord
 
+# Some heartbeats of others. Longer makes each `start` take longer.
 SETTLE_S: Final = 3.0
 """Time for which a node that has just begun to run is looked at, since it may end at once."""
+# The supervisor kills the node, writes its report and ends; seconds only on a loaded machine.
 STOP_MARGIN_S: Final = 5.0
 """Time beyond the ServiceTerminatePeriod in which a stopped node's supervisor must end."""
 
+# A person who presses Ctrl-C does not notice it.
 _INTERRUPT_S: Final = 0.1
 """How often a wait looks whether it was interrupted."""
 _READ_BYTES: Final = 65536
+# A message has some hundred bytes.
 _MAX_PROGRESS_BYTES: Final = 1 << 20
 """Of a message without an end: the other side is not a supervisor."""
 
@@ -104,6 +108,8 @@ def _settled(directory: NodeDirectory, record: RunRecord) -> RunRecord:
     while record.phase is NodePhase.RUNNING and time.monotonic() < deadline:
         if directory.state().get("state") == OPERATIONAL_STATE:
             break
+        # A file in a directory of another process: there is nothing to wait on. Twenty looks, so that a
+        # start that succeeds returns early.
         time.sleep(SETTLE_S / 20)
         record = directory.record() or record
     return record

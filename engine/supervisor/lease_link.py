@@ -53,6 +53,8 @@ class SupervisorLink:
         self._since_ns = 0
         self._details: dict[str, object] = {}
         self._noted: dict[str, object] = {}
+        # `report` comes from the node's thread, `note` from any: the file is written as a whole, so one
+        # must not undo the other.
         self._writing = threading.Lock()
         for descriptor in (lease, supervisor):  # processes that the node starts must not keep them open
             os.set_inheritable(descriptor, False)

@@ -172,10 +172,12 @@ class NodeProcess:
             os.close(descriptor)
 
 
+# The last two logs together take 32 MiB of the disk; a text editor still opens one.
 MAX_LOG_BYTES: Final = 16 << 20
 """Size at which the node.log of a running node becomes its node.log.1.
 
 Cyclone DDS prints there, among others for each damaged packet that somebody sends."""
+# Some lines of a terminal; the whole message is in the log.
 MAX_CAUSE: Final = 500
 """Limit for the characters of a node's last message."""
 STOP_SIGNALS: Final = (
@@ -322,6 +324,7 @@ class Supervisor:
     def _bound_log(self) -> None:
         """Begin a new log when this one is large. The node keeps it open, so it is copied and emptied."""
         log = self._directory.node_log
+        # A disk that is full, perhaps by this log: the node goes on, and the next look tries again.
         with contextlib.suppress(OSError):
             if not self._to_terminal and log.stat().st_size > MAX_LOG_BYTES:
                 flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
@@ -359,6 +362,9 @@ class Supervisor:
             supervisor=identity,
             has_run=False,
             working_directory=launch.working_directory,
+            fleet=launch.fleet,
+            name=launch.name,
+            logs=launch.logs,
         )
 
     def _publish(self) -> None:

@@ -37,16 +37,21 @@ A machine that starts many programs at once is slow, and a node killed at its st
 STOOD_STILL_S: Final = 1.0
 """A timer that is this much too late tells of the supervisor, not of the node."""
 
+# With pauses of 0.25 to 4 s, five starts take some 8 s: a fault that passes in seconds is outlived, a
+# permanent one is not repeated all day.
 RESTART_LIMIT: Final = 5
 RESTART_WINDOW_S: Final = 60.0
 """A node that ends more often than that will not run without a person."""
+# Chosen: short, since most causes have gone with the process.
 _FIRST_DELAY_S: Final = 0.25
+# Five starts must fit into `RESTART_WINDOW_S`, or the limit would never be reached.
 _LONGEST_DELAY_S: Final = 4.0
 """The pause doubles up to this, so that a fault that passes in seconds costs few starts."""
 
 EXIT_ENDED: Final = 0
 EXIT_DIED: Final = 1
 """The supervisor ended because its node did, not because somebody asked for it."""
+# As argparse, grep and diff say it of wrong arguments.
 EXIT_CONFIGURATION: Final = 2
 """Exit code of a node that another start would not mend; `python -m engine` has the same three codes."""
 

@@ -42,6 +42,7 @@ class ProcessIdentity(msgspec.Struct, frozen=True):
                 return False
             try:
                 signal.pidfd_send_signal(handle, number)
+            # It ended between the look and the signal, so there is nothing to signal.
             except ProcessLookupError:
                 return False
             return True

@@ -31,6 +31,7 @@ from engine.files import lock_file, replacing
 from engine.supervisor.policy import FINAL, NodePhase
 from engine.supervisor.process_identity import ProcessIdentity
 
+# Chosen: `list` shows them, and a machine that starts many short nodes must not collect directories.
 MAX_ENDED: Final = 64
 """Limit for remembered ended nodes; the oldest are forgotten first."""
 
@@ -38,6 +39,7 @@ _MAX_FILE_BYTES: Final = 1 << 20
 """A report is a few kilobytes; what is larger is something else."""
 _KEY_LENGTH: Final = 16
 """Hexadecimal digits: 64 bits tell the nodes of a user apart, and fit on a line."""
+# A quarter of a second in all; removing a directory of some files takes milliseconds.
 _LOCK_ATTEMPTS: Final = 5
 _LOCK_PAUSE_S: Final = 0.05
 """A process that removes the directory of an ended node holds the lock for a moment."""
@@ -47,6 +49,7 @@ class RunDirectoryError(OSError):
     """The run directory cannot be used; the message has reason and path."""
 
 
+# 64 bits with a sign, as other programs read the report.
 LAST_NS: Final = (1 << 63) - 1
 """Latest time in a report, in the year 2262."""
 
@@ -99,6 +102,12 @@ class RunRecord(msgspec.Struct, frozen=True):
     """Whether the node, at any of its starts, has got beyond INIT."""
     working_directory: str = ""
     """Directory in which the node was started, which relative paths in its configuration refer to."""
+    fleet: str = ""
+    """Path of the fleet file that it was started from; empty for none."""
+    name: str = ""
+    """Its name there."""
+    logs: tuple[str, ...] = ()
+    """Paths of its information log, its error log, and of its trace if it has one."""
 
     def __post_init__(self) -> None:
         """Refuse what is no time, as in a damaged file: it could not be shown."""
@@ -161,6 +170,7 @@ class RunDirectory:
             record = directory.record()
             if record is not None and record.phase in FINAL:
                 ended.append((record.changed_ns, directory))
+        # Newest first: those beyond the limit, the oldest, are removed.
         ended.sort(key=lambda item: item[0], reverse=True)
         return sum(directory.forget() for _, directory in ended[MAX_ENDED:])
 
@@ -230,6 +240,7 @@ class NodeDirectory:
         try:
             with (self.path / "supervisor.json").open("rb") as file:
                 record: RunRecord = _read_record(file.read(_MAX_FILE_BYTES))
+        # None yet, or one of another version: the caller treats both as a node of which nothing is known.
         except (OSError, JsonFault):
             return None
         return record
@@ -245,6 +256,7 @@ class NodeDirectory:
 
     def forget(self) -> bool:
         """Remove the directory; return False if a supervisor lives here."""
+        # Its holder has a living node in this directory, or is about to start one.
         with self.lock() as is_ours:
             if is_ours:
                 shutil.rmtree(self.path, ignore_errors=True)

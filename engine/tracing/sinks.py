@@ -14,6 +14,7 @@ import msgspec
 if TYPE_CHECKING:
     import pathlib
 
+# Each rotation renames them all. Chosen.
 MAX_FILES: Final = 1_000
 """Limit for the former files that a rotation keeps."""
 _UNITS: Final = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
@@ -99,7 +100,9 @@ class Rotation(msgspec.Struct, frozen=True):
 
 
 class FileSink:
-    """A trace file. It is opened with the first line for which the disk has room, and may rotate.
+    """A trace file, which may rotate.
+
+    It is opened with the first line for which the disk has room; its directory is made.
 
     If a rotation fails, writing continues in the present file.
 
@@ -121,6 +124,7 @@ class FileSink:
         self._sink: DescriptorSink | None = None
         self._bytes = 0
         try:
+            path.parent.mkdir(parents=True, exist_ok=True)
             self._open()
         except OSError as error:
             if error.errno not in _FULL:

@@ -31,9 +31,11 @@ if TYPE_CHECKING:
     Subscriber = Callable[[EventRecord], None]
 
 INITIAL_STATE: Final = "INIT"
+# With some 200 characters each a stranger adds 3 MB a day to the trace for each kind of event.
 LINES_A_MINUTE: Final = 10
 """Lines of an event that others can cause, after the first ones."""
 _MINUTE_NS: Final = 60_000_000_000
+# Chosen: some minutes of a busy node at INFO, about a megabyte.
 RECENT_RECORDS: Final = 2000
 """Default number of the last records that a tracer keeps in memory."""
 
@@ -102,6 +104,7 @@ class Tracer:
         self._recent: collections.deque[EventRecord] = collections.deque(maxlen=recent_limit)
         self._state = state
         self._sequence = 0
+        # Any thread traces; the number and the time of an event must have the same order on every output.
         self._lock = threading.RLock()
         self._subscribers: dict[object, tuple[Subscriber, Callable[[EventType], bool]]] = {}
         self._catalogue = catalogue()

@@ -5,26 +5,33 @@ from __future__ import annotations
 import collections
 import contextlib
 import dataclasses
+import fcntl
+import hashlib
+import io
 import json
+import os
 import pathlib
 import re
+import secrets
+import shutil
+import time
 import urllib.parse
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from engine.core.untrusted import words_of
+from engine.files import open_private
 from ospltool.analytics.contract import (
     FORMAT_VERSION,
     META_FILE,
-    NO_HOUR,
     Detail,
     Table,
-    hour_of,
+    day_of,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
     import numpy as np
     import pyarrow as pa
@@ -42,7 +49,7 @@ QUICK_LEVEL: Final = 1
 ROWS_TOGETHER: Final = 16_384
 """Rows of a group. They come in the order of their templates, so a query by template reads few groups."""
 OPEN_FILES: Final = 4
-"""Number of hours that a writer keeps open; threads write out of order, so an hour may come back."""
+"""Number of days that a writer keeps open; threads write out of order, so a day may come back."""
 
 _REPEATED: Final = [
     "kind", "file", "clock", "state", "thread", "level", "template", "event", "fellow", "namespace",
@@ -53,7 +60,13 @@ _TEXTS: Final = frozenset(["text", "fields.key_value.key", "fields.key_value.val
 _WITH_STATISTICS: Final = ["off", "time_ns", "state", "thread", "edge", "level", "template", "event"]
 
 
-_PART_NAME: Final = re.compile(r"part-\d{1,9}")
+VERSIONS: Final = "versions"
+LOCK_FILE: Final = ".lock"
+KEPT_S: Final = 60.0
+"""Seconds for which a writer leaves what it replaced to those who read the version before."""
+
+_PART_NAME: Final = re.compile(r"part-[0-9a-f]{16}")
+_DATA_FILE: Final = re.compile(r"[a-z]+/(?:[^/\0]+/)*part-[0-9a-f]{16}(?:-\d+)?\.parquet")
 
 
 class CaseError(Exception):
@@ -61,25 +74,78 @@ class CaseError(Exception):
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class _LoadedPart:
+    """What a case says of a part of a file; `name` begins the names of its Parquet files."""
+
+    name: str
+    start: int
+    counts: tuple[int, int, int, int]
+
+    def __post_init__(self) -> None:
+        """Refuse a name that leads elsewhere: a case may come from anybody."""
+        if not _PART_NAME.fullmatch(self.name):
+            raise ValueError(f"{self.name!r} is no name of a part")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _LoadedFile:
+    """What a case says of a file that was loaded into it."""
+
+    domain: str
+    node: str
+    file: str
+    format: str
+    origin: str
+    size: int
+    digest: str
+    parts: tuple[_LoadedPart, ...]
+    untimed: bool = False
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Contents:
+    """What is in a case, as one of its versions says.
+
+    Attributes:
+        files: what was loaded of each file, by its key.
+        tables: the Parquet files of each table, from the directory of the case.
+    """
+
+    files: dict[str, Any] = dataclasses.field(default_factory=dict)
+    tables: dict[str, list[str]] = dataclasses.field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Refuse what leads out of the case, which may come from anybody."""
+        msgspec.convert(self.files, dict[str, _LoadedFile])
+        for table, paths in self.tables.items():
+            for path in paths:
+                parts = path.split("/")
+                if parts[0] != table or not _DATA_FILE.fullmatch(path) or {".", ".."} & {*parts}:
+                    raise ValueError(f"{path!r} is no file of the table {table}")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Case:
-    """A case.
+    """A case, in the version that was the newest when it was opened.
 
     Attributes:
         path: a directory of Parquet files, or a DuckDB file.
         detail: what was loaded.
+        contents: what is in it; of a DuckDB file, nothing is said.
     """
 
     path: pathlib.Path
     detail: Detail
+    contents: Contents = dataclasses.field(default_factory=Contents)
 
     @property
     def is_directory(self) -> bool:
         """Whether it is a directory of Parquet files, else a DuckDB file."""
         return self.path.is_dir()
 
-    def files(self, table: Table) -> str:
-        """Return a glob pattern for the Parquet files of a table."""
-        return f"{self.path}/{table}/**/*.parquet"
+    def files(self, table: Table) -> list[pathlib.Path]:
+        """Return the Parquet files of a table."""
+        return [self.path / path for path in self.contents.tables.get(table, ())]
 
 
 def keep_private(directory: pathlib.Path) -> None:
@@ -137,21 +203,42 @@ def open_case(path: pathlib.Path) -> Case:
         raise CaseError(
             f"{meta}: format version {version}, this release reads {FORMAT_VERSION}; load the traces again"
         )
-    return Case(path, detail)
+    return Case(path, detail, _newest(path)[1])
 
 
-def write_meta(directory: pathlib.Path, detail: Detail, files: dict[str, Any] | None = None) -> None:
-    """Write the description of a case; a directory without it is not a case yet.
+def _versions(path: pathlib.Path) -> list[int]:
+    """Return the numbers of the versions of a case, the newest first."""
+    there = (path / VERSIONS).iterdir()
+    return sorted((int(one.stem) for one in there if one.name == _version_name(one.stem)), reverse=True)
 
-    Args:
-        directory: the case.
-        detail: what was loaded.
-        files: description of the loaded files, so that more can be added.
+
+def _version_name(number: int | str) -> str:
+    return f"{int(number):012}.json" if str(number).isdecimal() else ""
+
+
+def _newest(path: pathlib.Path) -> tuple[int, Contents]:
+    """Return the newest whole version of a case and its number.
+
+    Where a file is seen before all of it is written, the newest one may not be whole yet.
+
+    Raises:
+        CaseError: there is none.
     """
-    data = {"detail": detail.value, "files": files or {}}
-    described = {"format_version": FORMAT_VERSION, "kind": "case", "data": data}
-    with replacing(directory / META_FILE) as written:
-        written.write_text(json.dumps(described) + "\n", encoding="utf-8")
+    problem = f"{path / VERSIONS}: no version of the case is there"
+    try:
+        for number in _versions(path):
+            version = path / VERSIONS / _version_name(number)
+            try:
+                return number, Contents(**json.loads(version.read_text(encoding="utf-8"))["data"])
+            except FileNotFoundError:  # a writer has replaced it meanwhile
+                return _newest(path)
+            except (ValueError, KeyError, TypeError, RecursionError, AttributeError) as cause:
+                problem = f"{version}: {words_of(cause)}"
+    except FileNotFoundError:
+        pass
+    except OSError as cause:
+        problem = f"{cause.filename or path}: {cause.strerror or cause}"
+    raise CaseError(problem)
 
 
 @contextlib.contextmanager
@@ -174,123 +261,234 @@ def refuse_links(directory: pathlib.Path) -> None:
             raise CaseError(f"{path}: a symbolic link in a case, which is not followed")
 
 
-def leftovers(directory: pathlib.Path, known: Mapping[str, Any]) -> list[pathlib.Path]:
-    """Return the files of records that a case does not name: replaced ones, and those of a killed command.
-
-    Args:
-        directory: the case.
-        known: entries of its files (see `files_of`).
-    """
-    try:
-        names = {part["name"] for entry in known.values() for part in entry["parts"]}
-    except (KeyError, TypeError):  # damaged
-        return []
-    return [
-        path
-        for path in (directory / Table.RECORDS).rglob("part-*.parquet")
-        if path.name.rpartition("-")[0] not in names
-    ]
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class _LoadedPart:
-    """What a case says of a part of a file.
-
-    `name` begins the names of its Parquet files; it is empty for those of Spark.
-    """
-
-    name: str
-    start: int
-    counts: tuple[int, int, int, int]
-
-    def __post_init__(self) -> None:
-        """Refuse a name that leads elsewhere: a case may come from anybody."""
-        if self.name and not _PART_NAME.fullmatch(self.name):
-            raise ValueError(f"{self.name!r} is no name of a part")
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class _LoadedFile:
-    """What a case says of a file that was loaded into it."""
-
-    node: str
-    file: str
-    format: str
-    origin: str
-    size: int
-    digest: str
-    parts: tuple[_LoadedPart, ...]
-    untimed: bool = False
-
-
-def files_of(case: Case) -> dict[str, Any]:
-    """Return the description of the files that were loaded into a case; empty if it has none.
+@contextlib.contextmanager
+def locked(path: pathlib.Path) -> Iterator[None]:
+    """Lock a case against other commands.
 
     Raises:
-        CaseError: it is damaged.
+        CaseError: another command has locked it, or it has symbolic links.
     """
-    if not case.is_directory:
-        return {}
-    meta = case.path / META_FILE
+    refuse_links(path)
+    descriptor = open_private(path / LOCK_FILE, os.O_CREAT | os.O_RDWR)
     try:
-        files: dict[str, Any] = json.loads(meta.read_text(encoding="utf-8"))["data"].get("files", {})
-        msgspec.convert(files, dict[str, _LoadedFile])
-    except Exception as cause:  # of any class
-        raise CaseError(f"{meta}: {words_of(cause)}") from None
-    return files
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise CaseError(f"{path}: is being written by another command") from None
+        yield
+    finally:
+        os.close(descriptor)
 
 
-def partition(node: str, hour: int) -> str:
-    """Return the directories of a node and an hour since 1970 (-1: no absolute time), with escaped names.
+@contextlib.contextmanager
+def writing(path: pathlib.Path, detail: Detail, *, is_shared: bool = False) -> Iterator[CaseWriter]:
+    """Lock a case for writing, and remove what a killed command left; make an empty one if there is none.
+
+    After an error, a case that was made here and is empty goes, too.
+
+    Args:
+        path: directory of the case.
+        detail: the columns that are filled.
+        is_shared: other users write the rows, too, as executors of a cluster do. Otherwise only its owner
+            can look into a new case.
+
+    Raises:
+        CaseError: the path leads to something else, or the case has another detail or another writer, or
+            cannot be written.
+    """
+    is_new = not is_case_directory(path)
+    try:
+        if is_new:
+            _make_room(path, is_shared=is_shared)
+        with locked(path):
+            if is_new:
+                CaseWriter(path, detail, 0, Contents()).commit(Contents())
+                described = {
+                    "format_version": FORMAT_VERSION,
+                    "kind": "case",
+                    "data": {"detail": detail.value},
+                }
+                _put(path / META_FILE, f"{json.dumps(described)}\n")  # from here on, it is a case
+            case = open_case(path)
+            if case.detail is not detail:
+                raise CaseError(f"{path}: was loaded with detail {case.detail}, not {detail}; load it alike")
+            writer = CaseWriter(path, detail, *_newest(path))
+            writer.sweep()
+            try:
+                yield writer
+            except BaseException:
+                if is_new and not writer.contents.files:
+                    shutil.rmtree(path, ignore_errors=True)
+                else:
+                    writer.sweep()
+                raise
+            writer.sweep()
+    except OSError as cause:
+        raise CaseError(f"{cause.filename or path}: {cause.strerror or cause}") from None
+
+
+def _make_room(path: pathlib.Path, *, is_shared: bool) -> None:
+    """Make the directory of a new case, or take that of one whose first writer was killed."""
+    if path.exists() and (
+        not path.is_dir() or {one.name for one in path.iterdir()} - {LOCK_FILE, VERSIONS, f".{META_FILE}.new"}
+    ):
+        raise CaseError(f"{path}: exists already")
+    path.mkdir(mode=0o777 if is_shared else 0o700, parents=True, exist_ok=True)
+
+
+class CaseWriter:
+    """The one writer of a case.
+
+    Data files lie under names of their own from the beginning, and none is changed. The next version names
+    those that count, and is put in place whole. So neither a reader nor a killed writer needs more of a
+    file system than that a file that was closed is there for all, and nothing is ever renamed.
+
+    Args:
+        path: directory of the case.
+        detail: the columns that are filled.
+        number: number of its newest version.
+        contents: what that says.
+    """
+
+    def __init__(self, path: pathlib.Path, detail: Detail, number: int, contents: Contents) -> None:
+        self.path = path
+        self.detail = detail
+        self.contents = contents
+        self._number = number
+        self._replaced: dict[str, float] = {}
+        """Files that no longer count, with when they were replaced."""
+
+    def write(self, table: Table, rows: pa.Table) -> str:
+        """Write a small table, which its name tells from others; return its place for the next version."""
+        import pyarrow.parquet as pq  # only where tables are written
+
+        sink = io.BytesIO()
+        pq.write_table(rows, sink, compression=COMPRESSION, store_schema=False)
+        data = sink.getvalue()
+        place = f"{table}/part-{hashlib.blake2b(data, digest_size=8).hexdigest()}.parquet"
+        if place not in self.contents.tables.get(table, ()):
+            (self.path / table).mkdir(mode=0o700, parents=True, exist_ok=True)
+            (self.path / place).write_bytes(data)
+        return place
+
+    def commit(self, contents: Contents) -> None:
+        """Make these contents the newest version."""
+        version = _version_name(self._number + 1)
+        (self.path / VERSIONS).mkdir(mode=0o700, exist_ok=True)
+        _put(
+            self.path / VERSIONS / version,
+            json.dumps({"kind": "case-version", "data": dataclasses.asdict(contents)}),
+        )
+        now = time.monotonic()
+        old, new = _places(self.contents), _places(contents)
+        if self._number:
+            self._replaced[f"{VERSIONS}/{_version_name(self._number)}"] = now
+        self._replaced |= dict.fromkeys(old - new, now)
+        self._number += 1
+        self.contents = contents
+        for place in [one for one, since in self._replaced.items() if since <= now - KEPT_S or one in new]:
+            del self._replaced[place]
+            if place not in new:
+                (self.path / place).unlink(missing_ok=True)
+
+    def sweep(self) -> None:
+        """Remove what the newest version does not name: what it replaced, and what a killed command left."""
+        named = {self.path / place for place in _places(self.contents)}
+        for table in Table:
+            for path in (self.path / table).rglob("*.parquet"):
+                if path not in named:
+                    path.unlink(missing_ok=True)
+        for number in _versions(self.path)[1:]:
+            (self.path / VERSIONS / _version_name(number)).unlink(missing_ok=True)
+        self._replaced.clear()
+
+
+def _places(contents: Contents) -> set[str]:
+    return {place for places in contents.tables.values() for place in places}
+
+
+def _put(path: pathlib.Path, text: str) -> None:
+    """Put a file in place whole."""
+    with replacing(path) as written:
+        written.write_text(text, encoding="utf-8")
+
+
+def new_name() -> str:
+    """Return what the names of Parquet files of a bundle begin with; no other bundle has it.
+
+    So two attempts at a task of a cluster never write the same file.
+    """
+    return f"part-{secrets.token_hex(8)}"
+
+
+def bundle_of(place: str) -> str:
+    """Return the name of the bundle that a file of records belongs to."""
+    return place.rpartition("/")[2].rpartition("-")[0]
+
+
+def partition(domain: str, day: int, node: str) -> str:
+    """Return the directories of records, with escaped names.
 
     Engines undo the escapes of a partition's value, `%3A` for `:`.
+
+    Args:
+        domain: the domain of the node.
+        day: the day of the records since 1970; -1 for no absolute time.
+        node: the node.
     """
-    return f"node={urllib.parse.quote(node, safe=' ')}/hour={hour_of(hour) if hour >= 0 else NO_HOUR}"
+    domain, node = (urllib.parse.quote(one, safe=" ") for one in (domain, node))
+    return f"domain={domain}/day={day_of(day)}/node={node}"
 
 
 class RecordWriter:
-    """Writes records of one node as Parquet, each hour in its directory.
+    """Writes records of one node as Parquet, each day in its directory.
 
     Args:
         directory: the case.
+        domain: the domain of the node.
         node: the node.
         name: what its files begin with; no two writers of a case share it.
         detail: the columns that are filled.
     """
 
-    def __init__(self, directory: pathlib.Path, node: str, name: str, detail: Detail = Detail.FULL) -> None:
-        self._root = directory / Table.RECORDS
+    def __init__(
+        self, directory: pathlib.Path, domain: str, node: str, name: str, detail: Detail = Detail.FULL
+    ) -> None:
+        self._directory = directory
+        self._domain = domain
         self._node = node
         self._name = name
         self._detail = detail
-        self._files = 0
+        self.places: list[str] = []
+        """The files that it began, from the directory of the case."""
         self._open: collections.OrderedDict[tuple[int, pa.Schema], pq.ParquetWriter] = (
             collections.OrderedDict()
         )
 
-    def write(self, table: pa.Table, hours: np.ndarray[Any, np.dtype[np.int64]]) -> None:
-        """Write rows of the contract's columns, with the hour of each."""
-        if not len(hours):
+    def write(self, table: pa.Table, days: np.ndarray[Any, np.dtype[np.int64]]) -> None:
+        """Write rows of the contract's columns, with the day of each."""
+        if not len(days):
             return
-        if hours[0] == hours[-1] and (hours == hours[0]).all():
-            self._writer(int(hours[0]), table.schema).write_table(table, row_group_size=ROWS_TOGETHER)
+        if days[0] == days[-1] and (days == days[0]).all():
+            self._writer(int(days[0]), table.schema).write_table(table, row_group_size=ROWS_TOGETHER)
             return
         table = _with_own_text(table)
-        for hour in sorted(set(hours.tolist())):
-            self._writer(hour, table.schema).write_table(
-                table.filter(hours == hour), row_group_size=ROWS_TOGETHER
+        for day in sorted(set(days.tolist())):
+            self._writer(day, table.schema).write_table(
+                table.filter(days == day), row_group_size=ROWS_TOGETHER
             )
 
-    def _writer(self, hour: int, schema: pa.Schema) -> pq.ParquetWriter:
-        key = (hour, schema)  # texts may come as views or not; a file has one kind of columns
+    def _writer(self, day: int, schema: pa.Schema) -> pq.ParquetWriter:
+        key = (day, schema)  # texts may come as views or not; a file has one kind of columns
         writer = self._open.get(key)
         if writer is None:
             if len(self._open) >= OPEN_FILES:
                 self._open.popitem(last=False)[1].close()
-            directory = self._root / partition(self._node, hour)
-            directory.mkdir(parents=True, exist_ok=True)
-            writer = records_file(directory / f"{self._name}-{self._files}.parquet", schema, self._detail)
-            self._files += 1
+            where = partition(self._domain, day, self._node)
+            place = f"{Table.RECORDS}/{where}/{self._name}-{len(self.places)}.parquet"
+            (self._directory / place).parent.mkdir(parents=True, exist_ok=True)
+            writer = records_file(self._directory / place, schema, self._detail)
+            self.places.append(place)
             self._open[key] = writer
         self._open.move_to_end(key)
         return writer
@@ -338,13 +536,3 @@ def _with_own_text(table: pa.Table) -> pa.Table:
         if field.type == pa.string_view():
             table = table.set_column(place, field.name, table.column(place).cast(pa.string()))
     return table
-
-
-def write_table(directory: pathlib.Path, table: Table, rows: pa.Table) -> None:
-    """Write a small table of a case. `directory` is that of the case."""
-    import pyarrow.parquet as pq  # only where tables are written
-
-    target = directory / table
-    target.mkdir(parents=True, exist_ok=True)
-    with replacing(target / "part-0.parquet") as written:
-        pq.write_table(rows, written, compression=COMPRESSION, store_schema=False)

@@ -14,9 +14,9 @@ from typing import Any, Final
 import duckdb
 import pyarrow as pa
 
-from ospltool.analytics.case import Case, CaseError, files_of, leftovers
+from ospltool.analytics.case import Case, CaseError
 from ospltool.analytics.columns import values_of
-from ospltool.analytics.contract import PARTITIONS, Table, columns_of, no_rows
+from ospltool.analytics.contract import PARTITIONS, Table, columns_of, no_rows, tables_by_domain
 from ospltool.analytics.engines import ROWS_AT_ONCE, QueryError, Result, literal
 
 _SETTINGS: Final = {
@@ -129,6 +129,14 @@ class DuckEngine:
             raise QueryError("one query at a time, and only what reads: a case is not changed")
         return statements[0]
 
+    def show_domain(self, domain: str) -> None:
+        """Show only the rows of one domain; temporary views hide the tables of the case."""
+        name = str(self._connection.execute("select current_database()").fetchall()[0][0])
+        database = '"' + name.replace('"', '""') + '"'
+        for table in tables_by_domain():
+            rows = f"select * from {database}.main.{table} where domain = {literal(domain)}"  # noqa: S608 - made of our own names
+            self._connection.execute(f"create or replace temp view {table} as {rows}")
+
     def close(self) -> None:
         """Close the case."""
         self._connection.close()
@@ -166,7 +174,7 @@ def _opened(case: Case, scratch: str, *, is_frugal: bool) -> duckdb.DuckDBPyConn
 
 
 def _plainly_named(case: Case, scratch: str) -> Case:
-    """Return a case under a name that is no pattern and has no partitions, such as `hour=5`."""
+    """Return a case under a name that is no pattern and has no partitions, such as `day=5`."""
     if not _SPECIAL.search(str(case.path)):
         return case
     link = pathlib.Path(scratch, "case")
@@ -185,14 +193,10 @@ def _make_views(connection: duckdb.DuckDBPyConnection, case: Case) -> None:
 
 def _select(case: Case, table: Table) -> str:
     """Return SQL that reads a table of Parquet files; the values of its partitions are text."""
-    there = set((case.path / table).rglob("*.parquet"))
-    known = files_of(case) if table is Table.RECORDS else {}
-    left = leftovers(case.path, known) if known else []
-    if there <= set(left):
+    paths = case.files(table)
+    if not paths:
         return no_rows(table, SQL_TYPES)
-    files = literal(case.files(table))
-    if left:
-        files = f"[{', '.join(literal(glob.escape(str(path))) for path in sorted(there - set(left)))}]"
+    files = f"[{', '.join(literal(glob.escape(str(path))) for path in paths)}]"
     parts = PARTITIONS.get(table, ())
     types = ", ".join(f"{literal(name)}: 'VARCHAR'" for name in parts)
     hive = f", hive_partitioning = true, hive_types = {{{types}}}" if parts else ", hive_partitioning = false"

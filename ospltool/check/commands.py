@@ -25,6 +25,7 @@ from ospltool.diagnostics.model import Report, Severity, Target
 from ospltool.output import envelope
 from ospltool.output.text import plural, table, visible, width
 
+# Two lines of a terminal.
 MAX_LISTED = 5
 """Most files in one sentence of the summary; the number of the others is said."""
 

@@ -73,6 +73,7 @@ _THREADS: Final = (
     *("gc", "recv", "recvMC", "recvUC", "tev", "fsm", "lease"),
     *("dq.builtins", "dq.user", "xmit.user", "debmon"),
 )
+# No setting has more than 20 digits; converting a text of thousands is refused by Python.
 _LONGEST_NUMBER: Final = 64
 
 
@@ -168,6 +169,7 @@ def settings(document: Document, *paths: str) -> list[Given]:
     """
     wanted = set(paths) | {item.path for item in table().items.values() if item.instead in paths}
     found = [thing for path, thing in _written(document.root, None) if path in wanted]
+    # Elements and what stands for them are found in two passes; messages follow the file.
     return sorted(found, key=lambda each: each.span)
 
 
@@ -430,6 +432,7 @@ def _numeric(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
         found = socket.getaddrinfo(host, None, socket.AF_INET, flags=socket.AI_NUMERICHOST)
         return ipaddress.IPv4Address(found[0][4][0]) if not port or int(port) <= _LAST_PORT else None
     except (OSError, ValueError):
+        # Neither an IPv4 nor an IPv6 address, so it is a name: the caller sees None.
         with contextlib.suppress(ValueError):
             return ipaddress.IPv6Address(text.strip("[]"))
     return None
@@ -682,6 +685,7 @@ def _range(item: CycloneItem) -> str:
 # What the installed Cyclone DDS says of settings. They are tried as they are, except that no log is written
 # that can be written: a trial must not cut off the log of a running application.
 
+# Each is tried in a process of its own, which takes a second.
 MAX_DOMAINS: Final = 5
 """Most Domain elements of a file that are tried."""
 _LOGS: Final = ("Tracing/OutputFile", "Tracing/PacketCaptureFile")
@@ -707,6 +711,7 @@ def tried(document: Document, *, is_file: bool = True) -> Iterator[Finding]:
             trial = try_settings(f"{given},{_without_logs(document)}", domain_id)
             for fault in _said(document, trial):
                 said.setdefault((fault.place.span, fault.message), fault)
+    # Cyclone DDS was tried once for each domain; a person reads the file from the top.
     yield from sorted(said.values(), key=lambda each: each.place.order)
 
 

@@ -16,6 +16,7 @@ from engine.core.name_spaces import MAX_PRIORITY, MergeType
 from engine.dds.interfaces import address_of
 from ospltool.check.views import Definition, NodeView
 
+# A line of a terminal.
 MAX_NAMES = 5
 """Most node names in one message; the number of the others is said."""
 

@@ -13,6 +13,7 @@ _ESCAPES = {"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&apos;"
 
 def edited(data: bytes, edits: Iterable[Edit]) -> bytes:
     """Return a file after edits, which do not overlap."""
+    # From the end, so that the places of the other edits stay right.
     for edit in sorted(edits, key=lambda each: each.span, reverse=True):
         data = data[: edit.span.start] + edit.replacement + data[edit.span.end :]
     return data

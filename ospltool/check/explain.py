@@ -14,6 +14,7 @@ from ospltool.check.registry import SECTIONS, Rule
 from ospltool.check.rule_book import all_rules
 from ospltool.output import envelope
 
+# Comfortable to read; longer lines are left to the terminal.
 WIDTH = 100
 """Widest line of an answer."""
 

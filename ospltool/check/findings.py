@@ -8,6 +8,7 @@ from engine.config import Attribute, Value, XmlElement
 from engine.config.values import did_you_mean
 from ospltool.diagnostics.model import Finding, Place
 
+# More is no advice but a list, which `ospltool explain` has.
 MAX_NAMED: Final = 8
 """Names in an advice at most."""
 

@@ -54,6 +54,7 @@ def fix(deployments: Iterable[DeploymentInput], choice: Choice, *, unsafe: bool)
     originals: dict[str, bytes] = {}
     fixed = 0
     report, proofs = _report(inputs, choice, contents)
+    # A fix may make room for another one, so the result is checked again until nothing is left to fix.
     for _ in range(MAX_PASSES):
         applied = 0
         for path, edits in _plan(report.diagnostics, unsafe=unsafe).items():
@@ -119,6 +120,7 @@ def _touch(left: Edit, right: Edit) -> bool:
 def _is_readable(data: bytes, path: str) -> bool:
     try:
         parse(data, path, {})
+    # What cannot be read after an edit is not written; the finding stays.
     except ConfigError:
         return False
     return True

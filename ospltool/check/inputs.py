@@ -16,6 +16,7 @@ from engine.config.fleet import Fleet, load_fleet
 from engine.config.problems import Problem
 from engine.config.reader import MAX_BYTES, path_of_uri, read_bytes
 
+# A home directory given by mistake has hundreds of thousands.
 MAX_FILES = 10_000
 """Most files of one run; more is refused with a message."""
 
@@ -153,6 +154,7 @@ def found_in(directory: str) -> Iterable[str]:
             if name.endswith(".xml") or name == FLEET_FILE:
                 yield path
             elif name.endswith(_OTHER_SUFFIXES):
+                # A file of another kind that cannot be read is not looked for: nobody named it.
                 with contextlib.suppress(ConfigError):
                     if WITHIN_OTHERS.search(read_bytes(path)):
                         yield path

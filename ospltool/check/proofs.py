@@ -73,6 +73,7 @@ class Proofs:
             return False
         try:
             return all(effect_of(before, each) == effect_of(after, each) for each in distinct)
+        # An edit that makes the file unreadable proves nothing.
         except ConfigError:
             return False
 

@@ -164,6 +164,7 @@ class _Texts:
         try:
             path = path_of_uri(given.uri)
             data = self._content(given, path)
+        # Without its content a finding is shown without lines of the file.
         except ConfigError:
             return None
         if len(data) > MAX_BYTES or data.count(b"\n") + data.count(b"\r") > MAX_LINES:
@@ -217,6 +218,7 @@ def _before(error: ConfigError, source: SourceFile, given: NodeInput) -> Documen
     problem = error.problems[0]
     if problem.kind is not ProblemKind.SYNTAX or problem.span is None:
         return None
+    # What is before may be broken, too: then there are no settings to check.
     with contextlib.suppress(ConfigError):
         data = source.data[: problem.span.start]
         found = cyclone.parse_file(data, source.path, given.environ)
@@ -430,4 +432,5 @@ def _merged(diagnostics: Iterable[Finding]) -> list[Finding]:
         else:
             nodes = tuple(dict.fromkeys((*earlier.nodes, *each.nodes)))
             found[key] = dataclasses.replace(earlier, nodes=nodes, refusing=earlier.blocks | each.blocks)
+    # In the order of the files, as a person mends them; the code where two are at one place.
     return sorted(found.values(), key=lambda each: (*each.place.order, each.code))

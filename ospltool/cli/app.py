@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 VERBS: Final = {
     "start": "Start a node, in the background or in the foreground.",
     "stop": "Stop a node.",
+    "restart": "Stop a node and start it again.",
+    "logs": "Show the logs and the trace of nodes.",
     "status": "Show the state of a node.",
     "list": "List the nodes on this machine.",
     "health": "Report what is wrong in a running system.",
@@ -41,8 +43,8 @@ VERBS: Final = {
     "history": "Wait for history, delete it, show its state.",
 }
 """The verbs in the order of the help. `ospltool.cli.<verb>` has the function, or the `group` of commands."""
-_FUNCTIONS: Final = {"env": "show_environment", "list": "list_nodes"}
-"""Functions with another name than their verb."""
+_PLACES: Final = {"env": "env.show_environment", "list": "list.list_nodes", "restart": "start.restart"}
+"""Modules and functions with other names than their verb."""
 
 _HELP: Final = """A durability service for Eclipse Cyclone DDS with OpenSplice semantics, and its tools.
 
@@ -132,11 +134,12 @@ def build(arguments: Sequence[str]) -> typer.Typer:
         if first not in VERBS and not is_completing:
             app.command(verb, short_help=about)(_listed_only)
             continue
-        module = importlib.import_module(f"ospltool.cli.{verb}")
+        place, _, function = _PLACES.get(verb, f"{verb}.{verb}").partition(".")
+        module = importlib.import_module(f"ospltool.cli.{place}")
         if hasattr(module, "group"):
             app.add_typer(module.group, name=verb, short_help=about)
         else:
-            app.command(verb, short_help=about)(grouped(getattr(module, _FUNCTIONS.get(verb, verb))))
+            app.command(verb, short_help=about)(grouped(getattr(module, function)))
     return app
 
 

@@ -16,6 +16,7 @@ import typer
 from ospltool.check import commands
 from ospltool.check.inputs import UsageError
 from ospltool.cli.exits import CommandError, Exit
+from ospltool.cli.options import Force
 from ospltool.diagnostics.formats import render
 from ospltool.output import streams
 from ospltool.output.text import plural
@@ -85,17 +86,17 @@ class RuleOptions:
 class OutputOptions:
     """The form of the findings, and the file that they are written to."""
 
-    output: Annotated[OutputFormat, typer.Option(help="Set the output format.")] = "full"
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, like --output json.")] = False
-    output_file: Annotated[
-        str | None, typer.Option(help="Write to FILE instead of standard output.", metavar="FILE")
+    form: Annotated[OutputFormat, typer.Option("--format", help="Set the output format.")] = "full"
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, like --format json.")] = False
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="Write to this file, not to standard output.")
     ] = None
-    force: Annotated[bool, typer.Option("--force", help="Overwrite the file of --output-file.")] = False
+    force: Force = False
 
     @property
     def kind(self) -> str:
         """The name of the format."""
-        return "json" if self.as_json else self.output
+        return "json" if self.as_json else self.form
 
     def write(self, text: str) -> None:
         """Write text to the file, or to standard output.
@@ -103,14 +104,14 @@ class OutputOptions:
         Raises:
             CommandError: the file cannot be written.
         """
-        if self.output_file is None:
+        if self.output is None:
             streams.put(text)
             return
         try:
-            with streams.new_text(Path(self.output_file), force=self.force) as file:
+            with streams.new_text(self.output, force=self.force) as file:
                 file.write(text)
         except OSError as error:
-            raise CommandError(f"{self.output_file} cannot be written: {error.strerror}") from None
+            raise CommandError(f"{self.output} cannot be written: {error.strerror}") from None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -194,7 +195,7 @@ def check(
     if task.statistics:
         text = commands.statistics(report, as_json=output.kind == "json")
     else:
-        colour = output.output_file is None and streams.wants_colour(sys.stdout, os.environ)
+        colour = output.output is None and streams.wants_colour(sys.stdout, os.environ)
         text = render(commands.shown(report, choice), output.kind, colour=colour)
     output.write(text)
     for line in commands.summary(report, choice):

@@ -78,7 +78,7 @@ class DomainAccess:
 
 
 def place_of(uri: str | None, domain: int | None) -> DomainAccess:
-    """Return the domain to talk to: the given number, else that of the configuration, else 0.
+    """Return the domain to talk to: the given number, or that of the configuration.
 
     Raises:
         CommandError: the configuration cannot be read, or cyclonedds is not installed.
@@ -88,6 +88,8 @@ def place_of(uri: str | None, domain: int | None) -> DomainAccess:
         from engine.dds.uri import cyclone_uri
     except ImportError as error:
         raise not_installed("dds", error) from error
+    if domain is None and not uri:
+        domain = targets(None, os.environ)[0].configuration.domain.id
     if domain is not None or not uri:
         return DomainAccess(domain or 0, cyclone_uri())
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import inspect
+import pathlib
 import re
 import typing
 from collections.abc import Callable, Iterable
@@ -19,8 +20,19 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from ospltool.cli.exits import CommandError
+from ospltool.output.locations import scheme_of
+
 CONTEXT: Final = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+EngineName = Annotated[
+    typing.Literal["duckdb", "spark"],
+    typer.Option("--engine", help="Work on this machine (duckdb), or on a cluster (spark)."),
+]
+SparkMaster = Annotated[
+    str,
+    typer.Option(help="Connect to this Spark master: local[*], spark://host:port or sc://host:port."),
+]
 Force = Annotated[bool, typer.Option("--force", help="Overwrite the file.")]
 
 
@@ -95,6 +107,10 @@ def grouped(command: Callable[..., None]) -> Callable[..., None]:
 
     @functools.wraps(command)
     def flat(**given: Any) -> None:
+        for one in given.values():
+            if isinstance(one, pathlib.Path) and scheme_of(str(one)):
+                # A URI that is taken for a path becomes a directory with the name of its scheme.
+                raise CommandError(f"{one}: a URI, where only a path of this machine will do")
         made = {
             name: kind(**{one.name: given.pop(one.name) for one in dataclasses.fields(kind)})
             for name, kind in groups.items()

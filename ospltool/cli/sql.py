@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import pathlib
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -16,11 +15,10 @@ from ospltool.cli.exits import CommandError
 from ospltool.cli.options import AsJson
 from ospltool.cli.trace import EngineOptions, needs_analytics
 from ospltool.output import envelope, progress, streams
+from ospltool.output.locations import located
 
 if TYPE_CHECKING:
     from ospltool.analytics.engines import Result
-
-OUTPUTS: Final = ("table", "csv", "jsonl")
 
 
 def sql(
@@ -36,8 +34,8 @@ def sql(
     ] = False,
     show_query: Annotated[bool, typer.Option("--show", help="Show the SQL of a named query.")] = False,
     reader: EngineOptions,
-    output: Annotated[
-        str, typer.Option("-o", "--output", help="Set the output format: table, csv or jsonl.")
+    form: Annotated[
+        Literal["table", "csv", "jsonl"], typer.Option("--format", help="Set the output format.")
     ] = "table",
     limit: Annotated[
         int | None, typer.Option("--limit", min=0, metavar="N", help="Print at most N rows.")
@@ -51,7 +49,7 @@ def sql(
     named = named_queries()
     if list_queries or query is None:
         with needs_analytics():
-            open_case(pathlib.Path(case))
+            open_case(located(case))
         _put_list(as_json)
         return
     text = named[query].sql if query in named else query
@@ -60,17 +58,14 @@ def sql(
         return
     if " " not in query.strip() and query not in named:
         raise CommandError(f"{query!r} is not a named query: see --list")
-    reader.require_known()
-    if output not in OUTPUTS:
-        raise CommandError(f"--output {output!r}: choose {', '.join(OUTPUTS)}")
     streams.wait_for(f"opening {case}")
     with needs_analytics():
         from ospltool.output import progress
 
-        with contextlib.closing(reader.open(open_case(pathlib.Path(case)))) as opened:
+        with contextlib.closing(reader.open(open_case(located(case)))) as opened:
             with progress.shown("querying", unit=""):
                 result = opened.query(text)
-            _put_result(result, "json" if as_json else output, limit)
+            _put_result(result, "json" if as_json else form, limit)
 
 
 def _put_list(as_json: bool) -> None:
@@ -92,9 +87,9 @@ def _put_list(as_json: bool) -> None:
         streams.put_table((f"TABLE {one.value}", "TYPE", "MEANING"), columns)
 
 
-def _put_result(result: Result, output: str, limit: int | None) -> None:
+def _put_result(result: Result, form: str, limit: int | None) -> None:
     rows = show.Limited(result.rows, limit)
-    pieces = show.FORMATS[output](result.columns, progress.counted(rows))
+    pieces = show.FORMATS[form](result.columns, progress.counted(rows))
     with contextlib.closing(progress.awaited(pieces, "querying", "rows")) as awaited:
         for piece in awaited:
             streams.put(piece)

@@ -68,7 +68,8 @@ class ConsoleOptions:
         typer.Option(help="Also follow this trace (FILE, directory or NODE=FILE); repeatable."),
     ] = None
     theme: Annotated[
-        str | None, typer.Option(help="Use the theme ops-dark, ops-light, ops-ansi or ops-mono.")
+        str | None,
+        typer.Option(help="Use this theme: ops-dark, ops-light, ops-ansi, ops-mono, or one of Textual."),
     ] = None
     ascii_only: Annotated[bool, typer.Option("--ascii", help="Use only ASCII characters.")] = False
     notify: Annotated[

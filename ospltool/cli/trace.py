@@ -15,7 +15,7 @@ import signal
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import typer
 from typer.core import TyperGroup
@@ -24,15 +24,17 @@ from ospltool.analytics.case import CaseError, keep_private
 from ospltool.analytics.contract import Detail
 from ospltool.analytics.engines import AnalyticsMissingError, QueryError, need
 from ospltool.cli.exits import CommandError, Exit, interrupt_flag
-from ospltool.cli.options import CONTEXT, AsJson, command_group
+from ospltool.cli.options import CONTEXT, AsJson, EngineName, SparkMaster, command_group
 from ospltool.output import envelope, progress, streams
+from ospltool.output.locations import LocationFault, located
 from ospltool.output.progress import ProgressLine, counted
 from ospltool.output.text import plural, visible
 from ospltool.trace import rules as rule_book
+from ospltool.trace.case.reading_back import domains_of
 from ospltool.trace.meaning import line_explanation as explaining
 from ospltool.trace.reading import damage
 from ospltool.trace.reading.reader import require_records
-from ospltool.trace.reading.record import LEVELS, no_collection
+from ospltool.trace.reading.record import LEVELS, no_collection, valid_text
 from ospltool.trace.reading.sources import SourceError, find_sources, named_path
 from ospltool.trace.rules import all_rules
 from ospltool.trace.views import conversation as talks
@@ -87,13 +89,6 @@ Until = Annotated[str | None, typer.Option("-U", "--until", metavar="TIME", help
 Nodes = Annotated[
     list[str] | None, typer.Option("--node", metavar="NODE", help="Analyse only this node; repeatable.")
 ]
-EngineName = Annotated[str, typer.Option("--engine", help="Read a case with duckdb or spark.")]
-Master = Annotated[
-    str,
-    typer.Option(
-        "--master", help="Connect to this Spark master: local[*], spark://host:port or sc://host:port."
-    ),
-]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -116,16 +111,10 @@ class EngineOptions:
     """The engine that reads a case."""
 
     engine: EngineName = "duckdb"
-    master: Master = "local[*]"
-
-    def require_known(self) -> None:
-        """Require an engine that there is.
-
-        Raises:
-            CommandError: there is no such engine.
-        """
-        if self.engine not in {"duckdb", "spark"}:
-            raise CommandError(f"--engine {self.engine!r}: choose duckdb or spark")
+    spark_master: SparkMaster = "local[*]"
+    domain: Annotated[
+        str | None, typer.Option("--domain", metavar="NAME", help="Read only the records of this domain.")
+    ] = None
 
     def open(self, case: Case, *, is_frugal: bool = False) -> Engine:
         """Open the engine for a case.
@@ -136,27 +125,58 @@ class EngineOptions:
 
         Raises:
             AnalyticsMissingError: it is not installed.
-            CaseError: it cannot read this case.
+            CaseError: it cannot read this case, or the case has no such domain.
         """
+        opened = self._opened(case, is_frugal=is_frugal)
+        if self.domain is not None:
+            try:
+                self._require_domain(domains_of(opened))
+            except BaseException:
+                opened.close()
+                raise
+            opened.show_domain(self.domain)
+        return opened
+
+    def _opened(self, case: Case, *, is_frugal: bool) -> Engine:
         if self.engine == "spark":
             need("pyspark", "spark")
             from ospltool.analytics.spark import SparkEngine
 
-            return SparkEngine(case, self.master)
+            return SparkEngine(case, self.spark_master)
         need("duckdb", "sql")
         from ospltool.analytics.duck import DuckEngine
 
         return DuckEngine(case, is_frugal=is_frugal)
 
+    def _require_domain(self, known: Sequence[str]) -> None:
+        if self.domain not in known:
+            there = visible(", ".join(known))
+            raise CommandError(f"no domain {visible(str(self.domain))}; there are {there or 'none'}")
+
     @contextlib.contextmanager
-    def evidence(self, names: list[str] | None) -> Iterator[Evidence]:
-        """Open a case or files for an analysis; turn their faults into command errors."""
+    def evidence(self, names: list[str] | None, *, of_all: bool = False) -> Iterator[Evidence]:
+        """Open a case or files for an analysis; turn their faults into command errors.
+
+        Args:
+            names: the case, or the files.
+            of_all: whether the evidence may be of several domains.
+        """
+        with self._all_evidence(names) as evidence:
+            if self.domain is not None:
+                self._require_domain(evidence.domains)
+                evidence = evidence.of_domain(self.domain)
+            if len(evidence.domains) > 1 and not of_all:
+                there = visible(", ".join(evidence.domains))
+                raise CommandError(f"there are several domains ({there}): choose one with --domain")
+            yield evidence
+
+    @contextlib.contextmanager
+    def _all_evidence(self, names: list[str] | None) -> Iterator[Evidence]:
         streams.wait_for("opening the evidence")  # the libraries alone take seconds on a busy machine
 
         damage.collect()  # what another command of this process has noted
         if not names:
             raise CommandError("name a case, or the files or directories to read")
-        self.require_known()
         with errors():
             from ospltool.forensics.attachments import AttachmentKind
             from ospltool.forensics.evidence import CaseEvidence, RawEvidence, is_case
@@ -180,8 +200,8 @@ class EngineOptions:
                 from ospltool.analytics.case import open_case
                 from ospltool.forensics.attachments import kept_in
 
-                case = open_case(pathlib.Path(cases[0]))
-                with contextlib.closing(self.open(case, is_frugal=True)) as opened:
+                case = open_case(located(cases[0]))
+                with contextlib.closing(self._opened(case, is_frugal=True)) as opened:
                     yield CaseEvidence(case, opened, kept_in(case.path))
 
 
@@ -209,9 +229,9 @@ class SelectionOptions:
         list[str] | None,
         typer.Option("--fellow", metavar="ID|NODE", help="Show only records about this node."),
     ] = None
-    namespace: Annotated[
+    name_space: Annotated[
         list[str] | None,
-        typer.Option("--namespace", metavar="GLOB", help="Show only records about this name-space."),
+        typer.Option("--name-space", metavar="GLOB", help="Show only records about this name-space."),
     ] = None
     group: Annotated[
         list[str] | None,
@@ -230,7 +250,7 @@ class SelectionOptions:
     ] = None
     exclude: Annotated[
         list[str] | None,
-        typer.Option("-v", "--exclude", metavar="REGEX", help="Hide records that match REGEX."),
+        typer.Option("-x", "--exclude", metavar="REGEX", help="Hide records that match REGEX."),
     ] = None
     ignore_case: Annotated[
         bool, typer.Option("-i", "--ignore-case", help="Ignore case in --grep, --exclude and --highlight.")
@@ -242,10 +262,7 @@ class SelectionOptions:
 
     def pattern(self, text: str) -> re.Pattern[str]:
         """Return a regular expression that ignores case if the user wants that."""
-        try:
-            return re.compile(text, re.IGNORECASE if self.ignore_case else 0)
-        except re.error as cause:
-            raise CommandError(f"{text!r} is not a regular expression: {cause}") from None
+        return _pattern(text, re.IGNORECASE if self.ignore_case else 0)
 
     def filter(self) -> RecordFilter:
         """Return what selects the records, but for the fellows, whose names the files tell.
@@ -253,21 +270,41 @@ class SelectionOptions:
         Raises:
             CommandError: there is no such level, or an expression is wrong.
         """
-        least = None if self.level is None else REPORT_LEVELS.get(self.level.upper(), self.level.upper())
-        if least is not None and least not in LEVELS:
-            known = ", ".join(dict.fromkeys((*LEVELS, *REPORT_LEVELS)))
-            raise CommandError(f"{self.level!r} is not a level: write {known}")
         return RecordFilter(
-            level=least,
+            level=_least_level(self.level),
             threads=tuple(self.thread or ()),
             states=tuple(one.upper() for one in self.state or ()),
-            namespaces=tuple(self.namespace or ()),
+            namespaces=tuple(self.name_space or ()),
             groups=tuple(self.group or ()),
             conflict=self.conflict,
             run=self.run,
             grep=tuple(map(self.pattern, self.grep or ())),
             exclude=tuple(map(self.pattern, self.exclude or ())),
         )
+
+
+def record_filter(level: str | None, grep: Iterable[str]) -> RecordFilter:
+    """Return what selects the records of a level or above that match all of some expressions.
+
+    Raises:
+        CommandError: there is no such level, or an expression is wrong.
+    """
+    return RecordFilter(level=_least_level(level), grep=tuple(map(_pattern, grep)))
+
+
+def _least_level(level: str | None) -> str | None:
+    least = None if level is None else REPORT_LEVELS.get(level.upper(), level.upper())
+    if least is not None and least not in LEVELS:
+        known = ", ".join(dict.fromkeys((*LEVELS, *REPORT_LEVELS)))
+        raise CommandError(f"{level!r} is not a level: write {known}")
+    return least
+
+
+def _pattern(text: str, flags: int = 0) -> re.Pattern[str]:
+    try:
+        return re.compile(text, flags)
+    except re.error as cause:
+        raise CommandError(f"{text!r} is not a regular expression: {cause}") from None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -286,16 +323,15 @@ class LayoutOptions:
     ] = False
     unknown: Annotated[bool, typer.Option("--unknown", help="List messages that match no template.")] = False
     count: Annotated[bool, typer.Option("-c", "--count", help="Show only the number of records.")] = False
-    output: Annotated[
+    form: Annotated[
         str,
         typer.Option(
-            "-o",
-            "--output",
+            "--format",
             help="Set the format: short, full, raw, jsonl, parquet or template='{clock} {text}'.",
         ),
     ] = "short"
     colour: Annotated[
-        str, typer.Option("--color", metavar="WHEN", help="Colour the output: auto, always or never.")
+        Literal["auto", "always", "never"], typer.Option("--color", help="Colour the output.")
     ] = "auto"
 
     def mode(self, *, follow: bool) -> ViewMode:
@@ -304,8 +340,6 @@ class LayoutOptions:
         Raises:
             CommandError: there are several, or one that has no end.
         """
-        if self.colour not in {"auto", "always", "never"}:
-            raise CommandError(f"--color {self.colour!r}: choose auto, always or never")
         chosen = {
             ViewMode.COUNT: self.count,
             ViewMode.HISTOGRAM: self.hist is not None,
@@ -384,8 +418,10 @@ def view(
     130 interrupted.
     """
     chosen, mode = selection.filter(), layout.mode(follow=reading.follow)
-    if reading.follow and (as_json or layout.output in {"json", "parquet"}):
-        raise CommandError("--follow never ends, so its output cannot be JSON or Parquet: choose -o jsonl")
+    if reading.follow and (as_json or layout.form in {"json", "parquet"}):
+        raise CommandError(
+            "--follow never ends, so its output cannot be JSON or Parquet: choose --format jsonl"
+        )
     with errors():
         options = ViewOptions(
             filter=chosen,
@@ -395,7 +431,7 @@ def view(
             around=span.around,
             skews=tuple(reading.skew or ()),
             mode=mode,
-            output="json" if as_json else layout.output,
+            output="json" if as_json else layout.form,
             lines=reading.lines,
             before=span.before or span.context,
             after=span.after or span.context,
@@ -452,8 +488,9 @@ def load(
     records_only: Annotated[
         bool, typer.Option("--records-only", help="Leave out level, template and fields, which is faster.")
     ] = False,
-    engine: Annotated[str, typer.Option("--engine", help="Load with this engine: local or spark.")] = "local",
-    master: Master = "local[*]",
+    *,
+    engine: EngineName = "duckdb",
+    spark_master: SparkMaster = "local[*]",
     follow: Annotated[
         bool, typer.Option("-f", "--follow", help="Keep loading as files grow and appear, until Ctrl-C.")
     ] = False,
@@ -467,16 +504,14 @@ def load(
 
     Exit codes: 0 success, 1 a damaged file was loaded in part, 2 wrong usage or unreadable input.
     """
-    if engine not in {"local", "spark"}:
-        raise CommandError(f"--engine {engine!r}: choose local or spark")
     with errors(), needs_analytics():
         from ospltool.trace.case import loading
 
         detail = Detail.RECORDS if records_only else Detail.FULL
-        place, spark_master = pathlib.Path(target), master if engine == "spark" else None
+        place, master = located(target), spark_master if engine == "spark" else None
         began_ns = time.monotonic_ns()
         if follow:
-            summary, attachments = _follow(names, place, detail, spark_master)
+            summary, attachments = _follow(names, place, detail, master)
         else:
             evidence = _raw(names)
             attachments = evidence.attachments
@@ -484,7 +519,7 @@ def load(
             with contextlib.closing(
                 ProgressLine(title, sys.stderr, in_bytes=True, by_timer=True)
             ) as progress:
-                summary = loading.load_case(evidence.sources, place, detail, spark_master, progress)
+                summary = loading.load_case(evidence.sources, place, detail, master, progress)
         took_ns = time.monotonic_ns() - began_ns
         kept, is_whole = _keep(place, attachments)
         keep_private(place)
@@ -580,7 +615,7 @@ def errors() -> Iterator[None]:
     """Turn errors in the input into command errors with exit code 2."""
     try:
         yield
-    except (SourceError, TimeError, RenderError, TooManySpansError) as error:
+    except (SourceError, TimeError, RenderError, TooManySpansError, LocationFault) as error:
         say_damages()
         raise CommandError(str(error)) from error
 
@@ -594,7 +629,9 @@ def conversation(
         int | None, typer.Option("--run", metavar="N", help="Show only alignments that began in the Nth run.")
     ] = None,
     window: WindowOptions,
-    output: Annotated[str, typer.Option("-o", "--output", help="Set the format: text or mermaid.")] = "text",
+    form: Annotated[
+        Literal["text", "mermaid"], typer.Option("--format", help="Set the output format.")
+    ] = "text",
     case: EngineOptions,
     as_json: AsJson = False,
 ) -> None:
@@ -602,8 +639,6 @@ def conversation(
 
     Exit codes: 0 success, 1 no alignment of this group, 2 wrong usage or unreadable input.
     """
-    if output not in {"text", "mermaid"}:
-        raise CommandError(f"--output {output!r}: choose text or mermaid")
     with case.evidence(names) as evidence:
         from ospltool.forensics import right_clocks
 
@@ -617,7 +652,7 @@ def conversation(
             document = envelope.document("trace-conversation", value)
         streams.put(document)
     elif talk.exchanges:
-        lines = talks.as_mermaid(talk) if output == "mermaid" else talks.as_text(talk)
+        lines = talks.as_mermaid(talk) if form == "mermaid" else talks.as_text(talk)
         with (
             contextlib.closing(progress.awaited(_pieces(lines), _DRAWING, "lines")) as pieces,
             no_collection(),
@@ -714,23 +749,31 @@ def anomalies(
     unknown = [name for name in rules or () if name not in known]
     if unknown:
         raise CommandError(f"no rule {', '.join(unknown)}: see --list")
-    with case.evidence(names) as evidence:
+    with case.evidence(names, of_all=True) as evidence:
         from ospltool.forensics import text
-        from ospltool.forensics.investigation import investigate
+        from ospltool.forensics.fleet import investigations
 
-        found = investigate(
+        has_several = len(evidence.domains) > 1
+        values, count, is_bad = [], 0, False
+        for domain, found in investigations(
             evidence,
             window.resolved(evidence),
             evidence.skews(skew or ()),
             rules,
             with_stores=not traces_only,
-        )
+        ):
+            count, is_bad = count + len(found.findings), is_bad or found.is_bad
+            if as_json:
+                values.append({"domain": valid_text(domain), **text.as_value(found)})
+                continue
+            if has_several:
+                streams.put(f"Domain {visible(domain)}\n")
+            streams.put("".join(f"{line}\n" for line in text.as_text(found)))
     if as_json:
-        streams.put(envelope.document("trace-anomalies", text.as_value(found)))
+        streams.put(envelope.document("trace-anomalies", {"domains": values} if has_several else values[0]))
     else:
-        streams.put("".join(f"{line}\n" for line in text.as_text(found)))
-        streams.say(plural(len(found.findings), "anomaly", "anomalies"))
-    end(has_findings=found.is_bad)
+        streams.say(plural(count, "anomaly", "anomalies"))
+    end(has_findings=is_bad)
 
 
 @contextlib.contextmanager
@@ -738,7 +781,7 @@ def needs_analytics() -> Iterator[None]:
     """Turn a missing package, a bad case or a bad query into a command error with exit code 2."""
     try:
         yield
-    except (CaseError, QueryError, AnalyticsMissingError) as error:
+    except (CaseError, QueryError, AnalyticsMissingError, LocationFault) as error:
         raise CommandError(str(error)) from error
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in {"duckdb", "numpy", "pyarrow", "pyspark"}:

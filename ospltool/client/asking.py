@@ -20,10 +20,13 @@ if TYPE_CHECKING:
     from engine.dds.client_protocol.messages import StateAnswer
     from ospltool.client.session import Session
 
+# Chosen: the client asks again after it, so one service that hangs delays an answer by no more.
 HOLD_S: Final = 1.0
 """Most seconds that a service waits for the answer to become yes; then it is asked again."""
+# Beyond the time that a service holds a request: its way and a turn of a busy node.
 GRACE_S: Final = 1.5
 """Further seconds in which an answer may come."""
+# A refusal comes at once; without a pause a client would ask hundreds of times a second.
 PAUSE_S: Final = 0.1
 
 _NOTHING: Final[Mapping[str, bytes]] = types.MappingProxyType({})
@@ -168,8 +171,11 @@ PENDING_S: Final = 1.0
 """Seconds between two notices while something is pending."""
 IDLE_S: Final = 5.0
 """Seconds between two notices while nothing is."""
+# As long as tombstones wait for a fellow (`core.settings.absence_bound_s`): its samples survive a restart
+# of the application.
 JOURNAL_WAIT_S: Final = 86_400.0
 """Seconds for which nodes wait for a silent writer that has a journal."""
+# Chosen: without a journal they are lost with the process, and a cut that lasts longer is rare.
 MEMORY_WAIT_S: Final = 600.0
 """Seconds for which nodes wait for a silent writer without a journal, which may be cut off."""
 
@@ -225,5 +231,6 @@ class PendingNotice:
 
     def end(self) -> None:
         """Tell the nodes that nothing will be handed over any more, if they can be reached."""
+        # The session may have ended first; then nodes notice the silence.
         with contextlib.suppress(Closed):
             self.tell(None)

@@ -27,9 +27,12 @@ if TYPE_CHECKING:
 
     from engine.dataset.sample import Sample
 
+# Chosen: a repetition comes within far fewer samples of an instance. Some hundred kilobytes for each.
 MAX_REMEMBERED: Final = 10_000
 """Identities remembered for an instance whose group keeps everything or is unknown."""
+# Samples of two writers may arrive in another order than by time; chosen.
 _MARGIN: Final = 16
+# As digests of samples (`engine.dataset.sample.DIGEST_BYTES`).
 _HASH_BYTES: Final = 16
 
 

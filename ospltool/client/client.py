@@ -29,8 +29,10 @@ if TYPE_CHECKING:
     from ospltool.client.surveys import Question
 
 
+# Discovery of a process takes a second or two. Longer delays each answer where a node hangs.
 SETTLE_S: Final = 2.0
 """Most seconds to wait for nodes that others know and that this client has not discovered yet."""
+# A look costs microseconds, and a match takes some tens of milliseconds.
 MATCH_LOOK_S: Final = 0.01
 """Pause between two looks at the readers of a writer: its status and listener are the application's."""
 _KEEPERS: Final = (TagRole.NODE, TagRole.PERSISTENCE)
@@ -461,6 +463,7 @@ class DurabilityClient:
         for number, question in enumerate(questions):
             found = {one.service: one for one in self._wait_for(question, nodes, deadline_s)}
             stored = found if not number else {key: found[key] for key in stored.keys() & found.keys()}
+        # By name: answers come in any order, and applications compare results.
         return tuple(sorted(stored.values(), key=lambda one: one.service_name))
 
     def _wait_for(self, question: Question, nodes: int, deadline_s: float) -> list[StoredAt]:
@@ -522,6 +525,7 @@ def _completeness(states: Sequence[StateAnswer]) -> tuple[GroupCompleteness, ...
         for told in (added(state),)
         for place, group in enumerate(state.groups)
     }
+    # By name: answers come in any order, and applications compare results.
     return tuple(sorted(found, key=lambda one: (one.partition, one.service_name, one.service, one.topic)))
 
 

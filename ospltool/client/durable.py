@@ -33,11 +33,17 @@ if TYPE_CHECKING:
     from ospltool.client.asking import Answers
     from ospltool.client.client import DurabilityClient
 
+# As the limits for a reader (`DEFAULT_MAX_SAMPLES`): what waits for nodes, in the application's memory. At
+# either limit `write` blocks.
 MAX_SAMPLES: Final = 100_000
 MAX_BYTES: Final = 64 << 20
+# Shorter than `asking.HOLD_S`: nodes capture by themselves as a rule, and handing over twice does no harm.
 HOLD_S: Final = 0.25
 """Seconds that a node may wait for samples on the way; those that it misses then are handed over."""
+# After a round that handed over nothing: longer delays the next attempt, shorter asks nodes that have just
+# refused.
 PAUSE_S: Final = 0.1
+# As the ServiceTerminatePeriod of services. An application that ends cannot wait for a node that is down.
 CLOSE_S: Final = 10.0
 _WRITES: Final[dict[int, Callable[..., int]]] = {
     DATA: abi.write_at,
@@ -110,6 +116,8 @@ class DurableWriter(Generic[_T]):
         self._nodes = wanted
         self._blocking_s = _blocking_s(writer.get_qos())
         self._guid = abi.guid_of(writer._ref)
+        # One for the order: the ledger and DDS must get the samples in the same one. `_changed` is taken
+        # inside it, never the other way round.
         self._write_lock = threading.Lock()
         self._changed = threading.Condition()
         self._last_ns = self._handed_over = self._blocked = 0

@@ -32,10 +32,13 @@ if TYPE_CHECKING:
 
     from engine.dataset.sample import Sample
 
+# Rewriting 4 MiB takes milliseconds; below it is not worth an fsync.
 COMPACT_BYTES: Final = 4 << 20
 """Size up to which an open journal is not compacted."""
+# Chosen: damage that returns ten times is a broken disk.
 MAX_COPIES: Final = 10
 """Limit for copies of damaged files beside a journal."""
+# Then compacting writes a third of what was written since the last time.
 _WORTH: Final = 3
 """Ratio of its size to its live records from which a journal is compacted."""
 _MAGIC: Final = b"\xa5DWJ"
@@ -44,6 +47,7 @@ _CHECKED: Final = struct.Struct("<Ic")
 _HEAD, _IDENTITY, _SAMPLE, _STORED = b"H", b"I", b"W", b"S"
 _IDENTITY_BYTES: Final = 8
 _VERSION: Final = 1
+# Above the largest sample (`core.settings.LARGEST_SAMPLE_BYTES`): a larger size is damage.
 _MAX_RECORD: Final = 1 << 30
 _APPENDING: Final = os.O_RDWR | os.O_APPEND
 
@@ -130,6 +134,7 @@ class Journal:
     def _mark(self) -> None:
         if not self._unmarked:
             return
+        # Marks only spare handing over again; without them nodes find the samples to be known.
         with contextlib.suppress(JournalError):
             try:
                 self._write(_frame(_STORED, b"".join(self._unmarked)), sync=False)
@@ -230,6 +235,7 @@ class Journal:
         """Wait until the marks are on disk, close the file and release its lock. Idempotent."""
         if self._file >= 0:
             self._mark()
+            # What may be lacking on the disk are marks, which only spare handing over again.
             with contextlib.suppress(OSError):
                 os.fdatasync(self._file)
             os.close(self._file)
@@ -288,9 +294,9 @@ class Journal:
             copy = self.path.with_name(self.path.name + suffix)
             try:
                 damaged = open_private(copy, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
-            except FileExistsError:
+            except FileExistsError:  # the copy of an earlier damage stays
                 continue
-            except OSError:
+            except OSError:  # a full disk, another owner: then the damage stays in the file
                 return None
             try:
                 _write_all(damaged, content)
@@ -329,6 +335,7 @@ class Journal:
             if sync:
                 os.fdatasync(self._file)
         except OSError as error:
+            # A torn record at the end is found by its check value; cutting it off is only tidier.
             with contextlib.suppress(OSError):
                 if os.fstat(self._file).st_size > self.size:  # else others have shortened it
                     os.ftruncate(self._file, self.size)
@@ -393,6 +400,7 @@ def _record(content: bytes, at: int) -> tuple[bytes, bytes, int] | None:
     try:
         if kind == _SAMPLE:
             unpack_samples(body)
+    # The check value is right, so another version wrote it: it counts as damage.
     except Malformed:
         return None
     return kind, body, end

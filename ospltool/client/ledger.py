@@ -19,10 +19,12 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("ospltool.client")
 
+# For an error message; `count` has the number.
 MAX_UNTOLD: Final = 10
 """Most names of samples that were given up."""
 _NEVER: Final = (SampleVerdict.DELETED, SampleVerdict.REFUSED)
 """Verdicts after which a node never keeps a sample."""
+# Chosen: the limits are approximate anyhow.
 _OVERHEAD: Final = 200
 """Approximate bytes of a sample in memory besides payload and key."""
 

@@ -7,8 +7,10 @@ from typing import Final
 
 from engine.dataset.sample import NO_WRITER
 
+# Chosen: 16 bytes each. A forgotten one that comes back counts as new.
 MAX_GONE: Final = 10_000
 """Most writers remembered after they are gone."""
+# The participant's part of a GUID, from which OpenSplice makes its name of a system (`_systems`).
 _PREFIX_BYTES: Final = 12
 _SYSTEM_BYTES: Final = 4
 

@@ -114,13 +114,16 @@ def subscribed_qos(qos: EndpointQos) -> EndpointQos:
     return msgspec.structs.replace(qos, durability=DurabilityKind.VOLATILE)
 
 
+# Chosen: an application waits longer for its first sample only if no service answers.
 HOLD_BACK_S: Final = 30.0
 """Most seconds that live samples are held back for the history; then they are given first."""
+# Chosen: `take` of the application waits for the lock meanwhile.
 DRAIN: Final = 10_000
 LOOK_AGAIN_S: Final = 1.0
 """Seconds between two checks of the living writers without news."""
 RETURN_S: Final = 1.0
 """Seconds after a writer's return in which a reader may miss samples that services have."""
+# The default lease of Cyclone DDS: a writer that lives is discovered by then.
 EXPECTED_S: Final = 10.0
 """Seconds that a writer counts as living on the word of a service, before it is discovered."""
 
@@ -511,7 +514,9 @@ class HistoryRequests:
 
 Data = TypeVar("Data")
 
+# Chosen: a set of a usual size; an application with more says so.
 DEFAULT_MAX_SAMPLES: Final = 100_000
+# More than `DEFAULT_MAX_SAMPLES`: everything, unless the application set other limits.
 DEFAULT_LIMIT: Final = 1_000_000
 
 

@@ -231,11 +231,15 @@ class SampleDecoder(Generic[Data]):
         return decoded
 
 
+# The service answers as soon as it is complete; asking again finds a better service meanwhile.
 HOLD_S: Final = 0.5
 """Most seconds that a service holds a request; then it is asked again."""
+# As `asking.GRACE_S`.
 GRACE_S: Final = 1.5
 """Further seconds until an answer begins, and between its parts; doubled if they were too short."""
+# A service that reads a large store begins within it; one that hangs costs this once.
 MAX_GRACE_S: Final = 30.0
+# As `asking.PAUSE_S`.
 PAUSE_S: Final = 0.1
 """Seconds before the next request."""
 WILDCARDS: Final = "*?"

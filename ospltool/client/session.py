@@ -45,6 +45,7 @@ _LONGEST_WAIT_S: Final = 1.0
 """Longest pause of the thread: matches of writers are looked at without an event in each turn."""
 _MAX_STATES: Final = 1_000
 """Answers to one state request that are kept; nobody has more nodes."""
+# Chosen: GUID prefixes, some hundred bytes with Python's share.
 _MAX_DELIVERERS: Final = 10_000
 _MAX_NAMES: Final = 10_000
 """Deliverers and names of nodes that are remembered: participants go, and GUIDs are never used again."""
@@ -89,6 +90,7 @@ class Session:
 
     def __init__(self, domain_id: int, partition: str, uri: str | None, secret: str | None = None) -> None:
         check_layouts(of_package=True)
+        # The session's thread and those of the application share all that follows.
         self.lock = threading.RLock()
         self.changed = threading.Condition(self.lock)
         self.id = uuid.uuid4().bytes

@@ -294,6 +294,7 @@ class Survey:
         """Return what is missing until all nodes that must, and at least `nodes`, have stored the samples."""
         assert self.question is not None
         topic = self.question.topic
+        # By node, so that the same answers give the same message.
         found = sorted((each for missed in self.missed.values() for each in missed), key=lambda one: one.node)
         silent = len(self.services - self.answers.keys())
         if silent:

@@ -29,7 +29,9 @@ if TYPE_CHECKING:
     from engine.runtime.monitor import GroupView, NodeEvent, NodeSnapshot
 
 NODES: Final = ("n1", "n2", "n3")
+# They take seconds; a loaded machine has ten times that.
 _PROGRAM_TIMEOUT_S: Final = 60.0
+# As the ServiceTerminatePeriod of the nodes; then they are killed.
 _END_TIMEOUT_S: Final = 10.0
 
 
@@ -212,6 +214,7 @@ class Stage:
         return sum(group.stored for group in self.groups(name))
 
     def _last_words(self, name: str) -> str:
+        # A node that could not even be started has no log.
         with contextlib.suppress(OSError), (self.directory / name / "output.log").open("rb") as output:
             return _tail(output) or "it said nothing"
         return "it said nothing"
@@ -223,6 +226,7 @@ def _tail(file: IO[bytes], limit: int = 2000) -> str:
     return file.read().decode(errors="replace").strip()
 
 
+# Enough to be seen on the console, few enough that each act takes a second or two.
 FIRST: Final = 1000
 DISPOSED: Final = 10
 MORE: Final = 200
@@ -390,10 +394,12 @@ def play_with_console(domain_id: int | None, directory: pathlib.Path | None) -> 
         run_console(shown, title="ospltool demo")
         pause.set()  # nobody reads captions any more
         stage.close()
+        # The stage is closed, so the act that runs fails soon; it is a daemon if it does not.
         player.join(timeout=10.0)
     return reports
 
 
+# A sentence and some figures.
 READING_S: Final = 4.0
 """How long a result stays before the next act, so that a person can read it."""
 

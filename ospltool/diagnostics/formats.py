@@ -36,12 +36,15 @@ def _only(each: Finding) -> str:
     return f"matters for {target.label} only"
 
 
+# A wide terminal; code of applications is seldom wider.
 MAX_LINE = 120
 """Widest piece of a source line; what is cut off is marked with an ellipsis."""
 
+# The name of the element before the value, as a rule.
 _CONTEXT = 20
 """Columns that stay visible to the left of a caret in a cut line."""
 
+# As editors of XML show it by default; the caret must stand below its text in any case.
 _TAB = 4
 
 

@@ -32,7 +32,10 @@ Endpoints = dict[str, Endpoint]
 """By GUID."""
 
 
+# Machines with NTP differ by milliseconds; from a tenth of a second on, orders by source time are wrong for
+# people.
 CLOCK_BOUND_NS: Final = 100_000_000
+# Chosen: a report that a person reads to the end is far shorter.
 MAX_FINDINGS: Final = 1_000
 
 _DECIDING: Final = (Severity.ERROR, Severity.WARNING)
@@ -80,6 +83,7 @@ def diagnose(picture: DomainPicture, clock_bound_ns: int = CLOCK_BOUND_NS) -> Di
     found = list(_node_findings(picture, clock_bound_ns))
     found += _topic_findings(picture)
     found = _merged(found)
+    # First by severity, so that the limit cuts off the least grave; then by topic, as people read it.
     found.sort(key=lambda each: each.severity)
     kept = found[:MAX_FINDINGS]
     kept.sort(key=lambda each: (each.topics, each.severity, each.name))
@@ -97,6 +101,7 @@ def _merged(findings: Sequence[Finding]) -> list[Finding]:
             some[0],
             topics=tuple(dict.fromkeys(topic for each in some for topic in each.topics)),
             evidence=tuple(
+                # Writers first, as in the sentence "what the writer offers, the reader requests".
                 sorted((end for each in some for end in each.evidence), key=lambda end: not end.is_writer)
             ),
         )
@@ -452,6 +457,7 @@ def _mistake(wanted: Sequence[str], names: Sequence[str]) -> str:
 
 
 _DIGITS: Final = re.compile(r"\d+")
+# 200 ms; more names are seldom misspelt.
 _MOST_COMPARED: Final = 100
 """Limit for the names that are compared with each other, which takes 20 us for each pair."""
 
@@ -545,6 +551,7 @@ def _by_partition(endpoints: Iterable[Endpoint]) -> dict[str, list[Endpoint]]:
 
 
 _KEEPING = ("Durable", "Persistent", "Transient")
+# A line of a terminal.
 _MAX_SHOWN: Final = 5
 """Names that a message has; the others are counted."""
 _TAKING = ("Merge", "Replace", "Catchup")

@@ -18,6 +18,7 @@ from engine.runtime import monitor
 from engine.runtime.monitor import NodeSnapshot
 from ospltool.doctor.picture import DomainPicture, Endpoint, is_ros_type
 
+# Far above real domains; anybody may announce any number.
 MAX_ENDPOINTS: Final = 100_000
 MAX_NODES: Final = 1_000
 _PROTOCOL: Final = "d_"
@@ -140,6 +141,7 @@ class ObservedSystem:
                 endpoints.append(_endpoint(endpoint, owner))
         nodes = [snapshot for participant, snapshot in self._heard.values() if participant in present]
         return DomainPicture(
+            # Discovery comes in any order; the same domain must give the same report.
             endpoints=tuple(sorted(endpoints, key=lambda each: each.guid)),
             nodes=tuple(sorted(nodes, key=lambda each: (each.name, each.id))),
             participants=len(present),

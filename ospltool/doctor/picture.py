@@ -98,6 +98,7 @@ class DomainPicture:
     def topics(self) -> Iterator[TopicView]:
         """Yield the topics by name, each with its endpoints by GUID."""
         found: dict[str, tuple[list[Endpoint], list[Endpoint]]] = {}
+        # By GUID: the same domain must give the same report.
         for endpoint in sorted(self.endpoints, key=lambda each: each.guid):
             found.setdefault(endpoint.topic, ([], []))[not endpoint.is_writer].append(endpoint)
         for name in sorted(found):

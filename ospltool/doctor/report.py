@@ -10,6 +10,7 @@ from ospltool.doctor.diagnosis import Diagnosis
 from ospltool.doctor.picture import Endpoint
 from ospltool.output.text import listed, plural, visible
 
+# A line of a terminal.
 MAX_SHOWN: Final = 5
 """Most endpoints shown of one kind in one finding; the number of the others is said."""
 

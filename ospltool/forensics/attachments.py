@@ -20,16 +20,25 @@ from typing import Any, Final
 import msgspec
 
 from engine.core.untrusted import words_of
-from ospltool.analytics.case import CaseError, is_case_directory, refuse_links, replacing, write_table
-from ospltool.analytics.contract import Table, schema
+from ospltool.analytics.case import (
+    CaseError,
+    Contents,
+    is_case_directory,
+    open_case,
+    refuse_links,
+    replacing,
+    writing,
+)
+from ospltool.analytics.contract import NO_DOMAIN, Table, schema
 from ospltool.output import envelope
 from ospltool.output.progress import advance
 from ospltool.output.text import plural
 from ospltool.stores.model import StoreNotSupported, StoreReader, StoreUnreadable
 from ospltool.stores.opening import is_store, open_reader
 from ospltool.trace.reading.record import valid_text
-from ospltool.trace.reading.sources import MOST_FILES, SourceError, named_path
+from ospltool.trace.reading.sources import MOST_FILES, SourceError, domain_of, named_path
 
+# Heads of all formats and the root element of a configuration are in the first page or two.
 SNIFFED_BYTES: Final = 1 << 14
 
 _CONFIGURATION: Final = re.compile(rb"<(?:[A-Za-z]\w*:)?(?:OpenSplice|CycloneDDS)[\s>/]")
@@ -62,6 +71,7 @@ class Attachment:
         identity: as `identity_of` returned it then.
         unread: why the case does not have the store: it could not be read.
         is_foreign: it could not since it is of a kind that is not read.
+        domain: domain of the node.
     """
 
     what: AttachmentKind
@@ -73,6 +83,7 @@ class Attachment:
     identity: str = ""
     unread: str = ""
     is_foreign: bool = False
+    domain: str = NO_DOMAIN
 
 
 def find_attachments(names: Iterable[str], nodes: Iterable[str]) -> list[Attachment]:
@@ -91,8 +102,12 @@ def find_attachments(names: Iterable[str], nodes: Iterable[str]) -> list[Attachm
         node, path = named_path(name)
         for what, place in _below(path):
             owner = "" if what is AttachmentKind.RECORDING else node or _owner(place, path, known)
-            found.setdefault(place, Attachment(what, valid_text(owner), place, valid_text(str(place))))
-    return sorted(found.values(), key=lambda one: (one.what, one.node, one.name))
+            name_of_place = valid_text(str(place))
+            found.setdefault(
+                place, Attachment(what, valid_text(owner), place, name_of_place, domain=domain_of(place))
+            )
+    # By kind, domain and node, as they are listed; directories come in any order.
+    return sorted(found.values(), key=lambda one: (one.what, one.domain, one.node, one.name))
 
 
 def what_is(path: Path) -> AttachmentKind | None:
@@ -184,6 +199,7 @@ class _Entry:
     identity: str = ""
     unread: str = ""
     is_foreign: bool = False
+    domain: str = NO_DOMAIN
 
     def __post_init__(self) -> None:
         """Refuse a place elsewhere: a case may come from anybody, and what it names is read and shown."""
@@ -198,10 +214,10 @@ def keep(case: Path, attachments: Sequence[Attachment]) -> KeptAttachments:
         CaseError: the case cannot be written.
     """
     directory = case / DIRECTORY
-    listed = _listed(case)
     added, unchanged = 0, 0
     problems: list[str] = []
-    try:
+    with writing(case, open_case(case).detail) as writer:
+        listed = _listed(case)
         for one in attachments:
             key = f"{one.what}:{one.name}"
             state = _state_of(one.path)
@@ -221,10 +237,10 @@ def keep(case: Path, attachments: Sequence[Attachment]) -> KeptAttachments:
             with replacing(directory / LIST_FILE) as written:
                 written.write_text(envelope.line("attached", listed), encoding="utf-8")
             _drop_others(directory, {LIST_FILE, *(str(each.get("place")) for each in listed.values())})
-        rows = [row for _, entry in sorted(listed.items()) for row in entry.get("rows", ())]
-        write_table(case, Table.STORED, _table(rows))
-    except OSError as cause:
-        raise CaseError(f"{cause.filename or case}: {cause.strerror or cause}") from None
+        rows = _table([row for _, entry in sorted(listed.items()) for row in entry.get("rows", ())])
+        tables = {**writer.contents.tables, Table.STORED.value: [writer.write(Table.STORED, rows)]}
+        if tables != writer.contents.tables:
+            writer.commit(Contents(writer.contents.files, tables))
     given = [listed[f"{one.what}:{one.name}"] for one in attachments]
     is_whole = all(one.get("is_foreign") for one in given if one.get("unread") or one.get("damage"))
     return KeptAttachments(added, unchanged, tuple(problems), is_whole)
@@ -255,6 +271,7 @@ def _listed(case: Path) -> dict[str, Any]:
     try:
         listed: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))["data"]
         msgspec.convert(listed, dict[str, _Entry])
+    # A case without attachments has no list.
     except FileNotFoundError:
         return {}
     except Exception as cause:  # of any class: a case may come from anybody
@@ -270,7 +287,7 @@ def _state_of(path: Path) -> list[dict[str, object]]:
 
 
 def _kept(one: Attachment, place: Path) -> dict[str, Any]:
-    entry: dict[str, Any] = {"what": one.what.value, "node": one.node, "name": one.name}
+    entry: dict[str, Any] = {"what": one.what.value, "node": one.node, "name": one.name, "domain": one.domain}
     if one.what is not AttachmentKind.STORE:
         target = place.with_name(f"{place.name}{one.path.suffix}")
         shutil.copyfile(one.path, target)
@@ -311,6 +328,7 @@ def _snapshot(reader: StoreReader, one: Attachment, place: Path) -> dict[str, An
         for group, count in counted.groups:
             rows.append(
                 {
+                    "domain": one.domain,
                     "node": one.node,
                     "store": one.name,
                     "format": facts.format.value,

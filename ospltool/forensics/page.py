@@ -27,11 +27,14 @@ from ospltool.trace.views.conversation import Conversation
 from ospltool.trace.views.timeline import START_STATES
 from ospltool.trace.views.times import SECOND_NS, clock, clock_since, duration, from_to, iso
 
+# The page is opened in a browser and mailed: these limits keep it below some megabytes. What is left out is
+# counted.
 MOST_CURVES: Final = 12
 MOST_EXCHANGES: Final = 6
 MOST_INSTANCES: Final = 50
 MOST_NODES: Final = 20
 MOST_ROWS: Final = 300
+# Some heartbeats: messages that belong to a moment are within it.
 AROUND_NS: Final = 5 * SECOND_NS
 _DECISIVE: Final = (
     SetFate.LOST,
@@ -266,6 +269,7 @@ def _exchanges(facts: TraceFacts, conclusion: TraceFinding) -> list[TracedAlignm
     ]
     group = (exact or near)[0].group if exact or near else ""
     chosen = [each for each in (*exact, *near) if each.group == group][:MOST_EXCHANGES]
+    # Exact ones were chosen first; they are drawn in the order in which they happened.
     return sorted(chosen, key=lambda each: each.number)
 
 
@@ -348,6 +352,7 @@ def _sources(one: Investigation, about: About) -> str:
 
 # ------------------------------------------------------------------ pictures
 
+# Fits a page of paper and half a wide screen.
 _WIDTH: Final = 960
 _LEFT: Final = 110
 _RIGHT: Final = 20
@@ -360,13 +365,17 @@ _ARROW_HEAD: Final = (
     'orient="auto-start-reverse"><path d="M0 0 L8 4 L0 8 z"/></marker></defs>'
 )
 
+# About every third pixel of the width.
 _MOST_POINTS: Final = 300
+# More dots touch each other.
 _MOST_DOTS: Final = 60
+# More arrows of 20 pixels would be a drawing of several pages.
 _MOST_ARROWS: Final = 60
 _MOST_LINES: Final = len(_COLOURS) * len(_DASHES)
 _CHAR: Final = 7.5
 """Width of a character of a text, at most on average."""
 
+# Labels with milliseconds have room six times in the width.
 _TICKS: Final = 6
 
 

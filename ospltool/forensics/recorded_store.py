@@ -34,6 +34,7 @@ def recorded(name: str) -> tuple[StoreFacts, list[Counted]] | None:
         return None
     try:
         feed = ReplayFeed(path, paused=True)
+    # Not a recording, or none that can be read: then the file is no store of it.
     except RecordingFault:
         return None
     try:

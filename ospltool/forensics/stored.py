@@ -205,6 +205,8 @@ def _copies(stores: Iterable[StoreOf]) -> dict[str, str]:
 def _newest(stores: Sequence[StoreOf]) -> list[StoreOf]:
     """Return the newest store with a current set of each node, at most MAX_SIDES."""
     best: dict[str, StoreOf] = {}
+    # The newest first, since the first of each node is taken; the shorter name is rather the original than
+    # a copy.
     for store in sorted(stores, key=lambda one: (-one.age_ns, len(one.name), one.name)):
         if store.facts.current() and store.facts.format is not StoreFormat.RECORDING:
             best.setdefault(store.node, store)
@@ -323,6 +325,7 @@ def _difference(group: GroupReport, stores: Sequence[StoreOf], nodes: tuple[str,
 APART_NS: Final = 1_000_000_000
 """Least time between two examined snapshots of a node."""
 
+# Some hundred megabytes of a recording of weeks; beyond it the report says so.
 MOST_SIZES: Final = 200_000
 
 

@@ -11,15 +11,18 @@ from ospltool.trace.meaning.reports import NEAR_NS
 from ospltool.trace.rules import TraceFinding, grouped
 from ospltool.trace.views.times import SECOND_NS
 
+# A default lease of 10 s and some heartbeats pass before the loss of a node is noticed.
 BEFORE_NS: Final = 15 * SECOND_NS
 """Time by which an effect may be seen before its cause is noticed."""
 
+# Chosen: later effects are rather of another cause.
 AFTER_NS: Final = 60 * SECOND_NS
 """Longest time from the end of a cause to the beginning of its effect."""
 
 TOGETHER_NS: Final = SECOND_NS
 """Time within which reports of one event are made."""
 
+# Each finding is compared with each.
 MOST_JOINED: Final = 2_000
 """Findings that are grouped by cause; the rest is one story of its own."""
 
@@ -96,6 +99,7 @@ def stories(findings: Sequence[TraceFinding], conclusions: Sequence[TraceFinding
     told: list[Story] = []
     for group in {id(group): group for group in groups.values()}.values():
         some = [findings[number] for number in group]
+        # By time, as a story is told; by rule and title, so that the same case gives the same text.
         ordered = sorted(some, key=lambda one: (one.start_ns or 0, one.rule, one.title))
         told.append(Story(tuple(ordered)))
     told.sort(key=lambda one: (one.start_ns or 0, _offset_of(one), one.title))
@@ -132,6 +136,7 @@ def _joins(
 def _with_conclusions(told: list[Story], conclusions: Sequence[TraceFinding]) -> list[Story]:
     """Add each conclusion to the last story that it can follow from."""
     found: dict[int, list[TraceFinding]] = {}
+    # By time, so that a conclusion comes after those that it may follow from.
     for one in sorted(conclusions, key=lambda each: each.start_ns or 0):
         if one.start_ns is None:
             continue

@@ -12,7 +12,9 @@ from ospltool.trace.reading.record import one_line, valid_text
 from ospltool.trace.rules import SetFate, TraceFinding
 from ospltool.trace.views.times import clock_since, from_to
 
+# The summary and one story fit on a screen.
 SHOWN_CONCLUSIONS: Final = 8
+# A story that is longer is read in the page or as JSON.
 SHOWN_FINDINGS: Final = 12
 SHOWN_STORIES: Final = 20
 

@@ -7,8 +7,10 @@ from typing import Final
 from ospltool.health.codes import SECOND_NS
 from ospltool.health.incidents import Incident
 
+# As the incidents that can be open (`MAX_OPEN`); the oldest acknowledgement is forgotten.
 MAX_ACKNOWLEDGED: Final = 1_000
 
+# Two watches see one incident at different heartbeats. Chosen above those that are usual.
 SOONER_NS: Final = 5 * SECOND_NS
 """Time by which another reader of the same system may have seen an incident sooner."""
 

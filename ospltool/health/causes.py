@@ -123,6 +123,8 @@ def causes_of(scene: HealthInput, signs: Iterable[Sign]) -> list[RootCause]:
         causes = [_with(lost, rest), *watcher]
     for rule in _RULES:
         causes = _applied(rule, causes)
+    # The most urgent first, then the one that began first, as it may have led to the others; the key only
+    # keeps the order from changing.
     return sorted(causes, key=lambda one: (one.urgency, one.root.since_ns or scene.now_ns, one.root.key))
 
 
@@ -174,6 +176,7 @@ def _together(scene: HealthInput, causes: list[RootCause]) -> list[RootCause]:
     """Make one cause of what several nodes have together."""
     for code, likeness, text in _TOGETHER:
         mine = [one for one in causes if one.root.code == code and one.root.nodes]
+        # The first three are named, and those that began first are the likeliest cause.
         mine.sort(key=lambda one: (one.root.since_ns, one.root.key))
         alike: dict[Hashable, list[RootCause]] = {}
         for one in mine:
@@ -190,6 +193,7 @@ def _together(scene: HealthInput, causes: list[RootCause]) -> list[RootCause]:
 
 
 def _cause(members: list[Sign]) -> RootCause:
+    # The gravest sign is the root; of equals the one that more observations support.
     root, *others = sorted(members, key=lambda sign: (sign.urgency, -sign.weight))
     return RootCause(root, tuple(others))
 
@@ -291,9 +295,11 @@ def _began_together(young: Sign, other: Sign) -> bool:
     return bool(is_of_pairs) and is_near and not set(young.nodes).isdisjoint(other.nodes)
 
 
+# Each node sends a snapshot every second or two: by then all have been heard (`ABSENT_NS`).
 FIRST_LOOK_NS: Final = 4 * SECOND_NS
 """What is first seen so soon after a watch began may have been there before."""
 
+# One snapshot may be lost or late. Longer would join two incidents, shorter would end one that goes on.
 GAP_NS: Final = 2 * SECOND_NS
 """A sign that is missing for a shorter time continues."""
 

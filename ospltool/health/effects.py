@@ -16,6 +16,7 @@ from ospltool.live.nodes import Node
 from ospltool.live.remarks import RemarkSubject
 from ospltool.output.text import plural
 
+# Lines of the screen that shows them.
 MOST_SPACES: Final = 3
 """Name-spaces that are named, and different things that are said of them; the others are counted."""
 
@@ -48,6 +49,7 @@ def effects(
     told: dict[str, dict[str, _Parts]] = {}
     for one in causes:
         names = [name for name in _touched(scene, one) if name in copies]
+        # The fewest copies first: where data is nearest to being lost.
         names.sort(key=lambda name: (len(copies[name].held), name))
         told[one.root.key] = {
             name: _of_space(scene, one, copies[name], masters.get(name, [])) for name in names

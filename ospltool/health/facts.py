@@ -14,8 +14,10 @@ from ospltool.health.codes import SECOND_NS, Sign
 from ospltool.health.signs.snapshots import of_snapshot
 from ospltool.live.nodes import Node
 
+# Above what waits for a transaction of a busy store (`engine.runtime.store_queue.MAX_GATHERED`).
 FAR_BEHIND: Final = 1_000
 """Persistent samples in memory only from which a name-space is not on the disk."""
+# Several times the longest rest of a store (`engine.node.disk.HEAVY_S`).
 STANDING_NS: Final = 3 * SECOND_NS
 """Time without progress of a disk after which the samples that wait for it are not on their way."""
 MAX_SKEW_NS: Final = SECOND_NS

@@ -46,12 +46,15 @@ from ospltool.live.nodes import Node, natural
 from ospltool.live.remarks import clock
 from ospltool.live.supervision import SupervisorReport
 
+# An update costs the processor of the watch, which runs beside what it watches.
 UPDATE_NS: Final = SECOND_NS // 4
 """Least time between two updates; people do not read faster."""
 
+# Chosen so that a watch of 200 nodes takes a small share of a core (`make bench AREA=console`).
 NODE_NS: Final = SECOND_NS // 100
 """Added to that time for each node: 200 nodes are examined every 2.25 s."""
 
+# Heartbeats of about a second: what led to an incident is heard within some of them.
 BEFORE_NS: Final = 3 * SECOND_NS
 """Time before (and after) an incident in which events may concern it."""
 
@@ -61,6 +64,7 @@ COUNTED_ANEW: Final = frozenset({"copies", "disk-copies"})
 _WORD: Final = re.compile(r"[\w.-]*\w")
 """A name in the text of an event, which may have points and dashes within."""
 
+# A line or two of a terminal.
 MAX_FAULT: Final = 300
 """Characters of an error that are told: it may quote what was received."""
 
@@ -201,6 +205,7 @@ class Health:
         if self._tellers_of != self.model.revision:  # a screen asks for all of its rows, four times a second
             self._tellers_of = self.model.revision
             self._tellers = [one for one in self.model.nodes.values() if not one.gone_ns]
+            # The newest first: the walk below ends as soon as no other can know more.
             self._tellers.sort(key=lambda one: one.heard_ns, reverse=True)
         newest_ns = 0
         for teller in self._tellers:

@@ -113,6 +113,7 @@ class Incident:
         return f", again: {self.times - 1} before" if self.times > 1 else ""
 
 
+# Two snapshots: one may be lost. Longer delays the end of each incident, shorter makes it flicker.
 LINGER_NS: Final = 2 * SECOND_NS
 """An incident not seen for this long is over; a shorter time is a gap in the observation."""
 
@@ -140,13 +141,17 @@ _OF_PAIRS: Final = frozenset({"clock", "definition"})
 
 _LOSSES: Final = frozenset({"node", "domain"})
 
+# Severity may rise at once; falling slowly keeps it from changing with each snapshot.
 FALL_NS: Final = 10 * SECOND_NS
 """Time without a consequence as severe as before after which an incident is not that severe any more."""
 
+# What came within it led to the loss, or was its first sign.
 APART_NS: Final = 5 * SECOND_NS
 """An incident that began so long before the loss of the domain is one of its own, although it ends in it."""
 
+# More than any person looks at; a system of 1,000 nodes may have one for each.
 MAX_OPEN: Final = 1_000
+# Some screenfuls of history; a recording has all.
 MAX_CLOSED: Final = 500
 
 
@@ -240,11 +245,13 @@ class Incidents:
     def open(self) -> list[Incident]:
         """Open incidents, most urgent and then oldest first."""
         found = (one.shown for one in self._open.values())
+        # The key at the end keeps rows from changing places when two began at once.
         return sorted(found, key=lambda one: (one.severity, one.since_ns, one.key))
 
     @property
     def closed(self) -> list[Incident]:
         """Closed incidents, newest end first."""
+        # The key at the end keeps rows from changing places when two ended at once.
         return sorted(self._closed, key=lambda one: (-one.until_ns, one.key))
 
     def are_unseen(self, now_ns: int) -> bool:
@@ -434,6 +441,7 @@ class Incidents:
             known.incident = _as_it_runs(known.incident)
 
 
+# Chosen: an incident that comes and goes is one trouble. Longer hides that it had ended.
 AGAIN_NS: Final = 10 * SECOND_NS
 """An incident that begins within this time after the end of one like it counts as a return of it."""
 

@@ -17,9 +17,13 @@ import msgspec
 from engine.files import open_private, replacing
 from ospltool.health.codes import Code, codes, joined
 from ospltool.health.incidents import Incident
+from ospltool.output.locations import state_directory
 
+# Chosen: a person makes some; each is compared with each incident.
 MAX_MUTES: Final = 500
+# `MAX_MUTES` with long reasons take a fifth of it; a larger file is something else.
 MAX_BYTES: Final = 1 << 20
+# A few screenfuls; only to be shown.
 MAX_ENDED: Final = 100
 
 
@@ -108,6 +112,7 @@ class Mutes:
     @property
     def standing(self) -> list[Mute]:
         """The mutes that had not ended when they were settled, the next to end first."""
+        # The name keeps rows from changing places when two end at once.
         return sorted(self._mutes, key=lambda one: (one.until_ns, one.name))
 
     def until_ns(self, code: Code, who: str, now_ns: int) -> int:
@@ -196,9 +201,8 @@ class Mutes:
 
 
 def place(environ: Mapping[str, str]) -> Path:
-    """Return the file with the mutes of this user, below $XDG_STATE_HOME or ~/.local/state."""
-    state = environ.get("XDG_STATE_HOME")
-    return (Path(state) if state else Path.home() / ".local" / "state") / "ospltool" / "mutes.json"
+    """Return the file with the mutes of this user."""
+    return state_directory(environ) / "mutes.json"
 
 
 def _is_same(muted: str, code: str) -> bool:

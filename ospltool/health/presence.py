@@ -37,8 +37,11 @@ from ospltool.live.nodes import MIN_STALE_NS, Node, replaces
 from ospltool.live.remarks import Remark, RemarkSubject, clock
 from ospltool.live.supervision import START_NS, SupervisorReport
 
+# Times of this kind are chosen: if one is too short, `make faults STARTS=100` names a fault while healthy
+# nodes start and stop; longer delays the report of a real one by as much.
 MEETING_NS: Final = 5 * SECOND_NS // 2
 """Longest normal time until two nodes that meet, or a node and the watcher, know each other."""
+# Two snapshots of the slowest, as one may be lost.
 LATE_NS: Final = 4 * SECOND_NS
 """Time after its last heartbeat from which a node that this watch never heard may be dead."""
 LEASE_NS: Final = 7 * SECOND_NS // 10
@@ -47,8 +50,11 @@ REACH_NS: Final = 3 * SECOND_NS // 2
 """Beyond the silence that counts, the time to be heard again that a node has which was out of reach."""
 ON_THE_WAY_NS: Final = 2 * SECOND_NS
 """Longest time after its end for which the last message of a node may be on the way."""
+# As `ON_THE_WAY_NS`: it is the same way.
 HEARD_YET_NS: Final = 2 * SECOND_NS
 """Longest time for which what was on its way is heard after a link is seen to be broken."""
+# Half of the supervisor's grace (`engine.supervisor.policy.START_GRACE_S`), after which it restarts the
+# node.
 SLOW_START_NS: Final = 60 * SECOND_NS
 """Longest normal start of a node."""
 COMING_NS: Final = 4 * SECOND_NS

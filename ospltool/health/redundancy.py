@@ -11,6 +11,7 @@ from ospltool.health.codes import LAST_COPY
 from ospltool.health.presence import HealthInput, Presence
 from ospltool.live.nodes import Node
 
+# A few milliseconds, so that keys of the console are answered in between.
 STEP: Final = 40
 """Nodes that are examined at once."""
 
@@ -206,6 +207,7 @@ class _Places:
             sides.append((marks.union(*(side[0] for side in alike)), [*members, one]))
         if len(sides) > 1:
             several = [members for _, members in sides]
+            # The largest side first, then the one with more expected nodes: its members count as the copies.
             several.sort(key=lambda members: _rank(scene, members), reverse=True)
             self.held, *self.sides = several
 

@@ -63,6 +63,7 @@ class SupervisorWatch:
         """Return the reports by name of the node; none without any supervisor."""
         try:
             directories = RunDirectory(location(self._environ)).nodes()
+        # Another user's, or none: then nothing is known of supervisors, which is no fault of the system.
         except (RunDirectoryError, OSError):
             return {}
         found: dict[str, tuple[int, NodeStatus]] = {}

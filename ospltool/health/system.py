@@ -20,12 +20,15 @@ from ospltool.live.replay import Bookmark, ReplayFeed
 
 _T = TypeVar("_T")
 
+# A watch looks four times a second; a garbage collection or a slow terminal takes a fraction of this.
 PAUSE_S: Final = 2.0
 """Time without a look at the system after which the watcher counts as having stood still."""
 
+# Chosen: `health.presence.MEETING_NS`, and some room.
 MEETING_S: Final = 3.0
 """Time after a pause in which Cyclone DDS gives what came before, and then may lose and meet all again."""
 
+# Chosen: two snapshots of the slowest, and some room.
 HEARING_S: Final = 5.0
 """Time after a pause in which those that were there before are awaited; who is silent then, is silent."""
 
@@ -157,6 +160,7 @@ def _is_fixed(value: Any) -> bool:
     return isinstance(value, type) or not type(value).__module__.startswith(_CHANGING)
 
 
+# Each is a copy of the health of a system; between two the recording is read again.
 MAX_BOOKMARKS: Final = 16
 """Copies that are kept; then every other one is dropped, and new ones are made half as often."""
 
@@ -198,6 +202,7 @@ class Bookmarks:
         return found
 
 
+# Some milliseconds, so that keys of the console are answered in between.
 STEP: Final = 10
 """Lines of a recording that are taken in at once."""
 

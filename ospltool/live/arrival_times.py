@@ -8,12 +8,16 @@ from typing import Final
 
 from engine.runtime.monitor import NodeSnapshot
 
+# Three looks.
 PAUSE_S: Final = 1.5
 """Time without a look after which messages have waited; the reader looks twice a second at least."""
 
+# Chosen: the queue of a reader is emptied within two looks; too short would date messages by when they were
+# read.
 BACKLOG_S: Final = 3.0
 """Time after a pause in which what waited still comes."""
 
+# Twice `model.MAX_NODES`: nodes that come back have new ids.
 MAX_SENDERS: Final = 2_000
 
 

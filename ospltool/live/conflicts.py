@@ -11,9 +11,11 @@ from engine.runtime.monitor import PART, FellowView, NodeEvent, NodeSnapshot
 from engine.tracing.catalogue import catalogue
 from ospltool.live.nodes import Node
 
+# Some screenfuls; a recording has all.
 MAX_CONFLICTS: Final = 500
 """Conflicts kept. Of the node that reports most, ended ones are forgotten first, then open ones."""
 
+# As the nodes' own texts shorten them.
 SHORT_ID: Final = 8
 """Hexadecimal digits of an id that stand for a fellow whose name is not known yet."""
 
@@ -123,6 +125,7 @@ class ConflictLog:
             for fellow in node.snapshot.fellows
             if fellow.communication == "incompatible" and (node.id, fellow.name) not in open_pairs
         ]
+        # Open ones first, then the newest.
         return sorted(
             (*reported, *shown), key=lambda one: (one.ended_ns > 0, -(one.ended_ns or one.began_ns), one.key)
         )

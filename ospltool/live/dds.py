@@ -48,16 +48,21 @@ from ospltool.live.feed import (
 )
 from ospltool.live.recording import SenderKind, Shown
 
+# Three times what a node keeps of its past (`engine.runtime.past`): a repetition is always recognised.
 MAX_KNOWN: Final = 1_000
 """Events of INFO and above remembered for one sender, more than its past can hold."""
+# Twice `model.MAX_NODES`: nodes that come back have new ids.
 MAX_SENDERS: Final = 2_000
 """Senders that are remembered; a stranger may invent any number."""
+# GUIDs of 16 bytes; a message comes within seconds after its sender has left.
 MAX_LEFT: Final = 10_000
 """Participants that left whose announcement is remembered: what they have sent may come later."""
+# As a node (`engine.node.intake`).
 MAX_UNDISCOVERED: Final = 1_000
 """Messages that wait for the discovery of their participant; more are left out."""
 MAX_NAMED: Final = 3
 """Participants that a sentence names."""
+# A notice is a sentence, and a recording keeps it.
 MAX_REFUSED: Final = 100
 """Participants that a notice names."""
 MAX_FAULT: Final = 300
@@ -96,7 +101,9 @@ class SeenEvents:
         return True
 
 
+# How late an end or a changed network may be noticed. Shorter wakes an idle watch for nothing.
 _LONGEST_WAIT_S: Final = 0.5
+# An interface that comes up again takes a second or two.
 _RETRY_S: Final = 2.0
 _ROUTES_S: Final = 1.0
 """Time between two looks at the routes, of which there may be hundreds."""
@@ -223,6 +230,7 @@ class LiveFeed:
         self._links, self._peers = links_of(settings), peers_of(settings)
         self._broken, self._links_s, self._must_move = "", 0.0, False
         self._clock = clock
+        # The thread of DDS fills the inbox, the owner of the feed empties it.
         self._lock = threading.Lock()
         self._inbox = Inbox()
         self._known = SeenEvents()

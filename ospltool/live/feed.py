@@ -19,6 +19,7 @@ from engine.runtime.past import without_surplus
 from ospltool.live.supervision import LocalView
 from ospltool.output.text import listed
 
+# A watch polls four times a second: only one that stands still has more.
 MAX_PENDING_EVENTS: Final = 5_000
 """Events kept between two polls; the oldest of those that send most are dropped and counted."""
 
@@ -26,6 +27,7 @@ MAX_PENDING_NODES: Final = 1_000
 """Nodes with a waiting snapshot, and likewise replicas of persistence services; snapshots of others are
 dropped and counted."""
 
+# Each is for a person; a screen has some twenty.
 MAX_PENDING_NOTICES: Final = 200
 MAX_PENDING_FAULTS: Final = 20
 """Notices of messages that are refused or cannot be read, which a stranger provokes: they have a bound of

@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 from engine.runtime.monitor import GroupView, NameSpaceView, NodeSnapshot
 from ospltool.live.nodes import Node, natural
 
+# Forty times what one snapshot shows (`engine.runtime.node_snapshot.MAX_GROUPS_SHOWN`).
 MAX_GROUPS: Final = 20_000
 
 
@@ -54,6 +55,7 @@ class GroupIndex:
     def ordered(self) -> list[GroupKey]:
         """Return all groups by name-space, partition and topic, in natural order."""
         if self._order is None:
+            # Kept until a group comes: screens ask for it at each tick.
             self._order = sorted(self._places, key=lambda key: tuple(map(natural, key)))
         return self._order
 
@@ -92,6 +94,7 @@ class GroupIndex:
         return {node: self._views[node][place] for node, place in places.items()}
 
 
+# As `MAX_GROUPS`.
 MAX_LOSSES: Final = 20_000
 
 
@@ -196,6 +199,7 @@ def _is_given_back(mine: GroupView, others: list[GroupView]) -> bool:
     return any(not view.lost for view in equal) or 0 < len(equal) == len(others)
 
 
+# 1 s until samples settle, two heartbeats that differ, and the copying.
 MENDING_NS: Final = 3_500_000_000
 """Ordinary time until a node has what it missed: samples settle first, then heartbeats are compared."""
 

@@ -12,12 +12,15 @@ from engine.runtime.monitor import NameSpaceView, NodeSnapshot
 from ospltool.live.feed import ReceivedSnapshot
 from ospltool.live.nodes import Node
 
+# As a node keeps them (`engine.runtime.past.MAX_MASTERSHIPS`).
 MAX_MASTERSHIPS: Final = 50
 """Former masters kept for each name-space and role; the oldest are forgotten."""
 
+# More than a node itself keeps, since they come from several snapshots.
 MAX_RUNS: Final = 50
 """Starts kept of each node."""
 
+# A snapshot is sent each second: two may see one moment that far apart.
 JITTER_NS: Final = 1_000_000_000
 """Tolerance for one moment seen through several snapshots, which take different times to arrive."""
 

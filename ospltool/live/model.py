@@ -21,13 +21,17 @@ from ospltool.live.remarks import Remarks, ended_in_order
 from ospltool.live.series import AlignmentProgress, NodeSeries, Trackers, Witnesses
 from ospltool.live.supervision import LocalView
 
+# As `engine.config.fleet.MAX_NODES`; anybody may pretend to be any number.
 MAX_NODES: Final = 1_000
+# Ten for each of 1,000 nodes; a recording has all.
 MAX_EVENTS: Final = 10_000
 EVENTS_SLACK: Final = 1_000
 """Events beyond MAX_EVENTS before the oldest are dropped all at once, which is cheaper than one by one."""
 
+# Each is for a person; a recording has all.
 MAX_NOTICES: Final = 500
 
+# A few milliseconds, so that keys of the console are answered in between.
 STEP: Final = 10
 """Snapshots that are taken in at once."""
 
@@ -229,6 +233,7 @@ class SystemModel:
         names = {node_id: node.snapshot.name for node_id, node in self.nodes.items()}
         if names != self._ordered_names:
             self._ordered_names = names
+            # By id where two have one name, so that rows do not jump.
             self._order = sorted(names, key=lambda node_id: (natural(names[node_id]), node_id))
         return [self.nodes[node_id] for node_id in self._order]
 
@@ -388,6 +393,7 @@ class SystemModel:
     def _apply_events(self, events: tuple[NodeEvent, ...]) -> None:
         """Keep the newest events by time; nodes report in turns, so events may be out of order."""
         self.events_seen += len(events)
+        # In the order in which it happened: a later state must overwrite an earlier one.
         for event in sorted(events, key=lambda event: event.time_ns):
             node = self.nodes.get(event.node)
             self._attempt(self.conflicts.apply, event)
@@ -403,6 +409,7 @@ class SystemModel:
         start = len(self.events)
         while start and self.events[start - 1].time_ns > first_ns:
             start -= 1
+        # Only the end is sorted again: new events are nearly always the newest.
         self.events[start:] = sorted((*self.events[start:], *events), key=lambda event: event.time_ns)
         if len(self.events) > MAX_EVENTS + EVENTS_SLACK:
             self.events = without_surplus(self.events, MAX_EVENTS, _SENDER)

@@ -9,6 +9,7 @@ from typing import Final
 
 from engine.runtime.monitor import FellowView, NameSpaceView, NodeSnapshot
 
+# A snapshot comes each second; a node with shorter heartbeats must not count as silent between two.
 MIN_STALE_NS: Final = 2_000_000_000
 
 

@@ -11,6 +11,7 @@ from engine.persistence.service.replica_view import ReplicaView, SubscriptionVie
 from ospltool.live.feed import HeardReplica
 from ospltool.live.nodes import natural
 
+# As replicas themselves judge (`engine.persistence.core.provider_selection.MAX_LAG_PERIODS`).
 MAX_LAG_PERIODS: Final = 2
 """Periods of source time that a provider may be behind before others avoid it."""
 
@@ -115,11 +116,14 @@ def worst_stability(writers: Sequence[WriterView]) -> str:
     return f"{unstable} unstable" if unstable else "stable"
 
 
+# As `model.MAX_NODES`.
 MAX_REPLICAS: Final = 1_000
 MIN_SILENT_NS: Final = 4_000_000_000
 """A replica shows itself every second, and less often where there is much to show."""
 
+# One may be lost, one late.
 SILENT_TURNS: Final = 3
+# What a replica says of its own turns is not believed beyond: it would never count as silent.
 MAX_TURN_NS: Final = 10_000_000_000
 
 

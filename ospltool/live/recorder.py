@@ -29,17 +29,22 @@ from ospltool.live.recording import (
 )
 from ospltool.live.supervision import LocalView
 
+# Some days of three nodes. The oldest is dropped at this size, so a forgotten recorder fills no disk.
 MAX_BYTES: Final = 1024 * 1024 * 1024
 
+# Dropping and compressing go by blocks; smaller ones compress worse.
 BLOCK_BYTES: Final = 4 * 1024 * 1024
 """Size of a block: a quarter of an hour of three nodes, and seconds to read."""
 
+# So that never more than an eighth of the time is lost at once.
 LEAST_BLOCKS: Final = 8
 """Blocks that a recording has at least when it is full: the oldest is removed whole."""
 
+# A key holds all nodes: more often makes the file larger, more seldom makes winding back slower.
 KEY_EVERY_NS: Final = 60_000_000_000
 """Time between two keys: the most that a reader who winds back reads again."""
 
+# A full disk is full for longer; each attempt may block.
 RETRY_NS: Final = 10_000_000_000
 """Time until the next attempt after a failed write; updates in between are counted as lost."""
 
@@ -59,6 +64,7 @@ class RecordingLimits:
     """Limits of a recording: size of the file, least time between snapshots of one sender."""
 
     max_bytes: int = MAX_BYTES
+    # As nodes send; less is not new.
     every_ns: int = 1_000_000_000
 
     @property

@@ -60,14 +60,17 @@ SCHEMA: Final = (
     "CREATE TABLE mark (time_ns INTEGER NOT NULL, text TEXT NOT NULL) STRICT",
 )
 
+# A key of 1,000 nodes is below; a compressed block may claim any size.
 MAX_LINE_BYTES: Final = 16 * 1024 * 1024
 """A longer document is not one of a recording. Its values take ten times as much memory at most."""
 
+# A person sets tens; a script must not fill the file.
 MAX_MARKS: Final = 10_000
 
 LAST_ID: Final = (1 << 63) - 1
 """Largest id of a row in SQLite."""
 
+# As `health.system.PAUSE_S`.
 PAUSE_NS: Final = 2_000_000_000
 """Time without a look at the system after which a recorder counts as having stood still."""
 
@@ -482,6 +485,7 @@ def moment_of(text: str, begin_ns: int, now_ns: int) -> int:
     if text[:1] in ("+", "-") and text[1:].replace(".", "", 1).isascii():
         try:
             return now_ns + round(float(text) * 1e9)
+        # Not a number of seconds: it may be a time of day, below.
         except (ValueError, OverflowError):
             pass
     begin = datetime.datetime.fromtimestamp(begin_ns // 1_000_000_000, datetime.UTC)

@@ -14,8 +14,10 @@ from engine.runtime.past import IN_ORDER
 from engine.tracing.catalogue import catalogue
 from ospltool.live.nodes import Node
 
+# More than a node keeps of its own events (`engine.runtime.past`).
 MAX_REMARKS: Final = 500
 """Remarks kept of one node; the oldest are forgotten. No node pushes out what others told."""
+# Twice `model.MAX_NODES`: nodes that come back have new ids.
 MAX_TELLERS: Final = 2_000
 """Nodes of which remarks are kept; those that told first stay."""
 
@@ -30,6 +32,7 @@ _LONGEST_S: Final = 1e9
 
 MINUTE_NS: Final = 60_000_000_000
 
+# Long enough to be read; the history keeps it.
 RESTARTED_NS: Final = 5_000_000_000
 """Time for which the restart of a node is told."""
 
@@ -245,6 +248,7 @@ def _seconds_ns(text: str) -> int:
     """Return the nanoseconds in a text of a node; 0 for what is none, such as "inf"."""
     try:
         seconds = float(text)
+    # A text of another version, or of a forger: no duration is known.
     except ValueError:
         return 0
     return int(seconds * 1e9) if 0 <= seconds < _LONGEST_S else 0

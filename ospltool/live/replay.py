@@ -38,20 +38,25 @@ from ospltool.live.recording import (
 )
 from ospltool.live.supervision import LocalView
 
+# A tenth of a second, after which keys are answered.
 MAX_LINES_PER_POLL: Final = 2_000
 """Most lines read, and moments examined, in one poll, so that the console stays responsive."""
 
 SECOND_NS: Final = 1_000_000_000
 
+# As `health.health.UPDATE_NS`.
 LOOK_NS: Final = SECOND_NS // 4
 """Time between two looks at the health, as at that of a live system."""
 
+# As `health.system.MEETING_S`.
 MEETING_NS: Final = 3 * SECOND_NS
 """Time after a gap of the recording in which the recorder met the nodes again."""
 
+# A gap of a night would otherwise take a hundred thousand looks at nothing.
 LONG_NS: Final = 60 * SECOND_NS
 """Time without a line after which the examinations are that far apart."""
 
+# A recorder writes each second; several of its pauses.
 QUIET_NS: Final = 5_000_000_000
 """Time without growth after which a followed recording has ended; more may follow all the same."""
 
@@ -227,6 +232,7 @@ class ReplayFeed:
     def played(self) -> Iterator[Played]:
         """Go on to the moment that is to be shown, or some way if it is far; yield each step."""
         wanted_ns = self._wanted_ns()
+        # Bounded, because keys of the console are answered between two polls only.
         for _ in range(MAX_LINES_PER_POLL):
             read = self._next = self._next or self._recording.read(self._place)
             for problem in read.faults:

@@ -31,17 +31,21 @@ from ospltool.live.dds import LiveFeed
 from ospltool.live.feed import NoticeKind
 from ospltool.output.text import plural
 
+# Digests of 16 bytes, some hundred megabytes with Python's share: of more, repetitions are shown.
 MAX_REMEMBERED: Final = 1_000_000
 """Samples remembered, so that none is shown twice."""
 MAX_READERS: Final = 32
 """Most readers open at once, two for each type under the topic's name and each of `MAX_PLACES`."""
+# A topic is in one or two partitions as a rule; each place costs two readers.
 MAX_PLACES: Final = 8
 """Most expressions of writers whose data is read, and one."""
 PREFIX_BYTES: Final = 12
 """Leading bytes of a GUID that identify its participant."""
 _LEAST: Final = DurabilityKind.TRANSIENT
 """Least durability with which a reader is given history."""
+# How late the end of the wait may be noticed; what arrives wakes it.
 _STEP_S: Final = 0.25
+# Chosen, above what discovery takes on one machine.
 _SETTLE_S: Final = 0.3
 """Time to go on after the last delivery has ended: a live writer may have begun to send."""
 _ABSENT_S: Final = 3.0

@@ -17,15 +17,18 @@ POINTS: Final = 300
 COUNTERS: Final = ("captured", "stored", "delivered", "queued")
 """The counters of a snapshot that are kept over time; the others are shown as they are."""
 
+# Long enough that a rate does not jump with each transaction, short enough to show what goes on now.
 RATE_WINDOW_NS: Final = 10_000_000_000
 
 LEAST_GAP_NS: Final = 20_000_000
 """Two heartbeats closer than this are one: its time is computed again for each snapshot, a little
 different while clocks are adjusted."""
 
+# Some heartbeats: a short cut does not change the witness, which would break the curve.
 WITNESS_NS: Final = 10_000_000_000
 """Time after which a fellow that reports no heartbeats is replaced by another one."""
 
+# Searching looks at all nodes; with 200 it takes milliseconds.
 SEARCH_NS: Final = 1_000_000_000
 """Nodes whose witness is silent are searched for this often."""
 
@@ -198,6 +201,7 @@ class Witnesses:
 
 ALIGNMENT_POINTS: Final = 240
 """Points kept of one alignment: a minute at four snapshots a second; older ones are forgotten."""
+# Half of `core.settings.request_patience_s`.
 STALLED_NS: Final = 5_000_000_000
 """An alignment that moved nothing for this long has stalled; after twice that time the alignee asks again."""
 

@@ -15,18 +15,23 @@ from engine.simulator.schedule import START_NS
 from ospltool.live.feed import FeedNotice, NoticeKind, ReceivedSnapshot, ReplayPosition, Update
 from ospltool.live.recording import MAX_MARKS, RecordingFault
 
+# Keys of the console are answered between two polls.
 WORK_S: Final = 0.1
 """Most seconds that one poll simulates; a run slower than the wanted speed falls behind."""
 
+# A person waits no longer for a key; the search goes on with the next one.
 STEP_S: Final = 5.0
 """Most seconds that a step looks for the next event."""
 
+# Long enough to level out busy moments of a run.
 MEASURED_NS: Final = 5_000_000_000
 """Time over which the speed of a run is measured."""
 
+# A tenth less is not seen by a person.
 KEEPS_UP: Final = 0.9
 """A run that reaches less than this part of the wanted speed cannot keep up."""
 
+# Some megabytes.
 MAX_MOMENTS: Final = 200_000
 """Moments of events remembered for stepping back; of a longer run, the first ones."""
 

@@ -77,6 +77,8 @@ def _plain_compound(value: object, name: str) -> object:
     if isinstance(value, list | tuple):
         return [plain(item, name) for item in value]
     if isinstance(value, set | frozenset):
+        # A set has no order, and two runs must print the same. By text, because its members may be of
+        # several types.
         return sorted((plain(item, name) for item in value), key=str)
     if isinstance(value, bytes):
         return value.hex()

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _STDERR: Final = 2
+# What a pipe of Linux holds.
 MOST_BYTES: Final = 1 << 16
 """What libraries may print meanwhile; the rest is dropped."""
 
@@ -41,6 +42,7 @@ def kept_for_the_end() -> Iterator[None]:
         sys.stderr, sys.__stderr__ = stderr, shown  # type: ignore[misc]  # as above
         os.dup2(terminal.fileno(), _STDERR)
         terminal.close()
+        # Nothing was printed: the pipe is read without waiting.
         with contextlib.suppress(BlockingIOError), os.fdopen(kept, "rb", buffering=0) as file:
             printed = (file.read(MOST_BYTES) or b"").decode("utf-8", "replace").rstrip()
             if printed:

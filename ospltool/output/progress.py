@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 
 DELAY_S: Final = 1.0
 """Work that ends sooner shows no progress."""
+# People see no more, and drawing costs milliseconds.
 _REFRESHES_PER_S: Final = 4
+# A call for each item would cost more than many items do.
 _BATCH: Final = 1000
 
 _Item = TypeVar("_Item")
@@ -57,6 +59,7 @@ class ProgressLine:
         self._is_shown = stream.isatty() and os.environ.get("TERM") != "dumb"
         self._done = 0
         self._total: int | None = None
+        # The timer draws on a thread of its own: it must not draw after the line was removed.
         self._lock = threading.Lock()
         self._drawn: rich.progress.Progress | None = None
         self._refresh_ns = self._began_ns + int(DELAY_S * 1e9)
@@ -166,6 +169,7 @@ def awaited(items: Iterable[_Item], title: str, unit: str = "samples") -> Genera
         with shown(title, unit):
             try:
                 item = next(iterator)
+            # `shown` wraps only the waiting for an item, not the work with it; so this is a `for` by hand.
             except StopIteration:
                 return
         yield item

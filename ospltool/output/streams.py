@@ -85,6 +85,7 @@ def say(*lines: str) -> None:
     except BrokenPipeError:
         _silence(sys.stdout)
         raise SystemExit(EXIT_PIPE_CLOSED) from None
+    # A closed or full stderr: a message that nobody can read must not change the result.
     except OSError:
         pass
 
@@ -100,6 +101,7 @@ def wait_for(what: str) -> None:
     if not sys.stderr.isatty() or os.environ.get("TERM") == "dumb":
         return
     width = shutil.get_terminal_size().columns - 1
+    # The line only says what is waited for.
     with contextlib.suppress(OSError):
         sys.stderr.write(_TO_EMPTY_LINE + visible(what)[:width])
         sys.stderr.flush()

@@ -21,8 +21,10 @@ from ospltool.stores.types import (
     Value,
 )
 
+# Chosen: a damaged length would otherwise make a list of billions.
 MAX_ELEMENTS: Final = 16_777_216
 """Elements of one sequence; more is taken for damage."""
+# As OpenSplice's own descriptions (`MAX_TYPE_DEPTH`); types of applications nest a few levels.
 MAX_DEPTH: Final = 64
 """Types within types; more is taken for damage, before Python runs out of frames."""
 

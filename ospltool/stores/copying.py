@@ -35,6 +35,7 @@ from ospltool.stores.listing import whole_value
 from ospltool.stores.model import GroupFacts, SetFacts, SetKind, StoreFacts, StoreReader, shown
 from ospltool.stores.types import Undecodable, key_paths
 
+# As a transaction of a node (`engine.runtime.store_queue.BATCH_CHANGES`).
 _ROWS_AT_ONCE: Final = 20_000
 
 
@@ -360,6 +361,7 @@ def _chosen(store: SqliteStore, target: Path, number: int | None) -> SetInfo:
         return chosen[0]
     if not kept:
         raise CopyRefused(f"{target}: there are no back-ups")
+    # The oldest first, as `info` lists them.
     numbers = ", ".join(str(one.version) for one in sorted(kept, key=lambda one: one.version))
     raise CopyRefused(f"{target}: choose a back-up with --set: {numbers}")
 

@@ -18,6 +18,7 @@ from ospltool.output.text import plural
 from ospltool.stores.model import GroupFacts, GroupName, SetFacts, StoreReader, StoreUnreadable
 from ospltool.stores.types import Undecodable, Value, key_paths
 
+# A hundred megabytes of keys.
 MAX_COUNTED_KEYS: Final = 1_000_000
 """Instances of one group that are counted one by one; where there are more, the number is a lower bound."""
 _NEVER: Final = 1 << 63
@@ -92,6 +93,7 @@ class SampleTally:
         )
 
 
+# A line each; `verify` lists all.
 SHOWN_DAMAGE: Final = 3
 
 
@@ -261,6 +263,7 @@ def _key_names(group: GroupFacts) -> tuple[str, ...]:
         from engine.dds.decoding import key_names  # it loads Cyclone DDS
 
         return key_names(group.description.type)
+    # The names are for people; the samples are shown without them.
     except (Undecodable, ModuleNotFoundError):
         return ()
 
@@ -269,6 +272,7 @@ def fields_of(reader: StoreReader, group: GroupFacts, sample: Sample) -> tuple[d
     """Return the fields of a sample, or why there are none."""
     try:
         fields = reader.decode(group, sample)
+    # Shown in the place of the fields: one bad sample must not end a listing.
     except Undecodable as error:
         return None, str(error)
     except ModuleNotFoundError as error:

@@ -22,8 +22,10 @@ from ospltool.stores.model import GroupFacts, SetFacts, StoreReader
 
 SCHEMA_ENCODING: Final = "jsonschema"
 MESSAGE_ENCODING: Final = "json"
+# The sequence of an MCAP message is an unsigned number of 32 bits, its time one of 64.
 _SEQUENCES: Final = 1 << 32
 _LAST_NS: Final = (1 << 64) - 1
+# Chosen: a topic of which nothing but disposes is kept has no schema, and these stay in memory.
 _MOST_WAITING: Final = 10_000
 """Samples without fields, such as disposes, that are kept until one with fields describes the type."""
 _BESIDE: Final[dict[str, Any]] = {

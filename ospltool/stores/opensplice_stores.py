@@ -437,10 +437,12 @@ def _note_transactions(tables: _Tables, ids: list[int]) -> None:
         tables.findings.append(f"{still_open} transactions were never finished; their samples are included")
 
 
+# Chosen far above samples of applications; a damaged length would otherwise ask for gigabytes.
 MAX_VALUE_BYTES: Final = 256 << 20
 """A value that claims to be larger is taken for damaged."""
 
 _COMPRESSIONS: Final = ("none", "lzf", "snappy", "zlib", "custom")
+# One byte, and four of the size.
 _FRAME_BYTES: Final = 5
 
 
@@ -524,8 +526,11 @@ def _repeat(out: bytearray, distance: int, length: int) -> None:
 
 
 _META_SUFFIX: Final = "_meta.xml"
+# Descriptions of topics and QoS; thousands of types take less.
 _MAX_META_BYTES: Final = 8 << 20
+# A file for each partition and topic; more is another directory.
 _MAX_FILES: Final = 1_000_000
+# Larger files are read in pieces, which costs a seek for each sample.
 MOST_IN_MEMORY: Final = 16 << 20
 """Bytes of a file of samples up to which all of it is read at once."""
 _NEWEST_VERSION: Final = b"6"

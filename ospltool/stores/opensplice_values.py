@@ -39,6 +39,7 @@ from ospltool.stores.types import (
 )
 
 WRITE: Final = 0x1
+# Bits of OpenSplice's v_state.
 DISPOSED: Final = 0x4
 UNREGISTERED: Final = 0x200
 YEAR_2038: Final = 0x100000
@@ -47,6 +48,7 @@ YEAR_2038: Final = 0x100000
 _LONGEST_NUMBER: Final = 24
 """Characters of a number of 64 bits, with room for blanks."""
 
+# OS_DURATION_INFINITE of OpenSplice.
 INFINITE_S: Final = 0x7FFFFFFF
 DURABILITIES: Final = ("VOLATILE", "TRANSIENT_LOCAL", "TRANSIENT", "PERSISTENT")
 
@@ -87,7 +89,9 @@ class StoredTopic:
         )
 
 
+# As `engine.dds.typeinfo.MAX_DESCRIPTION_BYTES`.
 MAX_DESCRIPTION_BYTES: Final = 4 << 20
+# Before Python runs out of frames; IDL of applications nests a few levels.
 MAX_TYPE_DEPTH: Final = 64
 
 _PRIMITIVES: Final = {

@@ -117,6 +117,7 @@ def _detail(view: StoreView) -> tuple[dict[str, str], tuple[str, ...]]:
         marks = {
             f"{space}/{key}": text for space in view.name_spaces() for key, text in view.marks(space).items()
         }
+    # The samples are what people came for: they are shown although these small tables are damaged.
     except (StoreError, sqlite3.Error, ValueError) as error:
         return {}, (f"node, marks and fellows cannot be read: {words_of(error)}",)
     detail = {

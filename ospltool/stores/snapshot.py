@@ -50,9 +50,12 @@ from ospltool.stores.ranges import RangesWriter, read_ranges
 from ospltool.stores.types import Value
 
 FORMAT_VERSION: Final = 1
+# Some megabytes of small samples, and a row group of Parquet that can be skipped.
 ROWS_AT_ONCE: Final = 65_536
+# 64 MB of digests, which are sorted before they are written.
 _HASHES_AT_ONCE: Final = 4_000_000
 _KIND: Final = "store-snapshot"
+# Larger blocks are not faster.
 _CHECKED_AT_ONCE: Final = 1 << 20
 
 SCHEMA: Final = pa.schema(
@@ -374,6 +377,7 @@ class SnapshotStore:
             if self._crc32s.get(RANGES_FILE) != _crc32(path):
                 return None
             return read_ranges(path, self._file.metadata.num_rows)
+        # Ranges only make comparing faster: without them, or with damaged ones, all rows are read.
         except (OSError, ValueError, pa.ArrowException):
             return None
 

@@ -1,4 +1,4 @@
-"""A fellow with absurd counters, which would spread to all nodes and their disks (docs/protocol.md)."""
+"""A fellow with absurd counters, which would spread to all disks (docs/internals/protocol.md)."""
 
 from __future__ import annotations
 

@@ -16,7 +16,8 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from ospltool.analytics.case import open_case
+from ospltool.analytics.case import CaseError, open_case
+from ospltool.analytics.contract import Table
 from ospltool.analytics.duck import DuckEngine
 from ospltool.trace.case.loading import load
 from ospltool.trace.case.reading_back import WantedRecords, records_of
@@ -32,7 +33,7 @@ def content_of(case: pathlib.Path) -> tuple[list[Any], list[dict[str, Any]]]:
     opened = open_case(case)
     with contextlib.closing(DuckEngine(opened)) as engine:
         records = [one for some in records_of(opened, engine, WantedRecords()) for one in some]
-    sources = [row for row in pq.read_table(case / "sources").to_pylist() if row["records"]]
+    sources = [row for row in pq.read_table(opened.files(Table.SOURCES)).to_pylist() if row["records"]]
     return records, sources
 
 
@@ -141,11 +142,13 @@ def following(logs: pathlib.Path, case: pathlib.Path, *options: str) -> Iterator
         command.kill()
 
 
-def _writes_a_part(case: pathlib.Path) -> bool:
+def writes_a_part(case: pathlib.Path) -> bool:
+    """Whether there are files of records that the case does not name: they were just written, or replaced."""
     try:
-        return any(case.glob(".partial-*/**/*.parquet"))
-    except FileNotFoundError:
-        return False  # that part was whole, and has moved meanwhile
+        named = {path.name for path in open_case(case).files(Table.RECORDS)}
+        return any(path.name not in named for path in (case / "records").rglob("*.parquet"))
+    except (CaseError, FileNotFoundError):
+        return False  # its first version is not there yet, or a file has just gone
 
 
 def killed_in_a_look(logs: pathlib.Path, case: pathlib.Path, *options: str) -> list[Writer]:
@@ -160,7 +163,7 @@ def killed_in_a_look(logs: pathlib.Path, case: pathlib.Path, *options: str) -> l
         writers[1].write(500, 20)
         writers[0].rotate()
         writers[0].write(100, 3)
-        command.wait_for(lambda: _writes_a_part(case))
+        command.wait_for(lambda: writes_a_part(case))
     assert command.process.returncode == -signal.SIGKILL, "in the middle of a look"
     writers[0].write(50, 8)
     return writers

@@ -17,10 +17,10 @@ pytest.importorskip("duckdb", reason="SQL needs the extra `sql`")
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ospltool.analytics.case import CaseError
+from ospltool.analytics.case import CaseError, locked
 from ospltool.analytics.contract import Detail
 from ospltool.cli.app import main
-from ospltool.trace.case.growing import Following, follow, locked
+from ospltool.trace.case.growing import Following, follow
 from ospltool.trace.case.loading import load
 from ospltool.trace.reading.sources import SourceError, find_sources
 from tests.analytics.growing import (
@@ -33,7 +33,7 @@ from tests.analytics.growing import (
     killed_in_a_look,
 )
 
-SPARK = ("--engine", "spark", "--master", "local[2]")
+SPARK = ("--engine", "spark", "--spark-master", "local[2]")
 steps = st.tuples(
     st.sampled_from(["write"] * 6 + ["rotate", "truncate", "remove", "nothing"]),
     st.integers(0, 2),
@@ -119,12 +119,15 @@ def test_what_the_beginning_tells_may_change_as_a_file_grows(tmp_path: pathlib.P
 
 KILLED = """
 import os, pathlib, signal, sys
+from ospltool.analytics.case import CaseWriter
 from ospltool.analytics.contract import Detail
-from ospltool.trace.case import growing
+from ospltool.trace.case import growing, local_load
 from ospltool.trace.case.growing import Following, follow
 
-place, count = sys.argv[3], int(sys.argv[4])
-usual = getattr(growing, place) if place != "replace" else pathlib.Path.replace
+count = int(sys.argv[4])
+owner, name = sys.argv[3].split(".")
+owner = {"growing": growing, "local_load": local_load, "CaseWriter": CaseWriter, "Path": pathlib.Path}[owner]
+usual = getattr(owner, name)
 
 def deadly(*arguments, **named):
     global count
@@ -133,7 +136,7 @@ def deadly(*arguments, **named):
         os.kill(os.getpid(), signal.SIGKILL)
     return usual(*arguments, **named)
 
-setattr(*((growing, place) if place != "replace" else (pathlib.Path, "replace")), deadly)
+setattr(owner, name, deadly)
 follow(Following([sys.argv[1]], pathlib.Path(sys.argv[2]), Detail.FULL), lambda _: True)
 """
 
@@ -141,12 +144,13 @@ follow(Following([sys.argv[1]], pathlib.Path(sys.argv[2]), Detail.FULL), lambda 
 @pytest.mark.parametrize(
     ("place", "count"),
     [
-        ("jobs_of", 0),
-        ("replace", 0),
-        ("replace", 1),
-        ("write_meta", 0),
-        ("drop_leftovers", 1),
-        ("replace", 3),
+        ("growing.bundles", 0),
+        ("local_load.load_bundle", 1),
+        ("CaseWriter.write", 1),
+        ("CaseWriter.commit", 0),
+        ("Path.replace", 0),
+        ("Path.unlink", 1),
+        ("CaseWriter.sweep", 1),
     ],
 )
 def test_a_killed_command_leaves_nothing_twice(place: str, count: int, tmp_path: pathlib.Path) -> None:
@@ -185,7 +189,7 @@ def test_files_that_do_not_exist_are_refused(tmp_path: pathlib.Path) -> None:
 REFUSED = {
     "one file": (["-o", "case.duckdb"], "a case that grows is a directory"),
     "no names": ([], "name the files"),
-    "no cluster": (["--engine", "spark", "--master", "spark://127.0.0.1:1"], "cannot be reached"),
+    "no cluster": (["--engine", "spark", "--spark-master", "spark://127.0.0.1:1"], "cannot be reached"),
     "no Spark": (["--engine", "spark"], "pip install 'ospltool[spark]'"),
 }
 

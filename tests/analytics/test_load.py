@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import contextlib
 import json
 import os
 import pathlib
@@ -28,14 +29,16 @@ from ospltool.analytics.case import (  # noqa: E402 - likewise
 from ospltool.analytics.contract import (  # noqa: E402 - likewise
     COLUMNS,
     DETAILS,
+    FORMAT_VERSION,
     RECORD_COLUMNS,
     Detail,
     Table,
 )
+from ospltool.analytics.duck import DuckEngine  # noqa: E402 - likewise
 from ospltool.cli.app import main  # noqa: E402 - likewise
 from ospltool.trace.case.columnar import piece_of_records, piece_of_trace  # noqa: E402 - likewise
+from ospltool.trace.case.growing import add  # noqa: E402 - likewise
 from ospltool.trace.case.loading import load  # noqa: E402 - likewise
-from ospltool.trace.case.local_load import make_case  # noqa: E402 - likewise
 from ospltool.trace.reading.ranges import pieces  # noqa: E402 - likewise
 from ospltool.trace.reading.reader import read_records  # noqa: E402 - likewise
 from ospltool.trace.reading.sources import SourceError, TraceFile, find_sources, sniff  # noqa: E402 - likewise
@@ -87,7 +90,7 @@ def check_columns(data: bytes, path: pathlib.Path) -> None:
     fast = piece_of_trace(data, source, 0, Detail.FULL)
     slow = piece_of_records(read_records(source), Detail.FULL)
     assert rows(fast.table) == rows(slow.table)
-    assert fast.hours.tolist() == slow.hours.tolist()
+    assert fast.days.tolist() == slow.days.tolist()
     assert (fast.unmatched, fast.unparsed_bytes) == (slow.unmatched, slow.unparsed_bytes)
 
 
@@ -146,7 +149,7 @@ def test_many_processes_load_what_one_loads(
     sources = find_sources([str(samples / "late-joiner")]).sources
     one = load(sources, tmp_path / "one")
     monkeypatch.setattr("ospltool.trace.case.local_load.SMALL_BYTES", 0)
-    monkeypatch.setitem(make_case.__kwdefaults__ or {}, "range_bytes", 30_000)
+    monkeypatch.setitem(add.__kwdefaults__ or {}, "range_bytes", 30_000)
     seen: list[tuple[int, int]] = []
     many = load(
         sources, tmp_path / "many", processes=2, progress=lambda done, size: seen.append((done, size))
@@ -159,9 +162,9 @@ def test_many_processes_load_what_one_loads(
 
 def test_a_case_says_what_is_in_it(case: pathlib.Path) -> None:
     described = json.loads((case / "case.json").read_text())
-    assert (described["format_version"], described["kind"]) == (3, "case")
+    assert (described["format_version"], described["kind"]) == (FORMAT_VERSION, "case")
     assert described["data"]["detail"] == "full"
-    assert len(described["data"]["files"]) == pq.read_table(case / "sources").num_rows
+    assert len(open_case(case).contents.files) == pq.read_table(case / "sources").num_rows
     sources = pq.read_table(case / "sources").to_pylist()
     assert sum(row["records"] for row in sources) == pq.read_table(case / "records").num_rows
     assert {row["unparsed_bytes"] for row in sources} == {0}
@@ -178,20 +181,25 @@ def test_records_only_leaves_the_details_null(samples: pathlib.Path, tmp_path: p
     assert open_case(tmp_path / "quick").detail is Detail.RECORDS
 
 
-def test_records_lie_with_their_node_and_hour(tmp_path: pathlib.Path) -> None:
+def test_records_lie_with_their_domain_day_and_node(tmp_path: pathlib.Path) -> None:
     lines = [b"1795223310.%09d COMPLETE (t) -> x\n" % nanos for nanos in range(3)]
-    lines += [b"1795226400.000000000 COMPLETE (t) -> next hour\n", b"12.000000000 COMPLETE (t) -> relative\n"]
+    lines += [b"1795305600.000000000 COMPLETE (t) -> next day\n", b"12.000000000 COMPLETE (t) -> relative\n"]
     lines += [b"1795223310.999999999 COMPLETE (t) -> late\n"]
-    path = tmp_path / "durability.log"
+    path = tmp_path / "domain=x y%" / "durability.log"
+    path.parent.mkdir()
     path.write_bytes(b"".join(lines))
     load(find_sources([f"a b%:c={path}"]).sources, tmp_path / "case")
     root = tmp_path / "case" / "records"
     found: collections.Counter[str] = collections.Counter()
     for file in root.rglob("*.parquet"):
         found[str(file.parent.relative_to(root))] += pq.read_table(file, partitioning=None).num_rows
-    node = "node=a b%25%3Ac"
-    assert found == {f"{node}/hour=2026-11-21T01": 4, f"{node}/hour=2026-11-21T02": 1, f"{node}/hour=none": 1}
-    assert partition("a b%:c", -1) == f"{node}/hour=none"
+    domain, node = "domain=x y%25", "node=a b%25%3Ac"
+    days = {"2026-11-21": 4, "2026-11-22": 1, "none": 1}
+    assert found == {f"{domain}/day={day}/{node}": count for day, count in days.items()}
+    assert partition("x y%", -1, "a b%:c") == f"{domain}/day=none/{node}"
+    with contextlib.closing(DuckEngine(open_case(tmp_path / "case"))) as opened:
+        rows = opened.query("select distinct domain, node from records").rows
+        assert list(rows) == [("x y%", "a b%:c")], "the names are escaped in paths only"
 
 
 def test_records_of_one_template_lie_together(tmp_path: pathlib.Path) -> None:
@@ -331,9 +339,9 @@ def test_a_case_does_not_grow_through_a_link(
 ) -> None:
     assert main(["trace", "load", str(samples / "late-joiner"), "-o", str(tmp_path / "case")]) == 0
     (tmp_path / "link").symlink_to("case")
-    before = (tmp_path / "case" / "case.json").read_bytes()
+    before = open_case(tmp_path / "case")
     assert main(["trace", "load", str(samples / "own-engine"), "-o", str(tmp_path / "link"), *more]) == 2
-    assert (tmp_path / "case" / "case.json").read_bytes() == before
+    assert open_case(tmp_path / "case") == before
 
 
 @pytest.mark.parametrize("target", ["case", "case.duckdb"])

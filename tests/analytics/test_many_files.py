@@ -12,8 +12,9 @@ pa = pytest.importorskip("pyarrow", reason="cases need the extra `sql`")
 
 import pyarrow.parquet as pq  # noqa: E402 - after the check that it is there
 
+from ospltool.analytics.case import CaseWriter  # noqa: E402 - likewise
 from ospltool.analytics.contract import Detail, Table  # noqa: E402 - likewise
-from ospltool.trace.case import bundles, growing, local_load  # noqa: E402 - likewise
+from ospltool.trace.case import bundles, growing  # noqa: E402 - likewise
 from ospltool.trace.case.loading import load  # noqa: E402 - likewise
 from ospltool.trace.reading.ranges import Range  # noqa: E402 - likewise
 from ospltool.trace.reading.sources import find_sources  # noqa: E402 - likewise
@@ -61,9 +62,9 @@ def rows(case: pathlib.Path) -> list[dict[str, Any]]:
     """The records, in the order of node, file and offset."""
     read: list[dict[str, Any]] = []
     for path in sorted((case / Table.RECORDS).rglob("*.parquet")):
-        node, hour = (part.partition("=")[2] for part in path.parts[-3:-1])
+        domain, day, node = (part.partition("=")[2] for part in path.parts[-4:-1])
         with pq.ParquetFile(path) as file:
-            read += [{**row, "node": node, "hour": hour} for row in file.read().to_pylist()]
+            read += [{**row, "domain": domain, "day": day, "node": node} for row in file.read().to_pylist()]
     return sorted(read, key=lambda row: (row["node"], row["file"], row["off"], row["length"]))
 
 
@@ -83,7 +84,7 @@ def test_together_and_alone_make_one_case(
     for name, data in ODD.items():
         (tmp_path / "logs" / "n1" / name).write_bytes(data)
     together = loaded(tmp_path / "logs", tmp_path / "together", detail)
-    monkeypatch.setattr(local_load, "bundles", lambda parts, _: [(part,) for part in parts])
+    monkeypatch.setattr(growing, "bundles", lambda parts, _: [(part,) for part in parts])
     alone = loaded(tmp_path / "logs", tmp_path / "alone", detail)
     assert together == alone
     assert together.total.damages
@@ -143,7 +144,7 @@ def test_a_killed_load_leaves_the_rows_of_a_changed_bundle(
     loaded(logs, tmp_path / "case")
     (logs / "n2" / "durability.log.4").write_bytes(HARD)
     with monkeypatch.context() as patched:
-        patched.setattr(growing, "write_meta", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        patched.setattr(CaseWriter, "commit", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
             loaded(logs, tmp_path / "case")
     loaded(logs, tmp_path / "case")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import json
 import math
 import os
 import pathlib
@@ -62,7 +61,7 @@ PORTABLE = {
     "map": "select fields['policy'] p, count(*) n from records where event = 'merge.applying' group by 1 "
     "order by 1",
     "missing key": "select count(*) n from records where fields['no such field'] is null",
-    "partitions": "select node, hour, count(*) n from records group by node, hour order by node, hour",
+    "partitions": "select day, node, count(*) n from records group by day, node order by day, node",
     "percentile": "select percentile_cont(0.9) within group (order by length) p from records",
     "join": "select t.level, count(*) n from records r join templates t on r.template = t.id group by 1 "
     "order by n desc nulls last, 1 asc nulls first",
@@ -167,12 +166,12 @@ def test_a_case_in_one_file_is_refused_with_advice(tmp_path: pathlib.Path) -> No
 def kept_rows(directory: pathlib.Path) -> list[tuple[Any, ...]]:
     """All rows of the records in a fixed order, without the marks, which depend on the parts."""
     table = pq.read_table(directory / "records", partitioning="hive")
-    names = ["node", "hour", *(name for name, _, _ in RECORD_COLUMNS if name != "edge")]
+    names = ["domain", "day", "node", *(name for name, _, _ in RECORD_COLUMNS if name != "edge")]
     found = [
         tuple(sorted(value) if isinstance(value, list) else value for value in row.values())
         for row in table.select(names).to_pylist()
     ]
-    return sorted(found, key=lambda row: (row[3], row[4]))
+    return sorted(found, key=lambda row: (row[4], row[5]))
 
 
 def check_same_case(left: pathlib.Path, right: pathlib.Path) -> None:
@@ -184,10 +183,11 @@ def check_same_case(left: pathlib.Path, right: pathlib.Path) -> None:
 
 def manifest_of(directory: pathlib.Path) -> dict[str, Any]:
     """What a case says of itself; of the parts of a file, what they count together."""
-    manifest: dict[str, Any] = json.loads((directory / "case.json").read_text())
-    for file in manifest["data"]["files"].values():
+    found = open_case(directory)
+    files = found.contents.files
+    for file in files.values():
         file["parts"] = [sum(some) for some in zip(*(part["counts"] for part in file["parts"]), strict=True)]
-    return manifest
+    return {"detail": found.detail, "files": files}
 
 
 @pytest.mark.parametrize("detail", list(Detail))
@@ -213,9 +213,13 @@ def test_spark_loads_what_the_local_load_loads(
     check_same_case(tmp_path / "spark", tmp_path / "local")
     with hard.open("ab") as stream:
         stream.write(b"\n1795226401.000000000 COMPLETE (t) -> it grew\n")
-    grown = [load(sources, tmp_path / name, detail) for name in ("spark", "local")]
-    assert grown[0] == grown[1] != local
-    check_same_case(tmp_path / "spark", tmp_path / "local")
+    grown = load(sources, tmp_path / "local", detail)
+    for opened in (spark.session, None):  # the second time, nothing is new, and Spark is not started
+        again = load_with_spark(
+            sources, tmp_path / "spark", detail, MASTER, range_bytes=60_000, opened=opened
+        )
+        assert again == grown != local
+        check_same_case(tmp_path / "spark", tmp_path / "local")
 
 
 def fake_java(directory: pathlib.Path, version: str) -> pathlib.Path:
@@ -271,7 +275,17 @@ def test_spark_runs_on_a_machine_that_has_only_the_package(
                 (tools / tool.name).symlink_to(tool)
     root = pathlib.Path(__file__).parents[2]
     environ = {"PATH": str(tools), "PYTHONPATH": str(root), "HOME": str(tmp_path), "TMPDIR": str(tmp_path)}
-    command = [sys.executable, "-m", "ospltool.cli.app", "sql", str(case), "levels", "-o", "csv", "--engine"]
+    command = [
+        sys.executable,
+        "-m",
+        "ospltool.cli.app",
+        "sql",
+        str(case),
+        "levels",
+        "--format",
+        "csv",
+        "--engine",
+    ]
     answers = [
         subprocess.run([*command, engine], env=environ, capture_output=True, text=True, check=False)
         for engine in ("spark", "duckdb")

@@ -32,7 +32,13 @@ from ospltool.stores.diff.report import Verdict
 from ospltool.trace.case.loading import load
 from ospltool.trace.case.spark_load import load_with_spark
 from ospltool.trace.reading.sources import find_sources
-from tests.analytics.growing import check_is_loaded, content_of, following, killed_in_a_look
+from tests.analytics.growing import (
+    check_is_loaded,
+    content_of,
+    following,
+    killed_in_a_look,
+    writes_a_part,
+)
 from tests.analytics.java_classes import JAVA_VARIABLE, SHORT_START, java_classes
 from tests.analytics.test_spark import SECOND_BARRIER
 from tests.stores.making import BASE_NS, Held, Message, Version, write_kv, write_xml
@@ -197,8 +203,7 @@ class Killer:
     def _watch(self) -> None:
         deadline = time.monotonic() + PATIENCE_S
         while not self._over.wait(0.05) and time.monotonic() < deadline:
-            written = self._target.parent.glob(f".{self._target.name}.partial-*/attempt-*/**/*.parquet")
-            if next(written, None) is None:
+            if not writes_a_part(self._target):
                 continue
             alive = executors(self._workers)
             if len(alive) == WORKERS:
@@ -250,13 +255,13 @@ def test_a_case_is_followed_on_a_cluster(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
     """The command is killed in a look, and an executor in another; each record is there once."""
-    options = ("--engine", "spark", "--master", request.getfixturevalue(way))
+    options = ("--engine", "spark", "--spark-master", request.getfixturevalue(way))
     logs, case = tmp_path / "logs", tmp_path / "case"
     writers = killed_in_a_look(logs, case, *options)
     with following(logs, case, *options) as command:
         writers[1].rotate()
         writers[1].write(80, 4)
-        command.wait_for(lambda: any(case.glob(".partial-*/attempt-*")))
+        command.wait_for(lambda: writes_a_part(case))
         alive = executors(str(tmp_path_factory.getbasetemp()))
         os.kill(alive[0], signal.SIGKILL)
         for writer in writers:

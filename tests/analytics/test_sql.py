@@ -17,9 +17,8 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from ospltool.analytics.case import Case, CaseError, open_case
+from ospltool.analytics.case import CaseError, open_case
 from ospltool.analytics.columns import texts_of
-from ospltool.analytics.contract import Detail
 from ospltool.analytics.duck import DuckEngine, pack
 from ospltool.analytics.engines import AnalyticsMissingError, QueryError, literal, need
 from ospltool.analytics.show import named_queries
@@ -157,15 +156,15 @@ def test_a_case_may_be_one_file(case: pathlib.Path, engine: DuckEngine, tmp_path
     packed.close()
 
 
-@pytest.mark.parametrize("name", ["o'hara's [case]", "*", "a?", "hour=5/node=n9/case"])
+@pytest.mark.parametrize("name", ["o'hara's [case]", "*", "a?", "day=5/node=n9/case"])
 def test_any_path_is_a_path(
     name: str, case: pathlib.Path, engine: DuckEngine, tmp_path: pathlib.Path
 ) -> None:
     """Brackets were a pattern; below `node=n9` all records were of n9."""
     target = tmp_path / name
     shutil.copytree(case, target)
-    opened = DuckEngine(Case(target, Detail.FULL))
-    counted = "select node, hour, count(*) as n from records group by node, hour order by node, hour"
+    opened = DuckEngine(open_case(target))
+    counted = "select day, node, count(*) as n from records group by day, node order by day, node"
     assert ask(opened, counted) == ask(engine, counted)
     with pytest.raises(QueryError):
         opened.query(f"select * from read_text({literal(str(tmp_path / '**'))})")
@@ -221,7 +220,7 @@ def test_answers_have_four_forms(case: pathlib.Path, capfd: pytest.CaptureFixtur
     )
     answers: dict[str, Any] = {}
     for form in ("table", "csv", "jsonl"):
-        assert main(["sql", str(case), query, "-o", form]) == 0
+        assert main(["sql", str(case), query, "--format", form]) == 0
         answers[form] = capfd.readouterr().out
     assert main(["sql", str(case), query, "--json"]) == 0
     rows = json.loads(capfd.readouterr().out)["data"]["rows"]
@@ -234,7 +233,7 @@ def test_answers_have_four_forms(case: pathlib.Path, capfd: pytest.CaptureFixtur
 
 
 def test_a_limit_says_what_it_left_out(case: pathlib.Path, capfd: pytest.CaptureFixture[str]) -> None:
-    assert main(["sql", str(case), "select * from templates", "-o", "csv", "--limit", "3"]) == 0
+    assert main(["sql", str(case), "select * from templates", "--format", "csv", "--limit", "3"]) == 0
     captured = capfd.readouterr()
     assert "--limit 3" in captured.err
     assert len(list(csv.reader(io.StringIO(captured.out)))) == 4
@@ -267,7 +266,7 @@ def test_queries_and_tables_are_listed(case: pathlib.Path, capfd: pytest.Capture
     [
         ["masterz"],
         ["select 1", "--engine", "oracle"],
-        ["select 1", "-o", "xml"],
+        ["select 1", "--format", "xml"],
         ["select nothing from nowhere"],
     ],
 )

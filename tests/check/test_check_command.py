@@ -68,12 +68,12 @@ def files(tmp_path: Path, clean: str, varied: Callable[..., str]) -> Path:
         (["none.xml"], 2),
         (["good.xml", "none.xml"], 2),
         ([], 2),
-        (["good.xml", "--output", "nonsense"], 2),
+        (["good.xml", "--format", "nonsense"], 2),
         (["good.xml", "--select", "DUR9999"], 2),
         (["good.xml", "--severity", "DUR605"], 2),
         (["good.xml", "--severity", "DUR605=loud"], 2),
         (["--node", "x"], 2),
-        (["good.xml", "--output-file", "no/such/dir"], 2),
+        (["good.xml", "-o", "no/such/dir"], 2),
         (["--effective", "broken.xml"], 2),
         (["warn.xml", "--severity", "DUR605=info"], 0),
         (["warn.xml", "--ignore", "temporary-store"], 0),
@@ -93,7 +93,7 @@ TARGETS = ("opensplice", "ospltool")
 
 
 def test_data_goes_to_stdout_and_the_summary_to_stderr(ran: Callable[..., Ran], files: Path) -> None:
-    done = ran("check", "bad.xml", "info.xml", "--output", "concise")
+    done = ran("check", "bad.xml", "info.xml", "--format", "concise")
     assert (
         done.out
         == f"bad.xml:{line_of(files / 'bad.xml', 'yes')}: error[DUR101] aligner: 'yes' is not a boolean\n"
@@ -120,15 +120,15 @@ def test_a_target_leaves_out_what_matters_to_the_other(ran: Callable[..., Ran], 
 
 @pytest.mark.parametrize("output", ["full", "concise", "json", "sarif"])
 def test_a_file_gets_the_same_bytes(ran: Callable[..., Ran], files: Path, output: str) -> None:
-    shown = ran("check", "bad.xml", "--output", output)
-    written = ran("check", "bad.xml", "--output", output, "--output-file", "out")
+    shown = ran("check", "bad.xml", "--format", output)
+    written = ran("check", "bad.xml", "--format", output, "-o", "out")
     assert written.out == ""
     assert (files / "out").read_text("utf-8") == shown.out
     assert written.code == shown.code == 1
 
 
 def test_no_file_is_overwritten_unasked_and_no_link_followed(ran: Callable[..., Ran], files: Path) -> None:
-    arguments = ("check", "bad.xml", "--output", "sarif", "--output-file")
+    arguments = ("check", "bad.xml", "--format", "sarif", "-o")
     (files / "old").write_text("precious")
     (files / "link").symlink_to("old")
     assert ran(*arguments, "old").code == 2
@@ -270,7 +270,7 @@ def test_no_lazy_node_is_expected_to_be_master_beside_one_that_keeps_everything(
     codes = {target: ran("check", "lazy.xml", "--target", target, "--show", "info").out for target in TARGETS}
     assert ["DUR305" in codes[each] for each in TARGETS] == [True, False]
     assert ["DUR312" in codes[each] for each in TARGETS] == [False, True]
-    both = ran("check", "lazy.xml", "--output", "concise").out.splitlines()
+    both = ran("check", "lazy.xml", "--format", "concise").out.splitlines()
     said = {each.partition("[")[2][:6]: each for each in both}
     assert ("OpenSplice" in said["DUR305"], "ospltool" in said["DUR312"]) == (True, True)
 

@@ -88,14 +88,14 @@ def test_an_enemy_is_an_error_with_a_place_at_once_and_within_50_mb(tmp_path: Pa
     assert all(line >= 1 and column >= 1 for line, column, _ in problems)
     assert best_s < 0.1 * BUSY * slowness(count_s)
     assert memory_bytes < 50_000_000
-    assert main(["check", str(path), "--output-file", str(tmp_path / "out")]) == 2
+    assert main(["check", str(path), "-o", str(tmp_path / "out")]) == 2
 
 
 @pytest.mark.parametrize("name", ["hang", "directory", "device"])
 def test_what_is_no_file_is_refused(tmp_path: Path, name: str) -> None:
     path = {"hang": tmp_path / "missing" / "f.xml", "directory": tmp_path, "device": Path("/dev/zero")}[name]
     uri = f"file://{path}"
-    assert main(["check", uri, "--output-file", str(tmp_path / "out")]) == 2
+    assert main(["check", uri, "-o", str(tmp_path / "out")]) == 2
 
 
 def test_200_files_of_5_kb_take_little_time(tmp_path: Path, clean: str) -> None:

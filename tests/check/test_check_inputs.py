@@ -381,7 +381,7 @@ def test_what_is_not_rendered_is_told_so_wherever_it_is_found(
     (tmp_path / "d").mkdir()
     (tmp_path / "d" / name).write_text(text)
     for options in (["d"], [f"d/{name}"], ["--try", f"d/{name}"], ["--fix", "d"]):
-        assert main(["check", "--output", "concise", *options]) == 2
+        assert main(["check", "--format", "concise", *options]) == 2
         (line,) = capfd.readouterr().out.splitlines()
         assert line.startswith(f"d/{name}:{place[0]}:{place[1]}: error[DUR008] ")
         assert words in line
@@ -405,13 +405,13 @@ def test_the_text_of_the_variable_is_checked_as_an_argument_or_from_standard_inp
         assert [line[: line.index("] ") + 1] for line in lines] == list(expected)
 
     for given in (text, f"d.xml,{text}"):
-        assert main(["check", "--output", "concise", given]) == 1
+        assert main(["check", "--format", "concise", given]) == 1
         column = given.index("lots") + 1
         check_lines(f"CYCLONEDDS_URI:1:{column}: error[DUR751]", "d.xml:1:22: error[DUR750]")
-    assert main(["check", "--output", "concise", f"none.xml,{text}"]) == 2
+    assert main(["check", "--format", "concise", f"none.xml,{text}"]) == 2
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
     capfd.readouterr()
-    assert main(["check", "--output", "concise", "-"]) == 1
+    assert main(["check", "--format", "concise", "-"]) == 1
     check_lines("standard input:1:8: error[DUR751]")
     for given in (f"d.xml,{text}", f"file://{tmp_path}/d.xml,{text}"):
         assert main(["explain", given]) == 0

@@ -285,7 +285,7 @@ def test_the_variable_in_a_script_is_read_as_cyclone_reads_it(
     def check_lines(interface: str, *expected: str) -> None:
         given = LO.replace('"lo"', f"{quote}{interface}{quote}")
         path.write_text(text.replace("%", f"<CycloneDDS><Dom>{given}</></>".replace("General", "Gen")))
-        main(["check", "--show", "info", "--output", "concise", str(path)])
+        main(["check", "--show", "info", "--format", "concise", str(path)])
         lines = capfd.readouterr().out.splitlines()
         line_number = text[: text.index("%")].count("\n") + 1
         starts = [line.removeprefix(f"{path}:{line_number}:").partition("] ")[0] for line in lines]
@@ -556,11 +556,11 @@ def test_exit_codes_and_formats_are_those_of_other_rules(
     assert main(["check", str(path)]) == 0
     path.write_text(SETTINGS.replace("10 s", "10 sec"))
     capfd.readouterr()
-    assert main(["check", str(path), "--output", "json"]) == 1
+    assert main(["check", str(path), "--format", "json"]) == 1
     (found,) = json.loads(capfd.readouterr().out)["data"]["diagnostics"]
     start = found["range"]["start"]
     assert (found["code"], start["line"], start["column"]) == ("DUR751", 10, 22)
-    assert main(["check", str(tmp_path), "--output", "sarif"]) == 1
+    assert main(["check", str(tmp_path), "--format", "sarif"]) == 1
     (result,) = json.loads(capfd.readouterr().out)["runs"][0]["results"]
     assert result["ruleId"] == "DUR751"
 

@@ -96,7 +96,7 @@ def run_with(
     )
 
 
-@pytest.mark.parametrize("arguments", [["env"], ["--help"], ["trace", str(TRACES), "-o", "raw"]])
+@pytest.mark.parametrize("arguments", [["env"], ["--help"], ["trace", str(TRACES), "--format", "raw"]])
 def test_a_reader_that_goes_away_is_no_error_of_ours(arguments: list[str]) -> None:
     read, write = os.pipe()
     os.close(read)
@@ -122,7 +122,7 @@ def test_a_closed_stream_is_no_fault_of_ours(arguments: list[str], closed: str, 
 
 
 @pytest.mark.parametrize(
-    "arguments", [["env"], ["--help"], ["env", "--help"], ["trace", str(TRACES), "-o", "raw"]]
+    "arguments", [["env"], ["--help"], ["env", "--help"], ["trace", str(TRACES), "--format", "raw"]]
 )
 def test_a_full_disk_for_the_output_is_a_plain_error(arguments: list[str]) -> None:
     with pathlib.Path("/dev/full").open("wb") as full:

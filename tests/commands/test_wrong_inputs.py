@@ -176,3 +176,32 @@ def test_a_reader_that_leaves_ends_a_command_without_a_word(
         code, _, err = shell.run(*path, *READING[path])
         monkeypatch.undo()
     assert (code, "Traceback" in err) == (141, False), err
+
+
+WRITING: Final = {
+    ("trace", "load"): [TRACES, "-o"],
+    ("trace", "load", "--follow"): [TRACES, "-o"],
+    ("report",): [TRACES, "-o"],
+    ("record",): ["--once", "-o"],
+    ("demo",): ["--headless", "--directory"],
+    ("store", "export"): [STORE, "-o"],
+    ("store", "import"): [STORE],
+    ("store", "diff"): [STORE, STORE, "--format", "html", "-o"],
+    ("store", "replace"): [STORE],
+    ("persistence", "run"): [str(SAMPLES / "three-nodes" / "n1.xml"), "--store"],
+}
+"""Commands that write where the next word says."""
+
+
+@pytest.mark.parametrize(
+    "path", [*WRITING, ("trace", "view"), ("sql",), ("trace", "anomalies")], ids=" ".join
+)
+def test_a_uri_that_nothing_can_open_is_one_sentence(shell: Shell, path: tuple[str, ...]) -> None:
+    """It is no path, so no directory gets the name of its scheme."""
+    for uri in ("gopher://host/made", "file://other/made"):
+        code, out, err = shell.run(*path, *WRITING.get(path, []), uri)
+        assert (code, out) == (2, ""), (path, err)
+        places = (f"ospltool: {uri}: ", f"ospltool: {uri.replace('//', '/')}: ")
+        assert err.startswith(places), err
+        assert err.count("\n") == 1, err
+    assert not list(shell.root.glob("*:"))

@@ -12,16 +12,18 @@ from ospltool.health import export
 from ospltool.live.feed import FeedNotice, NoticeKind, ReceivedSnapshot, Update
 from ospltool.live.model import SystemModel
 from ospltool.live.series import NodeSeries
+from ospltool.views import alignment, groups, incidents, name_space
+from ospltool.views import node as node_view
+from ospltool.views.cells import Line, Tone, plain
+from ospltool.views.overview import FIELDS, Overview, detail
+from ospltool.views.view import View
 from tests import fake
 from tests.console.watched import S, Watched
 from tests.fake import START_NS, node_id
 from tests.simulation.scenarios import Scenario, node
 from tui import panels
-from tui.cells import Line, Tone, plain
-from tui.screens import alignment, groups, incidents, name_space, stores
-from tui.screens import node as node_view
-from tui.screens.overview import FIELDS, Overview, detail
-from tui.view import ConsoleStatus, View
+from tui.panels import ConsoleStatus
+from tui.screens import stores
 
 NAMES = ("n1", "n2", "n3")
 
@@ -150,7 +152,7 @@ def test_nobody_is_heard_after_a_stop_of_all_and_nothing_is_said_to_be_well(watc
     (first, _) = panels.header(view, status, "overview", "overview", 100)
     assert "all nodes stopped" in plain(first)
     assert "LOST" not in plain(first)
-    assert f"{view.glyphs.idle} UNKNOWN · no node heard" in plain(panels.summary(view, 200))
+    assert f"{view.glyphs.idle} UNKNOWN · no node heard" in plain(incidents.summary(view, 200))
     said = " no node is heard, so nothing is known to be wrong: n1, n2 and n3 ended in order"
     assert text(incidents.none_lines(view)).startswith(said)
     assert text(alignment.idle_lines(view)) == " no node is heard, so no alignment is seen"
@@ -228,4 +230,4 @@ def test_the_filter_looks_at_the_state_that_is_shown(watched: Watched, how: str,
 def test_events_and_summary_do_not_count_dead_nodes_among_the_living(watched: Watched) -> None:
     without_a_word(watched, "killed")
     view = watched.view()
-    assert plain(panels.summary(view, 200)).startswith(" ✖ ERROR · 1 error · 2 of 3 nodes complete · ")
+    assert plain(incidents.summary(view, 200)).startswith(" ✖ ERROR · 1 error · 2 of 3 nodes complete · ")

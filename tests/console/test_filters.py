@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from tui.view import Filter
+from ospltool.views.view import Filter
 
 VALUES = {"node": "n1", "role": "Master", "state": "complete"}
 

@@ -21,6 +21,7 @@ from ospltool.health.health import Health
 from ospltool.live.dds import LiveFeed
 from ospltool.live.feed import FeedNotice, NoticeKind, Update
 from ospltool.live.recorder import Recorder
+from ospltool.views.cells import Tone
 from tests import fake
 from tests.console.conftest import screen_text
 from tests.console.test_live_dds import DOMAIN, Node
@@ -28,8 +29,7 @@ from tests.console.test_replay import S, at, updates
 from tests.fake import ScriptedFeed, node_id
 from tui import panels
 from tui.app import ConsoleApp
-from tui.cells import Tone
-from tui.view import Elsewhere
+from tui.panels import Elsewhere
 from tui.widgets.lines import Toned
 
 Play = Callable[..., None]

@@ -11,13 +11,13 @@ from textual.widgets import Input
 from engine.simulator.options import draw
 from ospltool.live.feed import ReceivedSnapshot, Update
 from ospltool.live.simulated import SimulatedFeed
+from ospltool.views.cells import ASCII
+from ospltool.views.view import Subject
 from tests import fake
 from tests.fake import SECOND_NS, START_NS, FakeFeed, ScriptedFeed, node_id
 from tui.app import ConsoleApp
-from tui.cells import ASCII
 from tui.screens.help import HelpScreen
 from tui.screens.overview import OverviewScreen
-from tui.view import Subject
 from tui.widgets.bottom import CommandLine
 from tui.widgets.sheet import Sheet
 

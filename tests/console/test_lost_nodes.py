@@ -10,13 +10,14 @@ from ospltool.health.health import Health
 from ospltool.live.expectation import Expectation
 from ospltool.live.feed import FeedNotice, NoticeKind, ReceivedSnapshot, Update
 from ospltool.live.model import SystemModel
+from ospltool.views import incidents, name_space
+from ospltool.views.cells import UNICODE, Line, plain
+from ospltool.views.view import View
 from tests import fake
 from tests.fake import SECOND_NS, START_NS, node_id
 from tests.health.looking import looked
 from tui import panels
-from tui.cells import UNICODE, Line, plain
-from tui.screens import incidents, name_space
-from tui.view import ConsoleStatus, View
+from tui.panels import ConsoleStatus
 
 WHY = "highest masterPriority of n1 200, n2 100, n3 50"
 

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from ospltool.live.feed import FeedNotice, NoticeKind, Update
+from ospltool.views import events, groups, incidents, name_space, node, text
+from ospltool.views.cells import Rows, plain
+from ospltool.views.view import View
 from tests import fake
 from tests.console.test_screen_views import group, text_of, view_of
 from tests.fake import SECOND_NS, START_NS, node_id
-from tui import panels, text
-from tui.cells import Rows, plain
-from tui.screens import groups, incidents, name_space, node, stores
-from tui.view import View
+from tui.screens import stores
 
 
 @pytest.mark.parametrize("width", [80, 120])
@@ -104,8 +104,8 @@ def test_what_many_nodes_tell_of_an_incident_is_one_line() -> None:
         for told in ("Removing confirmed fellow.", f"{SHARED}'Orders'.", f"{SHARED}'Alarms'.")
     ]
     again = fake.event(201, 1, START_NS + SECOND_NS, "Removing confirmed fellow.")
-    later = fake.event(202, 2, again.time_ns + panels.SAME_NS + 1, "Removing confirmed fellow.")
-    rows = panels.folded([*lost, again, later])
+    later = fake.event(202, 2, again.time_ns + events.SAME_NS + 1, "Removing confirmed fellow.")
+    rows = events.folded([*lost, again, later])
     assert [(each.event.node_name, each.others, each.event.text) for each in rows] == [
         ("n1", 199, "Removing confirmed fellow."),
         ("n1", 199, f"{SHARED}'Orders'."),

@@ -15,12 +15,12 @@ from engine.supervisor.rundir import NodeDirectory, RunRecord, node_key
 from ospltool.live.feed import FeedNotice, NoticeKind, ReceivedSnapshot, Update
 from ospltool.live.model import SystemModel
 from ospltool.live.nodes import Node
+from ospltool.views.text import visible
 from tests import fake
 from tests.fake import SECOND_NS, START_NS, ScriptedFeed, node_id
 from tui.app import ConsoleApp
 from tui.commands import AskScreen, question_lines
 from tui.operator import Operation, OperationError, Operator
-from tui.text import visible
 
 S = SECOND_NS
 Play = Callable[..., None]

@@ -10,13 +10,15 @@ from engine.runtime.monitor import AlignmentView, DeliveryView
 from ospltool.health.mutes import Mute, MuteEnd
 from ospltool.live.feed import FeedNotice, NoticeKind, ReceivedSnapshot, Update
 from ospltool.live.model import SystemModel
+from ospltool.views import events, incidents
+from ospltool.views.cells import UNICODE, Tone, plain
+from ospltool.views.events import event_lines, newest_events
+from ospltool.views.view import Filter, View
 from tests import fake
 from tests.fake import SECOND_NS, START_NS, node_id
 from tests.health.looking import looked
 from tui import panels
-from tui.cells import UNICODE, Tone, plain
-from tui.screens.overview import LEAST_FOR_LONG
-from tui.view import ConsoleStatus, Filter, View
+from tui.panels import ConsoleStatus
 
 S = SECOND_NS
 
@@ -150,7 +152,7 @@ def test_a_caption_takes_at_most_two_lines_and_none_when_there_is_none() -> None
 )
 def test_the_summary_is_one_line_for_the_whole_system(update: Update, text: str) -> None:
     view = view_of(update)
-    assert plain(panels.summary(view, 200)) == text
+    assert plain(incidents.summary(view, 200)) == text
 
 
 @pytest.mark.parametrize(
@@ -171,7 +173,7 @@ def test_the_summary_is_one_line_for_the_whole_system(update: Update, text: str)
 )
 def test_the_summary_leaves_out_what_does_not_fit_and_cuts_nothing(width: int, text: str) -> None:
     view = view_of(heard(fake.snapshot(1, fake.name_space("A", 1))))
-    assert plain(panels.summary(view, width)) == text
+    assert plain(incidents.summary(view, width)) == text
 
 
 def test_attention_names_concerns_before_alignments() -> None:
@@ -187,7 +189,7 @@ def test_attention_names_concerns_before_alignments() -> None:
             fake.snapshot(3, fake.name_space("A", 0, why="none"), fellows=(fake.fellow(1), fake.fellow(2))),
         )
     )
-    found = panels.notables(view, panels.current_incidents(view))
+    found = incidents.notables(view, incidents.current_incidents(view))
     assert [(one.screen, one.subject.node, one.subject.name_space) for one in found] == [
         ("incident", node_id(3), "A"),
         ("alignment", node_id(2), "A"),
@@ -206,7 +208,7 @@ def test_an_alignment_with_a_rate_says_what_is_left() -> None:
         return Update(snapshots=(ReceivedSnapshot(node, START_NS + samples * S // 100),))
 
     view = view_of(running(0), running(200), after_s=2)
-    (one,) = panels.notables(view, [])
+    (one,) = incidents.notables(view, [])
     assert plain(one.line).endswith("20 %  200/1,000  100/s  8 s left")
 
 
@@ -217,20 +219,20 @@ def test_events_show_time_age_node_and_text() -> None:
         fake.event(3, 3, START_NS + 2 * S, "no space left", level="SEVERE"),
     )
     view = view_of(Update(events=events), after_s=62)
-    assert [plain(line) for line in panels.event_lines(view, 10, 200)] == [
+    assert [plain(line) for line in event_lines(view, 10, 200)] == [
         " 01:03:20  1 min    n1 Fellow n2 approved.",
         " 01:03:21  1 min  ▲ n2 Missed heartbeat for node n3.",
         " 01:03:22  1 min  ✖ n3 no space left",
     ]
-    assert [plain(line)[-9:] for line in panels.event_lines(view, 1, 200)] == ["pace left"]
+    assert [plain(line)[-9:] for line in event_lines(view, 1, 200)] == ["pace left"]
 
 
 def test_where_there_is_no_event_a_sentence_says_why() -> None:
-    (line,) = panels.event_lines(view_of(), 5, 200)
+    (line,) = event_lines(view_of(), 5, 200)
     assert "no events yet" in plain(line)
     view = view_of(Update(events=(fake.event(1, 1, START_NS, "Fellow n2 approved."),)))
     view = dataclasses.replace(view, filter=Filter.parse("else"))
-    (line,) = panels.event_lines(view, 5, 200)
+    (line,) = event_lines(view, 5, 200)
     assert "1 hidden" in plain(line)
 
 
@@ -239,7 +241,7 @@ def test_a_new_state_is_said_once_and_in_words() -> None:
         fake.event(1, 1, START_NS, "----LEAVING STATE----", event="lifecycle.leaving-state", state="INIT"),
         fake.event(2, 1, START_NS, "----ENTERING STATE----", event="lifecycle.entering-state"),
     )
-    (line,) = panels.event_lines(view_of(Update(events=events)), 10, 200)
+    (line,) = event_lines(view_of(Update(events=events)), 10, 200)
     assert plain(line).endswith("enters state COMPLETE")
 
 
@@ -249,7 +251,7 @@ def test_late_joiners_that_are_served_or_wait_are_under_way() -> None:
         for state in ("running", "waiting", "done")
     )
     view = view_of(heard(fake.snapshot(1, deliveries=deliveries)))
-    assert [plain(one.line).rstrip() for one in panels.notables(view, [])] == [
+    assert [plain(one.line).rstrip() for one in incidents.notables(view, [])] == [
         " ◐    2 s  late joiner of Orders.Trade, served by n1  7 samples  running",
         " ○    2 s  late joiner of Orders.Trade, served by n1  7 samples  waiting",
     ]
@@ -265,7 +267,7 @@ def test_the_filter_chooses_events(text: str, numbers: list[int]) -> None:
         fake.event(2, 3, START_NS, "other"),
     )
     view = view_of(Update(events=events), text=text)
-    assert [one.event.number for one in panels.newest_events(view, 10)] == numbers
+    assert [one.event.number for one in newest_events(view, 10)] == numbers
 
 
 def test_what_several_nodes_tell_in_the_same_words_is_one_event() -> None:
@@ -274,7 +276,7 @@ def test_what_several_nodes_tell_in_the_same_words_is_one_event() -> None:
     ]
     later = fake.event(2, 1, START_NS + 20 * S, "Fellow n9 lost.", level="WARNING")
     view = view_of(Update(events=(*told, later)), after_s=30)
-    assert [plain(line) for line in panels.event_lines(view, 10, 200)] == [
+    assert [plain(line) for line in event_lines(view, 10, 200)] == [
         " 01:03:21   29 s  ▲ n1 +2 Fellow n9 lost.",
         " 01:03:40   10 s  ▲ n1    Fellow n9 lost.",
     ]
@@ -282,33 +284,47 @@ def test_what_several_nodes_tell_in_the_same_words_is_one_event() -> None:
 
 def test_what_is_below_info_is_on_the_trace_screen_only() -> None:
     view = view_of(Update(events=(fake.event(1, 1, START_NS, "Sending.", level="FINE"),)))
-    (line,) = panels.event_lines(view, 5, 200)
+    (line,) = event_lines(view, 5, 200)
     assert plain(line) == " no events yet; 7 shows all that is traced"
 
 
 def test_what_does_not_fit_is_counted_in_the_title() -> None:
-    view = view_of()
-    lines = panels.titled("attention", [()] * 9, 4, view, 40)
-    assert len(lines) == 4
-    assert plain(lines[0]).startswith("─ attention, 6 more than fit ─")
+    assert panels.counted("attention", [()] * 9, 4) == "attention, 5 more than fit"
+    assert panels.counted("attention", [()] * 4, 4) == "attention"
 
 
 def test_events_that_are_no_longer_kept_are_counted_in_the_title() -> None:
     view = view_of(Update(events=tuple(fake.event(i, 1, 0, "") for i in range(11_005))))
-    assert panels.events_title(view) == "events, 1,005 older ones not kept"
+    assert events.events_title(view) == "events, 1,005 older ones not kept"
 
 
-@given(st.integers(6, 200), st.integers(0, 300), st.integers(0, 300), st.booleans(), st.integers(0, 6))
+@given(
+    st.integers(6, 200),
+    st.sampled_from((1, 2)),
+    st.builds(
+        panels.Wanted,
+        attention=st.integers(0, 300),
+        about=st.integers(0, 3),
+        nodes=st.integers(0, 300),
+        hour=st.integers(2, 10),
+        applications=st.integers(1, 40),
+    ),
+    st.booleans(),
+)
 def test_the_parts_never_need_more_than_the_room(
-    room: int, nodes: int, attention: int, events_only: bool, explained: int
+    room: int, frame: int, wanted: panels.Wanted, is_wide: bool
 ) -> None:
-    explained = explained if room >= LEAST_FOR_LONG else min(explained, 3)
-    shares = panels.share_height(room, nodes, attention, events_only=events_only, explained=explained)
-    parts = (shares.matrix, shares.detail, shares.attention, shares.about, shares.events, shares.timeline)
-    assert all(part >= 0 for part in parts)
-    assert sum(parts) <= max(room, 8)
-    if not events_only and room >= 17:
-        assert shares.events >= 4
+    shares = panels.share_height(room, frame, wanted, is_wide=is_wide)
+    parts = dataclasses.asdict(shares)
+    assert all(part >= 0 for part in parts.values())
+    edges = {"attention": frame, "about": 0, "matrix": 2 * (frame == 2), "detail": 0, "flows": 0}
+    lines = {name: part and part + edges.get(name, frame) for name, part in parts.items()}
+    if is_wide:  # side by side
+        lines["attention"] = max(lines["attention"], lines.pop("about"))
+        lines["hour"] = max(lines["hour"], lines.pop("applications"))
+    assert sum(lines.values()) <= max(room, 10)
+    if room >= 24:
+        assert shares.events >= 3
 
 
 def test_only_neighbours_make_one_line_so_the_order_of_events_stays() -> None:
@@ -319,7 +335,7 @@ def test_only_neighbours_make_one_line_so_the_order_of_events_stays() -> None:
         fake.event(4, 1, START_NS + 3 * S, "Fellow n3 approved."),
         fake.event(5, 2, START_NS + 4 * S, "Fellow n3 approved."),
     )
-    shown = panels.newest_events(view_of(Update(events=told), after_s=5), 10)
+    shown = newest_events(view_of(Update(events=told), after_s=5), 10)
     assert [(one.event.text, one.others, one.event.time_ns) for one in shown] == [
         ("Fellow n3 approved.", 0, START_NS),
         ("Persisted 5 samples.", 0, START_NS + S),
@@ -332,7 +348,7 @@ def test_the_end_of_a_mute_is_an_event() -> None:
     view = view_of(Update(events=events), after_s=2)
     mute = Mute("DUL-NODE-GONE", "n2", START_NS + S)
     view.health.mutes.ended.append(MuteEnd(mute, START_NS + S, "its time is over"))
-    assert [plain(line) for line in panels.event_lines(view, 10, 200)] == [
+    assert [plain(line) for line in event_lines(view, 10, 200)] == [
         " 01:03:20    2 s    n1         before",
         " 01:03:21    1 s    this watch mute of DUL-NODE-GONE:n2 ended: its time is over",
         " 01:03:22    now    n1         after",

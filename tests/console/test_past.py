@@ -17,11 +17,11 @@ from ospltool.live.feed import FeedNotice, NoticeKind, ReceivedSnapshot, Update
 from ospltool.live.model import SystemModel
 from ospltool.live.recorder import Recorder
 from ospltool.live.replay import ReplayFeed
+from ospltool.views import name_space, node
+from ospltool.views.cells import UNICODE, plain
+from ospltool.views.view import View
 from tests import fake
 from tests.fake import SECOND_NS, START_NS, node_id
-from tui.cells import UNICODE, plain
-from tui.screens import name_space, node
-from tui.view import View
 
 S = SECOND_NS
 EVENTS = tuple(fake.event(n, 1, START_NS - (9 - n) * 60 * S, f"event {n}") for n in range(1, 4))

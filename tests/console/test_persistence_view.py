@@ -13,15 +13,15 @@ from engine.persistence.service.replica_view import PeerView, ReplicaView, Write
 from ospltool.live.feed import FeedNotice, HeardReplica, NoticeKind, Update
 from ospltool.live.model import SystemModel
 from ospltool.live.persistence import WatchedReplica
+from ospltool.views.cells import ASCII, UNICODE, Rows, Tone
+from ospltool.views.incidents import summary
+from ospltool.views.view import Filter, View
 from tests import fake
 from tests.console.test_screen_views import check_rows, rows_of, text_of
 from tests.fake import SECOND_NS, START_NS, ScriptedFeed
 from tests.health.looking import looked
 from tui.app import ConsoleApp
-from tui.cells import ASCII, UNICODE, Rows, Tone
-from tui.panels import summary
 from tui.screens import persistence as views
-from tui.view import Filter, View
 from tui.widgets.sheet import Sheet
 
 S = SECOND_NS

@@ -19,14 +19,25 @@ from engine.runtime.monitor import (
 from engine.tracing.catalogue import catalogue
 from ospltool.live.feed import FeedNotice, NoticeKind, ReceivedSnapshot, Update
 from ospltool.live.model import SystemModel
+from ospltool.views import alignment, groups, name_space, node
+from ospltool.views.cells import (
+    UNICODE,
+    CellTable,
+    Column,
+    Line,
+    Rows,
+    Tone,
+    fit_line,
+    note_width,
+    plain,
+    spread,
+)
+from ospltool.views.incidents import current_incidents
+from ospltool.views.view import Filter, Subject, View
 from tests import fake
 from tests.fake import SECOND_NS, START_NS, node_id
 from tests.health.looking import looked
-from tui import panels
-from tui.cells import UNICODE, CellTable, Column, Line, Rows, Tone, fit_line, note_width, plain, spread
-from tui.panels import current_incidents
-from tui.screens import alignment, conflicts, groups, name_space, node, stores
-from tui.view import Filter, Subject, View
+from tui.screens import conflicts, stores
 
 S = SECOND_NS
 
@@ -166,7 +177,7 @@ def test_name_spaces_of_a_node_with_their_policies() -> None:
 def test_late_joiners_the_newest_first() -> None:
     view = view_of(N1)
     check_rows(
-        panels.deliveries(view, view.model.ordered_nodes(), 120),
+        alignment.deliveries(view, view.model.ordered_nodes(), 120),
         [
             "◐|1 s|n1|Orders.Trade|p3|running|3||",
             "✖|5 s|n1|Orders.Trade|p2|failed|0|1.00 s|QoS",

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from ospltool.live.series import NodeSeries
+from ospltool.views.overview import CELL_NS, CURVE
 from tests import fake
 from tests.fake import SECOND_NS
-from tui.screens.overview import CELL_NS, CURVE
 
 BEGIN_NS = 1_000 * CELL_NS
 """The begin of a part of time."""

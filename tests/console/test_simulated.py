@@ -20,11 +20,12 @@ from ospltool.live.expectation import NOTHING
 from ospltool.live.feed import TimeTravel
 from ospltool.live.model import SystemModel
 from ospltool.live.simulated import SimulatedFeed
+from ospltool.views.cells import UNICODE, plain
+from ospltool.views.view import View
 from tests.fake import SECOND_NS
 from tui import panels
 from tui.app import ConsoleApp
-from tui.cells import UNICODE, plain
-from tui.view import ConsoleStatus, View
+from tui.panels import ConsoleStatus
 
 S = SECOND_NS
 FAR_NS = START_NS + 3600 * S

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from tui import text
-from tui.cells import Cell, Column, Rows, single
+from ospltool.views import text
+from ospltool.views.cells import Cell, Column, Rows, single
 from tui.widgets.sheet import Sorting
 
 NAMES = ("harbour.orders.berth", "harbour.orders.crane", "harbour.orders.truck")

@@ -9,12 +9,12 @@ from engine.runtime.monitor import NodeEvent
 from engine.tracing.catalogue import catalogue
 from ospltool.diagnostics.model import Severity
 from ospltool.trace.reading.sources import SourceError
+from ospltool.views.view import Filter
 from tests import fake
 from tests.fake import START_NS
 from tui import trace_lines as sources
 from tui.advertised import advertised, document, findings_of
 from tui.trace_lines import TraceFiles, trace_filter, wanted_events, wanted_records
-from tui.view import Filter
 
 EVENTS = (
     fake.event(1, 1, START_NS, "Fellow n2 lost", level="WARNING", thread="d_status", event="fellow.lost"),

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from tui import text
-from tui.cells import Span, Tone, fit_line, plain
+from ospltool.views import text
+from ospltool.views.cells import Span, Tone, fit_line, plain
 
 SECOND = 1_000_000_000
 

@@ -19,15 +19,16 @@ from ospltool.live.feed import FeedNotice, NoticeKind, ReceivedSnapshot, Update
 from ospltool.live.model import SystemModel
 from ospltool.live.recorder import Recorder
 from ospltool.live.replay import ReplayFeed
+from ospltool.views import name_space
+from ospltool.views.cells import plain
+from ospltool.views.incidents import summary
+from ospltool.views.overview import Overview
 from tests import fake
 from tests.console.watched import S, Watched
 from tests.fake import START_NS, node_id
 from tests.health.looking import incidents
 from tests.simulation.scenarios import SLOW, Scenario, node
-from tui import panels
-from tui.cells import plain
-from tui.screens import findings, name_space
-from tui.screens.overview import Overview
+from tui.screens import findings
 
 
 def started(*plans: NodePlan, **options: Any) -> Watched:
@@ -96,7 +97,7 @@ def test_nobody_is_troubled_by_a_healthy_start_and_an_orderly_stop() -> None:
     assert not still_open(watched)
     view = watched.view()
     told = " ● OK · 1 of 1 node complete · redundancy left 0: the last copy (ns1: 1 copy, 1 on disk)"
-    assert plain(panels.summary(view, 200)) == f"{told} · 1 name-space · 0 samples"
+    assert plain(summary(view, 200)) == f"{told} · 1 name-space · 0 samples"
 
 
 def test_a_merge_is_named_while_it_lasts_and_its_master_is_not_empty() -> None:

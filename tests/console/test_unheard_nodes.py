@@ -12,15 +12,15 @@ from ospltool.live.expectation import Expectation
 from ospltool.live.feed import ReceivedSnapshot, Update
 from ospltool.live.model import SystemModel
 from ospltool.live.supervision import SupervisorReport
+from ospltool.views import incidents
+from ospltool.views.cells import UNICODE, plain
+from ospltool.views.overview import FIELDS, Overview
+from ospltool.views.view import Filter, View
 from tests import fake
 from tests.fake import SECOND_NS, START_NS, ScriptedFeed, node_id
 from tests.health.looking import looked
 from tui.app import ConsoleApp
-from tui.cells import UNICODE, plain
-from tui.screens import incidents
 from tui.screens.base import OpsScreen
-from tui.screens.overview import FIELDS, Overview
-from tui.view import Filter, View
 from tui.widgets.sheet import Sheet
 
 EXPECTED = Expectation(("n1", "n2", "n10"))

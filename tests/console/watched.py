@@ -8,10 +8,10 @@ from engine.simulator.observing import Gone, Observer, Seen
 from engine.simulator.schedule import START_NS
 from ospltool.live.feed import FeedNotice, NoticeKind, ReceivedSnapshot, Update
 from ospltool.live.model import SystemModel
+from ospltool.views.cells import UNICODE
+from ospltool.views.view import Filter, Subject, View
 from tests.health.looking import looked
 from tests.simulation.scenarios import Scenario
-from tui.cells import UNICODE
-from tui.view import Filter, Subject, View
 
 S = 1_000_000_000
 

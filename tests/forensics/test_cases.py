@@ -196,11 +196,11 @@ def test_what_a_killed_load_left_goes(tmp_path: pathlib.Path, capfd: pytest.Capt
     log.write_text("1795223310.000000000 COMPLETE (t) -> one\n" * 3)
     load(capfd, case, str(log))
     (part,) = (case / "records").rglob("*.parquet")
-    shutil.copy(part, part.with_name("part-00009-0.parquet"))
-    (case / ".partial-1").mkdir()
+    shutil.copy(part, part.with_name("part-0123456789abcdef-0.parquet"))
+    assert main(["sql", str(case), "select count(*) as n from records", "--format", "csv"]) == 0
+    assert capfd.readouterr().out == "n\n3\n"
     load(capfd, case, str(log))
-    assert len(records(case)) == 3
-    assert list(case.glob(".partial-*")) == []
+    assert list((case / "records").rglob("*.parquet")) == [part]
 
 
 class KilledError(BaseException):
@@ -214,8 +214,8 @@ def killed(*_: object, **__: object) -> None:
 @pytest.mark.parametrize(
     ("place", "name"),
     [
-        ("ospltool.trace.case.growing", "write_meta"),
-        ("ospltool.forensics.attachments", "write_table"),
+        ("ospltool.analytics.case.CaseWriter", "commit"),
+        ("ospltool.forensics.attachments", "replacing"),
         ("ospltool.stores.snapshot", "write_snapshot"),
     ],
 )
@@ -242,7 +242,7 @@ def test_a_killed_load_leaves_the_case_as_it_was(
             main(["trace", "load", str(logs), "-o", str(case)])
     capfd.readouterr()
     after = [(main(list(each)), capfd.readouterr().out) for each in queried]
-    if name == "write_meta":
+    if name == "commit":
         assert after == before
     assert [code for code, _ in after] == [code for code, _ in before]
     load(capfd, case, str(logs))
@@ -252,7 +252,7 @@ def test_a_killed_load_leaves_the_case_as_it_was(
 
 
 @pytest.mark.parametrize(
-    "name", [".lock", ".case.json.new", "sources/part-0.parquet", "attached", "records/x"]
+    "name", [".lock", ".case.json.new", "versions/x", "sources/x.parquet", "attached", "records/x"]
 )
 def test_nothing_is_written_through_a_link_in_a_case(
     name: str, samples: pathlib.Path, tmp_path: pathlib.Path, capfd: pytest.CaptureFixture[str]
@@ -284,7 +284,7 @@ def test_a_case_holds_stores_configurations_and_recordings(
     _, expected = answer(capfd, "anomalies", directory)
     _, found = answer(capfd, "anomalies", str(case))
     assert found == expected
-    assert main(["sql", str(case), "select node, samples from stored order by node", "-o", "csv"]) == 0
+    assert main(["sql", str(case), "select node, samples from stored order by node", "--format", "csv"]) == 0
     assert capfd.readouterr().out.splitlines() == ["node,samples", "a,5", "b,3"]
     shutil.rmtree(traces.directory / "b" / "store")
     write_ours(traces.directory / "b" / "store", {group: [Message(key).sample() for key in range(5)]})
@@ -322,7 +322,7 @@ def test_what_is_given_to_a_node_is_looked_at_as_what_it_is(
     ("arguments", "said"),
     [
         (("--engine", "spark"), "--engine spark needs a case"),
-        (("--engine", "other"), "choose duckdb or spark"),
+        (("--engine", "other"), "is not one of 'duckdb', 'spark'"),
         (("--node", "n9"), "no node n9"),
         (("--since", "soon"), "is not a time"),
     ],

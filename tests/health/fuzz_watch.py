@@ -29,14 +29,15 @@ from ospltool.live.feed import FeedNotice, HeardReplica, NoticeKind, ReceivedSna
 from ospltool.live.model import SystemModel
 from ospltool.output import envelope
 from ospltool.output.text import visible
+from ospltool.views import alignment, groups, incidents, node, overview
+from ospltool.views.cells import UNICODE
+from ospltool.views.view import View
 from tests import fake
 from tests.fuzzing import COSTLY, Target, damaged_values
 from tests.property.fuzz_messages import some
 from tui import panels
 from tui.advertised import findings_of
-from tui.cells import UNICODE
-from tui.screens import alignment, conflicts, groups, incidents, node, overview, persistence
-from tui.view import View
+from tui.screens import conflicts, persistence
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -153,8 +154,8 @@ def _tell(health: Health, now_ns: int) -> None:
     view = View(health, now_ns, UNICODE)
     for rows in (alignment.alignments, conflicts.conflicts, groups.groups, incidents.incidents):
         rows(view, _WIDTH)
-    overview.timeline_lines(view, _WIDTH)
-    panels.summary(view, _WIDTH)
+    overview.hour_lines(view, _WIDTH, 9)
+    incidents.summary(view, _WIDTH)
     panels.caption_lines(view, _WIDTH)
     persistence.replicas(view, _WIDTH)
     for replica in health.model.persistence.ordered():

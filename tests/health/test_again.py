@@ -10,12 +10,12 @@ from ospltool.diagnostics.model import Severity
 from ospltool.health import export
 from ospltool.health.incidents import Incident
 from ospltool.health.news import IncidentNews
+from ospltool.views import incidents
+from ospltool.views.cells import UNICODE, plain
+from ospltool.views.view import View
 from tests.health.test_alarms import THREE, Watch
 from tests.health.test_mutes import Case
 from tests.health.test_supervised_nodes import comes
-from tui.cells import UNICODE, plain
-from tui.screens import incidents
-from tui.view import View
 
 NODES = (1, 2, 3)
 

@@ -15,12 +15,12 @@ from ospltool.live.expectation import Expectation, ExpectedSpace
 from ospltool.live.feed import FeedNotice, NoticeKind, ReceivedSnapshot, Update
 from ospltool.live.model import SystemModel
 from ospltool.live.supervision import SupervisorReport
+from ospltool.views.cells import UNICODE
+from ospltool.views.incidents import severe
+from ospltool.views.view import View
 from tests import fake
 from tests.fake import SECOND_NS as S
 from tests.fake import START_NS, node_id
-from tui.cells import UNICODE
-from tui.panels import severe
-from tui.view import View
 
 THREE = Expectation(("n1", "n2", "n3"), (ExpectedSpace("Orders", copies=3, on_disk=2),))
 

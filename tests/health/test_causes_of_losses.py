@@ -191,9 +191,9 @@ def test_a_snapshot_without_addresses_is_read() -> None:
 
 @pytest.mark.parametrize(("width", "shown"), [(80, "process killed"), (120, "process killed or stopped")])
 def test_all_causes_that_are_left_are_on_the_overview(width: int, shown: str) -> None:
-    from tui.cells import UNICODE, plain
-    from tui.screens import incidents
-    from tui.view import View
+    from ospltool.views import incidents
+    from ospltool.views.cells import UNICODE, plain
+    from ospltool.views.view import View
 
     ward = Ward({1: HERE, 2: THERE, 3: FAR})
     ward.run(5, 1, 3)

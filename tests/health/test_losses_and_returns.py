@@ -19,14 +19,14 @@ from ospltool.health.news import IncidentNews
 from ospltool.health.supervisors import SupervisorWatch
 from ospltool.live.feed import ReceivedSnapshot, Update
 from ospltool.live.supervision import SupervisorReport
+from ospltool.views.cells import UNICODE, plain
+from ospltool.views.node import card
+from ospltool.views.view import View
 from tests import fake
 from tests.fake import SECOND_NS as S
 from tests.fake import START_NS, node_id
 from tests.health.test_alarms import THREE, Watch
 from tests.health.test_causes_of_losses import FAR, HERE, THERE, Ward
-from tui.cells import UNICODE, plain
-from tui.screens.node import card
-from tui.view import View
 
 KILLED = "seen on its host at 01:03:41 UTC: it had died, its supervisor was killed"
 DEAD = SupervisorReport(KILLED, is_trouble=True, is_dead=True, started_ns=START_NS - 600 * S)

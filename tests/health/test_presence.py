@@ -15,13 +15,13 @@ from ospltool.health.prometheus import families
 from ospltool.live.feed import FeedNotice, NoticeKind, ReceivedSnapshot, Update
 from ospltool.live.model import SystemModel
 from ospltool.live.supervision import SupervisorReport
+from ospltool.views import name_space, node
+from ospltool.views.cells import UNICODE, plain
+from ospltool.views.overview import FIELDS, Overview, detail
+from ospltool.views.view import Filter, View, ranks
 from tests import fake
 from tests.fake import SECOND_NS as S
 from tests.fake import START_NS, node_id
-from tui.cells import UNICODE, plain
-from tui.screens import name_space, node
-from tui.screens.overview import FIELDS, Overview, detail
-from tui.view import Filter, View, ranks
 
 WATCHED_S: Final = 11.0
 STEP_S: Final = 0.25

@@ -21,6 +21,8 @@ from ospltool.live.model import SystemModel
 from ospltool.live.recorder import Recorder
 from ospltool.live.replay import ReplayFeed
 from ospltool.live.supervision import LocalView, SupervisorReport
+from ospltool.views.cells import UNICODE, plain
+from ospltool.views.view import View, node_state
 from tests import fake
 from tests.console.watched import Watched
 from tests.fake import SECOND_NS as S
@@ -28,8 +30,7 @@ from tests.fake import START_NS, FakeFeed, node_id
 from tests.health.test_incidents import THREE
 from tests.simulation.scenarios import Scenario, node
 from tui import panels
-from tui.cells import UNICODE, plain
-from tui.view import ConsoleStatus, View, node_state
+from tui.panels import ConsoleStatus
 
 STATUS = ConsoleStatus("console", "recording", "recorded")
 POLL_S = 0.25

@@ -6,13 +6,13 @@ from ospltool.health import export
 from ospltool.health.health import Health
 from ospltool.live.feed import ReceivedSnapshot, Update
 from ospltool.live.model import SystemModel
+from ospltool.views import name_space
+from ospltool.views.cells import UNICODE, Span, Tone, plain
+from ospltool.views.overview import Overview
+from ospltool.views.view import View
 from tests import fake
 from tests.fake import SECOND_NS, START_NS
 from tests.health.test_incidents import Ward, apart, healed
-from tui.cells import UNICODE, Span, Tone, plain
-from tui.screens import name_space
-from tui.screens.overview import Overview
-from tui.view import View
 
 
 def split() -> Ward:

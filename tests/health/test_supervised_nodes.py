@@ -22,14 +22,14 @@ from ospltool.health.presence import Presence
 from ospltool.health.supervisors import SupervisorWatch, report
 from ospltool.live.feed import FeedNotice, NoticeKind, ReceivedSnapshot, Update
 from ospltool.live.supervision import SupervisorReport
+from ospltool.views import incidents
+from ospltool.views.cells import UNICODE, plain
+from ospltool.views.view import View, node_state
 from tests import fake
 from tests.fake import SECOND_NS as S
 from tests.fake import START_NS, node_id
 from tests.health.test_alarms import THREE, Watch
 from tui import panels
-from tui.cells import UNICODE, plain
-from tui.screens import incidents
-from tui.view import View, node_state
 
 FELLOWS = (fake.fellow(1), fake.fellow(2))
 ORPHANED = "Splicedaemon has gone away without stopping this service, terminating durability now..."

@@ -20,10 +20,24 @@ RULE = re.compile(r"\b(?:never|always|must|only|no other|nothing else)\b")
 """Words of sentences that promise something for ever."""
 NAMED = re.compile(r"`((?:engine|ospltool|tui)(?:\.(?!py\b)[A-Za-z_]\w*)+)")
 """A module of the product in a text, or a name in one."""
-MADE = {"anomalies", "settings", "states"}
+BOUNDS = {
+    "all": 34_500,
+    "performance.md": 1200,
+    "reliability.md": 1500,
+    "console.md": 3000,
+    "trace.md": 4300,
+}
+"""The most words of a page for users, where it is not 2,000, and of all of them."""
+UNCUT = {"console.md", "trace.md"}
+MADE = {"settings", "states"}
 FOREIGN = re.compile(
     r"""(?:src|srcset)=["'](?:https?:)?//|<link[^>]+href=["'](?:https?:)?//|url\(["']?https?://"""
 )
+
+
+def written(docs: pathlib.Path) -> list[pathlib.Path]:
+    """Return the pages that are read one by one, not those of single rules and health codes."""
+    return [*docs.glob("*.md"), *docs.glob("internals/*.md")]
 
 
 def test_the_site_is_built_without_a_warning_and_loads_nothing_from_elsewhere(
@@ -66,7 +80,8 @@ def test_every_rule_of_the_architecture_names_what_holds_it(root: pathlib.Path) 
 
 
 def test_the_index_and_the_site_list_every_page(root: pathlib.Path) -> None:
-    pages = {page.name for page in (root / "docs").glob("*.md")} - {"index.md"}
+    docs = root / "docs"
+    pages = {str(page.relative_to(docs)) for page in written(docs)} - {"index.md"}
     index = (root / "docs" / "index.md").read_text("utf-8")
     site = (root / "mkdocs.yml").read_text("utf-8")
     assert {page for page in pages if f"({page}" not in index or page not in site} == set()
@@ -75,16 +90,30 @@ def test_the_index_and_the_site_list_every_page(root: pathlib.Path) -> None:
 def test_a_page_links_a_term_where_it_first_uses_it(root: pathlib.Path) -> None:
     """Each page that people wrote, not one that a module makes."""
     others = {"index", "glossary"} | MADE
-    pages = [page for page in (root / "docs").glob("*.md") if page.stem not in others]
-    unlinked = [page.name for page in pages if "](glossary.md#" not in page.read_text("utf-8")]
+    pages = [page for page in written(root / "docs") if page.stem not in others]
+    unlinked = [page.name for page in pages if "glossary.md#" not in page.read_text("utf-8")]
     assert unlinked == []
+
+
+def test_pages_for_users_are_short_and_name_no_tests(root: pathlib.Path) -> None:
+    """The sum is without the pages of single rules and health codes, whose number features decide."""
+    docs = root / "docs"
+    texts = {
+        str(page.relative_to(docs)): page.read_text("utf-8")
+        for folder in (docs, docs / "rules", docs / "health")
+        for page in folder.glob("*.md")
+    }
+    words = {name: len(text.split()) for name, text in texts.items()}
+    assert {name: size for name, size in words.items() if size > BOUNDS.get(name, 2000)} == {}
+    assert sum(size for name, size in words.items() if "/" not in name) <= BOUNDS["all"]
+    assert [name for name, text in texts.items() if HOLDER.search(text) and name not in UNCUT] == []
 
 
 def test_a_page_that_is_made_says_how_and_contributing_too(root: pathlib.Path) -> None:
     ways = (root / "CONTRIBUTING.md").read_text("utf-8")
     made = {path for path in (root / "docs").rglob("*.md") if "<!-- Made by" in path.read_text("utf-8")}
     commands = {re.findall(r"Made by `([^`]+)`", path.read_text("utf-8"))[0] for path in made}
-    assert {path.stem for path in made if path.parent.name == "docs"} == MADE
+    assert {path.stem for path in made if path.parent.name in {"docs", "internals"}} == MADE
     assert {command for command in commands if command not in ways} == set()
 
 

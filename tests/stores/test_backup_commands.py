@@ -73,7 +73,7 @@ def test_a_backup_can_be_looked_at_compared_and_verified(run: Run, store: Path, 
     code, text, _ = run("diff", f"{store}@1", f"{store}@2", "--json")
     assert code == 1
     assert data(text, "store-diff")["differing"] == 3
-    assert run("export", store, "--set", 1, "-o", tmp_path / "out.jsonl", "--jsonl")[0] == 0
+    assert run("export", store, "--set", 1, "-o", tmp_path / "out.jsonl", "--format", "jsonl")[0] == 0
     assert len((tmp_path / "out.jsonl").read_text().splitlines()) == 3
     assert run("verify", store)[0] == 0
     content = (store / DATABASE).read_bytes()

@@ -23,7 +23,10 @@ def test_the_reader_of_mcap_finds_every_sample_with_its_schema(
 ) -> None:
     messages = tuple(Message(key, text=f"text {key}", time_ns=BASE_NS + key) for key in range(20))
     store = write_kv(tmp_path / "kv", Version((Held(messages),)))
-    assert main(["store", "export", str(store), "--mcap", "-o", str(tmp_path / "s.mcap"), "--json"]) == 0
+    assert (
+        main(["store", "export", str(store), "--format", "mcap", "-o", str(tmp_path / "s.mcap"), "--json"])
+        == 0
+    )
     assert json.loads(capfd.readouterr().out)["data"]["samples"] == 20
     with (tmp_path / "s.mcap").open("rb") as stream:
         reader = make_reader(stream)
@@ -48,7 +51,7 @@ def test_a_type_that_nobody_knows_leaves_the_bytes(make: str, tmp_path: pathlib.
         store = write_ours(tmp_path / "store", {described("p"): [Message(1).sample(), Message(2).sample()]})
     else:
         store = write_persistence(tmp_path / "store", range(2))
-    assert main(["store", "export", str(store), "--mcap", "-o", str(tmp_path / "s.mcap")]) == 0
+    assert main(["store", "export", str(store), "--format", "mcap", "-o", str(tmp_path / "s.mcap")]) == 0
     with (tmp_path / "s.mcap").open("rb") as stream:
         data = [json.loads(message.data) for _, _, message in make_reader(stream).iter_messages()]
     assert [one["fields"] for one in data] == [None, None]
@@ -58,6 +61,5 @@ def test_a_type_that_nobody_knows_leaves_the_bytes(make: str, tmp_path: pathlib.
 def test_a_file_that_is_there_is_not_overwritten(tmp_path: pathlib.Path) -> None:
     store = write_ours(tmp_path / "store", {described("p"): [Message(1).sample()]})
     (tmp_path / "s.mcap").write_text("precious")
-    assert main(["store", "export", str(store), "--mcap", "-o", str(tmp_path / "s.mcap")]) == 2
-    assert main(["store", "export", str(store), "--mcap", "--jsonl", "-o", str(tmp_path / "t")]) == 2
+    assert main(["store", "export", str(store), "--format", "mcap", "-o", str(tmp_path / "s.mcap")]) == 2
     assert (tmp_path / "s.mcap").read_text() == "precious"

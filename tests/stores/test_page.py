@@ -96,9 +96,9 @@ def test_the_page_goes_to_a_file_or_to_standard_output(
     stores: list[str], tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "report.html"
-    assert app.main(["store", "diff", *stores, "-o", "html", "--file", str(file)]) == 1
+    assert app.main(["store", "diff", *stores, "--format", "html", "-o", str(file)]) == 1
     capfd.readouterr()
-    assert app.main(["store", "diff", *stores, "-o", "html"]) == 1
+    assert app.main(["store", "diff", *stores, "--format", "html"]) == 1
     assert capfd.readouterr().out == file.read_text(encoding="utf-8")
 
 

@@ -55,7 +55,7 @@ def test_a_damaged_value_costs_itself(tmp_path: pathlib.Path) -> None:
         "ls --samples",
         "show --key 0",
         "export -o OUT",
-        "export --jsonl -o OUT",
+        "export --format jsonl -o OUT",
         "watch --looks 1",
     ],
 )

@@ -59,9 +59,9 @@ def test_what_commands_write_is_for_its_owner(tmp_path: pathlib.Path) -> None:
     assert main(["store", "export", store, "-o", str(made / "snapshot")]) == 0
     for path in (made / "snapshot").iterdir():  # it may be moved out of its directory
         assert stat.S_IMODE(path.stat().st_mode) == 0o600, path.name
-    assert main(["store", "export", store, "--jsonl", "-o", str(made / "lines.jsonl")]) == 0
+    assert main(["store", "export", store, "--format", "jsonl", "-o", str(made / "lines.jsonl")]) == 0
     for form in ("html", "parquet"):
-        assert main(["store", "diff", store, store, "-o", form, "--file", str(made / form)]) == 0
+        assert main(["store", "diff", store, store, "--format", form, "-o", str(made / form)]) == 0
     assert main(["trace", "load", str(trace), "-o", str(made / "case")]) == 0
     assert main(["trace", "load", str(trace), "-o", str(made / "case.duckdb")]) == 0
     assert open_to_others(made) == []
@@ -90,10 +90,10 @@ def test_a_report_is_written_neither_through_a_link_nor_over_a_file(
     for path in (victim, file):
         path.write_text("precious")
     link.symlink_to(victim)
-    arguments = ["store", "diff", store, store, "-o", form, "--file"]
+    arguments = ["store", "diff", store, store, "--format", form, "-o"]
     for path in (link, file):
         assert main([*arguments, str(path)]) == 2
-    for kind in ("--jsonl", "--mcap"):
+    for kind in ("--format=jsonl", "--format=mcap"):
         export = ["store", "export", store, kind, "-o"]
         assert [main([*export, str(path)]) for path in (link, file)] == [2, 2]
         assert main([*export, str(link), "--force"]) == 2

@@ -47,7 +47,9 @@ def test_spark_on_this_machine_finds_all_kinds_of_difference_also_such_as_cancel
 
 def test_a_cluster_that_is_not_there_ends_with_2(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     store = str(write_kvmt(tmp_path, Version((Held((Message(1),)),))))
-    assert app.main(["store", "diff", store, store, "--engine", "spark", "--master", "no-such-thing"]) == 2
+    assert (
+        app.main(["store", "diff", store, store, "--engine", "spark", "--spark-master", "no-such-thing"]) == 2
+    )
     said = capfd.readouterr()
     assert "no-such-thing" in said.err
     assert "Traceback" not in said.err

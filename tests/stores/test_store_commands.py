@@ -196,14 +196,14 @@ def test_a_snapshot_that_lost_rows_is_damaged(run: Run, one: Path, tmp_path: Pat
 
 def test_exported_lines_have_the_fields(run: Run, one: Path, tmp_path: Path) -> None:
     file = tmp_path / "lines.jsonl"
-    assert run("export", one, "-o", file, "--jsonl")[0] == 0
+    assert run("export", one, "-o", file, "--format", "jsonl")[0] == 0
     lines = [json.loads(line)["data"] for line in file.read_text().splitlines()]
     assert [(line["fields"]["id"], line["status"]) for line in lines] == [
         (1, "write"),
         (2, "write"),
         (3, "dispose"),
     ]
-    assert run("export", one, "-o", file, "--jsonl")[0] == 2, "nothing is overwritten"
+    assert run("export", one, "-o", file, "--format", "jsonl")[0] == 2, "nothing is overwritten"
 
 
 @pytest.mark.parametrize("write", [write_kv, write_kvmt, write_xml])
@@ -359,10 +359,10 @@ def test_diff_ends_with_0_1_or_2(run: Run, one: Path, more: Path, broken: Path) 
     "options",
     [
         ["--spark-setting", "x"],
-        ["-o", "yaml"],
+        ["--format", "yaml"],
         ["--engine", "sqlite"],
-        ["-o", "parquet"],
-        ["-o", "html", "--file", "/no/x"],
+        ["--format", "parquet"],
+        ["--format", "html", "-o", "/no/x"],
     ],
 )
 def test_wrong_options_of_diff_end_with_2(options: list[str], run: Run, one: Path, more: Path) -> None:
@@ -388,7 +388,7 @@ def test_a_bar_shows_how_much_is_where(run: Run, tmp_path: Path) -> None:
 
 def test_json_and_json_lines_carry_the_same_report(run: Run, one: Path, more: Path) -> None:
     whole = data(run("diff", one, more, "--json")[1], "store-diff")
-    lines = [json.loads(line) for line in run("diff", one, more, "-o", "jsonl")[1].splitlines()]
+    lines = [json.loads(line) for line in run("diff", one, more, "--format", "jsonl")[1].splitlines()]
     assert [line["kind"] for line in lines] == [
         "store-diff-summary",
         "store-diff-group",
@@ -404,7 +404,7 @@ def test_parquet_has_a_row_for_each_sample_that_not_all_have(
     run: Run, one: Path, more: Path, tmp_path: Path
 ) -> None:
     file = tmp_path / "diff.parquet"
-    assert run("diff", one, more, "-o", "parquet", "--file", file, "--fields")[0] == 1
+    assert run("diff", one, more, "--format", "parquet", "-o", file, "--fields")[0] == 1
     (row,) = pq.read_table(file).to_pylist()
     assert (row["partition"], row["key"], row["stores"], row["cause"]) == (
         "depot",

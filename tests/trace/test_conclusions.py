@@ -333,7 +333,7 @@ def test_a_level_of_reports_is_a_level(traces: Traces, capfd: pytest.CaptureFixt
     reports(traces, (1, "INFO", "one"), (2, "ERROR", "two"), (3, "FATAL", "three"))
     log = str(traces.directory / "a" / "ospl-info.log")
     for level in ("ERROR", "error", "SEVERE"):
-        assert main(["trace", log, "--level", level, "-o", "template={text}"]) == 0
+        assert main(["trace", log, "--level", level, "--format", "template={text}"]) == 0
         assert capfd.readouterr().out == "two\nthree\n"
 
 
@@ -344,7 +344,7 @@ def test_a_time_without_records_is_named(traces: Traces, capfd: pytest.CaptureFi
     assert (
         "no such record from 2026-11-21T11:29:57.000Z to 2026-11-21T11:30:03.000Z" in capfd.readouterr().err
     )
-    assert main(["trace", log, "--around", "12:10:00±1h", "-o", "template={text}"]) == 0
+    assert main(["trace", log, "--around", "12:10:00±1h", "--format", "template={text}"]) == 0
     assert capfd.readouterr().out == "two\n"
 
 

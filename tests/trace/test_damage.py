@@ -99,7 +99,7 @@ def test_a_cut_compressed_file_is_shown_as_far_as_it_can_be_read(
         packed = zstd.compress(data)
     path = tmp_path / f"durability.log.{packer}"
     path.write_bytes(packed[: len(packed) * 2 // 3])
-    assert main(["trace", str(path), "-o", "raw"]) == 1
+    assert main(["trace", str(path), "--format", "raw"]) == 1
     shown, said = capsys.readouterr()
     assert len(shown) > len(data) // 3
     assert data.startswith(shown.encode("utf-8", "surrogateescape"))

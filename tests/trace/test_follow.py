@@ -221,7 +221,7 @@ def test_the_command_shows_the_last_lines_and_then_what_comes(path: pathlib.Path
         "-f",
         "-n",
         "2",
-        "-o",
+        "--format",
         "template={text}",
     ]
     root = pathlib.Path(__file__).parents[2]

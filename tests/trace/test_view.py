@@ -27,7 +27,7 @@ MASTER = "Confirming master: Fellow '{}' is the master for nameSpace '{}'."
 
 def shown(capfd: pytest.CaptureFixture[str], *arguments: str, code: int = 0) -> list[str]:
     """The texts of the records that a command shows."""
-    assert main(["trace", *arguments, "-o", "template={line}"]) == code
+    assert main(["trace", *arguments, "--format", "template={line}"]) == code
     return capfd.readouterr().out.splitlines()
 
 
@@ -42,7 +42,7 @@ def two(traces: Traces) -> str:
 
 
 def test_nodes_are_merged_by_time(two: str, capfd: pytest.CaptureFixture[str]) -> None:
-    assert main(["trace", two, "-o", "template={node} {clock}"]) == 0
+    assert main(["trace", two, "--format", "template={node} {clock}"]) == 0
     lines = capfd.readouterr().out.splitlines()
     times = [line.split()[1] for line in lines]
     assert times == sorted(times)
@@ -59,7 +59,7 @@ FILTERS = {
     "fellow by address": (["--fellow", "1002"], ["My address is: '1002'", REQUEST.format(1002)]),
     "fellow by name": (["--fellow", "n2"], ["My address is: '1002'", REQUEST.format(1002)]),
     "namespace": (
-        ["--namespace", "ns?"],
+        ["--name-space", "ns?"],
         [MASTER.format(1001, "nsA"), "Namespace 'nsA' is incomplete, trying to restore backup."],
     ),
     "group": (["--group", "partA.*"], [REQUEST.format(1002), RECEIVED.format(1001)]),
@@ -125,10 +125,17 @@ def test_gaps_are_marked(traces: Traces, capfd: pytest.CaptureFixture[str]) -> N
 
 
 def test_skew_is_corrected(two: str, capfd: pytest.CaptureFixture[str]) -> None:
-    assert (
-        main(["trace", two, "--skew", "n2=-1.5s", "--group", "partA.T1", "-o", "template={node} {clock}"])
-        == 0
-    )
+    arguments = [
+        "trace",
+        two,
+        "--skew",
+        "n2=-1.5s",
+        "--group",
+        "partA.T1",
+        "--format",
+        "template={node} {clock}",
+    ]
+    assert main(arguments) == 0
     assert capfd.readouterr().out.splitlines() == ["n2 01:03:20.500000", "n1 01:03:21.000000"]
 
 
@@ -205,7 +212,7 @@ def test_relative_times_are_said_to_be_so(tmp_path: pathlib.Path, capfd: pytest.
     path.write_text("1970-01-01T00:00:01+0000 1.500000000 INIT (t) -> x\n", encoding="utf-8")
     assert main(["trace", str(path)]) == 0
     assert "times of n1 count from the start of the service" in capfd.readouterr().err
-    assert main(["trace", str(path), "--skew", "n1=+1795223310s", "-o", "template={time}"]) == 0
+    assert main(["trace", str(path), "--skew", "n1=+1795223310s", "--format", "template={time}"]) == 0
     captured = capfd.readouterr()
     assert captured.out == f"{iso(1795223311_500000000)}\n"
     assert "count from the start" not in captured.err
@@ -221,7 +228,7 @@ def test_control_characters_never_reach_the_terminal(
 ) -> None:
     trace = traces.node("n1").line(0, f"Group {HOSTILE} is now complete.").line(1, f"{HOSTILE} \x00")
     trace.line(2, "x", "thr\x1b[1mead").write()
-    assert main(["trace", f"evil={trace.path}", "-o", output, *mode, "--color", "never"]) == 0
+    assert main(["trace", f"evil={trace.path}", "--format", output, *mode, "--color", "never"]) == 0
     captured = capfd.readouterr()
     assert re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e]", captured.out + captured.err) is None
 
@@ -239,12 +246,12 @@ def test_raw_is_every_byte(traces: Traces, capfdbinary: pytest.CaptureFixture[by
     trace = traces.node("n1").line(0, f"Group {HOSTILE} is now complete.").line(1, "two\nlines\n\n")
     trace.write()
     trace.path.write_bytes(trace.path.read_bytes() + b"\xff\xfe no text")
-    assert main(["trace", str(trace.path), "-o", "raw"]) == 0
+    assert main(["trace", str(trace.path), "--format", "raw"]) == 0
     assert capfdbinary.readouterr().out == trace.path.read_bytes()
 
 
 def test_json_forms_agree(two: str, capfd: pytest.CaptureFixture[str]) -> None:
-    assert main(["trace", two, "-o", "jsonl"]) == 0
+    assert main(["trace", two, "--format", "jsonl"]) == 0
     lines = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
     assert {(line["format_version"], line["kind"]) for line in lines} == {(1, "trace-record")}
     assert main(["trace", two, "--json"]) == 0
@@ -261,9 +268,9 @@ def test_json_of_nothing_is_an_empty_list(two: str, capfd: pytest.CaptureFixture
 
 def test_parquet_has_the_same_records(two: str, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
     parquet = pytest.importorskip("pyarrow.parquet", reason="the output parquet needs the extra `sql`")
-    assert main(["trace", two, "-o", "parquet"]) == 0
+    assert main(["trace", two, "--format", "parquet"]) == 0
     table = parquet.read_table(io.BytesIO(capfdbinary.readouterr().out))
-    assert main(["trace", two, "-o", "jsonl"]) == 0
+    assert main(["trace", two, "--format", "jsonl"]) == 0
     records = [json.loads(line)["data"] for line in capfdbinary.readouterr().out.splitlines()]
     assert table.column("text").to_pylist() == [record["text"] for record in records]
     assert table.column("node").to_pylist() == [record["node"] for record in records]
@@ -284,9 +291,9 @@ WRONG = {
     "a time that is none": ["--since", "yesterday"],
     "a node that is none": ["--skew", "n9=1s"],
     "a skew that is none": ["--skew", "n1"],
-    "an output that is none": ["-o", "xml"],
+    "an output that is none": ["--format", "xml"],
     "a document that has no end": ["--follow", "--json"],
-    "a table that has no end": ["--follow", "-o", "parquet"],
+    "a table that has no end": ["--follow", "--format", "parquet"],
     "a colour that is none": ["--color", "red"],
     "spans that are too short": ["--hist", "1ns"],
     "two answers at once": ["--count", "--hist", "1s"],

@@ -42,7 +42,7 @@ from engine.supervisor.node_status import status_of
 from engine.supervisor.policy import NodePhase
 from engine.supervisor.process_identity import identify
 from engine.supervisor.rundir import NodeDirectory, RunRecord
-from ospltool.analytics.case import CaseError, files_of, open_case, write_meta
+from ospltool.analytics.case import VERSIONS, CaseError, Contents, open_case, writing
 from ospltool.analytics.contract import META_FILE, Detail
 from ospltool.forensics import attachments
 from ospltool.health.mutes import Mute, Mutes
@@ -259,11 +259,12 @@ def _console(scratch: pathlib.Path) -> list[Target]:
     """Files of the console, and of cases."""
     mutes = {"domain 7": [msgspec.to_builtins(Mute("DUL-NO-MASTER", "n1", 5, 1, 2))]}
     case = scratch / "case"
-    (case / attachments.DIRECTORY).mkdir(parents=True)
-    part = {"name": "part-00001", "start": 0, "counts": [1, 2, 3, 4]}
+    part = {"name": "part-0123456789abcdef", "start": 0, "counts": [1, 2, 3, 4]}
     text = {"node": "n1", "file": "n1.log", "format": "trace", "origin": "engine", "digest": "ab"}
-    write_meta(case, Detail.FULL, {"n1=n1.log": {**text, "size": 5, "parts": [part]}})
-    meta = (case / META_FILE).read_bytes()
+    with writing(case, Detail.FULL) as writer:
+        writer.commit(Contents({"n1=n1.log": {**text, "size": 5, "parts": [part]}}))
+    (version,) = (case / VERSIONS).iterdir()
+    (case / attachments.DIRECTORY).mkdir()
     entry = {
         "what": "store",
         "node": "n1",
@@ -290,8 +291,15 @@ def _console(scratch: pathlib.Path) -> list[Target]:
         ),
         Target(
             "case",
-            [meta],
-            _at(case / META_FILE, lambda _: files_of(open_case(case)), CaseError),
+            [(case / META_FILE).read_bytes()],
+            _at(case / META_FILE, lambda _: open_case(case), CaseError),
+            COSTLY,
+            damaged_json,
+        ),
+        Target(
+            "case-version",
+            [version.read_bytes()],
+            _at(version, lambda _: open_case(case), CaseError),
             COSTLY,
             damaged_json,
         ),

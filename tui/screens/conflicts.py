@@ -5,10 +5,10 @@ from __future__ import annotations
 from textual import on
 
 from ospltool.live.conflicts import ReportedConflict
-from tui import text
-from tui.cells import Cell, Column, Line, Rows, Span, Tone, single, table_title
+from ospltool.views import text
+from ospltool.views.cells import Cell, Column, Line, Rows, Span, Tone, single, table_title
+from ospltool.views.view import Subject, View
 from tui.screens.base import TableScreen
-from tui.view import Subject, View
 from tui.widgets.sheet import Sheet
 
 CONFLICT_FIELDS = ("node", "fellow", "ns", "cause", "policy", "state")

@@ -1,149 +1,17 @@
-"""All groups, and the group under the cursor on each node that has it."""
+"""The screen of all groups."""
 
 from __future__ import annotations
 
 from typing import ClassVar
 
-from rich.cells import cell_len
 from textual import on
 
-from engine.dataset.groups import depth_name
-from engine.runtime.monitor import GroupView
-from ospltool.health.presence import Presence
 from ospltool.live.groups import GroupKey
-from ospltool.output.text import plural
-from tui import text
-from tui.cells import Cell, Column, Line, Rows, Span, Tone, dimmed, single, table_title, widest
+from ospltool.views.cells import Line, Rows
+from ospltool.views.groups import GROUP_FIELDS, group_lines, group_title, groups
+from ospltool.views.view import Subject, View
 from tui.screens.base import TableScreen
-from tui.view import Subject, View, master_tone
 from tui.widgets.sheet import Sheet
-
-MEASURED = 200
-"""Groups whose names decide how wide the columns become."""
-
-GROUP_FIELDS = ("ns", "partition", "topic", "type", "differs")
-
-
-def groups(view: View, width: int) -> Rows[GroupKey]:
-    """Return every group, with the figures of the node that has most of it."""
-    every = view.model.groups.ordered()
-    names = widest(map(str, every[:MEASURED]), 15, 60)
-    spaces = widest(view.model.name_space_names(), 10, 24)
-    cut = view.glyphs.ellipsis
-    types = widest((key.type_name for key in every[:MEASURED]), 8, 40)
-    columns = (
-        Column("mark", "", 1),
-        Column("group", "partition.topic", 15, grow=4, most=names, cut=cut),
-        Column("space", "name-space", 10, grow=1, most=spaces, cut=cut),
-        Column("nodes", "nodes", 5, right=True),
-        Column("samples", "samples", 8, right=True),
-        Column("instances", "instances", 9, right=True),
-        Column("bytes", "payload", 9, right=True),
-        Column("newest", "newest", 6, right=True),
-        Column("stored", "on disk", 7, right=True),
-        Column("lost", "lost", 5, right=True),
-        Column("differs", "differs", 7, grow=1, most=30),
-        Column("type", "type", 8, grow=3, most=types),
-    )
-
-    rows: dict[GroupKey, dict[str, Cell]] = {}
-
-    def render(key: GroupKey, column: str) -> Cell:
-        if key not in rows:
-            rows[key] = _row(view, key)
-        return rows[key].get(column, ())
-
-    kept = [(key.id, key) for key in every if not view.filter or _shows_group(view, key)]
-    return Rows(columns, kept, render, width=width, fixed=2, hidden=len(every) - len(kept))
-
-
-def _shows_group(view: View, key: GroupKey) -> bool:
-    values = {"ns": key.name_space, "partition": key.partition, "topic": key.topic, "type": key.type_name}
-    if any(term.field == "differs" for term in view.filter.terms):
-        values["differs"] = " ".join(
-            view.model.name_of(node) for node in view.model.sets.differing_in(key, view.now_ns)
-        )
-    return view.filter.matches(values)
-
-
-def _row(view: View, key: GroupKey) -> dict[str, Cell]:
-    """Return the cells of a row by column, worked out at once: most look at every node with the group."""
-    views = view.model.groups.views(key)
-    if not views:
-        return {}
-    differ = view.model.sets.differing_in(key, view.now_ns)
-    lost_samples = sum(one.lost + sum(count for _, count in one.rejected) for one in views.values())
-    largest = max(views.values(), key=lambda one: (one.samples, one.newest_ns))
-    kept = [one.samples - one.stored for one in views.values() if is_kept(one)]
-    behind = max(kept, default=0)
-    sign = view.glyphs.conflict if differ else view.glyphs.warn if lost_samples else ""
-    plain = {
-        "space": key.name_space,
-        "nodes": str(sum(map(view.is_heard, views))),
-        "instances": text.count(largest.instances),
-        "bytes": text.size(largest.bytes),
-        "newest": text.age(view.now_ns - largest.newest_ns) if largest.newest_ns else "",
-        "stored": ("all" if behind <= 0 else f"-{text.count(behind)}") if kept else "",
-        "type": key.type_name,
-    }
-    return {name: single(value, Tone.DIM) for name, value in plain.items()} | {
-        "mark": single(sign, Tone.WARN) if sign else (),
-        "group": single(str(key)),
-        "samples": single(text.count(largest.samples)),
-        "lost": single(text.count(lost_samples) if lost_samples else "", Tone.WARN),
-        "differs": single(", ".join(map(view.model.name_of, differ)), Tone.WARN),
-    }
-
-
-def is_kept(view: GroupView) -> bool:
-    """Return whether the group goes to disk."""
-    return view.durability.casefold() == "persistent"
-
-
-def group_lines(view: View, key: GroupKey) -> list[Line]:
-    """Return one group on each node that has it; the master first."""
-    views = view.model.groups.views(key)
-    differ = set(view.model.sets.differing_in(key, view.now_ns))
-    lines: list[Line] = [
-        (
-            Span(f" {key}", Tone.STRONG),
-            Span(f"  type {key.type_name}  in {key.name_space}, {plural(len(views), 'node')}", Tone.DIM),
-        )
-    ]
-    room = min(12, max((cell_len(view.model.name_of(node_id)) for node_id in views), default=0))
-    for node in view.model.ordered_nodes():
-        one = views.get(node.id)
-        if one is None:
-            continue
-        space = node.name_spaces.get(key.name_space)
-        is_master = space is not None and view.health.is_master(node, space.name)
-        sign = view.glyphs.master if is_master else view.glyphs.conflict if node.id in differ else " "
-        tone = Tone.WARN if node.id in differ else Tone.PLAIN
-        samples, instances = plural(one.samples, "sample"), plural(one.instances, "instance")
-        counts = f"{samples}  {instances}  {text.size(one.bytes)}"
-        kept = (
-            f"  on disk {'all' if one.stored >= one.samples else f'{one.stored:,}'}" if is_kept(one) else ""
-        )
-        lost = f"  lost {one.lost:,}" if one.lost else ""
-        rejected = "".join(f"  rejected {count:,} by {cause}" for cause, count in one.rejected)
-        asked = f"  keeps {depth_name(one.kept_depth)}, readers ask for {depth_name(one.asked)}"
-        rest = f"{kept}{lost}{rejected}{asked if one.is_cut else ''}  digest {one.digest[:8]}"
-        name = text.fit(node.snapshot.name, room, ellipsis=view.glyphs.ellipsis)
-        star = master_tone(view, node.snapshot.role, key.name_space) if is_master else tone
-        line: Line = (Span(f" {sign} ", star), Span(f"{name} {counts}", tone), Span(rest, Tone.DIM))
-        presence = view.presence(node)
-        if presence is not Presence.HEARD:
-            line = dimmed((*line, Span(f"  {presence}, heard {text.ago(node.age_ns(view.now_ns))}")))
-        lines.append(line)
-    return lines
-
-
-def group_title(view: View, rows: Rows[GroupKey]) -> str:
-    """Return the title with the numbers of shown and hidden groups."""
-    groups = view.model.groups
-    unseen = sum(node.snapshot.groups_left_out for node in view.model.nodes.values()) + groups.left_out
-    more = f"{unseen:,} more not told by their nodes or not kept" if unseen else ""
-    return table_title([plural(len(groups), "group"), more], rows.hidden)
 
 
 class GroupsScreen(TableScreen):
@@ -152,6 +20,7 @@ class GroupsScreen(TableScreen):
     NAME = "groups"
     TITLE_OF_SCREEN = "groups"
     FILTER_FIELDS = GROUP_FIELDS
+    # Chosen by eye, as in the other screens.
     ABOUT_LINES: ClassVar[int] = 12
 
     def table(self, view: View, width: int) -> Rows[GroupKey]:

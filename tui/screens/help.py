@@ -9,9 +9,10 @@ from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
 from textual.screen import ModalScreen
 
-from tui.cells import Glyphs, Line, Span, Tone
+from ospltool.views.cells import Glyphs, Line, Span, Tone
 from tui.widgets.lines import Lines
 
+# Fits into a terminal of 80 with the frame.
 WIDTH = 72
 
 

@@ -9,15 +9,16 @@ from textual import on
 from engine.runtime.monitor import GroupView
 from ospltool.live.nodes import Node
 from ospltool.output.text import plural
-from tui import text
-from tui.cells import Cell, Column, Line, Rows, Span, Tone, dimmed, single, table_title, widest
+from ospltool.views import text
+from ospltool.views.cells import Cell, Column, Line, Rows, Span, Tone, dimmed, single, table_title, widest
+from ospltool.views.groups import is_kept
+from ospltool.views.view import Subject, View, node_mark
 from tui.screens.base import TableScreen
-from tui.screens.groups import is_kept
-from tui.view import Subject, View, node_mark
 from tui.widgets.sheet import Sheet
 
 STORE_FIELDS = ("node", "kind", "path", "state")
 
+# The figures beside it need the rest of a line of 100.
 MOST_GROUP: Final = 50
 """Cells after which the name of a group is cut."""
 
@@ -107,6 +108,7 @@ def store_lines(view: View, node: Node, width: int) -> list[Line]:
 
 def _group_lines(view: View, node: Node) -> list[Line]:
     """Return the groups of a store with what the disk has of each; those that are behind come first."""
+    # A stable sort: groups that lack nothing stay in the order of their names.
     groups = sorted(node.snapshot.groups, key=lambda one: -_lacks(one))
     names = [f"{one.partition}.{one.topic}" for one in groups]
     longest = widest(names, 0, MOST_GROUP)
@@ -141,6 +143,7 @@ class StoreScreen(TableScreen):
 
     NAME = "store"
     TITLE_OF_SCREEN = "store"
+    # All that is there: this screen has no other use for the room.
     ABOUT_LINES: ClassVar[int] = 40
     FILTER_FIELDS = STORE_FIELDS
 

@@ -12,14 +12,15 @@ from textual.binding import Binding, BindingType
 from engine.runtime.monitor import NodeEvent
 from engine.tracing.catalogue import catalogue
 from ospltool.trace.reading.record import TraceRecord
-from tui import panels, text
+from ospltool.views import text
+from ospltool.views.cells import Cell, Column, Line, Rows, Span, Tone, single
+from ospltool.views.events import MOST_NAME, event_message, no_events
+from ospltool.views.view import Subject, View, state_name
 from tui import trace_lines as sources
-from tui.cells import Cell, Column, Line, Rows, Span, Tone, single
-from tui.panels import MOST_NAME, event_message
 from tui.screens.base import TableScreen
-from tui.view import Subject, View, state_name
 from tui.widgets.sheet import Sheet
 
+# Textual takes milliseconds for each thousand when the table changes. Chosen.
 MAX_SHOWN: Final = 20_000
 """Rows of the table: the newest; older ones are counted in the title."""
 
@@ -27,6 +28,7 @@ WIDTH_WITH_LEVEL: Final = 100
 WIDTH_WITH_THREAD: Final = 150
 """Below these widths the message needs the room more; the lines below the table have everything."""
 
+# Names do not change, and measuring all rows would cost with each new one.
 NAMED: Final = 2_000
 """Number of newest rows whose node names determine the width of the column."""
 
@@ -178,6 +180,7 @@ class TraceScreen(TableScreen):
     NAME = "trace"
     TITLE_OF_SCREEN = "trace"
     FILTER_FIELDS = sources.FIELDS
+    # Chosen by eye: a header and some lines of the message.
     ABOUT_LINES: ClassVar[int] = 9
 
     def __init__(self) -> None:
@@ -227,7 +230,7 @@ class TraceScreen(TableScreen):
         """Return the reason for an empty table."""
         if self.from_files:
             return nothing_lines("no line of the trace files matches" if self._every else "no line yet")
-        return nothing_lines(panels.no_events(view))
+        return nothing_lines(no_events(view))
 
     def about(self, view: View, row: TraceRow, width: int) -> list[Line]:
         """Return the record in full, and what it means."""

@@ -11,7 +11,7 @@ from textual.screen import Screen
 from textual.suggester import SuggestFromList
 from textual.widgets import Input
 
-from tui.cells import Line, Span, Tone
+from ospltool.views.cells import Line, Span, Tone
 from tui.widgets.lines import Lines
 
 
@@ -85,6 +85,7 @@ class CommandLine(Entry):
         self.suggester = SuggestFromList(commands, case_sensitive=False)
 
 
+# A line of 100 cells.
 MOST_KEYS: Final = 8
 
 

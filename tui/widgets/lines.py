@@ -12,7 +12,7 @@ from textual.geometry import Region
 from textual.strip import Strip
 from textual.widget import Widget
 
-from tui.cells import UNICODE, Glyphs, Line, Span, Tone, fit_line
+from ospltool.views.cells import UNICODE, Glyphs, Line, Span, Tone, fit_line
 
 
 class Toned(Widget):

@@ -8,6 +8,7 @@ from typing import Final
 
 from engine.dds.cdr import HEADER, Malformed
 
+# Partitions and names are tens; the length comes from the network, before the elements that would prove it.
 MAX_ELEMENTS: Final = 10_000
 """Limit for the elements of a sequence of strings or structures; a longer one is refused."""
 _ORDERS: Final = {b"\x00\x00": ">", b"\x00\x01": "<"}

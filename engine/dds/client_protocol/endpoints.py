@@ -24,6 +24,8 @@ _TYPES: Final = {
     HISTORY_REQUEST: "DDS::HistoricalDataRequest",
     HISTORY: "DDS::HistoricalData",
 }
+# A tenth of `SEND_TIMEOUT_S`: between two attempts the thread looks whether the client is gone or the node
+# ends.
 _BLOCKING_NS: Final = 3_000_000_000
 _TOPIC_SCOPE: Final = 1
 

@@ -40,7 +40,9 @@ PROOF: Final = "ospltool.proof"
 _SAMPLE_HEAD: Final = struct.pack("<II16s", 1, len(SAMPLE) + 1, SAMPLE.encode())
 _U32: Final = struct.Struct("<I")
 _EXTRA: Final = struct.Struct("<BIQ4s")
+# Encapsulation identifier and options, 2 bytes each (DDSI-RTPS 10.2).
 _HEADER_BYTES: Final = 4
+# A key hash is an MD5 digest or the padded key (DDSI-RTPS 9.6.4.8).
 _HASH_BYTES: Final = 16
 _BIG_ENDIAN_HEADER: Final = b"\x00\x00\x00\x00"
 _STATUS_OF: Final = {
@@ -49,6 +51,7 @@ _STATUS_OF: Final = {
     SampleKind.UNREGISTER: UNREGISTER,
     SampleKind.WRITE_DISPOSE: DATA | DISPOSE,
 }
+# DURATION_INFINITE in seconds and nanoseconds (DCPS 2.2.1).
 _NO_LIMIT_NS: Final = (0x7FFFFFFF, 0x7FFFFFFF)
 
 

@@ -34,6 +34,7 @@ MAJOR_VERSION: Final = 1
 ID_BYTES: Final = 16
 """Size of the id of a client, server or writer, and of a key hash."""
 _SECOND_NS: Final = 1_000_000_000
+# Seconds of the DDS API are 32 bits with a sign, and this one means infinite.
 _MAX_SECONDS: Final = 0x7FFFFFFF
 
 
@@ -133,6 +134,7 @@ class RequestId(NamedTuple):
     number: int
 
 
+# Vendor 1.16 is Eclipse Cyclone DDS.
 _VENDOR: Final = (1, 16)
 
 
@@ -367,6 +369,7 @@ class HistoryPart(Struct, frozen=True):
     extensions: Mapping[str, bytes]
 
 
+# All of 64 bits with a sign: a time-based selection without bounds selects everything.
 _FIRST_NS: Final = -(1 << 63)
 _LAST_NS: Final = (1 << 63) - 1
 
@@ -396,6 +399,8 @@ class HistoryLimits(Struct, frozen=True):
                 del history[: max(0, len(history) - self.max_samples_per_instance)]
         chosen = [history for history in instances.values() if history]
         if self.max_instances != UNLIMITED:
+            # By each instance's newest sample: a reader with room for fewer instances keeps those that
+            # changed last.
             newest = sorted(chosen, key=lambda history: history[-1], reverse=True)[: self.max_instances]
             kept = {history[-1].key for history in newest}
             chosen = [history for history in chosen if history[-1].key in kept]

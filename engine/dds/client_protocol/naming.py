@@ -29,12 +29,17 @@ SAMPLES: Final = "ospltool.samples"
 """Addition to a request to keep samples: packed samples."""
 ANSWERS: Final = 2
 """Version of the answers about samples; nodes that do not send it promise less."""
+# With `_NAME_BYTES` each, as many as fill `MAX_BLOCK_BYTES`.
 MAX_NAMES: Final = 4_096
 """Limit for the names in one question."""
+# The smallest batch that is among the fastest of the stream (see `engine.dds.bulk`); larger only delays the
+# first answer.
 MAX_BLOCK_BYTES: Final = 256 << 10
 """Limit for the bytes of names or samples in one message; a single sample may be larger."""
 
 _STATUSES: Final = DATA | DISPOSE | UNREGISTER
+# Writer (16), time and digest with their msgpack heads come to less; an estimate that is too large makes
+# blocks smaller, not wrong.
 _NAME_BYTES: Final = 64
 """What a name takes at most besides its key."""
 

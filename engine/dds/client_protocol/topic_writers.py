@@ -25,17 +25,29 @@ if TYPE_CHECKING:
     from engine.dds.topics import Topic
     from engine.dds.writer import RawWriter
 
+# Chosen. Fewer lets one slow client delay the next; each more is a thread that does nothing most of the
+# time.
 WORKERS: Final = 4
 """Limit for clients served at once; a slow client blocks one thread."""
+# The client made its reader before it asked, so discovery is on its way: seconds on a loaded machine. A
+# client that has gone holds a thread this long.
 MATCH_TIMEOUT_S: Final = 10.0
 """Limit for discovering a client's reader; then the answer is given up."""
+# Three times the 10 s after which Cyclone DDS by default gives up a dead process: who is silent for longer
+# lives and takes nothing.
 SEND_TIMEOUT_S: Final = 30.0
 """Limit for a client that takes nothing; then the answer is given up."""
 ANSWER_S: Final = MATCH_TIMEOUT_S + SEND_TIMEOUT_S + 10.0
 """Limit for one message of an answer, with a margin for the deadlock watch."""
+# A client asks for its topics one after the other, and a new writer has to be matched first. Longer only
+# keeps an entity.
 IDLE_S: Final = 10.0
+# A thread is in the middle of a message for seconds at most; the node's own ServiceTerminatePeriod is of
+# the same size by default.
 CLOSE_S: Final = 10.0
 """Time that the end of the node waits for threads that are in the middle of a message."""
+# One for each client that is served or waits. It bounds writers, which cost Cyclone DDS far more than
+# memory.
 MAX_LINES: Final = 1_000
 PREFIX_BYTES: Final = 12
 """The first bytes of a GUID, the same for all entities of a participant."""
@@ -58,6 +70,8 @@ class _Line:
     """One writer with its queue. One thread at a time works on it."""
 
     def __init__(self) -> None:
+        # Between the node's thread, which adds jobs, and the one worker that carries them out: a job must
+        # not be added just as the worker goes idle.
         self.lock = threading.Lock()
         self.jobs: collections.deque[_Job] = collections.deque()
         self.busy = False

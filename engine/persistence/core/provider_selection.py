@@ -14,6 +14,7 @@ from typing import Final
 
 from engine.persistence.core.sequences import Sequences
 
+# The default of the attributes (docs/redundant-persistence.md).
 DEFAULT_PERIOD_MS: Final = 5_000
 
 
@@ -61,9 +62,11 @@ MAX_LAG_PERIODS: Final = 2
 Its numbers come from its last announcement, which may be a period old.
 """
 
+# Chosen: a path has a step for each replica that passed the samples on.
 MAX_PATH: Final = 16
 """Longest replication path that is followed."""
 
+# Chosen: with one, a provider that lacks the same would delay the samples by a period.
 MAX_FILLING: Final = 3
 """Most providers at one time for samples that the live provider does not give."""
 

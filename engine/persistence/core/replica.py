@@ -49,11 +49,14 @@ from engine.persistence.core.provider_selection import (
 )
 from engine.persistence.core.sequences import Sequences
 
+# A sixteenth of the `PARTS`: after a long separation an inventory of everything is spread over 16 periods.
 MAX_PARTS_ASKED: Final = 16
 """Inventories to one replica in one period; the others wait."""
+# A replica announces once a period, and that of the other may have just gone.
 MARGIN_PERIODS: Final = 2
 """Periods that a difference must stay longer than a change of providers may take."""
 
+# Digests of parts add up like those of sets, in 64 bits.
 _MASK: Final = (1 << 64) - 1
 
 
@@ -233,11 +236,14 @@ class _KnownPeer(Struct):
             self.learn(stream, numbers_of(some))
 
 
+# Chosen: each has intervals, and anybody in the domain can be a writer.
 MAX_WRITERS: Final = 100_000
 """Original writers that a replica knows. It keeps samples of more, but does not account for them; counted."""
 
+# Chosen: small samples fill a message of some hundred kilobytes.
 BATCH_SAMPLES: Final = 256
 """Samples in one delivery at most."""
+# The largest batch that is among the fastest (`engine.dds.bulk`).
 BATCH_BYTES: Final = 1 << 20
 """Payload bytes at which a delivery is full."""
 
@@ -322,11 +328,16 @@ class Replica:
     def of_group(self, prefix: bytes) -> list[OriginalSample]:
         """Return the last values of the instances whose keys have this prefix, in order of source time."""
         found = [entry.sample for key, entry in self._kept.entries.items() if key.startswith(prefix)]
+        # Late joiners get the samples as they were written, by source time.
         return sorted(found, key=lambda sample: sample.order)
 
     def instances(self) -> Iterable[bytes]:
         """Return the keys of all instances."""
         return self._kept.entries.keys()
+
+    def digest(self) -> int:
+        """Return a number below 2**64 for all last values: replicas with equal values have the same."""
+        return sum(self._kept.digests()) & _MASK
 
     def writers(self) -> list[str]:
         """Return all known writers and streams of late samples."""

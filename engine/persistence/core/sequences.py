@@ -11,6 +11,7 @@ from msgspec import Meta, Struct
 
 HIGHEST: Final = 1 << 128
 """The highest number: positions have 128 bits (`engine.persistence.core.positions`)."""
+# Chosen: 32 KiB for a writer at the worst. In order, a writer has one or two.
 MAX_INTERVALS: Final = 1024
 """Intervals kept of one writer. Beyond the bound the shortest is forgotten; a gap is never closed.
 

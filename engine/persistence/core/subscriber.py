@@ -17,16 +17,20 @@ from typing import Final
 from engine.persistence.core.messages import SubscriberAnswer, SubscriberState
 from engine.persistence.core.subscription_ledger import Id, numbers_of
 
+# At some 20 bytes each the state is below a megabyte, the size of the fastest messages.
 MAX_TOLD: Final = 20_000
 """Samples in each of the two lists of a state: those that the reader has, and those that it acknowledges.
 With more samples that are not acknowledged, it does not ask for others."""
 
+# Chosen: some hundred megabytes at the worst, in the application's process.
 MAX_SEEN: Final = 1_000_000
 """Samples that the reader remembers to detect repetitions; it forgets the oldest."""
 
+# As the period in which replicas evaluate providers; a lost sample comes this much later.
 PERIOD_S: Final = 5.0
 """Interval at which a reader asks for samples that its writers have not sent to it."""
 
+# Four periods. Shorter would leave a replica that reads a large store.
 PATIENCE_S: Final = 20.0
 """Time that a connected replica may be silent before the reader asks another one; it may be busy."""
 

@@ -15,12 +15,14 @@ from engine.persistence.core.sequences import HIGHEST
 
 MAX_QUORUM: Final = 1_000_000
 """A greater number is a mistake: no system has that number of readers."""
+# Chosen: in order it is empty, since numbers without a gap are one interval.
 MAX_ACKNOWLEDGED: Final = 100_000
 """Numbers of one writer that a ledger remembers as acknowledged. The lowest are forgotten, and counted.
 
 A forgotten sample is sent again only if a replica still holds it and never heard of the acknowledgement.
 """
 
+# Chosen: a thousand readers of one durable subscription are a mistake.
 MAX_MEMBERS: Final = 1_000
 """Members with acknowledgements of their own; those of further members are refused, and counted."""
 

@@ -40,16 +40,21 @@ from engine.persistence.core.subscription_ledger import (
     numbers_of,
 )
 
+# Chosen: each keeps its samples until they are acknowledged, and anybody can make one.
 MAX_SUBSCRIPTIONS: Final = 1_000
 """Durable subscriptions of one group; more are refused, counted and reported."""
+# Chosen, as `engine.persistence.core.replica.MAX_WRITERS`.
 MAX_WRITERS: Final = 100_000
 """Writers of one group that are remembered; beyond, all are forgotten, which does no harm."""
+# Chosen: with 2.6 KB on average both limits are reached at once.
 MAX_HELD: Final = 100_000
 MAX_HELD_BYTES: Final = 256 << 20
 """Samples, and payload bytes, that a replica keeps for durable subscriptions. New ones beyond are not kept,
 counted and reported. When there is room again they come from another replica that has kept them, if any."""
+# Chosen, as the other limits for what strangers can make.
 MAX_READERS: Final = 10_000
 """Readers at one time; more get no answer, and are counted."""
+# Chosen, near the batches of replicas (`engine.persistence.core.replica`).
 BATCH_SAMPLES: Final = 256
 BATCH_BYTES: Final = 512 << 10
 """Samples and bytes in one message; a single sample may be larger."""
@@ -580,6 +585,7 @@ class ReaderAnswers:
             for sample in group.pending(state.name, state.member, state.had, only_settled=state.only_settled)
         ]
         if len(groups) > 1:
+            # Each partition is in order already; a reader of several gets one order by source time.
             samples.sort(key=lambda sample: sample.order)
         self.counters["given"] += len(samples)
         *parts, last = batches(samples)

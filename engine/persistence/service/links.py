@@ -120,14 +120,18 @@ class ServicePart:
 TOPIC: Final = "p_exchange"
 HELLO_S: Final = 1.0
 """Interval at which a link that is not up is begun again: the other side may not have discovered this one."""
+# A process that said hello has been discovered, so matching takes milliseconds.
 MATCH_S: Final = 2.0
 """Longest wait for the other side's reader before a frame; without it the link would begin again at once."""
+# A replica that writes a large set to its disk reads nothing meanwhile.
 SEND_S: Final = 30.0
 """Longest time for which a frame is offered at the end of the service."""
+# Some tens of messages of `BATCH_BYTES`: the other side never waits for us, and memory stays bounded.
 FULL_BYTES: Final = 32 << 20
 """Waiting bytes at which the queue to a replica is full."""
 LOW_BYTES: Final = 8 << 20
 """Waiting bytes at which a full queue is reported to have room again; well below, so that this is seldom."""
+# Chosen: more replicas than any system; strangers may pretend to be some.
 MAX_PEERS: Final = 256
 """Processes that links are kept to: each has a thread and a writer."""
 
@@ -234,6 +238,8 @@ class _Peer:
         deadline = time.monotonic() + SEND_S
         while not self._is_closed or time.monotonic() < deadline:
             self._work.moved()  # a slow process is not a deadlock
+            # Tried again until the deadline: the service may end in between, which one long wait would not
+            # notice.
             with contextlib.suppress(DdsTimeout):
                 sender.send(frame, 1.0)
                 return
@@ -316,6 +322,7 @@ class Links:
         up = [PeerView(name, "up") for name, _ in self._connected()]
         refused = [PeerView(*peer.refusal) for peer in self._peers.values() if peer.refusal]
         others = [PeerView(guid.hex(), "beginning") for guid in self.beginning]
+        # By name, so that rows of a screen do not jump.
         return tuple(sorted((*up, *refused, *others), key=lambda peer: peer.name))
 
     def _connected(self) -> Iterator[tuple[str, _Peer]]:
@@ -454,8 +461,10 @@ class Links:
             self._happened(peer, peer.restart())  # the link is not whole without that message
 
 
+# As `MATCH_S`.
 ANSWER_MATCH_S: Final = 2.0
 """Longest wait for the reader of the answers, which was made before its state was sent."""
+# Chosen: a reader that takes nothing holds a worker this long.
 ANSWER_S: Final = 10.0
 """Longest time to send one answer; then the reader gets no more of the batch, and asks again."""
 MAX_READERS: Final = 10_000

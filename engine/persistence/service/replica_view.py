@@ -14,6 +14,7 @@ PAST_TOPIC: Final = "p_past"
 
 MAX_BYTES: Final = 16 << 20
 """A view of all bounds is smaller; a larger one only costs the memory of those that read it."""
+# Chosen, some hundred kilobytes.
 MAX_WRITERS_SHOWN: Final = 1_000
 """A view is made each second, and nobody reads more."""
 
@@ -167,6 +168,8 @@ class ReplicaView:
     """Sentences about present problems."""
     ending: bool = False
     """Whether the replica stops cleanly and this is its last view."""
+    digest: str = ""
+    """Of all values kept, 16 hexadecimal digits: the same at replicas that keep the same."""
 
 
 class _Document(msgspec.Struct):

@@ -128,6 +128,7 @@ class Lifespans(ServicePart):
         return write
 
 
+# Some hundred megabytes of small samples; a link that restarts asks for what it lacks.
 MAX_WAITING: Final = 100_000
 """Messages that may wait for a slow replica; beyond, its link is restarted."""
 
@@ -254,17 +255,23 @@ class Synchronization(ServicePart):
         return self._due_s
 
 
+# As `engine.persistence.service.links.MATCH_S`: discovery takes a second or two.
 SETTLE_S: Final = 2.0
 """Time after the start in which a service looks for others before it serves."""
+# Chosen: by then discovery has noticed a process that ends in order.
 RETRY_S: Final = 2.0
 """Pause before a delivery that failed is tried again: its process may be about to end."""
+# An application makes its readers one by one within that; a whole delivery for each would cost far more.
 FURTHER_S: Final = 0.5
 """Time that a further reader of a process waits, so that several are served at once."""
+# Chosen: a delivery too many is recognised by its reader, a sample that is left out is lost.
 MARGIN_NS: Final = 60_000_000_000
 """Tolerated difference between the clocks of writers and of this replica."""
+# Chosen, as the other limits for what strangers can make.
 MAX_READERS: Final = 10_000
 MAX_ENDS: Final = 100_000
 """Served readers that are taken from one message; twice as many are remembered."""
+# Chosen: then the values are fewer than the updates, as a rule.
 MAX_UPDATES: Final = 100_000
 """Samples that may wait for one reader; beyond, the reader gets all values again."""
 
@@ -518,6 +525,7 @@ class Registration(NamedTuple):
         """Return the registration of a key; None if it is not a key."""
         try:
             topic, name, *partitions = msgspec.json.decode(key, type=list[str])
+        # A registration is a sample that anybody can write.
         except (msgspec.MsgspecError, ValueError, RecursionError):
             return None
         return cls(topic, name, tuple(partitions)) if partitions else None
@@ -720,6 +728,7 @@ class Subscribing(ServicePart):
         if stock is self._registered:
             before = set(_active(stock))
             stock.receive(peer, message)
+            # A set has no order, and two runs must do the same.
             new = sorted(set(_active(stock)) - before, key=lambda one: one[0].key)
             for group, description in self._groups.items():
                 for each, quorum in new:
@@ -774,6 +783,7 @@ class Subscribing(ServicePart):
             for one, quorum in _active(self._registered)
             if not any(one.concerns(description) for _, description in self._groups.items())
         ]
+        # By name, so that rows of a screen do not jump.
         return tuple(sorted(views, key=lambda view: (view.name, view.topic, view.partition)))
 
     def problems(self) -> list[str]:

@@ -64,6 +64,7 @@ from engine.tracing.catalogue import catalogue
 from engine.tracing.record import message
 from engine.tracing.version import product_version
 
+# Chosen: some hundred megabytes of keys.
 MAX_INSTANCES: Final = 1_000_000
 """Instances whose owner is remembered; beyond, the oldest is forgotten, and its next writer owns it."""
 
@@ -113,8 +114,10 @@ class Owners:
                 del self._owned[owner[0]]
 
 
+# As `engine.node.intake.DRAIN`.
 DRAIN: Final = 20_000
 """Samples of one tap in one turn, so that other inputs have their turn, too."""
+# Chosen: a person reads the first ones.
 MAX_NEWS: Final = 100
 """Sentences of one turn: writers of others could fill the log."""
 
@@ -316,8 +319,10 @@ SAID: Final = "persistence.said"
 """The event id of sentences of a service."""
 LONGEST_TURN_S: Final = 1.0
 """Longest time between two turns: some of what parts look at has no event, such as wall clocks."""
+# As `engine.node.wire.WORKERS`.
 WORKERS: Final = 8
 """Deliveries, answers and type look-ups at one time; a slow reader holds up one of them."""
+# As the ServiceTerminatePeriod of OpenSplice by default, after which the supervisor kills.
 CLOSE_S: Final = 10.0
 """Longest time for the last writes to the store at the end."""
 WATCH_S: Final = 1.0
@@ -331,6 +336,7 @@ STATUS_TOPICS: Final = (
 """The topics on which a replica shows itself."""
 STATUS_S: Final = 1.0
 """Least time between two views: people look at them."""
+# Chosen: with many writers a status takes long, and people can wait.
 STATUS_SHARE: Final = 20
 """At most 1/20 of the time is spent on making the status."""
 
@@ -680,6 +686,7 @@ class Service:
             counters=self._all_counters(),
             problems=self._problems(),
             ending=self._shell.stop_reason is not None,
+            digest=f"{replica.digest():016x}",
         )
 
     def _all_counters(self) -> dict[str, int]:
@@ -716,6 +723,7 @@ def _writer_views(groups: KnownGroups, replica: Replica) -> tuple[tuple[WriterVi
     """Return the views of writers, those in use before the others, and how many were left out."""
     names = replica.writers()
     if len(names) > MAX_WRITERS_SHOWN:
+        # Those that are heard directly, then those that any provider has: what is cut off says least.
         names.sort(key=lambda name: (not replica.is_direct(name), replica.path(name) is None, name))
     settings, shown = replica.settings, list[WriterView]()
 
@@ -747,5 +755,6 @@ def _writer_views(groups: KnownGroups, replica: Replica) -> tuple[tuple[WriterVi
             path=replica.path(name) or (),
         )
         shown.append(view)
+    # By name, so that rows of a screen do not jump.
     shown.sort(key=lambda view: (view.topic, view.partition, view.writer, view.late))
     return tuple(shown), len(names) - len(shown)

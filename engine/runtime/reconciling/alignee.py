@@ -33,12 +33,17 @@ from engine.runtime.store_queue import Conversion
 from engine.runtime.stream import StreamEnd
 from engine.store.interface import GroupChange
 
+# A sketch costs a round and `aligner.MIN_SYMBOLS` symbols; the whole set of 16 small samples costs hardly
+# more.
 MIN_SAMPLES: Final = 16
 """Samples below which a comparison costs more than the whole set."""
+# A quarter of `FIRST_SYMBOLS`: tens of changes can be decoded, and more are asked for as always.
 MORE_SYMBOLS: Final = 64
 """Symbols in a first sketch that names the lacking samples: they only show later changes."""
+# 16 MiB on the wire at 16 bytes each: more differences than that are a list (`MAX_LIST`).
 MAX_SYMBOLS: Final = 1 << 20
 """Symbols in one sketch, whatever the aligner asks for: a damaged message must not cost gigabytes."""
+# With `aligner.LIST_BYTES` each, and half of `MAX_BATCH_BYTES`.
 MAX_LIST: Final = 8 << 20
 """Identities in a list at most: 64 MiB."""
 _MASK: Final = (1 << 128) - 1

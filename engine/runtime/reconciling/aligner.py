@@ -32,24 +32,30 @@ from engine.runtime.reconciling import messages
 from engine.runtime.shared_state import SharedState
 from engine.runtime.steps import Steps, StreamFault
 
+# As long as a batch may take (`engine.node.wire.BATCH_TIMEOUT_S`): the two travel by different ways.
 FORGET_S: Final = 30.0
 """Seconds after which a request without a sketch, or a sketch without a request, is forgotten."""
+# As many as streams that may be under way to a node.
 MAX_QUESTIONS: Final = 64
 """Comparisons under way at most; a further request is answered with the whole set."""
 FIRST_SYMBOLS: Final = 256
 """Symbols in the first sketch: enough to decode a hundred differences, or to estimate their number."""
 MIN_SYMBOLS: Final = 16
 """Least number in a further sketch: fewer seldom decode, and each costs a round."""
+# There 1.35 symbols of 14 bytes for each difference come near to 8 bytes for each sample of the set, and a
+# list needs one round.
 MANY: Final = 0.3
 """Part of the set: if more differs, the aligner asks for the list of identities."""
 LIST_BYTES: Final = 8
 """Bytes of each identity in a list."""
 MAX_SKETCHES: Final = 6
 """Sketches after which symbols have failed; two or three are enough as a rule."""
+# With `MAX_LACKING_IDENTITIES` each they take 16 MiB at most.
 MAX_LACKING: Final = 16
 """Comparisons whose lacking samples are kept."""
 MAX_LACKING_IDENTITIES: Final = 1 << 17
 """Identities kept of one comparison: 1 MiB."""
+# Each holds an identity of every sample of a set, 8 MB for a million.
 MAX_COMPARED: Final = 4
 """Sets kept between the sketches of a comparison; further ones are made again for each sketch."""
 _NEEDS_WHOLE: Final = ("initial", *MERGE_PURPOSES)
@@ -272,8 +278,8 @@ class AlignerComparisons:
     ) -> Stepwise[None]:
         """Find the difference to the set as it was when this began, and send it.
 
-        OpenSplice sends whole sets (guide, 5.4.6, 5.5.17); docs/protocol.md, "What travels: the difference",
-        is the text for this.
+        OpenSplice sends whole sets (guide, 5.4.6, 5.5.17); the text for this is docs/internals/protocol.md,
+        "What travels: the difference".
         """
         from engine.dataset import rateless, reconciliation
 

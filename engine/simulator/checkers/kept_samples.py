@@ -14,6 +14,7 @@ from engine.simulator.quiet_check import Held, deletes, describe, held, is_ours,
 from engine.simulator.simulated_node import Committed, SimulatedNode
 from engine.simulator.simulated_system import Checker, SimulatedSystem, Standing
 
+# Chosen: a run has fewer faults than that.
 MOST_STEPS: Final = 100
 """Limit for the ends and returns of a writer after one sample; each takes seconds."""
 

@@ -46,6 +46,7 @@ class DeliveryChecker(Checker):
 
 JOINING: Final = frozenset({MergeType.MERGE, MergeType.REPLACE, MergeType.CATCHUP})
 WEAK: Final = frozenset({Durability.VOLATILE, Durability.TRANSIENT_LOCAL})
+# A line; the seed shows the rest.
 SHOWN: Final = 3
 """Samples that a message names."""
 

@@ -72,6 +72,7 @@ def _text(run: tuple[SimulatedNode, int]) -> str:
 
 
 Captured = tuple[int, bytes, int, bytes]
+# Chosen: a stream that broke off is followed by one more as a rule; each is a whole set.
 MAX_SETS: Final = 4
 """Limit for remembered sets sent to one node; the one that completes it is among the last."""
 

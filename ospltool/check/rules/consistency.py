@@ -95,6 +95,8 @@ def clocks_of_different_kinds(fleet: FleetView) -> Iterator[Finding]:
         clocks.setdefault(_clock(node), []).append(node)
     if len(clocks) < 2:
         return
+    # What most files have is taken for meant; the name decides between equals, so that the report is the
+    # same each time.
     usual, *others = sorted(clocks, key=lambda each: (-len(clocks[each]), each))
     for clock in others:
         # Where the others are the ones without a clock, what is to be seen is the clock of the usual ones.
@@ -131,6 +133,7 @@ _COUNT = "stable_provider_period_count"
 _SECTION = "persistence_service/synchronization"
 _GROUP = "persistence_service/persistence_group"
 _SUBSCRIPTION = "persistence_service/durable_subscriptions/element"
+# Discovery takes a second or two; a shorter wait ends before it.
 _HASTY_MS = 1_000
 
 

@@ -14,6 +14,7 @@ from ospltool.check.registry import EVERYWHERE, NOWHERE, OPENSPLICE, OSPLTOOL, R
 from ospltool.check.views import FileView, NodeView
 from ospltool.diagnostics.model import Finding, Fix, Severity, Target
 
+# More would push the message itself off the screen.
 MAX_RELATED = 5
 _OF_ANY_FILE = frozenset(
     {ProblemKind.UNREADABLE, ProblemKind.NOTHING_FOUND, ProblemKind.TOO_LARGE, ProblemKind.ENCODING}

@@ -25,6 +25,7 @@ def _groups(nodes: list[NodeView], key: Callable[[NodeView], object]) -> list[li
     found: dict[object, list[NodeView]] = {}
     for node in nodes:
         found.setdefault(key(node), []).append(node)
+    # The largest group first: what most nodes have is taken for meant.
     return sorted(found.values(), key=len, reverse=True)
 
 
@@ -269,6 +270,7 @@ def y2038_differs(fleet: FleetView) -> Iterator[Finding]:
 
     groups = _groups(fleet.durable(), ready)
     if len(groups) > 1:
+        # Those that are ready first, whichever are more.
         on, off = sorted(groups, key=lambda group: not ready(group[0]))
         message = f"y2038Ready is on for {_names(on)} and off for {_names(off)}"
         yield on[0].found(on[0].domain_setting("y2038Ready") or _service(on[0]), message)
@@ -552,6 +554,7 @@ def filter_on_learned_name_space(fleet: FleetView) -> Iterator[Finding]:
             for child in node.domain.find_all("Filters/Filter/PartitionTopic"):
                 try:
                     filtered = NameSpace("", (Element.parse(child.text),))
+                # The loader reports the filter; here it only keeps nothing out.
                 except ValueError:
                     continue
                 if overlap(filtered, definitions[0].name_space):

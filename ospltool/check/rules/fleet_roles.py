@@ -207,6 +207,7 @@ def election_live_lock(fleet: FleetView) -> Iterator[Finding]:
             ]
             if all(priority == MAX_PRIORITY for _, priority in able):
                 continue
+            # From the lowest priority up, as the message names those above.
             able.sort(key=lambda pair: pair[1])
             for each, priority in able:
                 higher = [(other, theirs) for other, theirs in able if theirs > priority]

@@ -244,6 +244,7 @@ def _element(child: XmlElement) -> Element | None:
         return Element(child.text, "*")
     try:
         return Element.parse(child.text) if child.name == "PartitionTopic" else None
+    # The loader reports an expression that cannot be read; here the element contains nothing.
     except ValueError:
         return None
 
@@ -577,6 +578,7 @@ def durable_policy_overlaps(node: NodeView) -> Iterator[Finding]:
         attribute = element.attribute("obtain")
         try:
             obtained = NameSpace("", (Element.parse(policy.obtain),))
+        # The same of `obtain`: the loader reports it.
         except ValueError:
             continue
         for definition in node.definitions:
@@ -620,6 +622,7 @@ def _topics(node: NodeView) -> Iterator[tuple[XmlElement, NameSpace]]:
         if content is None or not content.text.strip():
             continue
         for child in element.named("PartitionTopic"):
+            # The same: what cannot be read is no name-space to compare.
             with contextlib.suppress(ValueError):
                 if id(child) not in ignored:
                     yield child, NameSpace("", (Element.parse(child.text),))

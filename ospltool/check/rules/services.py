@@ -429,7 +429,7 @@ def heartbeat_without_reserve(node: NodeView) -> Iterator[Finding]:
             continue
         try:
             factor = float(attribute.text)
-        except ValueError:
+        except ValueError:  # the loader reports a text that is no number
             continue
         if 0.5 < factor <= 1.0:
             message = f"with update_factor {factor:g} one lost message is enough for an expiry"
@@ -642,6 +642,7 @@ def _seconds(text: str) -> float | None:
         if body.endswith(unit):
             try:
                 return float(body.removesuffix(unit)) * factor
+            # The reader of another product refuses it, too: the value has no duration to compare.
             except ValueError:
                 return None
     return None

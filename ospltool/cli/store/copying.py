@@ -5,14 +5,14 @@ from __future__ import annotations
 import pathlib
 import shlex
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import typer
 
 from engine.store.interface import DamageLog
 from engine.store.store_directory import DATABASE
 from ospltool.cli.exits import CommandError, Exit
-from ospltool.cli.options import AsJson
+from ospltool.cli.options import AsJson, Force
 from ospltool.cli.store.shared import (
     NameSpace,
     OneStore,
@@ -40,13 +40,12 @@ def export(
     store: OneStore,
     output: Annotated[
         pathlib.Path,
-        typer.Option(
-            "-o", "--output", help="Write this new directory (with --jsonl or --mcap: this new file)."
-        ),
+        typer.Option("-o", "--output", help="Write this new directory (for jsonl and mcap: this new file)."),
     ],
-    jsonl: Annotated[bool, typer.Option("--jsonl", help="Write JSON lines instead of Parquet.")] = False,
-    mcap: Annotated[bool, typer.Option("--mcap", help="Write an MCAP file instead of Parquet.")] = False,
-    force: Annotated[bool, typer.Option("--force", help="Overwrite the file of --jsonl or --mcap.")] = False,
+    form: Annotated[
+        Literal["parquet", "jsonl", "mcap"], typer.Option("--format", help="Set the output format.")
+    ] = "parquet",
+    force: Force = False,
     sets: Sets = None,
     as_json: AsJson = False,
 ) -> None:
@@ -54,14 +53,12 @@ def export(
 
     Exit codes: 0 success, 1 unreadable records were left out, 2 wrong usage or unreadable store.
     """
-    if jsonl and mcap:
-        raise CommandError("choose --jsonl or --mcap, not both")
     damage = DamageLog()
     with opened(store) as reader, progress.shown(f"exporting {store}"):
         facts = reader.facts
         chosen = [facts.set_of(number) for number in sets] if sets else list(facts.sets)
-        if jsonl or mcap:
-            count = _write_file(reader, chosen, output, damage, is_mcap=mcap, force=force)
+        if form != "parquet":
+            count = _write_file(reader, chosen, output, damage, is_mcap=form == "mcap", force=force)
         else:
             from ospltool.stores.snapshot import write_snapshot
 

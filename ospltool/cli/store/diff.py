@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import pathlib
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
 from ospltool.cli.exits import CommandError, Exit
-from ospltool.cli.options import AsJson
+from ospltool.cli.options import AsJson, EngineName, Force, SparkMaster
 from ospltool.cli.store.shared import put_lines, reading, with_cases
 from ospltool.output import progress, streams
 from ospltool.output.streams import new_bytes
@@ -23,12 +23,15 @@ from ospltool.stores.diff.sides import ComparedPart, DiffError
 class ReportOptions:
     """The form of the report."""
 
-    output: Annotated[
-        str, typer.Option("-o", "--output", help="Set the format: text, json, jsonl, parquet or html.")
+    form: Annotated[
+        Literal["text", "json", "jsonl", "parquet", "html"],
+        typer.Option("--format", help="Set the output format."),
     ] = "text"
-    file: Annotated[
+    output: Annotated[
         pathlib.Path | None,
-        typer.Option("--file", help="Write parquet or html to this file (html default: standard output)."),
+        typer.Option(
+            "-o", "--output", help="Write parquet or html to this file (html default: standard output)."
+        ),
     ] = None
     stat: Annotated[bool, typer.Option("--stat", help="Show bars instead of a table.")] = False
     summary: Annotated[bool, typer.Option("--summary", help="Show only groups, no instances.")] = False
@@ -61,10 +64,8 @@ class ComparedOptions:
 class DiffEngineOptions:
     """The engine that compares, and what it may use."""
 
-    engine: Annotated[str, typer.Option("--engine", help="Compare with duckdb or spark.")] = "duckdb"
-    master: Annotated[
-        str, typer.Option("--master", help="Connect to this Spark master: local[*], spark://... or sc://...")
-    ] = "local[*]"
+    engine: EngineName = "duckdb"
+    spark_master: SparkMaster = "local[*]"
     spark_settings: Annotated[
         list[str] | None,
         typer.Option("--spark-setting", metavar="NAME=VALUE", help="Set a setting of Spark; repeatable."),
@@ -98,28 +99,24 @@ def diff(
     form: ReportOptions,
     compared: ComparedOptions,
     engine: DiffEngineOptions,
-    force: Annotated[bool, typer.Option("--force", help="Overwrite the file of --file.")] = False,
+    force: Force = False,
     as_json: AsJson = False,
 ) -> None:
     """Compare stores by group, instance and field, and give the likely cause of each difference.
 
     Exit codes: 0 no difference, 1 differences or unreadable records, 2 wrong usage or unreadable store.
     """
-    from ospltool.stores.diff.compare import DEFAULT_INSTANCES, ENGINES, CompareOptions, compare
+    from ospltool.stores.diff.compare import DEFAULT_INSTANCES, CompareOptions, compare
 
-    kind = "json" if as_json else form.output
-    if kind not in {"text", "json", "jsonl", "parquet", "html"}:
-        raise CommandError(f"--output {kind!r}: choose text, json, jsonl, parquet or html")
-    if engine.engine not in ENGINES:
-        raise CommandError(f"--engine {engine.engine!r}: choose {', '.join(ENGINES)}")
+    kind = "json" if as_json else form.form
     unknown = sorted(set(compared.ignore or ()) - {ComparedPart.WITHOUT_UNREGISTERED.value})
     if unknown:
         raise CommandError(f"--ignore {unknown[0]!r}: choose unregistered")
     left = ComparedPart.WITHOUT_UNREGISTERED if compared.ignore else ComparedPart.ALL
     if compared.data_only:
         left = ComparedPart.DATA
-    if kind == "parquet" and form.file is None:
-        raise CommandError("--output parquet needs --file")
+    if kind == "parquet" and form.output is None:
+        raise CommandError("--format parquet needs --output FILE")
     limit = compared.limit
     if limit is None and kind not in {"jsonl", "parquet"}:
         limit = DEFAULT_INSTANCES
@@ -128,7 +125,7 @@ def diff(
         limit if lists_instances else 0,
         form.fields,
         engine.engine,
-        engine.master,
+        engine.spark_master,
         engine.settings(),
         left,
         engine.memory << 20,
@@ -144,7 +141,7 @@ def diff(
 
 
 def _put_report(report: Any, kind: str, form: ReportOptions, *, instances: bool, force: bool) -> None:
-    file = form.file
+    file = form.output
     try:
         if kind == "parquet" and file is not None:
             with new_bytes(file, force=force) as stream:

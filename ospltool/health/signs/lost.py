@@ -38,10 +38,12 @@ OUT_OF_REACH: Final = (
 RESTARTS: Final = "{} failed, and its supervisor starts it again"
 STUCK: Final = "{}, and says on its host: {} does not proceed"
 STARTED: Final = "{} failed, was started again, and is not heard yet"
+# Two snapshots of the slowest, as one may be lost.
 ABSENT_NS: Final = 4 * SECOND_NS
 """Watching time after which an unheard node is absent: each sends a snapshot every second or two."""
 TOGETHER_NS: Final = SECOND_NS
 """Longest time between the moments at which two fellows notice the end of a node, by their own clocks."""
+# Longer than the pause between two that are lost, so that the sign does not flicker.
 LEFT_OUT_NS: Final = 5 * SECOND_NS
 """Time for which the loss of a message by the watcher is told: what is too large is lost again and again."""
 

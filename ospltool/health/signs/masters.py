@@ -12,6 +12,8 @@ from ospltool.health.codes import SECOND_NS, Sign, joined
 from ospltool.health.presence import MEETING_NS, HealthInput, fellow_losses
 from ospltool.live.nodes import Node
 
+# Some heartbeats with default settings. Longer delays the report of a missing master, shorter reports each
+# election.
 ELECTION_NS: Final = 3 * SECOND_NS
 """Longest normal election."""
 
@@ -21,9 +23,11 @@ CUT_OFF_NS: Final = 8 * SECOND_NS
 If that is its master, it follows it by what they tell after four to five seconds.
 """
 
+# A machine that starts thirty nodes at once takes that long (`make bench AREA=start`).
 STARTING_NS: Final = 10 * SECOND_NS
 """Longest normal time until a node that starts on a busy machine knows the others."""
 
+# A cut between 32 and 32 nodes; more pairs say the same, and each costs time of the watch.
 MOST_PAIRS: Final = 1_000
 """Most pairs of nodes that are examined."""
 

@@ -16,12 +16,14 @@ from ospltool.live.feed import ENDING
 from ospltool.live.nodes import Node
 from ospltool.live.remarks import RESTARTED_NS, Remark, RemarkSubject
 
+# Chosen: such a node reads first what has waited for it.
 LATE_READING_NS: Final = 10 * SECOND_NS
 """Longest time for which a node that was stopped judges clocks by heartbeats that it read late."""
 
 NAMESAKE_NS: Final = SECOND_NS
 """Time in which a node that is replaced by another one of its name may be heard last."""
 
+# Short, because without a supervisor nobody restarts the node.
 UNWATCHED_NS: Final = 2 * SECOND_NS
 """Time for which a debugger may hold a supervisor, or a node need to end whose supervisor was killed."""
 
@@ -208,6 +210,7 @@ def _shared_identity(scene: HealthInput, node: Node, remark: Remark) -> Sign:
     return Sign("DUL-IDENTITY-SHARED", who, what, remark.time_ns, (node.id,), why=why)
 
 
+# They are remarked once; a person who looks within ten minutes still sees them.
 UNKNOWN_NS: Final = 600 * SECOND_NS
 """Time for which messages of a sender that is not heard, or of a kind that is not known, are told."""
 

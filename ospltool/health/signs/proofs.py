@@ -12,6 +12,7 @@ from ospltool.health.codes import SECOND_NS, Sign, joined
 from ospltool.health.presence import HealthInput
 from ospltool.live.nodes import natural
 
+# Some heartbeats of the one that is refused, so that the sign does not flicker.
 REFUSED_NS: Final = 5 * SECOND_NS
 """Time for which a refusal by the watcher is shown: who differs is refused again and again."""
 PASSING_NS: Final = 3 * SECOND_NS
@@ -81,6 +82,7 @@ def _sign(scene: HealthInput, who: str, refusals: Sequence[_Refusal]) -> Sign:
     others = [one for one in refusals if one.by.name != who]
     told = []
     if others:
+        # By name: a set has no order, and n10 comes after n9.
         names = joined(sorted({one.by.name for one in others}, key=natural))
         told.append(
             f"{names} {'refuses' if len(others) == 1 else 'refuse'} messages of {who} ({_counts(others)})"

@@ -12,6 +12,7 @@ from ospltool.live import persistence
 from ospltool.live.persistence import ReplicaState, Stream, WatchedReplica
 from ospltool.output.text import plural
 
+# Chosen: an application connects its readers one after the other.
 GATHERING_NS: Final = 4 * SECOND_NS
 """Longest normal time until the readers of a durable subscription have connected."""
 

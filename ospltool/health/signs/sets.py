@@ -20,10 +20,14 @@ from ospltool.live.remarks import RemarkSubject
 from ospltool.live.series import STALLED_NS
 from ospltool.output.text import plural
 
+# Some heartbeats, in which nodes that meet agree.
 PASSING_NS: Final = 3 * SECOND_NS
 """Shorter conflicts and merges are part of every start."""
 
+# Samples settle (1 s), heartbeats are compared, the difference is sent: `live.groups.MENDING_NS` and some
+# room.
 COPYING_NS: Final = 5 * SECOND_NS
+# Above the rests and retries of a store; a disk that refuses is another sign, which comes at once.
 WRITING_NS: Final = 10 * SECOND_NS
 """Longest normal time for samples on their way to the disk."""
 
@@ -222,6 +226,7 @@ def _standing(scene: HealthInput, node: Node) -> Iterator[Sign]:
 
 REFUSING: Final = frozenset({"DUL-STORE-FULL", "DUL-STORE-FAILED"})
 AWAITED: Final = "type-awaited"
+# Above the three attempts, which take 6.6 s (`engine.dds.typeinfo.LOOK_UP_S`).
 LOOK_UP_NS: Final = 10 * SECOND_NS
 """A type whose look-up takes longer counts as unknown."""
 

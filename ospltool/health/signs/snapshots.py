@@ -11,13 +11,17 @@ from engine.runtime.monitor import DeliveryView, GroupView, NodeSnapshot
 from ospltool.health.codes import SECOND_NS, Sign
 from ospltool.output.text import durability_service, plural
 
+# Five minutes: a person who was called still sees which reader it was.
 REMEMBER_FAILED_NS: Final = 300 * SECOND_NS
 """Time for which a reader that was not served, and did not come back, is reported."""
+# An hour: who made a merge that was a mistake finds out soon, and the note is not an incident for ever.
 REMEMBER_BACKUP_NS: Final = 3_600 * SECOND_NS
 """Time for which a back-up is reported; the store keeps it for longer."""
+# As `facts.FAR_BEHIND`.
 MANY_QUEUED: Final = 1_000
 MOST_TOPICS: Final = 3
 """Topics that are named; the others are counted."""
+# Longer than the longest rest of a store and a slow transaction.
 BEHIND_NS: Final = 5 * SECOND_NS
 CUT_NS: Final = 3 * SECOND_NS
 """Time for which a reader must ask for more than is kept: one that reads what is there and ends is not told.

@@ -54,6 +54,7 @@ from ospltool.stores.ranges import differing, rows_of
 from ospltool.stores.types import Value
 
 _COMPARED: Final = "group_code, key, source_time_ns, writer, sequence, status, digest_high, digest_low"
+# Beyond it, reading everything in order is faster than seeking. Not measured closely.
 _MOST_COMPARED: Final = 0.25
 """Share of the rows in ranges that differ up to which the others are left out."""
 _UNSIGNED: Final = 1 << 64
@@ -199,10 +200,11 @@ def _instances(rows: Iterable[tuple[Any, ...]], sides: int) -> Iterator[Instance
         yield InstanceDifference(code, key, tuple(tuple(sorted(each.values())) for each in held))
 
 
+# Some screenfuls; a flag asks for all.
 DEFAULT_INSTANCES: Final = 100
-ENGINES: Final = ("duckdb", "spark")
 _SHARE: Final = 0.6
 """Of the memory; DuckDB takes a quarter more than its limit, and the report takes its part."""
+# A screenful.
 _MAX_DAMAGE_SHOWN: Final = 20
 
 
@@ -226,6 +228,7 @@ class CompareOptions:
     master: str = "local[*]"
     settings: Mapping[str, str] = dataclasses.field(default_factory=dict)
     left: ComparedPart = ComparedPart.ALL
+    # Chosen; `--memory` sets it.
     memory_bytes: int = 1 << 30
 
 
@@ -370,6 +373,7 @@ def _odd_one(sides: Sequence[Side], rows: tuple[tuple[Row, ...], ...]) -> tuple[
     states: dict[frozenset[bytes], list[int]] = {}
     for number, held in enumerate(rows):
         states.setdefault(frozenset(row.digest for row in held), []).append(number)
+    # The largest class first: what most sides have is the usual state.
     classes = sorted(states.values(), key=len, reverse=True)
     usual, other = classes[0], classes[1]
     is_odd = len(sides) > 2 and len(classes) == 2 and len(other) == 1 and len(usual) > 1
@@ -389,6 +393,7 @@ def _groups(sides: Sequence[Side], totals: Mapping[int, _Totals], codes: _Codes)
             if not known[code][1]:
                 known[code] = (group, side.name_spaces[code])  # an XML store may not know the name-space
     reports = []
+    # By name-space, then by name, as in the report.
     for code, (group, space) in sorted(known.items(), key=lambda item: (item[1][1], item[1][0].name)):
         if code in codes.replaced:
             continue

@@ -18,6 +18,7 @@ from ospltool.output.text import plural, table, visible
 from ospltool.stores.diff.report import GroupReport, InstanceReport, ReportData, Verdict
 from ospltool.stores.model import shown
 
+# Half a line of 80.
 BAR_WIDTH: Final = 40
 
 

@@ -103,6 +103,7 @@ class Filtered:
         self._reader.close()
 
 
+# Sides are named A to Z.
 MAX_SIDES: Final = 26
 _CHOICE: Final = re.compile(r"(?P<path>.+)@(?P<sets>\d+(?:,\d+)*)")
 

@@ -1,34 +1,30 @@
 """Cases that grow: new files, and the new parts of files that grew, once or as long as the files grow.
 
-The case itself is the record of what was read: `case.json` names every part of every file, and is replaced
-when the rows of all new parts are in place. So a killed command that is started again gives each row once,
-whatever it had begun. A second record of progress, such as the checkpoint of a streaming query, could
+The case itself is the record of what was read: its newest version names every part of every file, and is put
+in place when the rows of all new parts are there. So a killed command that is started again gives each row
+once, whatever it had begun. A second record of progress, such as the checkpoint of a streaming query, could
 contradict the case; and Spark's own source of text reads a file once and never sees that it grew.
 """
 
 from __future__ import annotations
 
 import contextlib
+import copy
 import dataclasses
-import fcntl
+import functools
 import os
 import pathlib
-import shutil
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, Final
 
-from engine.files import open_private
 from ospltool.analytics.case import (
-    CaseError,
-    files_of,
-    is_case_directory,
+    CaseWriter,
+    Contents,
+    bundle_of,
     keep_private,
-    leftovers,
-    open_case,
-    refuse_links,
-    write_meta,
-    write_table,
+    new_name,
+    writing,
 )
 from ospltool.analytics.contract import Detail, Table
 from ospltool.trace.case.bundles import bundles, write_rows_of
@@ -38,17 +34,14 @@ from ospltool.trace.case.local_load import (
     Work,
     described,
     digest_of,
-    jobs_of,
     key_of,
-    make_case,
-    part_name,
     source_rows,
     template_rows,
     traits_of,
     work,
 )
 from ospltool.trace.reading import damage
-from ospltool.trace.reading.ranges import RANGE_BYTES, Range, last_record, ranges
+from ospltool.trace.reading.ranges import PIECE_BYTES, RANGE_BYTES, Range, last_record, ranges
 from ospltool.trace.reading.sources import (
     NothingFoundError,
     SourceError,
@@ -58,9 +51,6 @@ from ospltool.trace.reading.sources import (
     named_path,
 )
 
-LOCK_FILE: Final = ".lock"
-
-
 Plan = Callable[["TraceFile", list[dict[str, Any]]], "tuple[list[dict[str, Any]], list[Range]]"]
 """Tells of a file that grew, and its parts in the case, which of these stay and what is to be read."""
 
@@ -69,69 +59,72 @@ def add(
     sources: Sequence[TraceFile],
     target: pathlib.Path,
     detail: Detail,
+    do: Work,
     *,
-    processes: int | None = None,
-    progress: Callable[[int, int], None] | None = None,
+    range_bytes: int = RANGE_BYTES,
+    is_shared: bool = False,
 ) -> LoadCounts:
-    """Add files to a case; the result is the same as from loading all of them at once.
+    """Add files to a case, which need not exist; the result is the same as from loading all of them at once.
 
     Unchanged files are left alone. Of a plain trace that grew, the last part and the new bytes are read; any
-    other changed file replaces its old records. `target`, `processes` and `progress` are as for
-    `ospltool.trace.case.loading.load`.
+    other changed file replaces its old records.
+
+    Args:
+        sources: files to add.
+        target: directory of the case.
+        detail: columns to fill.
+        do: reads the new parts.
+        range_bytes: bytes of a file that are one job.
+        is_shared: other users write the rows, too, as executors of a cluster do.
 
     Raises:
-        CaseError: the case has another detail, or is being written.
+        CaseError: the case has another detail, or is being written, or cannot be written.
         SourceError: a source cannot be read.
     """
-    with locked(target):
-        return add_to_locked(
-            sources, target, detail, _last_part_again, lambda jobs: work(jobs, processes, progress)
-        )
+    plan = functools.partial(_last_part_again, range_bytes)
+    with writing(target, detail, is_shared=is_shared) as writer:
+        return add_to(writer, sources, plan, do, piece_bytes=min(range_bytes, PIECE_BYTES))
 
 
-def add_to_locked(
+def add_to(
+    writer: CaseWriter,
     sources: Sequence[TraceFile],
-    target: pathlib.Path,
-    detail: Detail,
     plan: Plan,
     do: Work,
     *,
     removed: Collection[str] = (),
-    is_shared: bool = False,
+    piece_bytes: int = PIECE_BYTES,
 ) -> LoadCounts:
-    """Do the work of `add` for a caller who has locked the case.
+    """Do the work of `add` for a caller who writes a case.
 
     Args:
+        writer: the writer.
         sources: files to add.
-        target: the case.
-        detail: columns to fill.
         plan: decides what to read of a file that grew.
         do: reads it.
         removed: keys of files whose records are dropped.
-        is_shared: other users write the rows, too, as executors of a cluster do.
+        piece_bytes: bytes of small files that are one job.
     """
-    case = open_case(target)
-    if case.detail is not detail:
-        raise CaseError(f"{target}: was loaded with detail {case.detail}, not {detail}; load it alike")
-    try:
-        with _scratch(target, is_shared=is_shared) as scratch:
-            known = files_of(case)
-            drop_leftovers(target, known)
-            before = _files_by_name(known)
-            for key in removed:
-                known.pop(key, None)
-            parts = _changes(sources, known, plan)
-            number = _separate(target, scratch, known, before)
-            ledger = LoadedParts(sources, known)
-            for name, part, loaded in do(jobs_of(bundles(parts), scratch, detail, number)):
-                ledger.note(name, part, loaded)
-            _put_in_place(scratch, target)
-            write_table(target, Table.SOURCES, source_rows(ledger.summary, detail))
-            write_table(target, Table.TEMPLATES, template_rows())
-            write_meta(target, detail, ledger.files())  # from here on, the new parts count
-            drop_leftovers(target, ledger.files())
-    except OSError as cause:
-        raise CaseError(f"{cause.filename or target}: {cause.strerror or cause}") from None
+    known = copy.deepcopy(writer.contents.files)
+    before = _files_by_name(known)
+    for key in removed:
+        known.pop(key, None)
+    parts = _changes(sources, known, plan)
+    places = _separate(writer, known, before)
+    ledger = LoadedParts(sources, known)
+    for loaded in do([(bundle, writer.path, writer.detail) for bundle in bundles(parts, piece_bytes)]):
+        ledger.note(loaded)
+        places[loaded.name] = list(loaded.places)
+    files = ledger.files()
+    tables = {
+        **writer.contents.tables,
+        Table.RECORDS.value: sorted(place for name in _files_by_name(files) for place in places[name]),
+        Table.SOURCES.value: [writer.write(Table.SOURCES, source_rows(ledger.summary, writer.detail))],
+        Table.TEMPLATES.value: [writer.write(Table.TEMPLATES, template_rows())],
+    }
+    contents = Contents(files, tables)
+    if contents != writer.contents:
+        writer.commit(contents)
     return ledger.summary
 
 
@@ -156,10 +149,10 @@ def _changes(sources: Sequence[TraceFile], known: dict[str, Any], plan: Plan) ->
 
 
 def _last_part_again(
-    source: TraceFile, parts: list[dict[str, Any]]
+    range_bytes: int, source: TraceFile, parts: list[dict[str, Any]]
 ) -> tuple[list[dict[str, Any]], list[Range]]:
     """Read the last part again, with what was added."""
-    return parts[:-1], list(ranges(source, start=parts[-1]["start"] if parts else 0))
+    return parts[:-1], list(ranges(source, range_bytes, parts[-1]["start"] if parts else 0))
 
 
 def _can_go_on(source: TraceFile) -> bool:
@@ -176,70 +169,20 @@ def _files_by_name(known: dict[str, Any]) -> dict[str, set[str]]:
     return found
 
 
-def _separate(
-    target: pathlib.Path, scratch: pathlib.Path, known: dict[str, Any], before: dict[str, set[str]]
-) -> int:
-    """Write again what stays of bundles of which files were dropped; return the next number of a bundle.
-
-    The case still has the old rows, which it no longer names.
-    """
-    number = max((int(name.rpartition("-")[2]) for name in before), default=-1) + 1
+def _separate(writer: CaseWriter, known: dict[str, Any], before: dict[str, set[str]]) -> dict[str, list[str]]:
+    """Write again what stays of bundles of which files were dropped; return the places of all bundles."""
+    places: dict[str, list[str]] = {name: [] for name in before}
+    for place in writer.contents.tables.get(Table.RECORDS, ()):
+        places[bundle_of(place)].append(place)
     renamed: dict[str, str] = {}
     for name, files in _files_by_name(known).items():
         if files != before[name]:
-            renamed[name] = part_name(number)
-            number += 1
-            write_rows_of(files, target, scratch, (name, renamed[name]))
+            renamed[name] = new_name()
+            places[renamed[name]] = write_rows_of(files, writer.path, places[name], renamed[name])
     for entry in known.values():
         for part in entry["parts"]:
             part["name"] = renamed.get(part["name"], part["name"])
-    return number
-
-
-def drop_leftovers(target: pathlib.Path, known: dict[str, Any]) -> None:
-    """Remove parts that the case does not name: replaced ones, and those of a command that was killed."""
-    for path in leftovers(target, known):
-        path.unlink()
-
-
-def _put_in_place(scratch: pathlib.Path, target: pathlib.Path) -> None:
-    """Move the written files into the case."""
-    for path in sorted(scratch.rglob("*.parquet")):
-        place = target / path.relative_to(scratch)
-        place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        path.replace(place)
-
-
-@contextlib.contextmanager
-def locked(target: pathlib.Path) -> Iterator[None]:
-    """Lock the case against other commands.
-
-    Raises:
-        CaseError: another command has locked it, or it has symbolic links.
-    """
-    refuse_links(target)
-    descriptor = open_private(target / LOCK_FILE, os.O_CREAT | os.O_RDWR)
-    try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise CaseError(f"{target}: is being written by another command") from None
-        yield
-    finally:
-        os.close(descriptor)
-
-
-@contextlib.contextmanager
-def _scratch(target: pathlib.Path, *, is_shared: bool) -> Iterator[pathlib.Path]:
-    """Make a temporary directory in the case, and remove those of killed commands."""
-    for left in target.glob(".partial-*"):
-        shutil.rmtree(left, ignore_errors=True)
-    scratch = target / f".partial-{os.getpid()}"
-    scratch.mkdir(mode=0o777 if is_shared else 0o700)
-    try:
-        yield scratch
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
+    return places
 
 
 EVERY_S: Final = 1.0
@@ -290,23 +233,27 @@ def follow(
     for name in what.names:
         if not named_path(name)[1].exists():
             raise SourceError(f"{name}: no such file or directory")
-    if not is_case_directory(what.target):
-        make_case([], what.target, what.detail, what.do, is_shared=what.is_shared)
-    with locked(what.target):
-        return _follow(what, wait, told)
+    with writing(what.target, what.detail, is_shared=what.is_shared) as writer:
+        return _follow(what, writer, wait, told)
 
 
-def _follow(what: Following, wait: Callable[[float], bool], told: Callable[[LoadCounts], None]) -> LoadCounts:
+def _follow(
+    what: Following,
+    writer: CaseWriter,
+    wait: Callable[[float], bool],
+    told: Callable[[LoadCounts], None],
+) -> LoadCounts:
     seen = _Seen()
     failures = 0
     is_over = False
     while True:
         began, took = time.monotonic(), 0.0
         try:
-            changed, removed = seen.find_changes(what)
+            changed, removed = seen.find_changes(what, writer.contents)
             took = time.monotonic() - began
             if changed or removed:
-                told(_add(what, changed, removed))
+                told(add_to(writer, changed, in_growing_parts, what.do, removed=removed))
+                keep_private(what.target)
                 seen.note(changed)
             failures = 0
         except SourceError:
@@ -314,23 +261,9 @@ def _follow(what: Following, wait: Callable[[float], bool], told: Callable[[Load
             if failures >= MOST_FAILURES:
                 raise
         if is_over and not (seen.has_more or failures):
-            return LoadedParts([], files_of(open_case(what.target))).summary
+            return LoadedParts([], writer.contents.files).summary
         pause = 0.0 if seen.has_more else max(EVERY_S, 10 * took)
         is_over = wait(pause) or is_over
-
-
-def _add(what: Following, changed: Sequence[TraceFile], removed: Sequence[str]) -> LoadCounts:
-    summary = add_to_locked(
-        changed,
-        what.target,
-        what.detail,
-        in_growing_parts,
-        what.do,
-        removed=removed,
-        is_shared=what.is_shared,
-    )
-    keep_private(what.target)
-    return summary
 
 
 class _Seen:
@@ -342,8 +275,8 @@ class _Seen:
         self._states: dict[str, tuple[int, int, int]] = {}
         self._found: dict[str, tuple[int, int, int]] = {}
 
-    def find_changes(self, what: Following) -> tuple[list[TraceFile], list[str]]:
-        """Return changed files, and the keys of files of the case that are gone."""
+    def find_changes(self, what: Following, known: Contents) -> tuple[list[TraceFile], list[str]]:
+        """Return changed files, and the keys of files in the case that are gone."""
         damage.collect()  # a file may vanish or be half written; what is loaded is looked at again
         sources: Sequence[TraceFile] = ()
         with contextlib.suppress(NothingFoundError):
@@ -362,14 +295,13 @@ class _Seen:
             self._found[key_of(source)] = state
             changed.append(source)
             size += status.st_size
-        return changed, self._gone(what, {key_of(source) for source in sources})
+        return changed, self._gone(what, known, {key_of(source) for source in sources})
 
-    def _gone(self, what: Following, there: set[str]) -> list[str]:
+    def _gone(self, what: Following, known: Contents, there: set[str]) -> list[str]:
         places = [named_path(name)[1] for name in what.names]
-        files = files_of(open_case(what.target))
         return [
             key
-            for key, entry in files.items()
+            for key, entry in known.files.items()
             if key not in there and any(_is_below(entry["file"], place) for place in places)
         ]
 

@@ -9,12 +9,12 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from threading import Event
 
-from ospltool.analytics.case import FILE_SUFFIXES, Case, CaseError, is_case_directory
+from ospltool.analytics.case import FILE_SUFFIXES, CaseError, open_case
 from ospltool.analytics.contract import Detail
 from ospltool.analytics.engines import need
 from ospltool.output.progress import ProgressLine
 from ospltool.trace.case.growing import add
-from ospltool.trace.case.local_load import LoadCounts, make_case, work
+from ospltool.trace.case.local_load import LoadCounts, work
 from ospltool.trace.reading.sources import TraceFile
 
 
@@ -48,7 +48,7 @@ def load_case(
         with tempfile.TemporaryDirectory(prefix=f".{target.name}.", dir=target.absolute().parent) as scratch:
             directory = pathlib.Path(scratch)
             summary = _load_directory(sources, directory / "case", detail, spark_master, progress)
-            pack(Case(directory / "case", detail), directory / "packed")
+            pack(open_case(directory / "case"), directory / "packed")
             (directory / "packed").chmod(0o600)
             (directory / "packed").rename(target)
     except OSError as cause:
@@ -98,9 +98,7 @@ def load(
         CaseError: the target exists and is not a case, or cannot be written.
         SourceError: a source cannot be read.
     """
-    if is_case_directory(target):
-        return add(sources, target, detail, processes=processes, progress=progress)
-    return make_case(sources, target, detail, lambda jobs: work(jobs, processes, progress))
+    return add(sources, target, detail, lambda jobs: work(jobs, processes, progress))
 
 
 def follow_case(
@@ -154,6 +152,7 @@ def as_value(summary: LoadCounts, target: str) -> dict[str, object]:
         "case": target,
         "sources": [
             {
+                "domain": source.domain,
                 "node": source.node,
                 "file": source.file,
                 "format": source.format.value,

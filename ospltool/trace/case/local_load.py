@@ -10,19 +10,18 @@ import hashlib
 import multiprocessing
 import os
 import pathlib
-import shutil
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 import pyarrow as pa
 
 from engine.workers import WorkerProcesses
-from ospltool.analytics.case import CaseError, RecordWriter, write_meta, write_table
+from ospltool.analytics.case import RecordWriter, new_name
 from ospltool.analytics.contract import Detail, Table, schema
-from ospltool.trace.case.bundles import Bundle, Loaded, bundles, read_bundle
+from ospltool.trace.case.bundles import Bundle, Loaded, read_bundle
 from ospltool.trace.meaning.catalogue import Product, catalogue, pattern_text
 from ospltool.trace.reading import damage
-from ospltool.trace.reading.ranges import PIECE_BYTES, RANGE_BYTES, Range, ranges
+from ospltool.trace.reading.ranges import Range
 from ospltool.trace.reading.record import no_collection
 from ospltool.trace.reading.sources import SourceError, TraceFile, TraceFormat
 
@@ -48,37 +47,6 @@ class LoadCounts:
         return sum((loaded for _, loaded in self.sources), Loaded())
 
 
-def make_case(
-    sources: Sequence[TraceFile],
-    target: pathlib.Path,
-    detail: Detail,
-    do: Work,
-    *,
-    is_shared: bool = False,
-    range_bytes: int = RANGE_BYTES,
-) -> LoadCounts:
-    """Load sources into a new case, perhaps none; see `new_directory`.
-
-    Args:
-        sources: files to load.
-        target: directory of the case.
-        detail: columns to fill.
-        do: does the jobs.
-        is_shared: other users write the rows, too, as executors of a cluster do.
-        range_bytes: bytes of a file that are one job.
-    """
-    parts = (part for source in sources for part in ranges(source, range_bytes))
-    with new_directory(target, is_shared=is_shared) as directory:
-        jobs = jobs_of(bundles(parts, min(range_bytes, PIECE_BYTES)), directory, detail)
-        ledger = LoadedParts(sources)
-        for name, part, loaded in do(jobs):
-            ledger.note(name, part, loaded)
-        write_table(directory, Table.SOURCES, source_rows(ledger.summary, detail))
-        write_table(directory, Table.TEMPLATES, template_rows())
-        write_meta(directory, detail, ledger.files())
-    return ledger.summary
-
-
 class LoadedParts:
     """The loaded parts of files and their counts, as a case keeps them.
 
@@ -94,12 +62,13 @@ class LoadedParts:
         for key, source in self._sources.items():
             self._files.setdefault(key, described(source))
 
-    def note(self, name: str, part: Range, loaded: Loaded) -> None:
-        """Note a loaded part, whose files begin with `name`."""
-        key = key_of(part.source)
-        counts = [loaded.bytes, loaded.records, loaded.unparsed_bytes, loaded.unmatched]
-        self._files[key]["parts"].append({"name": name, "start": part.start, "counts": counts})
-        self._damages[key] = (*self._damages.get(key, ()), *loaded.damages)
+    def note(self, bundle: LoadedBundle) -> None:
+        """Note what was loaded."""
+        for part, loaded in bundle.parts:
+            key = key_of(part.source)
+            counts = [loaded.bytes, loaded.records, loaded.unparsed_bytes, loaded.unmatched]
+            self._files[key]["parts"].append({"name": bundle.name, "start": part.start, "counts": counts})
+            self._damages[key] = (*self._damages.get(key, ()), *loaded.damages)
 
     def files(self) -> dict[str, Any]:
         """Return the entries for the case, by the key of each file."""
@@ -116,7 +85,7 @@ class LoadedParts:
             counts = [Loaded(*part["counts"]) for part in entry["parts"]]
             total = sum(counts, Loaded(damages=self._damages.get(key, ())))
             found.append((source, total))
-        return LoadCounts(tuple(sorted(found, key=lambda one: (one[0].node, one[0].file))))
+        return LoadCounts(tuple(sorted(found, key=lambda one: (one[0].domain, one[0].node, one[0].file))))
 
 
 def key_of(source: TraceFile) -> str:
@@ -138,11 +107,16 @@ def described(source: TraceFile) -> dict[str, Any]:
 
 
 def traits_of(source: TraceFile) -> dict[str, Any]:
-    """Return what the beginning of a file tells of it, by which all of its records are read.
+    """Return the traits of a file by which all of its records are read and placed.
 
-    A file that is still short may tell something else when it has grown.
+    A file that is still short may have other ones when it has grown.
     """
-    return {"format": source.format.value, "origin": source.origin.value, "untimed": source.untimed}
+    return {
+        "domain": source.domain,
+        "format": source.format.value,
+        "origin": source.origin.value,
+        "untimed": source.untimed,
+    }
 
 
 def source_of(entry: dict[str, Any]) -> TraceFile:
@@ -152,6 +126,7 @@ def source_of(entry: dict[str, Any]) -> TraceFile:
         entry["node"],
         TraceFormat(entry["format"]),
         origin=Product(entry["origin"]),
+        domain=entry["domain"],
     )
 
 
@@ -167,49 +142,32 @@ def digest_of(path: pathlib.Path, size: int) -> str:
     return hashlib.blake2b(head + tail, digest_size=16).hexdigest()
 
 
-@contextlib.contextmanager
-def new_directory(target: pathlib.Path, *, is_shared: bool = False) -> Iterator[pathlib.Path]:
-    """Make a directory that takes its name when all is written, and is removed after a failure.
+@dataclasses.dataclass(frozen=True, slots=True)
+class LoadedBundle:
+    """What became of a bundle.
 
-    Only its owner can look into it, unless it is shared: executors of a cluster may be other users.
+    Attributes:
+        name: what the names of its Parquet files begin with.
+        places: these files, from the directory of the case.
+        parts: its parts with what was found in them.
     """
-    if target.exists() and (not target.is_dir() or any(target.iterdir())):
-        raise CaseError(f"{target}: exists already")
-    directory = target.with_name(f".{target.name}.partial-{os.getpid()}")
-    try:
-        directory.mkdir(mode=0o777 if is_shared else 0o700, parents=True)
-        yield directory
-        if target.exists():
-            target.rmdir()
-        directory.rename(target)
-    except OSError as cause:
-        raise CaseError(f"{target}: {cause.strerror or cause}") from None
-    finally:
-        shutil.rmtree(directory, ignore_errors=True)
+
+    name: str
+    places: tuple[str, ...]
+    parts: tuple[tuple[Range, Loaded], ...]
 
 
-Job = tuple[Bundle, "pathlib.Path", str, Detail]
-Work = Callable[[list[Job]], Iterator[tuple[str, Range, Loaded]]]
+Job = tuple[Bundle, "pathlib.Path", Detail]
+"""A bundle to load, the directory of the case, and the columns to fill."""
+
+Work = Callable[[list[Job]], Iterator[LoadedBundle]]
 """Does jobs (see `work`)."""
-
-
-def jobs_of(bundles: Sequence[Bundle], directory: pathlib.Path, detail: Detail, first: int = 0) -> list[Job]:
-    """Return jobs that load each bundle into its own files, numbered from `first`.
-
-    `directory` is that of the case.
-    """
-    return [(bundle, directory, part_name(number), detail) for number, bundle in enumerate(bundles, first)]
-
-
-def part_name(number: int) -> str:
-    """Return what the names of the files of a bundle begin with."""
-    return f"part-{number:05d}"
 
 
 def work(
     jobs: list[Job], processes: int | None = None, progress: Callable[[int, int], None] | None = None
-) -> Iterator[tuple[str, Range, Loaded]]:
-    """Do the jobs; yield the name, each part and its counts as each job ends.
+) -> Iterator[LoadedBundle]:
+    """Do the jobs; yield what became of each as it ends.
 
     It uses at most `processes`, by default one for each core; `progress` gets bytes done, and of all.
     """
@@ -217,16 +175,14 @@ def work(
     size = sum(sizes)
     workers = min(processes or os.cpu_count() or 1, len(jobs)) if size > SMALL_BYTES else 1
     done = 0
-    for number, counts in _work(jobs, workers):
-        bundle, _, name, _ = jobs[number]
-        for part, loaded in zip(bundle, counts, strict=True):
-            yield name, part, loaded
+    for number, loaded in _work(jobs, workers):
+        yield loaded
         done += sizes[number]
         if progress:
             progress(done, size)
 
 
-def _work(jobs: list[Job], workers: int) -> Iterator[tuple[int, list[Loaded]]]:
+def _work(jobs: list[Job], workers: int) -> Iterator[tuple[int, LoadedBundle]]:
     if workers <= 1:
         for number, job in enumerate(jobs):
             yield number, load_bundle(*job)
@@ -251,27 +207,30 @@ def _keep_memory() -> None:
         set_option(_TRIM_THRESHOLD, 1 << 30)
 
 
-def load_bundle(bundle: Bundle, directory: pathlib.Path, name: str, detail: Detail) -> list[Loaded]:
-    """Write the records of a bundle; return the counts of each part.
+def load_bundle(bundle: Bundle, directory: pathlib.Path, detail: Detail) -> LoadedBundle:
+    """Write the records of a bundle into a case, under names that no other attempt at it has.
 
-    The files are in `directory`, and begin with `name`.
+    The case is in `directory`, and `detail` tells the columns to fill. What is written counts when a version
+    of the case names it.
     """
-    writer = RecordWriter(directory, bundle[0].source.node, name, detail)
+    name = new_name()
+    writer = RecordWriter(directory, bundle[0].source.domain, bundle[0].source.node, name, detail)
     totals = [Loaded()] * len(bundle)
     with no_collection():
         try:
-            for table, hours, counts in read_bundle(bundle, detail):
-                writer.write(table, hours)
+            for table, days, counts in read_bundle(bundle, detail):
+                writer.write(table, days)
                 totals = [total + more for total, more in zip(totals, counts, strict=True)]
         finally:
             writer.close()
-    return totals
+    return LoadedBundle(name, tuple(writer.places), tuple(zip(bundle, totals, strict=True)))
 
 
 def source_rows(summary: LoadCounts, detail: Detail) -> pa.Table:
     """Return the table of sources."""
     rows = [
         {
+            "domain": source.domain,
             "node": source.node,
             "file": source.file,
             "format": source.format.value,

@@ -3,18 +3,17 @@
 The workers run the same modules as the local load on the same parts. So the record boundaries are exact for
 every flavour of trace, byte offsets are known, and both loads make the same rows.
 
-Each task writes into a directory of its own attempt, and only the attempt whose result reaches the driver
-counts. So a task that Spark repeats leaves nothing twice.
+Each attempt at a task writes files of its own, and only those of the attempt whose result reaches the driver
+count. So a task that Spark repeats leaves nothing twice.
 """
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import pathlib
 import pickle
-import shutil
 import threading
-import uuid
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
@@ -26,11 +25,12 @@ from pyspark.sql.types import StructType
 
 from ospltool.analytics.case import CaseError
 from ospltool.analytics.contract import Detail
-from ospltool.analytics.spark import session, ship_package
+from ospltool.analytics.spark import end, session, ship_package
 from ospltool.output.progress import ProgressLine
-from ospltool.trace.case.bundles import Bundle, Loaded
-from ospltool.trace.case.local_load import Job, LoadCounts, Work, load_bundle, make_case
-from ospltool.trace.reading.ranges import RANGE_BYTES, Range
+from ospltool.trace.case.bundles import Bundle
+from ospltool.trace.case.growing import add
+from ospltool.trace.case.local_load import Job, LoadCounts, LoadedBundle, Work, load_bundle
+from ospltool.trace.reading.ranges import RANGE_BYTES
 from ospltool.trace.reading.sources import SourceError, TraceFile
 
 ASK_EVERY_S: Final = 0.5
@@ -46,11 +46,13 @@ def load_with_spark(
     range_bytes: int = RANGE_BYTES,
     opened: SparkSession | None = None,
 ) -> LoadCounts:
-    """Load sources into a new case with Spark.
+    """Add sources to a case with Spark (see `ospltool.trace.case.growing`), which need not exist.
+
+    Spark starts when there is something to read.
 
     Args:
         sources: files to load; every machine of the cluster must have them under the same paths.
-        target: directory of the case, which every machine has, too. It must not exist, or be empty.
+        target: directory of the case, which every machine has, too.
         detail: columns to fill.
         master: `local[*]`, `spark://host:port` or `sc://host:port`.
         progress: called with the bytes done and the bytes of all files.
@@ -58,16 +60,20 @@ def load_with_spark(
         opened: a running session, used as it is instead of a new one with `master`.
 
     Raises:
-        CaseError: the target exists, or Spark failed.
+        CaseError: the target exists and is no case, or cannot be written, or Spark failed.
         SourceError: a file cannot be read.
     """
-    used = session(master) if opened is None else opened
-    try:
-        do, is_shared = spark_work(used, progress), not is_local(used)
-        return make_case(sources, target, detail, do, is_shared=is_shared, range_bytes=range_bytes)
-    finally:
-        if opened is None:
-            used.stop()
+    with contextlib.ExitStack() as stack:
+
+        def do(jobs: list[Job]) -> Iterator[LoadedBundle]:
+            used = opened
+            if jobs and used is None:
+                used = session(master)
+                stack.callback(end, used)
+            return spark_work(used, progress)(jobs) if used is not None else iter(())
+
+        is_shared = not master.startswith("local")
+        return add(sources, target, detail, do, range_bytes=range_bytes, is_shared=is_shared)
 
 
 def is_local(opened: SparkSession) -> bool:
@@ -117,7 +123,6 @@ class _Watched:
             self._progress(min(done * self._size // self._count, self._size), self._size)
 
 
-_ATTEMPT: Final = "attempt-"
 _JOB: Final = "job"
 
 
@@ -129,33 +134,27 @@ def spark_work(opened: SparkSession, progress: ProgressLine | None = None) -> Wo
     """
     ship_package(opened)
 
-    def do(jobs: list[Job]) -> Iterator[tuple[str, Range, Loaded]]:
+    def do(jobs: list[Job]) -> Iterator[LoadedBundle]:
         if not jobs:
             return
-        with _Watched(opened, jobs, progress):
-            results = _results(opened, jobs)
-        for number, place, result in results:
-            bundle, directory, name, _ = jobs[number]
+        for (result,) in _results(opened, jobs, progress):
             found = pickle.loads(result)  # noqa: S301 - made by _Jobs
             if isinstance(found, str):
                 raise SourceError(found)
-            _put_in_place(directory / place, directory)
-            for part, loaded in zip(bundle, found, strict=True):
-                yield name, part, loaded
-        for left in jobs[0][1].glob(f"{_ATTEMPT}*"):
-            shutil.rmtree(left, ignore_errors=True)
+            yield found
 
     return do
 
 
-def _results(opened: SparkSession, jobs: list[Job]) -> list[Any]:
+def _results(opened: SparkSession, jobs: list[Job], progress: ProgressLine | None) -> list[Any]:
     try:
         opened.dataSource.register(PartWork)
         reader = opened.read.format(PartWork.name())
-        for number, (bundle, directory, name, detail) in enumerate(jobs):
-            job = pickle.dumps((number, for_workers(bundle), str(directory.absolute()), name, detail))
+        for number, (bundle, directory, detail) in enumerate(jobs):
+            job = pickle.dumps((for_workers(bundle), directory.absolute(), detail))
             reader = reader.option(f"{_JOB}{number:08d}", job.hex())
-        return reader.load().collect()
+        with _Watched(opened, jobs, progress):
+            return reader.load().collect()
     except PySparkException as cause:
         raise CaseError(f"Spark: {str(cause).strip().partition(chr(10))[0]}") from None
     except (Py4JError, OSError) as cause:
@@ -174,8 +173,8 @@ class PartWork(DataSource):
         return "ospltool-work"
 
     def schema(self) -> str:
-        """Return the number of the job, the directory of the attempt, and the counts or the error."""
-        return "number bigint, place string, result binary"
+        """Return the column of what became of a bundle, or of the error."""
+        return "result binary"
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return what does the jobs, each as a partition."""
@@ -192,22 +191,11 @@ class _Jobs(DataSourceReader):
         """Return a partition for each job."""
         return [InputPartition(job) for job in self._jobs]
 
-    def read(self, partition: InputPartition) -> Iterator[tuple[int, str, bytes]]:
+    def read(self, partition: InputPartition) -> Iterator[tuple[bytes]]:
         """Do a job; yield its result."""
-        number, bundle, directory, name, detail = pickle.loads(  # noqa: S301 - made by _results
-            bytes.fromhex(partition.value)
-        )
-        place = f"{_ATTEMPT}{uuid.uuid4().hex}"
+        job: Job = pickle.loads(bytes.fromhex(partition.value))  # noqa: S301 - made by _results
         try:
-            found: list[Loaded] | str = load_bundle(bundle, pathlib.Path(directory, place), name, detail)
+            found: LoadedBundle | str = load_bundle(*job)
         except SourceError as cause:
             found = str(cause)
-        yield number, place, pickle.dumps(found)
-
-
-def _put_in_place(attempt: pathlib.Path, directory: pathlib.Path) -> None:
-    """Move the files of an attempt to where those of other loads are."""
-    for path in attempt.rglob("*.parquet"):
-        place = directory / path.relative_to(attempt)
-        place.parent.mkdir(parents=True, exist_ok=True)
-        path.replace(place)
+        yield (pickle.dumps(found),)

@@ -13,6 +13,8 @@ from ospltool.trace.meaning.alignments import AlignmentStep
 from ospltool.trace.meaning.fact_kinds import Run
 from ospltool.trace.meaning.trace_facts import TraceFacts
 
+# A node is heard this much later than its last line by the way of a heartbeat and by clocks that differ a
+# little.
 CUT_NS: Final = 1_000_000_000
 """Time after the end of a trace at which its node was heard, so that the trace is not whole."""
 

@@ -25,6 +25,8 @@ OWN_COLUMNS: Final = ("fellow", "namespace", "group", "conflict", "samples", "so
 
 INTEGERS: Final = frozenset({"conflict", "samples"})
 
+# A trace has some hundred kinds of lines with some plans each; a text of another kind has a plan for each
+# line. Some tens of megabytes.
 REMEMBERED: Final = 50_000
 """Number of remembered plans. Beyond it, all are forgotten."""
 

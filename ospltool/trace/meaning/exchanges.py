@@ -26,10 +26,12 @@ from ospltool.trace.meaning.lines import NumberedLines, place
 from ospltool.trace.meaning.names import NOBODY, Names
 from ospltool.trace.reading.record import TraceRecord, number
 
+# Some hundred bytes each; alignments that never end are of nodes without a trace.
 MOST_OPEN: Final = 100_000
 """Most open alignments; beyond that the oldest are closed and counted."""
 
 
+# Chosen: answers come late for one or two requests.
 MOST_LATE: Final = 8
 SOON_NS: Final = 1_000_000_000
 """Time within which two nodes print the two ends of one message, in any order."""
@@ -119,6 +121,7 @@ class ExchangeBook:
         """Return all alignments, in the order of requests; a request to all counts once for each aligner."""
         if self._all[0] != self._count:
             waiting = [one for some in self._open.values() for one in some]
+            # In the order in which they began, whichever have ended.
             found = sorted((*self.done, *waiting), key=lambda one: one.number)
             self._all = (self._count, found)
         return [one for one in self._all[1] if not one.is_split]

@@ -12,6 +12,7 @@ from typing import Final, NamedTuple, Protocol
 
 from ospltool.trace.reading.record import TraceRecord
 
+# Some lines of a terminal; the record itself has everything.
 _LONGEST_TEXT: Final = 300
 NO_TIME: Final = -(1 << 63)
 """Stands for the time of a line without one."""

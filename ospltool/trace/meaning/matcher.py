@@ -30,6 +30,7 @@ from ospltool.trace.meaning.catalogue import (
 CUT_AT_BYTES: Final = 1022
 """Size at which OpenSplice cuts a message, with its line end."""
 
+# Eight times OpenSplice's cut; lines of our own nodes may list the groups of a set.
 LONGEST_MATCHED: Final = 8192
 """Length up to which a message is matched; of longer ones the beginning is, which bounds the time."""
 
@@ -38,12 +39,17 @@ _FREE: Final = frozenset({"text", "group"})
 _REST: Final = PatternPart("", "", "")
 """The end of the parts of a message that was cut: anything may follow."""
 
+# Chosen: below it a regular expression is faster than `divided`; beyond, its time has no bound.
 _MOST_WAYS: Final = 1_000
 """Ways to divide a message between its free fields, up to which a regular expression may try them."""
 
+# Chosen: a line that takes more has no template.
 _MOST_STEPS: Final = 20_000
+# Of two candidates each is tried; a further level of the tree would cost as much.
 _LEAF: Final = 2
+# Chosen: enough branches that few candidates are left, and a prefix that is short.
 _FAN_OUT: Final = 24
+# Shorter beginnings are common to many templates.
 _CUT_PREFIX: Final = 8
 _MASK_START: Final = len("[0x")
 _MASK_END: Final = "] "
@@ -238,6 +244,7 @@ class _Index:
             else:
                 shapes = (Shape(template, ()), Shape(template, ("mask",)))
                 self._exact.setdefault("".join(part.literal for part in parts), shapes)
+        # The most text of its own first: others may match the same line with fewer words and longer fields.
         candidates.sort(key=lambda one: -one.literal_length)
         others = tuple(one for one in candidates if not one.prefix)
         self._tree = _tree([one for one in candidates if one.prefix], 0, others)

@@ -31,6 +31,7 @@ def stood_still_s(text: str) -> float | None:
     return None if found is None else float(found[1])
 
 
+# A default lease of 10 s and some heartbeats.
 NEAR_NS: Final = 15_000_000_000
 """Time within which the end of a fellow or a service is noticed, and reports of one event are made."""
 

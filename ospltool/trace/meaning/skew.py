@@ -17,11 +17,14 @@ from typing import Final
 from ospltool.trace.meaning.names import Names
 from ospltool.trace.reading.record import TimeBase, TraceRecord
 
+# Enough for a median; pairs are searched among them, and the work grows with their product.
 MOST_TIMES: Final = 400
 """Most times of one kind of message between two nodes; later ones are ignored."""
 
+# Chosen above the delays of messages within a local network.
 CLUSTER_NS: Final = 20_000_000
 
+# Two may agree by chance; with more, short traces have no skew.
 LEAST_PAIRS: Final = 3
 
 _SENT: Final = {

@@ -40,13 +40,16 @@ from ospltool.trace.reading.record import (
 )
 from ospltool.trace.views.times import SECOND_NS
 
+# Some hundred megabytes. A trace with more of one kind is in trouble throughout.
 MOST_FACTS: Final = 500_000
 """Most facts of one kind; `TraceFacts.dropped` counts the others."""
 
 Fact = TypeVar("Fact")
 
 MAIN_THREADS: Final = frozenset({"ospl_durability", "mainThread", "conflictResolver"})
+# Shorter pauses are the rule, and none of them explains anything.
 _LEAST_WAIT_NS: Final = SECOND_NS // 10
+# Chosen: of more, the first ones are kept.
 _MOST_WAITS: Final = 10_000
 JUMP_BACK_NS: Final = SECOND_NS
 REPORTED: Final = frozenset({"WARNING", "SEVERE", "ERROR", "CRITICAL", "FATAL"})
@@ -194,6 +197,7 @@ class TraceFacts:
         for run, state, start, where in self._open_state.values():
             self.states.append(StateSpan(run, state, start, self.last_ns[run], where))
         self._open_state.clear()
+        # By run: the states of one run follow each other, and the last one is its end.
         self.states.sort(key=lambda span: (span.run, span.start_ns))
         for span in self.states:
             if span.state.startswith("TERMINAT"):

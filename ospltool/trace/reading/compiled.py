@@ -16,11 +16,13 @@ _Bytes = npt.NDArray[np.uint8]
 _Positions = npt.NDArray[np.int64]
 _Marks = npt.NDArray[np.bool_]
 
+# A trace has a context for each thread, some tens; the compiled table has a fixed size.
 _CONTEXTS: Final = 4096
 """Different contexts that are numbered at once; headers with others are examined one by one."""
 
 _USUAL_RECORD: Final = 64
 """Bytes of a record, of which most pieces have fewer than their size tells."""
+# So that a short piece of short lines fits, too.
 _LEAST_ROOM: Final = 1_000
 
 

@@ -47,6 +47,7 @@ def found_in(path: pathlib.Path) -> FileDamage | None:
 
 def noted() -> list[FileDamage]:
     """Return the damages noted and not collected yet, by file."""
+    # Threads note them in any order.
     return sorted(_noted.values(), key=lambda one: one.file)
 
 

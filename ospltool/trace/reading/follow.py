@@ -28,11 +28,15 @@ from ospltool.trace.reading.sources import (
     sniff,
 )
 
+# A person does not see it, and a look is a `stat` for each file.
 POLL_S: Final = 0.01
+# Longer than a process needs to write the lines of one record.
 IDLE_S: Final = 0.2
 """Silence after which the last record of a file counts as whole; otherwise the next record shows it."""
 
+# Chosen; larger reads are not faster.
 READ_BYTES: Final = 1 << 20
+# The header of the first line, which has a time.
 HEAD_BYTES: Final = 96
 """First bytes of a file that reveal by a change that it was truncated and rewritten."""
 
@@ -122,6 +126,7 @@ class GrowingFiles:
     def _open(self, file: _File, start: int | None) -> bool:
         try:
             file.descriptor = os.open(file.source.path, os.O_RDONLY | os.O_CLOEXEC)
+        # It may come later, as a rotated one does.
         except FileNotFoundError:
             return False
         except OSError as cause:

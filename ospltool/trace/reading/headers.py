@@ -39,15 +39,18 @@ STORE_PRINTER: Final = b"PersistentStore"
 END: Final = b") -> "
 """End of every header."""
 
+# Names of 80 characters (`_WHO`), a date, and room.
 LONGEST: Final = 240
 """Bytes of the longest possible header."""
 
+# No service runs for ten years, and no trace was written in the seventies.
 RELATIVE_LIMIT_S: Final = 10 * 365 * 86400
 """A time below ten years after 1970 counts from the start of the service."""
 
 SECOND_NS: Final = 1_000_000_000
 
 _LOCAL: Final = re.compile(rb"\d{4}-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)([+-])(\d\d)(\d\d) (\d+)\.")
+# The longest first: an expression takes the first alternative, and one state may begin with another.
 _STATE: Final = "|".join(re.escape(state) for state in sorted(STATES, key=len, reverse=True))
 _WHO: Final = r"\((?P<{}>[^()\n]{{1,80}})\) -> "
 _TIME: Final = (
@@ -176,6 +179,7 @@ def header_ending_at(
 
 _TOKEN_ENDS: Final = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZ_>e")
 """Last bytes of a state, of `<<UNKNOWN>>` and of `PersistentStore`."""
+# Nanoseconds after the point.
 _DIGITS: Final = 9
 
 

@@ -25,13 +25,17 @@ from ospltool.trace.reading.headers import (
 from ospltool.trace.reading.reader import read_records
 from ospltool.trace.reading.sources import PlainStream, TraceFile, TraceFormat, open_stream
 
+# Work for a process of seconds: enough to be worth its start, and many for each core.
 RANGE_BYTES: Final = 64 << 20
+# Larger pieces take more memory in each process than they save. Chosen.
 PIECE_BYTES: Final = 16 << 20
 """Size of a piece, whose records a case has in the order of their templates: the larger, the fewer bytes."""
 
+# As a range: a piece never is more than what a process reads.
 LARGEST_PIECE: Final = 64 << 20
 """Size at which a piece is cut if no record begins a line."""
 
+# A trace has a header within some kilobytes, so one window is enough as a rule.
 _WINDOW: Final = 1 << 16
 
 
@@ -133,6 +137,7 @@ def pieces(part: Range, piece_bytes: int = PIECE_BYTES) -> Iterator[tuple[int, b
             yield at, data
 
 
+# Chosen; larger reads are not faster.
 BLOCK_BYTES: Final = 4 << 20
 SMALL_BYTES: Final = 128 << 20
 """Size up to which files are searched without further processes, which take longer to start."""

@@ -37,7 +37,9 @@ from ospltool.trace.reading.sources import (
     open_stream,
 )
 
+# It fits into the cache of a processor; reading in larger blocks is not faster.
 BLOCK_BYTES: Final = 1 << 18
+# Above the longest that nodes write; a file without line ends would otherwise fill the memory.
 LONGEST_RECORD: Final = 4 << 20
 """Size at which a record is cut; its rest is unparsed."""
 

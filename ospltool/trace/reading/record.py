@@ -18,6 +18,7 @@ from ospltool.trace.meaning.catalogue import UNKNOWN_LEVEL, Template
 from ospltool.trace.views.times import SECOND_NS
 
 LEVELS: Final = ("FINEST", "FINER", "FINE", "CONFIG", "INFO", "WARNING", "SEVERE")
+# Two threads of a process between the time of a line and its writing.
 STRAGGLER_NS: Final = SECOND_NS // 100
 """Time for which a thread may still write a line with the former state after the state has changed."""
 

@@ -16,7 +16,9 @@ from ospltool.trace.reading.headers import is_time
 from ospltool.trace.reading.record import RecordKind, TimeBase, TraceRecord
 from ospltool.trace.reading.sources import PlainStream, TraceFile
 
+# As `engine`'s own traces are read (`reader.BLOCK_BYTES`).
 BLOCK_BYTES: Final = 1 << 18
+# Reports have some lines; a file that is none must not fill the memory.
 LONGEST_REPORT: Final = 1 << 20
 """Size at which a report is cut into parts, of which only the first is parsed."""
 

@@ -17,6 +17,7 @@ from ospltool.trace.meaning.lines import NumberedLines, RecordPlace
 from ospltool.trace.meaning.trace_facts import TraceFacts
 from ospltool.trace.views.times import duration, iso
 
+# Some lines on a screen; `--json` and the case have all.
 EVIDENCE: Final = 5
 """Lines of evidence that a finding shows; it counts the others."""
 
@@ -206,6 +207,7 @@ def anomalies(facts: TraceFacts, names: Iterable[str] | None = None) -> list[Tra
     known = {one.name: one for one in all_rules()}
     chosen = list(known.values()) if names is None else [known[name] for name in names]
     found = itertools.chain.from_iterable(one.find(facts) for one in chosen)
+    # By time, as they are read; rule and title, so that the same trace gives the same text.
     return sorted(found, key=lambda finding: (finding.start_ns or 0, finding.rule, finding.title))
 
 

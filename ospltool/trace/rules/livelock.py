@@ -23,11 +23,14 @@ from ospltool.trace.reading.record import number
 from ospltool.trace.rules import TraceFinding, burst, finding, grouped, rule, span, stopping_ns
 from ospltool.trace.views.times import SECOND_NS, clock_since
 
+# A second round may follow a change of nodes, a third a lost message. Chosen.
 ROUNDS: Final = 4
 """Disputed rounds in a row that make a live-lock."""
 
+# Rounds of a live-lock follow within seconds; elections of different causes are minutes apart.
 WITHIN_NS: Final = 60 * SECOND_NS
 SETTLES_WITHIN_NS: Final = SECOND_NS
+# `engine.core.name_spaces.MAX_PRIORITY`: the legacy rule.
 LEGACY: Final = 255
 
 

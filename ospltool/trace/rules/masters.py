@@ -14,8 +14,10 @@ from ospltool.trace.meaning.trace_facts import TraceFacts
 from ospltool.trace.rules import TraceFinding, burst, finding, grouped, rule, run_at, span, stopping_ns
 from ospltool.trace.views.times import SECOND_NS
 
+# A node that goes and comes back makes two.
 CHANGES_PER_MINUTE: Final = 3
 MINUTE_NS: Final = 60 * SECOND_NS
+# A heartbeat with its delay: until then the former master has not heard of the new one.
 OVERLAP_NS: Final = 2 * SECOND_NS
 """Longest hand-over between two masters."""
 
@@ -72,6 +74,7 @@ def two_masters(facts: TraceFacts) -> Iterator[TraceFinding]:
     for (namespace, role), spans in grouped(
         _reigns(facts), lambda one: (one[0].namespace, facts.roles.get(one[0].chooser, ""))
     ):
+        # By their starts, so that each is compared with later ones only.
         ordered = sorted(spans, key=lambda one: one[1])
         for number, (first, start, end) in enumerate(ordered):
             for second, other_start, other_end in ordered[number + 1 :]:

@@ -27,9 +27,12 @@ from ospltool.trace.rules import (
 )
 from ospltool.trace.views.times import SECOND_NS, duration
 
+# Chosen above the merges after one separation of some nodes, one for each pair.
 STORM_MERGES: Final = 10
 STORM_WITHIN_NS: Final = 60 * SECOND_NS
+# As `alignment.ANSWERED_WITHIN_NS`.
 RESOLVED_WITHIN_NS: Final = 5 * SECOND_NS
+# Two may be a request that was made again.
 REPEATED: Final = 3
 """Number of transfers of a set of the same size to one node that are reported."""
 
@@ -145,6 +148,7 @@ def equal_sets(facts: TraceFacts) -> Iterator[TraceFinding]:
         ]
         repeated_by.setdefault((facts.names.node(address), group), []).extend(repeated)
     for (alignee, group), repeated in repeated_by.items():
+        # In the order in which they began: the lines shown are the first ones.
         repeated.sort(key=lambda one: one.number)
         if len(repeated) < REPEATED:
             continue

@@ -19,7 +19,9 @@ from ospltool.trace.rules import TraceFinding, finding, grouped, over_ns, rule, 
 from ospltool.trace.views.overview import normalised
 from ospltool.trace.views.times import SECOND_NS, clock, duration
 
+# Two or three lines of a terminal.
 _LONGEST_TITLE: Final = 220
+# A default lease. At the default verbosity, a living node says something within it.
 SILENT_NS: Final = 10 * SECOND_NS
 
 ORDER: Final = {
@@ -69,6 +71,7 @@ def fellow_lost(facts: TraceFacts) -> Iterator[TraceFinding]:
         if report.kind is RecordKind.REPORT and (fellow := missed_heartbeat(report.text)) is not None
     ]
     reports = {place for *_, place in missed}
+    # By time, because losses that are near to each other become one finding.
     by_time = sorted([*losses, *missed], key=lambda one: one[2].at_ns)
     for (node, fellow), some in grouped(by_time, lambda one: one[:2]):
         places: list[RecordPlace] = []

@@ -73,9 +73,11 @@ def _all_data(samples: int | None) -> KindCounts | None:
 
 
 TAKES_THE_PLACE: Final = frozenset({"REPLACE", "CATCHUP"})
+# As `meaning.reports.NEAR_NS`.
 NOTICED_WITHIN_NS: Final = 15 * SECOND_NS
 """Time within which the lines of a node about the loss of a fellow belong together."""
 
+# A large set on a slow disk; longer would join it with the next one.
 STORED_WITHIN_NS: Final = 60 * SECOND_NS
 """Time within which a taken set is stored."""
 
@@ -113,6 +115,8 @@ def applied(facts: TraceFacts) -> list[Applied]:
         for run, policy, group, line in facts.applied
         if not group.startswith(BUILT_IN)
     ]
+    # Nodes and groups come one after the other: by time for the reader, by run and group where times are
+    # equal.
     return sorted(found, key=lambda one: (one.time_ns, one.run, one.group))
 
 
@@ -262,6 +266,7 @@ class _ByStart:
     """Alignments by their start."""
 
     def __init__(self, some: Iterable[TracedAlignment]) -> None:
+        # By their starts, in which `bisect` looks.
         self._some = sorted(some, key=lambda one: one.start_ns or 0)
         self._starts = [one.start_ns or 0 for one in self._some]
         self._given = [_given_ns(one) for one in self._some]

@@ -19,6 +19,7 @@ from ospltool.trace.reading.record import number
 from ospltool.trace.rules import TraceFinding, end_ns, finding, grouped, rule
 from ospltool.trace.views.times import SECOND_NS, clock_since, duration
 
+# Chosen: a set is emptied when the new one begins to come, and the sizes of the old one are printed before.
 FOLLOWS_WITHIN_NS: Final = 10 * SECOND_NS
 """Time until which sizes belong to the set before it was emptied."""
 
@@ -155,6 +156,7 @@ def diverged(facts: TraceFacts) -> Iterator[TraceFinding]:
         told = (one for one in facts.merge_states if one.namespace == namespace)
         states = dict(grouped(told, lambda one: one.run))
         reigns: dict[str, list[_Reign]] = {}
+        # By time, so that of one address the last reign is the present one.
         for reign in sorted(_reigns(facts, namespace, states, of_run), key=lambda one: one.start_ns):
             for address in reign.addresses:
                 reigns.setdefault(address, []).append(reign)
@@ -231,6 +233,7 @@ def _reigns(
         over = max(facts.last_ns[one.run] for one in heard)
         changes = [
             _Change(one.place.at_ns, one.role, one.state, one.place, False)
+            # By time: a change is the difference from the one before.
             for one in sorted(heard, key=lambda one: one.place.at_ns)
             if one.master == fellow
         ]

@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 else:
     from engine.dataset.numpy_later import np
 
+# The usual messages fit between two lines of life.
 LEAST_WIDTH: Final = 34
+# Each is looked up in the case; together that is one query.
 _ARROWS_AT_ONCE: Final = 10_000
 ALL: Final = "all"
 

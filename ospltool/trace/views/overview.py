@@ -11,9 +11,11 @@ from typing import Final
 from ospltool.trace.meaning.catalogue import pattern_text
 from ospltool.trace.reading.record import RecordKind, TraceRecord, one_line
 
+# A mistyped width such as 1ms would fill the terminal and the memory.
 MOST_SPANS: Final = 100_000
 """Most spans of a histogram."""
 
+# Chosen; messages without a template are few kinds, or each is its own.
 MOST_KINDS: Final = 10_000
 """Most different messages without template that are counted one by one; the others count together."""
 

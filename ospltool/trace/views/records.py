@@ -32,11 +32,15 @@ from ospltool.trace.views.selection import (
 )
 from ospltool.trace.views.times import clock_since, duration, iso, parse_around, parse_duration, parse_time
 
+# As `tail`.
 FOLLOWED_LINES: Final = 10
+# What a pipe of Linux holds.
 BUFFERED: Final = 1 << 16
+# A person sees the first ones at once, however slowly the rest comes.
 FIRST_SCREEN: Final = 60
 """Records that are written one by one; later ones are written in larger pieces."""
 
+# With its labels a line of 80 or so.
 BAR_WIDTH: Final = 60
 
 
@@ -129,7 +133,7 @@ def show(found: SourceSet, options: ViewOptions, environ: dict[str, str]) -> Non
             _put_records(sources, shown, options, environ)
     _say_what_was_left_out(tally, bool(options.lines is not None), skews)
     if options.follow and options.mode is ViewMode.RECORDS:
-        _follow(sources, wanted, options, skews, environ)
+        _follow(found, wanted, options, skews, environ)
 
 
 def _never_silent(
@@ -414,13 +418,14 @@ def _say_what_was_left_out(tally: RecordTally, only_last: bool, skews: dict[str,
 
 
 def _follow(
-    sources: Sequence[TraceFile],
+    found: SourceSet,
     wanted: RecordFilter,
     options: ViewOptions,
     skews: dict[str, int],
     environ: dict[str, str],
 ) -> None:
-    starts = {source.file: seen_whole_from(source) for source in sources}
+    starts = {source.file: seen_whole_from(source) for source in found.sources}
+    sources = (*found.sources, *found.awaited)
     growing = GrowingFiles(sources, starts, None if options.output == "full" else wanted.needle)
     as_text = None if options.output == "raw" else _renderer(sources, options, environ)
     forever = threading.Event()
@@ -449,6 +454,7 @@ def follow_batch(
         record = corrected(one, skews.get(one.node, 0))
         if wanted(record):
             records.append(record)
+    # Files are read one after the other; a stable sort keeps the order within each.
     records.sort(key=lambda record: record.time_ns or 0)
     if not records:
         return

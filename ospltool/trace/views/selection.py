@@ -167,10 +167,12 @@ def _reaches(record: TraceRecord, least: str) -> bool:
     return any(_RANKS[one] >= rank for one in record.template.levels)
 
 
+# Clocks drift little within them, and more would delay the first line of the output by seconds.
 RECORDS_FOR_SKEW: Final = 200_000
 """Records of each source from which the skew is estimated."""
 
 _ADDRESS: Final = b"My address is: '"
+# More than a thousand lines: `--lines 10` needs one step.
 _TAIL_BYTES: Final = 1 << 18
 
 

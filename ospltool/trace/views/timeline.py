@@ -28,7 +28,9 @@ START_STATES: Final = (
 )
 """The states before a service is operational."""
 
+# Chosen: the longest one explains a slow start as a rule.
 LONGEST_WAITS: Final = 3
+# Beside names, times and figures in a line of 100.
 BAR_WIDTH: Final = 30
 
 

@@ -1,4 +1,4 @@
-"""Who is taken for lost, and what follows when it is heard again (docs/protocol.md, Life signs)."""
+"""Who is taken for lost, and what follows when it is heard again (docs/internals/protocol.md, Life signs)."""
 
 from __future__ import annotations
 

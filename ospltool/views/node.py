@@ -1,0 +1,251 @@
+"""One node: who it is, its fellows as it sees them, its name-spaces, and whom it serves."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from rich.cells import cell_len
+
+from engine.runtime.monitor import FellowView, NameSpaceView
+from engine.runtime.past import IN_ORDER
+from ospltool.health.presence import Presence
+from ospltool.live.nodes import Node, natural
+from ospltool.live.series import COUNTERS, RATE_WINDOW_NS, Point
+from ospltool.output.text import plural
+from ospltool.views import text
+from ospltool.views.cells import (
+    Cell,
+    Column,
+    Line,
+    Rows,
+    Span,
+    Tone,
+    dimmed,
+    plain,
+    single,
+    widest,
+)
+from ospltool.views.view import (
+    View,
+    master_mark,
+    name_space_state,
+    node_mark,
+    node_state,
+    since_heard,
+)
+
+WIDE: Final = 200
+"""Cells in which all counters have room."""
+
+
+def subject_node(view: View) -> Node | None:
+    """Return the node that is looked at: the chosen one, else the first."""
+    chosen = view.model.nodes.get(view.subject.node)
+    if chosen is not None:
+        return chosen
+    nodes = view.model.ordered_nodes()
+    return nodes[0] if nodes else None
+
+
+def card(view: View, node: Node, width: int = WIDE) -> list[Line]:
+    """Return the node in five lines, more where its counters need them or it has run before."""
+    snapshot, now_ns = node.snapshot, view.now_ns
+    heard = text.ago(node.age_ns(now_ns))
+    heartbeat = text.ago(now_ns - view.health.heartbeat_ns(node))
+    said = f"heard {heard}  heartbeat {heartbeat}" if heard != heartbeat else f"heard {heard}"
+    mark, state = node_mark(view, node), node_state(view, node)
+    store = snapshot.store
+    tone = Tone.FAULT if store.problem else Tone.DIM
+    configured = f"role {snapshot.role}  {snapshot.configuration}"
+    found = f"  found at start: {'; '.join(store.findings)}" if store.findings else ""
+    return [
+        (
+            Span(" "),
+            mark,
+            Span(f" {snapshot.name}", Tone.STRONG),
+            Span("  "),
+            state,
+            Span(f"  {since_heard(view, node)}", Tone.PLAIN),
+            Span(f"  {said}", Tone.DIM),
+        ),
+        (Span(f"   id {snapshot.id}  run {snapshot.incarnation}  version {snapshot.version}", Tone.DIM),),
+        (Span(f"   host {snapshot.host}  pid {snapshot.pid}  {configured}", Tone.DIM),),
+        (Span(f"   store {store.kind} {store.path}{found}", Tone.DIM), Span(f"  {store.problem}", tone)),
+        *counter_lines(view, node, width),
+        *_run_lines(view, node),
+    ]
+
+
+ORPHANED: Final = "by itself: its supervisor was killed"
+"""End of a run that ended in order, which nobody had asked for."""
+
+
+def _run_lines(view: View, node: Node) -> list[Line]:
+    """Return the end of the previous run, as the node remembers it."""
+    former = [run for run in view.model.runs.get(node.id, ()) if run.ended_ns]
+    if not former:
+        return []
+    last = former[-1]
+    end = ORPHANED if last.end == IN_ORDER and view.model.is_orphaned(node.id, last) else last.end
+    tone = Tone.DIM if end == IN_ORDER else Tone.WARN
+    what = f"{plural(len(former), 'earlier run')}, the last began {text.moment(last.started_ns)[:19]}"
+    when = f"ended {text.moment(last.ended_ns)[:19]}" if last.end == IN_ORDER else "ended"
+    return [(Span(f"   {what} and {when} ", Tone.DIM), Span(end, tone))]
+
+
+def counter_lines(view: View, node: Node, width: int) -> list[Line]:
+    """Totals since start, with the rate of those that are kept over time; without rates where nobody is."""
+    series = None if view.is_stale(node) else view.model.series.get(node.id)
+    parts: list[Line] = []
+    counted = {name: total for name, total in node.snapshot.counters.items() if total or name in COUNTERS}
+    for name, total in counted.items():
+        rate = series.rate_per_s(name) if series and name in COUNTERS and name != "queued" else None
+        figures = f"{text.count(total)} {text.count(round(rate))}/s" if rate else text.count(total)
+        parts.append((Span(f"{name.replace('_', ' ')} ", Tone.DIM), Span(figures)))
+    if any(part[-1].text.endswith("/s") for part in parts):
+        mean = f"(per second: mean of {RATE_WINDOW_NS // 1_000_000_000} s)"
+        parts.append((Span(mean, Tone.DIM),))
+    zeros = len(node.snapshot.counters) - len(counted)
+    if zeros:
+        parts.append((Span(f"{plural(zeros, 'other')} 0", Tone.DIM),))
+    return _wrapped(parts, width) if parts else [(Span("   nothing counted yet", Tone.DIM),)]
+
+
+def _wrapped(parts: list[Line], width: int) -> list[Line]:
+    """Return the parts one after the other, in as many lines as they need."""
+    lines: list[Line] = []
+    for part in parts:
+        longer = (*(lines[-1] if lines else (Span(" "),)), Span("  "), *part)
+        if lines and cell_len(plain(longer)) > width:
+            lines.append((Span("   "), *part))
+        else:
+            lines[-1:] = [longer]
+    return lines
+
+
+def curves(view: View, node: Node) -> list[tuple[str, list[Point]]]:
+    """Return the plots of a node: titles with the newest value, and points."""
+    series = view.model.series.get(node.id)
+    presence = view.presence(node)
+    is_heard = presence is Presence.HEARD
+    last_ns = view.health.heartbeat_ns(node)
+    stored = series.rates("stored") if series else []
+    gaps = series.heartbeat_gaps_s(0 if is_heard else last_ns, view.now_ns) if series else []
+    rate = _newest(stored, "{:,.0f}") if is_heard else f": none, the node is {presence}"
+    rising = "" if is_heard else " and rising"
+    return [
+        (f"samples stored per second{rate}", stored),
+        (f"seconds between heartbeats{_newest(gaps, '{:.2f}')}{rising}", gaps),
+    ]
+
+
+def _newest(points: list[Point], shown: str) -> str:
+    return f": {shown.format(points[-1][1])}" if points else ": nothing known yet"
+
+
+def fellows(view: View, node: Node, width: int) -> Rows[FellowView]:
+    """Return the fellows as this node sees them, those that it does not talk to first, then by name."""
+    names = widest((fellow.name for fellow in node.snapshot.fellows), 10, 24)
+    has_problem = any(fellow.problem for fellow in node.snapshot.fellows)
+    roles = widest((fellow.role for fellow in node.snapshot.fellows), 11, 20)
+    columns = (
+        Column("mark", "", 1),
+        Column("name", "fellow", 10, grow=2, most=names, cut=view.glyphs.ellipsis),
+        Column("role", "role", 11, grow=1, most=roles),
+        Column("state", "state", 13, grow=1, most=18),
+        Column("communication", "talks", 12),
+        Column("heartbeat", "heard", 6, right=True),
+        Column("skew", "skew", 8, right=True),
+        *((Column("problem", "", 8, grow=6),) if has_problem else ()),
+    )
+
+    def render(fellow: FellowView, key: str) -> Cell:
+        cell = fellow_cell(fellow, key)
+        return dimmed(cell) if view.is_stale(node) else cell
+
+    def fellow_cell(fellow: FellowView, key: str) -> Cell:
+        if key == "mark":
+            return (_fellow_mark(view, fellow),)
+        if key == "heartbeat":
+            elapsed_ns = node.snapshot.time_ns - fellow.last_heartbeat_ns + node.age_ns(view.now_ns)
+            return single(text.age(elapsed_ns) if fellow.last_heartbeat_ns else "never", Tone.DIM)
+        if key == "skew":
+            # `round` gives a whole number, which has no "-0".
+            return single(f"{round(fellow.skew_ns / 1e6):+d} ms", Tone.DIM)
+        if key == "state":
+            return single(fellow.state.replace("_", " ").lower(), Tone.DIM)
+        if key == "problem":
+            return single(fellow.problem, Tone.CONFLICT)
+        tone = Tone.PLAIN if key == "name" else Tone.DIM
+        return single(str(getattr(fellow, key)), tone)
+
+    kept = [
+        (fellow.id, fellow)
+        for fellow in sorted(node.snapshot.fellows, key=_fellow_order)
+        if view.filter.matches({"fellow": fellow.name, "role": fellow.role, "state": fellow.state})
+    ]
+    hidden = len(node.snapshot.fellows) - len(kept)
+    return Rows(columns, kept, render, width=width, fixed=2, hidden=hidden)
+
+
+def _fellow_order(fellow: FellowView) -> tuple[object, ...]:
+    return fellow.communication == "approved", natural(fellow.name), fellow.id
+
+
+def _fellow_mark(view: View, fellow: FellowView) -> Span:
+    glyphs = view.glyphs
+    return {
+        "approved": Span(glyphs.ok, Tone.DIM),
+        "waiting": Span(glyphs.busy),
+        "incompatible": Span(glyphs.conflict, Tone.CONFLICT),
+        "lost": Span(glyphs.fault, Tone.FAULT),
+    }.get(fellow.communication, Span(glyphs.warn, Tone.WARN))
+
+
+def name_spaces(view: View, node: Node, width: int) -> Rows[NameSpaceView]:
+    """Return the name-spaces of this node with the policy that it applies to each."""
+    cut = view.glyphs.ellipsis
+    names = widest((space.name for space in node.snapshot.name_spaces), 12, 28)
+    columns = (
+        Column("mark", "", 2),
+        Column("name", "name-space", 12, grow=2, most=names),
+        Column("master", "master", 8, grow=1, most=16, cut=cut, among=view.node_names),
+        Column("phase", "phase", 8),
+        Column("samples", "samples", 8, right=True),
+        Column("alignee", "alignee", 10),
+        Column("durability", "durability", 10),
+        Column("priority", "prio", 4, right=True),
+        Column("merges", "merge", 8, grow=2, most=40),
+        Column("digest", "digest", 8),
+    )
+
+    def render(space: NameSpaceView, key: str) -> Cell:
+        cell = space_cell(space, key)
+        return dimmed(cell) if view.is_stale(node) else cell
+
+    def space_cell(space: NameSpaceView, key: str) -> Cell:
+        if key == "mark":
+            return (master_mark(view, node, space), name_space_state(view, node, space)[0])
+        if key == "name":
+            return single(space.name)
+        if key == "master":
+            return single(view.model.name_of(space.master), Tone.PLAIN if space.master else Tone.FAULT)
+        if key == "samples":
+            return single(text.count(space.count))
+        plain = {
+            "phase": space.phase,
+            "alignee": space.alignee if space.aligner else f"{space.alignee} -",
+            "durability": space.durability,
+            "priority": str(space.master_priority),
+            "merges": ", ".join(space.merges),
+            "digest": space.digest[:8],
+        }
+        return single(plain[key], Tone.DIM)
+
+    kept = [
+        (space.name, space)
+        for space in node.snapshot.name_spaces
+        if view.filter.matches({"ns": space.name, "state": space.phase})
+    ]
+    hidden = len(node.snapshot.name_spaces) - len(kept)
+    return Rows(columns, kept, render, width=width, fixed=2, hidden=hidden)

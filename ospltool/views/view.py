@@ -1,0 +1,349 @@
+"""The input of all screens with its filter, their common signs, and the order of nodes: trouble first."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from engine.runtime.monitor import NameSpaceView
+from ospltool.diagnostics.model import Severity
+from ospltool.health.health import Health
+from ospltool.health.incidents import Incident
+from ospltool.health.presence import Presence
+from ospltool.health.verdict import STARTING, UNKNOWN, SystemVerdict
+from ospltool.live.model import SystemModel
+from ospltool.live.nodes import Node
+from ospltool.views import text
+from ospltool.views.cells import Cell, Glyphs, Line, Span, Tone, single
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Term:
+    """One word in lower case: looked for in `field`, or in every field when that is empty; `raw` as typed."""
+
+    word: str
+    field: str = ""
+    inverse: bool = False
+    raw: str = ""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Filter:
+    """Terms that must all hold. The empty filter matches everything."""
+
+    terms: tuple[Term, ...] = ()
+    text: str = ""
+
+    def __bool__(self) -> bool:
+        return bool(self.terms)
+
+    @classmethod
+    def parse(cls, text: str, fields: tuple[str, ...] = ()) -> Filter:
+        """Parse a filter. Every text is one: a prefix that is not a field of the view belongs to the word."""
+        terms = []
+        for word in text.split():
+            inverse = word.startswith("!")
+            rest = word[1:] if inverse else word
+            name, colon, value = rest.partition(":")
+            field = name.lower() if colon and name.lower() in fields else ""
+            wanted = value if field else rest
+            if wanted:
+                terms.append(Term(wanted.casefold(), field, inverse, wanted))
+        return cls(tuple(terms), text.strip())
+
+    def matches(self, values: Mapping[str, str], skip: tuple[str, ...] = ()) -> bool:
+        """Return whether every term holds for `values`, except for terms on a field in `skip`."""
+        return all(self._holds(term, values) for term in self.terms if term.field not in skip)
+
+    def matches_field(self, field: str, value: str) -> bool:
+        """Return whether the terms that aim at `field` hold for `value`."""
+        aimed = [term for term in self.terms if term.field == field]
+        return all((term.word in value.casefold()) is not term.inverse for term in aimed)
+
+    @staticmethod
+    def _holds(term: Term, values: Mapping[str, str]) -> bool:
+        texts = [values.get(term.field, "")] if term.field else list(values.values())
+        return any(term.word in text.casefold() for text in texts) is not term.inverse
+
+
+STATES: Final = {
+    "DISCOVER_FELLOWS_GROUPS": "discover fellows",
+    "DISCOVER_LOCAL_GROUPS": "discover groups",
+    "DISCOVER_PERSISTENT_SOURCE": "discover source",
+    "INJECT_PERSISTENT": "inject",
+}
+"""Life-cycle states whose names are longer than a column; the others are shown in lower case."""
+
+
+INCOMPATIBLE: Final = "incompatible"
+
+_STATE_TONES: Final = {
+    "COMPLETE": Tone.DIM,
+    Presence.STOPPED.value: Tone.DIM,
+    Presence.GONE.value: Tone.FAULT,
+    Presence.SILENT.value: Tone.WARN,
+}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Subject:
+    """The subject of a screen, by keys: a node, a name-space, a group, an incident; empty for none."""
+
+    node: str = ""
+    name_space: str = ""
+    group: str = ""
+    incident: str = ""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class View:
+    """The input of every view; `health` is that of the model, at its last update.
+
+    `where` tells where no node was heard, and what to do then; `faults_only` hides healthy nodes.
+    """
+
+    health: Health
+    now_ns: int
+    glyphs: Glyphs
+    filter: Filter = dataclasses.field(default_factory=Filter)
+    subject: Subject = Subject()
+    where: str = ""
+    faults_only: bool = False
+
+    @property
+    def model(self) -> SystemModel:
+        """Model of the system."""
+        return self.health.model
+
+    def is_heard(self, node_id: str) -> bool:
+        """Return whether the node with this id is heard."""
+        node = self.model.nodes.get(node_id)
+        return node is not None and not self.is_stale(node)
+
+    def presence(self, node: Node) -> Presence:
+        """Return the presence of a node at the moment of which the incidents tell."""
+        return self.health.presence(node)
+
+    def is_stale(self, node: Node) -> bool:
+        """Return whether the node is not heard, so that its snapshot may be out of date."""
+        return not self.health.is_heard(node)
+
+    @property
+    def examined_ns(self) -> int:
+        """The moment to which the incidents and the presence of nodes belong."""
+        return self.health.examined_ns(self.now_ns)
+
+    def is_refused(self, node: Node) -> bool:
+        """Return whether the node is the one that does not fit its fellows."""
+        found = (one for one in self.health.open if one.code.id == "DUL-INCOMPATIBLE")
+        return any(one.subjects == (node.id,) for one in found) and self.is_heard(node.id)
+
+    @property
+    def node_names(self) -> tuple[str, ...]:
+        """The names of all nodes, which a cut name must still be told apart from."""
+        return tuple(node.snapshot.name for node in self.model.nodes.values())
+
+    @property
+    def is_anybody_heard(self) -> bool:
+        """Whether a node is heard."""
+        return any(map(self.is_heard, self.model.nodes))
+
+
+def state_name(state: str) -> str:
+    """Return the life-cycle state in words."""
+    return STATES.get(state) or state.replace("_", " ").lower()
+
+
+def node_mark(view: View, node: Node) -> Span:
+    """Return the one sign for how a node is."""
+    glyphs = view.glyphs
+    presence = view.presence(node)
+    if presence is not Presence.HEARD:
+        return {
+            Presence.STOPPED: Span(glyphs.idle, Tone.DIM),
+            Presence.GONE: Span(glyphs.fault, Tone.FAULT),
+            Presence.SILENT: Span(glyphs.warn, Tone.WARN),
+        }[presence]
+    if node.snapshot.store.problem:
+        return Span(glyphs.fault, Tone.FAULT)
+    if view.is_refused(node):
+        return Span(glyphs.conflict, Tone.CONFLICT)
+    if node.snapshot.state == "COMPLETE":
+        return Span(glyphs.ok, Tone.DIM)
+    return Span(glyphs.busy)
+
+
+def node_state(view: View, node: Node) -> Span:
+    """Return the state in words; of a node that is not heard, what became of it."""
+    if view.is_refused(node):
+        return Span(INCOMPATIBLE, Tone.CONFLICT)
+    presence = view.presence(node)
+    state = node.snapshot.state if presence is Presence.HEARD else presence.value
+    tone = _STATE_TONES.get(state, Tone.STRONG)
+    return Span(state_name(state), tone)
+
+
+def since_heard(view: View, node: Node) -> str:
+    """Return how long a node has been up, or for how long it has not been heard."""
+    presence = view.presence(node)
+    if presence is Presence.HEARD:
+        return f"up {text.age(view.now_ns - node.snapshot.started_ns)}"
+    since_ns = (presence is Presence.STOPPED and node.gone_ns) or node.heard_ns  # a loss is dated from then
+    return f"{presence} since {text.clock(since_ns)} UTC"
+
+
+def master_mark(view: View, node: Node, space: NameSpaceView) -> Span:
+    """Return whether this node is the master, as it sees it; a node that is gone is not."""
+    glyphs = view.glyphs
+    if not view.health.is_master(node, space.name):
+        return Span(" ")
+    return Span(
+        glyphs.master if space.confirmed else glyphs.unconfirmed,
+        master_tone(view, node.snapshot.role, space.name),
+    )
+
+
+def master_tone(view: View, role: str, name_space: str) -> Tone:
+    """Return the tone of a master's star: a fault if the role has several masters."""
+    return Tone.FAULT if view.health.is_contested(name_space, role) else Tone.STRONG
+
+
+def name_space_state(view: View, node: Node, space: NameSpaceView) -> tuple[Span, float]:
+    """Return the sign for a name-space on a node, and how complete it is (0 to 1).
+
+    A set that is not complete may hold most samples all the same: that of a node that merges, or that waits
+    for its master after a restart. What it holds counts against the largest set of the name-space.
+    """
+    glyphs = view.glyphs
+    if not space.complete and space.is_at_rest:
+        return Span(glyphs.nothing, Tone.DIM), view.model.sets.share_held(node, space.name)
+    if not space.master and node.snapshot.state == "COMPLETE":
+        return Span(glyphs.fault, Tone.FAULT), 1.0 if space.complete else 0.0
+    if space.complete:
+        if view.health.is_split(space.name):
+            return Span(glyphs.conflict, Tone.WARN), view.model.sets.share_held(node, space.name)
+        if view.model.sets.differs_since(node, space.name, view.now_ns):
+            return Span(glyphs.conflict, Tone.WARN), 1.0
+        return Span(" "), 1.0
+    held = view.model.sets.share_held(node, space.name)
+    running = [one for one in space.alignments if one.direction == "from"]
+    if running:
+        expected = sum(one.expected for one in running)
+        done = sum(one.samples for one in running) / expected if expected else 0.0
+        return Span(glyphs.busy), min(max(done, held), 0.999)
+    return Span(glyphs.idle), min(held, 0.999)
+
+
+def severity_sign(glyphs: Glyphs, severity: Severity) -> tuple[str, Tone]:
+    """Return the sign and the tone of an incident."""
+    return {
+        Severity.ERROR: (glyphs.fault, Tone.FAULT),
+        Severity.WARNING: (glyphs.warn, Tone.WARN),
+        Severity.NOTICE: (glyphs.idle, Tone.DIM),
+    }[severity]
+
+
+def verdict_sign(view: View, verdict: SystemVerdict) -> tuple[str, Tone]:
+    """Return the sign and the tone of a verdict."""
+    if verdict.word == STARTING:
+        return view.glyphs.busy, Tone.STRONG
+    if verdict.worst in (None, Severity.NOTICE):
+        return view.glyphs.idle if verdict.word == UNKNOWN else view.glyphs.ok, Tone.DIM
+    return severity_sign(view.glyphs, verdict.worst)
+
+
+class Rank(enum.IntEnum):
+    """Urgency of a node, most urgent first; the first two are severities of incidents."""
+
+    ERROR = 0
+    WARNING = 1
+    BUSY = 2
+    CALM = 3
+    STOPPED = 4
+
+
+def ranks(view: View, incidents: Sequence[Incident]) -> Mapping[str, Rank]:
+    """Return the rank of every node, by its id."""
+    found = {node_id: _rank(view, node) for node_id, node in view.model.nodes.items()}
+    for incident in incidents:
+        if incident.severity is not Severity.NOTICE:
+            for node in incident.subjects:
+                if node in found:
+                    found[node] = min(found[node], Rank(incident.severity))
+    return found
+
+
+def _rank(view: View, node: Node) -> Rank:
+    presence = view.presence(node)
+    if presence is Presence.GONE:
+        return Rank.ERROR
+    if presence is Presence.SILENT:
+        return Rank.WARNING
+    if presence is Presence.STOPPED:
+        return Rank.STOPPED
+    return Rank.CALM if node.is_settled else Rank.BUSY
+
+
+PREFIX: Final = "unheard "
+"""Begins the key of a row whose node has no id that is known."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class UnheardNode:
+    """A node that is known by its name only. `incident` is that about its absence, None without one."""
+
+    name: str
+    state: str
+    tone: Tone
+    rank: Rank
+    why: str = ""
+    incident: Incident | None = None
+
+    @property
+    def key(self) -> str:
+        """The key of its row."""
+        return PREFIX + self.name
+
+    def cell(self, view: View, key: str, name: str) -> Cell:
+        """Return the cell under a column key; `name` is its name as it fits, `view` the source of signs."""
+        if key == "mark":
+            sign = {Tone.FAULT: view.glyphs.fault, Tone.STRONG: view.glyphs.busy}.get(
+                self.tone, view.glyphs.idle
+            )
+            return single(sign, self.tone)
+        if key == "node":
+            return single(name)
+        return single(self.state, self.tone) if key == "state" else single(view.glyphs.nothing, Tone.DIM)
+
+    def detail(self, view: View) -> list[Line]:
+        """Explain it in two lines."""
+        since = f"not heard since this console came at {text.clock(view.model.began_ns)} UTC"
+        return [
+            (Span(f" {self.name}  ", Tone.STRONG), Span(f"{self.state}  {since}", Tone.DIM)),
+            (Span(f" {self.why}", Tone.DIM),),
+        ]
+
+
+def unheard_nodes(view: View) -> list[UnheardNode]:
+    """Return the nodes that are awaited and were never heard."""
+    health = view.health
+    told = {one.who: one for one in (*health.muted, *health.open) if one.code.cause == "node"}
+    lost = next((one for one in (*health.open, *health.muted) if one.code.cause == "domain"), None)
+    found = []
+    for name, report in health.unheard.items():
+        incident = told.get(name) or lost
+        why = report.text if report else ""
+        if report and report.in_order:
+            found.append(UnheardNode(name, "stopped", Tone.DIM, Rank.STOPPED, why))
+        elif report and report.is_starting:
+            found.append(UnheardNode(name, "starting", Tone.STRONG, Rank.BUSY, why))
+        elif incident is None or incident.severity is Severity.NOTICE:
+            found.append(UnheardNode(name, "not heard yet", Tone.STRONG, Rank.BUSY, why))
+        else:
+            is_gone = incident.code.id == "DUL-NODE-GONE" or bool(report and report.is_dead)
+            state = "did not start" if report and report.never_ran else "gone" if is_gone else "never heard"
+            why = why or (incident.why if incident.is_cause_known and incident.who == name else "")
+            found.append(UnheardNode(name, state, Tone.FAULT, Rank(incident.severity), why, incident))
+    return found
