@@ -33,6 +33,7 @@ VERBS: Final = {
     "report": "Write an incident report as one HTML file.",
     "cat": "Print the samples of a topic as JSON lines.",
     "sql": "Query a case with SQL or a named query.",
+    "pipeline": "Load and judge a fleet by a plan, again and again.",
     "env": "Show environment variables and their origin.",
     "info": "Show versions, paths and effective settings.",
     "persistence": "Run and inspect redundant persistence services.",
