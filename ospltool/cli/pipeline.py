@@ -6,17 +6,18 @@ import pathlib
 import subprocess
 import sys
 from collections.abc import Sequence
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from ospltool.cli.exits import CommandError
 from ospltool.cli.options import CONTEXT, AsJson, command_group
 from ospltool.cli.trace import end, errors, needs_analytics
-from ospltool.forensics.pipeline import Alert, PlanFault, read_plan
-from ospltool.forensics.pipeline import run as carry_out
 from ospltool.output import envelope, streams
 from ospltool.output.text import plural, visible
+
+if TYPE_CHECKING:
+    from ospltool.forensics.pipeline import Alert
 
 ALERT_WITHIN_S: Final = 60
 """Seconds for the command that gets the alerts; what is slower is to hand them on."""
@@ -39,9 +40,11 @@ def run(
     Exit codes: 0 nothing new is wrong, 1 something is, or a damaged file was read in part, 2 wrong usage, a
     plan that cannot be carried out, or an alert that could not be delivered.
     """
+    with needs_analytics():
+        from ospltool.forensics import pipeline  # it needs the packages of the extra `sql`
     try:
-        chosen = read_plan(plan)
-    except PlanFault as fault:
+        chosen = pipeline.read_plan(plan)
+    except pipeline.PlanFault as fault:
         raise CommandError(visible(str(fault))) from None
     command = [alert] if alert is not None else list(chosen.alert)
 
@@ -53,7 +56,7 @@ def run(
             streams.put(lines)
 
     with errors(), needs_analytics():
-        done = carry_out(chosen, sys.stderr, deliver)
+        done = pipeline.run(chosen, sys.stderr, deliver)
     records = None if done.loaded is None else done.loaded.total.records
     if as_json:
         value = {

@@ -18,13 +18,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import typer
-from typer.core import TyperGroup
 
 from ospltool.analytics.case import CaseError, keep_private
 from ospltool.analytics.contract import Detail
 from ospltool.analytics.engines import AnalyticsMissingError, QueryError, need
 from ospltool.cli.exits import CommandError, Exit, interrupt_flag
-from ospltool.cli.options import CONTEXT, AsJson, EngineName, SparkMaster, command_group
+from ospltool.cli.options import AsJson, DefaultGroup, EngineName, SparkMaster, command_group
 from ospltool.output import envelope, progress, streams
 from ospltool.output.locations import LocationFault, located
 from ospltool.output.progress import ProgressLine, counted
@@ -262,10 +261,7 @@ class SelectionOptions:
 
     def pattern(self, text: str) -> re.Pattern[str]:
         """Return a regular expression that ignores case if the user wants that."""
-        try:
-            return re.compile(text, re.IGNORECASE if self.ignore_case else 0)
-        except re.error as cause:
-            raise CommandError(f"{text!r} is not a regular expression: {cause}") from None
+        return _pattern(text, re.IGNORECASE if self.ignore_case else 0)
 
     def filter(self) -> RecordFilter:
         """Return what selects the records, but for the fellows, whose names the files tell.
@@ -273,12 +269,8 @@ class SelectionOptions:
         Raises:
             CommandError: there is no such level, or an expression is wrong.
         """
-        least = None if self.level is None else REPORT_LEVELS.get(self.level.upper(), self.level.upper())
-        if least is not None and least not in LEVELS:
-            known = ", ".join(dict.fromkeys((*LEVELS, *REPORT_LEVELS)))
-            raise CommandError(f"{self.level!r} is not a level: write {known}")
         return RecordFilter(
-            level=least,
+            level=_least_level(self.level),
             threads=tuple(self.thread or ()),
             states=tuple(one.upper() for one in self.state or ()),
             namespaces=tuple(self.name_space or ()),
@@ -288,6 +280,30 @@ class SelectionOptions:
             grep=tuple(map(self.pattern, self.grep or ())),
             exclude=tuple(map(self.pattern, self.exclude or ())),
         )
+
+
+def record_filter(level: str | None, grep: Iterable[str]) -> RecordFilter:
+    """Return what selects the records of a level or above that match all of some expressions.
+
+    Raises:
+        CommandError: there is no such level, or an expression is wrong.
+    """
+    return RecordFilter(level=_least_level(level), grep=tuple(map(_pattern, grep)))
+
+
+def _least_level(level: str | None) -> str | None:
+    least = None if level is None else REPORT_LEVELS.get(level.upper(), level.upper())
+    if least is not None and least not in LEVELS:
+        known = ", ".join(dict.fromkeys((*LEVELS, *REPORT_LEVELS)))
+        raise CommandError(f"{level!r} is not a level: write {known}")
+    return least
+
+
+def _pattern(text: str, flags: int = 0) -> re.Pattern[str]:
+    try:
+        return re.compile(text, flags)
+    except re.error as cause:
+        raise CommandError(f"{text!r} is not a regular expression: {cause}") from None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -375,15 +391,6 @@ class SpanOptions:
     around: Annotated[
         str | None, typer.Option("--around", metavar="TIME±DURATION", help="Show only records around TIME.")
     ] = None
-
-
-class _ViewByDefault(TyperGroup):
-    """A group whose first argument may be a file: the command is then `view`."""
-
-    def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override]  # of its base
-        if args and args[0] not in self.commands and args[0] not in {"-h", "--help"}:
-            args = ["view", *args]
-        return super().parse_args(ctx, args)
 
 
 def view(
@@ -783,6 +790,5 @@ group = command_group(
         ("explain", explain, "Explain a line, a message, or the id of a template."),
         ("load", load, "Load traces into a case for SQL."),
     ),
-    cls=_ViewByDefault,
-    context_settings=CONTEXT,
+    cls=DefaultGroup,
 )

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import functools
 import hashlib
 import json
 import pathlib
@@ -25,16 +24,20 @@ from engine.core.untrusted import words_of
 from engine.tracing.version import product_version
 from ospltool.analytics.case import Case, CaseError, Contents, open_case, writing
 from ospltool.analytics.contract import Detail
+from ospltool.analytics.duck import DuckEngine
 from ospltool.analytics.engines import need
 from ospltool.forensics.attachments import Attachment, keep, kept_in
 from ospltool.forensics.evidence import CaseEvidence, RawEvidence, size_of, window_of
 from ospltool.forensics.fleet import JudgedDomain, Keeping, investigations
 from ospltool.forensics.stages import JUDGED, verdict_rows
 from ospltool.output.progress import ProgressLine
+from ospltool.trace.case.loading import load_case
 from ospltool.trace.reading.ranges import RANGE_BYTES
 
 if TYPE_CHECKING:
     from typing import TextIO
+
+    from pyspark.sql import SparkSession
 
     from ospltool.analytics.engines import Engine
     from ospltool.trace.case.local_load import LoadCounts
@@ -167,32 +170,31 @@ def run(plan: Plan, stream: TextIO, deliver: Callable[[Sequence[Alert]], None]) 
     target = pathlib.Path(plan.target)
     loaded: LoadCounts | None = None
     problems: tuple[str, ...] = ()
-    with _session(plan) as session:
+    with contextlib.ExitStack() as stack:
+        session, engine_of = _spark(plan, stack) if plan.engine == "spark" else (None, _duck)
         if "records" in plan.stages:
             evidence = RawEvidence(plan.sources, stream)
             loaded = _load(plan, evidence, target, session, stream)
             problems = keep(target, evidence.attachments).problems if evidence.attachments else ()
         if "verdicts" not in plan.stages:
             return PipelineRun(loaded, (), 0, (), problems)
-        judged, unchanged, alerts = _judge(plan, target, session, deliver)
+        judged, unchanged, alerts = _judge(plan, target, engine_of, deliver)
     return PipelineRun(loaded, judged, unchanged, alerts, problems)
 
 
-@contextlib.contextmanager
-def _session(plan: Plan) -> Iterator[Any]:
-    """Give the session of Spark of a plan, one for all stages; None for the engine of this machine."""
-    if plan.engine == "duckdb":
-        need("duckdb", "sql")
-        yield None
-        return
-    need("pyspark", "spark")
-    from ospltool.analytics.spark import end, session
+def _duck(case: Case) -> Engine:
+    return DuckEngine(case, is_frugal=True)
 
-    opened = session(plan.spark.master, plan.spark.settings)
-    try:
-        yield opened
-    finally:
-        end(opened)
+
+def _spark(plan: Plan, stack: contextlib.ExitStack) -> tuple[SparkSession, Callable[[Case], Engine]]:
+    """Open a session for all stages of a plan; return it, and what opens an engine in it for a case."""
+    need("pyspark", "spark")
+    from ospltool.analytics.spark import SparkEngine, end, session
+
+    master = plan.spark.master
+    opened = session(master, plan.spark.settings)
+    stack.callback(end, opened)
+    return opened, lambda case: SparkEngine(case, master, opened=opened)
 
 
 def part_bytes(sources_bytes: int, wanted: int | None = None) -> int:
@@ -206,37 +208,26 @@ def part_bytes(sources_bytes: int, wanted: int | None = None) -> int:
 
 
 def _load(
-    plan: Plan, evidence: RawEvidence, target: pathlib.Path, session: Any, stream: TextIO
+    plan: Plan, evidence: RawEvidence, target: pathlib.Path, session: SparkSession | None, stream: TextIO
 ) -> LoadCounts:
-    from ospltool.trace.case.growing import add
-    from ospltool.trace.case.local_load import work
-
     size = part_bytes(size_of(evidence.sources), plan.part_bytes)
-    with contextlib.closing(
-        ProgressLine(f"loading into {target}", stream, in_bytes=True, by_timer=True)
-    ) as progress:
-        if session is None:
-            do = functools.partial(work, progress=progress)
-            return add(evidence.sources, target, Detail.FULL, do, range_bytes=size)
-        from ospltool.trace.case.spark_load import load_with_spark
-
-        return load_with_spark(
-            evidence.sources,
-            target,
-            Detail.FULL,
-            plan.spark.master,
-            progress,
-            range_bytes=size,
-            opened=session,
+    master = None if session is None else plan.spark.master
+    title = f"loading into {target}"
+    with contextlib.closing(ProgressLine(title, stream, in_bytes=True, by_timer=True)) as progress:
+        return load_case(
+            evidence.sources, target, Detail.FULL, master, progress, range_bytes=size, opened=session
         )
 
 
 def _judge(
-    plan: Plan, target: pathlib.Path, session: Any, deliver: Callable[[Sequence[Alert]], None]
+    plan: Plan,
+    target: pathlib.Path,
+    engine_of: Callable[[Case], Engine],
+    deliver: Callable[[Sequence[Alert]], None],
 ) -> tuple[tuple[str, ...], int, tuple[Alert, ...]]:
     """Judge the domains that changed; return them, the number of the others, and what is new and bad."""
     case, beside = open_case(target), kept_in(target)
-    with contextlib.closing(_engine(plan, case, session)) as engine:
+    with contextlib.closing(engine_of(case)) as engine:
         evidence = CaseEvidence(case, engine, beside)
         window = window_of(evidence, plan.since, plan.until, ())
         now = _identities(plan, case, beside)
@@ -260,16 +251,6 @@ def _judge(
                 deliver(alerts)
             writer.commit(Contents(writer.contents.files, tables))
     return tuple(one.name for one in done), len(now) - len(done), alerts
-
-
-def _engine(plan: Plan, case: Case, session: Any) -> Engine:
-    if session is None:
-        from ospltool.analytics.duck import DuckEngine
-
-        return DuckEngine(case, is_frugal=True)
-    from ospltool.analytics.spark import SparkEngine
-
-    return SparkEngine(case, plan.spark.master, opened=session)
 
 
 def _identities(plan: Plan, case: Case, beside: Sequence[Attachment]) -> dict[str, str]:

@@ -1,10 +1,11 @@
-"""Where files and cases lie: paths of this machine, and URIs."""
+"""Where files and cases lie: paths of this machine, URIs, and the directory of a user's state."""
 
 from __future__ import annotations
 
 import pathlib
 import re
 import urllib.parse
+from collections.abc import Mapping
 from typing import Final
 
 _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/{1,2}")
@@ -36,3 +37,9 @@ def located(name: str) -> pathlib.Path:
     if parts.netloc not in {"", "localhost"}:
         raise LocationFault(f"{name}: file:// names a file of this machine, so three slashes follow it")
     return pathlib.Path(urllib.parse.unquote(parts.path))
+
+
+def state_directory(environ: Mapping[str, str]) -> pathlib.Path:
+    """Return the directory of this user's state, below $XDG_STATE_HOME or ~/.local/state."""
+    state = environ.get("XDG_STATE_HOME")
+    return (pathlib.Path(state) if state else pathlib.Path.home() / ".local" / "state") / "ospltool"

@@ -32,6 +32,7 @@ from ospltool.views.cells import (
 )
 from ospltool.views.curves import sparks
 from ospltool.views.events import URGENT_LEVELS
+from ospltool.views.node import keeps_node
 from ospltool.views.view import (
     Rank,
     UnheardNode,
@@ -237,8 +238,10 @@ class Overview:
         self._view = view
         ranked = self._ranked = ranks(view, incidents)
         unheard = unheard_nodes(view)
-        kept: list[Node | UnheardNode] = [node for node in view.model.ordered_nodes() if self._keeps(node)]
-        kept += [one for one in unheard if self._keeps(one)]
+        kept: list[Node | UnheardNode] = [
+            node for node in view.model.ordered_nodes() if keeps_node(view, node)
+        ]
+        kept += [one for one in unheard if keeps_node(view, one)]
         every = sorted(((_rank(one, ranked), one) for one in kept), key=lambda pair: pair[0])
         if view.faults_only:
             every = [(rank, one) for rank, one in every if rank <= Rank.WARNING]
@@ -257,21 +260,6 @@ class Overview:
         self.fixed = len(self.columns) - len(self.name_spaces)
         shown = text.distinct(list(map(_name, self._nodes)), self.columns[1].width)
         self._names = dict(zip(map(_key, self._nodes), shown, strict=True))
-
-    def _keeps(self, node: Node | UnheardNode) -> bool:
-        if not self._view.filter:
-            return True
-        if isinstance(node, UnheardNode):
-            values = {"node": node.name, "role": "", "host": "", "state": node.state}
-            return self._view.filter.matches(values, skip=("ns",))
-        snapshot = node.snapshot
-        values = {
-            "node": snapshot.name,
-            "role": snapshot.role,
-            "host": snapshot.host,
-            "state": node_state(self._view, node).text,
-        }
-        return self._view.filter.matches(values, skip=("ns",))
 
     def _columns(self, width: int) -> tuple[Column, ...]:
         longest = max((len(_name(one)) for one in self._nodes), default=4)

@@ -23,12 +23,12 @@ import engine
 ROOT: Final = pathlib.Path(engine.__path__[0]).parent
 PACKAGES: Final = ("engine", "ospltool", "tui")
 BARS: Final = {
-    "code tokens": 782_300,
-    "lines": 127_600,
-    "modules": 486,
-    "classes": 1_268,
+    "code tokens": 804_300,
+    "lines": 130_300,
+    "modules": 494,
+    "classes": 1_281,
     "functions of 60 lines": 3,
-    "imports in functions": 245,
+    "imports in functions": 246,
     "sheared modules": 13,
 }
 """The greatest figures; what is not here has none."""

@@ -98,26 +98,48 @@ def test_the_commands_of_the_tutorial_end_as_it_shows(environ: dict[str, str], t
             listed = ended.stdout
 
 
-REPLICAS = 8
-"""The first commands of the page of persistence services, which are one session of a shell."""
 ALONE = ("unshare", "--map-root-user", "--net", "bash", "-m", "-e", "-c")
 """A session with a loopback interface and domains of its own, as on a machine where nothing runs."""
+READ = {"instances": 1000, "samples": 1000}
+
+
+def session(page: str) -> list[str]:
+    """The commands of the first block of a page, which end with `kill`."""
+    first, last = itertools.tee(command for command, _ in steps(page))
+    size = next(at for at, command in enumerate(first, 1) if command.startswith("kill %"))
+    return list(itertools.islice(last, size))
+
+
+def late(commands: list[str]) -> list[str]:
+    """The same, with the second service started once the writer has ended."""
+    setting, first, second, writer, *rest = commands
+    return [setting, first, writer.replace("--nodes 2", "--nodes 1"), second, *rest]
 
 
 @pytest.mark.netns
-@pytest.mark.parametrize("is_late", [False, True], ids=["as printed", "b comes after the writer"])
-def test_a_lost_replica_loses_nothing(environ: dict[str, str], tmp_path: Path, is_late: bool) -> None:
-    commands = [command for command, _ in itertools.islice(steps("redundant-persistence.md"), REPLICAS)]
-    assert commands[0].startswith("export CYCLONEDDS_URI"), commands
-    assert commands[-1].startswith("kill %2"), commands
-    if is_late:
-        writer = commands.pop(3).replace("--nodes 2", "--nodes 1")
-        commands.insert(2, writer)
+@pytest.mark.parametrize(
+    ("commands", "results"),
+    [
+        (session("redundant-persistence.md"), [READ]),
+        (late(session("redundant-persistence.md")), [READ]),
+        (session("durable-subscriptions.md"), [{"taken": 1000, "repeated": 0}]),
+    ],
+    ids=["a lost replica", "a lost replica, the other comes late", "a durable subscription"],
+)
+def test_persistence_services_lose_nothing_as_their_pages_show(
+    environ: dict[str, str], tmp_path: Path, commands: list[str], results: list[dict[str, int]]
+) -> None:
     (tmp_path / "samples").symlink_to(ROOT / "samples")
-    script = "\n".join(["trap 'kill -9 $(jobs -p) || true' EXIT", "ip link set lo up", *commands, "wait %2"])
+    ends = ["trap 'kill -9 $(jobs -p) || true' EXIT", "ip link set lo up", *commands, "wait"]
     done = subprocess.run(
-        [*ALONE, script], cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=300, check=False
+        [*ALONE, "\n".join(ends)],
+        cwd=tmp_path,
+        env=environ,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
     )
-    read = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    found = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
     assert done.returncode == 0, done
-    assert [(each["instances"], each["samples"]) for each in read] == [(1000, 1000)], done
+    assert [{key: one[key] for key in wanted} for one, wanted in zip(found, results, strict=True)] == results

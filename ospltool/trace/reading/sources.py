@@ -110,10 +110,12 @@ class SourceSet:
     Attributes:
         sources: files to read, in order of domain, node and path.
         skipped: files in directories that are neither traces nor logs.
+        awaited: files that are followed once they come.
     """
 
     sources: tuple[TraceFile, ...]
-    skipped: tuple[pathlib.Path, ...]
+    skipped: tuple[pathlib.Path, ...] = ()
+    awaited: tuple[TraceFile, ...] = ()
 
 
 def find_sources(names: Iterable[str]) -> SourceSet:
