@@ -28,7 +28,7 @@ BOUNDS = {
     "trace.md": 4300,
 }
 """The most words of a page for users, where it is not 2,000, and of all of them."""
-UNCUT = {"console.md", "trace.md"}
+UNCUT = {"at-scale.md", "console.md", "trace.md"}
 MADE = {"settings", "states"}
 FOREIGN = re.compile(
     r"""(?:src|srcset)=["'](?:https?:)?//|<link[^>]+href=["'](?:https?:)?//|url\(["']?https?://"""

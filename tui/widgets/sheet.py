@@ -132,8 +132,13 @@ class Sheet(ScrollView, Toned, can_focus=True, inherit_bindings=False):
 
     When its row is gone, the cursor goes to the one that follows, or to the last.
 
-    `cells` says whether the cursor walks over cells or over whole rows. The first columns stay in view when
-    the others move sideways; how many are out of view is written in the header.
+    The first columns stay in view when the others move sideways; how many are out of view is written in the
+    header.
+
+    Args:
+        cells: whether the cursor walks over cells or over whole rows.
+        id: Textual's name of it.
+        classes: Textual's classes of it.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
