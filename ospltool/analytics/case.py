@@ -438,7 +438,13 @@ def bundle_of(place: str) -> str:
 
 
 def under_day(table: Table, domain: str, day: str) -> str:
-    """Return the directories of a table's rows of a day, as `day_of` gives it, from that of the case."""
+    """Return the directories of a table's rows, from that of the case.
+
+    Args:
+        table: the table.
+        domain: the domain of the rows.
+        day: their day, as `day_of` gives it.
+    """
     return f"{table}/domain={urllib.parse.quote(domain, safe=' ')}/day={day}"
 
 
