@@ -68,9 +68,9 @@ def run(
         }
         streams.put(envelope.document("pipeline-run", value))
     for problem in done.problems:
-        streams.say(visible(problem))
+        streams.notify(visible(problem))
     loaded = "" if records is None else f"{plural(records, 'record')}; "
-    streams.say(
+    streams.notify(
         f"{visible(chosen.target)}: {loaded}{plural(len(done.judged), 'domain')} judged, "
         f"{done.unchanged} unchanged; {plural(len(done.alerts), 'new alert')}"
     )

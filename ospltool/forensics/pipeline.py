@@ -26,7 +26,7 @@ from ospltool.analytics.case import Case, CaseError, Contents, open_case, writin
 from ospltool.analytics.contract import Detail
 from ospltool.analytics.duck import DuckEngine
 from ospltool.analytics.engines import need
-from ospltool.forensics.attachments import Attachment, keep, kept_in
+from ospltool.forensics.attachments import Attachment, attach, kept_in
 from ospltool.forensics.evidence import CaseEvidence, RawEvidence, size_of, window_of
 from ospltool.forensics.fleet import JudgedDomain, Keeping, investigations
 from ospltool.forensics.stages import JUDGED, verdict_rows
@@ -175,7 +175,7 @@ def run(plan: Plan, stream: TextIO, deliver: Callable[[Sequence[Alert]], None]) 
         if "records" in plan.stages:
             evidence = RawEvidence(plan.sources, stream)
             loaded = _load(plan, evidence, target, session, stream)
-            problems = keep(target, evidence.attachments).problems if evidence.attachments else ()
+            problems = attach(target, evidence.attachments).problems if evidence.attachments else ()
         if "verdicts" not in plan.stages:
             return PipelineRun(loaded, (), 0, (), problems)
         judged, unchanged, alerts = _judge(plan, target, engine_of, deliver)
