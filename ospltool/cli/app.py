@@ -50,6 +50,7 @@ GROUPS: Final = {
         "store": "Open, verify and compare durability stores.",
         "sql": "Query a case with SQL or a named query.",
         "report": "Write an incident report as one HTML file.",
+        "pipeline": "Load and judge a fleet by a plan.",
     },
     "Simulate": {
         "simulate": "Simulate a system with faults, by seed.",
@@ -70,7 +71,7 @@ class _Root(TyperGroup):
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Write the options, without the one that prints what --install-completion installs."""
         for option in self.params:
-            option.hidden = option.name == "show_completion"  # type: ignore[attr-defined]
+            option.hidden = option.name == "show_completion"  # type: ignore[attr-defined]  # a part of Click
         super().format_options(ctx, formatter)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:

@@ -97,7 +97,7 @@ def trace(view: View, rows: list[TraceRow], width: int) -> Rows[TraceRow]:
     """Rows of the trace, oldest first."""
     shown = rows[-MAX_SHOWN:]
     columns = [
-        Column("time", "time (UTC)", 12),
+        Column("time", f"time ({text.TIMES.name})", 12),
         Column("age", "age", 6, right=True),
         Column("mark", "", 1),
         Column("node", "node", _room_for_names(shown)),
