@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import os
 import pathlib
 import socket
 from collections.abc import Mapping
@@ -147,6 +148,12 @@ def one_target(
         names = ", ".join(target.name for target in found)
         raise CommandError(f"several nodes: choose one of them with --node: {names}")
     return found[0]
+
+
+def configurations_of(deployment: str) -> dict[str, Configuration]:
+    """Return the configuration of each node of a deployment, by name."""
+    found = targets(deployment, os.environ)
+    return {target.name or target.configuration.domain.name: target.configuration for target in found}
 
 
 def _fleet_targets(

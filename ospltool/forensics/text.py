@@ -7,10 +7,10 @@ from typing import Final
 
 from ospltool.forensics.investigation import Investigation
 from ospltool.forensics.story import Story
+from ospltool.output.times import clock_since, from_to
 from ospltool.trace.meaning.lines import RecordPlace
 from ospltool.trace.reading.record import one_line, valid_text
 from ospltool.trace.rules import SetFate, TraceFinding
-from ospltool.trace.views.times import clock_since, from_to
 
 # The summary and one story fit on a screen.
 SHOWN_CONCLUSIONS: Final = 8
@@ -77,7 +77,7 @@ def as_value(one: Investigation) -> dict[str, object]:
             }
             for story in one.stories
         ],
-        "findings": [{**_finding_value(each), "code": each.code or None} for each in one.findings],
+        "findings": [{**finding_value(each), "code": each.code or None} for each in one.findings],
     }
 
 
@@ -109,7 +109,7 @@ def _finding_lines(findings: Sequence[TraceFinding]) -> Iterator[str]:
         yield ""
 
 
-def _finding_value(one: TraceFinding) -> dict[str, object]:
+def finding_value(one: TraceFinding) -> dict[str, object]:
     """Return a finding for JSON."""
     return {
         "rule": one.rule,

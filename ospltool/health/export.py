@@ -128,7 +128,7 @@ def _replica(model: SystemModel, one: WatchedReplica, now_ns: int) -> dict[str, 
     """Return the newest view of a persistence service, with the model's conclusions."""
     document = msgspec.to_builtins(one.view)
     for writer, view in zip(document["writers"], one.view.writers, strict=True):
-        stream = one.streams[StreamKey.of(view)]
+        stream = one.streams[StreamKey.from_view(view)]
         writer["stability"] = persistence.stability(stream.view)
         writer["is_behind"] = stream.is_behind
         writer["lag_grows"] = stream.grows
@@ -177,11 +177,11 @@ def as_csv(one: Health) -> str:
             for space in snapshot.name_spaces
         ]
         for row in rows or [{}]:
-            writer.writerow({name: _field(value) for name, value in (about | row).items()})
+            writer.writerow({name: csv_field(value) for name, value in (about | row).items()})
     return text.getvalue()
 
 
-def _field(value: object) -> str:
+def csv_field(value: object) -> str:
     """Return a field without terminal control characters, which no spreadsheet takes for a formula."""
     shown = visible(str(value))
     return f"'{shown}" if isinstance(value, str) and shown.startswith(_FORMULA) else shown

@@ -17,6 +17,7 @@ from ospltool.live.nodes import Node
 from ospltool.live.series import RATE_WINDOW_NS, NodeSeries, Point
 from ospltool.output.text import plural
 from ospltool.views import text
+from ospltool.views.applications import readers, writers
 from ospltool.views.cells import (
     Cell,
     Column,
@@ -32,6 +33,7 @@ from ospltool.views.cells import (
 )
 from ospltool.views.curves import sparks
 from ospltool.views.events import URGENT_LEVELS
+from ospltool.views.node import keeps_node
 from ospltool.views.view import (
     Rank,
     UnheardNode,
@@ -237,8 +239,10 @@ class Overview:
         self._view = view
         ranked = self._ranked = ranks(view, incidents)
         unheard = unheard_nodes(view)
-        kept: list[Node | UnheardNode] = [node for node in view.model.ordered_nodes() if self._keeps(node)]
-        kept += [one for one in unheard if self._keeps(one)]
+        kept: list[Node | UnheardNode] = [
+            node for node in view.model.ordered_nodes() if keeps_node(view, node)
+        ]
+        kept += [one for one in unheard if keeps_node(view, one)]
         every = sorted(((_rank(one, ranked), one) for one in kept), key=lambda pair: pair[0])
         if view.faults_only:
             every = [(rank, one) for rank, one in every if rank <= Rank.WARNING]
@@ -257,21 +261,6 @@ class Overview:
         self.fixed = len(self.columns) - len(self.name_spaces)
         shown = text.distinct(list(map(_name, self._nodes)), self.columns[1].width)
         self._names = dict(zip(map(_key, self._nodes), shown, strict=True))
-
-    def _keeps(self, node: Node | UnheardNode) -> bool:
-        if not self._view.filter:
-            return True
-        if isinstance(node, UnheardNode):
-            values = {"node": node.name, "role": "", "host": "", "state": node.state}
-            return self._view.filter.matches(values, skip=("ns",))
-        snapshot = node.snapshot
-        values = {
-            "node": snapshot.name,
-            "role": snapshot.role,
-            "host": snapshot.host,
-            "state": node_state(self._view, node).text,
-        }
-        return self._view.filter.matches(values, skip=("ns",))
 
     def _columns(self, width: int) -> tuple[Column, ...]:
         longest = max((len(_name(one)) for one in self._nodes), default=4)
@@ -593,16 +582,17 @@ def application_lines(view: View, width: int) -> list[Line]:
         if told[state]:
             line.append(Span(f"  {sign} {len(told[state])} {state}", tone))
     lines: list[Line] = [*_rates(view, nodes), tuple(line)]
-    for sign, tone, texts in (
-        (view.glyphs.fault, Tone.FAULT, (f"{one.topic}: {one.problem}" for one in told["failed"])),
-        (view.glyphs.warn, Tone.WARN, _not_kept(nodes)),
-        (
-            view.glyphs.warn,
-            Tone.WARN,
-            (f"readers of {one.topic}: {one.text}" for node in nodes for one in node.snapshot.deviations),
-        ),
-    ):
-        lines += [(Span(f" {sign} ", tone), Span(one)) for one in dict.fromkeys(texts)]
+    waiting, lacking = readers(view, width, is_noteworthy=True), writers(view, width)
+    alike = collections.Counter[tuple[Span, str]]()
+    for row in range(len(waiting.keys)):
+        facts = waiting.facts(row)
+        said = f"reader of {facts['topic']}, served by {facts['node']}, {facts['state']}: {facts['why']}"
+        alike[waiting.cell(row, 0)[0], said] += 1
+    for row in range(len(lacking.keys)):
+        facts = lacking.facts(row)
+        alike[lacking.cell(row, 0)[0], f"writer of {facts['topic']} not kept: {facts['why']}"] += 1
+    for (mark, said), number in alike.items():
+        lines.append((Span(" "), mark, Span(f" {number} times" * (number > 1) + f" {said}")))
     return [fit_line(one, width, glyphs=view.glyphs) for one in lines]
 
 
@@ -616,16 +606,6 @@ def _rates(view: View, nodes: Sequence[Node]) -> list[Line]:
         rate = sum((one.rate_per_s(name) or 0.0) for one in series if one)
         found.append(f"{name} {text.count(round(rate))}/s")
     return [(Span(f" all nodes: {', '.join(found)}", Tone.DIM),)]
-
-
-def _not_kept(nodes: Sequence[Node]) -> Iterator[str]:
-    """Yield the writers that are not kept, by topic and reason."""
-    writers: dict[tuple[str, str], set[str]] = {}
-    for node in nodes:
-        for one in node.snapshot.unkept:
-            writers.setdefault((one.topic, one.text), set()).add(one.writer)
-    for (topic, why), found in writers.items():
-        yield f"{plural(len(found), 'writer')} of {topic} not kept: {why}"
 
 
 def flows(view: View) -> list[tuple[str, list[Point]]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from engine.runtime.monitor import NameSpaceView
@@ -151,6 +151,40 @@ class View:
         return any(map(self.is_heard, self.model.nodes))
 
 
+AGES: Final = ("since", "newest", "heard", "heartbeat")
+"""Values that are moments, and that tables show as ages."""
+
+_SHOWN: Final[Mapping[str, Callable[[float], str]]] = {
+    **dict.fromkeys(("samples", "instances", "lost", "nodes"), lambda value: text.count(int(value))),
+    "bytes": lambda value: text.size(int(value)),
+    "disk_bytes": lambda value: text.size(int(value)) if value else "",
+    "rate": lambda value: f"{text.count(round(value))}/s" if value else "",
+    "left": lambda value: text.age(int(value * 1e9)),
+    "percent": text.percent,
+}
+
+
+def shown(view: View, key: str, value: object) -> str:
+    """Return a fact as tables show it: figures, sizes and ages in short, names joined.
+
+    Args:
+        view: its moment is that of ages.
+        key: the name of the fact, which says what it is.
+        value: a number, time, text or names; None for what is not known.
+    """
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int | float):
+        if key in AGES:
+            return text.age(view.now_ns - int(value)) if value else ""
+        return _SHOWN[key](value) if key in _SHOWN else str(value)
+    if isinstance(value, tuple | list):
+        return ", ".join(map(str, value))
+    return "" if value is None else str(value)
+
+
 def state_name(state: str) -> str:
     """Return the life-cycle state in words."""
     return STATES.get(state) or state.replace("_", " ").lower()
@@ -191,7 +225,7 @@ def since_heard(view: View, node: Node) -> str:
     if presence is Presence.HEARD:
         return f"up {text.age(view.now_ns - node.snapshot.started_ns)}"
     since_ns = (presence is Presence.STOPPED and node.gone_ns) or node.heard_ns  # a loss is dated from then
-    return f"{presence} since {text.clock(since_ns)} UTC"
+    return f"{presence} since {text.clock_in_zone(since_ns)}"
 
 
 def master_mark(view: View, node: Node, space: NameSpaceView) -> Span:
@@ -319,7 +353,7 @@ class UnheardNode:
 
     def detail(self, view: View) -> list[Line]:
         """Explain it in two lines."""
-        since = f"not heard since this console came at {text.clock(view.model.began_ns)} UTC"
+        since = f"not heard since this console came at {text.clock_in_zone(view.model.began_ns)}"
         return [
             (Span(f" {self.name}  ", Tone.STRONG), Span(f"{self.state}  {since}", Tone.DIM)),
             (Span(f" {self.why}", Tone.DIM),),
@@ -347,3 +381,14 @@ def unheard_nodes(view: View) -> list[UnheardNode]:
             why = why or (incident.why if incident.is_cause_known and incident.who == name else "")
             found.append(UnheardNode(name, state, Tone.FAULT, Rank(incident.severity), why, incident))
     return found
+
+
+def lacking_words(view: View, node: Node, space: NameSpaceView) -> str:
+    """Return why a node does not hold a name-space whole: whom it aligns with, or the phase it waits in."""
+    if space.is_at_rest:
+        return ""
+    share = text.percent(name_space_state(view, node, space)[1])
+    sources = [view.model.name_of(one.fellow) for one in space.alignments if one.direction == "from"]
+    if sources:
+        return f"{node.snapshot.name}: {share}, from {', '.join(sources)}"
+    return f"{node.snapshot.name}: {share}, waits in phase {space.phase}"

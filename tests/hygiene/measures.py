@@ -23,13 +23,13 @@ import engine
 ROOT: Final = pathlib.Path(engine.__path__[0]).parent
 PACKAGES: Final = ("engine", "ospltool", "tui")
 BARS: Final = {
-    "code tokens": 783_900,
-    "lines": 127_600,
-    "modules": 487,
-    "classes": 1_268,
+    "code tokens": 806_900,
+    "lines": 130_600,
+    "modules": 495,
+    "classes": 1_281,
     "functions of 60 lines": 3,
-    "imports in functions": 246,
-    "sheared modules": 13,
+    "imports in functions": 248,
+    "sheared modules": 14,
 }
 """The greatest figures; what is not here has none."""
 _CODE: Final = (tokenize.NAME, tokenize.OP, tokenize.NUMBER, tokenize.STRING)
@@ -52,7 +52,7 @@ def measured(text: str) -> Figures:
     return Figures({
         "code tokens": sum(each.type in _CODE for each in tokens) - len(texts),
         "lines": text.count("\n"),
-        "modules": 487,
+        "modules": 1,
         "classes": sum(isinstance(each, ast.ClassDef) for each in nodes),
         "functions": len(functions),
         "functions of 60 lines": sum((each.end_lineno or 0) - each.lineno >= _LONG for each in functions),
