@@ -21,6 +21,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 
 from ospltool.output import streams
+from ospltool.output.installation import extra_command
 
 
 class Exit(enum.IntEnum):
@@ -57,7 +58,7 @@ class CommandError(Exception):
 
 def not_installed(extra: str, error: ImportError) -> CommandError:
     """Make the error for an optional part that is not installed; `extra` is the name of its pip extra."""
-    return CommandError(f"{error}; install it with: pip install 'ospltool[{extra}]'")
+    return CommandError(f"{error}; `{extra_command(extra)}` installs it")
 
 
 @contextlib.contextmanager

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from ospltool.cli.domains import Domain, Uri, place_of, talking
+from ospltool.cli.domains import Domain, place_of, talking
 from ospltool.cli.exits import CommandError, Exit
-from ospltool.cli.options import AsJson, command_group, duration
+from ospltool.cli.options import AsJson, command_group, duration, time_ns
 from ospltool.output import envelope, streams
 from ospltool.output.text import plural, visible
 
@@ -28,6 +28,7 @@ Partitions = Annotated[
     list[str] | None,
     typer.Option("--partition", metavar="P", help="Select this partition (* and ?); repeatable."),
 ]
+Uri = Annotated[str | None, typer.Argument(envvar="OSPL_URI", help="Use the domain of this configuration.")]
 _WAIT: Final = "Wait for at most DURATION."
 
 MAX_GROUPS_TOLD: Final = 2_000
@@ -86,7 +87,11 @@ class DeletionOptions:
 
     until: Annotated[
         int | None,
-        typer.Option(metavar="NS", min=0, help="Delete up to this source time (default: now)."),
+        typer.Option(
+            parser=time_ns,
+            metavar="TIME",
+            help="Delete up to this source time, such as 2026-11-21T01:08:34 or -10m (default: now).",
+        ),
     ] = None
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show what would be deleted, and delete nothing.")

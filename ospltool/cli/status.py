@@ -32,6 +32,9 @@ def status(
 ) -> None:
     """Show the state of a node on this machine, or of all nodes.
 
+    Of one node that runs, it also shows: since when it is in its state, fellows, name-spaces with their
+    masters and why, samples, disk, what it waits for, and its trouble.
+
     If the store of a node refuses data, the output has the cause and the number of samples that are only in
     memory; the node still runs, so the exit code stays 0. The output also names the last failure of a node
     that has recovered, name-spaces of which a node has only a part, and groups of which it keeps nothing
@@ -49,6 +52,10 @@ def status(
         started_nodes.put_sentences(found)
         if uri:
             started_nodes.put_never_started(uri, os.environ, found)
+        if uri and len(found) == 1 and found[0].condition in (Condition.OPERATIONAL, Condition.STARTING):
+            from ospltool.cli.show import put_node  # the status of all nodes costs no DDS
+
+            put_node(found[0])
     if not found and uri:
         raise started_nodes.why_none(uri, os.environ)
     if not found:

@@ -25,9 +25,11 @@ from ospltool.analytics.engines import AnalyticsMissingError, QueryError, need
 from ospltool.cli.exits import CommandError, Exit, interrupt_flag
 from ospltool.cli.options import AsJson, DefaultGroup, EngineName, SparkMaster, command_group
 from ospltool.output import envelope, progress, streams
+from ospltool.output.installation import extra_command
 from ospltool.output.locations import LocationFault, located
 from ospltool.output.progress import ProgressLine, counted
 from ospltool.output.text import plural, visible
+from ospltool.output.times import TimeError, duration
 from ospltool.trace import rules as rule_book
 from ospltool.trace.case.reading_back import domains_of
 from ospltool.trace.meaning import line_explanation as explaining
@@ -42,7 +44,6 @@ from ospltool.trace.views.overview import TooManySpansError
 from ospltool.trace.views.records import ViewMode, ViewOptions, show
 from ospltool.trace.views.render import RenderError
 from ospltool.trace.views.selection import REPORT_LEVELS, RecordFilter
-from ospltool.trace.views.times import TimeError, duration
 
 if TYPE_CHECKING:
     from ospltool.analytics.case import Case
@@ -776,7 +777,7 @@ def needs_analytics() -> Iterator[None]:
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in {"duckdb", "numpy", "pyarrow", "pyspark"}:
             raise
-        raise CommandError(f"this needs {error.name}: pip install 'ospltool[sql]'") from error
+        raise CommandError(f"this needs {error.name}: `{extra_command('sql')}`") from error
 
 
 group = command_group(

@@ -381,3 +381,14 @@ def unheard_nodes(view: View) -> list[UnheardNode]:
             why = why or (incident.why if incident.is_cause_known and incident.who == name else "")
             found.append(UnheardNode(name, state, Tone.FAULT, Rank(incident.severity), why, incident))
     return found
+
+
+def lacking_words(view: View, node: Node, space: NameSpaceView) -> str:
+    """Return why a node does not hold a name-space whole: whom it aligns with, or the phase it waits in."""
+    if space.is_at_rest:
+        return ""
+    share = text.percent(name_space_state(view, node, space)[1])
+    sources = [view.model.name_of(one.fellow) for one in space.alignments if one.direction == "from"]
+    if sources:
+        return f"{node.snapshot.name}: {share}, from {', '.join(sources)}"
+    return f"{node.snapshot.name}: {share}, waits in phase {space.phase}"

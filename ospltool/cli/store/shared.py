@@ -12,6 +12,7 @@ import typer
 from ospltool.analytics.case import CaseError, is_case_directory
 from ospltool.cli.exits import CommandError, Exit
 from ospltool.output import progress, streams
+from ospltool.output.installation import extra_command
 from ospltool.stores.model import StoreUnreadable
 
 if TYPE_CHECKING:
@@ -100,7 +101,7 @@ def _missing(error: ModuleNotFoundError) -> CommandError | ModuleNotFoundError:
     name = (error.name or "").partition(".")[0]
     if name not in _EXTRAS:
         return error
-    return CommandError(f"this needs {name}: pip install 'ospltool[{_EXTRAS[name]}]'")
+    return CommandError(f"this needs {name}: `{extra_command(_EXTRAS[name])}`")
 
 
 def end_with(damage: DamageLog) -> None:

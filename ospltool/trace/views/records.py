@@ -13,6 +13,7 @@ from typing import Final
 
 from ospltool.output import streams, text
 from ospltool.output.text import plural
+from ospltool.output.times import clock_since, duration, iso, parse_around, parse_duration, parse_time
 from ospltool.trace.reading.follow import FileNotice, GrowingFiles, check_can_be_followed
 from ospltool.trace.reading.ranges import count_records
 from ospltool.trace.reading.reader import corrected
@@ -30,7 +31,6 @@ from ospltool.trace.views.selection import (
     seen_whole_from,
     select,
 )
-from ospltool.trace.views.times import clock_since, duration, iso, parse_around, parse_duration, parse_time
 
 # As `tail`.
 FOLLOWED_LINES: Final = 10
