@@ -70,7 +70,7 @@ class _Root(TyperGroup):
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Write the options, without the one that prints what --install-completion installs."""
         for option in self.params:
-            option.hidden = option.name == "show_completion"  # type: ignore[attr-defined]
+            option.hidden = option.name == "show_completion"  # type: ignore[attr-defined]  # only options have it
         super().format_options(ctx, formatter)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
