@@ -271,7 +271,7 @@ class _Printer:
         else:
             self._put_records(self.records(view))
         if not self.system.model.nodes:
-            streams.say(f"ospltool: no node heard in {self.system.feed.title}")
+            streams.notify(f"ospltool: no node heard in {self.system.feed.title}")
         return self.code()
 
     def records(self, view: View) -> list[dict[str, object]]:
@@ -388,7 +388,7 @@ def _looks(printer: _Printer) -> Iterator[View]:
         while not over.is_set():
             printer.system.update()
             if pause := printer.system.pauses.news():
-                streams.say(f"ospltool: {pause}")
+                streams.notify(f"ospltool: {pause}")
             yield printer.view
             over.wait(REDRAW_S)
 
@@ -411,10 +411,10 @@ def _wait(printer: _Printer, timeout_s: float | None) -> int:
     if is_whole(view):
         return Exit.GOOD
     if not view.is_anybody_heard:
-        streams.say(f"ospltool: no node heard in {printer.system.feed.title}")
+        streams.notify(f"ospltool: no node heard in {printer.system.feed.title}")
         return Exit.UNREACHABLE
     if end is not None and time.monotonic() >= end:
-        streams.say(
+        streams.notify(
             *(f"ospltool: not whole: {plain(line).strip()}" for line in alignment.lacking_lines(view))
         )
         return Exit.RECOVERABLE
@@ -538,7 +538,7 @@ def put_node(status: NodeStatus) -> None:
     try:
         system = domains.opened(watched, None)
     except CommandError as error:
-        streams.say(f"ospltool: what it tells of itself is not known: {error}")
+        streams.notify(f"ospltool: what it tells of itself is not known: {error}")
         return
     try:
         domains.listen_briefly(system)

@@ -59,7 +59,7 @@ def status(
     if not found and uri:
         raise started_nodes.why_none(uri, os.environ)
     if not found:
-        streams.say("ospltool: no node is known here")
+        streams.notify("ospltool: no node is known here")
     elif not as_json:
         _advise(found, uri)
     is_good = bool(found) and all(each.condition in RESPONDING for each in found)
@@ -74,10 +74,10 @@ def _advise(found: Sequence[NodeStatus], uri: str | None) -> None:
     refused = [one.record.domain_name for one in ended if one.record.exit_code == EXIT_CONFIGURATION]
     if refused:
         names = visible(", ".join(refused))
-        streams.say(f"ospltool: {names} cannot run as it is: do first what its reason says, then start it")
+        streams.notify(f"ospltool: {names} cannot run as it is: do first what its reason says, then start it")
     ended = [one for one in ended if one.record.exit_code != EXIT_CONFIGURATION]
     if ended:
         file, them = ("FILE", "them") if len(ended) > 1 else (ended[0].record.configuration, "it")
         if uri and is_fleet(uri):
             file = uri
-        streams.say(f"ospltool: `ospltool start {shlex.quote(file)}` starts {them} again")
+        streams.notify(f"ospltool: `ospltool start {shlex.quote(file)}` starts {them} again")

@@ -225,7 +225,7 @@ def since_heard(view: View, node: Node) -> str:
     if presence is Presence.HEARD:
         return f"up {text.age(view.now_ns - node.snapshot.started_ns)}"
     since_ns = (presence is Presence.STOPPED and node.gone_ns) or node.heard_ns  # a loss is dated from then
-    return f"{presence} since {text.clock(since_ns)} UTC"
+    return f"{presence} since {text.clock_in_zone(since_ns)}"
 
 
 def master_mark(view: View, node: Node, space: NameSpaceView) -> Span:
@@ -353,7 +353,7 @@ class UnheardNode:
 
     def detail(self, view: View) -> list[Line]:
         """Explain it in two lines."""
-        since = f"not heard since this console came at {text.clock(view.model.began_ns)} UTC"
+        since = f"not heard since this console came at {text.clock_in_zone(view.model.began_ns)}"
         return [
             (Span(f" {self.name}  ", Tone.STRONG), Span(f"{self.state}  {since}", Tone.DIM)),
             (Span(f" {self.why}", Tone.DIM),),

@@ -150,8 +150,8 @@ PAGES_WITH_LINES: dict[str, tuple[str, ...]] = {
     "writers": WHOLE[11:],
     "incidents": ("✖ 12 s open DUL-NODE-GONE n3 n3 is gone",),
     "incidents n3": ("Effect harbour: 1 of 3 copies, 0 of 3 on disk, the last copy, n1 is master,",),
-    "events": (r"01:03:40.000 n1 tick 20\x1b]0;gone\x07\u202e",),
-    "events n1 --no-header --sort=-time": (r"01:03:20.000 n1 tick 0\x1b]0;gone\x07\u202e",),
+    "events": (r"01:03:40.000 n1: tick 20\x1b]0;gone\x07\u202e",),
+    "events n1 --no-header --sort=-time": (r"01:03:20.000 n1: tick 0\x1b]0;gone\x07\u202e",),
 }
 
 

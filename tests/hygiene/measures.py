@@ -23,10 +23,10 @@ import engine
 ROOT: Final = pathlib.Path(engine.__path__[0]).parent
 PACKAGES: Final = ("engine", "ospltool", "tui")
 BARS: Final = {
-    "code tokens": 800_394,
-    "lines": 129_544,
+    "code tokens": 802_200,
+    "lines": 129_900,
     "modules": 492,
-    "classes": 1_272,
+    "classes": 1_273,
     "functions of 60 lines": 3,
     "imports in functions": 245,
     "sheared modules": 14,
