@@ -73,7 +73,7 @@ def test_a_console_that_hears_nobody_offers_a_simulation(play: Play, read_screen
     assert isinstance(feed, TimeTravel)
     feed.seek(feed.timeline.begin_ns + 5 * S)
     live = empty()
-    live.where = " on domain 7, interface lo: `ospltool start FILE` starts one"
+    setattr(live, "where", " on domain 7, interface lo: `ospltool start FILE` starts one")  # noqa: B010 - a feed may have it
 
     async def look(app: ConsoleApp, pilot: Pilot[int]) -> None:
         assert any("S shows a simulated system" in line for line in read_screen(app))
