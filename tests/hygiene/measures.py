@@ -23,8 +23,8 @@ import engine
 ROOT: Final = pathlib.Path(engine.__path__[0]).parent
 PACKAGES: Final = ("engine", "ospltool", "tui")
 BARS: Final = {
-    "code tokens": 807_900,
-    "lines": 130_800,
+    "code tokens": 808_003,
+    "lines": 130_753,
     "modules": 496,
     "classes": 1_282,
     "functions of 60 lines": 3,
