@@ -28,7 +28,7 @@ BARS: Final = {
     "modules": 492,
     "classes": 1_272,
     "functions of 60 lines": 3,
-    "imports in functions": 244,
+    "imports in functions": 245,
     "sheared modules": 13,
 }
 """The greatest figures; what is not here has none."""
