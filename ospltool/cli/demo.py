@@ -58,7 +58,7 @@ def demo(
 
 def _tell(news: str | ActResult, *, as_json: bool) -> None:
     if isinstance(news, str):
-        streams.say(news)
+        streams.notify(news)
     elif not as_json:
         streams.put(_line(news))
         sys.stdout.flush()

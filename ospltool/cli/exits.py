@@ -50,10 +50,10 @@ class CommandError(Exception):
         super().__init__("\n".join(self.lines))
         self.exit_code = exit_code
 
-    def tell(self) -> None:
+    def notify(self) -> None:
         """Write it to standard error."""
         first, *others = self.lines
-        streams.say(f"ospltool: {first}", *others)
+        streams.notify(f"ospltool: {first}", *others)
 
 
 def not_installed(extra: str, error: ImportError) -> CommandError:

@@ -150,7 +150,7 @@ class DefaultGroup(TyperGroup):
     If the group can do without arguments, that command answers for it, and its help is that of the group.
     """
 
-    def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override]
+    def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override]  # of Click
         """Put the first command before arguments that name none."""
         asks_for_group = not args or args[0] in CONTEXT["help_option_names"]
         if (args[:1] or [""])[0] not in self.commands and not (asks_for_group and self.no_args_is_help):

@@ -111,7 +111,7 @@ def chosen_nodes(uri: str | None) -> list[NodeStatus]:
 
 def say_stopped(status: NodeStatus, outcome: Stop) -> None:
     """Say how the stop of a node ended."""
-    streams.say(f"ospltool: {status.record.domain_name} ({status.record.configuration}) {outcome.value}")
+    streams.notify(f"ospltool: {status.record.domain_name} ({status.record.configuration}) {outcome.value}")
 
 
 def _of_fleet(given: str, known: list[NodeStatus]) -> list[NodeStatus]:

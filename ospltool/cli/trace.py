@@ -520,7 +520,7 @@ def load(
         end(has_findings=not is_whole, damages=total.damages)
         return
     unmatched = plural(total.unmatched, "record matches", "records match")
-    streams.say(
+    streams.notify(
         f"{target}: {plural(total.records, 'record')} from {plural(total.bytes, 'byte')} "
         f"in {duration(took_ns)}; "
         f"{plural(total.unparsed_bytes, 'byte belongs', 'bytes belong')} to no record"
@@ -542,13 +542,15 @@ def _follow(
         raise CommandError("name the files or directories to follow")
     told: list[LoadCounts] = []
 
-    def tell(summary: LoadCounts) -> None:
+    def show_first(summary: LoadCounts) -> None:
         if not told:
-            streams.say(f"{target}: {plural(summary.total.records, 'record')} so far; following until Ctrl-C")
+            streams.notify(
+                f"{target}: {plural(summary.total.records, 'record')} so far; following until Ctrl-C"
+            )
             told.append(summary)
 
     summary = loading.follow_case(
-        traces, target, detail, master, lambda: interrupt_flag(signal.SIGINT, signal.SIGTERM), tell
+        traces, target, detail, master, lambda: interrupt_flag(signal.SIGINT, signal.SIGTERM), show_first
     )
     nodes = {source.node for source, _ in summary.sources}
     return summary, find_attachments(names, sorted(nodes))
@@ -570,12 +572,12 @@ def _keep(target: pathlib.Path, attachments: Sequence[Attachment]) -> tuple[str,
     if not target.is_dir():
         needed = f"; {len(attachments)} stores, configurations and recordings need a case that is a directory"
         return needed, True
-    from ospltool.forensics.attachments import keep
+    from ospltool.forensics.attachments import attach
 
     with progress.shown(f"adding {len(attachments)} stores, configurations and recordings"):
-        kept = keep(target, attachments)
+        kept = attach(target, attachments)
     for problem in kept.problems:
-        streams.say(problem)
+        streams.notify(problem)
     said = f"; {kept.added} stores, configurations and recordings added, {kept.unchanged} unchanged"
     return said, kept.is_whole
 
@@ -591,7 +593,7 @@ def say_damages(known: Iterable[FileDamage] = ()) -> bool:
     """Report the files that could not be read to the end; return whether there are any."""
     damages = {one.file: one for one in (*damage.collect(), *known)}
     for one in damages.values():
-        streams.say(str(one))
+        streams.notify(str(one))
     return bool(damages)
 
 
@@ -654,14 +656,14 @@ def conversation(
     say_damages()
     if talk.exchanges and not talk.is_named:
         what = "no line of these traces names this group; shown are the alignments of its name-space"
-        streams.say(f"ospltool: {visible(group)}: {what}")
+        streams.notify(f"ospltool: {visible(group)}: {what}")
     if not talk.exchanges:
         raise CommandError(f"{group}: no alignment of this group in these traces", Exit.FINDINGS)
 
 
 def _say_unknown(doubts: Iterable[str]) -> None:
     for one in doubts:
-        streams.say(f"unknown: {one}")
+        streams.notify(f"unknown: {one}")
 
 
 def _pieces(lines: Iterator[str]) -> Iterator[str]:
@@ -746,24 +748,25 @@ def anomalies(
 
         has_several = len(evidence.domains) > 1
         values, count, is_bad = [], 0, False
-        for domain, found in investigations(
+        for judged in investigations(
             evidence,
             window.resolved(evidence),
             evidence.skews(skew or ()),
             rules,
             with_stores=not traces_only,
         ):
+            found = judged.drawn
             count, is_bad = count + len(found.findings), is_bad or found.is_bad
             if as_json:
-                values.append({"domain": valid_text(domain), **text.as_value(found)})
+                values.append({"domain": valid_text(judged.name), **text.as_value(found)})
                 continue
             if has_several:
-                streams.put(f"Domain {visible(domain)}\n")
+                streams.put(f"Domain {visible(judged.name)}\n")
             streams.put("".join(f"{line}\n" for line in text.as_text(found)))
     if as_json:
         streams.put(envelope.document("trace-anomalies", {"domains": values} if has_several else values[0]))
     else:
-        streams.say(plural(count, "anomaly", "anomalies"))
+        streams.notify(plural(count, "anomaly", "anomalies"))
     end(has_findings=is_bad)
 
 

@@ -21,7 +21,7 @@ from ospltool.analytics.engines import Engine
 from ospltool.analytics.spark import SparkEngine
 from ospltool.cli.app import main
 from ospltool.forensics import fleet, text
-from ospltool.forensics.attachments import find_attachments, keep, kept_in
+from ospltool.forensics.attachments import attach, find_attachments, kept_in
 from ospltool.forensics.evidence import CaseEvidence, copies_in
 from ospltool.trace.case.loading import load
 from ospltool.trace.case.reading_back import Window, uncalm_domains
@@ -135,8 +135,8 @@ def concluded(
     damage.collect()
     evidence = CaseEvidence(open_case(case), engine, kept_in(case))
     found = {
-        domain: (json.dumps(text.as_value(one)), list(text.as_text(one)))
-        for domain, one in fleet.investigations(evidence, window, skews, **options)
+        one.name: (json.dumps(text.as_value(one.drawn)), list(text.as_text(one.drawn)))
+        for one in fleet.investigations(evidence, window, skews, **options)
     }
     return found, damage.collect()
 
@@ -158,7 +158,7 @@ def test_executors_conclude_what_this_machine_concludes(
 ) -> None:
     case = tmp_path / "case"
     load(find_sources([str(logs)]).sources, case, detail)
-    keep(case, find_attachments([str(logs)], ["n1", "n2", "n3"]))
+    attach(case, find_attachments([str(logs)], ["n1", "n2", "n3"]))
     with contextlib.closing(DuckEngine(open_case(case))) as duck:
         assert {"overlapping"} <= uncalm_domains(duck)
         assert copies_in(duck).keys() == {"copy"}
@@ -191,7 +191,7 @@ def test_only_conclusions_reach_the_driver(
     tracker = spark.sparkContext.statusTracker()
     before = set(tracker.getJobIdsForGroup(None))
     evidence = CaseEvidence(open_case(tmp_path / "case"), engine)
-    found = dict(fleet.investigations(evidence, Window(), {}, with_stores=False))
-    assert found.keys() == DOMAINS.keys()
+    found = list(fleet.investigations(evidence, Window(), {}, with_stores=False))
+    assert [one.name for one in found] == sorted(DOMAINS)
     assert set(tracker.getJobIdsForGroup(None)) - before
-    assert all(not one.facts.first_ns for one in found.values())
+    assert all(not one.drawn.facts.first_ns for one in found)

@@ -23,13 +23,13 @@ import engine
 ROOT: Final = pathlib.Path(engine.__path__[0]).parent
 PACKAGES: Final = ("engine", "ospltool", "tui")
 BARS: Final = {
-    "code tokens": 799_600,
-    "lines": 129_500,
-    "modules": 492,
-    "classes": 1_272,
+    "code tokens": 807_000,
+    "lines": 130_700,
+    "modules": 495,
+    "classes": 1_282,
     "functions of 60 lines": 3,
-    "imports in functions": 245,
-    "sheared modules": 13,
+    "imports in functions": 249,
+    "sheared modules": 14,
 }
 """The greatest figures; what is not here has none."""
 _CODE: Final = (tokenize.NAME, tokenize.OP, tokenize.NUMBER, tokenize.STRING)
