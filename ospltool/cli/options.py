@@ -133,7 +133,7 @@ class Page(TyperCommand):
     def format_epilog(self, ctx: Any, formatter: Any) -> None:
         """Write the examples, each on a line of its own, so that it can be copied."""
         with formatter.section("Examples"):
-            for line in examples()[ctx.command_path.removeprefix("ospltool ")]:
+            for line in examples().get(ctx.command_path.removeprefix("ospltool "), ()):
                 formatter.write(f"{' ' * formatter.current_indent}{line}\n")
 
 

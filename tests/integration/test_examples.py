@@ -30,6 +30,7 @@ def test_every_example_runs_as_it_is_printed(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "samples").symlink_to(ROOT / "samples")
+    (tmp_path / "plan.toml").write_text('sources = ["samples/traces/late-joiner"]\ntarget = "judged"\n')
     monkeypatch.chdir(tmp_path)
     for name, value in {
         "OSPLTOOL_DOMAIN": str(160 + WORKER % 4),
