@@ -23,10 +23,10 @@ import engine
 ROOT: Final = pathlib.Path(engine.__path__[0]).parent
 PACKAGES: Final = ("engine", "ospltool", "tui")
 BARS: Final = {
-    "code tokens": 807_000,
-    "lines": 130_700,
-    "modules": 495,
-    "classes": 1_282,
+    "code tokens": 808_000,
+    "lines": 130_800,
+    "modules": 496,
+    "classes": 1_283,
     "functions of 60 lines": 3,
     "imports in functions": 249,
     "sheared modules": 14,
