@@ -23,12 +23,12 @@ import engine
 ROOT: Final = pathlib.Path(engine.__path__[0]).parent
 PACKAGES: Final = ("engine", "ospltool", "tui")
 BARS: Final = {
-    "code tokens": 806_900,
-    "lines": 130_600,
+    "code tokens": 807_300,
+    "lines": 130_700,
     "modules": 495,
     "classes": 1_281,
     "functions of 60 lines": 3,
-    "imports in functions": 248,
+    "imports in functions": 249,
     "sheared modules": 14,
 }
 """The greatest figures; what is not here has none."""
