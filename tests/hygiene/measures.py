@@ -23,8 +23,8 @@ import engine
 ROOT: Final = pathlib.Path(engine.__path__[0]).parent
 PACKAGES: Final = ("engine", "ospltool", "tui")
 BARS: Final = {
-    "code tokens": 808_102,
-    "lines": 130_771,
+    "code tokens": 808_200,
+    "lines": 130_800,
     "modules": 496,
     "classes": 1_283,
     "functions of 60 lines": 3,
