@@ -158,8 +158,8 @@ class ConsoleApp(App[int]):
     `on_idle` is called at every tick in the thread of the console; when it returns False the console ends.
     Without `timer`, nothing moves until `tick` is called: tests decide what time it is. `title` is that of
     the console, `theme` a name of `themes.ALL`, and `notify` a command that runs for every new severe
-    incident; empty for none. `recordings` are files of recorders of the shown systems, to go back in time. With
-    `kiosk` it hangs on a wall. `simulate` opens a simulated system, which is offered while nobody is heard.
+    incident; empty for none. `recordings` are files of recorders of the shown systems, to go back in time.
+    With `kiosk` it hangs on a wall. `simulate` opens a simulated system, offered while nobody is heard.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
