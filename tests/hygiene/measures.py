@@ -23,8 +23,8 @@ import engine
 ROOT: Final = pathlib.Path(engine.__path__[0]).parent
 PACKAGES: Final = ("engine", "ospltool", "tui")
 BARS: Final = {
-    "code tokens": 808_508,
-    "lines": 130_848,
+    "code tokens": 808_892,
+    "lines": 130_888,
     "modules": 496,
     "classes": 1_283,
     "functions of 60 lines": 3,
