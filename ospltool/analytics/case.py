@@ -62,11 +62,13 @@ _WITH_STATISTICS: Final = ["off", "time_ns", "state", "thread", "edge", "level",
 
 
 VERSIONS: Final = "versions"
+CHECKPOINTS: Final = "checkpoints"
 LOCK_FILE: Final = ".lock"
 KEPT_S: Final = 60.0
 """Seconds for which a writer leaves what it replaced to those who read the version before."""
 
 _PART_NAME: Final = re.compile(r"part-[0-9a-f]{16}")
+_CHECKPOINT: Final = re.compile(r"[0-9a-f]{0,16}")
 _DATA_FILE: Final = re.compile(r"[a-z]+/(?:[^/\0]+/)*part-[0-9a-f]{16}(?:-\d+)?\.parquet")
 
 
@@ -109,14 +111,20 @@ class Contents:
     Attributes:
         files: what was loaded of each file, by its key.
         tables: the Parquet files of each table, from the directory of the case.
+        stream: name of the checkpoint of the query that fed the case last; empty if a command did.
+        batch: number of the last batch of that query.
     """
 
     files: dict[str, Any] = dataclasses.field(default_factory=dict)
     tables: dict[str, list[str]] = dataclasses.field(default_factory=dict)
+    stream: str = ""
+    batch: int = -1
 
     def __post_init__(self) -> None:
         """Refuse what leads out of the case, which may come from anybody."""
         msgspec.convert(self.files, dict[str, _LoadedFile])
+        if not _CHECKPOINT.fullmatch(self.stream):
+            raise ValueError(f"{self.stream!r} is no name of a checkpoint")
         for table, paths in self.tables.items():
             for path in paths:
                 parts = path.split("/")
@@ -152,7 +160,8 @@ def keep_private(directory: pathlib.Path) -> None:
     """Make the files of a case readable by their owner only, if only the owner can enter its directory."""
     if directory.is_dir() and not directory.stat().st_mode & 0o077:
         for path in directory.rglob("*"):
-            path.chmod(0o700 if path.is_dir() else 0o600)
+            with contextlib.suppress(FileNotFoundError):  # a running query renews its checkpoint
+                path.chmod(0o700 if path.is_dir() else 0o600)
 
 
 def is_case_directory(path: pathlib.Path) -> bool:
@@ -203,7 +212,7 @@ def open_case(path: pathlib.Path) -> Case:
         raise CaseError(
             f"{meta}: format version {version}, this release reads {FORMAT_VERSION}; load the traces again"
         )
-    return Case(path, detail, _newest(path)[1])
+    return Case(path, detail, newest(path)[1])
 
 
 def _versions(path: pathlib.Path) -> list[int]:
@@ -216,7 +225,7 @@ def _version_name(number: int | str) -> str:
     return f"{int(number):012}.json" if str(number).isdecimal() else ""
 
 
-def _newest(path: pathlib.Path) -> tuple[int, Contents]:
+def newest(path: pathlib.Path) -> tuple[int, Contents]:
     """Return the newest whole version of a case and its number.
 
     Where a file is seen before all of it is written, the newest one may not be whole yet.
@@ -231,7 +240,7 @@ def _newest(path: pathlib.Path) -> tuple[int, Contents]:
             try:
                 return number, Contents(**json.loads(version.read_text(encoding="utf-8"))["data"])
             except FileNotFoundError:  # a writer has replaced it meanwhile
-                return _newest(path)
+                return newest(path)
             except (ValueError, KeyError, TypeError, RecursionError, AttributeError) as cause:
                 problem = f"{version}: {words_of(cause)}"
     except FileNotFoundError:
@@ -312,12 +321,12 @@ def writing(path: pathlib.Path, detail: Detail, *, is_shared: bool = False) -> I
             case = open_case(path)
             if case.detail is not detail:
                 raise CaseError(f"{path}: was loaded with detail {case.detail}, not {detail}; load it alike")
-            writer = CaseWriter(path, detail, *_newest(path))
+            writer = CaseWriter(path, detail, *newest(path))
             writer.sweep()
             try:
                 yield writer
             except BaseException:
-                if is_new and not writer.contents.files:
+                if is_new and not newest(path)[1].files:
                     shutil.rmtree(path, ignore_errors=True)
                 else:
                     writer.sweep()
@@ -393,6 +402,7 @@ class CaseWriter:
 
     def sweep(self) -> None:
         """Remove what the newest version does not name: what it replaced, and what a killed command left."""
+        self._number, self.contents = newest(self.path)
         named = {self.path / place for place in _places(self.contents)}
         for table in Table:
             for path in (self.path / table).rglob("*.parquet"):
@@ -400,6 +410,9 @@ class CaseWriter:
                     path.unlink(missing_ok=True)
         for number in _versions(self.path)[1:]:
             (self.path / VERSIONS / _version_name(number)).unlink(missing_ok=True)
+        for path in (self.path / CHECKPOINTS).glob("*"):
+            if path.name != self.contents.stream:
+                shutil.rmtree(path)
         self._replaced.clear()
 
 

@@ -22,7 +22,6 @@ import msgspec
 from engine.core.untrusted import words_of
 from ospltool.analytics.case import (
     CaseError,
-    Contents,
     is_case_directory,
     open_case,
     refuse_links,
@@ -234,7 +233,7 @@ def keep(case: Path, attachments: Sequence[Attachment]) -> KeptAttachments:
         rows = _table([row for _, entry in sorted(listed.items()) for row in entry.get("rows", ())])
         tables = {**writer.contents.tables, Table.STORED.value: [writer.write(Table.STORED, rows)]}
         if tables != writer.contents.tables:
-            writer.commit(Contents(writer.contents.files, tables))
+            writer.commit(dataclasses.replace(writer.contents, tables=tables))
     given = [listed[f"{one.what}:{one.name}"] for one in attachments]
     is_whole = all(one.get("is_foreign") for one in given if one.get("unread") or one.get("damage"))
     return KeptAttachments(added, unchanged, tuple(problems), is_whole)

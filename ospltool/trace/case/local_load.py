@@ -120,6 +120,7 @@ def source_of(entry: dict[str, Any]) -> TraceFile:
         pathlib.Path(entry["file"]),
         entry["node"],
         TraceFormat(entry["format"]),
+        untimed=entry["untimed"],
         origin=Product(entry["origin"]),
     )
 
