@@ -14,6 +14,7 @@ import pytest
 
 RUN: Final[Mapping[str, int]] = {
     "analytics/test_following.py": 0,
+    "analytics/test_remote.py": 4,
     "analytics/test_spark.py": 1,
     "analytics/test_spark_cluster.py": 0,
     "console/test_pictures.py::test_every_other_screen_looks_as_it_did": 8,

@@ -20,8 +20,8 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from ospltool.analytics.locations import scheme_of
 from ospltool.cli.exits import CommandError
-from ospltool.output.locations import scheme_of
 
 CONTEXT: Final = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]

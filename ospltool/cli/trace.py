@@ -23,10 +23,10 @@ from typer.core import TyperGroup
 from ospltool.analytics.case import CaseError, keep_private
 from ospltool.analytics.contract import Detail
 from ospltool.analytics.engines import AnalyticsMissingError, QueryError, need
+from ospltool.analytics.locations import LocationFault, is_remote, located
 from ospltool.cli.exits import CommandError, Exit, interrupt_flag
 from ospltool.cli.options import CONTEXT, AsJson, EngineName, SparkMaster, command_group
 from ospltool.output import envelope, progress, streams
-from ospltool.output.locations import LocationFault, located
 from ospltool.output.progress import ProgressLine, counted
 from ospltool.output.text import plural, visible
 from ospltool.trace import rules as rule_book
@@ -523,9 +523,9 @@ def _keep(target: pathlib.Path, attachments: Sequence[Attachment]) -> tuple[str,
     """Put stores, configurations and recordings into the case; return what to report, and if all was read."""
     if not attachments:
         return "", True
-    if not target.is_dir():
-        needed = f"; {len(attachments)} stores, configurations and recordings need a case that is a directory"
-        return needed, True
+    if is_remote(target) or not target.is_dir():
+        left = f"; {len(attachments)} stores, configurations and recordings"
+        return f"{left} need a case that is a directory of this machine", True
     from ospltool.forensics.attachments import keep
 
     with progress.shown(f"adding {len(attachments)} stores, configurations and recordings"):

@@ -29,6 +29,7 @@ from ospltool.analytics.case import (
     writing,
 )
 from ospltool.analytics.contract import Table, schema
+from ospltool.analytics.locations import is_remote
 from ospltool.output import envelope
 from ospltool.output.progress import advance
 from ospltool.output.text import plural
@@ -97,6 +98,8 @@ def find_attachments(names: Iterable[str], nodes: Iterable[str]) -> list[Attachm
     found: dict[Path, Attachment] = {}
     for name in names:
         node, path = named_path(name)
+        if is_remote(path):
+            continue  # their readers need files of this machine
         for what, place in _below(path):
             owner = "" if what is AttachmentKind.RECORDING else node or _owner(place, path, known)
             found.setdefault(place, Attachment(what, valid_text(owner), place, valid_text(str(place))))
@@ -106,6 +109,8 @@ def find_attachments(names: Iterable[str], nodes: Iterable[str]) -> list[Attachm
 
 def what_is(path: Path) -> AttachmentKind | None:
     """Return the kind of a file or directory; None if it is not an attachment."""
+    if is_remote(path):
+        return None
     try:
         if is_store(path):
             return AttachmentKind.STORE
@@ -251,7 +256,7 @@ def _drop_others(directory: Path, listed: set[str]) -> None:
 
 def kept_in(case: Path) -> tuple[Attachment, ...]:
     """Return the attachments in a case."""
-    if not case.is_dir():
+    if is_remote(case) or not case.is_dir():
         return ()
     refuse_links(case)
     entries: dict[str, _Entry] = msgspec.convert(_listed(case), dict[str, _Entry])

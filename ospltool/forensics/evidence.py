@@ -20,8 +20,8 @@ from typing import Final, Protocol, TextIO
 from ospltool.analytics.case import FILE_SUFFIXES, Case, is_case_directory
 from ospltool.analytics.contract import Detail
 from ospltool.analytics.engines import Engine
+from ospltool.analytics.locations import located
 from ospltool.forensics.attachments import Attachment, AttachmentKind, find_attachments, what_is
-from ospltool.output.locations import located
 from ospltool.output.progress import ProgressLine, advance, shown
 from ospltool.trace.case.reading_back import (
     WantedRecords,

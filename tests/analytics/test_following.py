@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib.util
 import os
 import pathlib
@@ -11,6 +12,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 
 import pytest
 
@@ -33,7 +35,6 @@ from tests.analytics.growing import (
     content_of,
     following,
     killed_in_a_look,
-    writes_a_part,
 )
 
 SPARK = ("--engine", "spark", "--spark-master", "local[2]")
@@ -252,6 +253,10 @@ def commits_of(case: pathlib.Path) -> set[str]:
     return {path.name for path in case.glob("checkpoints/*/commits/*")}
 
 
+def records_of(case: pathlib.Path) -> set[str]:
+    return {path.name for path in case.glob("records/**/*.parquet")}
+
+
 def versions_of(case: pathlib.Path) -> set[str]:
     return {path.name for path in case.glob("versions/*.json")}
 
@@ -272,13 +277,17 @@ def workers_of(pid: int) -> list[int]:
     return [one for one in daemons if parents[one] in daemons and is_below(one)]
 
 
-STEPS = {
+STEPS: dict[str, Callable[[pathlib.Path], object]] = {
     "an offset is written": offsets_of,
-    "a file of records is written": lambda case: writes_a_part(case),
+    "a file of records is written": records_of,
     "a version is in place": versions_of,
     "a batch is committed": commits_of,
     "nothing in particular": lambda _: random.random(),
 }
+
+
+def _has_come(step: Callable[[pathlib.Path], object], case: pathlib.Path, before: object) -> bool:
+    return step(case) != before
 
 
 @pytest.mark.timeout(1500)
@@ -309,7 +318,7 @@ def test_a_stream_gives_each_row_once_wherever_it_is_killed(seed: int, tmp_path:
                         if change != "nothing":
                             getattr(writer, change)()
                     writers[0].write(1, 0)
-                    command.wait_for(lambda step=step, before=before: step(case) != before)
+                    command.wait_for(functools.partial(_has_come, step, case, before))
                     if victims.pop() == "driver":
                         os.killpg(command.process.pid, signal.SIGKILL)
                         break

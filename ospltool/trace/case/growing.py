@@ -27,6 +27,7 @@ from ospltool.analytics.case import (
     writing,
 )
 from ospltool.analytics.contract import Detail, Table
+from ospltool.analytics.locations import located
 from ospltool.trace.case.bundles import bundles, write_rows_of
 from ospltool.trace.case.local_load import (
     LoadCounts,
@@ -348,8 +349,8 @@ def _status(source: TraceFile) -> os.stat_result:
 
 
 def _is_below(file: str, place: pathlib.Path) -> bool:
-    path = type(place)(file)
-    return path == place or path.is_relative_to(place)
+    path = located(file)
+    return path == place or (type(path) is type(place) and path.is_relative_to(place))
 
 
 def in_growing_parts(

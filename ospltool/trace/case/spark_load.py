@@ -29,7 +29,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # a part of pyspark without types
+from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untyped]  # a part of pyspark without types
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
@@ -38,7 +38,7 @@ from pyspark.sql.types import StructType
 
 from ospltool.analytics.case import CHECKPOINTS, CaseError, CaseWriter, keep_private, newest, writing
 from ospltool.analytics.contract import Detail
-from ospltool.analytics.spark import end, session, ship_package
+from ospltool.analytics.spark import end, first_line, session, ship_package
 from ospltool.output.progress import ProgressLine
 from ospltool.trace.case.bundles import Bundle, bundles
 from ospltool.trace.case.growing import (
@@ -187,9 +187,9 @@ def _results(opened: SparkSession, jobs: list[Job], progress: ProgressLine | Non
         with _Watched(opened, jobs, progress):
             return reader.load().collect()
     except PySparkException as cause:
-        raise CaseError(f"Spark: {str(cause).strip().partition(chr(10))[0]}") from None
+        raise CaseError(f"Spark: {first_line(cause)}") from None
     except (Py4JError, OSError) as cause:
-        raise CaseError(f"Spark has ended: {str(cause).strip().partition(chr(10))[0]}") from None
+        raise CaseError(f"Spark has ended: {first_line(cause)}") from None
 
 
 class PartWork(DataSource):
@@ -281,10 +281,8 @@ def follow_with_spark(
                 query.processAllAvailable()
             finally:
                 query.stop()
-        except PySparkException as cause:
+        except (PySparkException, Py4JError, OSError) as cause:
             raise _reason(batch, cause) from None
-        except (Py4JError, OSError) as cause:
-            raise CaseError(f"Spark has ended: {str(cause).strip().partition(chr(10))[0]}") from None
         keep_private(target)
         return LoadedParts([], newest(target)[1].files).summary
 
@@ -300,13 +298,15 @@ def _started(what: Following, batch: _Batch, opened: SparkSession) -> Any:
     return writer.trigger(processingTime=f"{EVERY_S} seconds").start()
 
 
-def _reason(batch: _Batch, cause: PySparkException) -> Exception:
+def _reason(batch: _Batch, cause: Exception) -> Exception:
     """Return the error that ended a query."""
     if isinstance(batch.error, CaseError | SourceError):
         return batch.error
+    if not isinstance(cause, PySparkException | Py4JJavaError):
+        return CaseError(f"Spark has ended: {first_line(cause)}")
     if named := _SOURCE_ERROR.search(str(cause)):
         return SourceError(named[1])
-    return CaseError(f"Spark: {str(cause).strip().partition(chr(10))[0]}")
+    return CaseError(f"Spark: {first_line(cause)}")
 
 
 _SOURCE_ERROR: Final = re.compile(r"SourceError: ([^\n]+)")
