@@ -1,4 +1,4 @@
-"""Makes docs/anomalies.md from the rules themselves: `python -m docs.anomalies`.
+"""Makes docs/rules/anomalies.md from the rules themselves: `python -m docs.anomalies`.
 
 A test fails when the page is not what this module makes of the rules.
 """
@@ -9,7 +9,7 @@ import pathlib
 
 from ospltool.trace.rules import all_rules
 
-PAGE = pathlib.Path(__file__).with_suffix(".md")
+PAGE = pathlib.Path(__file__).parent / "rules" / "anomalies.md"
 
 
 def page() -> str:
@@ -21,8 +21,7 @@ def page() -> str:
         "",
         "To look for these faults in traces, run `ospltool trace anomalies DIR`. A rule makes a finding when",
         "it has seen all of its conditions and nothing refutes them; the finding begins at that moment.",
-        "`tests/trace/test_anomalies.py` has traces for and against each rule. `ospltool trace explain NAME`",
-        "shows the text of a rule.",
+        "`ospltool trace explain NAME` shows the text of a rule.",
         "",
     ]
     for rule in all_rules():

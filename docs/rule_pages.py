@@ -15,11 +15,15 @@ FAMILIES = {
     "DUR0": ("files.md", "Files and structure"),
     "DUR1": ("values.md", "Values and leftovers"),
     "DUR2": ("name-spaces.md", "Name-spaces"),
+    "DUR24": ("built-in.md", "Built-in topics, durable policies and filters"),
     "DUR3": ("masters.md", "Policies, aligners and masters"),
+    "DUR32": ("elections.md", "Aligners and masters of a deployment"),
+    "DUR33": ("elections.md", "Aligners and masters of a deployment"),
     "DUR4": ("merging.md", "Merging"),
     "DUR5": ("timing.md", "Timing"),
     "DUR6": ("persistence.md", "Persistence"),
     "DUR7": ("domain.md", "Services, tracing and the domain"),
+    "DUR74": ("deployments.md", "Differences between nodes"),
     "DUR75": ("cyclone.md", "Cyclone DDS and QoS profiles"),
     "DUR76": ("cyclone.md", "Cyclone DDS and QoS profiles"),
     "DUR77": ("cyclone.md", "Cyclone DDS and QoS profiles"),
@@ -55,14 +59,13 @@ def _index(rules: list[Rule]) -> str:
         "",
         f"{len(rules)} rules. `ospltool explain CODE` shows one of them in the terminal.",
         "A code is never given to another rule.",
-        "",
-        "| Code | Name | Severity | What is wrong |",
-        "|---|---|---|---|",
     ]
-    for each in rules:
-        page = _page(each.code)
-        link = f"[{each.code}]({page}#{each.code.lower()}-{each.name})"
-        lines.append(f"| {link} | {each.name} | {each.severity.label} | {_escaped(each.summary)} |")
+    for name, title in dict.fromkeys(FAMILIES.values()):
+        lines += ["", f"## {title}", "", "| Rule | Severity |", "|---|---|"]
+        for each in rules:
+            if _page(each.code) == name:
+                link = f"[{each.code} {each.name}]({name}#{each.code.lower()}-{each.name})"
+                lines.append(f"| {link} | {each.severity.label} |")
     return "\n".join(lines) + "\n"
 
 

@@ -192,10 +192,7 @@ def make_tracer(configuration: Configuration) -> Tracer:
         kind = Timestamps.OFF
         if tracing.has_timestamps:
             kind = Timestamps.ABSOLUTE if tracing.absolute_timestamps else Timestamps.RELATIVE
-        path = pathlib.Path(tracing.output_file)
         try:
-            if tracing.output_file.lower() not in ("stdout", "stderr"):
-                path.parent.mkdir(parents=True, exist_ok=True)
             sink = open_sink(
                 tracing.output_file, pathlib.Path(), synchronous=tracing.synchronous, rotation=rotation
             )

@@ -13,13 +13,11 @@ from typing import Final
 import pytest
 
 RUN: Final[Mapping[str, int]] = {
+    "analytics/test_fleet.py": 1,
     "analytics/test_following.py": 0,
     "analytics/test_remote.py": 4,
     "analytics/test_spark.py": 1,
     "analytics/test_spark_cluster.py": 0,
-    "console/test_pictures.py::test_every_other_screen_looks_as_it_did": 8,
-    "console/test_pictures.py::test_the_overview_looks_as_it_did": 4,
-    "console/test_pictures.py::test_trouble_looks_as_it_did_in_every_theme_and_size": 3,
     "console/test_repaint.py::test_a_screen_that_was_left_shows_what_changes_after_its_return": 2,
     "console/test_screens.py::test_every_key_of_every_screen_does_something": 3,
     "console/test_screens.py::test_every_screen_survives_any_size_and_an_empty_system": 3,

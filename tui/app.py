@@ -9,13 +9,10 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from rich.segment import Segment
-from rich.style import Style
 from textual import events
 from textual.app import App
 from textual.binding import Binding, BindingType
 from textual.drivers.linux_driver import LinuxDriver
-from textual.filter import LineFilter, Monochrome
 from textual.screen import Screen
 from textual.widgets import Input
 
@@ -51,7 +48,6 @@ from tui.screens.trace import TraceScreen
 from tui.trace_lines import TraceFiles
 
 if TYPE_CHECKING:
-    from textual.color import Color
     from textual.driver import Driver
 
 # A title of a terminal; it may have a name from the network.
@@ -60,16 +56,7 @@ _KEEP: Final = "\x1b[22;2t"
 _GIVE_BACK: Final = "\x1b[23;2t"
 
 
-# The terminal: one without colours, standard error elsewhere, the title of the window.
-
-
-class Colourless(Monochrome):
-    """Textual's filter for NO_COLOR, which by itself fails at text without a style, such as a chart's."""
-
-    def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
-        """Return the segments with greys in place of colours."""
-        styled = [one if one.style else Segment(one.text, Style.null(), one.control) for one in segments]
-        return super().apply(styled, background)
+# The terminal: standard error elsewhere, the title of the window.
 
 
 class StandardOutputDriver(LinuxDriver):
@@ -217,7 +204,6 @@ class ConsoleApp(App[int]):
         super().__init__()
         self.alarm = Alarm(self.bell, notify, self.say)
         self.title = title
-        self._colourless = Colourless()  # one for ever: Textual keeps what a filter has made of a line
         self.systems = Systems(((feed, watch_health), *others), recordings)
         self.signs = signs
         self.trace_files = trace_files
@@ -246,12 +232,6 @@ class ConsoleApp(App[int]):
     def get_driver_class(self) -> type[Driver]:
         """Return Textual's driver, or one that draws on standard output if standard error is a file."""
         return drawing(super().get_driver_class())
-
-    def get_line_filters(self) -> Sequence[LineFilter]:
-        """Return Textual's filters, with one for NO_COLOR that takes all text."""
-        return [
-            self._colourless if isinstance(one, Monochrome) else one for one in super().get_line_filters()
-        ]
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
         """Return the console's variables, so that the style sheet is readable before a theme is chosen."""

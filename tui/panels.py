@@ -16,14 +16,12 @@ from ospltool.views import text
 from ospltool.views.alignment import SECOND_NS
 from ospltool.views.cells import (
     Line,
-    LineRows,
     Span,
     Tone,
     fit_line,
-    plain,
 )
-from ospltool.views.incidents import Notable
-from ospltool.views.view import View, rule_line, verdict_sign
+from ospltool.views.curves import LEAST_HEIGHT, MOST_HEIGHT
+from ospltool.views.view import View, verdict_sign
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -217,9 +215,12 @@ def _speed(timeline: ReplayPosition) -> str:
 
 
 # With fewer lines the table below would have less than half of the screen.
-LEAST_FOR_TIMELINE: Final = 28
+LEAST_FOR_HOUR: Final = 28
 # The same for the explanation.
 LEAST_FOR_EXPLANATION: Final = 17
+LEAST_EVENTS: Final = 3
+MORE_EVENTS: Final = 5
+"""Events beyond the least that come before curves."""
 MAX_CAPTION_LINES: Final = 2
 
 
@@ -236,13 +237,6 @@ def caption_lines(view: View, width: int) -> list[Line]:
     return [(Span(f" {glyphs.caption} ", Tone.ACCENT), Span(line, Tone.STRONG)) for line in lines]
 
 
-def attention(view: View, every: Sequence[Notable], height: int, width: int) -> LineRows[Notable]:
-    """Return a table of what to look at, of `height` lines; its heading counts what does not fit."""
-    left_out = len(every) - (height - 1)
-    title = f"attention, {left_out} below" if left_out > 0 else "attention"
-    return LineRows(plain(rule_line(view, title, width)), [(one.key, one.line, one) for one in every], width)
-
-
 def nothing_lines(view: View, what: str) -> list[Line]:
     """Return the line that stands in place of an empty table of `what`, in the plural, and says why."""
     if not view.is_anybody_heard:
@@ -252,50 +246,72 @@ def nothing_lines(view: View, what: str) -> list[Line]:
     return [(Span(f" no {what} yet", Tone.DIM),)]
 
 
-def titled(
-    title: str, lines: list[Line], height: int, view: View, width: int, *, note: bool = True
-) -> list[Line]:
-    """Return a rule with a title, and below it what fits in `height` lines; a note counts what does not."""
-    if height < 1:
-        return []
-    left_out = len(lines) - (height - 1)
-    if note and left_out > 0:
-        title = f"{title}, {left_out} more than fit"
-    return [rule_line(view, title, width), *lines[: height - 1]]
+def counted(title: str, lines: Sequence[object], height: int) -> str:
+    """Return the title of a panel of `height` lines, which counts what does not fit."""
+    left_out = len(lines) - height
+    return f"{title}, {left_out} more than fit" if left_out > 0 else title
+
+
+@dataclasses.dataclass(slots=True)
+class Shares:
+    """Lines within each part of the overview; 0 hides it."""
+
+    attention: int = 0
+    about: int = 0
+    matrix: int = 0
+    detail: int = 0
+    hour: int = 0
+    applications: int = 0
+    flows: int = 0
+    events: int = 0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Shares:
-    """Lines of each part of the overview, titles included; 0 hides it."""
+class Wanted:
+    """Lines that parts of the overview would fill: incidents, explanation, nodes, masters, applications."""
 
     attention: int
     about: int
-    matrix: int
-    detail: int
-    timeline: int
-    events: int
+    nodes: int
+    hour: int
+    applications: int
 
 
-def share_height(room: int, nodes: int, attention: int, *, events_only: bool, explained: int = 0) -> Shares:
-    """Share `room` lines: attention gets what it needs up to a third, events four at least, nodes the rest.
+def share_height(room: int, frame: int, wanted: Wanted, *, is_wide: bool = False) -> Shares:
+    """Share `room` lines: attention gets what it needs up to a third, events three at least, nodes the rest.
 
-    Where there is room, the last hour gets three, and the explanation of an incident what it needs.
+    What has room after that comes in this order: the last hour, applications, curves, more events.
 
     Args:
         room: the lines of the screen that are left.
-        nodes: number of nodes.
-        attention: number of incidents and of running work.
-        events_only: give the events everything.
-        explained: number of lines that explain an incident, 0 without one.
+        frame: lines of the edge of a panel: 1, or 2 where panels are boxes.
+        wanted: what the parts would fill.
+        is_wide: parts stand side by side: attention and explanation, last hour and applications.
     """
-    if events_only:
-        return Shares(0, 0, 0, 0, 0, max(2, room))
-    about = explained if room >= LEAST_FOR_EXPLANATION else 0
-    room -= about
-    detail = 2
-    timeline = 3 if room >= LEAST_FOR_TIMELINE else 0
-    wanted = attention + 1 if attention else 0
-    watched = min(wanted, max(2, room // 3)) if wanted else 0
-    matrix = max(2, min(nodes + 1, max(3, room - detail - watched - timeline - 4)))
-    events = max(0, room - matrix - detail - watched - timeline)
-    return Shares(watched, about, matrix, detail, timeline, events)
+    given = Shares(detail=2)
+    given.about = wanted.about if room >= LEAST_FOR_EXPLANATION else 0
+    left = room - given.detail - (0 if is_wide else given.about)
+    if wanted.attention:
+        given.attention = min(wanted.attention, max(1, left // 3 - frame))
+        if is_wide:
+            given.attention = given.about = max(given.attention, given.about)
+        left -= given.attention + frame
+    edge = 2 * (frame == 2)  # without a box the names of columns are edge enough
+    has_hour = room >= LEAST_FOR_HOUR
+    hour = min(wanted.hour, max(2, left // 4)) if has_hour else 0
+    for_hour = hour + frame if has_hour else 0
+    given.matrix = max(2, min(wanted.nodes + 1, left - edge - for_hour - LEAST_EVENTS - frame))
+    left -= given.matrix + edge + for_hour + LEAST_EVENTS + frame
+    given.hour = hour
+    if has_hour and left >= (0 if is_wide else wanted.applications + frame):
+        given.applications = wanted.applications
+        more = max(0, given.applications - hour) if is_wide else given.applications + frame
+        if is_wide:
+            given.hour = given.applications = max(hour, min(wanted.applications, hour + max(0, left)))
+            more = given.hour - hour
+        left -= more
+    if left >= LEAST_HEIGHT + MORE_EVENTS:
+        given.flows = min(MOST_HEIGHT, left - MORE_EVENTS)
+        left -= given.flows
+    given.events = max(0, LEAST_EVENTS + left)
+    return given

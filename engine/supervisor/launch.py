@@ -47,6 +47,12 @@ class Launch(msgspec.Struct, frozen=True):
     """Domain/ServiceTerminatePeriod."""
     action: Action
     """FailureAction of the durability service."""
+    fleet: str = ""
+    """Path of the fleet file that it was started from; empty for none."""
+    name: str = ""
+    """Its name there."""
+    logs: tuple[str, ...] = ()
+    """Paths of its information log, its error log, and of its trace if it has one."""
     report_append: bool | None = None
     """Domain/Report append; None lets the environment decide."""
     report_verbosity: str | None = None

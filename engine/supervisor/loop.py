@@ -362,6 +362,9 @@ class Supervisor:
             supervisor=identity,
             has_run=False,
             working_directory=launch.working_directory,
+            fleet=launch.fleet,
+            name=launch.name,
+            logs=launch.logs,
         )
 
     def _publish(self) -> None:

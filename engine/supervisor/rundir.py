@@ -102,6 +102,12 @@ class RunRecord(msgspec.Struct, frozen=True):
     """Whether the node, at any of its starts, has got beyond INIT."""
     working_directory: str = ""
     """Directory in which the node was started, which relative paths in its configuration refer to."""
+    fleet: str = ""
+    """Path of the fleet file that it was started from; empty for none."""
+    name: str = ""
+    """Its name there."""
+    logs: tuple[str, ...] = ()
+    """Paths of its information log, its error log, and of its trace if it has one."""
 
     def __post_init__(self) -> None:
         """Refuse what is no time, as in a damaged file: it could not be shown."""

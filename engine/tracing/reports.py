@@ -78,9 +78,7 @@ class Reporter:
         self._verbosity = verbosity_of(environ) if verbosity is None else verbosity
         self._append = appends(environ) if append is None else append
         start = pathlib.Path() if directory is None else directory
-        log_path = environ.get("OSPL_LOGPATH", "").strip()
-        self._info = _LogFile(target_of(environ, "OSPL_INFOFILE", "ospl-info.log", log_path), start)
-        self._error = _LogFile(target_of(environ, "OSPL_ERRORFILE", "ospl-error.log", log_path), start)
+        self._info, self._error = (_LogFile(target, start) for target in targets_of(environ))
         # Any thread reports; a report of several lines must stay in one piece.
         self._lock = threading.Lock()
         self.lost = 0
@@ -170,9 +168,9 @@ class _LogFile:
 
     def write(self, text: str, *, append: bool) -> None:
         if self._sink is None:
-            if not append and self._target not in ("stdout", "stderr"):
-                (self._directory / self._target).write_bytes(b"")
             self._sink = open_sink(self._target, self._directory)
+            if not append and self._target not in ("stdout", "stderr"):
+                os.truncate(self._directory / self._target, 0)
         self._sink.write(text)
 
     def close(self) -> None:
@@ -190,18 +188,20 @@ def _caller() -> str:
     return f"{pathlib.Path(frame.f_code.co_filename).name}/{frame.f_lineno}"
 
 
-def target_of(environ: Mapping[str, str], variable: str, default: str, log_path: str) -> str:
-    """Return the target of a log: a path, `stdout` or `stderr`.
-
-    Args:
-        environ: the environment variables.
-        variable: the variable that names the log.
-        default: file name without that variable.
-        log_path: value of OSPL_LOGPATH.
+def targets_of(environ: Mapping[str, str]) -> tuple[str, str]:
+    """Return the targets of the information log and of the error log: a path, `stdout` or `stderr` each.
 
     Raises:
-        ReportTargetError: the target is a socket.
+        ReportTargetError: a target is a socket.
     """
+    log_path = environ.get("OSPL_LOGPATH", "").strip()
+    return (
+        _target(environ, "OSPL_INFOFILE", "ospl-info.log", log_path),
+        _target(environ, "OSPL_ERRORFILE", "ospl-error.log", log_path),
+    )
+
+
+def _target(environ: Mapping[str, str], variable: str, default: str, log_path: str) -> str:
     name = environ.get(variable, "").strip() or default
     if name in ("<stdout>", "<stderr>"):
         return name.strip("<>")

@@ -100,7 +100,9 @@ class Rotation(msgspec.Struct, frozen=True):
 
 
 class FileSink:
-    """A trace file. It is opened with the first line for which the disk has room, and may rotate.
+    """A trace file, which may rotate.
+
+    It is opened with the first line for which the disk has room; its directory is made.
 
     If a rotation fails, writing continues in the present file.
 
@@ -122,6 +124,7 @@ class FileSink:
         self._sink: DescriptorSink | None = None
         self._bytes = 0
         try:
+            path.parent.mkdir(parents=True, exist_ok=True)
             self._open()
         except OSError as error:
             if error.errno not in _FULL:

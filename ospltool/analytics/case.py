@@ -26,12 +26,11 @@ from engine.files import open_private
 from ospltool.analytics.contract import (
     FORMAT_VERSION,
     META_FILE,
-    NO_HOUR,
     Detail,
     Table,
-    hour_of,
+    day_of,
 )
-from ospltool.analytics.locations import is_remote, of_arrow, remove_tree
+from ospltool.output.locations import is_remote, of_arrow, remove_tree
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -52,7 +51,7 @@ QUICK_LEVEL: Final = 1
 ROWS_TOGETHER: Final = 16_384
 """Rows of a group. They come in the order of their templates, so a query by template reads few groups."""
 OPEN_FILES: Final = 4
-"""Number of hours that a writer keeps open; threads write out of order, so an hour may come back."""
+"""Number of days that a writer keeps open; threads write out of order, so a day may come back."""
 
 _REPEATED: Final = [
     "kind", "file", "clock", "state", "thread", "level", "template", "event", "fellow", "namespace",
@@ -101,6 +100,7 @@ class _LoadedPart:
 class _LoadedFile:
     """What a case says of a file that was loaded into it."""
 
+    domain: str
     node: str
     file: str
     format: str
@@ -505,26 +505,36 @@ def bundle_of(place: str) -> str:
     return place.rpartition("/")[2].rpartition("-")[0]
 
 
-def partition(node: str, hour: int) -> str:
-    """Return the directories of a node and an hour since 1970 (-1: no absolute time), with escaped names.
+def partition(domain: str, day: int, node: str) -> str:
+    """Return the directories of records, with escaped names.
 
     Engines undo the escapes of a partition's value, `%3A` for `:`.
+
+    Args:
+        domain: the domain of the node.
+        day: the day of the records since 1970; -1 for no absolute time.
+        node: the node.
     """
-    return f"node={urllib.parse.quote(node, safe=' ')}/hour={hour_of(hour) if hour >= 0 else NO_HOUR}"
+    domain, node = (urllib.parse.quote(one, safe=" ") for one in (domain, node))
+    return f"domain={domain}/day={day_of(day)}/node={node}"
 
 
 class RecordWriter:
-    """Writes records of one node as Parquet, each hour in its directory.
+    """Writes records of one node as Parquet, each day in its directory.
 
     Args:
         directory: the case.
+        domain: the domain of the node.
         node: the node.
         name: what its files begin with; no two writers of a case share it.
         detail: the columns that are filled.
     """
 
-    def __init__(self, directory: pathlib.Path, node: str, name: str, detail: Detail = Detail.FULL) -> None:
+    def __init__(
+        self, directory: pathlib.Path, domain: str, node: str, name: str, detail: Detail = Detail.FULL
+    ) -> None:
         self._directory = directory
+        self._domain = domain
         self._node = node
         self._name = name
         self._detail = detail
@@ -534,26 +544,27 @@ class RecordWriter:
             collections.OrderedDict()
         )
 
-    def write(self, table: pa.Table, hours: np.ndarray[Any, np.dtype[np.int64]]) -> None:
-        """Write rows of the contract's columns, with the hour of each."""
-        if not len(hours):
+    def write(self, table: pa.Table, days: np.ndarray[Any, np.dtype[np.int64]]) -> None:
+        """Write rows of the contract's columns, with the day of each."""
+        if not len(days):
             return
-        if hours[0] == hours[-1] and (hours == hours[0]).all():
-            self._writer(int(hours[0]), table.schema).write_table(table, row_group_size=ROWS_TOGETHER)
+        if days[0] == days[-1] and (days == days[0]).all():
+            self._writer(int(days[0]), table.schema).write_table(table, row_group_size=ROWS_TOGETHER)
             return
         table = _with_own_text(table)
-        for hour in sorted(set(hours.tolist())):
-            self._writer(hour, table.schema).write_table(
-                table.filter(hours == hour), row_group_size=ROWS_TOGETHER
+        for day in sorted(set(days.tolist())):
+            self._writer(day, table.schema).write_table(
+                table.filter(days == day), row_group_size=ROWS_TOGETHER
             )
 
-    def _writer(self, hour: int, schema: pa.Schema) -> pq.ParquetWriter:
-        key = (hour, schema)  # texts may come as views or not; a file has one kind of columns
+    def _writer(self, day: int, schema: pa.Schema) -> pq.ParquetWriter:
+        key = (day, schema)  # texts may come as views or not; a file has one kind of columns
         writer = self._open.get(key)
         if writer is None:
             if len(self._open) >= OPEN_FILES:
                 self._open.popitem(last=False)[1].close()
-            place = f"{Table.RECORDS}/{partition(self._node, hour)}/{self._name}-{len(self.places)}.parquet"
+            where = partition(self._domain, day, self._node)
+            place = f"{Table.RECORDS}/{where}/{self._name}-{len(self.places)}.parquet"
             (self._directory / place).parent.mkdir(parents=True, exist_ok=True)
             writer = records_file(self._directory / place, schema, self._detail)
             self.places.append(place)

@@ -18,9 +18,15 @@ if TYPE_CHECKING:
 FORMAT_VERSION: Final = 4
 
 META_FILE: Final = "case.json"
-HOUR_NS: Final = 3_600_000_000_000
-NO_HOUR: Final = "none"
-"""The partition of records without an absolute time."""
+DAY_NS: Final = 86_400_000_000_000
+NO_DAY: Final = "none"
+"""The partition of what has no absolute time."""
+
+NO_DOMAIN: Final = "default"
+"""The partition of what belongs to no named domain."""
+
+
+_EPOCH: Final = datetime.date(1970, 1, 1)
 
 
 class Table(enum.StrEnum):
@@ -45,8 +51,8 @@ class Detail(enum.StrEnum):
     """Everything."""
 
 
-PARTITIONS: Final = {Table.RECORDS: ("node", "hour")}
-"""The columns that are directories, `records/node=n1/hour=2026-11-21T01/`, by table."""
+PARTITIONS: Final = {Table.RECORDS: ("domain", "day", "node")}
+"""The columns that are directories, `records/domain=ship1/day=2026-11-21/node=n1/`, by table."""
 
 RECORD_COLUMNS: Final = (
     ("kind", "string", "trace, report, unparsed, or damaged: where a file cannot be read on"),
@@ -80,12 +86,13 @@ RECORD_COLUMNS: Final = (
     ("request", "string", "source triple of an alignment request"),
     ("fields", "map", "the other fields of the template, by name"),
 )
-"""The columns of table records, besides the partition columns node and hour."""
+"""The columns of table records, besides the partition columns."""
 
 DETAILS: Final = 11
 """How many of them are null in a case that was loaded with `Detail.RECORDS`: the last ones."""
 
 SOURCE_COLUMNS: Final = (
+    ("domain", "string", "the domain of the node, default without a name"),
     ("node", "string", "the node"),
     ("file", "string", "the path as it was given"),
     ("format", "string", "trace, reports or events"),
@@ -107,6 +114,7 @@ TEMPLATE_COLUMNS: Final = (
 )
 
 STORED_COLUMNS: Final = (
+    ("domain", "string", "the domain of the node, as in table sources"),
     ("node", "string", "whose store it is"),
     ("store", "string", "the path as it was given"),
     ("format", "string", "who wrote the store"),
@@ -137,6 +145,11 @@ def columns_of(table: Table) -> dict[str, str]:
     return dict.fromkeys(PARTITIONS.get(table, ()), "string") | {n: k for n, k, _ in COLUMNS[table]}
 
 
+def tables_by_domain() -> tuple[Table, ...]:
+    """Return the tables whose rows belong to a domain."""
+    return tuple(table for table in Table if "domain" in columns_of(table))
+
+
 def no_rows(table: Table, types: Mapping[str, str]) -> str:
     """Return SQL of a table without rows; `types` has the engine's name of each type."""
     nulls = ", ".join(f"cast(null as {types[kind]}) as {name}" for name, kind in columns_of(table).items())
@@ -157,7 +170,6 @@ def schema(table: Table) -> pa.Schema:
     return pa.schema([(name, types[kind]) for name, kind, _ in COLUMNS[table]])
 
 
-def hour_of(hours_since_1970: int) -> str:
-    """Return the partition of an hour, such as `2026-11-21T01`."""
-    moment = datetime.datetime.fromtimestamp(hours_since_1970 * 3600, datetime.UTC)
-    return moment.strftime("%Y-%m-%dT%H")
+def day_of(days_since_1970: int) -> str:
+    """Return the partition of a day in UTC, such as `2026-11-21`; NO_DAY for -1."""
+    return NO_DAY if days_since_1970 < 0 else str(_EPOCH + datetime.timedelta(days_since_1970))

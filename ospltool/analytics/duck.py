@@ -16,9 +16,9 @@ import pyarrow as pa
 
 from ospltool.analytics.case import Case, CaseError
 from ospltool.analytics.columns import values_of
-from ospltool.analytics.contract import PARTITIONS, Table, columns_of, no_rows, schema
+from ospltool.analytics.contract import PARTITIONS, Table, columns_of, no_rows, schema, tables_by_domain
 from ospltool.analytics.engines import ROWS_AT_ONCE, QueryError, Result, literal
-from ospltool.analytics.locations import is_remote, of_arrow
+from ospltool.output.locations import is_remote, of_arrow
 
 _SETTINGS: Final = {
     "autoinstall_known_extensions": "false",  # nothing is fetched from anywhere
@@ -130,6 +130,14 @@ class DuckEngine:
             raise QueryError("one query at a time, and only what reads: a case is not changed")
         return statements[0]
 
+    def show_domain(self, domain: str) -> None:
+        """Show only the rows of one domain; temporary views hide the tables of the case."""
+        name = str(self._connection.execute("select current_database()").fetchall()[0][0])
+        database = '"' + name.replace('"', '""') + '"'
+        for table in tables_by_domain():
+            rows = f"select * from {database}.main.{table} where domain = {literal(domain)}"  # noqa: S608 - made of our own names
+            self._connection.execute(f"create or replace temp view {table} as {rows}")
+
     def close(self) -> None:
         """Close the case."""
         self._connection.close()
@@ -167,7 +175,7 @@ def _opened(case: Case, scratch: str, *, is_frugal: bool) -> duckdb.DuckDBPyConn
 
 
 def _plainly_named(case: Case, scratch: str) -> Case:
-    """Return a case under a name that is no pattern and has no partitions, such as `hour=5`."""
+    """Return a case under a name that is no pattern and has no partitions, such as `day=5`."""
     if is_remote(case.path) or not _SPECIAL.search(str(case.path)):
         return case
     link = pathlib.Path(scratch, "case")

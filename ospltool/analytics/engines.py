@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import importlib.util
-from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Final, Protocol
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -62,8 +63,39 @@ class Engine(Protocol):
             QueryError: the engine refused it.
         """
 
+    def show_domain(self, domain: str) -> None:
+        """Show only the rows of one domain to the queries that follow."""
+
     def close(self) -> None:
         """Close the engine."""
+
+
+Columns = Mapping[str, Sequence[Any]]
+"""Rows as columns, by name."""
+
+DomainWork = Callable[[str, "Iterator[pa.RecordBatch]"], Iterator[Columns]]
+"""Makes rows of the name of a domain and of its rows."""
+
+
+@runtime_checkable
+class FleetEngine(Engine, Protocol):
+    """An engine of many machines, which do the work of each domain."""
+
+    def by_domain(
+        self, query: str, order: Sequence[str], domains: int, work: DomainWork, schema: str
+    ) -> Iterator[tuple[Any, ...]]:
+        """Yield the rows that a function makes of those of each domain that has any.
+
+        Args:
+            query: SQL of our own, whose rows have a column `domain`.
+            order: columns by which the rows are sorted, nothing first, `domain` being the first.
+            domains: number of domains, about.
+            work: travels to the machines that do it.
+            schema: the columns of what it makes, as `name type, ...`.
+
+        Raises:
+            QueryError: the engine failed.
+        """
 
 
 class Tables(Protocol):
@@ -98,9 +130,18 @@ class Tables(Protocol):
         """Forget all tables."""
 
 
+_UNLIKE: Final = re.compile(r"(['\\\\$])")
+
+
 def literal(text: str) -> str:
-    """Return a text as SQL."""
-    return "'" + text.replace("'", "''") + "'"
+    """Return a text as an expression of SQL that is the same for every engine.
+
+    Quotes, backslashes and dollar signs come as their numbers: Spark takes two quotes for the end of a text
+    and the beginning of the next, a backslash before a quote for an escape, and a dollar sign for a variable.
+    """
+    parts = [part for part in _UNLIKE.split(text) if part]
+    written = [f"chr({ord(part)})" if _UNLIKE.fullmatch(part) else f"'{part}'" for part in parts]
+    return f"concat({', '.join(written)})" if len(written) > 1 else "".join(written) or "''"
 
 
 def literals(texts: Iterable[str]) -> str:

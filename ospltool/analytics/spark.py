@@ -21,6 +21,7 @@ import subprocess
 import sys
 import tempfile
 import warnings
+import weakref
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Final
@@ -36,8 +37,8 @@ from sqlglot.errors import SqlglotError
 from sqlglot.parsers.spark import SparkParser
 
 from ospltool.analytics.case import Case, CaseError
-from ospltool.analytics.contract import Table, columns_of, no_rows
-from ospltool.analytics.engines import ROWS_AT_ONCE, AnalyticsMissingError, QueryError, Result
+from ospltool.analytics.contract import Table, columns_of, no_rows, tables_by_domain
+from ospltool.analytics.engines import ROWS_AT_ONCE, AnalyticsMissingError, DomainWork, QueryError, Result
 
 _SHORT_START: Final = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 CONNECT: Final = "sc://"
@@ -65,7 +66,7 @@ SETTINGS: Final = {
     "spark.app.name": "ospltool",
     "spark.sql.parser.escapedStringLiterals": "true",  # '\\d' means the same as in DuckDB
     "spark.sql.session.timeZone": "UTC",
-    "spark.sql.sources.partitionColumnTypeInference.enabled": "false",  # an hour is text
+    "spark.sql.sources.partitionColumnTypeInference.enabled": "false",  # a day is text
     "spark.sql.parquet.compression.codec": "zstd",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "50000",
 }
@@ -282,6 +283,10 @@ def check_plan(plan: str, places: frozenset[str]) -> None:
         raise QueryError(f"not run: Spark would read {min(others)}")
 
 
+MOST_TASKS: Final = 10_000
+"""Tasks of one stage; Spark's scheduler takes milliseconds for each."""
+
+
 class SparkEngine:
     """Queries a case of Parquet files; on a cluster, every machine must have its directory.
 
@@ -311,25 +316,24 @@ class SparkEngine:
         self._session = session(master, settings) if opened is None else opened
         try:
             self._session.conf.set(*_WHOLE_PLACES)
-            for table in Table:
-                self._make_view(case, table)
+            self._frames = {table: self._frame_of(case, table) for table in Table}
+            for table, frame in self._frames.items():
+                frame.createOrReplaceTempView(table.value)
             self._places = places_of(self._plan(_EVERY_TABLE))
         except (PySparkException, Py4JError) as cause:
             raise CaseError(f"{case.path}: {first_line(cause)}") from None
 
-    def _make_view(self, case: Case, table: Table) -> None:
-        """Make a view; a table without files has no rows."""
+    def _frame_of(self, case: Case, table: Table) -> Any:
+        """Return the rows of a table; one without files has none."""
         directory, paths = case.path.absolute() / table, case.files(table)
         if not paths:
-            frame = self._session.sql(no_rows(table, SQL_TYPES))
-        else:
-            frame = self._session.read.parquet(directory.as_uri())
-            if {one.rpartition("/")[2] for one in frame.inputFiles()} != {path.name for path in paths}:
-                # What was replaced lies there, too. All paths take longer, and make plans long.
-                reader = self._session.read.option("basePath", directory.as_uri())
-                frame = reader.parquet(*(path.absolute().as_uri() for path in paths))
-            frame = frame.select(*columns_of(table))
-        frame.createOrReplaceTempView(table.value)
+            return self._session.sql(no_rows(table, SQL_TYPES))
+        frame = self._session.read.parquet(directory.as_uri())
+        if {one.rpartition("/")[2] for one in frame.inputFiles()} != {path.name for path in paths}:
+            # What was replaced lies there, too. All paths take longer, and make plans long.
+            reader = self._session.read.option("basePath", directory.as_uri())
+            frame = reader.parquet(*(path.absolute().as_uri() for path in paths))
+        return frame.select(*columns_of(table))
 
     @property
     def session(self) -> SparkSession:
@@ -389,6 +393,31 @@ class SparkEngine:
             yield pa.record_batch(
                 [_column(list(one), kind) for one, kind in zip(columns, fields.types, strict=True)], fields
             )
+
+    def by_domain(
+        self, query: str, order: Sequence[str], domains: int, work: DomainWork, schema: str
+    ) -> Iterator[tuple[Any, ...]]:
+        """See `ospltool.analytics.engines.FleetEngine`; the executors do the work."""
+
+        def of_group(key: tuple[Any, ...], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            for columns in work(str(key[0].as_py()), batches):
+                yield pa.record_batch(dict(columns))
+
+        ship_package(self._session)
+        try:
+            # Twice as many tasks as domains, so that few of them get two. Whole domains lie in one
+            # partition in their order, so that Spark neither moves nor sorts them again for their groups.
+            rows = self._session.sql(query).repartition(min(2 * domains, MOST_TASKS), "domain")
+            rows = rows.sortWithinPartitions(*(rows[name].asc_nulls_first() for name in order))
+            yield from map(tuple, rows.groupBy("domain").applyInArrow(of_group, schema).toLocalIterator())
+        except PySparkException as cause:
+            raise QueryError(_first_lines(cause)) from None
+
+    def show_domain(self, domain: str) -> None:
+        """Show only the rows of one domain."""
+        for table in tables_by_domain():
+            frame = self._frames[table]
+            frame.where(frame["domain"] == domain).createOrReplaceTempView(table.value)
 
     def close(self) -> None:
         """End the session if this engine opened it."""
@@ -469,8 +498,14 @@ def _rows(frame: Any) -> Iterator[tuple[object, ...]]:
         raise QueryError(_first_lines(cause)) from None
 
 
+_shipped_to: Final[weakref.WeakSet[SparkSession]] = weakref.WeakSet()
+
+
 def ship_package(opened: SparkSession) -> None:
     """Make this product importable in the Python workers of a cluster."""
+    if opened in _shipped_to:
+        return
+    _shipped_to.add(opened)
     directory = tempfile.mkdtemp(prefix="ospltool-spark-")
     atexit.register(shutil.rmtree, directory, ignore_errors=True)  # executors that start later fetch it too
     archive = str(package_archive(pathlib.Path(directory)))

@@ -5,9 +5,10 @@ from __future__ import annotations
 import importlib
 import os
 import sys
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
+from typer.core import TyperGroup
 
 from ospltool.cli.exits import CommandError, Exit
 from ospltool.cli.options import CONTEXT, grouped
@@ -16,45 +17,71 @@ from ospltool.output import streams
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-VERBS: Final = {
-    "start": "Start a node, in the background or in the foreground.",
-    "stop": "Stop a node.",
-    "status": "Show the state of a node.",
-    "list": "List the nodes on this machine.",
-    "health": "Report what is wrong in a running system.",
-    "metrics": "Export the state of a running system for Prometheus.",
-    "top": "Open the operations console.",
-    "demo": "Run a checked demonstration with three nodes.",
-    "record": "Record the state of a system to a file.",
-    "check": "Check configurations and deployments.",
-    "doctor": "Diagnose which readers and writers cannot become consistent.",
-    "explain": "Explain a file or text, a rule, a health code or a setting.",
-    "simulate": "Simulate a system with faults, by seed.",
-    "report": "Write an incident report as one HTML file.",
-    "cat": "Print the samples of a topic as JSON lines.",
-    "sql": "Query a case with SQL or a named query.",
-    "env": "Show environment variables and their origin.",
-    "info": "Show versions, paths and effective settings.",
-    "persistence": "Run and inspect redundant persistence services.",
-    "trace": "Read, follow, merge, filter and explain traces and logs.",
-    "store": "Open, verify and compare durability stores.",
-    "history": "Wait for history, delete it, show its state.",
+GROUPS: Final = {
+    "Run": {
+        "start": "Start nodes, in the background or in front.",
+        "stop": "Stop a node.",
+        "restart": "Stop a node and start it again.",
+        "init": "Write a configuration for one node or a fleet.",
+        "persistence": "Run and inspect redundant persistence services.",
+        "demo": "Run a checked demonstration with three nodes.",
+    },
+    "See": {
+        "status": "Show the state of a node.",
+        "list": "List the nodes on this machine.",
+        "show": "Show tables: nodes, masters, alignment and more.",
+        "logs": "Show the logs and the trace of nodes.",
+        "health": "Report what is wrong in a running system.",
+        "top": "Open the operations console.",
+        "record": "Record the state of a system to a file.",
+        "metrics": "Export the state of a system for Prometheus.",
+        "cat": "Print the samples of a topic as JSON lines.",
+        "history": "Wait for history, delete it, show its state.",
+    },
+    "Check": {
+        "check": "Check configurations and deployments.",
+        "doctor": "Find why readers and writers cannot agree.",
+        "explain": "Explain a file, a text, a rule, a code, a setting.",
+        "info": "Show versions, paths and effective settings.",
+        "env": "Show environment variables and their origin.",
+    },
+    "Investigate": {
+        "trace": "Read, follow, merge and explain traces and logs.",
+        "store": "Open, verify and compare durability stores.",
+        "sql": "Query a case with SQL or a named query.",
+        "report": "Write an incident report as one HTML file.",
+    },
+    "Simulate": {
+        "simulate": "Simulate a system with faults, by seed.",
+    },
 }
 """The verbs in the order of the help. `ospltool.cli.<verb>` has the function, or the `group` of commands."""
-_FUNCTIONS: Final = {"env": "show_environment", "list": "list_nodes"}
-"""Functions with another name than their verb."""
+VERBS: Final = {verb: about for verbs in GROUPS.values() for verb, about in verbs.items()}
+_PLACES: Final = {"env": "env.show_environment", "list": "list.list_nodes", "restart": "start.restart"}
+"""Modules and functions with other names than their verb."""
 
-_HELP: Final = """A durability service for Eclipse Cyclone DDS with OpenSplice semantics, and its tools.
+_HELP: Final = "A durability service for Cyclone DDS, as OpenSplice had, and its tools."
+_EPILOG: Final = "`ospltool help COMMAND` shows its options, examples and exit codes."
 
-start, stop, status and list work like those of `ospl`. A URI is a file:// URI or a path; the default is
-$OSPL_URI. Data goes to standard output, everything else to standard error. Every command that has a result
-prints it as JSON with --json.
-"""
 
-_EPILOG: Final = (
-    "Exit codes: 0 success, 1 findings or a recoverable failure, 2 wrong usage, configuration or input, "
-    "3 no node reachable, 74 output not writable, 130 interrupted."
-)
+class _Root(TyperGroup):
+    """The command without a verb; its help has the verbs by what they are for."""
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Write the options, without the one that prints what --install-completion installs."""
+        for option in self.params:
+            option.hidden = option.name == "show_completion"  # type: ignore[attr-defined]
+        super().format_options(ctx, formatter)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write the name of each group beside its first verb, so that all fit on a screen."""
+        rows = [
+            (f"{'' if number else group:<13}{verb}", about)
+            for group, verbs in GROUPS.items()
+            for number, (verb, about) in enumerate(verbs.items())
+        ]
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -117,6 +144,7 @@ def build(arguments: Sequence[str]) -> typer.Typer:
     So a command does not pay for the imports of the others, and the list of all imports none.
     """
     app = typer.Typer(
+        cls=_Root,
         help=_HELP,
         epilog=_EPILOG,
         rich_markup_mode=None,  # the same bytes on a terminal and in a file, and 100 ms less
@@ -124,6 +152,7 @@ def build(arguments: Sequence[str]) -> typer.Typer:
         context_settings=CONTEXT,
     )
     app.callback()(_global_options)
+    app.command("help", hidden=True)(show_help)
     first = next(iter(arguments), "")
     is_completing = "_OSPLTOOL_COMPLETE" in os.environ
     for verb, about in VERBS.items():
@@ -132,16 +161,30 @@ def build(arguments: Sequence[str]) -> typer.Typer:
         if first not in VERBS and not is_completing:
             app.command(verb, short_help=about)(_listed_only)
             continue
-        module = importlib.import_module(f"ospltool.cli.{verb}")
+        place, _, function = _PLACES.get(verb, f"{verb}.{verb}").partition(".")
+        module = importlib.import_module(f"ospltool.cli.{place}")
         if hasattr(module, "group"):
             app.add_typer(module.group, name=verb, short_help=about)
         else:
-            app.command(verb, short_help=about)(grouped(getattr(module, _FUNCTIONS.get(verb, verb))))
+            app.command(verb, short_help=about)(grouped(getattr(module, function)))
     return app
 
 
 def _listed_only() -> None:
     pass
+
+
+def show_help(
+    words: Annotated[
+        list[str] | None, typer.Argument(metavar="[COMMAND]...", help="Explain this command.")
+    ] = None,
+) -> None:
+    """Explain a command, as its option --help does.
+
+    Exit codes: 0 success, 2 no such command.
+    """
+    given = [*(words or ()), "--help"]
+    build(given)(given, prog_name="ospltool")
 
 
 def _show_version(wanted: bool) -> None:

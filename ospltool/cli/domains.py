@@ -21,15 +21,17 @@ from engine.dds.interfaces import known_addresses, unusable_interface
 from engine.dds.proofs import DomainSecret, SecretError
 from engine.supervisor.rundir import RunDirectory, RunDirectoryError, location
 from ospltool.cli.exits import CommandError, Exit, late_interrupt, not_installed
-from ospltool.cli.targets import is_fleet, targets
+from ospltool.cli.options import LiveTarget, SourceOptions
+from ospltool.cli.targets import configurations_of, is_fleet, targets
+from ospltool.diagnostics.model import Severity
 from ospltool.health.codes import joined
 from ospltool.health.health import Health
 from ospltool.health.mutes import Mutes, place
 from ospltool.health.supervisors import SupervisorWatch
 from ospltool.health.system import System
-from ospltool.health.verdict import FAILED
+from ospltool.health.verdict import FAILED, STARTING, UNKNOWN, SystemVerdict
 from ospltool.live.expectation import NOTHING, Expectation, ExpectedSpace
-from ospltool.live.recording import RecordingFault, header_of, is_recording
+from ospltool.live.recording import RecordingFault, header_of, is_recording, moment_of
 from ospltool.live.replay import ReplayFeed
 from ospltool.live.supervision import LocalView
 from ospltool.output import streams
@@ -38,7 +40,8 @@ from ospltool.output.text import plural
 if TYPE_CHECKING:
     from engine.config import Configuration
     from engine.config.fleet import Fleet
-    from ospltool.live.feed import Feed
+    from ospltool.health.system import Source
+    from ospltool.live.feed import Feed, TimeTravel
     from ospltool.live.model import SystemModel
     from ospltool.live.recording import RecordingHeader
 
@@ -78,7 +81,7 @@ class DomainAccess:
 
 
 def place_of(uri: str | None, domain: int | None) -> DomainAccess:
-    """Return the domain to talk to: the given number, else that of the configuration, else 0.
+    """Return the domain to talk to: the given number, or that of the configuration.
 
     Raises:
         CommandError: the configuration cannot be read, or cyclonedds is not installed.
@@ -88,6 +91,8 @@ def place_of(uri: str | None, domain: int | None) -> DomainAccess:
         from engine.dds.uri import cyclone_uri
     except ImportError as error:
         raise not_installed("dds", error) from error
+    if domain is None and not uri:
+        domain = targets(None, os.environ)[0].configuration.domain.id
     if domain is not None or not uri:
         return DomainAccess(domain or 0, cyclone_uri())
 
@@ -183,7 +188,6 @@ def simulated(
         CommandError: the faults are not known, or the deployment cannot be simulated.
     """
     from engine.simulator.campaign import Campaign, parse_faults
-    from ospltool.cli.simulate import configurations_of
     from ospltool.live.simulated import SimulatedFeed
 
     drawn = deployment == DRAWN
@@ -318,12 +322,49 @@ def _waits_for(one: System) -> str:
     return f"{one.feed.title}: {heard}, {why}"
 
 
+BRIEF_S: Final = 2.0
+"""Longest time to listen for a look at nodes: those of this machine are heard in a fraction of it."""
+LOOK_S: Final = 0.05
+"""Time between two looks whether all are heard."""
+
+
+def listen_briefly(system: System) -> None:
+    """Listen until all are heard that the heard nodes communicate with, two seconds at most."""
+    end = time.monotonic() + BRIEF_S
+    with late_interrupt() as check_interrupt:
+        while time.monotonic() < end:
+            check_interrupt()
+            system.update()
+            nodes = system.model.nodes
+            if (
+                nodes
+                and system.is_settled()
+                and all(node.fellows.met <= nodes.keys() for node in nodes.values())
+            ):
+                break
+            time.sleep(LOOK_S)
+
+
 def listen_for(system: System, seconds: float) -> None:
     """Listen for a number of seconds."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         system.update()
         time.sleep(min(POLL_S, max(0.0, end - time.monotonic())))
+
+
+def verdict_code(verdict: SystemVerdict) -> int:
+    """Return the exit code for a verdict.
+
+    0, 1 or 2 by severity, 1 while nodes start; 3 for UNKNOWN, 70 for FAILED.
+    """
+    if verdict.word == FAILED:
+        return Exit.FAULT
+    if verdict.word == UNKNOWN:
+        return Exit.UNREACHABLE
+    if verdict.word == STARTING:
+        return 1
+    return {Severity.ERROR: 2, Severity.WARNING: 1}.get(verdict.worst, 0) if verdict.worst is not None else 0
 
 
 def require_listening(system: System) -> None:
@@ -360,6 +401,35 @@ def watched(uri: str | None, domain: int | None) -> list[Watched]:
     if not chosen:
         raise CommandError(f"{uri} has no node in domain {domain}")
     return chosen
+
+
+def sources(
+    uri: str | None, target: LiveTarget, source: SourceOptions, speed: float = 1.0, *, is_one: bool = False
+) -> list[Source]:
+    """Open what is shown: a simulation, a recording, or live domains.
+
+    Args:
+        uri: a configuration or fleet file, which for a recording says what to expect.
+        target: which domain to watch in place of that of the file.
+        source: what is shown in place of a live system.
+        speed: seconds of a recording or simulation per second.
+        is_one: refuse several domains.
+
+    Raises:
+        CommandError: it cannot be opened, or there are several domains and `is_one`.
+    """
+    if source.replay is not None and source.simulate is not None:
+        raise CommandError("choose --replay or --simulate, not both")
+    if source.simulate is not None:
+        feed, expected = simulated(source.simulate, source.seed, source.faults, source.minutes, speed)
+    elif source.replay is not None:
+        feed, expected = recording(source.replay, speed, uri, target.domain)
+    else:
+        chosen = watched(uri, target.domain)
+        if is_one:
+            require_one(chosen)
+        return [(live_at(one.place, target.partition), one.health) for one in chosen]
+    return [(feed, functools.partial(Health, expected=expected))]
 
 
 def require_one(found: Sequence[Watched]) -> None:
@@ -431,3 +501,46 @@ def _usable(places: Sequence[DomainAccess] | None) -> DomainAccess | None:
     """
     here = (one for one in places or () if not any(unusable_interface(one.settings)))
     return next(here, places[0] if places else None)
+
+
+LAST_NS: Final = 12_000_000_000
+STEP_NS: Final = 500_000_000
+
+
+def wind(system: System, travel: TimeTravel, at: str | None) -> None:
+    """Seek to a moment, and play the seconds before it: health takes time to judge.
+
+    Args:
+        system: what plays.
+        travel: its feed.
+        at: the moment, such as +90 or 12:30:05; None for the end.
+
+    Raises:
+        CommandError: the text is no moment.
+    """
+    begin_ns = travel.timeline.begin_ns
+    try:
+        moment_ns = FAR_NS if at is None else moment_of(at, begin_ns, begin_ns)
+    except ValueError as error:
+        raise CommandError(str(error)) from error
+    travel.pause(paused=True)
+    if system.feed.mode == "recorded":
+        travel.seek(moment_ns)
+        _until_quiet(system)
+        return
+    near_ns = min(moment_ns, travel.timeline.end_ns)
+    for step_ns in (*range(near_ns - LAST_NS, near_ns, STEP_NS), moment_ns):
+        if step_ns > begin_ns or step_ns == moment_ns:
+            travel.seek(step_ns)
+            _until_quiet(system)
+
+
+FAR_NS: Final = 1 << 62
+
+
+def _until_quiet(system: System) -> None:
+    """Poll until the time stands still: a long seek takes several polls."""
+    feed, before_ns = system.feed, -1
+    while feed.now_ns() != before_ns:
+        before_ns = feed.now_ns()
+        system.update()

@@ -27,6 +27,7 @@ KNOWN: Final = {
     "OSPL_VERBOSITY": ("INFO", "lowest type of report; Domain/Report overrides it"),
     "OSPL_LOGAPPEND": ("true", "whether logs of earlier runs are kept; Domain/Report overrides it"),
     "CYCLONEDDS_URI": ("", "Cyclone DDS settings (default: derived from the DDSI2 part)"),
+    "OSPLTOOL_DOMAIN": ("0", "DDS domain of commands that name no configuration"),
     "OSPLTOOL_RUNDIR": ("", "directory in which nodes register"),
     "OSPLTOOL_DDSC": ("", "library of Cyclone DDS (default: the one of the package cyclonedds)"),
     "OSPLTOOL_TRACE_ROTATION": (
@@ -34,6 +35,7 @@ KNOWN: Final = {
         "SIZE[:FILES], such as 64M:5: replace trace files at that size, keep FILES (default 1, 0 for none)",
     ),
     "XDG_RUNTIME_DIR": ("", "the run directory is ospltool/ below it"),
+    "XDG_STATE_HOME": ("", "mutes, and the store and logs of `start` without a configuration, are below it"),
     "NO_COLOR": ("", "no colour on terminals"),
 }
 """Variables that ospltool and its nodes read: default value and meaning."""
@@ -96,7 +98,7 @@ def _refusal(variable: str, environ: Mapping[str, str]) -> str:
             case "OSPL_LOGAPPEND":
                 reports.appends(environ)
             case "OSPL_INFOFILE" | "OSPL_ERRORFILE":
-                reports.target_of(environ, variable, "", "")
+                reports.targets_of(environ)
             case "OSPLTOOL_DDSC" if is_relative(environ[variable]):
                 return f"OSPLTOOL_DDSC names {environ[variable]}; write the whole path, which begins with /"
             case "OSPLTOOL_DDSC" if environ[variable]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import datetime
 import pathlib
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
@@ -14,14 +16,12 @@ import typer
 from engine.config.values import did_you_mean
 from ospltool.cli import domains, exits
 from ospltool.cli.exits import CommandError, Exit
-from ospltool.cli.options import LiveTarget, duration_s
-from ospltool.diagnostics.model import Severity
+from ospltool.cli.options import AsJson, DefaultGroup, LiveTarget, command_group, duration_s
 from ospltool.health import export
 from ospltool.health.codes import codes, joined
 from ospltool.health.health import Health
 from ospltool.health.news import IncidentNews
 from ospltool.health.system import System
-from ospltool.health.verdict import FAILED, STARTING, UNKNOWN
 from ospltool.output import envelope, libraries, streams
 from ospltool.output.text import visible
 
@@ -54,35 +54,94 @@ def health(
     as_json: Annotated[
         bool, typer.Option("--json", help="Print JSON; with --watch, one document per line.")
     ] = False,
-    mute: Annotated[
-        tuple[str, str],
-        typer.Option(
-            "--mute",
-            metavar="CODE[:WHO] DURATION",
-            help="Mute incidents of this code (and subject) for DURATION, such as 1h.",
-        ),
-    ] = ("", ""),
-    unmute: Annotated[
-        str, typer.Option(metavar="CODE[:WHO]", help="Stop muting incidents of this code.")
-    ] = "",
 ) -> None:
     """Report what is wrong in a running system: a summary line, then the incidents, worst first.
 
     A fleet file says which nodes, name-spaces and copies to expect. Each incident has a code, a cause, its
-    effect on data, and what to do; `ospltool explain CODE` says more. Mutes also apply to the console, and
-    end early if the incident gets worse.
+    effect on data, and what to do; `ospltool explain CODE` says more. `ospltool health mute CODE[:WHO]
+    DURATION` hides what is known, and `ospltool health unmute CODE[:WHO]` shows it again.
 
     Exit codes: 0 nothing wrong, 1 warnings, or nodes or copies may still come (STARTING), 2 errors or wrong
     usage, 3 no node heard or domain not reachable, 70 the watch itself failed.
     --watch continues until Ctrl+C or SIGTERM, or the end of the recording, and exits with the code of that
     moment.
     """
-    changes = _changes(mute, unmute)
     recording = domains.recording_at(uri)
     if recording is not None:
-        if changes or target != LiveTarget():
-            raise CommandError("a recording takes no --mute, --unmute, --domain or --partition")
+        if target != LiveTarget():
+            raise CommandError("a recording takes no --domain or --partition")
         raise typer.Exit(_read(recording, watch=watch, as_json=as_json))
+    with _listening(uri, target) as systems:
+        _put(systems, as_json=as_json, is_first=watch)
+        if watch:
+            _watch(systems, as_json=as_json)
+    raise typer.Exit(max(domains.verdict_code(one.health.verdict) for one in systems))
+
+
+Muted = Annotated[
+    str,
+    typer.Argument(metavar="CODE[:WHO]", help="Incidents of this code, and of this subject if it is given."),
+]
+MuteUri = Annotated[
+    str | None,
+    typer.Argument(envvar="OSPL_URI", help="Use the domains of this fleet file (.toml) or configuration."),
+]
+
+
+def mute(
+    incidents: Muted,
+    length: Annotated[
+        float,
+        typer.Argument(parser=duration_s, metavar="DURATION", help="Mute them for this time, such as 1h."),
+    ],
+    uri: MuteUri = None,
+    *,
+    target: LiveTarget,
+    as_json: AsJson = False,
+) -> None:
+    """Mute incidents: `health` and the console do not count them until the time is over.
+
+    A mute ends early if the incident gets worse.
+
+    Exit codes: 0 success, 2 wrong usage or no such code, 3 domain not reachable.
+    """
+    code, who = _subject(incidents)
+    with _listening(uri, target) as systems:
+        _warn_of_nobody(systems, code, who)
+        made = {one.title: one.health.mute(code, who, int(length * 1e9)) for one in systems}
+    if as_json:
+        data = [{"domain": title, **dataclasses.asdict(one)} for title, one in made.items()]
+        streams.put(envelope.document("health-mute", data))
+    else:
+        _put_lines(
+            [f"{title}: {one.name} is muted until {_clock(one.until_ns)}" for title, one in made.items()]
+        )
+
+
+def unmute(incidents: Muted, uri: MuteUri = None, *, target: LiveTarget, as_json: AsJson = False) -> None:
+    """Stop muting incidents, also if they were muted under another code of the same cause.
+
+    Exit codes: 0 success, 1 they were not muted, 2 wrong usage or no such code, 3 domain not reachable.
+    """
+    code, who = _subject(incidents)
+    with _listening(uri, target) as systems:
+        ended = {one.title: one.health.unmute(code, who) for one in systems}
+    name = f"{code}:{who}" if who else code
+    if as_json:
+        data = [{"domain": title, "code": code, "who": who, "ended": one} for title, one in ended.items()]
+        streams.put(envelope.document("health-unmute", data))
+    else:
+        _put_lines([
+            f"{title}: {name} {'is not muted any more' if one else 'was not muted'}"
+            for title, one in ended.items()
+        ])  # fmt: skip
+    if not any(ended.values()):
+        raise typer.Exit(Exit.FINDINGS)
+
+
+@contextlib.contextmanager
+def _listening(uri: str | None, target: LiveTarget) -> Iterator[list[_Domain]]:
+    """Listen until the systems are known, and close them at the end of the context."""
     streams.wait_for("starting to listen")
     chosen = domains.watched(uri, target.domain)
     systems: list[_Domain] = []
@@ -94,17 +153,11 @@ def health(
         with libraries.kept_for_the_end():
             domains.listen([one.system for one in systems])
             for one in systems:
-                for change in changes:
-                    streams.say(f"ospltool: {one.title}: {change(one.health)}")
                 one.system.update()
-            _warn_of_nobody(systems, mute[0])
-            _put(systems, as_json=as_json, is_first=watch)
-            if watch:
-                _watch(systems, as_json=as_json)
+            yield systems
     finally:
         for one in systems:
             one.feed.close()
-    raise typer.Exit(max(one.exit_code() for one in systems))
 
 
 class _Domain:
@@ -155,46 +208,9 @@ class _Domain:
             self._word, self._word_s = word, self._clock()
         return word != self.word_told and self._clock() - self._word_s >= PASSING_S
 
-    def exit_code(self) -> int:
-        """0, 1 or 2 by severity, 1 while nodes start; 3 for the verdict UNKNOWN, 70 for FAILED."""
-        worst = self.health.verdict.worst
-        if self.health.verdict.word == FAILED:
-            return Exit.FAULT
-        if self.health.verdict.word == UNKNOWN:
-            return Exit.UNREACHABLE
-        if self.health.verdict.word == STARTING:
-            return 1
-        return {Severity.ERROR: 2, Severity.WARNING: 1}.get(worst, 0) if worst is not None else 0
-
     def news(self) -> list[tuple[str, Incident]]:
         """Return what `IncidentNews.take` returns."""
         return self._news.take(self.health, self._clock())
-
-
-def _changes(mute: tuple[str, str], unmute: str) -> list[Callable[[Health], str]]:
-    """Return the changes that --mute and --unmute ask for; each tells what it did.
-
-    Raises:
-        CommandError: there is no such code.
-    """
-
-    def muted(health: Health) -> str:
-        made = health.mute(code, who, lasts_ns)
-        return f"{code}{f' of {who}' if who else ''} is muted until {_clock(made.until_ns)}"
-
-    def unmuted(health: Health) -> str:
-        done = "is not muted any more" if health.unmute(other, subject) else "was not muted"
-        return f"{other}{f' of {subject}' if subject else ''} {done}"
-
-    found: list[Callable[[Health], str]] = []
-    if mute[0]:
-        code, who = _subject(mute[0])
-        lasts_ns = int(duration_s(mute[1]) * 1e9)
-        found.append(muted)
-    if unmute:
-        other, subject = _subject(unmute)
-        found.append(unmuted)
-    return found
 
 
 def _subject(text: str) -> tuple[str, str]:
@@ -205,9 +221,8 @@ def _subject(text: str) -> tuple[str, str]:
     return code.upper(), who
 
 
-def _warn_of_nobody(systems: list[_Domain], mute: str) -> None:
+def _warn_of_nobody(systems: list[_Domain], code: str, who: str) -> None:
     """Warn if no domain knows the subject of a new mute: it may be mistyped, or come later."""
-    code, who = _subject(mute) if mute else ("", "")
     known = [dict.fromkeys(one.health.subjects()) for one in systems]
     if not who or any(who in names or all(one in names for one in who.split(" and ")) for names in known):
         return
@@ -268,13 +283,13 @@ def _read(path: pathlib.Path, *, watch: bool, as_json: bool) -> int:
         if not watch:
             one.title += "" if as_json else f" until {_clock(feed.now_ns())}"
             _put([one], as_json=as_json)
-            return one.exit_code()
+            return domains.verdict_code(one.health.verdict)
         _report(one, [one], as_json=as_json)
         if one.line_told != one.line():
             _tell(one, [], [])
     finally:
         feed.close()
-    return one.exit_code()
+    return domains.verdict_code(one.health.verdict)
 
 
 _NEWS: Final = {"joined": "part of another incident now"}
@@ -356,3 +371,15 @@ def heading(one: Incident, now_ns: int) -> str:
 def _clock(moment_ns: int) -> str:
     moment = datetime.datetime.fromtimestamp(moment_ns // 1_000_000_000, datetime.UTC)
     return f"{moment:%Y-%m-%d %H:%M:%S} UTC"
+
+
+group = command_group(
+    "Report what is wrong in a running system, and mute what is known.",
+    (
+        ("report", health, "Report what is wrong (the default)."),
+        ("mute", mute, "Mute incidents for a time."),
+        ("unmute", unmute, "Stop muting incidents."),
+    ),
+    cls=DefaultGroup,
+    no_args_is_help=False,
+)

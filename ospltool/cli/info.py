@@ -27,7 +27,10 @@ _REQUIREMENT: Final = re.compile(r"[A-Za-z0-9._-]+")
 def info(
     uri: Annotated[
         str | None,
-        typer.Argument(envvar="OSPL_URI", help="Show the effective settings of this configuration."),
+        typer.Argument(
+            envvar="OSPL_URI",
+            help="Show the effective settings of this configuration (default: that of `start`).",
+        ),
     ] = None,
     role: Annotated[str | None, typer.Option(help="Override the role, as in `start`.")] = None,
     node: Annotated[str | None, typer.Option(help="Choose this node of a fleet file.")] = None,
@@ -41,9 +44,8 @@ def info(
         "versions": dict(_versions()),
         "platform": dict(_platform()),
         "paths": dict(_paths(os.environ)),
+        "configuration": _configuration(uri, role, node),
     }
-    if uri:
-        data["configuration"] = _configuration(uri, role, node)
     if as_json:
         streams.put(envelope.document("info", data))
     else:
@@ -87,7 +89,7 @@ def _paths(environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     yield "run_directory", str(location(environ))
 
 
-def _configuration(uri: str, role: str | None, node: str | None) -> dict[str, object]:
+def _configuration(uri: str | None, role: str | None, node: str | None) -> dict[str, object]:
     from ospltool.cli.targets import one_target
 
     target = one_target(uri, os.environ, role=role, node=node)

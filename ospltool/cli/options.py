@@ -19,11 +19,12 @@ from collections.abc import Callable, Iterable
 from typing import Annotated, Any, Final
 
 import typer
+from typer.core import TyperGroup
 
-from ospltool.analytics.locations import scheme_of
 from ospltool.cli.exits import CommandError
+from ospltool.output.locations import scheme_of
 
-CONTEXT: Final = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
+CONTEXT: Final[dict[str, Any]] = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 EngineName = Annotated[
     typing.Literal["duckdb", "spark"],
@@ -45,6 +46,43 @@ class LiveTarget:
         str | None,
         typer.Option(help="Set the durability partition of the nodes, if it is not the default."),
     ] = None
+
+
+Minutes = Annotated[
+    float | None,
+    typer.Option(
+        min=0.1,
+        max=1440,
+        metavar="N",
+        help="Inject faults for N simulated minutes (default: drawn from the seed).",
+    ),
+]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class SourceOptions:
+    """What is shown in place of a live system."""
+
+    replay: Annotated[
+        pathlib.Path | None, typer.Option(help="Show a recording instead of a live domain.")
+    ] = None
+    simulate: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DEPLOYMENT",
+            help="Show a simulation of this fleet file, or, with `none`, of a system drawn from the seed.",
+        ),
+    ] = None
+    seed: Annotated[int, typer.Option(help="Simulate this run.")] = 1
+    faults: Annotated[
+        str, typer.Option(help="Simulate these faults: any, all, none, or a list such as crash,partition.")
+    ] = "any"
+    minutes: Minutes = None
+
+    @property
+    def is_live(self) -> bool:
+        """Whether a live domain is shown."""
+        return self.replay is None and self.simulate is None
 
 
 _DURATION: Final = re.compile(r"(\d+(?:\.\d+)?|\.\d+)\s*(ns|us|ms|s|m|h|d)?")
@@ -74,6 +112,20 @@ def duration(default: str | None, about: str, *names: str) -> Any:
     return typer.Option(default, *names, parser=duration_s, metavar="DURATION", help=about)
 
 
+class DefaultGroup(TyperGroup):
+    """A group whose first command is meant where none is named.
+
+    If the group can do without arguments, that command answers for it, and its help is that of the group.
+    """
+
+    def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override]
+        """Put the first command before arguments that name none."""
+        asks_for_group = not args or args[0] in CONTEXT["help_option_names"]
+        if (args[:1] or [""])[0] not in self.commands and not (asks_for_group and self.no_args_is_help):
+            args = [next(iter(self.commands)), *args]
+        return super().parse_args(ctx, args)
+
+
 def command_group(
     about: str, commands: Iterable[tuple[str, Callable[..., None], str]], **settings: Any
 ) -> typer.Typer:
@@ -84,7 +136,8 @@ def command_group(
         commands: the name, function and short help of each.
         settings: more for Typer.
     """
-    group = typer.Typer(help=about, no_args_is_help=True, rich_markup_mode=None, **settings)
+    settings = {"no_args_is_help": True, "context_settings": CONTEXT, "rich_markup_mode": None, **settings}
+    group = typer.Typer(help=about, **settings)
     for name, command, short_help in commands:
         group.command(name, short_help=short_help)(grouped(command))
     return group

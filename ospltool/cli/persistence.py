@@ -8,6 +8,7 @@ import re
 import signal
 import socket
 import sys
+import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -18,7 +19,7 @@ from engine.config.problems import ConfigError
 from ospltool.cli import exits
 from ospltool.cli.domains import DomainAccess, require_interface
 from ospltool.cli.exits import CommandError, Exit
-from ospltool.cli.options import AsJson, command_group
+from ospltool.cli.options import AsJson, command_group, duration
 from ospltool.output import envelope, streams
 from ospltool.output.text import table, visible
 
@@ -124,6 +125,13 @@ def _start(settings: PersistenceService, name: str, directory: pathlib.Path, dom
 def status(
     domain: Annotated[int, typer.Option(min=0, max=230, help="DDS domain.")] = 0,
     watch: Annotated[bool, typer.Option("--watch", help="Keep watching and print each change.")] = False,
+    equal: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="First wait until N replicas hold equal values, on their disks.", metavar="N"
+        ),
+    ] = None,
+    timeout: float = duration("60s", "Wait at most DURATION for equal values."),
     as_json: AsJson = False,
 ) -> None:
     """Show the replicas of persistence services that run in a domain.
@@ -132,7 +140,8 @@ def status(
     furthest replica, for how many periods the selection has been stable, and the path on which samples come.
     --watch continues until Ctrl-C: on a terminal each view replaces the last one, with --json each is a line.
 
-    Exit codes: 0 good, 1 a replica has a problem, 2 wrong usage, 3 no replica heard or no such domain.
+    Exit codes: 0 good, 1 a replica has a problem, or values are not --equal in time, 2 wrong usage, 3 no
+    replica heard or no such domain.
     """
     try:
         from engine.dds.errors import DdsError
@@ -145,6 +154,9 @@ def status(
     require_interface(DomainAccess(domain, cyclone_uri()))
     try:
         with exits.interrupt_flag(signal.SIGINT) as over, Watching(domain, cyclone_uri()) as watching:
+            end_s, is_equal = time.monotonic() + timeout, True
+            if equal is not None:
+                is_equal = watching.wait_equal(equal, lambda: over.is_set() or time.monotonic() >= end_s)
             replicas = watching.wait_all(_LISTEN_S, _DISCOVERY_S)
             while not over.is_set():
                 _put(replicas, as_json=as_json, on_one_line=watch)
@@ -157,6 +169,8 @@ def status(
         raise CommandError(f"domain {domain} cannot be opened: {error}", Exit.UNREACHABLE) from error
     if not replicas:
         raise CommandError(f"no replica heard in domain {domain}", Exit.UNREACHABLE)
+    if not is_equal:
+        raise CommandError(f"{equal} replicas did not hold equal values within {timeout:g} s", Exit.FINDINGS)
     if any(each.problems for each in replicas):
         raise typer.Exit(Exit.FINDINGS)
 

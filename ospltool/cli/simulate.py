@@ -12,25 +12,13 @@ import typer
 
 from engine.simulator.campaign import Campaign, parse_faults, summary
 from ospltool.cli.exits import CommandError, Exit
-from ospltool.cli.options import AsJson
-from ospltool.cli.targets import targets
+from ospltool.cli.options import AsJson, Minutes
+from ospltool.cli.targets import configurations_of
 from ospltool.output import envelope, streams
 from ospltool.output.text import visible
 
 if TYPE_CHECKING:
-    from engine.config import Configuration
     from engine.simulator.campaign import SeedOutcome
-
-
-Minutes = Annotated[
-    float | None,
-    typer.Option(
-        min=0.1,
-        max=1440,
-        metavar="N",
-        help="Inject faults for N simulated minutes (default: drawn from the seed).",
-    ),
-]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -105,12 +93,6 @@ def simulate(
         streams.put(envelope.document("simulation", {"runs": [outcome.to_plain() for outcome in outcomes]}))
     if any(outcome.violation for outcome in outcomes):
         raise typer.Exit(Exit.FINDINGS)
-
-
-def configurations_of(deployment: str) -> dict[str, Configuration]:
-    """Return the configuration of each node of a deployment, by name."""
-    found = targets(deployment, os.environ)
-    return {target.name or target.configuration.domain.name: target.configuration for target in found}
 
 
 def _many(campaign: Campaign, seeds: range, jobs: int, *, as_json: bool) -> list[SeedOutcome]:

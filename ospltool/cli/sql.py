@@ -10,12 +10,12 @@ import typer
 from ospltool.analytics import show
 from ospltool.analytics.case import open_case
 from ospltool.analytics.contract import COLUMNS, PARTITIONS, Table
-from ospltool.analytics.locations import located
 from ospltool.analytics.show import named_queries
 from ospltool.cli.exits import CommandError
 from ospltool.cli.options import AsJson
 from ospltool.cli.trace import EngineOptions, needs_analytics
 from ospltool.output import envelope, progress, streams
+from ospltool.output.locations import located
 
 if TYPE_CHECKING:
     from ospltool.analytics.engines import Result

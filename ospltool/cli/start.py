@@ -1,15 +1,19 @@
-"""`ospltool start`: start a node, in the background or in the foreground."""
+"""`ospltool start` and `restart`: start nodes, in the background or in the foreground."""
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import os
 import pathlib
 import shlex
 import signal
+import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from engine.config import read_document
 from engine.supervisor import control
 from engine.supervisor.launch import Launch, module_command, module_environ
 from engine.supervisor.loop import Narrator, Supervisor
@@ -20,11 +24,11 @@ from ospltool.cli import targets as find
 from ospltool.cli.exits import CommandError, Exit, interrupt_flag
 from ospltool.cli.options import AsJson, duration
 from ospltool.cli.started_nodes import run_directory, running
-from ospltool.output import streams
+from ospltool.output import envelope, streams
 from ospltool.output.text import visible
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator, Sequence
 
     from engine.supervisor.control import Start
     from engine.supervisor.node_status import NodeStatus
@@ -37,7 +41,10 @@ _LOG_BYTES = 16384
 def start(
     uri: Annotated[
         str | None,
-        typer.Argument(envvar="OSPL_URI", help="Start this configuration or fleet file (.toml)."),
+        typer.Argument(
+            envvar="OSPL_URI",
+            help="Start this configuration or fleet file (default: one that keeps all partitions).",
+        ),
     ] = None,
     foreground: Annotated[
         bool,
@@ -46,6 +53,9 @@ def start(
     role: Annotated[str | None, typer.Option(help="Use this role instead of the configured one.")] = None,
     node: Annotated[str | None, typer.Option(help="Start only this node of a fleet file.")] = None,
     timeout: float = duration("60s", "Wait at most DURATION for the node to start."),
+    shows_config: Annotated[
+        bool, typer.Option("--show-config", help="Print the configuration, and start nothing.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Start a node: a durability service with the supervisor that watches it.
@@ -59,35 +69,118 @@ def start(
     2 it cannot run so (wrong configuration, a store in use or without permission, a port in use), 130
     interrupted: the node that was starting continues in the background, and those after it are not started.
     """
+    if shows_config:
+        _put_configuration(find.one_target(uri, os.environ, role=role, node=node), as_json=as_json)
+        return
     found = find.targets(uri, os.environ, role=role, node=node)
     if foreground and len(found) > 1:
         raise CommandError("only one node can run in the foreground: choose it with --node")
-    try:
-        if foreground:
+    if found[0].path == find.resolved(find.DEFAULT):
+        domain, store = found[0].configuration.domain.id, visible(found[0].store)
+        about = f"no configuration given: all partitions of domain {domain}, store {store}"
+        streams.say(f"ospltool: {about}; `ospltool info` shows all settings")
+    if foreground:
+        with _start_errors():
             raise typer.Exit(_run_in_foreground(found[0]))
-        outcomes = _start_each(found, timeout)
-    except OSError as error:  # no room, no processes, no permission
-        raise CommandError(f"the node cannot be started: {error}", Exit.RECOVERABLE) from error
+    outcomes = []
+    with interrupt_flag(signal.SIGINT) as over, _start_errors():
+        for number, target in enumerate(found, 1):
+            outcomes.append(_start_node(target, timeout, over.is_set))
+            if over.is_set():
+                raise _interrupted(found[number:])
+    _end(outcomes, "start", as_json=as_json)
+
+
+def restart(
+    uri: Annotated[
+        str | None,
+        typer.Argument(
+            envvar="OSPL_URI",
+            help="Restart the nodes of this configuration, fleet file (.toml) or domain name.",
+        ),
+    ] = None,
+    node: Annotated[str | None, typer.Option(help="Restart only this node of a fleet file.")] = None,
+    timeout: float = duration("60s", "Wait at most DURATION for each node to start."),
+    as_json: AsJson = False,
+) -> None:
+    """Stop a node in order and start it again, with its configuration as it is now.
+
+    The node starts in its former directory, with the environment of this command. The nodes of a fleet are
+    restarted one after the other, so the others serve meanwhile. A node that has ended is started. If a
+    configuration is wrong, nothing is stopped.
+
+    Exit codes: as `start`, and 1 if a node is still stopping; it is not started then.
+    """
+    found = [
+        one
+        for one in started_nodes.chosen_nodes(uri)
+        if node in (None, one.record.name, one.record.domain_name)
+    ]
+    if not found:
+        raise CommandError(f"{uri}: no node {node!r} is known here; `ospltool list --all` shows the nodes")
+    plans = [_planned_again(status) for status in found]
+    outcomes: list[Outcome] = []
+    with interrupt_flag(signal.SIGINT) as over, _start_errors():
+        for number, (status, plan) in enumerate(zip(found, plans, strict=True)):
+            (stopped,) = control.stop_all([status.directory], None)
+            started_nodes.say_stopped(status, stopped)
+            if stopped is control.Stop.STILL_STOPPING:
+                outcomes.append((Exit.RECOVERABLE, status))
+            elif not over.is_set():
+                outcomes.append(_start_node(plan, timeout, over.is_set))
+                number += 1
+            if over.is_set():
+                raise _interrupted(plans[number:])
+    _end(outcomes, "restart", as_json=as_json)
+
+
+def _planned_again(status: NodeStatus) -> PlannedNode:
+    """Return a node that was started here as it would be started again.
+
+    Raises:
+        CommandError: its configuration cannot be read, or is wrong by now.
+    """
+    record = status.record
+    file, name = (record.fleet, record.name) if record.fleet else (record.configuration, None)
+    plan = find.one_target(file, os.environ, role=record.role, node=name)
+    return dataclasses.replace(plan, directory=pathlib.Path(record.working_directory or pathlib.Path.cwd()))
+
+
+Outcome = tuple[Exit, "NodeStatus | None"]
+"""How the start of a node ended."""
+
+
+def _end(outcomes: Sequence[Outcome], kind: str, as_json: bool) -> None:
+    """End the command `kind`."""
     if as_json:
-        started_nodes.put_json("start", [status for _, status in outcomes if status is not None])
+        started_nodes.put_json(kind, [status for _, status in outcomes if status is not None])
     raise typer.Exit(max(code for code, _ in outcomes))
 
 
-def _start_each(found: list[PlannedNode], timeout_s: float) -> list[tuple[Exit, NodeStatus | None]]:
-    """Start nodes one after the other; return how that ended.
+def _interrupted(left: Sequence[PlannedNode]) -> KeyboardInterrupt:
+    """Say which nodes are not started any more after Ctrl-C, and return the exception."""
+    names = ", ".join(visible(one.name or one.configuration.domain.name) for one in left)
+    streams.say("ospltool: interrupted" + (f"; not started: {names}" if names else ""))
+    return KeyboardInterrupt()
 
-    Raises:
-        KeyboardInterrupt: Ctrl-C came; what has become of each node is said.
-    """
-    outcomes = []
-    with interrupt_flag(signal.SIGINT) as over:
-        for number, target in enumerate(found, 1):
-            outcomes.append(_start(target, timeout_s, over.is_set))
-            if over.is_set():
-                left = ", ".join(one.name for one in found[number:])
-                streams.say("ospltool: interrupted" + (f"; not started: {left}" if left else ""))
-                raise KeyboardInterrupt
-    return outcomes
+
+@contextlib.contextmanager
+def _start_errors() -> Iterator[None]:
+    """Turn what keeps a supervisor from starting into a command error: no room, processes or permission."""
+    try:
+        yield
+    except OSError as error:
+        raise CommandError(f"the node cannot be started: {error}", Exit.RECOVERABLE) from error
+
+
+def _put_configuration(target: PlannedNode, *, as_json: bool) -> None:
+    """Write the text of a configuration, as it is unless a terminal shows it."""
+    source = read_document(target.uri, target.environ).source
+    text = source.data.decode(source.encoding).removeprefix("\ufeff")
+    if as_json:
+        streams.put(envelope.document("configuration", {"path": target.path, "text": text}))
+    else:
+        streams.put(visible(text.expandtabs(), keep_lines=True) if sys.stdout.isatty() else text)
 
 
 def node_command(target: PlannedNode) -> tuple[str, ...]:
@@ -102,7 +195,7 @@ def _launch(target: PlannedNode, directory: pathlib.Path) -> Launch:
     return Launch(
         directory=str(directory),
         command=node_command(target),
-        working_directory=str(pathlib.Path.cwd()),
+        working_directory=str(target.directory),
         uri=target.uri,
         configuration=target.path,
         domain_name=domain.name,
@@ -112,14 +205,22 @@ def _launch(target: PlannedNode, directory: pathlib.Path) -> Launch:
         expiry_s=domain.lease.expiry_s,
         terminate_period_s=domain.service_terminate_period_s,
         action=Action(service.failure_action) if service is not None else Action.SKIP,
+        fleet=target.fleet,
+        name=target.name,
+        logs=target.logs,
         report_append=domain.report_append,
         report_verbosity=domain.report_verbosity,
     )
 
 
-def _start(
-    target: PlannedNode, timeout_s: float, is_interrupted: Callable[[], bool]
-) -> tuple[Exit, NodeStatus | None]:
+def _start_node(target: PlannedNode, timeout_s: float, is_interrupted: Callable[[], bool]) -> Outcome:
+    """Start a node in the background, say how that ended, and return it.
+
+    Args:
+        target: the node.
+        timeout_s: longest time to wait until it runs; then it starts on in the background.
+        is_interrupted: tells whether to wait no longer.
+    """
     runs = run_directory(os.environ)
     runs.forget_old()
     if (already := running(target, os.environ)) is not None:

@@ -14,6 +14,7 @@ from ospltool.output import envelope, streams
 from ospltool.output.text import visible
 
 if TYPE_CHECKING:
+    from engine.supervisor.control import Stop
     from ospltool.cli.targets import PlannedNode
 
 
@@ -71,7 +72,8 @@ def find_nodes(given: str, environ: Mapping[str, str]) -> list[NodeStatus]:
         keys = {target.key for target in targets(given, environ)}
     except CommandError:
         keys = set()
-    exact = [status for status in known if status.directory.path.name in keys]
+    fleet = resolved(given) if is_fleet(given) and keys else ""
+    exact = [one for one in known if one.directory.path.name in keys or (fleet and one.record.fleet == fleet)]
     if is_fleet(given) and len(exact) < len(keys or known):
         return [*exact, *(one for one in _of_fleet(given, known) if one not in exact)]
     if exact:
@@ -81,6 +83,35 @@ def find_nodes(given: str, environ: Mapping[str, str]) -> list[NodeStatus]:
     except ConfigError as error:
         raise CommandError(error.problems, Exit.UNRECOVERABLE) from error
     return [status for status in known if status.record.configuration == path]
+
+
+def chosen_nodes(uri: str | None) -> list[NodeStatus]:
+    """Return the nodes that this user started here and that a command line means, also those that ended.
+
+    Raises:
+        CommandError: there is none, or which of several is not clear.
+    """
+    from ospltool.cli.targets import DEFAULT, is_fleet
+
+    given = uri or DEFAULT
+    found = find_nodes(given, os.environ)
+    if not found and not uri:
+        known = "name a configuration, fleet file or node; `ospltool list` shows the nodes"
+        raise CommandError(f"no node of the default configuration is known here; {known}")
+    if not found:
+        error = why_none(given, os.environ)
+        raise CommandError(error.lines, Exit.UNRECOVERABLE)
+    alive = [status for status in found if status.condition in ALIVE]
+    if len(alive) > 1 and not is_fleet(given):
+        first = f"{given} matches several nodes; name one of them (`stop --all` stops all):"
+        stores = [f"  {each.record.configuration} (store {each.record.store or '-'})" for each in alive]
+        raise CommandError([first, *stores], Exit.UNRECOVERABLE)
+    return found
+
+
+def say_stopped(status: NodeStatus, outcome: Stop) -> None:
+    """Say how the stop of a node ended."""
+    streams.say(f"ospltool: {status.record.domain_name} ({status.record.configuration}) {outcome.value}")
 
 
 def _of_fleet(given: str, known: list[NodeStatus]) -> list[NodeStatus]:

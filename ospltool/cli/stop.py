@@ -8,15 +8,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from engine.supervisor import control
-from engine.supervisor.node_status import ALIVE, Condition
-from ospltool.cli.exits import CommandError, Exit
+from engine.supervisor.node_status import Condition
+from ospltool.cli.exits import Exit
 from ospltool.cli.options import AsJson, duration
-from ospltool.cli.started_nodes import find_nodes, known_nodes, why_none
-from ospltool.cli.targets import is_fleet, required_uri
+from ospltool.cli.started_nodes import chosen_nodes, known_nodes, say_stopped
 from ospltool.output import envelope, streams
 
 if TYPE_CHECKING:
-    from engine.supervisor.control import Stop
     from engine.supervisor.node_status import NodeStatus
 
 
@@ -41,7 +39,7 @@ def stop(
 
     Exit codes: 0 the node has stopped, 1 it is still stopping, 2 no such node.
     """
-    known = _all_running() if all_nodes else _chosen(uri)
+    known = _all_running() if all_nodes else chosen_nodes(uri)
     try:
         stops = control.stop_all([status.directory for status in known], timeout)
     except KeyboardInterrupt:
@@ -49,7 +47,7 @@ def stop(
         raise
     outcomes = list(zip(known, stops, strict=True))
     for status, outcome in outcomes:
-        _say_outcome(status, outcome)
+        say_stopped(status, outcome)
     if as_json:
         data = [
             {
@@ -66,21 +64,3 @@ def stop(
 
 def _all_running() -> list[NodeStatus]:
     return [each for each in known_nodes(os.environ) if each.condition is not Condition.STOPPED]
-
-
-def _chosen(uri: str | None) -> list[NodeStatus]:
-    given = required_uri(uri)
-    found = find_nodes(given, os.environ)
-    if not found:
-        error = why_none(given, os.environ)
-        raise CommandError(error.lines, Exit.UNRECOVERABLE)
-    alive = [status for status in found if status.condition in ALIVE]
-    if len(alive) > 1 and not is_fleet(given):
-        first = f"{given} matches several nodes; stop them one by one, or all with --all:"
-        stores = [f"  {each.record.configuration} (store {each.record.store or '-'})" for each in alive]
-        raise CommandError([first, *stores], Exit.UNRECOVERABLE)
-    return found
-
-
-def _say_outcome(status: NodeStatus, outcome: Stop) -> None:
-    streams.say(f"ospltool: {status.record.domain_name} ({status.record.configuration}) {outcome.value}")

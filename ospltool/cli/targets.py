@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import os
 import pathlib
+import socket
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+import engine.config
 from engine.config import ConfigError, Configuration, load
 from engine.config.fleet import load_fleet
 from engine.config.reader import path_of_uri
 from engine.supervisor.rundir import node_key
+from engine.tracing.reports import ReportTargetError, targets_of
 from ospltool.cli.exits import CommandError, Exit
+from ospltool.output.locations import state_directory
 
 if TYPE_CHECKING:
     from engine.supervisor.node_status import NodeStatus
@@ -27,6 +33,8 @@ class PlannedNode:
         role: replaces the role of the configuration; None leaves it.
         environ: the environment variables that it sees.
         configuration: the settings that follow from all of that.
+        fleet: path of the fleet file; empty without one.
+        directory: the base of relative paths in its configuration.
     """
 
     uri: str
@@ -34,6 +42,8 @@ class PlannedNode:
     role: str | None
     environ: Mapping[str, str]
     configuration: Configuration
+    fleet: str = ""
+    directory: pathlib.Path = dataclasses.field(default_factory=pathlib.Path.cwd)
 
     @property
     def path(self) -> str:
@@ -44,7 +54,17 @@ class PlannedNode:
     def store(self) -> str:
         """The absolute store directory; empty without persistency."""
         persistent = self.configuration.persistent
-        return "" if persistent is None else str(pathlib.Path(persistent.store_directory).absolute())
+        return "" if persistent is None else str(self.directory / persistent.store_directory)
+
+    @property
+    def logs(self) -> tuple[str, ...]:
+        """The absolute paths of its logs and its trace; those that are streams have none."""
+        with contextlib.suppress(ReportTargetError):  # the node names the variable, and does not start
+            found = (*targets_of(self.environ), self.configuration.tracing.output_file or "stdout")
+            return tuple(
+                str(self.directory / one) for one in found if one.lower() not in ("stdout", "stderr")
+            )
+        return ()
 
     @property
     def key(self) -> str:
@@ -71,15 +91,17 @@ def resolved(uri: str) -> str:
     return str(pathlib.Path(path_of_uri(uri)).resolve())
 
 
-def required_uri(uri: str | None) -> str:
-    """Return the given URI.
+DEFAULT: Final = str(pathlib.Path(engine.config.__path__[0], "default.xml"))
+"""The configuration of commands that name none: one name-space, all partitions (Deployment guide 5.2.2)."""
 
-    Raises:
-        CommandError: neither an argument nor OSPL_URI gives one.
+
+def default_environ(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables for a node of the default configuration, which has no directory of its own.
+
+    It is named after this host, and its logs lie beside its store, wherever it is started.
     """
-    if not uri:
-        raise CommandError("no configuration: give a file:// URI or a path, or set OSPL_URI")
-    return uri
+    logs = str(state_directory(environ))
+    return {**environ, "HOSTNAME": socket.gethostname(), "OSPL_LOGPATH": environ.get("OSPL_LOGPATH") or logs}
 
 
 def is_fleet(uri: str) -> bool:
@@ -93,7 +115,7 @@ def targets(
     """Return the nodes that a configuration or a fleet file describes.
 
     Args:
-        uri: the file; None if the command line and OSPL_URI name none.
+        uri: the file; None for the default configuration.
         environ: the variables of this process.
         role: replaces the role of every node.
         node: name of the only node to return, for fleet files.
@@ -101,12 +123,14 @@ def targets(
     Raises:
         CommandError: the file cannot be read or is wrong; the message has every problem with its place.
     """
-    where = required_uri(uri)
+    where = uri or DEFAULT
     try:
         if is_fleet(where):
             return _fleet_targets(where, environ, role, node)
         if node is not None:
             raise CommandError("--node chooses a node of a fleet file (.toml)")
+        if resolved(where) == resolved(DEFAULT):
+            environ = default_environ(environ)
         return [PlannedNode(where, "", role, environ, load(where, environ, role=role))]
     except ConfigError as error:
         raise CommandError(error.problems, Exit.UNRECOVERABLE) from error
@@ -126,6 +150,12 @@ def one_target(
     return found[0]
 
 
+def configurations_of(deployment: str) -> dict[str, Configuration]:
+    """Return the configuration of each node of a deployment, by name."""
+    found = targets(deployment, os.environ)
+    return {target.name or target.configuration.domain.name: target.configuration for target in found}
+
+
 def _fleet_targets(
     uri: str, environ: Mapping[str, str], role: str | None, only: str | None
 ) -> list[PlannedNode]:
@@ -138,5 +168,6 @@ def _fleet_targets(
     for node in chosen:
         wanted = role if role is not None else node.role
         configuration = node.configuration(environ, role)
-        made.append(PlannedNode(node.file, node.name, wanted, node.environ(environ), configuration))
+        seen = node.environ(environ)
+        made.append(PlannedNode(node.file, node.name, wanted, seen, configuration, resolved(uri)))
     return made

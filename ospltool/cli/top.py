@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import os
 import pathlib
 import sys
@@ -13,16 +12,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from ospltool.cli import domains
-from ospltool.cli.domains import LISTEN_S, listen_for, watched
+from ospltool.cli.domains import LISTEN_S, listen_for
 from ospltool.cli.exits import CommandError, Exit, not_installed
-from ospltool.cli.options import LiveTarget
-from ospltool.cli.simulate import Minutes
+from ospltool.cli.options import LiveTarget, SourceOptions
 from ospltool.health.export import system
 from ospltool.health.health import Health
 from ospltool.health.system import System
 from ospltool.live.feed import TimeTravel
 from ospltool.live.persistence import why_none
-from ospltool.live.recording import moment_of
 from ospltool.output import envelope, streams
 from ospltool.trace.reading.sources import SourceError
 
@@ -32,43 +29,23 @@ if TYPE_CHECKING:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class SourceOptions:
-    """What the console shows in place of a live system, and where it finds the past of one."""
+class ConsoleOptions:
+    """What the console follows, how it looks and what it may do."""
 
-    replay: Annotated[
-        pathlib.Path | None, typer.Option(help="Show a recording instead of a live domain.")
-    ] = None
     recording: Annotated[
         list[pathlib.Path] | None,
         typer.Option(
             help="Allow going back in time in this file, which `ospltool record` writes; repeatable."
         ),
     ] = None
-    simulate: Annotated[
-        str | None,
-        typer.Option(
-            metavar="DEPLOYMENT",
-            help="Show a simulation of this fleet file, or, with `none`, of a system drawn from the seed.",
-        ),
-    ] = None
-    seed: Annotated[int, typer.Option(help="Simulate this run.")] = 1
-    faults: Annotated[
-        str, typer.Option(help="Simulate these faults: any, all, none, or a list such as crash,partition.")
-    ] = "any"
-    minutes: Minutes = None
     speed: Annotated[float, typer.Option(min=0.1, max=1000, help="Replay or simulate at this speed.")] = 1.0
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class ConsoleOptions:
-    """What the console follows, how it looks and what it may do."""
-
     trace: Annotated[
         list[str] | None,
         typer.Option(help="Also follow this trace (FILE, directory or NODE=FILE); repeatable."),
     ] = None
     theme: Annotated[
-        str | None, typer.Option(help="Use the theme ops-dark, ops-light, ops-ansi or ops-mono.")
+        str | None,
+        typer.Option(help="Use this theme: ops-dark, ops-light, ops-ansi, ops-mono, or one of Textual."),
     ] = None
     ascii_only: Annotated[bool, typer.Option("--ascii", help="Use only ASCII characters.")] = False
     notify: Annotated[
@@ -135,14 +112,12 @@ def top(
     Exit codes: 0 success, 2 wrong usage or the console is not installed, 3 domain not reachable, or no node
     heard with --json, 70 the watch itself failed with --json.
     """
-    is_past = source.replay is not None or source.simulate is not None
-    if source.replay is not None and source.simulate is not None:
-        raise CommandError("choose --replay or --simulate, not both")
+    is_past = not source.is_live
     if console.operate and is_past:
         raise CommandError("--operate needs a live domain: leave out --replay and --simulate")
-    if source.recording and (is_past or document.as_json):
+    if console.recording and (is_past or document.as_json):
         raise CommandError(
-            f"--recording {source.recording[0]} needs a live domain: "
+            f"--recording {console.recording[0]} needs a live domain: "
             "leave out --replay, --simulate and --json"
         )
     if console.trace and document.as_json:
@@ -152,7 +127,7 @@ def top(
     if console.theme is not None:
         _require_theme(console.theme)
     if document.as_json:
-        put_json(lambda: _sources(uri, target, source, is_one=True)[0], document)
+        put_json(lambda: domains.sources(uri, target, source, is_one=True)[0], document)
         return
     if console.serve:
         _serve(console.port, operate=console.operate)
@@ -165,7 +140,7 @@ def top(
     except ImportError as error:
         raise not_installed("console", error) from error
 
-    (feed, watch_health), *others = _sources(uri, target, source)
+    (feed, watch_health), *others = domains.sources(uri, target, source, console.speed)
     try:
         code = run_console(
             feed,
@@ -177,33 +152,11 @@ def top(
             notify=console.notify,
             watch_health=watch_health,
             others=tuple(others),
-            recordings=tuple(source.recording or ()),
+            recordings=tuple(console.recording or ()),
         )
     except (SourceError, AlarmError) as error:
         raise CommandError(str(error)) from error
     raise typer.Exit(code)
-
-
-def _sources(
-    uri: str | None, target: LiveTarget, source: SourceOptions, *, is_one: bool = False
-) -> list[Source]:
-    """Open what is shown: a simulation, a recording, or live domains.
-
-    Raises:
-        CommandError: it cannot be opened, or there are several domains and `is_one`.
-    """
-    if source.simulate is not None:
-        feed, expected = domains.simulated(
-            source.simulate, source.seed, source.faults, source.minutes, source.speed
-        )
-    elif source.replay is not None:
-        feed, expected = domains.recording(source.replay, source.speed, uri, target.domain)
-    else:
-        chosen = watched(uri, target.domain)
-        if is_one:
-            domains.require_one(chosen)
-        return [(domains.live_at(one.place, target.partition), one.health) for one in chosen]
-    return [(feed, functools.partial(Health, expected=expected))]
 
 
 def has_terminal() -> bool:
@@ -250,9 +203,6 @@ def _serve(port: int, *, operate: bool) -> None:
         raise CommandError(str(fault)) from fault
 
 
-LAST_NS: Final = 12_000_000_000
-STEP_NS: Final = 500_000_000
-
 SCREENS: Final = {
     "overview": ("nodes", "health"),
     "node": ("nodes",),
@@ -290,7 +240,7 @@ def put_json(open_source: Callable[[], Source], options: DocumentOptions) -> Non
     feed = system.feed
     try:
         if isinstance(feed, TimeTravel):
-            _wind(system, feed, at)
+            domains.wind(system, feed, at)
         elif at is not None:
             raise CommandError("--at needs a recording or a simulation: give --replay or --simulate")
         else:
@@ -306,36 +256,6 @@ def put_json(open_source: Callable[[], Source], options: DocumentOptions) -> Non
         why = f": {refused.text}" if (refused := system.model.unproved) else ""
         streams.say(f"ospltool: no node and no persistence service heard in {feed.title}{why}")
         raise typer.Exit(Exit.UNREACHABLE)
-
-
-def _wind(system: System, travel: TimeTravel, at: str | None) -> None:
-    """Seek to the moment (default: the end), and play the seconds before it: health takes time to judge."""
-    begin_ns = travel.timeline.begin_ns
-    try:
-        moment_ns = _FAR_NS if at is None else moment_of(at, begin_ns, begin_ns)
-    except ValueError as error:
-        raise CommandError(str(error)) from error
-    travel.pause(paused=True)
-    if system.feed.mode == "recorded":
-        travel.seek(moment_ns)
-        _until_quiet(system)
-        return
-    near_ns = min(moment_ns, travel.timeline.end_ns)
-    for step_ns in (*range(near_ns - LAST_NS, near_ns, STEP_NS), moment_ns):
-        if step_ns > begin_ns or step_ns == moment_ns:
-            travel.seek(step_ns)
-            _until_quiet(system)
-
-
-_FAR_NS: Final = 1 << 62
-
-
-def _until_quiet(system: System) -> None:
-    """Poll until the time stands still: a long seek takes several polls."""
-    feed, before_ns = system.feed, -1
-    while feed.now_ns() != before_ns:
-        before_ns = feed.now_ns()
-        system.update()
 
 
 def _document(one: Health, now_ns: int, screen: str | None) -> dict[str, Any]:

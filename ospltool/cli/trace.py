@@ -18,22 +18,22 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import typer
-from typer.core import TyperGroup
 
 from ospltool.analytics.case import CaseError, keep_private
 from ospltool.analytics.contract import Detail
 from ospltool.analytics.engines import AnalyticsMissingError, QueryError, need
-from ospltool.analytics.locations import LocationFault, is_remote, located
 from ospltool.cli.exits import CommandError, Exit, interrupt_flag
-from ospltool.cli.options import CONTEXT, AsJson, EngineName, SparkMaster, command_group
+from ospltool.cli.options import AsJson, DefaultGroup, EngineName, SparkMaster, command_group
 from ospltool.output import envelope, progress, streams
+from ospltool.output.locations import LocationFault, is_remote, located
 from ospltool.output.progress import ProgressLine, counted
 from ospltool.output.text import plural, visible
 from ospltool.trace import rules as rule_book
+from ospltool.trace.case.reading_back import domains_of
 from ospltool.trace.meaning import line_explanation as explaining
 from ospltool.trace.reading import damage
 from ospltool.trace.reading.reader import require_records
-from ospltool.trace.reading.record import LEVELS, no_collection
+from ospltool.trace.reading.record import LEVELS, no_collection, valid_text
 from ospltool.trace.reading.sources import SourceError, find_sources, named_path
 from ospltool.trace.rules import all_rules
 from ospltool.trace.views import conversation as talks
@@ -111,6 +111,9 @@ class EngineOptions:
 
     engine: EngineName = "duckdb"
     spark_master: SparkMaster = "local[*]"
+    domain: Annotated[
+        str | None, typer.Option("--domain", metavar="NAME", help="Read only the records of this domain.")
+    ] = None
 
     def open(self, case: Case, *, is_frugal: bool = False) -> Engine:
         """Open the engine for a case.
@@ -121,8 +124,19 @@ class EngineOptions:
 
         Raises:
             AnalyticsMissingError: it is not installed.
-            CaseError: it cannot read this case.
+            CaseError: it cannot read this case, or the case has no such domain.
         """
+        opened = self._opened(case, is_frugal=is_frugal)
+        if self.domain is not None:
+            try:
+                self._require_domain(domains_of(opened))
+            except BaseException:
+                opened.close()
+                raise
+            opened.show_domain(self.domain)
+        return opened
+
+    def _opened(self, case: Case, *, is_frugal: bool) -> Engine:
         if self.engine == "spark":
             need("pyspark", "spark")
             from ospltool.analytics.spark import SparkEngine
@@ -133,9 +147,30 @@ class EngineOptions:
 
         return DuckEngine(case, is_frugal=is_frugal)
 
+    def _require_domain(self, known: Sequence[str]) -> None:
+        if self.domain not in known:
+            there = visible(", ".join(known))
+            raise CommandError(f"no domain {visible(str(self.domain))}; there are {there or 'none'}")
+
     @contextlib.contextmanager
-    def evidence(self, names: list[str] | None) -> Iterator[Evidence]:
-        """Open a case or files for an analysis; turn their faults into command errors."""
+    def evidence(self, names: list[str] | None, *, of_all: bool = False) -> Iterator[Evidence]:
+        """Open a case or files for an analysis; turn their faults into command errors.
+
+        Args:
+            names: the case, or the files.
+            of_all: whether the evidence may be of several domains.
+        """
+        with self._all_evidence(names) as evidence:
+            if self.domain is not None:
+                self._require_domain(evidence.domains)
+                evidence = evidence.of_domain(self.domain)
+            if len(evidence.domains) > 1 and not of_all:
+                there = visible(", ".join(evidence.domains))
+                raise CommandError(f"there are several domains ({there}): choose one with --domain")
+            yield evidence
+
+    @contextlib.contextmanager
+    def _all_evidence(self, names: list[str] | None) -> Iterator[Evidence]:
         streams.wait_for("opening the evidence")  # the libraries alone take seconds on a busy machine
 
         damage.collect()  # what another command of this process has noted
@@ -165,7 +200,7 @@ class EngineOptions:
                 from ospltool.forensics.attachments import kept_in
 
                 case = open_case(located(cases[0]))
-                with contextlib.closing(self.open(case, is_frugal=True)) as opened:
+                with contextlib.closing(self._opened(case, is_frugal=True)) as opened:
                     yield CaseEvidence(case, opened, kept_in(case.path))
 
 
@@ -226,10 +261,7 @@ class SelectionOptions:
 
     def pattern(self, text: str) -> re.Pattern[str]:
         """Return a regular expression that ignores case if the user wants that."""
-        try:
-            return re.compile(text, re.IGNORECASE if self.ignore_case else 0)
-        except re.error as cause:
-            raise CommandError(f"{text!r} is not a regular expression: {cause}") from None
+        return _pattern(text, re.IGNORECASE if self.ignore_case else 0)
 
     def filter(self) -> RecordFilter:
         """Return what selects the records, but for the fellows, whose names the files tell.
@@ -237,12 +269,8 @@ class SelectionOptions:
         Raises:
             CommandError: there is no such level, or an expression is wrong.
         """
-        least = None if self.level is None else REPORT_LEVELS.get(self.level.upper(), self.level.upper())
-        if least is not None and least not in LEVELS:
-            known = ", ".join(dict.fromkeys((*LEVELS, *REPORT_LEVELS)))
-            raise CommandError(f"{self.level!r} is not a level: write {known}")
         return RecordFilter(
-            level=least,
+            level=_least_level(self.level),
             threads=tuple(self.thread or ()),
             states=tuple(one.upper() for one in self.state or ()),
             namespaces=tuple(self.name_space or ()),
@@ -252,6 +280,30 @@ class SelectionOptions:
             grep=tuple(map(self.pattern, self.grep or ())),
             exclude=tuple(map(self.pattern, self.exclude or ())),
         )
+
+
+def record_filter(level: str | None, grep: Iterable[str]) -> RecordFilter:
+    """Return what selects the records of a level or above that match all of some expressions.
+
+    Raises:
+        CommandError: there is no such level, or an expression is wrong.
+    """
+    return RecordFilter(level=_least_level(level), grep=tuple(map(_pattern, grep)))
+
+
+def _least_level(level: str | None) -> str | None:
+    least = None if level is None else REPORT_LEVELS.get(level.upper(), level.upper())
+    if least is not None and least not in LEVELS:
+        known = ", ".join(dict.fromkeys((*LEVELS, *REPORT_LEVELS)))
+        raise CommandError(f"{level!r} is not a level: write {known}")
+    return least
+
+
+def _pattern(text: str, flags: int = 0) -> re.Pattern[str]:
+    try:
+        return re.compile(text, flags)
+    except re.error as cause:
+        raise CommandError(f"{text!r} is not a regular expression: {cause}") from None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -339,15 +391,6 @@ class SpanOptions:
     around: Annotated[
         str | None, typer.Option("--around", metavar="TIME±DURATION", help="Show only records around TIME.")
     ] = None
-
-
-class _ViewByDefault(TyperGroup):
-    """A group whose first argument may be a file: the command is then `view`."""
-
-    def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override]  # of its base
-        if args and args[0] not in self.commands and args[0] not in {"-h", "--help"}:
-            args = ["view", *args]
-        return super().parse_args(ctx, args)
 
 
 def view(
@@ -696,23 +739,31 @@ def anomalies(
     unknown = [name for name in rules or () if name not in known]
     if unknown:
         raise CommandError(f"no rule {', '.join(unknown)}: see --list")
-    with case.evidence(names) as evidence:
+    with case.evidence(names, of_all=True) as evidence:
         from ospltool.forensics import text
-        from ospltool.forensics.investigation import investigate
+        from ospltool.forensics.fleet import investigations
 
-        found = investigate(
+        has_several = len(evidence.domains) > 1
+        values, count, is_bad = [], 0, False
+        for domain, found in investigations(
             evidence,
             window.resolved(evidence),
             evidence.skews(skew or ()),
             rules,
             with_stores=not traces_only,
-        )
+        ):
+            count, is_bad = count + len(found.findings), is_bad or found.is_bad
+            if as_json:
+                values.append({"domain": valid_text(domain), **text.as_value(found)})
+                continue
+            if has_several:
+                streams.put(f"Domain {visible(domain)}\n")
+            streams.put("".join(f"{line}\n" for line in text.as_text(found)))
     if as_json:
-        streams.put(envelope.document("trace-anomalies", text.as_value(found)))
+        streams.put(envelope.document("trace-anomalies", {"domains": values} if has_several else values[0]))
     else:
-        streams.put("".join(f"{line}\n" for line in text.as_text(found)))
-        streams.say(plural(len(found.findings), "anomaly", "anomalies"))
-    end(has_findings=found.is_bad)
+        streams.say(plural(count, "anomaly", "anomalies"))
+    end(has_findings=is_bad)
 
 
 @contextlib.contextmanager
@@ -738,6 +789,5 @@ group = command_group(
         ("explain", explain, "Explain a line, a message, or the id of a template."),
         ("load", load, "Load traces into a case for SQL."),
     ),
-    cls=_ViewByDefault,
-    context_settings=CONTEXT,
+    cls=DefaultGroup,
 )

@@ -28,15 +28,15 @@ from ospltool.analytics.case import (
     replacing,
     writing,
 )
-from ospltool.analytics.contract import Table, schema
-from ospltool.analytics.locations import is_remote
+from ospltool.analytics.contract import NO_DOMAIN, Table, schema
 from ospltool.output import envelope
+from ospltool.output.locations import is_remote
 from ospltool.output.progress import advance
 from ospltool.output.text import plural
 from ospltool.stores.model import StoreNotSupported, StoreReader, StoreUnreadable
 from ospltool.stores.opening import is_store, open_reader
 from ospltool.trace.reading.record import valid_text
-from ospltool.trace.reading.sources import MOST_FILES, SourceError, named_path
+from ospltool.trace.reading.sources import MOST_FILES, SourceError, domain_of, named_path
 
 # Heads of all formats and the root element of a configuration are in the first page or two.
 SNIFFED_BYTES: Final = 1 << 14
@@ -71,6 +71,7 @@ class Attachment:
         identity: as `identity_of` returned it then.
         unread: why the case does not have the store: it could not be read.
         is_foreign: it could not since it is of a kind that is not read.
+        domain: domain of the node.
     """
 
     what: AttachmentKind
@@ -82,6 +83,7 @@ class Attachment:
     identity: str = ""
     unread: str = ""
     is_foreign: bool = False
+    domain: str = NO_DOMAIN
 
 
 def find_attachments(names: Iterable[str], nodes: Iterable[str]) -> list[Attachment]:
@@ -102,9 +104,12 @@ def find_attachments(names: Iterable[str], nodes: Iterable[str]) -> list[Attachm
             continue  # their readers need files of this machine
         for what, place in _below(path):
             owner = "" if what is AttachmentKind.RECORDING else node or _owner(place, path, known)
-            found.setdefault(place, Attachment(what, valid_text(owner), place, valid_text(str(place))))
-    # By kind and node, as they are listed; directories come in any order.
-    return sorted(found.values(), key=lambda one: (one.what, one.node, one.name))
+            name_of_place = valid_text(str(place))
+            found.setdefault(
+                place, Attachment(what, valid_text(owner), place, name_of_place, domain=domain_of(place))
+            )
+    # By kind, domain and node, as they are listed; directories come in any order.
+    return sorted(found.values(), key=lambda one: (one.what, one.domain, one.node, one.name))
 
 
 def what_is(path: Path) -> AttachmentKind | None:
@@ -198,6 +203,7 @@ class _Entry:
     identity: str = ""
     unread: str = ""
     is_foreign: bool = False
+    domain: str = NO_DOMAIN
 
     def __post_init__(self) -> None:
         """Refuse a place elsewhere: a case may come from anybody, and what it names is read and shown."""
@@ -285,7 +291,7 @@ def _state_of(path: Path) -> list[dict[str, object]]:
 
 
 def _kept(one: Attachment, place: Path) -> dict[str, Any]:
-    entry: dict[str, Any] = {"what": one.what.value, "node": one.node, "name": one.name}
+    entry: dict[str, Any] = {"what": one.what.value, "node": one.node, "name": one.name, "domain": one.domain}
     if one.what is not AttachmentKind.STORE:
         target = place.with_name(f"{place.name}{one.path.suffix}")
         shutil.copyfile(one.path, target)
@@ -326,6 +332,7 @@ def _snapshot(reader: StoreReader, one: Attachment, place: Path) -> dict[str, An
         for group, count in counted.groups:
             rows.append(
                 {
+                    "domain": one.domain,
                     "node": one.node,
                     "store": one.name,
                     "format": facts.format.value,

@@ -10,22 +10,26 @@ or of a part of it, if all of these are there.
 from __future__ import annotations
 
 import contextlib
+import copy
 import dataclasses
 import importlib.util
 import pathlib
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Final, Protocol, TextIO
+from typing import TYPE_CHECKING, Final, Protocol, TextIO
 
 from ospltool.analytics.case import FILE_SUFFIXES, Case, is_case_directory
-from ospltool.analytics.contract import Detail
+from ospltool.analytics.contract import NO_DOMAIN, Detail
 from ospltool.analytics.engines import Engine
-from ospltool.analytics.locations import located
 from ospltool.forensics.attachments import Attachment, AttachmentKind, find_attachments, what_is
+from ospltool.output.locations import located
 from ospltool.output.progress import ProgressLine, advance, shown
 from ospltool.trace.case.reading_back import (
+    CaseFile,
     WantedRecords,
     Window,
+    domains_of,
+    files_by_domain,
     first_time_of,
     nodes_of,
     origins_of,
@@ -34,7 +38,6 @@ from ospltool.trace.case.reading_back import (
     rows_of,
     telling_of_alignments,
     telling_of_facts,
-    unparsed_bytes_of,
 )
 from ospltool.trace.meaning.catalogue import Product
 from ospltool.trace.meaning.trace_facts import TraceFacts
@@ -56,6 +59,9 @@ from ospltool.trace.views.conversation import events_of
 from ospltool.trace.views.records import skew_of, skews_of
 from ospltool.trace.views.selection import first_time
 from ospltool.trace.views.times import parse_time
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 # ------------------------------------------------------------------ files that are there twice
 
@@ -106,26 +112,22 @@ class CopiedFile:
         )
 
 
-def copies_in(engine: Engine) -> list[CopiedFile]:
-    """Return the copied files of a case."""
-    files = int(str(next(iter(engine.query("select count(*) from sources").rows))[0]))
-    if not 1 < files <= MOST_SEARCHED:
-        return []
+def copies_in(engine: Engine) -> dict[str, list[CopiedFile]]:
+    """Return the copied files of each domain of a case that has any."""
     found = _asked(engine, "")  # by time alone: other columns of all records take longer to read
-    return _asked(engine, _SAME) if found else []
+    return _asked(engine, _SAME) if found else {}
 
 
-def _asked(engine: Engine, same: str) -> list[CopiedFile]:
-    looked: dict[SourceKey, int] = {}
-    seen: dict[tuple[SourceKey, SourceKey], int] = {}
-    for node, file, count, other_node, other_file, found in engine.query(
-        _SQL.format(probes=PROBES, same=same)
-    ).rows:
-        key = (str(node), str(file))
-        looked[key] = int(str(count))
-        if other_file is not None:
-            seen[key, (str(other_node), str(other_file))] = int(str(found))
-    return _copied(looked, seen)
+def _asked(engine: Engine, same: str) -> dict[str, list[CopiedFile]]:
+    looked: dict[str, dict[SourceKey, int]] = {}
+    seen: dict[str, dict[tuple[SourceKey, SourceKey], int]] = {}
+    query = _SQL.format(probes=PROBES, most=MOST_SEARCHED, same=same)
+    for domain, node, file, count, other_node, other_file, found in engine.query(query).rows:
+        key, other = (str(node), str(file)), (str(other_node), str(other_file))
+        looked.setdefault(str(domain), {})[key] = int(str(count))
+        seen.setdefault(str(domain), {})[key, other] = int(str(found))
+    copied = {domain: _copied(looked[domain], pairs) for domain, pairs in seen.items()}
+    return {domain: files for domain, files in copied.items() if files}
 
 
 def copies_among(sources: Sequence[TraceFile]) -> list[CopiedFile]:
@@ -201,31 +203,38 @@ def without(sources: Iterable[TraceFile], copied: Iterable[CopiedFile]) -> tuple
 
 _SAME: Final = " and thread = its_thread and text = its_text"
 _SQL: Final = """
-with marks as (
-  select node, file, off, time_ns, thread, text,
-    row_number() over (partition by node, file order by off asc nulls first) as place,
-    count(*) over (partition by node, file) as places
+with searched as (
+  select domain as its_domain from sources group by domain having count(*) between 2 and {most}
+),
+marks as (
+  select domain, node, file, off, time_ns, thread, text,
+    row_number() over (partition by domain, node, file order by off asc nulls first) as place,
+    count(*) over (partition by domain, node, file) as places
   from records
   where (edge is null or edge or kind = 'report') and time_ns is not null and kind in ('trace', 'report')
+    and domain in (select its_domain from searched)
 ),
 probes as (
-  select node as its_node, file as its_file, off as its_off, time_ns as its_ns, thread as its_thread,
-    text as its_text
+  select domain as its_domain, node as its_node, file as its_file, off as its_off, time_ns as its_ns,
+    thread as its_thread, text as its_text
   from marks
   where place = 1 or place = places or mod(place, cast(floor(places / {probes}) as bigint) + 1) = 0
 ),
 counts as (
-  select its_node as node, its_file as file, count(*) as looked from probes group by its_node, its_file
+  select its_domain as domain, its_node as node, its_file as file, count(*) as looked
+  from probes
+  group by its_domain, its_node, its_file
 ),
 hits as (
-  select its_node, its_file, node as other_node, file as other_file, count(distinct its_off) as found
-  from probes join records on time_ns = its_ns{same}
+  select its_domain, its_node, its_file, node as other_node, file as other_file,
+    count(distinct its_off) as found
+  from probes join records on time_ns = its_ns and domain = its_domain{same}
   where node <> its_node or file <> its_file
-  group by its_node, its_file, node, file
+  group by its_domain, its_node, its_file, node, file
 )
-select counts.node, counts.file, looked, other_node, other_file, found
-from counts left join hits on counts.node = its_node and counts.file = its_file
-order by 1 asc nulls first, 2 asc nulls first, 4 asc nulls first, 5 asc nulls first
+select domain, node, file, looked, other_node, other_file, found
+from counts join hits on domain = its_domain and node = its_node and file = its_file
+order by 1 asc nulls first, 2 asc nulls first, 3 asc nulls first, 5 asc nulls first, 6 asc nulls first
 """
 
 
@@ -246,6 +255,13 @@ class Evidence(Protocol):
     @property
     def copied(self) -> Sequence[CopiedFile]:
         """The files that `facts` or `alignments` left out, since they are copies."""
+
+    @property
+    def domains(self) -> tuple[str, ...]:
+        """The domains with traces or logs, at least one."""
+
+    def of_domain(self, domain: str) -> Evidence:
+        """Return the evidence of one domain; that of the others is not to be used any more."""
 
     def first_ns(self) -> int | None:
         """Return the time of the first record; None if no record has a time."""
@@ -320,12 +336,25 @@ class RawEvidence:
                     require_records(self.sources)
             except SourceError as error:
                 cause = error
-            self.nodes = tuple(sorted({source.node for source in self.sources}))
-            self.attachments = tuple(find_attachments(names, self.nodes))
+            self._keep(self.sources, find_attachments(names, {source.node for source in self.sources}))
         if cause is not None and not any(
             one.what is not AttachmentKind.CONFIGURATION for one in self.attachments
         ):
             raise cause
+
+    def _keep(self, sources: Sequence[TraceFile], attachments: Iterable[Attachment]) -> None:
+        self.sources, self.attachments = tuple(sources), tuple(attachments)
+        self.nodes = tuple(sorted({source.node for source in sources}))
+        self.domains = _domains(sources, self.attachments)
+
+    def of_domain(self, domain: str) -> RawEvidence:
+        """Return the evidence of one domain."""
+        chosen = copy.copy(self)
+        chosen._keep(
+            [one for one in self.sources if one.domain == domain],
+            [one for one in self.attachments if one.domain == domain],
+        )
+        return chosen
 
     def first_ns(self) -> int | None:
         """Return the time of the first record."""
@@ -377,6 +406,12 @@ class RawEvidence:
     def skews(self, wishes: Iterable[str]) -> dict[str, int]:
         """Parse or estimate corrections of clocks."""
         return skews_of(self.sources, wishes)
+
+
+def _domains(sources: Iterable[TraceFile], attachments: Iterable[Attachment]) -> tuple[str, ...]:
+    """Return the domains of traces; without any, those of what lies beside them."""
+    found = {one.domain for one in sources} or {one.domain for one in attachments}
+    return tuple(sorted(found)) or (NO_DOMAIN,)
 
 
 def is_worth_a_case(sources: Sequence[TraceFile]) -> bool:
@@ -432,15 +467,22 @@ class CaseEvidence:
     """
 
     def __init__(self, case: Case, engine: Engine, attachments: tuple[Attachment, ...] = ()) -> None:
-        self._case = case
-        self._engine = engine
+        self.case = case
+        self.engine = engine
         self.nodes = tuple(nodes_of(engine))
+        self.domains = tuple(domains_of(engine)) or _domains((), attachments)
         self.copied: Sequence[CopiedFile] = ()
         self.attachments = attachments
 
+    def of_domain(self, domain: str) -> CaseEvidence:
+        """Return the evidence of one domain."""
+        self.engine.show_domain(domain)
+        beside = tuple(one for one in self.attachments if one.domain == domain)
+        return CaseEvidence(self.case, self.engine, beside)
+
     def first_ns(self) -> int | None:
         """Return the time of the first record."""
-        return first_time_of(self._engine)
+        return first_time_of(self.engine)
 
     def records(self, window: Window, skews: Mapping[str, int]) -> Iterator[TraceRecord]:
         """Yield the records by time."""
@@ -449,48 +491,30 @@ class CaseEvidence:
     def _read(self, wanted: WantedRecords) -> Iterator[TraceRecord]:
         window, is_all = wanted.window, wanted.window == Window()
         with shown("reading the case", "records"):
-            for some in records_of(self._case, self._engine, wanted):
+            for some in records_of(self.case, self.engine, wanted):
                 yield from _noted(some) if is_all else filter(window.has, _noted(some))
                 advance(len(some))
 
     def alignments(self, window: Window, skews: Mapping[str, int], group: str) -> Iterator[TraceRecord]:
         """Yield the records that tell of alignments of a group by time; others may come, too."""
-        events = events_of(is_own=Product.ENGINE in origins_of(self._engine).values())
+        events = events_of(is_own=Product.ENGINE in origins_of(self.engine).values())
         yield from self._read(self._originals(window, skews, telling_of_alignments(events, group)))
 
     def _originals(
         self, window: Window, skews: Mapping[str, int], telling: str, quiet: str = "false"
     ) -> WantedRecords:
         """Return what is wanted of the files that are no copies."""
-        self.copied = copies_in(self._engine)
+        self.copied = [one for files in copies_in(self.engine).values() for one in files]
         without = tuple((one.node, one.file) for one in self.copied)
         return WantedRecords(window, skews, without, telling, quiet)
 
     def facts(self, window: Window, skews: Mapping[str, int], *, with_waits: bool) -> TraceFacts:
         """Collect the facts from the records that contain any."""
-        if window.since_ns is not None or window.until_ns is not None:
-            # The first and last records of a window are not marked, so all of it is read.
-            records = self._read(self._originals(window, skews, ""))
-            return TraceFacts.from_records(records, with_waits=with_waits)
-        from ospltool.trace.case.step_columns import StepColumns  # its packages come with the extra `sql`
-
-        wanted = self._originals(window, skews, *telling_of_facts(with_waits=with_waits))
-        facts = TraceFacts(with_waits=with_waits)
-        origins = {} if self._case.detail is Detail.FULL else origins_of(self._engine)
-        with shown("reading the case", "records"), no_collection():
-            for rows in rows_of(self._case, self._engine, wanted):
-                steps = StepColumns(rows, skews)
-                records = _noted(records_in(steps.others(), skews, origins))
-                facts.add_rows(steps.rows(facts.lines), records)
-                steps.forget(facts.names.own)
-                advance(len(steps))
-        facts.finish()
-        facts.unparsed_bytes = sum(
-            size
-            for (node, file), size in unparsed_bytes_of(self._engine).items()
-            if (not window.nodes or node in window.nodes) and (node, file) not in wanted.without
-        )
-        return facts
+        wanted = self._originals(window, skews, *telling_within(window, with_waits=with_waits))
+        files = [one for some in files_by_domain(self.engine).values() for one in some]
+        with shown("reading the case", "records"):
+            rows = rows_of(self.case, self.engine, wanted)
+            return facts_of_rows(rows, wanted, files, self.case.detail, with_waits=with_waits)
 
     def skews(self, wishes: Iterable[str]) -> dict[str, int]:
         """Parse corrections of clocks.
@@ -508,6 +532,56 @@ class CaseEvidence:
             node, add_ns = skew_of(wish, self.nodes)
             found[node] = add_ns
         return found
+
+
+def telling_within(window: Window, *, with_waits: bool) -> tuple[str, str]:
+    """Return `WantedRecords.telling` and `quiet` for the facts of a window."""
+    if window.since_ns is None and window.until_ns is None:
+        return telling_of_facts(with_waits=with_waits)
+    return "", "false"  # the first and last records of a window are not marked, so all of it is read
+
+
+def facts_of_rows(
+    batches: Iterable[pa.RecordBatch],
+    wanted: WantedRecords,
+    files: Iterable[CaseFile],
+    detail: Detail,
+    *,
+    with_waits: bool,
+) -> TraceFacts:
+    """Collect the facts of one domain from its rows, on whatever machine they are.
+
+    Args:
+        batches: rows as `rows_in_order` yields them.
+        wanted: what they were selected by, with `telling_within`.
+        files: the files of the domain.
+        detail: detail of the case.
+        with_waits: gather silences of main threads.
+    """
+    from ospltool.trace.case.step_columns import StepColumns  # its packages come with the extra `sql`
+
+    window, skews = wanted.window, wanted.skews
+    origins = {} if detail is Detail.FULL else {one.file: one.origin for one in files}
+    facts = TraceFacts(with_waits=with_waits)
+    with no_collection():
+        for rows in batches:
+            advance(len(rows))
+            if not wanted.telling:
+                for record in filter(window.has, _noted(records_in(rows, skews, origins))):
+                    facts.add(record)
+                continue
+            steps = StepColumns(rows, skews)
+            records = _noted(records_in(steps.others(), skews, origins))
+            facts.add_rows(steps.rows(facts.lines), records)
+            steps.forget(facts.names.own)
+    facts.finish()
+    if wanted.telling:  # records that could not be parsed tell nothing, so none of them came
+        facts.unparsed_bytes = sum(
+            one.unparsed_bytes
+            for one in files
+            if (not window.nodes or one.node in window.nodes) and (one.node, one.file) not in wanted.without
+        )
+    return facts
 
 
 def _noted(records: Iterable[TraceRecord]) -> Iterator[TraceRecord]:

@@ -264,31 +264,55 @@ def investigate(
     with no_collection():
         facts, doubts = right_clocks.facts_of(evidence, window, skews, with_waits=False)
         with shown("drawing conclusions", unit=""):
-            return _concluded(evidence, window, facts, rules, doubts, with_stores=with_stores)
+            stored = examined(evidence.attachments, window) if with_stores else None
+            return concluded(facts, evidence.attachments, window, stored, rules, doubts)
 
 
-def _concluded(
-    evidence: Evidence,
-    window: Window,
+def examined(attachments: Iterable[Attachment], window: Window) -> StoredEvidence | None:
+    """Examine the stores and recordings of the nodes of a window; None if there are none."""
+    from ospltool.forensics.stored import examine
+
+    beside = _beside(attachments)
+    return examine(_within(beside, window)) if beside else None
+
+
+def _beside(attachments: Iterable[Attachment]) -> list[Attachment]:
+    return [one for one in attachments if one.what is not AttachmentKind.CONFIGURATION]
+
+
+def _within(beside: Iterable[Attachment], window: Window) -> list[Attachment]:
+    return [one for one in beside if not window.nodes or one.node in {"", *window.nodes}]
+
+
+def concluded(
     facts: TraceFacts,
+    attachments: Iterable[Attachment],
+    window: Window,
+    stored: StoredEvidence | None,
     rules: Iterable[str] | None,
     doubts: Iterable[str],
-    *,
-    with_stores: bool,
 ) -> Investigation:
+    """Draw conclusions from facts and from what the stores showed.
+
+    Args:
+        facts: facts from the traces.
+        attachments: what lies beside the traces; it need not be readable here.
+        window: what was selected.
+        stored: as `examined` returns it; None without stores, or if they were not to be read.
+        rules: names of rules whose findings are kept; None for all.
+        doubts: sentences about what is unknown.
+
+    Raises:
+        KeyError: a rule is unknown.
+    """
     found = anomalies(facts)
-    stored = None
-    beside = [one for one in evidence.attachments if one.what is not AttachmentKind.CONFIGURATION]
+    beside = _beside(attachments)
     unknown = [
         *doubts,
         *(f"{one}; later records are unknown" for one in damage.noted()),
     ]
-    if beside and with_stores:
-        from ospltool.forensics.stored import examine
-
-        chosen_stores = [one for one in beside if not window.nodes or one.node in {"", *window.nodes}]
-        stored = examine(chosen_stores)
-        unknown += _without_store(facts, chosen_stores)
+    if stored is not None:
+        unknown += _without_store(facts, _within(beside, window))
     elif beside:
         unknown.append(f"{len(beside)} stores and recordings were not examined")
     else:

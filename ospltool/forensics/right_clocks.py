@@ -6,9 +6,9 @@ analysis of one evidence puts what the nodes did into the same order.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
-from ospltool.forensics.evidence import Evidence
+from ospltool.forensics.evidence import CopiedFile, Evidence
 from ospltool.output.progress import shown
 from ospltool.trace.case.reading_back import Window
 from ospltool.trace.meaning import clocks
@@ -31,10 +31,15 @@ def facts_of(
     """
     facts = evidence.facts(window, skews, with_waits=with_waits)
     with shown("comparing clocks", unit=""):
-        found = clocks.doubts(facts.names, facts.book.all(), {run[0] for run in facts.first_ns})
+        found = compared(facts)
     if found.wrong and not skews:
         facts = evidence.facts(window, found.corrections, with_waits=with_waits)
-    return facts, _doubts(evidence, facts.names, found, skews)
+    return facts, doubts(evidence.copied, facts.names, found, skews)
+
+
+def compared(facts: TraceFacts) -> ClockDoubts:
+    """Return the clocks that are wrong by what the facts show."""
+    return clocks.doubts(facts.names, facts.book.all(), {run[0] for run in facts.first_ns})
 
 
 def conversation_of(
@@ -55,12 +60,22 @@ def conversation_of(
     found = clocks.doubts(talk.names, talk.exchanges, set(evidence.nodes))
     if found.wrong and not skews:
         talk = conversation(evidence.alignments(window, found.corrections, group), group, run)
-    return talk, _doubts(evidence, talk.names, found, skews)
+    return talk, doubts(evidence.copied, talk.names, found, skews)
 
 
-def _doubts(evidence: Evidence, names: Names, found: ClockDoubts, skews: Mapping[str, int]) -> list[str]:
+def doubts(
+    copied: Iterable[CopiedFile], names: Names, found: ClockDoubts, skews: Mapping[str, int]
+) -> list[str]:
+    """Return sentences about wrong clocks, copied and exchanged files.
+
+    Args:
+        copied: files that were left out.
+        names: names of nodes by what the traces say.
+        found: wrong clocks.
+        skews: corrections by the user; with none, the wrong clocks were corrected.
+    """
     return [
         *clocks.sentences(found, is_corrected=not skews),
-        *map(str, evidence.copied),
+        *map(str, copied),
         *names.contradictions(),
     ]

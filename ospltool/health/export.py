@@ -177,11 +177,11 @@ def as_csv(one: Health) -> str:
             for space in snapshot.name_spaces
         ]
         for row in rows or [{}]:
-            writer.writerow({name: _field(value) for name, value in (about | row).items()})
+            writer.writerow({name: csv_field(value) for name, value in (about | row).items()})
     return text.getvalue()
 
 
-def _field(value: object) -> str:
+def csv_field(value: object) -> str:
     """Return a field without terminal control characters, which no spreadsheet takes for a formula."""
     shown = visible(str(value))
     return f"'{shown}" if isinstance(value, str) and shown.startswith(_FORMULA) else shown

@@ -17,6 +17,7 @@ import msgspec
 from engine.files import open_private, replacing
 from ospltool.health.codes import Code, codes, joined
 from ospltool.health.incidents import Incident
+from ospltool.output.locations import state_directory
 
 # Chosen: a person makes some; each is compared with each incident.
 MAX_MUTES: Final = 500
@@ -46,7 +47,7 @@ class Mute:
 
     @property
     def name(self) -> str:
-        """Code and subject as `--mute` and `--unmute` take them."""
+        """Code and subject as `ospltool health mute` takes them."""
         return f"{self.code}:{self.who}" if self.who else self.code
 
     @staticmethod
@@ -200,9 +201,8 @@ class Mutes:
 
 
 def place(environ: Mapping[str, str]) -> Path:
-    """Return the file with the mutes of this user, below $XDG_STATE_HOME or ~/.local/state."""
-    state = environ.get("XDG_STATE_HOME")
-    return (Path(state) if state else Path.home() / ".local" / "state") / "ospltool" / "mutes.json"
+    """Return the file with the mutes of this user."""
+    return state_directory(environ) / "mutes.json"
 
 
 def _is_same(muted: str, code: str) -> bool:

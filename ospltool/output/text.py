@@ -137,10 +137,12 @@ class Style(enum.Enum):
     """The look of a piece of text; the value is the SGR parameter of the terminal."""
 
     BOLD = "1"
+    DIM = "2"
     RED = "1;31"
     YELLOW = "1;33"
     BLUE = "1;34"
     CYAN = "1;36"
+    MAGENTA = "35"
 
 
 def paint(text: str, style: Style, *, on: bool) -> str:

@@ -10,9 +10,9 @@ from ospltool.live.nodes import Node
 from ospltool.live.series import AlignmentProgress
 from ospltool.output.text import plural
 from ospltool.views import text
-from ospltool.views.cells import Cell, Column, Line, Rows, Span, Tone, single
+from ospltool.views.cells import Cell, Column, Facts, Line, Rows, Span, Tone, single
 from ospltool.views.events import RepeatedEvent, lines_of_events
-from ospltool.views.view import View
+from ospltool.views.view import View, shown
 
 FIELDS: Final = ("ns", "aligner", "alignee", "node", "topic", "state")
 EVENTS: Final = ("align.", "merge.")
@@ -52,12 +52,15 @@ def sides(view: View, one: Running) -> tuple[str, str]:
     return one.node.snapshot.name, fellow
 
 
-def alignments(view: View, width: int) -> Rows[Running]:
-    """The running alignments. Where there is little room, rate and time left are worth more than a bar."""
+def alignments(view: View, width: int, name: str = "") -> Rows[Running]:
+    """Return the running alignments, perhaps of one name-space.
+
+    Where there is little room, rate and time left are worth more than a bar.
+    """
     bar = (Column("bar", "", 10, grow=2, most=40),) if width >= LEAST_WITH_BAR else ()
     columns = (
         Column("mark", "", 1),
-        Column("since", "since", 6, right=True),
+        Column("since", "since", 6, right=True, spare=1),
         Column("space", "name-space", 10, grow=2, most=28),
         Column("aligner", "aligner", 7, grow=1, most=16, cut=view.glyphs.ellipsis),
         Column("alignee", "alignee", 7, grow=1, most=16, cut=view.glyphs.ellipsis),
@@ -66,7 +69,7 @@ def alignments(view: View, width: int) -> Rows[Running]:
         Column("samples", "samples", 15, right=True),
         Column("rate", "rate", 9, right=True),
         Column("left", "left", 6, right=True),
-        Column("bytes", "received", 9, right=True),
+        Column("bytes", "received", 9, right=True, spare=3),
     )
     width_of_bar = 0
 
@@ -79,9 +82,11 @@ def alignments(view: View, width: int) -> Rows[Running]:
     kept = []
     for key, one in running(view):
         aligner, alignee = sides(view, one)
-        if view.filter.matches({"ns": one.space.name, "aligner": aligner, "alignee": alignee}):
+        if name in ("", one.space.name) and view.filter.matches(
+            {"ns": one.space.name, "aligner": aligner, "alignee": alignee}
+        ):
             kept.append((key, one))
-    rows = Rows(columns, kept, render, width=width, fixed=3)
+    rows = Rows(columns, kept, render, width=width, fixed=3, facts=lambda one: _facts(view, one))
     width_of_bar = next((column.width for column in rows.columns if column.key == "bar"), 0)
     return rows
 
@@ -92,21 +97,31 @@ def _cell(view: View, one: Running, key: str) -> Cell:
         stalled = view.now_ns - progress.moved_ns > 10_000_000_000
         sign = Span(view.glyphs.warn, Tone.WARN) if stalled else Span(view.glyphs.busy)
         return (sign,)
-    if key in ("rate", "left") and view.is_stale(one.node):
-        return single("")  # what was so when its node was heard
+    if key == "samples":
+        figures = f"{text.count(alignment.samples)}/{text.count(alignment.expected)}"
+        return single(figures)
+    return single(
+        shown(view, key, _facts(view, one)[key]), Tone.DIM if key in ("since", "bytes") else Tone.PLAIN
+    )
+
+
+def _facts(view: View, one: Running) -> Facts:
+    """Return the values of an alignment; of a node that is not heard, rate and time left are not known."""
+    progress, alignment = one.progress, one.progress.alignment
     aligner, alignee = sides(view, one)
-    plain = {
-        "since": text.age(view.now_ns - alignment.started_ns),
+    is_stale = view.is_stale(one.node)
+    return {
+        "since": alignment.started_ns,
         "space": one.space.name,
         "aligner": aligner,
         "alignee": alignee,
-        "percent": text.percent(progress.fraction),
-        "samples": f"{text.count(alignment.samples)}/{text.count(alignment.expected)}",
-        "rate": f"{text.count(round(progress.rate_per_s))}/s" if progress.rate_per_s else "",
-        "left": "" if progress.left_s is None else text.age(int(progress.left_s * 1e9)),
-        "bytes": text.size(alignment.bytes),
+        "percent": progress.fraction,
+        "samples": alignment.samples,
+        "expected": alignment.expected,
+        "rate": None if is_stale else progress.rate_per_s,
+        "left": None if is_stale else progress.left_s,
+        "bytes": alignment.bytes,
     }
-    return single(plain[key], Tone.DIM if key in ("since", "bytes") else Tone.PLAIN)
 
 
 def curve(view: View, one: Running) -> tuple[str, list[tuple[int, float]]]:
@@ -158,14 +173,21 @@ def counts(view: View) -> str:
     return f"{plural(received, 'request')} received while watching, {combined} combined with another"
 
 
-def idle_lines(view: View) -> list[Line]:
-    """Return the lines shown without alignments."""
-    waiting = [
+def unfinished(view: View) -> list[tuple[Node, NameSpaceView]]:
+    """Return the name-spaces that present nodes do not hold whole yet, although they are to."""
+    return [
         (node, space)
         for node in view.model.ordered_nodes()
         if not view.health.is_away(node)
         for space in node.snapshot.name_spaces
-        if not space.is_at_rest and not space.alignments
+        if not space.is_at_rest
+    ]
+
+
+def idle_lines(view: View, name: str = "") -> list[Line]:
+    """Return the lines shown without alignments, perhaps of one name-space."""
+    waiting = [
+        (node, space) for node, space in unfinished(view) if not space.alignments and name in ("", space.name)
     ]
     if not waiting and not view.is_anybody_heard:
         return [(Span(" no node is heard, so no alignment is seen", Tone.DIM),)]
@@ -174,13 +196,18 @@ def idle_lines(view: View) -> list[Line]:
         parts = sum(1 for space in spaces if space.is_less_than_whole)
         rest = f" but {parts:,}, which may stay without samples" if parts else ""
         return [(Span(f" nothing is being aligned: every set is complete{rest}", Tone.DIM),)]
-    return [
-        (
-            Span(f" {view.glyphs.idle} "),
-            Span(f"{space.name} on {node.snapshot.name} is not complete and waits in phase {space.phase}"),
-        )
-        for node, space in waiting
-    ]
+    return [_lacking_line(view, node, space) for node, space in waiting]
+
+
+def lacking_lines(view: View) -> list[Line]:
+    """Return a line for each name-space that is not whole on a present node."""
+    return [_lacking_line(view, node, space) for node, space in unfinished(view)]
+
+
+def _lacking_line(view: View, node: Node, space: NameSpaceView) -> Line:
+    does = "aligns" if space.alignments else f"waits in phase {space.phase}"
+    told = f"{space.name} on {node.snapshot.name} is not complete and {does}"
+    return (Span(f" {view.glyphs.idle} "), Span(told))
 
 
 SECOND_NS: Final = 1_000_000_000
@@ -224,6 +251,22 @@ def delivery_line(view: View, node: Node, delivery: DeliveryView) -> Line:
 Delivery = tuple[Node, DeliveryView]
 
 
+def waits_for(view: View, node: Node, delivery: DeliveryView) -> str:
+    """Return why a late joiner has not been served: what its node says, or the set that is not whole yet."""
+    if delivery.problem or delivery.state != "waiting":
+        return delivery.problem
+    spaces = {
+        group.name_space
+        for group in node.snapshot.groups
+        if group.topic == delivery.topic and group.partition in delivery.partition.split(",")
+    }
+    lacking = [space for space in node.snapshot.name_spaces if space.name in spaces and not space.complete]
+    return "; ".join(
+        f"waits until {space.name} is complete on {node.snapshot.name}, now {space.phase}"
+        for space in lacking
+    )
+
+
 def deliveries(view: View, nodes: list[Node], width: int) -> Rows[Delivery]:
     """Return the late joiners that these nodes serve or served, the newest first."""
     columns = (
@@ -231,29 +274,35 @@ def deliveries(view: View, nodes: list[Node], width: int) -> Rows[Delivery]:
         Column("since", "since", 6, right=True),
         Column("node", "by", 8, grow=1, most=16),
         Column("topic", "late joiner of", 16, grow=3, most=40),
-        Column("participant", "participant", 11, grow=3, most=36),
+        Column("participant", "participant", 11, grow=3, most=36, spare=2),
         Column("state", "state", 8),
         Column("samples", "samples", 8, right=True),
-        Column("took", "took", 8, right=True),
+        Column("took", "took", 8, right=True, spare=1),
         Column("problem", "", 4, grow=4),
     )
 
-    def render(delivery: Delivery, key: str) -> Cell:
-        node, view_ = delivery
-        if key == "mark":
-            return (_delivery_mark(view, view_.state),)
-        if key == "problem":
-            return single(view_.problem, Tone.FAULT if view_.state == "failed" else Tone.WARN)
-        plain = {
-            "since": text.age(view.now_ns - view_.started_ns),
+    def facts(delivery: Delivery) -> Facts:
+        node, one = delivery
+        return {
+            "since": one.started_ns,
             "node": node.snapshot.name,
-            "topic": f"{view_.partition}.{view_.topic}",
-            "participant": view_.participant,
-            "state": view_.state,
-            "samples": text.count(view_.samples),
-            "took": took(view_.started_ns, view_.finished_ns),
+            "topic": f"{one.partition}.{one.topic}",
+            "participant": one.participant,
+            "state": one.state,
+            "samples": one.samples,
+            "took": took(one.started_ns, one.finished_ns),
+            "finished_ns": one.finished_ns,
+            "problem": waits_for(view, node, one),
         }
-        return single(plain[key], Tone.PLAIN if key in ("topic", "samples") else Tone.DIM)
+
+    def render(delivery: Delivery, key: str) -> Cell:
+        state = delivery[1].state
+        if key == "mark":
+            return (delivery_mark(view, state),)
+        value = shown(view, key, facts(delivery)[key])
+        if key == "problem":
+            return single(value, Tone.FAULT if state == "failed" else Tone.WARN)
+        return single(value, Tone.PLAIN if key in ("topic", "samples") else Tone.DIM)
 
     rows = [
         (f"{node.id}/{d.participant}/{d.partition}/{d.topic}/{d.started_ns}", (node, d))
@@ -262,10 +311,11 @@ def deliveries(view: View, nodes: list[Node], width: int) -> Rows[Delivery]:
         if view.filter.matches({"node": node.snapshot.name, "topic": d.topic, "state": d.state})
     ]
     rows.sort(key=lambda row: (-row[1][1].started_ns, row[0]))
-    return Rows(columns, rows, render, width=width, fixed=4)
+    return Rows(columns, rows, render, width=width, fixed=4, facts=facts)
 
 
-def _delivery_mark(view: View, state: str) -> Span:
+def delivery_mark(view: View, state: str) -> Span:
+    """Return the sign of a delivery in this state."""
     glyphs = view.glyphs
     return {
         "waiting": Span(glyphs.idle),

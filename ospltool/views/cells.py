@@ -6,7 +6,7 @@ import dataclasses
 import enum
 import functools
 import itertools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 
 from rich.cells import cell_len
@@ -226,7 +226,8 @@ class Column:
 
     A column with a `grow` above 0 takes that share of the room that is left over, up to `most` cells in all.
     One with `cut`, a sign for what is cut, has names: those that do not fit keep what tells them apart, also
-    from those of `among`; with `texts` it has sentences, which neighbours are told apart from.
+    from those of `among`; with `texts` it has sentences, which neighbours are told apart from. Where not all
+    columns fit and none can scroll, the one that is most `spare` is left out first.
     """
 
     key: str
@@ -238,6 +239,7 @@ class Column:
     cut: str = ""
     among: tuple[str, ...] = ()
     texts: bool = False
+    spare: int = 0
 
 
 class CellTable(Protocol):
@@ -271,13 +273,17 @@ class CellTable(Protocol):
         ...
 
 
+Facts = Mapping[str, object]
+"""Values by name. Times are in ns since 1970, 0 for never."""
+
 T = TypeVar("T")
 
 
 class Rows(Generic[T]):
     """A table of items. `render` makes the cell of an item under a column key; `fixed` columns stay.
 
-    `hidden` counts the items that a filter leaves out.
+    `facts` gives the values of an item; `plan` has the columns as wide as they must be, `columns` as wide as
+    they are; `hidden` counts the items that a filter leaves out.
     """
 
     def __init__(
@@ -289,9 +295,12 @@ class Rows(Generic[T]):
         width: int,
         fixed: int = 1,
         hidden: int = 0,
+        facts: Callable[[T], Facts] = lambda _: {},
     ) -> None:
+        self.plan = tuple(columns)
         self.columns = spread(columns, width)
         self.items = items
+        self._facts = facts
         self.keys = tuple(key for key, _ in items)
         self.fixed = fixed
         self.hidden = hidden
@@ -314,6 +323,10 @@ class Rows(Generic[T]):
             self._cut[place.key] = dict(zip(names, shown, strict=True))
         return single(self._cut[place.key][plain(cell)], cell[0].tone)
 
+    def whole(self, row: int, column: int) -> Cell:
+        """Return one cell, cut by nothing."""
+        return self._render(self.items[row][1], self.columns[column].key)
+
     def _told_apart(self, place: Column) -> list[str]:
         if place.key not in self._texts:
             told = [plain(self._render(item, place.key)) for _, item in self.items]
@@ -323,10 +336,14 @@ class Rows(Generic[T]):
 
     def value(self, row: int, column: int) -> str:
         """Return the text of a cell, also of one that does not fit."""
-        return value_of(self._render(self.items[row][1], self.columns[column].key))
+        return value_of(self.whole(row, column))
+
+    def facts(self, row: int) -> Facts:
+        """Return the values of a row, by the keys of columns and of what no column shows."""
+        return self._facts(self.items[row][1])
 
     def line(self, _row: int) -> Line | None:
-        """Return every row is made of cells."""
+        """Return None: every row is made of cells."""
         return None
 
     def item(self, row: int) -> T | None:
@@ -335,12 +352,12 @@ class Rows(Generic[T]):
 
 
 class LineRows(Generic[T]):
-    """A table whose rows are lines under one heading. `lines` pairs each with its value."""
+    """A table whose rows are lines, without names of columns: `rows` has the key, line and value of each."""
 
     fixed = 0
 
-    def __init__(self, heading: str, rows: Sequence[tuple[str, Line, T]], width: int) -> None:
-        self.columns = (Column("line", heading, width),)
+    def __init__(self, rows: Sequence[tuple[str, Line, T]], width: int) -> None:
+        self.columns = (Column("line", "", width),)
         self.keys = tuple(key for key, _, _ in rows)
         self._rows = rows
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import heapq
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from rich.cells import cell_len
@@ -14,7 +14,7 @@ from engine.runtime.monitor import NodeEvent
 from engine.tracing.levels import Level
 from ospltool.health.mutes import MuteEnd
 from ospltool.views import text
-from ospltool.views.cells import Line, Span, Tone, plain
+from ospltool.views.cells import Cell, Column, Facts, Line, Rows, Span, Tone, plain, single
 from ospltool.views.view import View
 
 URGENT_LEVELS: Final = {"SEVERE": Tone.FAULT, "WARNING": Tone.WARN}
@@ -72,10 +72,15 @@ def newest_events(view: View, number: int) -> list[RepeatedEvent]:
 
     The ends of mutes are among them, as events of the watch.
     """
-    found: list[RepeatedEvent] = []
     ends = [_end_of_mute(number, one) for number, one in enumerate(view.health.mutes.ended)]
-    newest = (reversed(view.model.events), reversed(ends))
-    for event in heapq.merge(*newest, key=lambda one: one.time_ns, reverse=True):
+    both = (reversed(view.model.events), reversed(ends))
+    return newest_of(view, heapq.merge(*both, key=lambda one: one.time_ns, reverse=True), number)
+
+
+def newest_of(view: View, events: Iterable[NodeEvent], number: int) -> list[RepeatedEvent]:
+    """Return those of these events, the newest first, that `newest_events` would return, at most `number`."""
+    found: list[RepeatedEvent] = []
+    for event in events:
         if event.event == LEAVING or event.level in SMALL_LEVELS:
             continue  # of a change of states, the next event says which state begins
         values = {"node": event.node_name, "text": event.text, "event": event.event, "level": event.level}
@@ -112,6 +117,41 @@ def folded(events: Sequence[NodeEvent]) -> list[RepeatedEvent]:
             places[key] = len(found)
             found.append(RepeatedEvent(event, frozenset((event.node,))))
     return found
+
+
+def events_table(
+    view: View, shown: Sequence[RepeatedEvent], width: int, hidden: int = 0
+) -> Rows[RepeatedEvent]:
+    """Return events as a table; `hidden` counts those that a filter leaves out."""
+    names = max((cell_len(teller(view, each)) for each in shown), default=0)
+    columns = (
+        Column("time", "time", 12),
+        Column("node", "node", max(4, names)),
+        Column("text", "event", 20, grow=8, cut=view.glyphs.ellipsis, texts=True),
+    )
+
+    def facts(each: RepeatedEvent) -> Facts:
+        event = each.event
+        return {
+            "time_ns": event.time_ns,
+            "node": event.node_name,
+            "tellers": [view.model.name_of(node) for node in sorted(each.tellers)],
+            "level": event.level,
+            "event": event.event,
+            "text": event_message(event.event, event.state, event.text),
+        }
+
+    def render(each: RepeatedEvent, key: str) -> Cell:
+        event = each.event
+        tone = URGENT_LEVELS.get(event.level, Tone.PLAIN)
+        return {
+            "time": single(text.moment(event.time_ns)[11:], Tone.DIM),
+            "node": single(teller(view, each), Tone.DIM),
+            "text": single(event_message(event.event, event.state, event.text), tone),
+        }[key]
+
+    items = [(f"{each.event.node} {each.event.time_ns} {each.event.number}", each) for each in shown]
+    return Rows(columns, items, render, width=width, hidden=hidden, facts=facts)
 
 
 def _is_same(later: NodeEvent, event: NodeEvent) -> bool:

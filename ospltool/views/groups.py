@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from rich.cells import cell_len
 
 from engine.dataset.groups import depth_name
@@ -10,8 +12,20 @@ from ospltool.health.presence import Presence
 from ospltool.live.groups import GroupKey
 from ospltool.output.text import plural
 from ospltool.views import text
-from ospltool.views.cells import Cell, Column, Line, Rows, Span, Tone, dimmed, single, table_title, widest
-from ospltool.views.view import View, master_tone
+from ospltool.views.cells import (
+    Cell,
+    Column,
+    Facts,
+    Line,
+    Rows,
+    Span,
+    Tone,
+    dimmed,
+    single,
+    table_title,
+    widest,
+)
+from ospltool.views.view import View, master_tone, shown
 
 MEASURED = 200
 """Groups whose names decide how wide the columns become."""
@@ -19,9 +33,9 @@ MEASURED = 200
 GROUP_FIELDS = ("ns", "partition", "topic", "type", "differs")
 
 
-def groups(view: View, width: int) -> Rows[GroupKey]:
-    """Return every group, with the figures of the node that has most of it."""
-    every = view.model.groups.ordered()
+def groups(view: View, width: int, only: Sequence[GroupKey] | None = None) -> Rows[GroupKey]:
+    """Return every group, or only some, with the figures of the node that has most of it."""
+    every = view.model.groups.ordered() if only is None else only
     names = widest(map(str, every[:MEASURED]), 15, 60)
     spaces = widest(view.model.name_space_names(), 10, 24)
     cut = view.glyphs.ellipsis
@@ -30,15 +44,15 @@ def groups(view: View, width: int) -> Rows[GroupKey]:
         Column("mark", "", 1),
         Column("group", "partition.topic", 15, grow=4, most=names, cut=cut),
         Column("space", "name-space", 10, grow=1, most=spaces, cut=cut),
-        Column("nodes", "nodes", 5, right=True),
+        Column("nodes", "nodes", 5, right=True, spare=1),
         Column("samples", "samples", 8, right=True),
-        Column("instances", "instances", 9, right=True),
-        Column("bytes", "payload", 9, right=True),
-        Column("newest", "newest", 6, right=True),
+        Column("instances", "instances", 9, right=True, spare=4),
+        Column("bytes", "payload", 9, right=True, spare=3),
+        Column("newest", "newest", 6, right=True, spare=2),
         Column("stored", "on disk", 7, right=True),
         Column("lost", "lost", 5, right=True),
         Column("differs", "differs", 7, grow=1, most=30),
-        Column("type", "type", 8, grow=3, most=types),
+        Column("type", "type", 8, grow=3, most=types, spare=5),
     )
 
     rows: dict[GroupKey, dict[str, Cell]] = {}
@@ -49,7 +63,10 @@ def groups(view: View, width: int) -> Rows[GroupKey]:
         return rows[key].get(column, ())
 
     kept = [(key.id, key) for key in every if not view.filter or _shows_group(view, key)]
-    return Rows(columns, kept, render, width=width, fixed=2, hidden=len(every) - len(kept))
+    hidden = len(every) - len(kept)
+    return Rows(
+        columns, kept, render, width=width, fixed=2, hidden=hidden, facts=lambda key: _facts(view, key)
+    )
 
 
 def _shows_group(view: View, key: GroupKey) -> bool:
@@ -61,32 +78,52 @@ def _shows_group(view: View, key: GroupKey) -> bool:
     return view.filter.matches(values)
 
 
-def _row(view: View, key: GroupKey) -> dict[str, Cell]:
-    """Return the cells of a row by column, worked out at once: most look at every node with the group."""
+def _facts(view: View, key: GroupKey) -> Facts:
+    """Return the values of a group, worked out at once: most look at every node with it.
+
+    `stored` is the number of samples by which the worst disk is behind, None without a disk.
+    """
     views = view.model.groups.views(key)
     if not views:
         return {}
-    differ = view.model.sets.differing_in(key, view.now_ns)
-    lost_samples = sum(one.lost + sum(count for _, count in one.rejected) for one in views.values())
     largest = max(views.values(), key=lambda one: (one.samples, one.newest_ns))
-    kept = [one.samples - one.stored for one in views.values() if is_kept(one)]
-    behind = max(kept, default=0)
-    sign = view.glyphs.conflict if differ else view.glyphs.warn if lost_samples else ""
-    plain = {
+    return {
+        "group": str(key),
         "space": key.name_space,
-        "nodes": str(sum(map(view.is_heard, views))),
-        "instances": text.count(largest.instances),
-        "bytes": text.size(largest.bytes),
-        "newest": text.age(view.now_ns - largest.newest_ns) if largest.newest_ns else "",
-        "stored": ("all" if behind <= 0 else f"-{text.count(behind)}") if kept else "",
+        "nodes": sum(map(view.is_heard, views)),
+        "samples": largest.samples,
+        "instances": largest.instances,
+        "bytes": largest.bytes,
+        "newest": largest.newest_ns,
+        "behind": max((one.samples - one.stored for one in views.values() if is_kept(one)), default=None),
+        "lost": sum(one.lost + sum(count for _, count in one.rejected) for one in views.values()),
+        "differs": [view.model.name_of(node) for node in view.model.sets.differing_in(key, view.now_ns)],
         "type": key.type_name,
     }
-    return {name: single(value, Tone.DIM) for name, value in plain.items()} | {
+
+
+def _row(view: View, key: GroupKey) -> dict[str, Cell]:
+    """Return the cells of a row by column."""
+    facts = _facts(view, key)
+    if not facts:
+        return {}
+    sign = view.glyphs.conflict if facts["differs"] else view.glyphs.warn if facts["lost"] else ""
+    behind = facts["behind"]
+    stored = (
+        ""
+        if behind is None
+        else f"-{text.count(behind)}"
+        if isinstance(behind, int) and behind > 0
+        else "all"
+    )
+    tones = {"group": Tone.PLAIN, "samples": Tone.PLAIN, "lost": Tone.WARN, "differs": Tone.WARN}
+    cells = {
+        name: single(shown(view, name, value), tones.get(name, Tone.DIM)) for name, value in facts.items()
+    }
+    return cells | {
         "mark": single(sign, Tone.WARN) if sign else (),
-        "group": single(str(key)),
-        "samples": single(text.count(largest.samples)),
-        "lost": single(text.count(lost_samples) if lost_samples else "", Tone.WARN),
-        "differs": single(", ".join(map(view.model.name_of, differ)), Tone.WARN),
+        "stored": single(stored, Tone.DIM),
+        "lost": cells["lost"] if facts["lost"] else (),
     }
 
 

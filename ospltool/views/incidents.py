@@ -19,6 +19,7 @@ from ospltool.views.alignment import alignment_line, delivery_line
 from ospltool.views.cells import (
     Cell,
     Column,
+    Facts,
     Line,
     Rows,
     Span,
@@ -29,8 +30,7 @@ from ospltool.views.cells import (
     single,
     table_title,
 )
-from ospltool.views.events import URGENT_LEVELS, RepeatedEvent, folded, teller
-from ospltool.views.events import event_message as text_of
+from ospltool.views.events import RepeatedEvent, events_table, folded
 from ospltool.views.view import Rank, Subject, View, severity_sign, unheard_nodes, verdict_sign
 
 LEAST_WITH_CLOCK: Final = 100
@@ -77,6 +77,20 @@ def incidents(view: View, width: int) -> Rows[Incident]:
         Column("text", "what", 12, grow=6),
     )
 
+    def facts(one: Incident) -> Facts:
+        return {
+            "severity": one.severity.label,
+            "since": one.since_ns,
+            "until_ns": one.until_ns,
+            "state": state(view, one),
+            "code": one.code.id,
+            "who": one.who,
+            "text": one.what,
+            "why": one.why,
+            "effect": one.effect,
+            "next": one.next,
+        }
+
     def render(one: Incident, key: str) -> Cell:
         sign, tone = severity_sign(view.glyphs, one.severity)
         cells = {
@@ -98,7 +112,7 @@ def incidents(view: View, width: int) -> Rows[Incident]:
             {"code": one.code.id, "who": one.who, "text": one.what, "state": state(view, one)}
         )
     ]
-    return Rows(columns, kept, render, width=width, fixed=1, hidden=len(every) - len(kept))
+    return Rows(columns, kept, render, width=width, fixed=1, hidden=len(every) - len(kept), facts=facts)
 
 
 def title(view: View, rows: Rows[Incident]) -> str:
@@ -165,25 +179,7 @@ def events(view: View, one: Incident, width: int) -> Rows[RepeatedEvent]:
     """Return the events around the incident at INFO and above, oldest first; alike ones are one row."""
     found = view.health.events(one)
     kept = [event for event in found if view.filter.matches({"node": event.node_name, "text": event.text})]
-    shown = folded(kept)
-    names = max((cell_len(teller(view, each)) for each in shown), default=0)
-    columns = (
-        Column("time", "time", 12),
-        Column("node", "node", max(4, names)),
-        Column("text", "event", 20, grow=8, cut=view.glyphs.ellipsis, texts=True),
-    )
-
-    def render(each: RepeatedEvent, key: str) -> Cell:
-        event = each.event
-        tone = URGENT_LEVELS.get(event.level, Tone.PLAIN)
-        return {
-            "time": single(text.moment(event.time_ns)[11:], Tone.DIM),
-            "node": single(teller(view, each), Tone.DIM),
-            "text": single(text_of(event.event, event.state, event.text), tone),
-        }[key]
-
-    items = [(f"{each.event.node} {each.event.time_ns} {each.event.number}", each) for each in shown]
-    return Rows(columns, items, render, width=width, hidden=len(found) - len(kept))
+    return events_table(view, folded(kept), width, hidden=len(found) - len(kept))
 
 
 def events_title(rows: Rows[RepeatedEvent]) -> str:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import collections
 from collections.abc import Mapping
+from typing import Final, NamedTuple
 
 from engine.runtime.monitor import NameSpaceView
 from ospltool.health.incidents import Incident
@@ -10,7 +12,7 @@ from ospltool.health.presence import Presence
 from ospltool.live.masterships import Mastership
 from ospltool.live.nodes import Node
 from ospltool.views import text
-from ospltool.views.cells import Cell, Column, Line, Rows, Span, Tone, dimmed, single, widest
+from ospltool.views.cells import Cell, Column, Facts, Line, Rows, Span, Tone, dimmed, single, widest
 from ospltool.views.incidents import incident_line
 from ospltool.views.view import (
     Rank,
@@ -21,6 +23,7 @@ from ospltool.views.view import (
     node_mark,
     node_state,
     ranks,
+    shown,
 )
 
 Holder = tuple[Node, NameSpaceView]
@@ -56,14 +59,14 @@ def holders(view: View, name: str, width: int) -> Rows[Holder]:
     columns = (
         Column("mark", "", 3),
         Column("node", "node", 8, grow=2, most=widest(names, 8, 24), cut=cut),
-        Column("role", "role", 11, grow=1, most=roles),
+        Column("role", "role", 11, grow=1, most=roles, spare=4),
         Column("phase", "phase", 8),
         Column("samples", "samples", 8, right=True),
         Column("master", "follows", 8, grow=1, most=24, cut=cut, among=names),
-        Column("epoch", "epoch", 10),
-        Column("policy", "alignee, durability", 20),
-        Column("priority", "prio", 4, right=True),
-        Column("merges", "merge", 8, grow=2, most=merges),
+        Column("epoch", "epoch", 10, spare=3),
+        Column("policy", "alignee, durability", 20, spare=2),
+        Column("priority", "prio", 4, right=True, spare=1),
+        Column("merges", "merge", 8, grow=2, most=merges, spare=5),
         Column("digest", "digest", 8),
     )
 
@@ -83,7 +86,9 @@ def holders(view: View, name: str, width: int) -> Rows[Holder]:
         if view.filter.matches(values):
             kept.append((node.id, (node, node.name_spaces[name])))
     hidden = len(every) - len(kept)
-    return Rows(columns, kept, render, width=width, fixed=2, hidden=hidden)
+    return Rows(
+        columns, kept, render, width=width, fixed=2, hidden=hidden, facts=lambda one: _facts(view, *one)
+    )
 
 
 def _urgency(view: View, node: Node, name: str, ranked: Mapping[str, Rank]) -> Rank:
@@ -103,52 +108,88 @@ def _holder_cell(view: View, node: Node, space: NameSpaceView, key: str) -> Cell
     if key == "master":
         tone = Tone.PLAIN if space.confirmed else Tone.WARN
         return single(view.model.name_of(space.master), tone if space.master else Tone.FAULT)
-    plain = {
+    value = _facts(view, node, space)[key]
+    return single(shown(view, key, value), Tone.PLAIN if key in ("node", "samples") else Tone.DIM)
+
+
+def _facts(view: View, node: Node, space: NameSpaceView) -> Facts:
+    """Return the values of a name-space on a node."""
+    return {
         "node": node.snapshot.name,
         "role": node.snapshot.role,
         "phase": space.phase,
-        "samples": text.count(space.count),
+        "is_complete": space.complete,
+        "samples": space.count,
+        "master": view.model.name_of(space.master),
+        "is_confirmed": space.confirmed,
         "epoch": space.epoch,
         "policy": f"{space.alignee}, {space.durability}" + ("" if space.aligner else ", no aligner"),
-        "priority": str(space.master_priority),
-        "merges": ", ".join(space.merges),
+        "priority": space.master_priority,
+        "merges": space.merges,
         "digest": space.digest[:8],
+        "why": space.why,
     }
-    return single(plain[key], Tone.PLAIN if key in ("node", "samples") else Tone.DIM)
+
+
+class Led(NamedTuple):
+    """A master, or its absence, as nodes of one role follow it; `space` is its own if it is there."""
+
+    role: str
+    space: NameSpaceView
+    followers: tuple[str, ...]
+
+
+def led(view: View, name: str) -> list[Led]:
+    """Return the present masters of a name-space: several of one role while its nodes disagree."""
+    found: dict[tuple[str, str], list[Node]] = {}
+    for node in view.model.holders(name):
+        if not view.health.is_away(node):
+            found.setdefault((node.snapshot.role, node.name_spaces[name].master), []).append(node)
+    every = []
+    for (role, master_id), nodes in found.items():
+        space = nodes[0].name_spaces[name]
+        master = view.model.nodes.get(master_id)
+        own = master.name_spaces.get(name) if master else None
+        says_so = own is not None and (own.master, own.epoch) == (space.master, space.epoch)
+        names = tuple(node.snapshot.name for node in nodes if node.id != master_id)
+        every.append(Led(role, own if own and says_so else space, names))
+    roles = [one.role for one in every]
+    return sorted(
+        every, key=lambda one: (roles.index(one.role), -len(one.followers) if one.space.master else 1)
+    )
 
 
 def master_lines(view: View, name: str) -> list[Line]:
     """Return the present master in each role, with the reason in the words of a node."""
-    lines: list[Line] = []
-    seen: set[tuple[str, str]] = set()
-    for node in view.model.holders(name):
-        space, role = node.name_spaces[name], node.snapshot.role
-        if (role, space.master) in seen or view.health.is_away(node):
-            continue
-        seen.add((role, space.master))
-        master = view.model.nodes.get(space.master)
-        own = master.name_spaces.get(name) if master else None
-        says_so = own is not None and (own.master, own.epoch) == (space.master, space.epoch)
-        lines.append(_master_line(view, role, own if own and says_so else space))
-    return lines
+    return [_master_line(view, one.role, one.space) for one in led(view, name)]
+
+
+def _star(view: View, role: str, space: NameSpaceView) -> Span:
+    """Return the sign of a master; one that is no longer there has no star."""
+    glyphs, master = view.glyphs, view.model.nodes.get(space.master)
+    if not space.master:
+        return Span(glyphs.fault, Tone.FAULT)
+    if master and view.presence(master) is not Presence.HEARD:
+        return Span(glyphs.warn, Tone.WARN)
+    star = glyphs.master if space.confirmed else glyphs.unconfirmed
+    return Span(star, master_tone(view, role, space.name))
 
 
 def _master_line(view: View, role: str, space: NameSpaceView) -> Line:
-    """Return the master that a node follows; one that is no longer there has no star."""
-    glyphs = view.glyphs
+    """Return the master that a node follows."""
+    sign = _star(view, role, space)
     if not space.master:
-        return (
-            Span(f" {glyphs.fault} ", Tone.FAULT),
-            Span(f"{role}: no master  ", Tone.STRONG),
-            Span(space.why),
-        )
+        return (Span(f" {sign.text} ", sign.tone), Span(f"{role}: no master  ", Tone.STRONG), Span(space.why))
     who, master = f"{role}: {view.model.name_of(space.master)}", view.model.nodes.get(space.master)
-    star = glyphs.master if space.confirmed else glyphs.unconfirmed
-    sign = Span(f" {star} ", master_tone(view, role, space.name))
     presence = view.presence(master) if master else Presence.HEARD
     if presence is not Presence.HEARD:
-        sign, who = Span(f" {glyphs.warn} ", Tone.WARN), f"{who}, which is {presence}"
-    return (sign, Span(f"{who}  ", Tone.STRONG), Span(space.why), Span(f"  {space.epoch}", Tone.DIM))
+        who = f"{who}, which is {presence}"
+    return (
+        Span(f" {sign.text} ", sign.tone),
+        Span(f"{who}  ", Tone.STRONG),
+        Span(space.why),
+        Span(f"  {space.epoch}", Tone.DIM),
+    )
 
 
 def history_lines(view: View, name: str) -> list[Line]:
@@ -186,3 +227,130 @@ def _touches(view: View, name: str, incident: Incident) -> bool:
         return name in incident.name_spaces
     node = view.model.nodes.get(incident.subjects[0])
     return node is not None and name in node.name_spaces
+
+
+def every_name_space(view: View, width: int) -> Rows[str]:
+    """Return each name-space once: its masters, and where it is complete."""
+    every = view.model.name_space_names()
+    cut = view.glyphs.ellipsis
+    columns = (
+        Column("mark", "", 1),
+        Column("space", "name-space", 10, grow=2, most=28, cut=cut),
+        Column("master", "master", 8, grow=1, most=24, cut=cut),
+        Column("samples", "samples", 7, right=True),
+        Column("complete", "complete", 8),
+        Column("copies", "copies left", 11, right=True, spare=1),
+        Column("on_disk", "on disk", 7, right=True),
+        Column("policy", "alignee, durability", 12, grow=1, most=30, spare=2),
+        Column("lacking", "not complete", 24, grow=6),
+    )
+
+    def facts(name: str) -> Facts:
+        holders = [node for node in view.model.holders(name) if not view.health.is_away(node)]
+        spaces = [node.name_spaces[name] for node in holders]
+        copies = next((one for one in view.health.redundancies if one.name == name), None)
+        lacking = [lacking_words(view, node, node.name_spaces[name]) for node in holders]
+        return {
+            "space": name,
+            "master": list(dict.fromkeys(view.model.name_of(space.master) for space in spaces)),
+            "samples": max((space.count for space in spaces), default=0),
+            "complete": f"{sum(space.complete for space in spaces)} of {len(holders)}",
+            "copies": len(copies.held) if copies else 0,
+            "copies_left": copies.left if copies else 0,
+            "on_disk": len(copies.on_disk) if copies else 0,
+            "policy": list(dict.fromkeys(f"{space.alignee} {space.durability}" for space in spaces)),
+            "lacking": [words for words in lacking if words],
+        }
+
+    def render(name: str, key: str) -> Cell:
+        known = facts(name)
+        if key == "mark":
+            return (_mark(view, name),)
+        if key == "master" and "nobody" in str(known["master"]):
+            return single(shown(view, key, known[key]), Tone.FAULT)
+        if key == "copies":
+            return single(f"{known['copies_left']}", Tone.DIM if known["copies_left"] else Tone.PLAIN)
+        tone = Tone.PLAIN if key in ("space", "samples", "master", "lacking") else Tone.DIM
+        return single(shown(view, key, known[key]), tone)
+
+    kept = [(name, name) for name in every if view.filter.matches({"ns": name})]
+    return Rows(columns, kept, render, width=width, fixed=2, hidden=len(every) - len(kept), facts=facts)
+
+
+def _mark(view: View, name: str) -> Span:
+    """Return the sign of a name-space: the most urgent one of the nodes that hold it."""
+    signs = [
+        name_space_state(view, node, node.name_spaces[name])[0]
+        for node in view.model.holders(name)
+        if not view.health.is_away(node)
+    ]
+    order = [Tone.FAULT, Tone.CONFLICT, Tone.WARN, Tone.PLAIN]
+    urgent = [sign for sign in signs if sign.text != " " and sign.tone in order]
+    return min(urgent, key=lambda sign: order.index(sign.tone), default=Span(view.glyphs.ok, Tone.DIM))
+
+
+def lacking_words(view: View, node: Node, space: NameSpaceView) -> str:
+    """Return why a node does not hold a name-space whole: whom it aligns with, or the phase it waits in."""
+    if space.is_at_rest:
+        return ""
+    share = text.percent(name_space_state(view, node, space)[1])
+    sources = [view.model.name_of(one.fellow) for one in space.alignments if one.direction == "from"]
+    if sources:
+        return f"{node.snapshot.name}: {share}, from {', '.join(sources)}"
+    return f"{node.snapshot.name}: {share}, waits in phase {space.phase}"
+
+
+def masters(view: View, width: int, name: str = "") -> Rows[Led]:
+    """Return the present masters of every name-space, or of one, as `led` does."""
+    every = [
+        one for space in view.model.name_space_names() if name in ("", space) for one in led(view, space)
+    ]
+    cut = view.glyphs.ellipsis
+    columns = (
+        Column("mark", "", 1),
+        Column("space", "name-space", 10, grow=2, most=28, cut=cut),
+        Column("role", "role", 4, grow=1, most=20, spare=1),
+        Column("master", "master", 6, grow=1, most=24, cut=cut, among=view.node_names),
+        Column("since", "since", 6, right=True),
+        Column("followers", "followed by", 11, grow=1, most=40, spare=3),
+        Column("epoch", "epoch", 5, spare=2),
+        Column("why", "why", 36, grow=8),
+    )
+
+    def facts(one: Led) -> Facts:
+        master = view.model.nodes.get(one.space.master)
+        return {
+            "space": one.space.name,
+            "role": one.role,
+            "master": view.model.name_of(one.space.master),
+            "presence": view.presence(master).value if master else "",
+            "is_confirmed": one.space.confirmed,
+            "since": one.space.master_since_ns,
+            "followers": one.followers,
+            "epoch": one.space.epoch,
+            "why": one.space.why,
+        }
+
+    def render(one: Led, key: str) -> Cell:
+        known = facts(one)
+        is_there = known["presence"] in ("", Presence.HEARD.value)
+        if key == "mark":
+            return (_star(view, one.role, one.space),)
+        if key == "master" and not is_there:
+            return single(f"{known['master']}, {known['presence']}", Tone.WARN)
+        if key == "master" and not one.space.master:
+            return single("nobody", Tone.FAULT)
+        tone = Tone.PLAIN if key in ("space", "master", "why") else Tone.DIM
+        return single(shown(view, key, known[key]), tone)
+
+    kept, numbers = [], collections.Counter[str]()
+    for one in every:
+        key = f"{one.space.name}/{one.role}"
+        numbers[key] += 1  # a change of master is a change of its row
+        if view.filter.matches({name: str(facts(one)[fact]) for name, fact in MASTER_FIELDS.items()}):
+            kept.append((f"{key}/{numbers[key]}", one))
+    return Rows(columns, kept, render, width=width, fixed=2, hidden=len(every) - len(kept), facts=facts)
+
+
+MASTER_FIELDS: Final = {"ns": "space", "role": "role", "node": "master"}
+"""The fields of a filter of masters, with the values that they search."""

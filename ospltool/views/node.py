@@ -16,6 +16,7 @@ from ospltool.views import text
 from ospltool.views.cells import (
     Cell,
     Column,
+    Facts,
     Line,
     Rows,
     Span,
@@ -26,12 +27,16 @@ from ospltool.views.cells import (
     widest,
 )
 from ospltool.views.view import (
+    UnheardNode,
     View,
     master_mark,
     name_space_state,
     node_mark,
     node_state,
+    ranks,
+    shown,
     since_heard,
+    unheard_nodes,
 )
 
 WIDE: Final = 200
@@ -45,6 +50,148 @@ def subject_node(view: View) -> Node | None:
         return chosen
     nodes = view.model.ordered_nodes()
     return nodes[0] if nodes else None
+
+
+def nodes(view: View, width: int, node_id: str = "") -> Rows[Node | UnheardNode]:
+    """Return every node, what is in trouble first.
+
+    Args:
+        view: what they are taken from.
+        width: cells of the table.
+        node_id: only this one; empty for all.
+    """
+    ranked = ranks(view, view.health.open)
+    every: list[Node | UnheardNode] = [*view.model.ordered_nodes(), *unheard_nodes(view)]
+    kept = [
+        (one.key if isinstance(one, UnheardNode) else one.id, one) for one in every if keeps_node(view, one)
+    ]
+    kept.sort(key=lambda pair: pair[1].rank if isinstance(pair[1], UnheardNode) else ranked[pair[0]])
+    cut = view.glyphs.ellipsis
+    columns = (
+        Column("mark", "", 1),
+        Column("node", "node", 8, grow=2, most=24, cut=cut, among=view.node_names),
+        Column("state", "state", 13, grow=1, most=16),
+        Column("since", "up", 6, right=True),
+        Column("heard", "heard", 5, right=True),
+        Column("complete", "complete", 8),
+        Column("leads", "master of", 9, grow=2, most=40, cut=cut),
+        Column("samples", "samples", 7, right=True),
+        Column("rate", "stored", 7, right=True, spare=1),
+        Column("fellows", "fellows", 7, spare=2),
+        Column("disk_bytes", "disk", 8, right=True, spare=3),
+        Column("role", "role", 11, grow=1, most=20, spare=4),
+        Column("host", "host", 6, grow=1, most=24, spare=5),
+        Column("problem", "", 8, grow=4),
+    )
+
+    def render(one: Node | UnheardNode, key: str) -> Cell:
+        if isinstance(one, UnheardNode):
+            return one.cell(view, key, one.name) if key in ("mark", "node", "state") else ()
+        if key == "mark":
+            return (node_mark(view, one),)
+        if key == "state":
+            return (node_state(view, one),)
+        facts = _node_facts(view, one)
+        tone = {"node": Tone.PLAIN, "samples": Tone.PLAIN, "problem": Tone.FAULT}.get(key, Tone.DIM)
+        if key == "complete" and facts["incomplete"]:
+            tone = Tone.PLAIN
+        if key == "heard" and view.is_stale(one):
+            tone = Tone.WARN
+        cell = single(shown(view, key, facts[key]), tone)
+        return dimmed(cell) if view.is_stale(one) else cell
+
+    def facts(one: Node | UnheardNode) -> Facts:
+        if isinstance(one, UnheardNode):
+            return {"node": one.name, "state": one.state, "why": one.why}
+        return _node_facts(view, one)
+
+    return Rows(columns, kept, render, width=width, fixed=2, hidden=len(every) - len(kept), facts=facts)
+
+
+def keeps_node(view: View, one: Node | UnheardNode) -> bool:
+    """Return whether the filter keeps a node."""
+    if not view.filter:
+        return True
+    if isinstance(one, UnheardNode):
+        values = {"node": one.name, "role": "", "host": "", "state": one.state}
+    else:
+        told = one.snapshot
+        state = node_state(view, one).text
+        values = {"node": told.name, "role": told.role, "host": told.host, "state": state}
+    return view.filter.matches(values, skip=("ns",))
+
+
+def _node_facts(view: View, node: Node) -> Facts:
+    """Return the values of a node; one that is not heard has no rate and has not been up since any time."""
+    snapshot, is_heard = node.snapshot, not view.is_stale(node)
+    series = view.model.series.get(node.id) if is_heard else None
+    spaces = snapshot.name_spaces
+    lacking = [space.name for space in spaces if not space.is_at_rest]
+    approved = sum(fellow.communication == "approved" for fellow in snapshot.fellows)
+    return {
+        "node": snapshot.name,
+        "id": node.id,
+        "state": snapshot.state if is_heard else view.presence(node).value,
+        "since": snapshot.started_ns if is_heard else 0,
+        "heard": max(node.heard_ns, view.health.heartbeat_ns(node)),
+        "complete": f"{len(spaces) - len(lacking)} of {len(spaces)}",
+        "incomplete": lacking,
+        "leads": [space.name for space in spaces if view.health.is_master(node, space.name)],
+        "samples": sum(space.count for space in spaces),
+        "rate": series.rate_per_s("stored") if series else None,
+        "fellows": f"{approved} of {len(snapshot.fellows)}",
+        "disk_bytes": snapshot.store.disk_bytes,
+        "role": snapshot.role,
+        "host": snapshot.host,
+        "pid": snapshot.pid,
+        "version": snapshot.version,
+        "domain_id": snapshot.domain_id,
+        "problem": snapshot.store.problem,
+    }
+
+
+def fellows_by_node(view: View, width: int) -> Rows[Node]:
+    """Return a row for each node: how many fellows it communicates with, and which others it knows.
+
+    A row for each pair would be 40,000 in a system of 200 nodes.
+    """
+    every = view.model.ordered_nodes()
+    cut = view.glyphs.ellipsis
+    columns = (
+        Column("mark", "", 1),
+        Column("node", "node", 8, grow=2, most=24, cut=cut),
+        Column("approved", "talks to", 10),
+        Column("heartbeat", "heard last", 10, right=True),
+        Column("skew", "largest skew", 12, right=True, spare=1),
+        Column("others", "does not talk to", 24, grow=6),
+    )
+
+    def facts(node: Node) -> Facts:
+        fellows = node.snapshot.fellows
+        others = [one for one in fellows if one.communication != "approved"]
+        slowest_ns = min((one.last_heartbeat_ns for one in fellows if one.last_heartbeat_ns), default=0)
+        elapsed_ns = node.snapshot.time_ns - slowest_ns + node.age_ns(view.now_ns)
+        return {
+            "node": node.snapshot.name,
+            "approved": f"{len(fellows) - len(others)} of {len(fellows)}",
+            "heartbeat": view.now_ns - elapsed_ns if slowest_ns else 0,
+            "skew_ns": node.fellows.skew_ns,
+            "others": [f"{one.name} ({one.communication})" for one in others],
+        }
+
+    def render(node: Node, key: str) -> Cell:
+        if key == "mark":
+            return (node_mark(view, node),)
+        if key == "skew":
+            return single(
+                f"{round(node.fellows.skew_ns / 1e6)} ms" if node.snapshot.fellows else "", Tone.DIM
+            )
+        tone = {"node": Tone.PLAIN, "others": Tone.WARN}.get(key, Tone.DIM)
+        cell = single(shown(view, key, facts(node)[key]), tone)
+        return dimmed(cell) if view.is_stale(node) else cell
+
+    kept = [(node.id, node) for node in every if keeps_node(view, node)]
+    return Rows(columns, kept, render, width=width, fixed=2, hidden=len(every) - len(kept), facts=facts)
 
 
 def card(view: View, node: Node, width: int = WIDE) -> list[Line]:
@@ -151,11 +298,11 @@ def fellows(view: View, node: Node, width: int) -> Rows[FellowView]:
     columns = (
         Column("mark", "", 1),
         Column("name", "fellow", 10, grow=2, most=names, cut=view.glyphs.ellipsis),
-        Column("role", "role", 11, grow=1, most=roles),
+        Column("role", "role", 11, grow=1, most=roles, spare=3),
         Column("state", "state", 13, grow=1, most=18),
         Column("communication", "talks", 12),
         Column("heartbeat", "heard", 6, right=True),
-        Column("skew", "skew", 8, right=True),
+        Column("skew", "skew", 8, right=True, spare=2),
         *((Column("problem", "", 8, grow=6),) if has_problem else ()),
     )
 
@@ -163,21 +310,31 @@ def fellows(view: View, node: Node, width: int) -> Rows[FellowView]:
         cell = fellow_cell(fellow, key)
         return dimmed(cell) if view.is_stale(node) else cell
 
+    def facts(fellow: FellowView) -> Facts:
+        # By the clock of the watch: that of the node may be another.
+        elapsed_ns = node.snapshot.time_ns - fellow.last_heartbeat_ns + node.age_ns(view.now_ns)
+        return {
+            "node": node.snapshot.name,
+            "name": fellow.name,
+            "role": fellow.role,
+            "state": fellow.state,
+            "communication": fellow.communication,
+            "heartbeat": view.now_ns - elapsed_ns if fellow.last_heartbeat_ns else 0,
+            "skew_ns": fellow.skew_ns,
+            "problem": fellow.problem,
+        }
+
     def fellow_cell(fellow: FellowView, key: str) -> Cell:
         if key == "mark":
             return (_fellow_mark(view, fellow),)
-        if key == "heartbeat":
-            elapsed_ns = node.snapshot.time_ns - fellow.last_heartbeat_ns + node.age_ns(view.now_ns)
-            return single(text.age(elapsed_ns) if fellow.last_heartbeat_ns else "never", Tone.DIM)
         if key == "skew":
             # `round` gives a whole number, which has no "-0".
             return single(f"{round(fellow.skew_ns / 1e6):+d} ms", Tone.DIM)
+        value = facts(fellow)[key]
         if key == "state":
             return single(fellow.state.replace("_", " ").lower(), Tone.DIM)
-        if key == "problem":
-            return single(fellow.problem, Tone.CONFLICT)
-        tone = Tone.PLAIN if key == "name" else Tone.DIM
-        return single(str(getattr(fellow, key)), tone)
+        tone = {"name": Tone.PLAIN, "problem": Tone.CONFLICT}.get(key, Tone.DIM)
+        return single("never" if key == "heartbeat" and not value else shown(view, key, value), tone)
 
     kept = [
         (fellow.id, fellow)
@@ -185,7 +342,7 @@ def fellows(view: View, node: Node, width: int) -> Rows[FellowView]:
         if view.filter.matches({"fellow": fellow.name, "role": fellow.role, "state": fellow.state})
     ]
     hidden = len(node.snapshot.fellows) - len(kept)
-    return Rows(columns, kept, render, width=width, fixed=2, hidden=hidden)
+    return Rows(columns, kept, render, width=width, fixed=2, hidden=hidden, facts=facts)
 
 
 def _fellow_order(fellow: FellowView) -> tuple[object, ...]:
@@ -213,9 +370,9 @@ def name_spaces(view: View, node: Node, width: int) -> Rows[NameSpaceView]:
         Column("phase", "phase", 8),
         Column("samples", "samples", 8, right=True),
         Column("alignee", "alignee", 10),
-        Column("durability", "durability", 10),
-        Column("priority", "prio", 4, right=True),
-        Column("merges", "merge", 8, grow=2, most=40),
+        Column("durability", "durability", 10, spare=2),
+        Column("priority", "prio", 4, right=True, spare=3),
+        Column("merges", "merge", 8, grow=2, most=40, spare=4),
         Column("digest", "digest", 8),
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from engine.runtime.monitor import NameSpaceView
@@ -149,6 +149,40 @@ class View:
     def is_anybody_heard(self) -> bool:
         """Whether a node is heard."""
         return any(map(self.is_heard, self.model.nodes))
+
+
+AGES: Final = ("since", "newest", "heard", "heartbeat")
+"""Values that are moments, and that tables show as ages."""
+
+_SHOWN: Final[Mapping[str, Callable[[float], str]]] = {
+    **dict.fromkeys(("samples", "instances", "lost", "nodes"), lambda value: text.count(int(value))),
+    "bytes": lambda value: text.size(int(value)),
+    "disk_bytes": lambda value: text.size(int(value)) if value else "",
+    "rate": lambda value: f"{text.count(round(value))}/s" if value else "",
+    "left": lambda value: text.age(int(value * 1e9)),
+    "percent": text.percent,
+}
+
+
+def shown(view: View, key: str, value: object) -> str:
+    """Return a fact as tables show it: figures, sizes and ages in short, names joined.
+
+    Args:
+        view: its moment is that of ages.
+        key: the name of the fact, which says what it is.
+        value: a number, time, text or names; None for what is not known.
+    """
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int | float):
+        if key in AGES:
+            return text.age(view.now_ns - int(value)) if value else ""
+        return _SHOWN[key](value) if key in _SHOWN else str(value)
+    if isinstance(value, tuple | list):
+        return ", ".join(map(str, value))
+    return "" if value is None else str(value)
 
 
 def state_name(state: str) -> str:
@@ -347,10 +381,3 @@ def unheard_nodes(view: View) -> list[UnheardNode]:
             why = why or (incident.why if incident.is_cause_known and incident.who == name else "")
             found.append(UnheardNode(name, state, Tone.FAULT, Rank(incident.severity), why, incident))
     return found
-
-
-def rule_line(view: View, title: str, width: int) -> Line:
-    """Return a rule across the screen, with a title."""
-    rule = view.glyphs.rule
-    start = f"{rule} {title} " if title else ""
-    return (Span(start + rule * max(0, width - len(start)), Tone.DIM),)

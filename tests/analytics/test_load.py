@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import contextlib
 import json
 import os
 import pathlib
@@ -33,6 +34,7 @@ from ospltool.analytics.contract import (  # noqa: E402 - likewise
     Detail,
     Table,
 )
+from ospltool.analytics.duck import DuckEngine  # noqa: E402 - likewise
 from ospltool.cli.app import main  # noqa: E402 - likewise
 from ospltool.trace.case.columnar import piece_of_records, piece_of_trace  # noqa: E402 - likewise
 from ospltool.trace.case.growing import add  # noqa: E402 - likewise
@@ -88,7 +90,7 @@ def check_columns(data: bytes, path: pathlib.Path) -> None:
     fast = piece_of_trace(data, source, 0, Detail.FULL)
     slow = piece_of_records(read_records(source), Detail.FULL)
     assert rows(fast.table) == rows(slow.table)
-    assert fast.hours.tolist() == slow.hours.tolist()
+    assert fast.days.tolist() == slow.days.tolist()
     assert (fast.unmatched, fast.unparsed_bytes) == (slow.unmatched, slow.unparsed_bytes)
 
 
@@ -179,20 +181,25 @@ def test_records_only_leaves_the_details_null(samples: pathlib.Path, tmp_path: p
     assert open_case(tmp_path / "quick").detail is Detail.RECORDS
 
 
-def test_records_lie_with_their_node_and_hour(tmp_path: pathlib.Path) -> None:
+def test_records_lie_with_their_domain_day_and_node(tmp_path: pathlib.Path) -> None:
     lines = [b"1795223310.%09d COMPLETE (t) -> x\n" % nanos for nanos in range(3)]
-    lines += [b"1795226400.000000000 COMPLETE (t) -> next hour\n", b"12.000000000 COMPLETE (t) -> relative\n"]
+    lines += [b"1795305600.000000000 COMPLETE (t) -> next day\n", b"12.000000000 COMPLETE (t) -> relative\n"]
     lines += [b"1795223310.999999999 COMPLETE (t) -> late\n"]
-    path = tmp_path / "durability.log"
+    path = tmp_path / "domain=x y%" / "durability.log"
+    path.parent.mkdir()
     path.write_bytes(b"".join(lines))
     load(find_sources([f"a b%:c={path}"]).sources, tmp_path / "case")
     root = tmp_path / "case" / "records"
     found: collections.Counter[str] = collections.Counter()
     for file in root.rglob("*.parquet"):
         found[str(file.parent.relative_to(root))] += pq.read_table(file, partitioning=None).num_rows
-    node = "node=a b%25%3Ac"
-    assert found == {f"{node}/hour=2026-11-21T01": 4, f"{node}/hour=2026-11-21T02": 1, f"{node}/hour=none": 1}
-    assert partition("a b%:c", -1) == f"{node}/hour=none"
+    domain, node = "domain=x y%25", "node=a b%25%3Ac"
+    days = {"2026-11-21": 4, "2026-11-22": 1, "none": 1}
+    assert found == {f"{domain}/day={day}/{node}": count for day, count in days.items()}
+    assert partition("x y%", -1, "a b%:c") == f"{domain}/day=none/{node}"
+    with contextlib.closing(DuckEngine(open_case(tmp_path / "case"))) as opened:
+        rows = opened.query("select distinct domain, node from records").rows
+        assert list(rows) == [("x y%", "a b%:c")], "the names are escaped in paths only"
 
 
 def test_records_of_one_template_lie_together(tmp_path: pathlib.Path) -> None:

@@ -62,9 +62,9 @@ def rows(case: pathlib.Path) -> list[dict[str, Any]]:
     """The records, in the order of node, file and offset."""
     read: list[dict[str, Any]] = []
     for path in sorted((case / Table.RECORDS).rglob("*.parquet")):
-        node, hour = (part.partition("=")[2] for part in path.parts[-3:-1])
+        domain, day, node = (part.partition("=")[2] for part in path.parts[-4:-1])
         with pq.ParquetFile(path) as file:
-            read += [{**row, "node": node, "hour": hour} for row in file.read().to_pylist()]
+            read += [{**row, "domain": domain, "day": day, "node": node} for row in file.read().to_pylist()]
     return sorted(read, key=lambda row: (row["node"], row["file"], row["off"], row["length"]))
 
 

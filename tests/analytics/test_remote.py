@@ -18,8 +18,8 @@ from ospltool.analytics import case as cases
 from ospltool.analytics.case import CaseError, locked, open_case
 from ospltool.analytics.contract import Detail, Table
 from ospltool.analytics.duck import DuckEngine
-from ospltool.analytics.locations import located
 from ospltool.cli.app import main
+from ospltool.output.locations import located
 from ospltool.trace.case.growing import Following, follow
 from ospltool.trace.case.loading import load
 from ospltool.trace.case.local_load import LoadCounts

@@ -61,7 +61,7 @@ PORTABLE = {
     "map": "select fields['policy'] p, count(*) n from records where event = 'merge.applying' group by 1 "
     "order by 1",
     "missing key": "select count(*) n from records where fields['no such field'] is null",
-    "partitions": "select node, hour, count(*) n from records group by node, hour order by node, hour",
+    "partitions": "select day, node, count(*) n from records group by day, node order by day, node",
     "percentile": "select percentile_cont(0.9) within group (order by length) p from records",
     "join": "select t.level, count(*) n from records r join templates t on r.template = t.id group by 1 "
     "order by n desc nulls last, 1 asc nulls first",
@@ -166,12 +166,12 @@ def test_a_case_in_one_file_is_refused_with_advice(tmp_path: pathlib.Path) -> No
 def kept_rows(directory: pathlib.Path) -> list[tuple[Any, ...]]:
     """All rows of the records in a fixed order, without the marks, which depend on the parts."""
     table = pq.read_table(directory / "records", partitioning="hive")
-    names = ["node", "hour", *(name for name, _, _ in RECORD_COLUMNS if name != "edge")]
+    names = ["domain", "day", "node", *(name for name, _, _ in RECORD_COLUMNS if name != "edge")]
     found = [
         tuple(sorted(value) if isinstance(value, list) else value for value in row.values())
         for row in table.select(names).to_pylist()
     ]
-    return sorted(found, key=lambda row: (row[3], row[4]))
+    return sorted(found, key=lambda row: (row[4], row[5]))
 
 
 def check_same_case(left: pathlib.Path, right: pathlib.Path) -> None:

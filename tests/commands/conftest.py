@@ -26,4 +26,3 @@ def quick_health(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ospltool.cli.domains.POLL_S", 0.05)
     monkeypatch.setattr("ospltool.health.health.UPDATE_NS", 0)
     monkeypatch.setattr("ospltool.health.signs.lost.ABSENT_NS", 0)
-    monkeypatch.setenv("XDG_STATE_HOME", str(shell.root / "state"))

@@ -51,6 +51,7 @@ class Shell:
         self._monkeypatch = monkeypatch
         monkeypatch.chdir(root)
         monkeypatch.setenv("OSPLTOOL_RUNDIR", str(self.runs))
+        monkeypatch.setenv("XDG_STATE_HOME", str(root / "state"))
         monkeypatch.delenv("OSPL_URI", raising=False)
         self.use("run")
 

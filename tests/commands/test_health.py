@@ -225,35 +225,36 @@ def test_a_wrong_fleet_is_refused_with_line_and_column(shell: Shell) -> None:
 
 def test_a_mute_counts_for_the_next_call_until_it_is_taken_away(shell: Shell, hear: Hear) -> None:
     hear(node(1, store=FULL))
-    code, out, err = shell.run("health", "--domain", 7, "--mute", "dul-store-full:n1", "1h")
-    assert code == 0
-    assert err.startswith("ospltool: domain 7: DUL-STORE-FULL of n1 is muted until 20")
-    assert out.startswith("domain 7: OK · 1 muted · ")
+    code, out, _ = shell.run("health", "mute", "--domain", 7, "dul-store-full:n1", "1h")
+    assert (code, out.startswith("domain 7: DUL-STORE-FULL:n1 is muted until 20")) == (0, True)
     code, out, _ = shell.run("health", "--domain", 7)
     assert code == 0
+    assert out.startswith("domain 7: OK · 1 muted · ")
     assert "  muted until " in out
     assert re.search(r"\n  mute DUL-STORE-FULL:n1 until 20.* UTC: hides DUL-STORE-FULL n1\n", out)
     (system,) = shell.data("health", "--domain", 7)
     (mute,), (incident,) = system["mutes"], system["incidents"]
     assert (mute["code"], mute["who"], mute["hides"]) == ("DUL-STORE-FULL", "n1", [incident["key"]])
     assert mute["until_ns"] == incident["muted_until_ns"]
-    code, _, err = shell.run("health", "--domain", 7, "--unmute", "DUL-STORE-FULL:n1")
-    assert (code, err) == (2, "ospltool: domain 7: DUL-STORE-FULL of n1 is not muted any more\n")
-    code, _, err = shell.run("health", "--domain", 7, "--unmute", "DUL-STORE-FULL")
-    assert (code, err) == (2, "ospltool: domain 7: DUL-STORE-FULL was not muted\n")
+    unmute = ("health", "unmute", "--domain", 7)
+    said = "domain 7: DUL-STORE-FULL:n1 is not muted any more\n"
+    assert shell.run(*unmute, "DUL-STORE-FULL:n1")[:2] == (0, said)
+    assert shell.run(*unmute, "DUL-STORE-FULL")[:2] == (1, "domain 7: DUL-STORE-FULL was not muted\n")
+    (ended,) = json.loads(shell.run(*unmute, "DUL-STORE-FULL", "--json")[1])["data"]
+    assert ended == {"domain": "domain 7", "code": "DUL-STORE-FULL", "who": "", "ended": False}
 
 
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("--mute", "DUL-NODE-GON", "1h"), "no code 'DUL-NODE-GON'; did you mean "),
-        (("--mute", "DUL-NODE-GONE", "soon"), "'soon' is not a duration"),
-        (("--unmute", "x"), "no code 'x'"),
+        (("mute", "DUL-NODE-GON", "1h"), "no code 'DUL-NODE-GON'; did you mean "),
+        (("mute", "DUL-NODE-GONE", "soon"), "'soon' is not a duration"),
+        (("unmute", "x"), "no code 'x'"),
     ],
 )
 def test_what_cannot_be_muted_is_refused(shell: Shell, hear: Hear, arguments: Any, words: str) -> None:
     hear(node(1))
-    code, _, err = shell.run("health", "--domain", 7, *arguments)
+    code, _, err = shell.run("health", *arguments, "--domain", 7)
     assert code == 2
     assert words in err
 
@@ -276,12 +277,13 @@ def test_a_mute_of_a_subject_that_nobody_knows_is_warned_of_once(
 ) -> None:
     (shell.root / "fleet.toml").write_text(FLEET + '[[node]]\nname = "the third one"\n')
     hear(node(1))
-    code, out, err = shell.run("health", "fleet.toml", "--mute", f"DUL-NODE-GONE:{who}", "1h")
-    assert code == 2
+    code, _, err = shell.run("health", "mute", f"DUL-NODE-GONE:{who}", "1h", "fleet.toml")
+    assert code == 0
     told = [line for line in err.splitlines() if "matches nothing" in line]
     assert len(told) == bool(words)
     assert words in err
     if words:
+        out = shell.run("health", "fleet.toml")[1]
         assert f"  mute DUL-NODE-GONE:{who} until " in out
         assert out.endswith(": hides nothing now\n")
 
@@ -291,8 +293,8 @@ def test_a_mute_of_a_subject_of_one_of_several_domains_is_no_mistake(shell: Shel
         FLEET.replace('"n2"\n', '"n2"\ndomain = 8\n').replace("2\n", "1\n")
     )
     hear(node(1), node(2, domain_id=8))
-    assert "nothing" not in shell.run("health", "fleet.toml", "--mute", "DUL-NODE-GONE:n2", "1h")[2]
-    err = shell.run("health", "fleet.toml", "--mute", "DUL-NODE-GONE:n7", "1h")[2]
+    assert "nothing" not in shell.run("health", "mute", "DUL-NODE-GONE:n2", "1h", "fleet.toml")[2]
+    err = shell.run("health", "mute", "DUL-NODE-GONE:n7", "1h", "fleet.toml")[2]
     assert err.count("matches nothing now: fleet.toml, domain 7 and domain 8 know no 'n7'") == 1
 
 
@@ -369,7 +371,8 @@ def test_watching_tells_that_a_mute_ended(
     hear(node(1, store=FULL), then=Update((ReceivedSnapshot(node(1, store=FULL), time.time_ns()),)))
     timer = threading.Timer(3 * LATER_S, os.kill, (os.getpid(), signal.SIGINT))
     timer.start()
-    _, out, _ = shell.run("health", "--domain", 7, "--mute", "DUL-STORE-FULL:n1", "0.3s", "--watch", *form)
+    shell.run("health", "mute", "--domain", 7, "DUL-STORE-FULL:n1", "0.3s")
+    _, out, _ = shell.run("health", "--domain", 7, "--watch", *form)
     timer.join()
     if form:
         last = json.loads(out.splitlines()[-1])["data"][0]
@@ -388,7 +391,8 @@ def test_watching_tells_a_muted_incident_as_muted_in_one_line(
     hear(node(1), then=Update((ReceivedSnapshot(node(1, store=FULL), now_ns),)))
     timer = threading.Timer(3 * LATER_S, os.kill, (os.getpid(), signal.SIGINT))
     timer.start()
-    code, out, _ = shell.run("health", "--domain", 7, "--mute", "DUL-STORE-FULL:n1", "1h", "--watch")
+    shell.run("health", "mute", "--domain", 7, "DUL-STORE-FULL:n1", "1h")
+    code, out, _ = shell.run("health", "--domain", 7, "--watch")
     timer.join()
     assert code == 0
     _, mute, began, muted, line = out.splitlines()

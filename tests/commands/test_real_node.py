@@ -160,6 +160,40 @@ def test_the_console_operates_a_node_that_was_started_by_a_relative_path(
     assert after["node_pid"] != before["node_pid"]
 
 
+def test_without_a_configuration_data_survives_a_restart(machine: Machine) -> None:
+    """Started from nothing, found by commands that name nothing: the first minute of a user."""
+    machine.set_environment("OSPLTOOL_DOMAIN", str(DOMAIN_ID))
+    machine.set_environment("XDG_STATE_HOME", str(machine.root / "state"))
+    configuration = json.loads(machine.run("info", "--json")[1])["data"]["configuration"]
+    assert configuration["name_spaces"] == ["defaultNamespace"]
+    (machine.root / "shown.xml").write_text(machine.run("start", "--show-config")[1])
+    found = json.loads(machine.run("check", "shown.xml", "--json")[1])["data"]["diagnostics"]
+    assert {one["name"] for one in found} <= {"temporary-store"}, "pytest is below /tmp"
+
+    code, _, err = machine.run("start")
+    assert (code, configuration["store"] in err) == (0, True)
+    (before,) = machine.wait_until_operational()
+    publisher = (
+        sys.executable,
+        ROOT / "samples" / "publisher.py",
+        "--count",
+        "20",
+        "--domain",
+        str(DOMAIN_ID),
+    )
+    subprocess.run(publisher, check=True, timeout=PATIENCE_S)
+    code, _, err = machine.run("restart")
+    assert code == 0, err
+    (after,) = machine.wait_until_operational()
+    assert after["node_pid"] != before["node_pid"]
+    code, out, err = machine.run("cat", "Observation")
+    assert (code, len(out.splitlines())) == (0, 20), err
+    code, out, _ = machine.run("logs")
+    assert (code, out.count("is now operational")) == (0, 2)
+    assert list(machine.root.glob("*.log")) == [], "the logs lie beside the store"
+    assert machine.run("stop")[0] == 0
+
+
 def test_a_fleet_starts_becomes_operational_and_stops_in_order(machine: Machine) -> None:
     code, _, err = machine.run("start", FLEET)
     assert code == 0, err

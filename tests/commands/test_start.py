@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import pathlib
 import re
 import signal
+import subprocess
+import sys
 import threading
 import time
 
@@ -151,11 +154,15 @@ def test_a_file_that_is_not_there_is_an_error_not_a_traceback(shell: Shell) -> N
         assert "Traceback" not in err
 
 
-def test_without_a_configuration_a_command_says_how_to_give_one(shell: Shell) -> None:
+def test_without_a_configuration_the_default_one_is_started(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OSPLTOOL_DOMAIN", "161")
     code, _, err = shell.run("start")
-    assert code == 2
-    assert "OSPL_URI" in err
-    assert shell.run("stop")[0] == 2
+    assert (code, f"of domain 161, store {shell.root}/state/ospltool/store; " in err) == (0, True)
+    assert [one["configuration"] for one in shell.data("list")] == [targets.DEFAULT]
+    assert shell.run("stop")[0] == 0
+    assert shell.run("start", "--show-config")[1] == pathlib.Path(targets.DEFAULT).read_text()
 
 
 def test_one_node_of_a_fleet_can_be_chosen(shell: Shell) -> None:
@@ -207,3 +214,73 @@ def test_a_run_directory_without_room_is_recoverable(shell: Shell) -> None:
         assert code == 1
         assert "Traceback" not in err
         assert "File exists" in err
+
+
+def test_a_restart_keeps_directory_role_and_place_in_the_fleet(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = shell.write()
+    fleet = shell.root / "fleet.toml"
+    fleet.write_text('[[node]]\nname = "n1"\nfile = "a.xml"\n[[node]]\nname = "n2"\nfile = "a.xml"\n')
+    keep = "<Persistent><StoreDirectory>store</StoreDirectory></Persistent>"
+    path.write_text(re.sub("(<DurabilityService[^>/]*>)", rf"\1{keep}", path.read_text()))
+    shell.run("start", fleet.name, "--node", "n2", "--role", "other")
+    (before,) = shell.data("list")
+    (shell.root / "elsewhere").mkdir()
+    monkeypatch.chdir(shell.root / "elsewhere")
+
+    good = path.read_text()
+    path.write_text("<OpenSplice>")
+    code, _, err = shell.run("restart", "a")
+    assert (code, f"{path}:1:" in err) == (2, True)
+    assert shell.data("list") == [before], "a wrong configuration stops nothing"
+
+    path.write_text(good)
+    for given in (["a"], [str(fleet), "--node", "n2"], [str(path)]):
+        (after,) = shell.data("restart", *given)
+        same = ("domain_name", "role", "store", "directory", "condition")
+        assert [after[name] for name in same] == [before[name] for name in same]
+        assert after["supervisor_pid"] != before["supervisor_pid"]
+    assert len(shell.data("list", "--all")) == 1
+    assert shell.run("stop", "a")[0] == 0
+    assert shell.run("restart", "a")[0] == 0, "one that has ended is started"
+    for given in (["b"], [str(fleet), "--node", "n1"], []):
+        code, _, err = shell.run("restart", *given)
+        assert (code, "is known here" in err) == (2, True)
+
+
+REPORT = """{rule}
+Report      : ERROR
+Date        : 2026-11-21T01:03:20+0000
+Description : {text}
+Node        : host
+Process     : ospltool <1>
+Thread      : main 1
+Internals   : 0///DurabilityService/x/0/1795223000.000000000/0
+"""
+
+
+def test_logs_are_shown_wherever_they_lie_also_those_that_come_later(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = shell.write()
+    assert shell.run("logs") == (1, "", "ospltool: no node is known here\n")
+    assert shell.run("logs", "b")[0] == 2
+    monkeypatch.setenv("OSPL_LOGPATH", "logs")
+    shell.run("start", path)
+    monkeypatch.setenv("OSPL_LOGPATH", "elsewhere")
+    assert shell.run("logs", "a") == (1, "", "ospltool: a: no log was written yet\n")
+
+    command = (sys.executable, "-m", "ospltool.cli.app", "logs", "a", "--follow")
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as following:
+        assert following.stdout is not None
+        assert following.stderr is not None
+        (shell.root / "logs").mkdir()
+        (shell.root / "logs" / "ospl-error.log").write_text(REPORT.format(rule="=" * 88, text="no \x07 room"))
+        line = following.stdout.readline()
+        following.send_signal(signal.SIGINT)
+        assert line.endswith("no \\x07 room\n")
+    assert following.returncode == 130
+    code, out, _ = shell.run("logs", path, "--level", "ERROR", "--grep", "room")
+    assert (code, out.count("no \\x07 room")) == (0, 1)
+    assert shell.run("logs", "a", "--grep", "other")[:2] == (0, "")

@@ -186,7 +186,7 @@ WRITING: Final = {
     ("demo",): ["--headless", "--directory"],
     ("store", "export"): [STORE, "-o"],
     ("store", "import"): [STORE],
-    ("store", "diff"): [STORE, STORE, "-o", "html", "--file"],
+    ("store", "diff"): [STORE, STORE, "--format", "html", "-o"],
     ("store", "replace"): [STORE],
     ("persistence", "run"): [str(SAMPLES / "three-nodes" / "n1.xml"), "--store"],
 }

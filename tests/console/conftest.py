@@ -1,11 +1,7 @@
 from __future__ import annotations
 
 import asyncio
-import difflib
-import os
-import re
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,8 +13,6 @@ from ospltool.live.feed import Feed
 from tui.app import ConsoleApp
 
 Scenario = Callable[[ConsoleApp, Pilot[int]], Awaitable[None]]
-
-SNAPSHOTS = Path(__file__).parent / "snapshots"
 
 
 @pytest.fixture(autouse=True)
@@ -82,31 +76,3 @@ def screen_text(app: ConsoleApp) -> list[str]:
 @pytest.fixture
 def read_screen() -> Callable[[ConsoleApp], list[str]]:
     return screen_text
-
-
-def _readable(svg: str) -> list[str]:
-    """The text of a picture, for a message that tells what changed."""
-    texts = re.findall(r"<text[^>]*>([^<]*)</text>", svg)
-    return [text.replace("&#160;", " ") for text in texts]
-
-
-@pytest.fixture
-def check_picture() -> Callable[[ConsoleApp, str], None]:
-    """Compare the screen with the kept picture; with OSPLTOOL_SNAPSHOTS=write keep it instead."""
-
-    def check(app: ConsoleApp, name: str) -> None:
-        svg = app.export_screenshot(title=name, simplify=True)
-        path = SNAPSHOTS / f"{name}.svg"
-        if os.environ.get("OSPLTOOL_SNAPSHOTS") == "write":
-            path.parent.mkdir(exist_ok=True)
-            path.write_text(svg, encoding="utf-8")
-            return
-        assert path.exists(), f"no picture {path.name}; look at one made with OSPLTOOL_SNAPSHOTS=write"
-        kept = path.read_text(encoding="utf-8")
-        if svg != kept:
-            failed = path.with_suffix(".failed.svg")
-            failed.write_text(svg, encoding="utf-8")
-            difference = "\n".join(difflib.unified_diff(_readable(kept), _readable(svg), "kept", "now", n=1))
-            pytest.fail(f"{path.name} differs; now in {failed.name}:\n{difference or 'colours only'}")
-
-    return check

@@ -49,7 +49,7 @@ def check(play: Play, what: str, scenario: Any, size: tuple[int, int]) -> None:
 
 
 def starting(lines: list[str], word: str) -> str:
-    (found,) = [line for line in lines if line.startswith(f" {word}  ")]
+    (found,) = [line for line in lines if re.match(rf" +{word}  ", line)]
     return found
 
 
@@ -75,7 +75,8 @@ def test_a_split_says_that_the_sets_drift_apart_and_marks_the_node_that_is_cut_o
     async def split(app: ConsoleApp, pilot: Pilot[int]) -> None:
         lines = read_screen(app)
         assert "harbour: n1 and n3 are masters, their sets drift apart" in starting(lines, "Effect")
-        marks = {line.split()[1]: line.split()[0] for line in lines if re.match(r" \S n\d  ", line)}
+        rows = (line.strip("│").split() for line in lines if re.match(r"│? \S n\d  ", line))
+        marks = {row[1]: row[0] for row in rows}
         assert marks == {"n1": "●", "n2": "●", "n3": "✖"}
 
     check(play, "split", split, size)
@@ -114,7 +115,7 @@ def test_without_an_incident_nothing_is_explained_and_nothing_is_cut(play: Play,
 def test_the_first_line_of_an_incident_is_whole(play: Play, read_screen: Read) -> None:
     async def narrow(app: ConsoleApp, pilot: Pilot[int]) -> None:
         await pilot.press("enter")
-        assert re.search(r"Two nodes do not hear each other  since .* UTC, \d+ s, open$", read_screen(app)[2])
+        assert re.search(r"Two nodes do not hear each other  since .* UTC, \d+ s, open$", read_screen(app)[3])
         assert "mute 1 h" in read_screen(app)[-1]
 
     check(play, "split", narrow, SMALL)

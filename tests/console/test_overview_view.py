@@ -2,13 +2,24 @@ from __future__ import annotations
 
 import dataclasses
 
+import msgspec
 import pytest
 
-from engine.runtime.monitor import AlignmentView, NodeSnapshot
+from engine.runtime.monitor import AlignmentView, DeliveryView, NodeSnapshot, UnkeptView
 from ospltool.live.feed import FeedNotice, NoticeKind, ReceivedSnapshot, Update
 from ospltool.live.model import SystemModel
 from ospltool.views.cells import ASCII, UNICODE, Tone, fit_line, plain
-from ospltool.views.overview import FIELDS, Overview, detail, nothing_shown, timeline_lines
+from ospltool.views.overview import (
+    FIELDS,
+    Overview,
+    application_lines,
+    detail,
+    flows,
+    hour_lines,
+    hour_title,
+    mesh_lines,
+    nothing_shown,
+)
 from ospltool.views.view import Filter, View
 from tests import fake
 from tests.fake import SECOND_NS, START_NS, node_id
@@ -67,9 +78,9 @@ def test_a_quiet_system() -> None:
     check_table(
         view_of(*THREE),
         [
-            "◐|n3    |fetch initial   |   now| ◐ ━━━╸╌╌╌╌╌     41 %|·                    ",
-            "●|n1    |complete        |   now|★  ━━━━━━━━━   12,345|   ━━━━━━━━━    1,000",
-            "●|n2    |complete        |   now|   ━━━━━━━━━   12,345|☆  ━━━━━━━━━    1,000",
+            "◐|n3    |fetch initial   |   now| ◐     41 % ━━━╸╌╌╌╌╌|·                    ",
+            "●|n1    |complete        |   now|★    12,345          |      1,000          ",
+            "●|n2    |complete        |   now|     12,345          |☆     1,000          ",
         ],
     )
 
@@ -85,24 +96,24 @@ def test_it_fits_on_a_small_screen_with_eight_nodes_and_six_name_spaces() -> Non
 @pytest.mark.parametrize(
     ("changes", "cell", "tone"),
     [
-        ({}, "   ━━━━━━━━━━━━    1,000", Tone.PLAIN),
-        ({"complete": False, "count": 0}, " ○ ╌╌╌╌╌╌╌╌╌╌╌╌      0 %", Tone.PLAIN),
-        ({"complete": False, "count": 9}, " ○ ━━━━━━━━━━━╸     99 %", Tone.PLAIN),
+        ({}, "      1,000             ", Tone.PLAIN),
+        ({"complete": False, "count": 0}, " ○      0 % ╌╌╌╌╌╌╌╌╌╌╌╌", Tone.PLAIN),
+        ({"complete": False, "count": 9}, " ○     99 % ━━━━━━━━━━━╸", Tone.PLAIN),
         (
             {"complete": False, "count": 0, "alignments": (aligning(0, 0),)},
-            " ◐ ╌╌╌╌╌╌╌╌╌╌╌╌      0 %",
+            " ◐      0 % ╌╌╌╌╌╌╌╌╌╌╌╌",
             Tone.PLAIN,
         ),
         (
             {"complete": False, "count": 0, "alignments": (aligning(1, 1000),)},
-            " ◐ ╸╌╌╌╌╌╌╌╌╌╌╌      1 %",
+            " ◐      1 % ╸╌╌╌╌╌╌╌╌╌╌╌",
             Tone.PLAIN,
         ),
-        ({"complete": False, "alignments": (aligning(1000, 1000),)}, " ◐ ━━━━━━━━━━━╸     99 %", Tone.PLAIN),
-        ({"complete": False, "alignments": (aligning(9, 2),)}, " ◐ ━━━━━━━━━━━╸     99 %", Tone.PLAIN),
-        ({"master": ""}, " ✖ ━━━━━━━━━━━━    1,000", Tone.FAULT),
-        ({"master": node_id(2)}, "★  ━━━━━━━━━━━━    1,000", Tone.PLAIN),
-        ({"count": 123_456_789}, "   ━━━━━━━━━━━━  123.5 M", Tone.PLAIN),
+        ({"complete": False, "alignments": (aligning(1000, 1000),)}, " ◐     99 % ━━━━━━━━━━━╸", Tone.PLAIN),
+        ({"complete": False, "alignments": (aligning(9, 2),)}, " ◐     99 % ━━━━━━━━━━━╸", Tone.PLAIN),
+        ({"master": ""}, " ✖    1,000             ", Tone.FAULT),
+        ({"master": node_id(2)}, "★     1,000             ", Tone.PLAIN),
+        ({"count": 123_456_789}, "    123.5 M             ", Tone.PLAIN),
     ],
 )
 def test_a_cell_says_master_state_and_completeness(changes: dict[str, object], cell: str, tone: Tone) -> None:
@@ -218,11 +229,103 @@ def test_the_last_hour_marks_what_began_and_what_nodes_told() -> None:
     told = fake.event(1, 1, START_NS - 1800 * S, "Store full.", level="WARNING")
     old = fake.event(2, 1, START_NS - 4000 * S, "Store full.", level="SEVERE")
     view.model.apply(Update(events=(told, old)), view.now_ns)
-    title, marks, clock = map(plain, timeline_lines(view, 62))
     number = len(view.health.open) + len(view.health.closed)
-    assert title.startswith(f"─ last hour, {number} incidents seen; ✖ error, ▲ warning ─")
+    assert hour_title(view) == f"masters of the last 1 h, {number} incidents (✖ error, ▲ warning)"
+    *masters, marks, clock = map(plain, hour_lines(view, 62, 9))
+    assert len(masters) == 2
     assert "DUL-DOMAIN-LOST" in {one.code.id for one in view.health.open}
-    assert marks[1:].index("▲") == 29
+    assert marks[2:].index("▲") == 29
     assert marks.rstrip().endswith("✖")
-    assert clock.startswith(" 00:03     00:13")
+    assert clock.startswith("  00:03    00:13")
     assert clock.endswith("now")
+
+
+@pytest.mark.parametrize(
+    ("changes", "after_s", "cell"),
+    [
+        ({"count": 12_345}, 0, "     12,345"),
+        ({"count": 12_091, "digest": "8e"}, 0, "     12,091 ↓254 behind"),
+        ({"count": 12_357, "digest": "8e"}, 0, "     12,357 ↑12 ahead"),
+        ({"count": 12_091, "digest": "8e", "filtered": True}, 0, "     12,091"),
+        ({"count": 400, "complete": False, "alignments": (aligning(400, 1000),)}, 0, " ◐     40 % ━━"),
+    ],
+)
+def test_a_cell_says_by_how_much_a_set_differs_from_that_of_its_master(
+    changes: dict[str, object], after_s: float, cell: str
+) -> None:
+    view = view_of(
+        fake.snapshot(1, fake.name_space("Orders", 1, count=12_345)),
+        fake.snapshot(2, fake.name_space("Orders", 1, **changes)),
+        after_s=after_s,
+    )
+    shown = Overview(view, 120)
+    row = shown.keys.index(node_id(2))
+    assert plain(shown.cell(row, shown.fixed)).rstrip().startswith(cell.rstrip())
+    is_quiet = all(span.tone is Tone.DIM for span in shown.cell(row, shown.fixed) if span.text.strip())
+    assert is_quiet is (cell.strip()[-1].isdigit())
+
+
+def test_what_is_written_meanwhile_is_no_difference() -> None:
+    """The snapshots of two nodes are never taken at the same moment."""
+    model = SystemModel()
+    for second in range(5):
+        now_ns = START_NS + second * S
+        counts = {1: 10_000 + 100 * second, 2: 9_900 + 100 * second}
+        heard = tuple(
+            ReceivedSnapshot(
+                fake.snapshot(
+                    node, fake.name_space("Orders", 1, count=count, digest=str(count)),
+                    counters={"stored": count}, time_ns=now_ns,
+                ),
+                now_ns,
+            )
+            for node, count in counts.items()
+        )  # fmt: skip
+        model.apply(Update(snapshots=heard), now_ns)
+    view = View(looked(model, now_ns), now_ns, UNICODE)
+    shown = Overview(view, 120)
+    assert plain(shown.cell(1, shown.fixed)).strip() == "10,300"
+    (stored, waits) = flows(view)
+    assert stored[0] == "samples stored by all nodes: 200/s"
+    assert waits[0].startswith("longest wait for a node: 1.0 s")
+
+
+def test_masters_stand_in_the_time_in_which_they_led() -> None:
+    model = SystemModel()
+    for minutes, master in ((50, 1), (30, 2), (10, 1)):
+        since_ns = START_NS - minutes * 60 * S
+        space = fake.name_space("Orders", master, epoch=f"{60 - minutes}/x", master_since_ns=since_ns)
+        heard = (ReceivedSnapshot(fake.snapshot(n, space, time_ns=since_ns), since_ns) for n in (1, 2))
+        model.apply(Update(snapshots=tuple(heard)), since_ns)
+    view = View(looked(model, START_NS), START_NS, UNICODE)
+    line = plain(hour_lines(view, 129, 3)[0])
+    names = [(word, line.index(word) - 8) for word in ("◆n1", "◆n2")]
+    assert names == [("◆n1", 20), ("◆n2", 60)]
+    assert line.rindex("◆n1") - 8 == 100
+    assert hour_title(view).startswith("masters of the last 1 h, ◆ 2 hand-overs")
+
+
+def test_who_hears_whom_is_shown_when_somebody_does_not() -> None:
+    met = {1: (2, 3), 2: (1,), 3: (1,)}
+    nodes = [fake.snapshot(n, fellows=tuple(map(fake.fellow, others))) for n, others in met.items()]
+    assert [plain(line).rstrip() for line in mesh_lines(view_of(*nodes))] == [
+        "    hears n2 n3",
+        " n2          ✖",
+        " n3       ✖",
+    ]
+    whole = [fake.snapshot(n, fellows=tuple(fake.fellow(f) for f in (1, 2, 3) if f != n)) for n in (1, 2, 3)]
+    assert mesh_lines(view_of(*whole)) == []
+
+
+def test_applications_that_get_nothing_are_named_with_the_reason() -> None:
+    done = DeliveryView("a", "Trade", "Orders", "done", 1000, START_NS - 9 * S, START_NS - 8 * S)
+    failed = msgspec.structs.replace(done, participant="b", state="failed", problem="no matching reader")
+    unkept = UnkeptView("w1", "sea.temp", "", "type", "keyed type without type information")
+    node = fake.snapshot(1, deliveries=(done, failed), unkept=(unkept,))
+    other = fake.snapshot(2, unkept=(unkept,))
+    assert [plain(line).strip() for line in application_lines(view_of(node, other), 120)] == [
+        "all nodes: captured 0/s, stored 0/s, delivered 0/s",
+        "1 late joiner served, 1,000 samples  ✖ 1 failed",
+        "✖ Trade: no matching reader",
+        "▲ 1 writer of sea.temp not kept: keyed type without type information",
+    ]

@@ -19,7 +19,6 @@ from tests.fake import SECOND_NS, START_NS, node_id
 from tests.health.looking import looked
 from tui import panels
 from tui.panels import ConsoleStatus
-from tui.screens.overview import LEAST_FOR_LONG
 
 S = SECOND_NS
 
@@ -290,10 +289,8 @@ def test_what_is_below_info_is_on_the_trace_screen_only() -> None:
 
 
 def test_what_does_not_fit_is_counted_in_the_title() -> None:
-    view = view_of()
-    lines = panels.titled("attention", [()] * 9, 4, view, 40)
-    assert len(lines) == 4
-    assert plain(lines[0]).startswith("─ attention, 6 more than fit ─")
+    assert panels.counted("attention", [()] * 9, 4) == "attention, 5 more than fit"
+    assert panels.counted("attention", [()] * 4, 4) == "attention"
 
 
 def test_events_that_are_no_longer_kept_are_counted_in_the_title() -> None:
@@ -301,17 +298,33 @@ def test_events_that_are_no_longer_kept_are_counted_in_the_title() -> None:
     assert events.events_title(view) == "events, 1,005 older ones not kept"
 
 
-@given(st.integers(6, 200), st.integers(0, 300), st.integers(0, 300), st.booleans(), st.integers(0, 6))
+@given(
+    st.integers(6, 200),
+    st.sampled_from((1, 2)),
+    st.builds(
+        panels.Wanted,
+        attention=st.integers(0, 300),
+        about=st.integers(0, 3),
+        nodes=st.integers(0, 300),
+        hour=st.integers(2, 10),
+        applications=st.integers(1, 40),
+    ),
+    st.booleans(),
+)
 def test_the_parts_never_need_more_than_the_room(
-    room: int, nodes: int, attention: int, events_only: bool, explained: int
+    room: int, frame: int, wanted: panels.Wanted, is_wide: bool
 ) -> None:
-    explained = explained if room >= LEAST_FOR_LONG else min(explained, 3)
-    shares = panels.share_height(room, nodes, attention, events_only=events_only, explained=explained)
-    parts = (shares.matrix, shares.detail, shares.attention, shares.about, shares.events, shares.timeline)
-    assert all(part >= 0 for part in parts)
-    assert sum(parts) <= max(room, 8)
-    if not events_only and room >= 17:
-        assert shares.events >= 4
+    shares = panels.share_height(room, frame, wanted, is_wide=is_wide)
+    parts = dataclasses.asdict(shares)
+    assert all(part >= 0 for part in parts.values())
+    edges = {"attention": frame, "about": 0, "matrix": 2 * (frame == 2), "detail": 0, "flows": 0}
+    lines = {name: part and part + edges.get(name, frame) for name, part in parts.items()}
+    if is_wide:  # side by side
+        lines["attention"] = max(lines["attention"], lines.pop("about"))
+        lines["hour"] = max(lines["hour"], lines.pop("applications"))
+    assert sum(lines.values()) <= max(room, 10)
+    if room >= 24:
+        assert shares.events >= 3
 
 
 def test_only_neighbours_make_one_line_so_the_order_of_events_stays() -> None:

@@ -197,7 +197,7 @@ def test_what_a_killed_load_left_goes(tmp_path: pathlib.Path, capfd: pytest.Capt
     load(capfd, case, str(log))
     (part,) = (case / "records").rglob("*.parquet")
     shutil.copy(part, part.with_name("part-0123456789abcdef-0.parquet"))
-    assert main(["sql", str(case), "select count(*) as n from records", "-o", "csv"]) == 0
+    assert main(["sql", str(case), "select count(*) as n from records", "--format", "csv"]) == 0
     assert capfd.readouterr().out == "n\n3\n"
     load(capfd, case, str(log))
     assert list((case / "records").rglob("*.parquet")) == [part]

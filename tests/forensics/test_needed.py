@@ -24,11 +24,11 @@ from ospltool.trace.case.reading_back import (
     WantedRecords,
     Window,
     _in_file_order,
-    _is_calm,
     records_of,
     rows_of,
     telling_of_alignments,
     telling_of_facts,
+    uncalm_domains,
 )
 from ospltool.trace.meaning.trace_facts import TraceFacts
 from ospltool.trace.reading.reader import merged
@@ -181,7 +181,7 @@ def test_marks_are_used_where_they_suffice(
     seed = request.node.callspec.params["evidence"]
     case = open_case(tmp_path / "case")
     with contextlib.closing(DuckEngine(case)) as opened:
-        is_marked = _is_calm(opened)
+        is_marked = not uncalm_domains(opened)
         sources = find_sources(_logs(tmp_path)).sources
         of_facts = telling_of_facts(with_waits=False)
         of_group = (telling_of_alignments(["lifecycle.address"], "p.T"), "false")

@@ -154,7 +154,7 @@ def _tell(health: Health, now_ns: int) -> None:
     view = View(health, now_ns, UNICODE)
     for rows in (alignment.alignments, conflicts.conflicts, groups.groups, incidents.incidents):
         rows(view, _WIDTH)
-    overview.timeline_lines(view, _WIDTH)
+    overview.hour_lines(view, _WIDTH, 9)
     incidents.summary(view, _WIDTH)
     panels.caption_lines(view, _WIDTH)
     persistence.replicas(view, _WIDTH)

@@ -18,7 +18,7 @@ from ospltool.live.recorder import Recorder, RecordingLimits
 from ospltool.live.recording import Recording
 from ospltool.live.replay import ReplayFeed
 from ospltool.views.cells import UNICODE
-from ospltool.views.overview import timeline_lines
+from ospltool.views.overview import hour_lines
 from ospltool.views.view import View
 from tests import fake
 from tests.fake import SECOND_NS as S
@@ -106,7 +106,7 @@ class Watcher:
         """Return all that a console shows of the system."""
         now_ns, health = self.feed.now_ns(), self.system.health
         model = health.model
-        lines = timeline_lines(View(health, now_ns, UNICODE), 120)
+        lines = hour_lines(View(health, now_ns, UNICODE), 120, 2)
         return {
             "document": exported(health, now_ns),
             "open": health.open,

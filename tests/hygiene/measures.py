@@ -23,12 +23,12 @@ import engine
 ROOT: Final = pathlib.Path(engine.__path__[0]).parent
 PACKAGES: Final = ("engine", "ospltool", "tui")
 BARS: Final = {
-    "code tokens": 774_700,
-    "lines": 126_100,
-    "modules": 485,
-    "classes": 1_259,
+    "code tokens": 799_300,
+    "lines": 129_400,
+    "modules": 491,
+    "classes": 1_272,
     "functions of 60 lines": 3,
-    "imports in functions": 245,
+    "imports in functions": 243,
     "sheared modules": 13,
 }
 """The greatest figures; what is not here has none."""

@@ -11,6 +11,7 @@ from ospltool.cli import app
 
 WITHOUT_JSON: dict[str, str] = {
     "cat": "it always answers in JSON lines",
+    "help": "it is for people",
     "metrics": "its one format is that of Prometheus; `health --json` says the same",
 }
 """Commands without --json, and why."""
@@ -38,7 +39,7 @@ def options_of(command: typing.Any) -> dict[str, typing.Any]:
 
 
 def test_every_verb_that_is_there_registers_itself() -> None:
-    assert {name.partition(" ")[0] for name in COMMANDS} <= set(app.VERBS)
+    assert {name.partition(" ")[0] for name in COMMANDS} <= {*app.VERBS, "help"}
     assert {"start", "stop", "status", "list", "top", "env", "info"} <= set(COMMANDS)
 
 

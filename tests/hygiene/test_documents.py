@@ -21,14 +21,15 @@ RULE = re.compile(r"\b(?:never|always|must|only|no other|nothing else)\b")
 NAMED = re.compile(r"`((?:engine|ospltool|tui)(?:\.(?!py\b)[A-Za-z_]\w*)+)")
 """A module of the product in a text, or a name in one."""
 BOUNDS = {
-    "all": 37_000,
+    "all": 34_500,
     "performance.md": 1200,
     "reliability.md": 1500,
     "console.md": 3000,
     "trace.md": 4300,
 }
 """The most words of a page for users, where it is not 2,000, and of all of them."""
-MADE = {"anomalies", "settings", "states"}
+UNCUT = {"at-scale.md", "console.md", "trace.md"}
+MADE = {"settings", "states"}
 FOREIGN = re.compile(
     r"""(?:src|srcset)=["'](?:https?:)?//|<link[^>]+href=["'](?:https?:)?//|url\(["']?https?://"""
 )
@@ -94,12 +95,18 @@ def test_a_page_links_a_term_where_it_first_uses_it(root: pathlib.Path) -> None:
     assert unlinked == []
 
 
-def test_pages_for_users_are_short(root: pathlib.Path) -> None:
-    """Those whose length people choose: not the pages of single rules and codes, and not the internals."""
-    words = {page.name: len(page.read_text("utf-8").split()) for page in (root / "docs").glob("*.md")}
-    bounds = {name: BOUNDS.get(name, 2000) for name in words}
-    assert {name: size for name, size in words.items() if size > bounds[name]} == {}
-    assert sum(words.values()) <= BOUNDS["all"]
+def test_pages_for_users_are_short_and_name_no_tests(root: pathlib.Path) -> None:
+    """The sum is without the pages of single rules and health codes, whose number features decide."""
+    docs = root / "docs"
+    texts = {
+        str(page.relative_to(docs)): page.read_text("utf-8")
+        for folder in (docs, docs / "rules", docs / "health")
+        for page in folder.glob("*.md")
+    }
+    words = {name: len(text.split()) for name, text in texts.items()}
+    assert {name: size for name, size in words.items() if size > BOUNDS.get(name, 2000)} == {}
+    assert sum(size for name, size in words.items() if "/" not in name) <= BOUNDS["all"]
+    assert [name for name, text in texts.items() if HOLDER.search(text) and name not in UNCUT] == []
 
 
 def test_a_page_that_is_made_says_how_and_contributing_too(root: pathlib.Path) -> None:

@@ -1,7 +1,9 @@
-"""The commands of docs/tutorial.md, on nodes of their own: they end as the page shows."""
+"""The commands of pages, on nodes and services of their own: they end as the page shows."""
 
 from __future__ import annotations
 
+import itertools
+import json
 import os
 import re
 import subprocess
@@ -23,9 +25,9 @@ FINDS = ("trace anomalies", "report")
 """Commands that may exit with 1: a busy machine has late heartbeats."""
 
 
-def steps() -> Iterator[tuple[str, list[str]]]:
-    """Each command of the page with the output that it shows."""
-    text = (ROOT / "docs" / "tutorial.md").read_text(encoding="utf-8")
+def steps(page: str) -> Iterator[tuple[str, list[str]]]:
+    """Each command of a page with the output that it shows."""
+    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
     for block in re.findall(r"```console\n(.*?)```", text, re.DOTALL):
         for step in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
             command, *shown = step.splitlines()
@@ -71,7 +73,7 @@ def environ(tmp_path: Path) -> Iterator[dict[str, str]]:
 
 def test_the_commands_of_the_tutorial_end_as_it_shows(environ: dict[str, str], tmp_path: Path) -> None:
     listed = ""
-    for command, shown in steps():
+    for command, shown in steps("tutorial.md"):
         if command.startswith((". ", "export ")):
             continue
         line = command.replace(DATA, environ["OSPLTOOL_DEMO_DIR"]).replace(
@@ -94,3 +96,50 @@ def test_the_commands_of_the_tutorial_end_as_it_shows(environ: dict[str, str], t
         )
         if line == "ospltool list":
             listed = ended.stdout
+
+
+ALONE = ("unshare", "--map-root-user", "--net", "bash", "-m", "-e", "-c")
+"""A session with a loopback interface and domains of its own, as on a machine where nothing runs."""
+READ = {"instances": 1000, "samples": 1000}
+
+
+def session(page: str) -> list[str]:
+    """The commands of the first block of a page, which end with `kill`."""
+    first, last = itertools.tee(command for command, _ in steps(page))
+    size = next(at for at, command in enumerate(first, 1) if command.startswith("kill %"))
+    return list(itertools.islice(last, size))
+
+
+def late(commands: list[str]) -> list[str]:
+    """The same, with the second service started once the writer has ended."""
+    setting, first, second, writer, *rest = commands
+    return [setting, first, writer.replace("--nodes 2", "--nodes 1"), second, *rest]
+
+
+@pytest.mark.netns
+@pytest.mark.parametrize(
+    ("commands", "results"),
+    [
+        (session("redundant-persistence.md"), [READ]),
+        (late(session("redundant-persistence.md")), [READ]),
+        (session("durable-subscriptions.md"), [{"taken": 1000, "repeated": 0}]),
+    ],
+    ids=["a lost replica", "a lost replica, the other comes late", "a durable subscription"],
+)
+def test_persistence_services_lose_nothing_as_their_pages_show(
+    environ: dict[str, str], tmp_path: Path, commands: list[str], results: list[dict[str, int]]
+) -> None:
+    (tmp_path / "samples").symlink_to(ROOT / "samples")
+    ends = ["trap 'kill -9 $(jobs -p) || true' EXIT", "ip link set lo up", *commands, "wait"]
+    done = subprocess.run(
+        [*ALONE, "\n".join(ends)],
+        cwd=tmp_path,
+        env=environ,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    found = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    assert done.returncode == 0, done
+    assert [{key: one[key] for key in wanted} for one, wanted in zip(found, results, strict=True)] == results

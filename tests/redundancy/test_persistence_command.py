@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from engine.persistence.service.replica_watching import keep_the_same
 from ospltool.cli.app import main
+from tests import fake
 
 SAMPLE = Path(__file__).parents[2] / "samples" / "redundant-persistence" / "service.xml"
 
@@ -57,9 +59,27 @@ def test_what_has_no_effect_is_said_before_anything_starts(
         ["run", str(SAMPLE), "--domain", "231"],
         ["rehearse", str(SAMPLE), "--fault", "rain"],
         ["status", "--domain", "-1"],
+        ["status", "--equal", "0"],
     ],
     ids=" ".join,
 )
 def test_wrong_usage_is_refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["persistence", *arguments]) == 2
     assert capsys.readouterr().err
+
+
+SAME = {"digest": "0" * 15 + "1"}
+EQUAL = [
+    ([], 1, False),
+    ([fake.replica("a", **SAME)], 1, True),
+    ([fake.replica("a", **SAME)], 2, False),
+    ([fake.replica("a", **SAME), fake.replica("b", **SAME)], 2, True),
+    ([fake.replica("a", **SAME), fake.replica("b", digest="2")], 2, False),
+    ([fake.replica("a", **SAME), fake.replica("b", unwritten=True, **SAME)], 2, False),
+    ([fake.replica("a", **SAME), fake.replica("b", service="other", **SAME)], 2, False),
+    ([fake.replica("a", **SAME), fake.replica("b", service="other", digest="2")], 1, True),
+]
+
+
+def test_replicas_keep_the_same_if_their_values_are_equal_and_on_disk() -> None:
+    assert [keep_the_same(replicas, count) for replicas, count, _ in EQUAL] == [same for *_, same in EQUAL]

@@ -260,7 +260,14 @@ def _console(scratch: pathlib.Path) -> list[Target]:
     mutes = {"domain 7": [msgspec.to_builtins(Mute("DUL-NO-MASTER", "n1", 5, 1, 2))]}
     case = scratch / "case"
     part = {"name": "part-0123456789abcdef", "start": 0, "counts": [1, 2, 3, 4]}
-    text = {"node": "n1", "file": "n1.log", "format": "trace", "origin": "engine", "digest": "ab"}
+    text = {
+        "domain": "7",
+        "node": "n1",
+        "file": "n1.log",
+        "format": "trace",
+        "origin": "engine",
+        "digest": "ab",
+    }
     with writing(case, Detail.FULL) as writer:
         writer.commit(Contents({"n1=n1.log": {**text, "size": 5, "parts": [part]}}))
     (version,) = (case / VERSIONS).iterdir()

@@ -10,18 +10,14 @@ from textual.app import ComposeResult
 from ospltool.output.text import plural
 from ospltool.views.alignment import FIELDS, alignments, counts, curve, deliveries, idle_lines, told_lines
 from ospltool.views.cells import Rows
-from ospltool.views.view import Subject, View, rule_line
-from tui import panels
-from tui.screens.base import OpsScreen, set_height
-from tui.widgets.curve import LEAST_HEIGHT, Curve
+from ospltool.views.curves import LEAST_HEIGHT, MOST_HEIGHT, area
+from ospltool.views.view import Subject, View
+from tui.screens.base import OpsScreen
 from tui.widgets.lines import Lines
 from tui.widgets.sheet import Sheet
 
-MOST_CURVE = 16
-"""A plot does not get better above this height."""
-
-LEAST_TOLD = 4
-"""Lines for requests and answers, their title included."""
+LEAST_TOLD = 3
+"""Lines for requests and answers."""
 
 
 class AlignmentScreen(OpsScreen):
@@ -38,56 +34,43 @@ class AlignmentScreen(OpsScreen):
 
     def body(self) -> ComposeResult:
         """Yield two tables under their titles, a curve, and requests and answers."""
-        yield Lines(id="title")
-        yield Sheet(id="alignments")
-        yield Lines(id="idle")
-        yield Lines(id="joiners-title")
-        yield Sheet(id="joiners")
-        yield Curve(id="received")
-        yield Lines(id="told")
+        yield Sheet(id="alignments", classes="panel")
+        yield Lines(id="idle", classes="panel")
+        yield Lines(id="received", classes="panel")
+        yield Sheet(id="joiners", classes="panel")
+        yield Lines(id="told", classes="panel")
 
     def show(self, view: View) -> None:
         """Fill both tables and share the height."""
-        width = self.size.width
-        nodes = view.model.ordered_nodes()
+        width, frame = self.inner, self.frame
         rows = self._alignments = alignments(view, width)
-        joiners = self._joiners = deliveries(view, nodes, width)
-        room = max(0, self.room - 2)
-        self.fill("#title", [rule_line(view, plural(len(rows.keys), "alignment"), width)])
-        idle = [] if rows.keys else idle_lines(view)[: max(1, room // 2)]
-        self.fill("#idle", idle)
-        for_alignments = min(len(rows.keys) + 1, max(2, room * 2 // 3)) if rows.keys else 0
-        grid = self.query_one("#alignments", Sheet)
-        set_height(grid, for_alignments)
-        grid.show(rows)
-        title = plural(len(joiners.keys), "late joiner") + " served"
-        self.fill("#joiners-title", [rule_line(view, title, width)])
-        grid = self.query_one("#joiners", Sheet)
-        grid.show(joiners)
-        for_joiners = len(joiners.keys) + 1 if joiners.keys else 0
-        left = room - for_alignments - len(idle)
-        for_told = (
-            0 if left < LEAST_TOLD else max(LEAST_TOLD, left - for_joiners - MOST_CURVE * bool(rows.keys))
-        )
-        for_joiners = min(for_joiners, left - for_told)
-        set_height(grid, max(0, for_joiners))
+        joiners = self._joiners = deliveries(view, view.model.ordered_nodes(), width)
+        left = max(0, self.room - frame)
+        title = plural(len(rows.keys), "alignment")
+        idle = [] if rows.keys else idle_lines(view)[: max(1, left // 2)]
+        for_rows = min(len(rows.keys) + 1, max(2, left * 2 // 3)) if rows.keys else 0
+        self.query_one("#alignments", Sheet).show(rows)
+        self.panel("#alignments", title, for_rows)
+        self.panel("#idle", title, len(idle), idle)
+        left -= for_rows + len(idle)
+        for_joiners = len(joiners.keys) + 1 + frame if joiners.keys else 0
+        for_told = min(left, LEAST_TOLD + frame)
         for_curve = self._show_curve(view, left - for_joiners - for_told)
-        if not for_curve:
-            for_told = max(0, left - for_joiners)
-        lines = told_lines(view, for_told - 1, width)
-        title = counts(view)
-        self.fill("#told", panels.titled(title, lines, for_told, view, width, note=False), for_told)
+        for_joiners = max(0, min(for_joiners, left - for_told - for_curve) - frame)
+        self.query_one("#joiners", Sheet).show(joiners)
+        self.panel("#joiners", plural(len(joiners.keys), "late joiner") + " served", for_joiners)
+        left -= for_curve + (for_joiners + frame if for_joiners else 0)
+        lines = told_lines(view, left - frame, width)
+        self.panel("#told", counts(view), max(0, left - frame), lines)
 
     def _show_curve(self, view: View, room: int) -> int:
-        """Return the curve of the alignment under the cursor where there is room; how high it is."""
-        plot = self.query_one(Curve)
-        row = self.query_one("#alignments", Sheet).row
-        one = self._alignments.item(row) if self._alignments else None
-        plot.display = room >= LEAST_HEIGHT and one is not None
-        if one is not None and plot.display:
-            plot.styles.height = min(room, MOST_CURVE)
-            plot.show(*curve(view, one), view.now_ns)
-        return min(room, MOST_CURVE) if plot.display else 0
+        """Show the curve of the alignment under the cursor where there is room; return its height."""
+        one = self._alignments.item(self.query_one("#alignments", Sheet).row) if self._alignments else None
+        height = min(room, MOST_HEIGHT) if room >= LEAST_HEIGHT and one is not None else 0
+        title, points = curve(view, one) if one is not None else ("", [])
+        lines = area(points, view.now_ns, self.inner, height - self.frame, view.glyphs)
+        self.panel("#received", title, max(0, height - self.frame), lines)
+        return height
 
     def here(self) -> Subject:
         """Return the alignee and the name-space, or the node that serves the late joiner."""
@@ -104,7 +87,6 @@ class AlignmentScreen(OpsScreen):
 
     @on(Sheet.Moved)
     def _moved(self) -> None:
-        self.query_one(Curve).forget()
         self.refresh_now()
 
     @on(Sheet.Chosen)

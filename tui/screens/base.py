@@ -8,11 +8,13 @@ from typing import Any, ClassVar, Final, cast
 from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
+from textual.content import Content
 from textual.screen import Screen
 from textual.widgets import Input
 
-from ospltool.views.cells import Line, Rows, more_line
-from ospltool.views.view import Filter, Subject, View, rule_line
+from ospltool.views.cells import ASCII, Line, Rows, more_line
+from ospltool.views.text import visible
+from ospltool.views.view import Filter, Subject, View
 from tui import commands, panels
 from tui.console import Console
 from tui.panels import ConsoleStatus
@@ -55,6 +57,7 @@ class OpsScreen(Screen[None]):
         self._filter_to_set = ""
         self._look = ""
         self._moment: tuple[bool, bool] | None = None
+        self._titles: dict[str, str] = {}
 
     @property
     def console(self) -> Console:
@@ -88,6 +91,21 @@ class OpsScreen(Screen[None]):
         return 0
 
     @property
+    def is_roomy(self) -> bool:
+        """Whether panels are boxes, and not only rules with a title."""
+        return self.size.width >= ROOMY_WIDTH and self.size.height >= ROOMY_HEIGHT
+
+    @property
+    def frame(self) -> int:
+        """Lines of the edge of a panel."""
+        return 2 if self.is_roomy else 1
+
+    @property
+    def inner(self) -> int:
+        """Cells within a panel over the whole width."""
+        return max(0, self.size.width - 2 * self.is_roomy)
+
+    @property
     def room(self) -> int:
         """Lines that are left for the body."""
         around = (w for w in self.children if isinstance(w, Lines | Entry) and w.id in _AROUND and w.display)
@@ -106,6 +124,8 @@ class OpsScreen(Screen[None]):
             self.query_one("#header", Lines).set_class(status.paused or is_past, "-paused")
             for widget in self.query(Toned):
                 widget.set_class(is_past and widget.id not in _OF_THE_PRESENT, PAST)
+        self.set_class(self.is_roomy, "-roomy")
+        self.set_class(view.glyphs is ASCII, "-ascii")
         lines = panels.header(view, status, self.NAME, self.heading, width)
         self.fill("#header", lines if self.size.height >= LEAST_FOR_TABS else lines[:1])
         self.fill("#timebar", panels.timebar_lines(view, status, width))
@@ -130,6 +150,25 @@ class OpsScreen(Screen[None]):
         widget = self.query_one(selector, Lines)
         set_height(widget, len(lines) if height is None else height)
         widget.show(lines)
+
+    def panel(self, selector: str, title: str, height: int, lines: list[Line] | None = None) -> None:
+        """Give a panel its title and `height` lines within its edge; without any it takes no room.
+
+        Args:
+            selector: the panel, a table or lines.
+            title: as text: what comes from the network is neither markup nor control characters.
+            height: lines within the edge.
+            lines: what it shows; None for a table, which is filled by itself.
+        """
+        widget = self.query_one(selector, Toned)
+        set_height(widget, height + self.frame if height > 0 else 0)
+        if title and not self.is_roomy:
+            title = f" {title} "  # a box sets its title off from the edge by itself
+        if self._titles.get(selector) != title:  # a new title draws the whole panel again
+            self._titles[selector] = title
+            widget.border_title = Content(visible(title, ascii_only=widget.glyphs is ASCII))
+        if lines is not None and isinstance(widget, Lines):
+            widget.show(lines[:height])
 
     def refresh_now(self) -> None:
         """Show the last view again after a change of filter, size or cursor."""
@@ -233,6 +272,11 @@ class OpsScreen(Screen[None]):
         self.console.run_command(event.value)
 
 
+# With less, the edges would take more than a sixth of the lines.
+ROOMY_WIDTH: Final = 100
+ROOMY_HEIGHT: Final = 34
+"""Cells and lines from which panels are boxes."""
+
 # Header, a few rows and the keys need these.
 LEAST_FOR_TABS = 12
 """With fewer lines the header has only its first."""
@@ -250,7 +294,7 @@ def _height(widget: Lines | Entry) -> int:
     return int(height.value) if height is not None else 1
 
 
-def set_height(widget: Lines | Sheet, lines: int) -> None:
+def set_height(widget: Toned, lines: int) -> None:
     """Give the widget this many lines; without any it takes no room."""
     if widget.display != bool(lines):
         widget.display = bool(lines)
@@ -285,10 +329,10 @@ class TableScreen(OpsScreen):
         self._notes: list[Line] = []
 
     def body(self) -> ComposeResult:
-        """Yield title, table, and lines about the row under the cursor."""
-        yield Lines(id="title")
-        yield Sheet(id="table")
-        yield Lines(id="about")
+        """Yield notes, table, and lines about the row under the cursor."""
+        yield Lines(id="notes", classes="free")
+        yield Sheet(id="table", classes="panel")
+        yield Lines(id="about", classes="panel")
 
     def table(self, view: View, width: int) -> Rows[Any]:
         """Return the table."""
@@ -303,7 +347,7 @@ class TableScreen(OpsScreen):
         return []
 
     def notes(self, view: View, width: int) -> list[Line]:
-        """Return lines below the title, whatever the table has."""
+        """Return lines above the table, whatever that has."""
         return []
 
     def instead(self, view: View) -> list[Line]:
@@ -318,32 +362,32 @@ class TableScreen(OpsScreen):
     def show(self, view: View) -> None:
         """Fill table and lines, and share the height."""
         self.shown = view
-        width = self.size.width
-        grid = self.query_one("#table", Sheet)
+        width = self.inner
         rows = self.rows = self.table(view, width)
-        grid.show(rows)
-        title = rule_line(view, self.table_title(view, rows), width)
+        self.query_one("#table", Sheet).show(rows)
         self._notes = self.notes(view, width)
-        self.fill("#title", [title, *self._notes])
+        self.fill("#notes", self._notes)
         self.show_about()
 
     def show_about(self) -> None:
         """Show the lines about the row under the cursor below the table."""
         if self.shown is None or self.rows is None:
             return
-        view, width = self.shown, self.size.width
-        row = self.row
+        view, width, row = self.shown, self.inner, self.row
+        title = self.table_title(view, self.rows)
         lines = self.about(view, row, width) if row is not None else self.instead(view)
-        room = max(0, self.room - 1 - len(self._notes))
-        free = room - HEADER - len(self.rows.keys) - 1
-        most = min(self.ABOUT_LINES, max(room // 3, free)) if row is not None else room - 1
+        room = max(0, self.room - self.frame - len(self._notes))
+        if row is None:
+            self.panel("#table", "", 0)
+            self.panel("#about", title, room, lines)
+            return
+        room -= self.frame if lines else 0
+        free = room - HEADER - len(self.rows.keys)
+        most = max(0, min(self.ABOUT_LINES, max(room // 3, free)))
         if len(lines) > most > 0:
-            left_out = len(lines) - most + 1
-            lines = [*lines[: most - 1], more_line(left_out)]
-        rule = [rule_line(view, "", width)] if lines and row is not None else []
-        lines = [*rule, *lines[: max(0, most)]]
-        self.fill("#about", lines)
-        set_height(self.query_one("#table", Sheet), max(2, room - len(lines)) if self.rows.keys else 0)
+            lines = [*lines[: most - 1], more_line(len(lines) - most + 1)]
+        self.panel("#about", "", min(len(lines), most), lines)
+        self.panel("#table", title, max(2, room - min(len(lines), most)))
 
     @on(Sheet.Moved)
     def _moved(self) -> None:

@@ -28,9 +28,9 @@ from ospltool.views.incidents import (
     none_lines,
     title,
 )
-from ospltool.views.view import Subject, View, rule_line
+from ospltool.views.view import Subject, View
 from tui.panels import ConsoleStatus
-from tui.screens.base import OpsScreen, TableScreen, set_height
+from tui.screens.base import OpsScreen, TableScreen
 from tui.widgets.lines import Lines
 from tui.widgets.sheet import Sheet
 
@@ -165,9 +165,8 @@ class IncidentScreen(IncidentKeys):
 
     def body(self) -> ComposeResult:
         """Yield the description of the incident, and the events."""
-        yield Lines(id="about")
-        yield Lines(id="title")
-        yield Sheet(id="events")
+        yield Lines(id="about", classes="panel")
+        yield Sheet(id="events", classes="panel")
 
     @property
     def incident(self) -> Incident | None:
@@ -176,7 +175,7 @@ class IncidentScreen(IncidentKeys):
 
     def show(self, view: View) -> None:
         """Fill both parts and share the height."""
-        width = self.size.width
+        width = self.inner
         key = view.subject.incident
         known = self._incident if self._incident and self._incident.key == key else None
         one = self._incident = find(view, key) or known
@@ -187,18 +186,16 @@ class IncidentScreen(IncidentKeys):
                 if key
                 else "no incident chosen; 5 lists all, enter opens one"
             )
-            self.fill("#about", [rule_line(view, why, width)])
-            self.fill("#title", [])
-            set_height(self.query_one("#events", Sheet), 0)
+            self.panel("#about", why, max(1, self.room - self.frame), [])
+            self.panel("#events", "", 0)
             return
         every = [head(view, one, width), (), *about(view, one, width)]
         lines = every[: max(3, self.room * 2 // 3)]
-        self.fill("#about", lines)
+        self.panel("#about", one.who, len(lines), lines)
         rows = self._rows = events(view, one, width)
-        self.fill("#title", [rule_line(view, events_title(rows), width)])
-        grid = self.query_one("#events", Sheet)
-        grid.show(rows)
-        set_height(grid, max(0, self.room - len(lines) - 1) if rows.keys else 0)
+        self.query_one("#events", Sheet).show(rows)
+        left = self.room - len(lines) - 2 * self.frame
+        self.panel("#events", events_title(rows), max(1, left) if rows.keys else 0)
 
     def here(self) -> Subject:
         """Return the incident, with the node that it is about."""

@@ -22,10 +22,9 @@ from ospltool.views.name_space import (
 from ospltool.views.view import (
     Subject,
     View,
-    rule_line,
 )
 from tui import panels
-from tui.screens.base import OpsScreen, neighbour_keys, set_height
+from tui.screens.base import OpsScreen, neighbour_keys
 from tui.widgets.lines import Lines
 from tui.widgets.sheet import Sheet
 
@@ -45,40 +44,38 @@ class NameSpaceScreen(OpsScreen):
 
     def body(self) -> ComposeResult:
         """Yield definition, masters, nodes, trouble and history."""
-        yield Lines(id="definition")
-        yield Lines(id="masters")
-        yield Lines(id="nodes-title")
-        yield Sheet(id="nodes")
-        yield Lines(id="trouble")
-        yield Lines(id="history")
+        yield Lines(id="definition", classes="free")
+        yield Lines(id="masters", classes="free")
+        yield Sheet(id="nodes", classes="panel")
+        yield Lines(id="trouble", classes="panel")
+        yield Lines(id="history", classes="panel")
 
     def show(self, view: View) -> None:
         """Fill all parts and share the height."""
-        width = self.size.width
+        width = self.inner
         name = self._space = subject_name_space(view)
         self.heading = f"name-space {name}" if name else "name-space"
         rows = self._rows = holders(view, name, width)
         masters = master_lines(view, name)
         trouble = trouble_lines(view, name, current_incidents(view))
         history = history_lines(view, name)
-        nothing = [rule_line(view, "no name-space heard yet", width)]
-        nothing += panels.nothing_lines(view, "name-spaces")
+        nothing = panels.nothing_lines(view, "name-spaces")
         definition = definition_lines(view, name) if name else nothing
         room = self.room
         definition, masters = definition[: max(1, room // 5)], masters[: max(1, room // 5)]
         title = table_title([plural(len(rows.keys), "node")], rows.hidden)
         self.fill("#definition", definition)
         self.fill("#masters", masters)
-        self.fill("#nodes-title", [rule_line(view, title, width)] if name else [])
-        left = max(0, room - len(definition) - len(masters) - 1)
-        for_trouble = min(len(trouble) + 1 if trouble else 0, left // 4)
-        for_nodes = min(len(rows.keys) + 1, max(2, left - for_trouble - 3))
-        grid = self.query_one("#nodes", Sheet)
-        set_height(grid, for_nodes if name else 0)
-        grid.show(rows)
-        self.fill("#trouble", panels.titled("attention", trouble, for_trouble, view, width))
-        rest = max(0, left - for_trouble - for_nodes) if name else 0
-        self.fill("#history", panels.titled("masters", history, rest, view, width), rest)
+        frame = self.frame
+        left = max(0, room - len(definition) - len(masters) - frame)
+        for_trouble = min(len(trouble), max(0, left // 4 - frame)) if trouble else 0
+        left -= for_trouble + frame if for_trouble else 0
+        for_nodes = min(len(rows.keys) + 1, max(2, left - 3))
+        self.query_one("#nodes", Sheet).show(rows)
+        self.panel("#nodes", title, for_nodes if name else 0)
+        self.panel("#trouble", panels.counted("attention", trouble, for_trouble), for_trouble, trouble)
+        rest = max(0, left - for_nodes - frame) if name else 0
+        self.panel("#history", panels.counted("masters", history, rest), rest, history)
 
     def here(self) -> Subject:
         """Return the node under the cursor, with this name-space."""

@@ -16,20 +16,19 @@ from ospltool.views.cells import (
     Rows,
     table_title,
 )
+from ospltool.views.curves import LEAST_HEIGHT, MOST_HEIGHT, area
 from ospltool.views.node import card, curves, fellows, name_spaces, subject_node
 from ospltool.views.view import (
     Subject,
     View,
-    rule_line,
 )
-from tui.screens.base import OpsScreen, neighbour_keys, set_height, share
-from tui.widgets.curve import LEAST_HEIGHT, Curve
+from tui import panels
+from tui.screens.base import OpsScreen, neighbour_keys, share
 from tui.widgets.lines import Lines
 from tui.widgets.sheet import Sheet
 
 PARTS = ("fellows", "spaces", "joiners")
-MOST_HEIGHT = 16
-"""A plot does not get better above this height."""
+CURVES = ("stored", "gaps")
 
 
 class NodeScreen(OpsScreen):
@@ -47,25 +46,23 @@ class NodeScreen(OpsScreen):
 
     def body(self) -> ComposeResult:
         """Return the card and three tables, each under its title."""
-        yield Lines(id="card")
+        yield Lines(id="card", classes="free")
         for part in PARTS:
-            yield Lines(id=f"{part}-title")
-            yield Sheet(id=part)
+            yield Sheet(id=part, classes="panel")
         with Horizontal(id="curves"):
-            yield Curve(id="stored")
-            yield Curve(id="gaps")
+            for curve in CURVES:
+                yield Lines(id=curve, classes="panel")
 
     def show(self, view: View) -> None:
         """Fill card and tables, and share the height."""
-        width = self.size.width
+        width = self.inner
         node = self._node = subject_node(view)
         self.heading = f"node {node.snapshot.name}" if node else "node"
-        nobody = [rule_line(view, "no node heard yet", width)]
-        lines = card(view, node, width) if node else nobody
+        lines = card(view, node, width) if node else panels.nothing_lines(view, "nodes")
         self.fill("#card", lines)
         if node is None:
             for part in PARTS:
-                self._show_part(view, part, None, "", 0)
+                self.panel(f"#{part}", "", 0)
             self.query_one("#curves", Horizontal).display = False
             return
         rows: dict[str, Rows[Any]] = {
@@ -74,30 +71,28 @@ class NodeScreen(OpsScreen):
             "joiners": deliveries(view, [node], width),
         }
         self._rows = rows
-        room = max(0, self.room - len(lines) - len(PARTS))
-        heights = share([len(rows[part].keys) + bool(rows[part].keys) for part in PARTS], room)
+        shown = [part for part in PARTS if rows[part].keys or rows[part].hidden]
+        room = max(0, self.room - len(lines) - self.frame * len(shown))
+        heights = dict(zip(shown, share([len(rows[part].keys) + 1 for part in shown], room), strict=True))
         nouns = {"fellows": "fellow", "spaces": "name-space", "joiners": "late joiner"}
-        for part, height in zip(PARTS, heights, strict=True):
+        for part in PARTS:
             title = table_title([plural(len(rows[part].keys), nouns[part])], rows[part].hidden)
-            self._show_part(view, part, rows[part], title, height)
-        self._show_curves(view, node, room - sum(heights))
+            self.query_one(f"#{part}", Sheet).show(rows[part])
+            self.panel(f"#{part}", title, heights.get(part, 0))
+        self._show_curves(view, node, room - sum(heights.values()))
 
     def _show_curves(self, view: View, node: Node, room: int) -> None:
+        """Show the curves side by side where there is room."""
         row = self.query_one("#curves", Horizontal)
         row.display = room >= LEAST_HEIGHT
         if not row.display:
             return
-        row.styles.height = min(room, MOST_HEIGHT)
-        for curve, (title, points) in zip(row.query(Curve), curves(view, node), strict=True):
-            curve.show(title, points, view.now_ns)
-
-    def _show_part(self, view: View, part: str, rows: Rows[Any] | None, title: str, height: int) -> None:
-        lines = [rule_line(view, title, self.size.width)] if rows is not None else []
-        self.fill(f"#{part}-title", lines)
-        grid = self.query_one(f"#{part}", Sheet)
-        set_height(grid, height)
-        if rows is not None:
-            grid.show(rows)
+        height = min(room, MOST_HEIGHT)
+        row.styles.height = height
+        width = self.size.width // len(CURVES) - 2 * self.is_roomy
+        for curve, (title, points) in zip(CURVES, curves(view, node), strict=True):
+            lines = area(points, view.now_ns, width, height - self.frame, view.glyphs)
+            self.panel(f"#{curve}", title, height - self.frame, lines)
 
     def here(self) -> Subject:
         """Return the fellow under the cursor, or this node with the name-space under the cursor."""

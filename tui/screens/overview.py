@@ -8,14 +8,28 @@ from typing import ClassVar, Final
 from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
+from textual.containers import Container, Horizontal, Vertical
 
 from ospltool.health.incidents import Incident
 from ospltool.output.text import plural
 from ospltool.views import incidents as incident_views
 from ospltool.views.cells import Line, LineRows
+from ospltool.views.curves import area
 from ospltool.views.events import event_lines, events_title
 from ospltool.views.incidents import Notable, current_incidents, notables, summary
-from ospltool.views.overview import FIELDS, FOLDED, Overview, detail, nothing_shown, timeline_lines
+from ospltool.views.overview import (
+    FIELDS,
+    FOLDED,
+    WIDE,
+    Overview,
+    application_lines,
+    detail,
+    flows,
+    hour_lines,
+    hour_title,
+    mesh_lines,
+    nothing_shown,
+)
 from ospltool.views.view import (
     Subject,
     UnheardNode,
@@ -30,6 +44,10 @@ from tui.widgets.sheet import Sheet
 # Chosen by eye: the table keeps half of the lines.
 LEAST_FOR_LONG: Final = 34
 """Lines from which the explanation of an incident has two for each part."""
+MOST_MASTERS: Final = 8
+"""Name-spaces whose masters are shown."""
+WAIT_S: Final = 4.0
+"""A wait for a node that looks high: about twice what is normal."""
 # Explaining all would take time with hundreds of incidents.
 COMPARED: Final = 5
 """Incidents whose explanations have room, so that nothing moves when the cursor does."""
@@ -57,19 +75,30 @@ class OverviewScreen(IncidentKeys):
         self.unfolded = False
         self._is_walking = False
         self._most = 1
+        self._side = 0
         self._view: View | None = None
         self._matrix: Overview | None = None
         self._attention: LineRows[Notable] | None = None
 
     def body(self) -> ComposeResult:
-        """Yield incidents, the matrix and its explanation, the last hour, and events."""
-        yield Lines(id="summary")
-        yield Sheet(id="attention")
-        yield Lines(id="about")
-        yield Sheet(cells=True, id="matrix")
-        yield Lines(id="detail")
-        yield Lines(id="timeline")
-        yield Lines(id="ticker")
+        """Yield incidents, the matrix and its explanation, the last hour, applications, curves and events."""
+        yield Lines(id="summary", classes="free")
+        with Container(classes="columns"):
+            with Vertical():
+                yield Sheet(id="attention", classes="panel")
+            with Vertical():
+                yield Lines(id="about", classes="panel")
+        yield Sheet(cells=True, id="matrix", classes="panel")
+        yield Lines(id="detail", classes="free")
+        with Container(classes="columns"):
+            with Vertical():
+                yield Lines(id="hour", classes="panel")
+            with Vertical():
+                yield Lines(id="applications", classes="panel")
+        with Horizontal(id="curves"):
+            yield Lines(id="stored", classes="panel")
+            yield Lines(id="gaps", classes="panel")
+        yield Lines(id="ticker", classes="panel")
 
     @property
     def grid(self) -> Sheet:
@@ -79,44 +108,74 @@ class OverviewScreen(IncidentKeys):
     def show(self, view: View) -> None:
         """Fill all parts and share the height."""
         view = dataclasses.replace(view, faults_only=self.only_faults)
-        width = self.size.width
+        width = self.inner
+        is_wide = width >= WIDE
+        self.set_class(is_wide, "-wide")
+        self._side = self.size.width // 2 - 2 * self.is_roomy if is_wide else width
         self._view = view
         incidents = current_incidents(view)
         self.query_one("#summary", Lines).show([summary(view, width)])
         urgent = notables(view, incidents)
         room, nodes = self.room - 1, len(view.model.nodes) + len(view.health.unheard)
         self._most = 2 if room >= LEAST_FOR_LONG else 1
-        told = (incident_views.explanation(view, one, width, self._most) for one in incidents[:COMPARED])
-        explained = max(map(len, told), default=0)
-        shares = panels.share_height(
-            room, nodes, len(urgent), events_only=self.only_events, explained=explained
+        told = (incident_views.explanation(view, one, self._side, self._most) for one in incidents[:COMPARED])
+        applications = application_lines(view, self._side) if self.is_roomy else []
+        mesh = mesh_lines(view) if self.is_roomy else []
+        wanted = panels.Wanted(
+            len(urgent),
+            max(map(len, told), default=0),
+            nodes,
+            min(len(view.model.masterships), MOST_MASTERS) + 2,
+            len(applications) + (len(mesh) + 1 if mesh else 0),
         )
+        if self.only_events:
+            shares = panels.Shares(events=max(2, room - self.frame))
+        else:
+            shares = panels.share_height(room, self.frame, wanted, is_wide=is_wide)
         rows = 0 if self.unfolded else shares.matrix - 1
         matrix = self._matrix = Overview(view, width, incidents, rows)
         self.heading = (
             f"faults only, {plural(matrix.hidden, 'node')} hidden" if self.only_faults else "overview"
         )
         if len(matrix.keys) < nodes and not self.only_events:
-            shares = panels.share_height(
-                room, len(matrix.keys), len(urgent), events_only=False, explained=explained
-            )
-        self._show_attention(view, urgent, shares.attention)
-        self.fill("#about", self._about(view), shares.about)
+            wanted = dataclasses.replace(wanted, nodes=len(matrix.keys))
+            shares = panels.share_height(room, self.frame, wanted, is_wide=is_wide)
+        self._show_attention(view, urgent, shares)
         self.grid.show(matrix)
-        set_height(self.grid, shares.matrix if matrix.keys else 0)
+        self.panel("#matrix", "nodes", shares.matrix if matrix.keys else 0)
+        if not self.is_roomy and matrix.keys:  # the names of its columns are its edge
+            set_height(self.grid, shares.matrix)
         self.fill("#detail", self._detail(view, matrix), shares.detail)
-        self.fill("#timeline", timeline_lines(view, width) if shares.timeline else [], shares.timeline)
-        events = event_lines(view, shares.events - 1, width)
-        title = events_title(view)
-        lines = panels.titled(title, events, shares.events, view, width, note=False)
-        self.fill("#ticker", lines, shares.events)
+        hour = hour_lines(view, self._side, shares.hour) if shares.hour else []
+        self.panel("#hour", hour_title(view), shares.hour, hour)
+        lines = [*applications, *([(), *mesh] if mesh else [])]
+        self.panel("#applications", "applications", shares.applications, lines)
+        self._show_curves(view, shares.flows)
+        events = event_lines(view, shares.events, width)
+        self.panel("#ticker", events_title(view), shares.events, events)
 
-    def _show_attention(self, view: View, urgent: list[Notable], height: int) -> None:
+    def _show_curves(self, view: View, height: int) -> None:
+        """Show the curves of all nodes together."""
+        row, found = self.query_one("#curves", Horizontal), flows(view) if height else []
+        row.display = bool(found)
+        row.styles.height = height
+        width = self.size.width // 2 - 2 * self.is_roomy
+        for selector, (title, points) in zip(("#stored", "#gaps"), found, strict=False):
+            least = WAIT_S if selector == "#gaps" else 0.0
+            lines = area(points, view.now_ns, width, height - self.frame, view.glyphs, least=least)
+            self.panel(selector, title, height - self.frame, lines)
+
+    def _show_attention(self, view: View, urgent: list[Notable], shares: panels.Shares) -> None:
         """Fill the table of incidents, which has the cursor until the user moves it elsewhere."""
-        table = self.query_one("#attention", Sheet)
-        self._attention = panels.attention(view, urgent, height, self.size.width)
+        table, height = self.query_one("#attention", Sheet), shares.attention
+        self._attention = LineRows([(one.key, one.line, one) for one in urgent], self._side)
         table.show(self._attention)
-        set_height(table, height)
+        self.panel("#attention", panels.counted("attention", urgent, height), height)
+        about = self._about(view)
+        if self.inner >= WIDE:
+            self.panel("#about", "why, and what to do", shares.about if about else 0, about)
+        else:
+            self.fill("#about", about, shares.about)
         is_touched = self._is_walking or table.is_touched or self.grid.is_touched
         if height and self.focused is self.grid and not is_touched:
             self.set_focus(table)
@@ -124,7 +183,7 @@ class OverviewScreen(IncidentKeys):
     def _about(self, view: View) -> list[Line]:
         """Explain the incident under the cursor, or else the most urgent one."""
         one = self.incident or next(iter(current_incidents(view)), None)
-        return incident_views.explanation(view, one, self.size.width, self._most) if one else []
+        return incident_views.explanation(view, one, self._side, self._most) if one else []
 
     @on(Sheet.Moved)
     def _explain(self) -> None:

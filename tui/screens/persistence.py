@@ -16,8 +16,8 @@ from ospltool.live.persistence import ReplicaState, Stream, WatchedReplica
 from ospltool.output.text import plural
 from ospltool.views import text
 from ospltool.views.cells import Cell, Column, Line, Rows, Span, Tone, dimmed, more_line, single, table_title
-from ospltool.views.view import View, rule_line, severity_sign
-from tui.screens.base import OpsScreen, set_height, share
+from ospltool.views.view import View, severity_sign
+from tui.screens.base import OpsScreen, share
 from tui.widgets.lines import Lines
 from tui.widgets.sheet import Sheet
 
@@ -346,16 +346,14 @@ class PersistenceScreen(OpsScreen):
 
     def body(self) -> ComposeResult:
         """Three tables under their titles; below the first, the replica under the cursor."""
-        yield Lines(id="replicas-title")
-        yield Sheet(id="replicas")
-        yield Lines(id="about")
+        yield Sheet(id="replicas", classes="panel")
+        yield Lines(id="about", classes="free")
         for part in PARTS[1:]:
-            yield Lines(id=f"{part}-title")
-            yield Sheet(id=part)
+            yield Sheet(id=part, classes="panel")
 
     def show(self, view: View) -> None:
         """Fill all parts and share the height."""
-        width = self.size.width
+        width = self.inner
         rows = replicas(view, width)
         self._rows = {"replicas": rows}
         self.query_one("#replicas", Sheet).show(rows)
@@ -370,7 +368,7 @@ class PersistenceScreen(OpsScreen):
         if one.view.subscriptions:
             self._rows["subscriptions"] = subscriptions(view, one, width)
             titles["subscriptions"] = subscriptions_title(view, one, self._rows["subscriptions"])
-        room = max(0, self.room - len(titles))
+        room = max(0, self.room - self.frame * len(titles))
         most = max(2, room // 3)
         if len(about) > most:
             about = [*about[: most - 1], more_line(len(about) - most + 1)]
@@ -379,22 +377,15 @@ class PersistenceScreen(OpsScreen):
         wanted = [len(self._rows[part].keys) + bool(self._rows[part].keys) for part in parts]
         heights = dict(zip(parts, share(wanted, room - len(about)), strict=True))
         for part in PARTS:
-            lines = [rule_line(view, titles[part], width)] if part in titles else []
-            self._show_part(part, lines, heights.get(part, 0))
+            self.panel(f"#{part}", titles.get(part, ""), heights.get(part, 0))
+            if part in self._rows and part != "replicas":
+                self.query_one(f"#{part}", Sheet).show(self._rows[part])
 
     def _show_none(self, view: View) -> None:
-        width = self.size.width
-        first = rule_line(view, title(view, self._rows["replicas"]), width)
-        self.fill("#about", none_lines(view, self.console.feed.mode, width))
+        said = none_lines(view, self.console.feed.mode, self.inner)
+        self.fill("#about", [(Span(f" {title(view, self._rows['replicas'])}", Tone.STRONG),), *said])
         for part in PARTS:
-            self._show_part(part, [first] if part == "replicas" else [], 0)
-
-    def _show_part(self, part: str, lines: list[Line], height: int) -> None:
-        self.fill(f"#{part}-title", lines)
-        grid = self.query_one(f"#{part}", Sheet)
-        set_height(grid, height)
-        if part in self._rows and part != "replicas":
-            grid.show(self._rows[part])
+            self.panel(f"#{part}", "", 0)
 
     @property
     def _replica(self) -> WatchedReplica | None:

@@ -132,8 +132,13 @@ class Sheet(ScrollView, Toned, can_focus=True, inherit_bindings=False):
 
     When its row is gone, the cursor goes to the one that follows, or to the last.
 
-    `cells` says whether the cursor walks over cells or over whole rows. The first columns stay in view when
-    the others move sideways; how many are out of view is written in the header.
+    The first columns stay in view when the others move sideways; how many are out of view is written in the
+    header.
+
+    Args:
+        cells: whether the cursor walks over cells or over whole rows.
+        id: Textual's name of it.
+        classes: Textual's classes of it.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -184,8 +189,14 @@ class Sheet(ScrollView, Toned, can_focus=True, inherit_bindings=False):
             super().__init__()
             self.value = value
 
-    def __init__(self, *, cells: bool = False, id: str | None = None) -> None:  # noqa: A002 - Textual's name
-        super().__init__(id=id)
+    def __init__(
+        self,
+        *,
+        cells: bool = False,
+        id: str | None = None,  # noqa: A002 - Textual's name
+        classes: str | None = None,
+    ) -> None:
+        super().__init__(id=id, classes=classes)
         self._table: CellTable = _Nothing()
         self._cells = cells
         self.sorting = Sorting()
@@ -196,6 +207,11 @@ class Sheet(ScrollView, Toned, can_focus=True, inherit_bindings=False):
         self._drawn: dict[int, Strip] = {}
         self.is_touched = False
         """Whether the reader has moved the cursor: true at once, before any message tells it."""
+
+    @property
+    def head(self) -> int:
+        """Lines for the names of columns; rows that are lines have none."""
+        return HEADER if self._table.fixed else 0
 
     @property
     def row(self) -> int:
@@ -235,7 +251,7 @@ class Sheet(ScrollView, Toned, can_focus=True, inherit_bindings=False):
         self.sorting.take(table)
         if self.sorting.keys and self._row_key and self._row_key not in self.sorting.keys:
             self._row_key = self.row_key  # the row is gone: the next one has the cursor, or the last
-        size = Size(self.size.width, len(table.keys) + HEADER)
+        size = Size(self.size.width, len(table.keys) + self.head)
         if size != self.virtual_size:
             self.virtual_size = size
         if before != (self.row_key, self.column_key):
@@ -265,7 +281,7 @@ class Sheet(ScrollView, Toned, can_focus=True, inherit_bindings=False):
 
     def _row_at(self, y: int) -> int:
         """Return which row is scrolled to this line; negative for the header."""
-        return y - HEADER + (round(self.scroll_y) if y >= HEADER else 0)
+        return y - self.head + (round(self.scroll_y) if y >= self.head else 0)
 
     def redraw(self) -> None:
         """Draw every line again."""
@@ -276,7 +292,7 @@ class Sheet(ScrollView, Toned, can_focus=True, inherit_bindings=False):
         """Draw only these rows again; the others look as before."""
         for place in set(places):
             self._drawn.pop(place, None)
-            y = place - round(self.scroll_y) + HEADER
+            y = place - round(self.scroll_y) + self.head
             self.refresh(Region(0, y, self.size.width, 1))
 
     def on_resize(self, _event: events.Resize) -> None:
@@ -317,7 +333,7 @@ class Sheet(ScrollView, Toned, can_focus=True, inherit_bindings=False):
 
     def action_page(self, pages: int) -> None:
         """Move the cursor by what fits on the screen."""
-        self.action_move(pages * max(1, self.size.height - HEADER - 1), 0)
+        self.action_move(pages * max(1, self.size.height - self.head - 1), 0)
 
     def action_edge(self, direction: int) -> None:
         """Move the cursor to the first or the last row."""
@@ -360,14 +376,17 @@ class Sheet(ScrollView, Toned, can_focus=True, inherit_bindings=False):
 
     def on_click(self, event: events.Click) -> None:
         """Put the cursor where the mouse is, and choose what it was on; a heading sorts by its column."""
-        row = event.y - HEADER + round(self.scroll_y)
-        if event.y < HEADER:
-            self.sorting.choose(self._table, self._heading_at(event.x))
+        at = event.get_content_offset(self)
+        if at is None:  # the edge of the panel
+            return
+        row = at.y - self.head + round(self.scroll_y)
+        if at.y < self.head:
+            self.sorting.choose(self._table, self._heading_at(at.x))
             self._settle(by_hand=True)
             return
         if not 0 <= row < len(self.sorting.keys):
             return
-        key, column_key = self.sorting.keys[row], self._column_at(event.x)
+        key, column_key = self.sorting.keys[row], self._column_at(at.x)
         if (key, column_key) == (self.row_key, self.column_key):
             self.post_message(self.Chosen(self))
             return
@@ -389,7 +408,7 @@ class Sheet(ScrollView, Toned, can_focus=True, inherit_bindings=False):
             self.call_after_refresh(self._show_row)  # when the size is not settled yet
 
     def _show_row(self) -> None:
-        height = max(1, self.size.height - HEADER)
+        height = max(1, self.size.height - self.head)
         top, place = round(self.scroll_y), self._place
         if place < top:
             self.scroll_to(y=max(0, place), animate=False)
@@ -473,10 +492,6 @@ class Sheet(ScrollView, Toned, can_focus=True, inherit_bindings=False):
 
     def _header(self, shown: list[int]) -> Strip:
         columns = self._table.columns
-        if not self._table.fixed:  # one column of lines, under a rule
-            return self.strip(
-                fit_line((Span(columns[0].title, Tone.DIM),), self.size.width, glyphs=self.glyphs)
-            )
         spans = [Span(" ", Tone.DIM)]
         for column in shown:
             definition = columns[column]

@@ -335,6 +335,10 @@ class Replica:
         """Return the keys of all instances."""
         return self._kept.entries.keys()
 
+    def digest(self) -> int:
+        """Return a number below 2**64 for all last values: replicas with equal values have the same."""
+        return sum(self._kept.digests()) & _MASK
+
     def writers(self) -> list[str]:
         """Return all known writers and streams of late samples."""
         return sorted(self._writers)

@@ -168,6 +168,8 @@ class ReplicaView:
     """Sentences about present problems."""
     ending: bool = False
     """Whether the replica stops cleanly and this is its last view."""
+    digest: str = ""
+    """Of all values kept, 16 hexadecimal digits: the same at replicas that keep the same."""
 
 
 class _Document(msgspec.Struct):

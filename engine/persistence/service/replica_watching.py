@@ -89,6 +89,26 @@ class Watching:
         self.wait_for(lambda _: self._services <= self._views.keys(), timeout_s - at_least_s)
         return self.replicas()
 
+    def wait_equal(self, count: int, is_over: Callable[[], bool]) -> bool:
+        """Wait until the replicas of each service keep the same on their disks, or until `is_over` holds.
+
+        Args:
+            count: the replicas that each service must have, at least 1.
+            is_over: whether to give up.
+        """
+        heard: dict[str, int] = {}
+
+        def are_equal(now: list[ReplicaView]) -> bool:
+            for each in now:
+                heard.setdefault(each.id, each.time_ns)
+            # The first view of a replica may be from before the last write; the next one is not.
+            return all(each.time_ns != heard[each.id] for each in now) and keep_the_same(now, count)
+
+        while not is_over():
+            if self.wait_for(are_equal, _SLICE_S):
+                return True
+        return False
+
     def wait_change(
         self, before: list[ReplicaView], is_over: Callable[[], bool] = lambda: False
     ) -> list[ReplicaView]:
@@ -98,6 +118,19 @@ class Watching:
             if self.wait_for(lambda now: [_without_time(each) for each in now] != known, _SLICE_S):
                 break
         return self.replicas()
+
+
+def keep_the_same(replicas: list[ReplicaView], count: int) -> bool:
+    """Whether each service has at least `count` replicas, and all of them equal values on their disks."""
+    services: dict[str, list[ReplicaView]] = {}
+    for each in replicas:
+        services.setdefault(each.service, []).append(each)
+    return bool(services) and all(
+        len(members) >= count
+        and len({each.digest for each in members}) == 1
+        and not any(each.unwritten for each in members)
+        for members in services.values()
+    )
 
 
 def _without_time(shown: ReplicaView) -> ReplicaView:

@@ -686,6 +686,7 @@ class Service:
             counters=self._all_counters(),
             problems=self._problems(),
             ending=self._shell.stop_reason is not None,
+            digest=f"{replica.digest():016x}",
         )
 
     def _all_counters(self) -> dict[str, int]:

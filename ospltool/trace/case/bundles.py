@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 
 from ospltool.analytics.case import records_file
 from ospltool.analytics.contract import Detail, Table, schema
-from ospltool.analytics.locations import of_arrow
+from ospltool.output.locations import of_arrow
 from ospltool.trace.case.columnar import (
     ColumnarPart,
     PlacedFile,
@@ -78,7 +78,7 @@ class Loaded:
 def bundles(parts: Iterable[Range], most_bytes: int = PIECE_BYTES) -> list[Bundle]:
     """Return all parts in bundles of at most `most_bytes`; a part that is not small has its own."""
     made: list[list[Range]] = []
-    filling: dict[tuple[str, int], tuple[list[Range], int]] = {}
+    filling: dict[tuple[str, str, int], tuple[list[Range], int]] = {}
     times: collections.Counter[tuple[str, str]] = collections.Counter()
     for part in parts:
         source = part.source
@@ -88,17 +88,17 @@ def bundles(parts: Iterable[Range], most_bytes: int = PIECE_BYTES) -> list[Bundl
             continue
         time = times[source.node, source.file]
         times[source.node, source.file] += 1
-        bundle, total = filling.get((source.node, time), ([], 0))
+        bundle, total = filling.get((source.domain, source.node, time), ([], 0))
         if not bundle or total + size > most_bytes:
             bundle, total = [], 0
             made.append(bundle)
         bundle.append(part)
-        filling[source.node, time] = (bundle, total + size)
+        filling[source.domain, source.node, time] = (bundle, total + size)
     return [tuple(bundle) for bundle in made]
 
 
 def read_bundle(bundle: Bundle, detail: Detail) -> Iterator[tuple[pa.Table, Positions, list[Loaded]]]:
-    """Yield the records of a bundle as columns, with the hour of each record and the counts of each part.
+    """Yield the records of a bundle as columns, with the day of each record and the counts of each part.
 
     Raises:
         SourceError: a file cannot be read.
@@ -107,7 +107,7 @@ def read_bundle(bundle: Bundle, detail: Detail) -> Iterator[tuple[pa.Table, Posi
         yield _read_together(bundle, detail)
         return
     for size, piece in read_pieces(bundle[0], detail):
-        yield piece.table, piece.hours, [_counts(size, piece)]
+        yield piece.table, piece.days, [_counts(size, piece)]
     found = damage.found_in(bundle[0].source.path)
     if found is not None:
         yield pa.table({}), np.zeros(0, np.int64), [Loaded(damages=(found,))]
@@ -230,17 +230,17 @@ def _one_piece(
 def _joined(read: list[ColumnarPart], detail: Detail) -> tuple[pa.Table, Positions]:
     """Return the records of all pieces, in the order of their templates."""
     if len(read) == 1:
-        return read[0].table, read[0].hours
+        return read[0].table, read[0].days
     wanted = schema(Table.RECORDS)
     if not read:
         return wanted.empty_table(), np.zeros(0, np.int64)
     table = pa.concat_tables([_plain(piece.table, wanted) for piece in read])
-    hours = np.concatenate([piece.hours for piece in read])
+    days = np.concatenate([piece.days for piece in read])
     if detail is not Detail.FULL:
-        return table, hours
+        return table, days
     ids = np.array(table.column("template").fill_null("").to_pylist())
     order = np.argsort(ids, kind="stable")
-    return table.take(pa.array(order)), hours[order]
+    return table.take(pa.array(order)), days[order]
 
 
 def _plain(table: pa.Table, wanted: Any) -> pa.Table:

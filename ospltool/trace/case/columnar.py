@@ -23,7 +23,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ospltool.analytics.contract import DETAILS, HOUR_NS, RECORD_COLUMNS, Detail, Table, schema
+from ospltool.analytics.contract import DAY_NS, DETAILS, RECORD_COLUMNS, Detail, Table, schema
 from ospltool.trace.meaning.detail_columns import (
     INTEGERS,
     LONGEST_NUMBER,
@@ -56,14 +56,14 @@ class ColumnarPart:
     """Records of a part of a source as columns.
 
     Attributes:
-        table: the columns of the contract, without node and hour.
-        hours: the hour of each record since 1970, or -1 without an absolute time.
+        table: the columns of the contract, without those that are directories.
+        days: the day of each record since 1970, or -1 without an absolute time.
         unparsed_bytes: bytes that belong to no record.
         unmatched: trace records that no template matches; 0 when templates were not looked for.
     """
 
     table: pa.Table
-    hours: Positions
+    days: Positions
     unparsed_bytes: int
     unmatched: int
 
@@ -141,7 +141,7 @@ def usual_piece(data: bytes, found: Split, files: Sequence[PlacedFile], detail: 
     ]
     columns += [pa.array(edge), *details.columns()] if details else _no_details(count)
     unmatched = details.unmatched if details else 0
-    return ColumnarPart(_table(columns), _hours(found.time_ns), 0, unmatched)
+    return ColumnarPart(_table(columns), _days(found.time_ns), 0, unmatched)
 
 
 def piece_of_records(
@@ -177,7 +177,7 @@ def piece_of_records(
     unmatched = sum(record.kind is RecordKind.TRACE and record.template is None for record in rows)
     times = np.array([NO_TIME if record.time_ns is None else record.time_ns for record in rows], np.int64)
     unparsed = sum(record.length for record in rows if record.kind is RecordKind.UNPARSED)
-    return ColumnarPart(_table(columns), _hours(times), unparsed, unmatched if detail is Detail.FULL else 0)
+    return ColumnarPart(_table(columns), _days(times), unparsed, unmatched if detail is Detail.FULL else 0)
 
 
 def _details_of(rows: list[TraceRecord]) -> list[Any]:
@@ -310,8 +310,8 @@ def _clock_codes(times: Positions) -> np.ndarray[Any, np.dtype[np.int32]]:
     return np.where(times == NO_TIME, _CLOCKS.index(TimeBase.NONE), codes).astype(np.int32)
 
 
-def _hours(times: Positions) -> Positions:
-    return np.where(times >= RELATIVE_LIMIT_S * SECOND_NS, times // HOUR_NS, -1)
+def _days(times: Positions) -> Positions:
+    return np.where(times >= RELATIVE_LIMIT_S * SECOND_NS, times // DAY_NS, -1)
 
 
 def is_text(data: bytes) -> bool:

@@ -27,7 +27,7 @@ from ospltool.analytics.case import (
     writing,
 )
 from ospltool.analytics.contract import Detail, Table
-from ospltool.analytics.locations import located
+from ospltool.output.locations import located
 from ospltool.trace.case.bundles import bundles, write_rows_of
 from ospltool.trace.case.local_load import (
     LoadCounts,

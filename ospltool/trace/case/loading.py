@@ -150,6 +150,7 @@ def as_value(summary: LoadCounts, target: str) -> dict[str, object]:
         "case": target,
         "sources": [
             {
+                "domain": source.domain,
                 "node": source.node,
                 "file": source.file,
                 "format": source.format.value,

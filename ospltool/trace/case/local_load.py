@@ -18,7 +18,7 @@ import pyarrow as pa
 from engine.workers import WorkerProcesses
 from ospltool.analytics.case import RecordWriter, new_name
 from ospltool.analytics.contract import Detail, Table, schema
-from ospltool.analytics.locations import located
+from ospltool.output.locations import located
 from ospltool.trace.case.bundles import Bundle, Loaded, read_bundle
 from ospltool.trace.meaning.catalogue import Product, catalogue, pattern_text
 from ospltool.trace.reading import damage
@@ -86,7 +86,7 @@ class LoadedParts:
             counts = [Loaded(*part["counts"]) for part in entry["parts"]]
             total = sum(counts, Loaded(damages=self._damages.get(key, ())))
             found.append((source, total))
-        return LoadCounts(tuple(sorted(found, key=lambda one: (one[0].node, one[0].file))))
+        return LoadCounts(tuple(sorted(found, key=lambda one: (one[0].domain, one[0].node, one[0].file))))
 
 
 def key_of(source: TraceFile) -> str:
@@ -108,11 +108,16 @@ def described(source: TraceFile) -> dict[str, Any]:
 
 
 def traits_of(source: TraceFile) -> dict[str, Any]:
-    """Return what the beginning of a file tells of it, by which all of its records are read.
+    """Return the traits of a file by which all of its records are read and placed.
 
-    A file that is still short may tell something else when it has grown.
+    A file that is still short may have other ones when it has grown.
     """
-    return {"format": source.format.value, "origin": source.origin.value, "untimed": source.untimed}
+    return {
+        "domain": source.domain,
+        "format": source.format.value,
+        "origin": source.origin.value,
+        "untimed": source.untimed,
+    }
 
 
 def source_of(entry: dict[str, Any]) -> TraceFile:
@@ -123,6 +128,7 @@ def source_of(entry: dict[str, Any]) -> TraceFile:
         TraceFormat(entry["format"]),
         untimed=entry["untimed"],
         origin=Product(entry["origin"]),
+        domain=entry["domain"],
     )
 
 
@@ -210,12 +216,12 @@ def load_bundle(bundle: Bundle, directory: pathlib.Path, detail: Detail) -> Load
     of the case names it.
     """
     name = new_name()
-    writer = RecordWriter(directory, bundle[0].source.node, name, detail)
+    writer = RecordWriter(directory, bundle[0].source.domain, bundle[0].source.node, name, detail)
     totals = [Loaded()] * len(bundle)
     with no_collection():
         try:
-            for table, hours, counts in read_bundle(bundle, detail):
-                writer.write(table, hours)
+            for table, days, counts in read_bundle(bundle, detail):
+                writer.write(table, days)
                 totals = [total + more for total, more in zip(totals, counts, strict=True)]
         finally:
             writer.close()
@@ -226,6 +232,7 @@ def source_rows(summary: LoadCounts, detail: Detail) -> pa.Table:
     """Return the table of sources."""
     rows = [
         {
+            "domain": source.domain,
             "node": source.node,
             "file": source.file,
             "format": source.format.value,

@@ -15,7 +15,7 @@ import collections
 import dataclasses
 import functools
 import itertools
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from ospltool.analytics.case import Case
@@ -44,39 +44,47 @@ _NAMES: Final = ", ".join(_COLUMNS)
 _VALUES: Final = (*_COLUMNS[:-1], "fields", "run")
 
 _SO_FAR: Final = (
-    "over (partition by node, file order by off asc nulls first "
+    "over (partition by domain, node, file order by off asc nulls first "
     "rows between unbounded preceding and current row)"
 )
 _QUERY: Final = """
-select {names}, edge, {quiet} as is_quiet, {place} as place_ns
+select domain, {names}, edge, {quiet} as is_quiet, {place} as place_ns
 from records{where}
-order by place_ns asc nulls first, node asc nulls first, file asc nulls first, off asc nulls first
 """
-_CLOCKS_SET_BACK: Final = """
-select count(*)
+IN_ORDER: Final = ("domain", "place_ns", "node", "file", "off")
+"""The columns by which rows are sorted, nothing first, before they become records."""
+
+_UNCALM: Final = """
+select domain
 from (
-  select time_ns, edge, max(time_ns) {so_far} as latest_ns
+  select domain, time_ns, edge, max(time_ns) {so_far} as latest_ns
   from records
   where edge is null or edge
 ) as marked
 where edge is null or time_ns < latest_ns - {straggler_ns}
-"""
-_PARTLY_TIMED: Final = """
-select count(*)
+union
+select domain
 from (
-  select count(*) as there, count(time_ns) as timed
+  select domain, count(*) as there, count(time_ns) as timed
   from records
   where kind in ('trace', 'report')
-  group by node, file
+  group by domain, node, file
 ) as files
 where timed > 0 and timed < there
-"""
-_SPANS: Final = """
-select node, min(time_ns), max(time_ns)
-from records
-where kind = 'trace' and time_ns is not null
-group by node, file
-order by 1 asc nulls first, 2 asc nulls first, 3 asc nulls first
+union
+select domain
+from (
+  select domain, first_ns, lag(last_ns) over (
+    partition by domain, node order by first_ns asc nulls first, last_ns asc nulls first
+  ) as before_ns
+  from (
+    select domain, node, min(time_ns) as first_ns, max(time_ns) as last_ns
+    from records
+    where kind = 'trace' and time_ns is not null
+    group by domain, node, file
+  ) as files
+) as spans
+where first_ns <= before_ns
 """
 _KINDS: Final = {kind.value: kind for kind in RecordKind}
 _CLOCKS: Final = {clock.value: clock for clock in TimeBase}
@@ -113,6 +121,23 @@ class Window:
         )
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class CaseFile:
+    """A file of a case.
+
+    Attributes:
+        node: its node.
+        file: its path as it was given.
+        origin: the product that wrote it.
+        unparsed_bytes: bytes that belong to no record.
+    """
+
+    node: str
+    file: str
+    origin: Product
+    unparsed_bytes: int
+
+
 IDENTITY: Final = frozenset({"lifecycle.address", "lifecycle.configuration"})
 """Events that tell which node has which address."""
 
@@ -127,6 +152,7 @@ class WantedRecords:
         without: files that are left out, by node and path.
         telling: SQL of the rows that an analysis needs beside the marked ones; empty for all rows.
         quiet: SQL of those of them that are told for their template alone: steps of alignments may be.
+        domain: their domain; None for all that the engine shows.
     """
 
     window: Window = Window()
@@ -134,6 +160,7 @@ class WantedRecords:
     without: tuple[tuple[str, str], ...] = ()
     telling: str = ""
     quiet: str = "false"
+    domain: str | None = None
 
     @property
     def is_part(self) -> bool:
@@ -170,10 +197,10 @@ def nodes_of(engine: Engine) -> list[str]:
     ]
 
 
-def unparsed_bytes_of(engine: Engine) -> dict[tuple[str, str], int]:
-    """Return how many bytes of each file of a case, by node and path, belong to no record."""
-    rows = engine.query("select node, file, unparsed_bytes from sources").rows
-    return {(str(node), str(file)): int(str(unparsed or 0)) for node, file, unparsed in rows}
+def domains_of(engine: Engine) -> list[str]:
+    """Return the domains of a case."""
+    query = "select distinct domain from sources order by domain asc nulls first"
+    return [str(row[0]) for row in engine.query(query).rows]
 
 
 def first_time_of(engine: Engine) -> int | None:
@@ -183,10 +210,22 @@ def first_time_of(engine: Engine) -> int | None:
     return None if value is None else int(str(value))
 
 
+def files_by_domain(engine: Engine) -> dict[str, tuple[CaseFile, ...]]:
+    """Return the files of each domain of a case."""
+    query = (
+        "select domain, node, file, origin, unparsed_bytes from sources "
+        "order by domain asc nulls first, node asc nulls first, file asc nulls first"
+    )
+    found: dict[str, tuple[CaseFile, ...]] = {}
+    for domain, node, file, origin, unparsed in engine.query(query).rows:
+        one = CaseFile(str(node), str(file), Product(str(origin)), int(str(unparsed or 0)))
+        found[str(domain)] = (*found.get(str(domain), ()), one)
+    return found
+
+
 def origins_of(engine: Engine) -> dict[str, Product]:
     """Return the products that wrote the files of a case, by path."""
-    rows = engine.query("select file, origin from sources order by file asc nulls first").rows
-    return {str(file): Product(str(origin)) for file, origin in rows}
+    return {one.file: one.origin for files in files_by_domain(engine).values() for one in files}
 
 
 def rows_of(case: Case, engine: Engine, wanted: WantedRecords) -> Iterator[pa.RecordBatch]:
@@ -194,10 +233,21 @@ def rows_of(case: Case, engine: Engine, wanted: WantedRecords) -> Iterator[pa.Re
 
     They have the columns of `records_in`, and `is_quiet`: whether the row is told for its template alone.
     """
+    is_rough = case.detail is Detail.FULL and wanted.is_part and not uncalm_domains(engine)
+    order = ", ".join(f"{name} asc nulls first" for name in IN_ORDER)
+    query = f"{rows_query([wanted], is_rough=is_rough)} order by {order}"
+    yield from rows_in_order(engine.batches(query), is_rough=is_rough)
+
+
+def rows_in_order(batches: Iterable[pa.RecordBatch], *, is_rough: bool) -> Iterator[pa.RecordBatch]:
+    """Yield rows that come by `IN_ORDER` in the order of their files, with the run of each.
+
+    Args:
+        batches: rows of one `rows_query`.
+        is_rough: as for that query.
+    """
     import pyarrow as pa  # comes with the extra `sql`
 
-    is_rough = case.detail is Detail.FULL and wanted.is_part and _is_calm(engine)
-    batches = engine.batches(_query(wanted, is_rough=is_rough))
     runs: collections.defaultdict[tuple[str, str], RunCounter] = collections.defaultdict(RunCounter)
     for rows in _in_file_order(batches) if is_rough else batches:
         yield rows.append_column("run", pa.array(_runs_of(rows, runs), pa.int64()))
@@ -228,11 +278,28 @@ def records_of(case: Case, engine: Engine, wanted: WantedRecords) -> Iterator[li
         yield records_in(rows, wanted.skews, origins)
 
 
-def _query(wanted: WantedRecords, *, is_rough: bool) -> str:
-    """Return the query for the rows, in order: roughly, and only those that are wanted, if marks suffice."""
-    skew = "".join(f" when node = {literal(node)} then {add}" for node, add in wanted.skews.items() if add)
+def rows_query(wishes: Sequence[WantedRecords], *, is_rough: bool) -> str:
+    """Return a query for the rows of some domains, in no order.
+
+    Args:
+        wishes: what is wanted of each domain; they differ in `domain`, `skews` and `without` only.
+        is_rough: the marks suffice for all of them: only the rows that are wanted come.
+    """
+    wanted = wishes[0]
+    skew = "".join(
+        f" when {_is_domain(one)}node = {literal(node)} then {add}"
+        for one in wishes
+        for node, add in one.skews.items()
+        if add
+    )
     time = f"(time_ns + case{skew} else 0 end)" if skew else "time_ns"
-    conditions = [f"not (node = {literal(node)} and file = {literal(file)})" for node, file in wanted.without]
+    conditions = [
+        f"not ({_is_domain(one)}node = {literal(node)} and file = {literal(file)})"
+        for one in wishes
+        for node, file in one.without
+    ]
+    if wanted.domain is not None:
+        conditions.append(f"domain in ({literals(one.domain or '' for one in wishes)})")
     window = wanted.window
     if window.nodes:
         conditions.append(f"node in ({literals(window.nodes)})")
@@ -250,18 +317,18 @@ def _query(wanted: WantedRecords, *, is_rough: bool) -> str:
     return _QUERY.format(names=_NAMES, place=f"coalesce({place}, 0)", quiet=quiet, where=where)
 
 
-def _is_calm(engine: Engine) -> bool:
-    """Return whether the marked records and those that tell something suffice for facts.
+def _is_domain(wanted: WantedRecords) -> str:
+    return "" if wanted.domain is None else f"domain = {literal(wanted.domain)} and "
+
+
+def uncalm_domains(engine: Engine) -> set[str]:
+    """Return the domains of which marked records and those that tell something do not suffice for facts.
 
     They do not if a clock went back far, if some records of a file have no time, or if two files of a node
     overlap: its states then change where they meet.
     """
-    set_back = _CLOCKS_SET_BACK.format(so_far=_SO_FAR, straggler_ns=STRAGGLER_NS)
-    counts = (next(iter(engine.query(query).rows))[0] for query in (set_back, _PARTLY_TIMED))
-    return not any(counts) and not any(
-        one[0] == other[0] and int(str(other[1])) <= int(str(one[2]))
-        for one, other in itertools.pairwise(engine.query(_SPANS).rows)
-    )
+    query = _UNCALM.format(so_far=_SO_FAR, straggler_ns=STRAGGLER_NS)
+    return {str(row[0]) for row in engine.query(query).rows}
 
 
 def _in_file_order(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
-from ospltool.analytics.locations import is_remote
+from ospltool.output.locations import is_remote
 from ospltool.trace.reading.headers import last_on_line
 from ospltool.trace.reading.ranges import record_spans
 from ospltool.trace.reading.reader import LONGEST_RECORD, TraceParser, parse_events

@@ -13,7 +13,8 @@ import zlib
 from collections.abc import Iterable, Iterator
 from typing import IO, Final, cast
 
-from ospltool.analytics.locations import LocationFault, is_remote, located
+from ospltool.analytics.contract import NO_DOMAIN
+from ospltool.output.locations import LocationFault, is_remote, located
 from ospltool.output.progress import advance
 from ospltool.trace.meaning.catalogue import Product
 from ospltool.trace.reading import damage
@@ -80,6 +81,7 @@ class TraceFile:
         untimed: whether its records lack timestamps.
         origin: product that wrote it.
         name: name to show in place of its path; empty for the path.
+        domain: name of the domain of its node.
     """
 
     path: pathlib.Path
@@ -88,6 +90,7 @@ class TraceFile:
     untimed: bool = False
     origin: Product = Product.OPENSPLICE
     name: str = ""
+    domain: str = NO_DOMAIN
 
     @property
     def compressed(self) -> bool:
@@ -105,12 +108,14 @@ class SourceSet:
     """The files that a user named.
 
     Attributes:
-        sources: files to read, in order of node and path.
+        sources: files to read, in order of domain, node and path.
         skipped: files in directories that are neither traces nor logs.
+        awaited: files that are followed once they come.
     """
 
     sources: tuple[TraceFile, ...]
-    skipped: tuple[pathlib.Path, ...]
+    skipped: tuple[pathlib.Path, ...] = ()
+    awaited: tuple[TraceFile, ...] = ()
 
 
 def find_sources(names: Iterable[str]) -> SourceSet:
@@ -151,8 +156,10 @@ def find_sources(names: Iterable[str]) -> SourceSet:
     if names and not sources:
         raise NothingFoundError(f"{', '.join(sorted(set(names)))}: no trace or log found")
     named = _with_names(sources)
-    # By node and file: ties of time are settled in this order, and the same files give the same output.
-    return SourceSet(tuple(sorted(named, key=lambda source: (source.node, source.file))), tuple(skipped))
+    # By domain, node and file: ties of time are settled in this order, so equal files give equal output.
+    return SourceSet(
+        tuple(sorted(named, key=lambda source: (source.domain, source.node, source.file))), tuple(skipped)
+    )
 
 
 def named_path(name: str) -> tuple[str, pathlib.Path]:
@@ -448,7 +455,18 @@ def _with_names(sources: list[TraceFile]) -> Iterator[TraceFile]:
     for source in sources:
         node, file = source.node or _node_of(source.path), source.file
         name = source.name if valid_text(file) == file else valid_text(file)
-        yield dataclasses.replace(source, node=valid_text(node), name=name)
+        yield dataclasses.replace(source, node=valid_text(node), name=name, domain=domain_of(source.path))
+
+
+def domain_of(path: pathlib.Path) -> str:
+    """Return the domain that a part `domain=NAME` of a path names, the deepest one; else NO_DOMAIN.
+
+    A trace itself does not name its domain in all releases, and the numbers of domains repeat from system to
+    system, so nothing is guessed from the text.
+    """
+    named = (part.name.partition("=") for part in (path, *path.parents))
+    found = next((value for key, _, value in named if key == "domain" and value), NO_DOMAIN)
+    return valid_text(found)
 
 
 def _node_of(path: pathlib.Path) -> str:

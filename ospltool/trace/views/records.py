@@ -133,7 +133,7 @@ def show(found: SourceSet, options: ViewOptions, environ: dict[str, str]) -> Non
             _put_records(sources, shown, options, environ)
     _say_what_was_left_out(tally, bool(options.lines is not None), skews)
     if options.follow and options.mode is ViewMode.RECORDS:
-        _follow(sources, wanted, options, skews, environ)
+        _follow(found, wanted, options, skews, environ)
 
 
 def _never_silent(
@@ -418,13 +418,14 @@ def _say_what_was_left_out(tally: RecordTally, only_last: bool, skews: dict[str,
 
 
 def _follow(
-    sources: Sequence[TraceFile],
+    found: SourceSet,
     wanted: RecordFilter,
     options: ViewOptions,
     skews: dict[str, int],
     environ: dict[str, str],
 ) -> None:
-    starts = {source.file: seen_whole_from(source) for source in sources}
+    starts = {source.file: seen_whole_from(source) for source in found.sources}
+    sources = (*found.sources, *found.awaited)
     growing = GrowingFiles(sources, starts, None if options.output == "full" else wanted.needle)
     as_text = None if options.output == "raw" else _renderer(sources, options, environ)
     forever = threading.Event()

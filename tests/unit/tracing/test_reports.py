@@ -134,9 +134,12 @@ def test_a_variable_that_can_not_be_used_is_named(environ: dict[str, str], tmp_p
 
 
 def test_records_that_can_not_be_written_are_counted(tmp_path: pathlib.Path) -> None:
-    log = reporter(tmp_path, {"OSPL_LOGPATH": "no/such/directory"})
-    log.report(ReportType.INFO, "x")
-    assert log.lost == 1
+    (tmp_path / "file").write_text("no directory")
+    for path, lost in (("file/logs", 1), ("a/new/directory", 0)):
+        log = reporter(tmp_path, {"OSPL_LOGPATH": path})
+        log.report(ReportType.INFO, "x")
+        log.close()
+        assert log.lost == lost
 
 
 def test_events_with_a_report_make_one_whatever_the_trace_shows(tmp_path: pathlib.Path) -> None:
