@@ -36,6 +36,7 @@ $(VENV)/.made:
 	@touch $@
 
 $(VENV)/.demo: $(VENV)/.made $(SOURCES)
+	@echo "Installing ospltool, Cyclone DDS and the console into $(VENV), once; this takes about a minute ..."
 	$(INSTALL) --editable '.[demo]'
 	@touch $@
 

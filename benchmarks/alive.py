@@ -113,13 +113,13 @@ def _addresses(participant: NodeParticipant, wanted: set[int]) -> dict[int, tupl
     discovery = Discovery(participant, signal)
     found: dict[int, tuple[bytes, str]] = {}
 
-    def look() -> bool:
+    def has_found_all() -> bool:
         for change in discovery.take():
             if isinstance(change, ParticipantSeen) and change.pid in wanted and change.address:
                 found[change.pid] = change.guid, change.address
         return len(found) == len(wanted)
 
-    if not signal.wait_until(look, 60.0):
+    if not signal.wait_until(has_found_all, 60.0):
         raise RuntimeError("not every process was discovered")
     return found
 

@@ -108,7 +108,7 @@ def _plan(number: int) -> NodePlan:
         name=f"n{number + 1}",
         role="Crowd",
         host="",
-        name_spaces=(NameSpace.of("ns1", "ns1.*"),),
+        name_spaces=(NameSpace.parse("ns1", "ns1.*"),),
         policies=(_POLICY,),
         heartbeat_expiry_s=4.0,
         heartbeat_period_s=0.8,

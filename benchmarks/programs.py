@@ -75,7 +75,7 @@ class Program:
         self._process.communicate(timeout=30)
 
 
-def say(**what: Any) -> None:
+def print_json(**what: Any) -> None:
     """A line for the parent."""
     print(json.dumps(what), flush=True)
 
@@ -122,7 +122,7 @@ def publish(options: dict[str, Any]) -> None:
     writer.flush()
     if not writer.wait_for_acks(60):
         raise RuntimeError("not everything was acknowledged")
-    say(seconds=time.monotonic() - began, began_ns=began_ns)
+    print_json(seconds=time.monotonic() - began, began_ns=began_ns)
     sys.stdin.read()
     participant.close()
 
@@ -140,17 +140,17 @@ def drain(options: dict[str, Any]) -> None:
     participant = NodeParticipant(options["domain"], uri, "drain", os.urandom(16), TagRole.CLIENT)
     topic = Topic.of_class(participant, TOPIC, Load)
     tap = CaptureReader(participant, topic, capacity_bytes=TAP_BYTES)  # as a node does it
-    say(ready=True)
+    print_json(ready=True)
     got = 0
     while got < options["count"]:
         tap.wait(1.0)
         got += sum(not record.status & WRITER_GONE for record in tap.drain(20_000))
-    say(got=got)
+    print_json(got=got)
     sys.stdin.read()
     participant.close()
 
 
-def take(options: dict[str, Any]) -> None:
+def take_plainly(options: dict[str, Any]) -> None:
     """A plain reader of cyclonedds whose samples are taken as bytes and forgotten."""
     from cyclonedds import _clayer
     from cyclonedds.core import InstanceState, Policy, Qos, ReadCondition, SampleState, ViewState, WaitSet
@@ -167,13 +167,13 @@ def take(options: dict[str, Any]) -> None:
     state = SampleState.Any | ViewState.Any | InstanceState.Any
     waitset = WaitSet(participant)
     waitset.attach(ReadCondition(reader, state))
-    say(ready=True)
+    print_json(ready=True)
     got = 0
     while got < options["count"]:
         waitset.wait(1_000_000_000)
         time.sleep(0.002)  # many small takes cost more than few large ones
         got += len(_clayer.ddspy_take(reader._ref, state, 8192))
-    say(got=got)
+    print_json(got=got)
     sys.stdin.read()
 
 
@@ -199,7 +199,7 @@ def hold(options: dict[str, Any]) -> None:
     for number in range(options["count"]):
         writer.write(_HEADER + struct.pack("<i", number) + tail, time.time_ns())
     writer.flush()
-    say(ready=True)
+    print_json(ready=True)
     sys.stdin.read()
     participant.close()
 
@@ -219,7 +219,7 @@ def join(options: dict[str, Any]) -> None:
         kinds[options["durability"]], Policy.Reliability.Reliable(10_000_000_000), Policy.History.KeepAll
     )
     if options.get("waits"):
-        say(waits=True)
+        print_json(waits=True)
         sys.stdin.readline()
     began = time.monotonic()
     participant = DomainParticipant(options["domain"])
@@ -229,13 +229,13 @@ def join(options: dict[str, Any]) -> None:
     waitset = WaitSet(participant)
     waitset.attach(ReadCondition(reader, state))
     got, first, setup = 0, 0.0, time.monotonic() - began
-    say(ready=True)
+    print_json(ready=True)
     while got < options["count"]:
         waitset.wait(1_000_000_000)
         taken = _clayer.ddspy_take(reader._ref, state, 8192)
         got += sum(1 for _, info in taken if info.valid_data)
         first = first or time.monotonic() - began
-    say(first=first, setup=setup, last=time.monotonic() - began, got=got, ended_ns=time.time_ns())
+    print_json(first=first, setup=setup, last=time.monotonic() - began, got=got, ended_ns=time.time_ns())
     sys.stdin.read()
 
 
@@ -249,7 +249,7 @@ def ask(options: dict[str, Any]) -> None:
     client = DurabilityClient(options["domain"])
     client.session.wait_until(lambda: bool(client.session.state_services()), time.monotonic() + 30.0)
     (node,) = client.session.state_services()
-    say(ready=True)
+    print_json(ready=True)
     waits: list[float] = []
     while True:
         began = time.monotonic()
@@ -262,7 +262,7 @@ def ask(options: dict[str, Any]) -> None:
             if not sys.stdin.readline():
                 break
             waits.sort()
-            say(longest=waits[-1], p99=waits[int(0.99 * (len(waits) - 1))], count=len(waits))
+            print_json(longest=waits[-1], p99=waits[int(0.99 * (len(waits) - 1))], count=len(waits))
             waits.clear()
     client.close()
 
@@ -280,7 +280,7 @@ def measure(options: dict[str, Any]) -> None:
     uri = os.environ["CYCLONEDDS_URI"]
     participant = NodeParticipant(options["domain"], uri, "measure", os.urandom(16), TagRole.CLIENT)
     tap = CaptureReader(participant, Topic.of_class(participant, TOPIC, Load))
-    say(ready=True)
+    print_json(ready=True)
     late: list[float] = []
     began = time.monotonic()
     while True:
@@ -293,7 +293,7 @@ def measure(options: dict[str, Any]) -> None:
                 break
             late.sort()
             seconds, began = time.monotonic() - began, time.monotonic()
-            say(rate=len(late) / seconds, p99_ms=late[int(0.99 * (len(late) - 1))] if late else 0.0)
+            print_json(rate=len(late) / seconds, p99_ms=late[int(0.99 * (len(late) - 1))] if late else 0.0)
             late.clear()
     participant.close()
 
@@ -331,7 +331,7 @@ def publish_topics(options: dict[str, Any]) -> None:
             writer.write(_HEADER + struct.pack("<i", number) + tail, time.time_ns())
     if not stays and not all(writer.wait_for_acks(60) for writer in writers):
         raise RuntimeError("not everything was acknowledged")
-    say(written=len(writers) * options["count"])
+    print_json(written=len(writers) * options["count"])
     sys.stdin.read()
     participant.close()
 
@@ -356,7 +356,7 @@ def join_topics(options: dict[str, Any]) -> None:
         topics = (Topic(participant, f"{TOPIC}{number}", Load) for number in range(options["topics"]))
         readers += [DataReader(subscriber, topic, qos=qos) for topic in topics]
     state = SampleState.Any | ViewState.Any | InstanceState.Any
-    say(ready=True)
+    print_json(ready=True)
     got, wanted = 0, options["topics"] * options["partitions"] * options["count"]
     while got < wanted and time.monotonic() - began < options["patience"]:
         some = 0
@@ -365,14 +365,14 @@ def join_topics(options: dict[str, Any]) -> None:
         got += some
         if not some:
             time.sleep(0.01)
-    say(last=time.monotonic() - began, got=got, ended_ns=time.time_ns())
+    print_json(last=time.monotonic() - began, got=got, ended_ns=time.time_ns())
     sys.stdin.read()
 
 
 ROLES = {
     "publish": publish,
     "drain": drain,
-    "take": take,
+    "take": take_plainly,
     "hold": hold,
     "join": join,
     "ask": ask,

@@ -140,7 +140,7 @@ class Ground(Lab):
         """The living process of a node; the supervisor's where it has one."""
         return self._processes[name] if self.is_running(name) else None
 
-    def take(self, name: str) -> Process | None:
+    def release(self, name: str) -> Process | None:
         """The process of a node, living or not, which from now on is the caller's business."""
         return self._processes.pop(name, None)
 

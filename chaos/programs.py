@@ -31,7 +31,7 @@ MATCHED_S: Final = 20.0
 """How long a writer waits for its readers before it writes all the same."""
 
 
-def say(**what: Any) -> None:
+def print_json(**what: Any) -> None:
     """A line for the harness."""
     print(json.dumps(what), flush=True)
 
@@ -111,7 +111,7 @@ def writer(options: dict[str, Any]) -> None:
             if "at_once" in options:
                 made.write(list(range(options["at_once"])))
                 made.confirm()
-        say(ready=True)
+        print_json(ready=True)
         flow: Flow | None = None
         while True:
             command = _next(commands, waits=flow is None)
@@ -119,11 +119,11 @@ def writer(options: dict[str, Any]) -> None:
                 os._exit(0)
             if "rate" in command:
                 flow = Flow(writers, command, chance) if command["rate"] else None
-                say(rate=command["rate"])
+                print_json(rate=command["rate"])
             elif "guids" in command:
-                say(guids=[one.guid for one in writers])
+                print_json(guids=[one.guid for one in writers])
             elif command:
-                say(done=all(_carry_out(one, command) for one in writers))
+                print_json(done=all(_carry_out(one, command) for one in writers))
             elif flow:
                 flow.go_on()
 
@@ -199,7 +199,7 @@ def reader(options: dict[str, Any]) -> None:
         others = (policy for policy in qos_of(name) if policy.__scope__ != "History")
         qos = Qos(*others, history_of(name))
         ends[name] = DataReader(subscriber, topic, qos=qos, listener=Listener(on_sample_lost=on_sample_lost))
-    say(ready=True)
+    print_json(ready=True)
     for line in sys.stdin:
         assert "tally" in json.loads(line)
         found = {}
@@ -213,13 +213,13 @@ def reader(options: dict[str, Any]) -> None:
                 if info.valid_data:
                     samples.append([one.station, one.value, info.source_timestamp, one.text])
             found[name] = {"samples": samples, "states": states, "refused": refused.get(name, 0)}
-        say(tally=found)
+        print_json(tally=found)
 
 
 def burner(_: dict[str, Any]) -> None:
     """Keeps one core busy."""
     threading.Thread(target=lambda: (sys.stdin.read(), os._exit(0)), daemon=True).start()
-    say(ready=True)
+    print_json(ready=True)
     while True:
         sum(range(10_000))
 
@@ -236,7 +236,7 @@ def library_reader(options: dict[str, Any]) -> None:
     for name in options["topics"]:
         qos = Qos(*(one for one in qos_of(name) if one.__scope__ not in _NOT_OF_READERS), history_of(name))
         ends[name] = DurableReader(client, name, Entry, [PARTITION], qos)
-    say(ready=True)
+    print_json(ready=True)
     for line in sys.stdin:
         assert "tally" in json.loads(line)
         found = {}
@@ -251,7 +251,7 @@ def library_reader(options: dict[str, Any]) -> None:
                     told = [station, one.data.value, one.source_time_ns, one.data.text]
                     samples[station, one.source_time_ns] = told
             found[name] = {"samples": [*samples.values()], "states": states, "refused": 0}
-        say(tally=found)
+        print_json(tally=found)
 
 
 STATES: Final = {"ALIVE": 16, "NOT_ALIVE_DISPOSED": 32, "NOT_ALIVE_NO_WRITERS": 64}

@@ -107,7 +107,7 @@ class Scene:
 
     def stop(self, name: str) -> None:
         """Stop a node in order; nothing if it does not run."""
-        process = self.ground.take(name)
+        process = self.ground.release(name)
         if process is None:
             return
         _signal(_family(process.pid), signal.SIGCONT)
@@ -137,7 +137,7 @@ class Scene:
         process.wait(END_S)
         for child in children:
             _wait_gone(child)
-        self.ground.take(name)
+        self.ground.release(name)
         self.ground.seen.forget(name)
 
     @contextlib.contextmanager

@@ -32,13 +32,13 @@ ACTS_BEFORE = 2
 """Acts that are played before a picture is taken: the nodes have met, and hold data."""
 
 
-async def take(name: str, stage: Stage, feed: LiveFeed) -> None:
+async def capture(name: str, stage: Stage, feed: LiveFeed) -> None:
     """One picture, once all three nodes are complete; the feed has heard the events."""
     screen, size = PICTURES[name]
     look = themes.choose("ops-dark", no_color=False, term="xterm-256color")
     app = ConsoleApp(feed, title="ospltool", signs=cells.choose("utf-8", ascii_only=False), theme=look)
     async with app.run_test(size=size) as pilot:
-        feed.say("A publisher wrote 1000 persistent instances and is gone. Three nodes hold them.")
+        feed.set_caption("A publisher wrote 1000 persistent instances and is gone. Three nodes hold them.")
         await asyncio.to_thread(stage.wait_for, "all are complete and equal", stage.equal)
         app.go(screen, Subject())
         await pilot.pause(SHOWN_S)
@@ -56,7 +56,7 @@ def main() -> None:
             for act in ACTS[:ACTS_BEFORE]:
                 print(act.perform(stage))
             for name in PICTURES:
-                asyncio.run(take(name, stage, feeds[name]))
+                asyncio.run(capture(name, stage, feeds[name]))
         finally:
             stage.close()
             for one in (feed, *feeds.values()):

@@ -35,7 +35,7 @@ class Tally:
         self.first_s = 0.0
         self.last_s = 0.0
 
-    def take(self, reader: DataReader, started: float) -> None:
+    def count(self, reader: DataReader, started: float) -> None:
         """Take whatever the reader has."""
         for sample in reader.take(5000):
             now = time.monotonic() - started
@@ -88,7 +88,7 @@ def main() -> int:
     tally, deadline = Tally(), started + options.timeout
     while (left := deadline - time.monotonic()) > 0:
         waitset.wait(duration(seconds=left))
-        tally.take(reader, started)
+        tally.count(reader, started)
         if len(tally.arrivals) >= options.expect:
             deadline = min(deadline, time.monotonic() + options.linger)
     print(json.dumps(tally.result()))

@@ -202,7 +202,7 @@ class ConsoleApp(App[int]):
         recordings: Sequence[Path] = (),
     ) -> None:
         super().__init__()
-        self.alarm = Alarm(self.bell, notify, self.say)
+        self.alarm = Alarm(self.bell, notify, self.show_message)
         self.title = title
         self.systems = Systems(((feed, watch_health), *others), recordings)
         self.signs = signs
@@ -271,7 +271,7 @@ class ConsoleApp(App[int]):
             for one in self.systems.moving:
                 yield from one.steps()
                 if news := one.pauses.news():
-                    self.say(news)
+                    self.show_message(news)
             is_new = revisions != [one.model.revision for one in self.systems.moving]
             before_ns, now_ns = self._taken_ns, self.feed.now_ns()
             self._taken_ns = now_ns
@@ -396,7 +396,7 @@ class ConsoleApp(App[int]):
         """Copy a text, without control characters, to the clipboard of the terminal (OSC 52)."""
         shown = "\t".join(map(visible, value.split("\t")))
         self.copy_to_clipboard(shown)
-        self.say(f"copied: {shown.expandtabs(1)}" if shown else "nothing to copy here")
+        self.show_message(f"copied: {shown.expandtabs(1)}" if shown else "nothing to copy here")
 
     def look_at(self, subject: Subject) -> None:
         """Show another subject on the same screen."""
@@ -474,7 +474,7 @@ class ConsoleApp(App[int]):
             try:
                 self.systems.go_back()
             except CommandError as fault:
-                self.say(str(fault))
+                self.show_message(str(fault))
                 return
             self._turn_time()
         if self.travel is not None:
@@ -504,7 +504,9 @@ class ConsoleApp(App[int]):
         """Pause at the next event, or the previous one."""
         if self.travel is not None:
             if not self.travel.step(direction):
-                self.say("no event after this moment" if direction > 0 else "no event before this moment")
+                self.show_message(
+                    "no event after this moment" if direction > 0 else "no event before this moment"
+                )
             self.refresh_all()
 
     def action_faster(self, factor: float) -> None:
@@ -527,13 +529,13 @@ class ConsoleApp(App[int]):
                 moment_ns = later[0] if later else marks[0]
                 self.travel.pause(paused=True)
                 self.wind_to(moment_ns)
-                self.say(f"mark: {dict(self.travel.notes())[moment_ns] or 'without a note'}")
+                self.show_message(f"mark: {dict(self.travel.notes())[moment_ns] or 'without a note'}")
             else:
-                self.say("no marks yet; m makes one")
+                self.show_message("no marks yet; m makes one")
 
     # Messages and commands.
 
-    def say(self, text: str) -> None:
+    def show_message(self, text: str) -> None:
         """Show a message at the bottom for a while."""
         self._message = text
         self._message_ticks = MESSAGE_TICKS
@@ -553,7 +555,7 @@ class ConsoleApp(App[int]):
         try:
             commands.run(self, line)
         except CommandError as fault:
-            self.say(str(fault))
+            self.show_message(str(fault))
 
     def on_key(self, event: events.Key) -> None:
         """Insert keys typed right after `/` or `:` into the open line, and remove a message.

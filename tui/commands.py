@@ -27,6 +27,7 @@ FORMATS: Final = ("json", "csv", "svg")
 DAY_NS: Final = 86_400_000_000_000
 # Fits into a terminal of 80 with the frame.
 QUESTION_WIDTH: Final = 68
+MOST_PREVIEWED: Final = 4
 Plan = Callable[..., Operation]
 """Plans an operation of an `Operator` on a node, as `Operator.stop` does."""
 
@@ -47,7 +48,7 @@ def write_export(app: Console, words: list[str]) -> None:
         raise CommandError(f"{path} exists already") from None
     except OSError as error:
         raise CommandError(f"{path}: {error.strerror or error}") from error
-    app.say(f"written to {path}")
+    app.show_message(f"written to {path}")
 
 
 def content(app: Console, wanted: str) -> str:
@@ -116,11 +117,18 @@ def find_node(app: Console, name: str) -> str:
     return found[0]
 
 
+def _time(app: Console, words: list[str]) -> None:
+    if words not in (["local"], ["utc"]):
+        raise CommandError("say `time local` or `time utc`")
+    text.TIMES.is_local = words == ["local"]
+    app.say(f"times are {text.TIMES.name}")
+
+
 def _bell(app: Console, words: list[str]) -> None:
     if words not in (["on"], ["off"]):
         raise CommandError("say `bell on` or `bell off`")
     app.alarm.is_on = words == ["on"]
-    app.say(f"bell and notification are {words[0]}")
+    app.show_message(f"bell and notification are {words[0]}")
 
 
 def _mark(app: Console, words: list[str]) -> None:
@@ -130,7 +138,7 @@ def _mark(app: Console, words: list[str]) -> None:
         app.travel.mark(" ".join(words))
     except RecordingFault as fault:
         raise CommandError(str(fault)) from fault
-    app.say("marked")
+    app.show_message("marked")
 
 
 def _at(app: Console, words: list[str]) -> None:
@@ -192,6 +200,7 @@ COMMANDS: Final = (
     ),
     Command("theme", "[NAME]", "another look; without a name the next one", _theme),
     Command("pause", "", "freeze the picture, or continue", lambda app, _: app.action_pause()),
+    Command("time", "local|utc", "show times of this machine's zone, or UTC", _time),
     Command("bell", "on|off", "ring and notify when a severe incident begins", _bell),
     Command("mark", "[NOTE]", "mark this moment of the recording or simulation", _mark),
     Command("at", "MOMENT", "wind to +90 or -90 (seconds), 12:30:05, 2026-11-21 12:30:05", _at),
@@ -275,9 +284,9 @@ def _ask(app: Console, verb: str, make: Plan, words: list[str]) -> None:
             app.run_worker(carry_out, thread=True, exit_on_error=False)
 
     def carry_out() -> None:
-        app.call_from_thread(app.say, f"{operation.shell_line}: under way")
+        app.call_from_thread(app.show_message, f"{operation.shell_line}: under way")
         said = operator.carry_out(operation)
-        app.call_from_thread(app.say, f"{operation.shell_line}: {said}")
+        app.call_from_thread(app.show_message, f"{operation.shell_line}: {said}")
 
     app.push_screen(AskScreen(operation), answered)
 
@@ -315,6 +324,18 @@ def run(app: Console, line: str) -> None:
         meant = f"; {', '.join(sorted(found))}?" if found else "; :help lists the commands"
         raise CommandError(f"no command {words[0]!r}{meant}")
     known[found.pop()].run(app, words[1:])
+
+
+def preview(app: Console, line: str) -> list[Line]:
+    """Return what the commands do that a line begins, or that begin like it; at most `MOST_PREVIEWED`."""
+    name, _, rest = line.lstrip().partition(" ")
+    known = by_name(app.commands)
+    found = [known[name]] if name in known else []
+    found += [one for one in app.commands if not rest and one.name.startswith(name) and one not in found]
+    return [
+        (Span(f" :{f'{one.name} {one.arguments}'.strip():<24} ", Tone.ACCENT), Span(one.help))
+        for one in found[:MOST_PREVIEWED]
+    ]
 
 
 def suggestions(app: Console) -> Iterator[str]:

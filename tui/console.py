@@ -211,7 +211,7 @@ class Console(Protocol):
     def run_command(self, line: str) -> None:
         """Carry out a line of the command line."""
 
-    def say(self, text: str) -> None:
+    def show_message(self, text: str) -> None:
         """Show a message at the bottom for a while."""
 
     def message_lines(self) -> list[Line]:

@@ -168,7 +168,7 @@ def _tabs(status: ConsoleStatus, screen: str, width: int) -> Line:
 
 def _mode(view: View, status: ConsoleStatus) -> tuple[Span, ...]:
     glyphs = view.glyphs
-    moment = Span(f"  {text.clock(view.now_ns)} UTC ", Tone.DIM)
+    moment = Span(f"  {text.clock_in_zone(view.now_ns)} ", Tone.DIM)
     if status.ago_ns is not None:
         return (Span(f"  PAST, {text.ago(status.ago_ns)}", Tone.WARN), moment)
     if status.paused:

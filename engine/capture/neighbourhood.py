@@ -304,7 +304,7 @@ class Neighbourhood:
             topic.of_group(), representations=endpoint.qos.representations, requested=topic.durability
         )
 
-    def take(self, changes: Sequence[Change | PeerAttached | PeerDetached]) -> DiscoveryChanges:
+    def apply(self, changes: Sequence[Change | PeerAttached | PeerDetached]) -> DiscoveryChanges:
         """Take in changes from discovery and the channel.
 
         Those of one participant may come in either order, and the channel may overlook that a participant

@@ -130,7 +130,7 @@ class Answers:
         """Return the samples that may still be given; see `LateJoinerDelivery.unexpired`."""
         if not description.qos.lifespans:
             return samples
-        return self._runtime.late_joiners.unexpired(description, SampleRows.of(samples))
+        return self._runtime.late_joiners.unexpired(description, SampleRows.coerce(samples))
 
     def completeness(self, state: NameSpaceState, group: Group) -> Completeness:
         """Return the completeness of a group; a group of which a part may be missing is incomplete."""

@@ -167,7 +167,7 @@ class NameSpace(msgspec.Struct, frozen=True):
     elements: tuple[Element, ...]
 
     @classmethod
-    def of(cls, name: str, *texts: str) -> NameSpace:
+    def parse(cls, name: str, *texts: str) -> NameSpace:
         """Make a name-space of `partition.topic` texts, in canonical order and without repetitions."""
         return cls(name, tuple(sorted({Element.parse(text) for text in texts})))
 

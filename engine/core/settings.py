@@ -94,6 +94,8 @@ class CoreSettings(msgspec.Struct, frozen=True):
     """Configured name-spaces."""
     policies: tuple[Policy, ...]
     """Name-space policies; the first one that matches a name applies."""
+    # What OpenSplice has as a setting, a configuration sets; these defaults are for tests, and those of
+    # OpenSplice are in engine/config/opensplice.tsv.
     heartbeat_expiry_s: float = 4.0
     """Network/Heartbeat/ExpiryTime."""
     heartbeat_period_s: float = 1.0

@@ -53,7 +53,7 @@ class _Room(NamedTuple):
     writes: int
 
     @classmethod
-    def of(cls, depth: int, limits: GroupLimits) -> _Room:
+    def from_limits(cls, depth: int, limits: GroupLimits) -> _Room:
         samples, instances, each = (max(0, limit) for limit in limits)
         cause, instances_cause = "", "max_instances"
         if each and (not depth or each < depth):
@@ -78,7 +78,7 @@ class LimitedSet(GroupSet):
 
     def __init__(self, depth: int, limits: GroupLimits, present: SettlingClock | None = None) -> None:
         self._history_depth = depth
-        self._room = _Room.of(depth, limits)
+        self._room = _Room.from_limits(depth, limits)
         super().__init__(self._room.depth, present)
         self.limits = limits
         self._keys: list[bytes] = []
@@ -102,7 +102,7 @@ class LimitedSet(GroupSet):
         depth, limits = loosest(self._history_depth, depth), self.limits.loosened_by(limits)
         if (depth, limits) == (self._history_depth, self.limits):
             return
-        room = _Room.of(depth, limits)
+        room = _Room.from_limits(depth, limits)
         self._history_depth, self.limits = depth, limits
         self._room, self.depth = room, room.depth
         # Which of these a set keeps up depends on its limits, and another limit may decide now.
@@ -186,7 +186,7 @@ class LimitedSet(GroupSet):
         if not gone:
             return
         self.rejected[cause] += _writes_in(gone)
-        self._count(SampleRows(), SampleRows.of(gone))
+        self._count(SampleRows(), SampleRows.coerce(gone))
         for item in gone:
             newer = max(sample, item)
             self._recent.add(newer.source_time_ns, newer.writer, -1, -int.from_bytes(item.digest))

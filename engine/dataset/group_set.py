@@ -496,7 +496,7 @@ class GroupSet(Instances):
     def extend(self, samples: SampleRows | Sequence[Sample]) -> None:
         """Apply many samples; fast if each is the first of its instance, as in an arriving set."""
         self._untimed = None
-        for part in SampleRows.of(samples).parts:
+        for part in SampleRows.coerce(samples).parts:
             block = pack(part.columns()) if isinstance(part, MaskedBlock) else part
             if not isinstance(block, Block) or not self._add_block(block):
                 self._extend(part.samples())

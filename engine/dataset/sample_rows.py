@@ -382,7 +382,7 @@ class SampleRows:
         self._count = sum(part.count for part in self.parts)
 
     @staticmethod
-    def of(samples: SampleRows | Iterable[Sample]) -> SampleRows:
+    def coerce(samples: SampleRows | Iterable[Sample]) -> SampleRows:
         """Return the samples as rows."""
         return samples if isinstance(samples, SampleRows) else SampleRows((ObjectRows(list(samples)),))
 

@@ -163,7 +163,7 @@ class Bell:
         """Wait for the signal; see `Signal.wait`."""
         return self._signal.wait(timeout_s)
 
-    def take(self) -> bool:
+    def acknowledge(self) -> bool:
         """Tell whether it rang; then it is silent."""
         is_urgent = _is_set(abi.take_guard, self.urgent_guard)
         with self._lock:

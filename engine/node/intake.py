@@ -339,7 +339,7 @@ class SaidEnds:
                 for writer in lost:
                     del self._waiting[writer]
 
-    def take(self, now_s: float) -> list[tuple[bytes, int]]:
+    def ended_writers(self, now_s: float) -> list[tuple[bytes, int]]:
         """Return the writers that have said that they end, with the times that they said."""
         # By turns, not by the clock: after a standstill, ends of participants wait in the mailbox.
         passed_s, self._looked_s = min(TURN_COUNTS_S, now_s - self._looked_s), now_s
@@ -393,7 +393,7 @@ class NodeIntake(DiscoveryIntake):
             now_s: the node's monotonic time.
         """
         if not self._runtime.shared.is_behind:
-            for writer, time_ns in self._ends.take(now_s):
+            for writer, time_ns in self._ends.ended_writers(now_s):
                 self._runtime.writer_ends.end_writer(writer, time_ns)
         self.review(now_s)
 
@@ -411,7 +411,7 @@ class NodeIntake(DiscoveryIntake):
         """Take in a batch of discovery and of attachments."""
         if any(isinstance(one, ParticipantGone) for one in batch):
             self.tell_unproved(time.monotonic())  # while its name is known: a stranger may come for a moment
-        changes = self.neighbourhood.take(batch)
+        changes = self.neighbourhood.apply(batch)
         for gone in changes.ends:
             if isinstance(gone, ParticipantGone):
                 self._participant.proofs.forget(gone.guid)

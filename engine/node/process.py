@@ -643,7 +643,7 @@ class RunningNode:
         # The node's turn drains the taps.
         bell = self._wire.tap_bell
         rings = self._capture.urged
-        listen("taps", lambda: [True] if bell.take() else [], lambda _: rings(), has_bell=True)
+        listen("taps", lambda: [True] if bell.acknowledge() else [], lambda _: rings(), has_bell=True)
         self._shell.rely_on(self._disk, self._wire, self._pulse)
         self._shell.pump.start()
 

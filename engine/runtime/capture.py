@@ -185,7 +185,7 @@ class CapturePath:
         """Whether captured samples wait for newer ones."""
         return bool(self._late)
 
-    def take(
+    def receive(
         self,
         records: Iterable[Sample | CapturedRun],
         routes: Mapping[bytes, tuple[Group, ...]],

@@ -50,7 +50,7 @@ class _Found(msgspec.Struct):
                     del times[key]
         self.group_set.touched.clear()
 
-    def take(self, until_s: float, most: int) -> list[bytes]:
+    def rotated(self, until_s: float, most: int) -> list[bytes]:
         """Return some instances that were found by a time, and put them last."""
         again = list(itertools.islice(self.looked_at.items(), most))
         new = itertools.takewhile(lambda one: one[1] <= until_s, self.since_s.items())
@@ -103,7 +103,7 @@ class DisposedInstances:
             most: how many to look at of those that are new, and of those that were returned before.
         """
         found = self._found.get(group)
-        return found.take(until_s, most) if found is not None else []
+        return found.rotated(until_s, most) if found is not None else []
 
     def purged(self, group: Group, keys: Iterable[bytes]) -> None:
         """Forget instances that are gone."""

@@ -81,7 +81,7 @@ class IncomingStreams:
         """Return the streams that carry a set of the name-space."""
         return [stream for stream in self._streams.values() if stream.begin.name_space == name_space]
 
-    def take(self, sender: str, batch: bytes, wall_ns: int) -> IncomingStream | None:
+    def receive(self, sender: str, batch: bytes, wall_ns: int) -> IncomingStream | None:
         """Take a batch; return its stream, None for a stream that is not for this node.
 
         Args:
@@ -141,7 +141,7 @@ class IncomingStreams:
             else:
                 samples = SampleRows((block,))
                 if has_large(block):
-                    samples = SampleRows.of(block.samples())  # the set and the store share their payloads
+                    samples = SampleRows.coerce(block.samples())  # the set and the store share their payloads
                 group_set.extend(samples)
                 stream.fresh.append((description, samples))
                 stream.samples += len(samples)
@@ -161,7 +161,7 @@ class IncomingStreams:
                 )
             stream.is_whole = True
 
-    def keep(self, wanted: Callable[[IncomingStream], bool]) -> list[IncomingStream]:
+    def forget_unless(self, wanted: Callable[[IncomingStream], bool]) -> list[IncomingStream]:
         """Forget and return the streams that are not wanted any more."""
         if not self._streams:
             return []

@@ -308,7 +308,7 @@ class LateJoinerDelivery:
         Samples that only this node `missed` go to readers that came after them, because older readers have
         them from the writer, unless the writer was away from this host.
         """
-        self.tell(name_space, difference)
+        self.notify_clients(name_space, difference)
         readers = self._shared.core.in_charge_of(name_space)
         if missed:
             self._note_missed(readers, difference)
@@ -322,7 +322,7 @@ class LateJoinerDelivery:
             self._send(reader, [self._with_ends(*one) for one in groups], whole=False)
             self._note_older(reader, groups)
 
-    def tell(self, name_space: str, difference: Difference) -> None:
+    def notify_clients(self, name_space: str, difference: Difference) -> None:
         """Tell durability clients of samples that other readers know from their own view of writers."""
         if self.on_difference is not None:
             self.on_difference(name_space, difference)
@@ -359,7 +359,7 @@ class LateJoinerDelivery:
         """Return what a reader reads of a difference; with `since_ns`, only older samples."""
         was_away = self._shared.wire.alive.was_away
         return [
-            (self._shared.descriptions[group], SampleRows.of(shown))
+            (self._shared.descriptions[group], SampleRows.coerce(shown))
             # By group: the same difference gives the same messages, and a simulated run can be repeated.
             for group, samples in sorted(difference.items(), key=lambda item: item[0])
             if _reads(reader, group)
@@ -383,7 +383,7 @@ class LateJoinerDelivery:
             history = group_set.instance(some[0].key)
             known = [at for at, sample in enumerate(history) if sample in some]
             ended += history[known[0] if known else 0 :] or some
-        return description, SampleRows.of(ended)
+        return description, SampleRows.coerce(ended)
 
     def _note_later(
         self,
@@ -486,7 +486,7 @@ class LateJoinerDelivery:
         count = len(rows) - len(left)
         self._shared.counters["expired"] += count
         self._shared.tracer.event("deliver.expired", group=description.group, count=count)
-        return SampleRows.of(left)
+        return SampleRows.coerce(left)
 
     def _begin(self, place: _PlaceState, one: _Outgoing) -> None:
         reader, groups = one.reader, one.groups

@@ -174,7 +174,7 @@ class Past:
                 )
             )  # fmt: skip
 
-    def say(self, text: str, event: str) -> None:
+    def note(self, text: str, event: str) -> None:
         """Keep a sentence of a process without a trace, as an event of INFO."""
         with self._lock:
             number = self.revision + 1

@@ -198,7 +198,7 @@ class Runtime:
         self.deletions = Deletions(shared, stored)
         self.housekeeping = Housekeeping(shared, self.pending)
         self._capture = CapturePath(shared, self.late_joiners, self.housekeeping.registered)
-        self.capture = self._capture.take
+        self.capture = self._capture.receive
         self.agreement = Agreement(shared, self.pending)
         steps = Steps(clock, functools.partial(malformed, shared))
         self.writer_ends = WriterEnds(shared, self.late_joiners, steps, self.housekeeping.registered)

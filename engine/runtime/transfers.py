@@ -99,7 +99,7 @@ class Transfers:
         self._installer.keep_wanted()
 
     def _keep_streams(self) -> None:
-        for incoming in self._incoming.keep(self._is_wanted):
+        for incoming in self._incoming.forget_unless(self._is_wanted):
             data = self._shared.spaces[incoming.begin.name_space]
             if not data.state.is_part:
                 broke_off(data, incoming)
@@ -134,7 +134,7 @@ class Transfers:
         held = sent_part(shared, whole, targets[0].wants)
         groups = []
         for group, group_set in held.groups.items():
-            samples = group_set.samples() if answer is None else SampleRows.of(answer.new.get(group, ()))
+            samples = group_set.samples() if answer is None else SampleRows.coerce(answer.new.get(group, ()))
             groups.append((stream.GroupBegin(shared.descriptions[group], group_set.floor_ns), samples))
         count = sum(len(samples) for _, samples in groups)
         begin = stream.StreamBegin(
@@ -213,7 +213,7 @@ class Transfers:
             if payload.startswith(messages.MAGIC):
                 self._take_message(sender, payload)
                 return
-            incoming = self._incoming.take(sender, payload, shared.clock.wall_ns())
+            incoming = self._incoming.receive(sender, payload, shared.clock.wall_ns())
         except stream.StreamFault as fault:
             malformed(shared, fault)
             return
@@ -313,7 +313,7 @@ class Transfers:
         groups = [
             (
                 stream.GroupBegin(descriptions[group], floors.get(group, NO_FLOOR)),
-                SampleRows.of(surplus.get(group, ())),
+                SampleRows.coerce(surplus.get(group, ())),
             )
             for group in sorted(given)
         ]

@@ -343,7 +343,7 @@ class WriterEnds:
                     changes.append(GroupChange(description, sample, evicted))
         if new:
             data.has_changed = True
-            self._late_joiners.tell(data.state.name, {group: new})
+            self._late_joiners.notify_clients(data.state.name, {group: new})
             if new[0].status & DISPOSE:
                 self._shared.wire.alive.ended(group, new)
         if changes:

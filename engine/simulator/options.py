@@ -343,7 +343,7 @@ def draw(
     expiry_s = rng.choice((2.0, 4.0, 10.0))
     fault_s = 60.0 * minutes if minutes else rng.choice((30.0, 60.0, 120.0))
     names = ["ns1"] if rng.random() < 0.7 else ["ns1", "ns2"]
-    spaces = tuple(NameSpace.of(name, f"{name}.*") for name in names)
+    spaces = tuple(NameSpace.parse(name, f"{name}.*") for name in names)
     roles = _draw_roles(rng, count)
     discovery_s = rng.choice((0.5, 3.0))
     policies, disks = _draw_policies(rng, roles, names), _disks(rng, count)

@@ -471,7 +471,7 @@ class Store(abc.ABC):
             changes = [GroupChange(description, sample) for sample in samples]
             net = NetChanges([*changes, GroupChange(description, None, evicted)]).groups[description.group]
         else:  # nearly always all samples are new
-            net = Net(description, SampleRows.of(samples))
+            net = Net(description, SampleRows.coerce(samples))
         self._write(version, {description.group: net})
 
     def _filling(self, number: int) -> SetVersion:

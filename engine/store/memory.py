@@ -125,7 +125,7 @@ class Medium:
 
 def _in_pieces(samples: Iterator[Sample]) -> Iterator[SampleRows]:
     while piece := list(itertools.islice(samples, _PIECE)):
-        yield SampleRows.of(piece)
+        yield SampleRows.coerce(piece)
 
 
 class MemoryStore(Store):

@@ -439,7 +439,7 @@ class SqliteStore(Store):
 
     def _present(self, group_id: int, samples: Sequence[Sample]) -> set[bytes]:
         """Return the digests of those of some samples that the group has."""
-        statements = _at_places("SELECT digest", group_id, SampleRows.of(samples))
+        statements = _at_places("SELECT digest", group_id, SampleRows.coerce(samples))
         return {row[0] for statement in statements for row in self._connection.execute(*statement)}
 
     def _insert(self, group_id: int, samples: SampleRows) -> int:
@@ -457,7 +457,7 @@ class SqliteStore(Store):
                     small, large = NO_ROWS, [(part.sample_with(0, b""), part.payload_view())]
                 else:
                     each = part.samples()
-                    small = SampleRows.of([one for one in each if len(one.payload) < LARGE_BYTES])
+                    small = SampleRows.coerce([one for one in each if len(one.payload) < LARGE_BYTES])
                     large = [(one, one.payload) for one in each if len(one.payload) >= LARGE_BYTES]
             for one, payload in large:
                 time_ns, writer, sequence, digest, status, key, _ = one

@@ -88,16 +88,19 @@ class NodeStatus(msgspec.Struct, frozen=True):
     @property
     def sentence(self) -> str:
         """The status in the words of `ospl status`."""
+        name = escape(self.record.domain_name)  # a line end in it would begin another sentence
+        return f'ospltool system with domain name "{name}" {self.predicate}'
+
+    @property
+    def predicate(self) -> str:
+        """The sentence without its subject: the condition, and all that is wrong or was."""
         state = f" ({self.state})" if self.condition is Condition.STARTING and self.state else ""
         store = self._store_words() or (f", but waits: {self.waits_for}" if self.waits_for else "")
         reason = f"{'; ' if store else ': '}{self.reason}" if self.reason else ""
-        name = escape(self.record.domain_name)  # a line end in it would begin another sentence
         past = self._past_words()
         stuck = f"{self.stuck} does not proceed" if self.stuck else ""
         parts = "".join(f"; {each}" for each in (stuck, self.parts, self.refused) if each)
-        return (
-            f'ospltool system with domain name "{name}" {self.condition}{state}{store}{reason}{parts}{past}'
-        )
+        return f"{self.condition}{state}{store}{reason}{parts}{past}"
 
     def _past_words(self) -> str:
         """Return the last failure of a recovered node, with its time."""

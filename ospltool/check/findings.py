@@ -27,7 +27,7 @@ def finding_at(
     """
     source = thing.value.source if isinstance(thing, Attribute) else thing.source
     span = thing.span if isinstance(thing, Value) else thing.name_span
-    return Finding(message, Place.of(source, span), advice=advice, subject=subject, code=code)
+    return Finding(message, Place.from_span(source, span), advice=advice, subject=subject, code=code)
 
 
 def hint(name: str, known: tuple[str, ...]) -> str:

@@ -59,7 +59,7 @@ class FileView:
     def place(self, problem: Problem) -> Place:
         """Return the place of a problem; without the file's content if it could not be read."""
         if self.source and problem.span:
-            return Place.of(self.source, problem.span)
+            return Place.from_span(self.source, problem.span)
         column = problem.column
         return Place(self.path, problem.line, column, problem.line, column, None, self.source)
 
@@ -230,7 +230,7 @@ class NodeView:
             span = thing
         else:
             span = thing.span
-        return Place.of(self.source, span, label)
+        return Place.from_span(self.source, span, label)
 
     def found(
         self,

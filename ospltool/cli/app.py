@@ -70,7 +70,7 @@ class _Root(TyperGroup):
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Write the options, without the one that prints what --install-completion installs."""
         for option in self.params:
-            option.hidden = option.name == "show_completion"  # type: ignore[attr-defined]
+            option.hidden = option.name == "show_completion"  # type: ignore[attr-defined]  # a part of Click
         super().format_options(ctx, formatter)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
@@ -99,7 +99,7 @@ def _run(given: list[str]) -> int:
             return streams.EXIT_PIPE_CLOSED
         return ended.code if isinstance(ended.code, int) else Exit.GOOD
     except CommandError as error:
-        error.tell()
+        error.notify()
         return error.exit_code
     except KeyboardInterrupt:
         return Exit.INTERRUPTED
@@ -123,7 +123,7 @@ def _not_permitted(error: OSError) -> int:
     """Say it if a file of the user's choice may not be opened; 0 for other errors."""
     if not isinstance(error, PermissionError) or error.filename is None:
         return 0
-    streams.say(f"ospltool: {error.filename}: {error.strerror}")
+    streams.notify(f"ospltool: {error.filename}: {error.strerror}")
     return Exit.USAGE
 
 
@@ -134,7 +134,7 @@ def _refused(error: Exception) -> int:
 
     if not isinstance(error, UnsupportedCyclone | NoLibrary):
         return 0
-    streams.say(f"ospltool: {error}")
+    streams.notify(f"ospltool: {error}")
     return Exit.USAGE
 
 
@@ -207,7 +207,7 @@ def _own_fault() -> Exit:
     import traceback
 
     advice = "ospltool: this is a bug in ospltool; please report it with the lines above"
-    streams.say(*traceback.format_exc().rstrip().splitlines(), advice)
+    streams.notify(*traceback.format_exc().rstrip().splitlines(), advice)
     return Exit.FAULT
 
 

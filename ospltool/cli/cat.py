@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ospltool.live.samples import TopicReader
     from ospltool.stores.model import GroupFacts, StoreReader
 
+# A damaged store may have one for each sample; `verify` lists them.
 _MAX_PROBLEMS = 10
 
 
@@ -163,7 +164,7 @@ class _Printer:
         """Report a problem on standard error, and count it."""
         self.problems += 1
         if self.problems <= _MAX_PROBLEMS:
-            streams.say(f"ospltool: {what}")
+            streams.notify(f"ospltool: {what}")
 
 
 def _has(fields: Any, path: Path) -> bool:
@@ -209,7 +210,9 @@ def _cat_stores(printer: _Printer, stores: list[tuple[str, str]], partitions: tu
                 printer.complain(finding)
             use = dict(reader.facts.detail).get("closed", "")
             if use.startswith("in use"):
-                streams.say(f"ospltool: {path}: {use}; samples that it has not stored yet are missing here")
+                streams.notify(
+                    f"ospltool: {path}: {use}; samples that it has not stored yet are missing here"
+                )
             for one in reader.facts.current():
                 for group, samples in reader.read(one.number, damage):
                     is_meant = interest.wants(Group(group.name.partition, group.name.topic))
@@ -287,7 +290,9 @@ def _cat_live(
         return
     for name, nodes in reader.parts.items():
         what = f"only parts of name-space '{name}' can be reached ({', '.join(nodes)})"
-        streams.say(f"ospltool: topic '{printer.topic}': {what}; `ospltool history state` shows which groups")
+        streams.notify(
+            f"ospltool: topic '{printer.topic}': {what}; `ospltool history state` shows which groups"
+        )
     if not reader.nodes and not (follows and reader.has_samples):
         why = reader.refusal or _seen(reader)
         raise CommandError(f"domain {place.domain_id}: no node heard; {why}", Exit.UNREACHABLE)

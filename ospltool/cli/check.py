@@ -199,7 +199,7 @@ def check(
         text = render(commands.shown(report, choice), output.kind, colour=colour)
     output.write(text)
     for line in commands.summary(report, choice):
-        streams.say(line)
+        streams.notify(line)
     raise typer.Exit(commands.exit_code(report, rules.fail_on))
 
 
@@ -220,12 +220,12 @@ def _fixed(
     done = f"{plural(outcome.fixed, 'fix', 'fixes')} in {plural(len(outcome.changes), 'file')}"
     if task.diff:
         output.write("".join(fixes.diff_of(each) for each in outcome.changes))
-        streams.say(f"{done}; nothing was written")
+        streams.notify(f"{done}; nothing was written")
         raise typer.Exit(Exit.FINDINGS if outcome.changes else Exit.GOOD)
     try:
         fixes.write(outcome.changes, read_bytes)
     except fixes.FixError as error:
         raise CommandError(str(error)) from None
     if outcome.changes:
-        streams.say(done)
+        streams.notify(done)
     return outcome.report

@@ -11,6 +11,7 @@ import typer
 from ospltool.cli.exits import CommandError, Exit
 from ospltool.output import streams
 from ospltool.output.envelope import document
+from ospltool.output.installation import extra_command
 
 if TYPE_CHECKING:
     from ospltool.demo.acts import ActResult
@@ -42,7 +43,7 @@ def demo(
     try:
         from ospltool.demo import acts
     except ImportError as error:
-        message = f"{error}; install it with: pip install 'ospltool[demo]'"
+        message = f"{error}; `{extra_command('demo')}` installs it"
         raise CommandError(message) from error
     if headless or as_json or not (sys.stdin.isatty() and sys.stdout.isatty()):
         reports = acts.play(domain, directory, lambda news: _tell(news, as_json=as_json))
@@ -57,7 +58,7 @@ def demo(
 
 def _tell(news: str | ActResult, *, as_json: bool) -> None:
     if isinstance(news, str):
-        streams.say(news)
+        streams.notify(news)
     elif not as_json:
         streams.put(_line(news))
         sys.stdout.flush()

@@ -47,7 +47,7 @@ def doctor(
     """
     picture = _listen(uri, target, length, shows_all=shows_all)
     if not picture.participants:
-        streams.say(f"ospltool: no participant heard within {length:g} s")
+        streams.notify(f"ospltool: no participant heard within {length:g} s")
         raise typer.Exit(Exit.UNREACHABLE)
     from ospltool.doctor.diagnosis import diagnose
     from ospltool.doctor.report import as_data, as_text
@@ -59,12 +59,12 @@ def doctor(
     else:
         streams.put(as_text(diagnosis))
     if picture.refusal:
-        streams.say(
+        streams.notify(
             f"ospltool: the messages of nodes are refused, so nothing is known of them: {picture.refusal}"
         )
     if is_missing := topic != "*" and not wanted.endpoints:
         heard = len({each.topic for each in picture.endpoints})
-        streams.say(f"ospltool: no topic matches {topic!r}: {plural(heard, 'topic')} heard")
+        streams.notify(f"ospltool: no topic matches {topic!r}: {plural(heard, 'topic')} heard")
     raise typer.Exit(
         Exit.GOOD if diagnosis.is_good and not picture.refusal and not is_missing else Exit.FINDINGS
     )

@@ -236,12 +236,16 @@ def live_at(place: DomainAccess, partition: str | None) -> Feed:
         raise CommandError(f"domain {place.domain_id} cannot be opened: {error}", Exit.UNREACHABLE) from error
 
 
+# Snapshots come every second or two. Longer makes each `ospltool health` take longer.
 LISTEN_S: Final = 3.0
 """Least time to listen to a live domain: every node is heard within it."""
+# Above the times after which signs are no longer normal (`health.signs`), but for the longest few.
 MOST_S: Final = 8.0
 """Longest time to wait for conditions that may end by themselves, and for nodes that may come."""
+# An incident lingers for 2 s (`health.incidents.LINGER_NS`), and then a look must come.
 OVER_S: Final = 2.5
 """Time beyond that until an incident ends that is not there any more."""
+# As the console polls.
 POLL_S: Final = 0.25
 
 
@@ -276,7 +280,7 @@ class Watched:
 
 @functools.cache
 def _say_once(text: str) -> None:
-    streams.say(f"ospltool: {text}")
+    streams.notify(f"ospltool: {text}")
 
 
 def opened(one: Watched, partition: str | None) -> System:
@@ -503,6 +507,7 @@ def _usable(places: Sequence[DomainAccess] | None) -> DomainAccess | None:
     return next(here, places[0] if places else None)
 
 
+# Above the times after which signs are no longer normal: what stands at the moment is then known to stand.
 LAST_NS: Final = 12_000_000_000
 STEP_NS: Final = 500_000_000
 

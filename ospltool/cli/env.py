@@ -63,7 +63,7 @@ def show_environment(
         streams.put_table(header, [[row[name] for name in names] for row in rows])
     refused = [row["refused"] for row in rows if row["refused"]]
     for message in refused:
-        streams.say(f"ospltool: a node would refuse to start: {message}")
+        streams.notify(f"ospltool: a node would refuse to start: {message}")
     if refused:
         raise typer.Exit(Exit.FINDINGS)
 

@@ -21,6 +21,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 
 from ospltool.output import streams
+from ospltool.output.installation import extra_command
 
 
 class Exit(enum.IntEnum):
@@ -49,15 +50,15 @@ class CommandError(Exception):
         super().__init__("\n".join(self.lines))
         self.exit_code = exit_code
 
-    def tell(self) -> None:
+    def notify(self) -> None:
         """Write it to standard error."""
         first, *others = self.lines
-        streams.say(f"ospltool: {first}", *others)
+        streams.notify(f"ospltool: {first}", *others)
 
 
 def not_installed(extra: str, error: ImportError) -> CommandError:
     """Make the error for an optional part that is not installed; `extra` is the name of its pip extra."""
-    return CommandError(f"{error}; install it with: pip install 'ospltool[{extra}]'")
+    return CommandError(f"{error}; `{extra_command(extra)}` installs it")
 
 
 @contextlib.contextmanager

@@ -20,6 +20,7 @@ from ospltool.trace.reading.sources import SourceError
 if TYPE_CHECKING:
     from ospltool.health.codes import Code
 
+# Comfortable to read, as `ospltool check` has it.
 _WIDTH: Final = 100
 
 

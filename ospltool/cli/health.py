@@ -209,8 +209,8 @@ class _Domain:
         return word != self.word_told and self._clock() - self._word_s >= PASSING_S
 
     def news(self) -> list[tuple[str, Incident]]:
-        """Return what `IncidentNews.take` returns."""
-        return self._news.take(self.health, self._clock())
+        """Return what `IncidentNews.changes` returns."""
+        return self._news.changes(self.health, self._clock())
 
 
 def _subject(text: str) -> tuple[str, str]:
@@ -231,7 +231,7 @@ def _warn_of_nobody(systems: list[_Domain], code: str, who: str) -> None:
     hint = did_you_mean(who, list(dict.fromkeys(name for names in known for name in names)))
     know = "know" if len(places) > 1 else "knows"
     said = f"{code}:{who} matches nothing now: {joined(places)} {know} no {who!r}"
-    streams.say(f"ospltool: {said}{f'; {hint}' if hint else ''}")
+    streams.notify(f"ospltool: {said}{f'; {hint}' if hint else ''}")
 
 
 def _watch(systems: list[_Domain], *, as_json: bool) -> None:
@@ -244,7 +244,7 @@ def _watch(systems: list[_Domain], *, as_json: bool) -> None:
             for one in systems:
                 one.system.update()
                 if pause := one.system.pauses.news():
-                    streams.say(f"ospltool: {pause}")
+                    streams.notify(f"ospltool: {pause}")
                 _report(one, systems, as_json=as_json)
 
 
@@ -326,7 +326,7 @@ def _put(systems: list[_Domain], *, as_json: bool, is_first: bool = False) -> No
             lines.append(f"  mute {mute.name} until {_clock(mute.until_ns)}: {mute.words(hidden)}")
         _put_lines(lines)
         if domain.health.mutes.problem:
-            streams.say(f"ospltool: mutes cannot be stored: {domain.health.mutes.problem}")
+            streams.notify(f"ospltool: mutes cannot be stored: {domain.health.mutes.problem}")
 
 
 def _put_lines(lines: list[str]) -> None:

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from ospltool.cli.domains import Domain, Uri, place_of, talking
+from ospltool.cli.domains import Domain, place_of, talking
 from ospltool.cli.exits import CommandError, Exit
-from ospltool.cli.options import AsJson, command_group, duration
+from ospltool.cli.options import AsJson, command_group, duration, time_ns
 from ospltool.output import envelope, streams
 from ospltool.output.text import plural, visible
 
@@ -28,6 +28,7 @@ Partitions = Annotated[
     list[str] | None,
     typer.Option("--partition", metavar="P", help="Select this partition (* and ?); repeatable."),
 ]
+Uri = Annotated[str | None, typer.Argument(envvar="OSPL_URI", help="Use the domain of this configuration.")]
 _WAIT: Final = "Wait for at most DURATION."
 
 MAX_GROUPS_TOLD: Final = 2_000
@@ -86,7 +87,11 @@ class DeletionOptions:
 
     until: Annotated[
         int | None,
-        typer.Option(metavar="NS", min=0, help="Delete up to this source time (default: now)."),
+        typer.Option(
+            parser=time_ns,
+            metavar="TIME",
+            help="Delete up to this source time, such as 2026-11-21T01:08:34 or -10m (default: now).",
+        ),
     ] = None
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show what would be deleted, and delete nothing.")
@@ -144,7 +149,7 @@ def delete(
         have, they = ("has", "it deletes") if len(done.unconfirmed) == 1 else ("have", "they delete")
         meets = "it meets" if len(done.unconfirmed) == 1 else "they meet"
         text = f"ospltool: {names} {have} not confirmed; {they} it when {meets} {done.node}"
-        streams.say(visible(text))
+        streams.notify(visible(text))
     _tell_refused(done.refused)
     if done.slow:
         raise CommandError(
@@ -184,7 +189,7 @@ def _tell_unanswered(names: Sequence[str]) -> None:
     if names:
         which = f"no answer from {', '.join(names)}, which the others know or knew"
         why = "stopped, out of reach or standing still, or not serving clients"
-        streams.say(visible(f"ospltool: {which}: {why}"))
+        streams.notify(visible(f"ospltool: {which}: {why}"))
 
 
 def _put_groups(
@@ -227,14 +232,14 @@ def _confirm(
         by_group.setdefault((each.partition, each.topic), []).append(each)
     for (partition, topic), kept in by_group.items():
         counts = ", ".join(f"{_samples(each)} on {each.service_name or each.service}" for each in kept)
-        streams.say(f"{partition}.{topic}: samples: {counts}")
+        streams.notify(f"{partition}.{topic}: samples: {counts}")
     _tell_unanswered(unanswered)
     # A node that keeps as many groups as an answer holds may keep more.
     many = len(by_group) >= MAX_GROUPS_TOLD
     groups = f"{plural(len(by_group), 'group')}{' or more' if many else ''}"
     what = f"the historical data of {groups} up to {_moment(until_ns)} on every node"
     if is_confirmed:
-        streams.say(f"ospltool: deleting {what}")
+        streams.notify(f"ospltool: deleting {what}")
         return
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise CommandError(f"nothing is deleted: there is no terminal to ask on; --yes deletes {what}")
@@ -290,7 +295,7 @@ def state(
         ]
         streams.put_table(("PARTITION", "TOPIC", "NODE", "STATE"), rows)
     if not found:
-        streams.say(f"ospltool: {_nothing(topic, tuple(partitions or ()))}")
+        streams.notify(f"ospltool: {_nothing(topic, tuple(partitions or ()))}")
     if not as_json:
         _tell_unanswered(unanswered)
     _tell_refused(refused)

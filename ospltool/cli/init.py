@@ -65,11 +65,11 @@ def init(
         streams.put(envelope.document("init", {"files": written}))
         return
     for path in written:
-        streams.say(f"ospltool: {visible(str(path))} written")
+        streams.notify(f"ospltool: {visible(str(path))} written")
     word = visible(shlex.quote(str(written[-1])))
     alone = "" if len(names) == 1 else f" --node {names[0]}"
     where = "" if len(names) == 1 else " on its host, and so for each node"
-    streams.say(
+    streams.notify(
         f"ospltool: `ospltool check {word}` checks them; `ospltool start {word}{alone}` starts{where}"
     )
 
@@ -89,7 +89,7 @@ def _asked(question: str, default: str, parsed: Callable[[Sequence[str]], Sequen
         try:
             return parsed([word.strip() for word in (line.strip() or default).split(",")])
         except CommandError as error:
-            error.tell()
+            error.notify()
     return parsed([default])
 
 

@@ -80,7 +80,7 @@ def logs(
             why = f"{names}: no log was written yet" if found else "no node is known here"
             raise CommandError(why, Exit.FINDINGS)
         for one in sources.sources:
-            streams.say(f"ospltool: {visible(str(one.path))}")
+            streams.notify(f"ospltool: {visible(str(one.path))}")
         show(sources, options, dict(os.environ))
     end()
 

@@ -105,7 +105,7 @@ def _serve(systems: list[System], latest: _Latest, port: int) -> None:
             server, thread = start_http_server(port, addr=HOST, registry=registry)
         except OSError as error:
             raise CommandError(f"port {port} of {HOST}: {error.strerror}") from error
-        streams.say(f"ospltool: metrics on http://{HOST}:{port}/metrics")
+        streams.notify(f"ospltool: metrics on http://{HOST}:{port}/metrics")
         while not over.wait(domains.POLL_S):
             for one in systems:
                 one.update()

@@ -13,7 +13,7 @@ import dataclasses
 import functools
 import inspect
 import pathlib
-import re
+import time
 import typing
 from collections.abc import Callable, Iterable
 from typing import Annotated, Any, Final
@@ -23,6 +23,7 @@ from typer.core import TyperGroup
 
 from ospltool.cli.exits import CommandError
 from ospltool.output.locations import scheme_of
+from ospltool.output.times import SECOND_NS, TimeError, parse_duration, parse_time
 
 CONTEXT: Final[dict[str, Any]] = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
@@ -85,20 +86,34 @@ class SourceOptions:
         return self.replay is None and self.simulate is None
 
 
-_DURATION: Final = re.compile(r"(\d+(?:\.\d+)?|\.\d+)\s*(ns|us|ms|s|m|h|d)?")
-_SECONDS: Final = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-
-
 def duration_s(text: str) -> float:
-    """Parse a duration such as `500ms`, `2s`, `1.5m` or `1h` into seconds; a bare number counts seconds.
+    """Parse a duration such as `500ms`, `2s`, `1h30m` or, in seconds, `7` into seconds.
 
     Raises:
-        typer.BadParameter: the text is not a duration.
+        typer.BadParameter: the text is not a duration, or a negative one.
     """
-    found = _DURATION.fullmatch(text.strip())
-    if found is None:
-        raise typer.BadParameter(f"{text!r} is not a duration: write 500ms, 10s, 5m or 1h")
-    return float(found[1]) * _SECONDS[found[2] or "s"]
+    try:
+        length_ns = parse_duration(text)
+    except TimeError as error:
+        raise typer.BadParameter(str(error)) from None
+    if length_ns < 0:
+        raise typer.BadParameter(f"{text!r} is not a duration: it is negative")
+    return length_ns / SECOND_NS
+
+
+def time_ns(text: str) -> int:
+    """Parse a time, such as 2026-11-21T01:08:34, 01:08:34 of today in UTC or -10s, into ns since 1970.
+
+    Raises:
+        typer.BadParameter: the text is not a time, or is before 1970.
+    """
+    try:
+        moment_ns = parse_time(text, time.time_ns())
+    except TimeError as error:
+        raise typer.BadParameter(str(error)) from None
+    if moment_ns < 0:
+        raise typer.BadParameter(f"{text!r} is before 1970")
+    return moment_ns
 
 
 def duration(default: str | None, about: str, *names: str) -> Any:
@@ -118,7 +133,7 @@ class DefaultGroup(TyperGroup):
     If the group can do without arguments, that command answers for it, and its help is that of the group.
     """
 
-    def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override]
+    def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override]  # of Click
         """Put the first command before arguments that name none."""
         asks_for_group = not args or args[0] in CONTEXT["help_option_names"]
         if (args[:1] or [""])[0] not in self.commands and not (asks_for_group and self.no_args_is_help):

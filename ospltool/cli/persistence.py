@@ -29,7 +29,9 @@ if TYPE_CHECKING:
     from engine.persistence.service.service_process import Service
 
 _FILE: Final = "The configuration of the persistence service."
+# Processes find each other within a second or so; without any by then, there is no replica.
 _DISCOVERY_S: Final = 1.5
+# A replica shows itself each second, and less often if it has much to show.
 _LISTEN_S: Final = 4.0
 _CLEAR: Final = "\x1b[H\x1b[2J"
 _NAME: Final = re.compile(r"[\w.-]{1,60}")
@@ -68,7 +70,7 @@ def run(
     if refusals:
         raise CommandError(refusals)
     for ignored in settings.without_effect():
-        streams.say(f"ospltool: warning: {ignored}")
+        streams.notify(f"ospltool: warning: {ignored}")
     chosen = name or socket.gethostname()
     if not _NAME.fullmatch(chosen):
         raise CommandError(f"{chosen!r} is not a valid name: up to 60 letters, digits, '_', '-' and '.'")
@@ -77,7 +79,7 @@ def run(
     running = _start(settings, chosen, directory, joined)
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, lambda received, _: running.request_stop(signal.Signals(received).name))
-    streams.say(f"ospltool: {chosen} of {settings.name!r} runs in domain {joined}")
+    streams.notify(f"ospltool: {chosen} of {settings.name!r} runs in domain {joined}")
     is_stored = _serve(running)
     if as_json:
         streams.put(envelope.document("persistence", running.shown()))
@@ -111,7 +113,7 @@ def _start(settings: PersistenceService, name: str, directory: pathlib.Path, dom
         from engine.persistence.service.service_process import ReplicaOptions, Service
 
         options = ReplicaOptions(
-            name, directory, domain, os.environ, lambda text: streams.say(f"ospltool: {text}")
+            name, directory, domain, os.environ, lambda text: streams.notify(f"ospltool: {text}")
         )
         return Service(settings, options)
     except ImportError as error:

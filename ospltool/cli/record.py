@@ -121,7 +121,7 @@ def _once(feed: Feed, seconds: float, expected: Expectation) -> None:
     domains.require_listening(system)
     if system.model.is_empty:
         why = f": {refused.text}" if (refused := system.model.unproved) else ""
-        streams.say(f"ospltool: no node heard in {feed.title} within {seconds:g} s{why}")
+        streams.notify(f"ospltool: no node heard in {feed.title} within {seconds:g} s{why}")
         raise typer.Exit(Exit.UNREACHABLE)
 
 
@@ -143,36 +143,36 @@ def _run(feed: Feed, recorder: Recorder, length_s: float | None, local_view: Cal
         return dataclasses.replace(feed.poll(), local=known if known != before else None)
 
     with exits.interrupt_flag(signal.SIGINT, signal.SIGTERM) as over, contextlib.closing(recorder):
-        streams.say(f"ospltool: recording {feed.title}; press Ctrl+C to stop")
+        streams.notify(f"ospltool: recording {feed.title}; press Ctrl+C to stop")
         end = None if length_s is None else time.monotonic() + length_s
         said = refused = ""
         while not over.is_set() and (end is None or time.monotonic() < end):
             recorder.write(news(), feed.now_ns())
             if recorder.problem != said:
                 said = recorder.problem
-                streams.say(f"ospltool: {said or 'writing again'}")
+                streams.notify(f"ospltool: {said or 'writing again'}")
             if recorder.tally.refused and not refused:
                 refused = recorder.tally.refused
-                streams.say(f"ospltool: {refused}")
+                streams.notify(f"ospltool: {refused}")
             over.wait(POLL_S)
         recorder.write(news(), feed.now_ns())
 
 
 def _tell(recorder: Recorder, *, as_json: bool) -> None:
     tally = recorder.tally
-    streams.say(f"ospltool: {plural(tally.lines, 'line')}, {plural(tally.bytes, 'byte')}")
+    streams.notify(f"ospltool: {plural(tally.lines, 'line')}, {plural(tally.bytes, 'byte')}")
     if tally.lost:
-        streams.say(f"ospltool: {plural(tally.lost, 'line')} could not be written")
+        streams.notify(f"ospltool: {plural(tally.lost, 'line')} could not be written")
     if tally.messages_left_out:
         left_out = f"{plural(tally.messages_left_out, 'message')} left out"
-        streams.say(f"ospltool: {left_out}: refused, not readable, or too many")
+        streams.notify(f"ospltool: {left_out}: refused, not readable, or too many")
     if tally.failures:
-        streams.say(
+        streams.notify(
             f"ospltool: this watch failed {plural(tally.failures, 'time')}; "
             "what happened meanwhile is missing"
         )
     if tally.refused:
         beside = "" if tally.heard else "nothing is recorded: "
-        streams.say(f"ospltool: {beside}{tally.refused}")
+        streams.notify(f"ospltool: {beside}{tally.refused}")
     if as_json:
         streams.put(envelope.document("record", tally))

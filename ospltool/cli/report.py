@@ -63,5 +63,5 @@ def report(
                 stream.write(text_of_page)
         except OSError as error:
             raise CommandError(f"{output}: {error.strerror}") from error
-        streams.say(f"{output}: {found.verdict.headline}")
+        streams.notify(f"{output}: {found.verdict.headline}")
     end(has_findings=found.is_bad)

@@ -12,7 +12,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -23,14 +23,18 @@ from ospltool.cli.exits import CommandError, Exit
 from ospltool.cli.options import LiveTarget, SourceOptions, duration
 from ospltool.health.export import csv_field
 from ospltool.health.system import System
+from ospltool.live.expectation import NOTHING
 from ospltool.live.feed import TimeTravel
 from ospltool.output import envelope, libraries, streams
 from ospltool.output.text import Style, paint
-from ospltool.views import alignment, pages
+from ospltool.views import alignment, node, pages
 from ospltool.views import text as text_views
 from ospltool.views.cells import ASCII, Line, Span, Tone, choose, plain
 from ospltool.views.pages import PAGES, WIDE, Layout, Section, UnknownName
 from ospltool.views.view import AGES, Filter, View, shown
+
+if TYPE_CHECKING:
+    from engine.supervisor.node_status import NodeStatus
 
 
 class Format(enum.StrEnum):
@@ -267,7 +271,7 @@ class _Printer:
         else:
             self._put_records(self.records(view))
         if not self.system.model.nodes:
-            streams.say(f"ospltool: no node heard in {self.system.feed.title}")
+            streams.notify(f"ospltool: no node heard in {self.system.feed.title}")
         return self.code()
 
     def records(self, view: View) -> list[dict[str, object]]:
@@ -384,7 +388,7 @@ def _looks(printer: _Printer) -> Iterator[View]:
         while not over.is_set():
             printer.system.update()
             if pause := printer.system.pauses.news():
-                streams.say(f"ospltool: {pause}")
+                streams.notify(f"ospltool: {pause}")
             yield printer.view
             over.wait(REDRAW_S)
 
@@ -407,10 +411,10 @@ def _wait(printer: _Printer, timeout_s: float | None) -> int:
     if is_whole(view):
         return Exit.GOOD
     if not view.is_anybody_heard:
-        streams.say(f"ospltool: no node heard in {printer.system.feed.title}")
+        streams.notify(f"ospltool: no node heard in {printer.system.feed.title}")
         return Exit.UNREACHABLE
     if end is not None and time.monotonic() >= end:
-        streams.say(
+        streams.notify(
             *(f"ospltool: not whole: {plain(line).strip()}" for line in alignment.lacking_lines(view))
         )
         return Exit.RECOVERABLE
@@ -520,3 +524,35 @@ def _put_change(
 
 def _word(view: View, name: str, value: Any) -> str:
     return shown(view, "percent" if name == "fraction" else name, value) or "nothing"
+
+
+def put_node(status: NodeStatus) -> None:
+    """Print what a node that runs tells of itself, a line for each question; nothing if it is not heard."""
+    record = status.record
+    try:
+        place = domains.place_of(record.configuration, None)
+    except CommandError:
+        place = domains.place_of(None, None)  # its file has changed: its domain may be in reach all the same
+    place = dataclasses.replace(place, domain_id=record.domain_id)
+    watched = domains.Watched(place, NOTHING)
+    try:
+        system = domains.opened(watched, None)
+    except CommandError as error:
+        streams.notify(f"ospltool: what it tells of itself is not known: {error}")
+        return
+    try:
+        domains.listen_briefly(system)
+        view = _view(system)
+        pid = record.node.pid if record.node is not None else 0
+        own = [
+            one for one in system.model.nodes.values() if one.snapshot.pid == pid and view.is_heard(one.id)
+        ]
+        lines = [
+            part
+            for one in own[:1]
+            for line in node.summary_lines(view, one, since_ns=status.state_since_ns, failure=record.failure)
+            for part in pages.wrapped(line, _width())
+        ]
+        _put_lines(lines)
+    finally:
+        system.feed.close()

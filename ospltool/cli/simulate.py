@@ -98,7 +98,7 @@ def simulate(
 def _many(campaign: Campaign, seeds: range, jobs: int, *, as_json: bool) -> list[SeedOutcome]:
     outcomes: list[SeedOutcome] = []
     started = time.monotonic()
-    put = streams.say if as_json else _put_line
+    put = streams.notify if as_json else _put_line
     with contextlib.ExitStack() as at_end:  # also after Ctrl-C: what has been run counts
         at_end.callback(lambda: put(summary(outcomes, jobs, time.monotonic() - started)))
         streams.wait_for(f"0 of {len(seeds)} seeds")
@@ -111,7 +111,7 @@ def _many(campaign: Campaign, seeds: range, jobs: int, *, as_json: bool) -> list
 
 
 def _tell(outcome: SeedOutcome, *, as_json: bool) -> None:
-    put = streams.say if as_json else _put_line
+    put = streams.notify if as_json else _put_line
     if outcome.violation:
         put(f"seed {outcome.seed}: {outcome.violation}")
         put(f"  replay: {outcome.replay}")

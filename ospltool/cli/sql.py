@@ -94,4 +94,4 @@ def _put_result(result: Result, form: str, limit: int | None) -> None:
         for piece in awaited:
             streams.put(piece)
     if rows.left_out:
-        streams.say(f"--limit {limit} left out the other rows")
+        streams.notify(f"--limit {limit} left out the other rows")

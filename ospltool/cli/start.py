@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from engine.supervisor.node_status import NodeStatus
     from ospltool.cli.targets import PlannedNode
 
+# A screenful with what came before it.
 _LOG_LINES = 20
 _LOG_BYTES = 16384
 
@@ -78,7 +79,7 @@ def start(
     if found[0].path == find.resolved(find.DEFAULT):
         domain, store = found[0].configuration.domain.id, visible(found[0].store)
         about = f"no configuration given: all partitions of domain {domain}, store {store}"
-        streams.say(f"ospltool: {about}; `ospltool info` shows all settings")
+        streams.notify(f"ospltool: {about}; `ospltool info` shows all settings")
     if foreground:
         with _start_errors():
             raise typer.Exit(_run_in_foreground(found[0]))
@@ -160,7 +161,7 @@ def _end(outcomes: Sequence[Outcome], kind: str, as_json: bool) -> None:
 def _interrupted(left: Sequence[PlannedNode]) -> KeyboardInterrupt:
     """Say which nodes are not started any more after Ctrl-C, and return the exception."""
     names = ", ".join(visible(one.name or one.configuration.domain.name) for one in left)
-    streams.say("ospltool: interrupted" + (f"; not started: {names}" if names else ""))
+    streams.notify("ospltool: interrupted" + (f"; not started: {names}" if names else ""))
     return KeyboardInterrupt()
 
 
@@ -224,18 +225,18 @@ def _start_node(target: PlannedNode, timeout_s: float, is_interrupted: Callable[
     runs = run_directory(os.environ)
     runs.forget_old()
     if (already := running(target, os.environ)) is not None:
-        streams.say(_already_running(target))
+        streams.notify(_already_running(target))
         return Exit.RECOVERABLE, already
     directory = runs.node(target.key)
     before = status_of(directory)
     if before is not None and before.is_orphan:
-        streams.say(f"ospltool: {before.sentence}; `ospltool stop` ends it at once")
+        streams.notify(f"ospltool: {before.sentence}; `ospltool stop` ends it at once")
         return Exit.RECOVERABLE, before
     directory.make()
     launch, environ = _launch(target, directory.path), _node_environ(target)
     started = control.start(launch, environ, timeout_s, is_interrupted)
     status = status_of(directory)
-    streams.say(*_narration(target, started, status).split("\n"))
+    streams.notify(*_narration(target, started, status).split("\n"))
     if started.has_failed:
         _say_log(directory.node_log, started)
     return _exit_of(started), status
@@ -287,8 +288,8 @@ def _say_log(log: pathlib.Path, started: Start) -> None:
     if not lines:
         return
     for line in lines[-_LOG_LINES:]:
-        streams.say(f"  {line}")
-    streams.say(f"  (end of {log})")
+        streams.notify(f"  {line}")
+    streams.notify(f"  (end of {log})")
 
 
 def _run_in_foreground(target: PlannedNode) -> int:
@@ -297,6 +298,6 @@ def _run_in_foreground(target: PlannedNode) -> int:
     launch = _launch(target, directory.path)
     with directory.lock() as is_ours:
         if not is_ours or running(target, os.environ) is not None:
-            streams.say(_already_running(target))
+            streams.notify(_already_running(target))
             return Exit.RECOVERABLE
         return Supervisor(launch, environ, Narrator(launch, environ), to_terminal=True).run()

@@ -111,7 +111,7 @@ def chosen_nodes(uri: str | None) -> list[NodeStatus]:
 
 def say_stopped(status: NodeStatus, outcome: Stop) -> None:
     """Say how the stop of a node ended."""
-    streams.say(f"ospltool: {status.record.domain_name} ({status.record.configuration}) {outcome.value}")
+    streams.notify(f"ospltool: {status.record.domain_name} ({status.record.configuration}) {outcome.value}")
 
 
 def _of_fleet(given: str, known: list[NodeStatus]) -> list[NodeStatus]:
@@ -253,7 +253,7 @@ def put_sentences(statuses: Sequence[NodeStatus]) -> None:
 
 def put_table(statuses: Sequence[NodeStatus]) -> None:
     """Write nodes as a table."""
-    header = ("DOMAIN NAME", "CONDITION", "STATE", "ROLE", "PID", "CONFIGURATION")
+    header = ("DOMAIN NAME", "CONDITION", "STATE", "ROLE", "PID", "CONFIGURATION", "DOMAIN", "STATUS")
     rows = [
         (
             status.record.domain_name,
@@ -262,6 +262,8 @@ def put_table(statuses: Sequence[NodeStatus]) -> None:
             status.record.role,
             status.record.node.pid if status.record.node is not None else "-",
             status.record.configuration,
+            status.record.domain_id,
+            status.predicate,
         )
         for status in statuses
     ]

@@ -32,6 +32,9 @@ def status(
 ) -> None:
     """Show the state of a node on this machine, or of all nodes.
 
+    Of one node that runs, it also shows: since when it is in its state, fellows, name-spaces with their
+    masters and why, samples, disk, what it waits for, and its trouble.
+
     If the store of a node refuses data, the output has the cause and the number of samples that are only in
     memory; the node still runs, so the exit code stays 0. The output also names the last failure of a node
     that has recovered, name-spaces of which a node has only a part, and groups of which it keeps nothing
@@ -49,10 +52,14 @@ def status(
         started_nodes.put_sentences(found)
         if uri:
             started_nodes.put_never_started(uri, os.environ, found)
+        if uri and len(found) == 1 and found[0].condition in (Condition.OPERATIONAL, Condition.STARTING):
+            from ospltool.cli.show import put_node  # the status of all nodes costs no DDS
+
+            put_node(found[0])
     if not found and uri:
         raise started_nodes.why_none(uri, os.environ)
     if not found:
-        streams.say("ospltool: no node is known here")
+        streams.notify("ospltool: no node is known here")
     elif not as_json:
         _advise(found, uri)
     is_good = bool(found) and all(each.condition in RESPONDING for each in found)
@@ -67,10 +74,10 @@ def _advise(found: Sequence[NodeStatus], uri: str | None) -> None:
     refused = [one.record.domain_name for one in ended if one.record.exit_code == EXIT_CONFIGURATION]
     if refused:
         names = visible(", ".join(refused))
-        streams.say(f"ospltool: {names} cannot run as it is: do first what its reason says, then start it")
+        streams.notify(f"ospltool: {names} cannot run as it is: do first what its reason says, then start it")
     ended = [one for one in ended if one.record.exit_code != EXIT_CONFIGURATION]
     if ended:
         file, them = ("FILE", "them") if len(ended) > 1 else (ended[0].record.configuration, "it")
         if uri and is_fleet(uri):
             file = uri
-        streams.say(f"ospltool: `ospltool start {shlex.quote(file)}` starts {them} again")
+        streams.notify(f"ospltool: `ospltool start {shlex.quote(file)}` starts {them} again")

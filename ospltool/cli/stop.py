@@ -43,7 +43,7 @@ def stop(
     try:
         stops = control.stop_all([status.directory for status in known], timeout)
     except KeyboardInterrupt:
-        streams.say("ospltool: interrupted; nodes that were told to stop go on stopping")
+        streams.notify("ospltool: interrupted; nodes that were told to stop go on stopping")
         raise
     outcomes = list(zip(known, stops, strict=True))
     for status, outcome in outcomes:

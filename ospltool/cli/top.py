@@ -251,10 +251,10 @@ def put_json(open_source: Callable[[], Source], options: DocumentOptions) -> Non
     streams.put(envelope.document("system", data))
     domains.require_listening(system)
     if screen == "persistence" and not system.model.persistence:
-        streams.say(f"ospltool: {why_none(feed.mode)}")
+        streams.notify(f"ospltool: {why_none(feed.mode)}")
     if system.model.is_empty:
         why = f": {refused.text}" if (refused := system.model.unproved) else ""
-        streams.say(f"ospltool: no node and no persistence service heard in {feed.title}{why}")
+        streams.notify(f"ospltool: no node and no persistence service heard in {feed.title}{why}")
         raise typer.Exit(Exit.UNREACHABLE)
 
 

@@ -25,9 +25,11 @@ from ospltool.analytics.engines import AnalyticsMissingError, QueryError, need
 from ospltool.cli.exits import CommandError, Exit, interrupt_flag
 from ospltool.cli.options import AsJson, DefaultGroup, EngineName, SparkMaster, command_group
 from ospltool.output import envelope, progress, streams
+from ospltool.output.installation import extra_command
 from ospltool.output.locations import LocationFault, is_remote, located
 from ospltool.output.progress import ProgressLine, counted
 from ospltool.output.text import plural, visible
+from ospltool.output.times import TimeError, duration
 from ospltool.trace import rules as rule_book
 from ospltool.trace.case.reading_back import domains_of
 from ospltool.trace.meaning import line_explanation as explaining
@@ -42,7 +44,6 @@ from ospltool.trace.views.overview import TooManySpansError
 from ospltool.trace.views.records import ViewMode, ViewOptions, show
 from ospltool.trace.views.render import RenderError
 from ospltool.trace.views.selection import REPORT_LEVELS, RecordFilter
-from ospltool.trace.views.times import TimeError, duration
 
 if TYPE_CHECKING:
     from ospltool.analytics.case import Case
@@ -519,7 +520,7 @@ def load(
         end(has_findings=not is_whole, damages=total.damages)
         return
     unmatched = plural(total.unmatched, "record matches", "records match")
-    streams.say(
+    streams.notify(
         f"{target}: {plural(total.records, 'record')} from {plural(total.bytes, 'byte')} "
         f"in {duration(took_ns)}; "
         f"{plural(total.unparsed_bytes, 'byte belongs', 'bytes belong')} to no record"
@@ -541,13 +542,15 @@ def _follow(
         raise CommandError("name the files or directories to follow")
     told: list[LoadCounts] = []
 
-    def tell(summary: LoadCounts) -> None:
+    def show_first(summary: LoadCounts) -> None:
         if not told:
-            streams.say(f"{target}: {plural(summary.total.records, 'record')} so far; following until Ctrl-C")
+            streams.notify(
+                f"{target}: {plural(summary.total.records, 'record')} so far; following until Ctrl-C"
+            )
             told.append(summary)
 
     summary = loading.follow_case(
-        traces, target, detail, master, lambda: interrupt_flag(signal.SIGINT, signal.SIGTERM), tell
+        traces, target, detail, master, lambda: interrupt_flag(signal.SIGINT, signal.SIGTERM), show_first
     )
     nodes = {source.node for source, _ in summary.sources}
     return summary, find_attachments(names, sorted(nodes))
@@ -569,12 +572,12 @@ def _keep(target: pathlib.Path, attachments: Sequence[Attachment]) -> tuple[str,
     if is_remote(target) or not target.is_dir():
         left = f"; {len(attachments)} stores, configurations and recordings"
         return f"{left} need a case that is a directory of this machine", True
-    from ospltool.forensics.attachments import keep
+    from ospltool.forensics.attachments import attach
 
     with progress.shown(f"adding {len(attachments)} stores, configurations and recordings"):
-        kept = keep(target, attachments)
+        kept = attach(target, attachments)
     for problem in kept.problems:
-        streams.say(problem)
+        streams.notify(problem)
     said = f"; {kept.added} stores, configurations and recordings added, {kept.unchanged} unchanged"
     return said, kept.is_whole
 
@@ -590,7 +593,7 @@ def say_damages(known: Iterable[FileDamage] = ()) -> bool:
     """Report the files that could not be read to the end; return whether there are any."""
     damages = {one.file: one for one in (*damage.collect(), *known)}
     for one in damages.values():
-        streams.say(str(one))
+        streams.notify(str(one))
     return bool(damages)
 
 
@@ -653,14 +656,14 @@ def conversation(
     say_damages()
     if talk.exchanges and not talk.is_named:
         what = "no line of these traces names this group; shown are the alignments of its name-space"
-        streams.say(f"ospltool: {visible(group)}: {what}")
+        streams.notify(f"ospltool: {visible(group)}: {what}")
     if not talk.exchanges:
         raise CommandError(f"{group}: no alignment of this group in these traces", Exit.FINDINGS)
 
 
 def _say_unknown(doubts: Iterable[str]) -> None:
     for one in doubts:
-        streams.say(f"unknown: {one}")
+        streams.notify(f"unknown: {one}")
 
 
 def _pieces(lines: Iterator[str]) -> Iterator[str]:
@@ -762,7 +765,7 @@ def anomalies(
     if as_json:
         streams.put(envelope.document("trace-anomalies", {"domains": values} if has_several else values[0]))
     else:
-        streams.say(plural(count, "anomaly", "anomalies"))
+        streams.notify(plural(count, "anomaly", "anomalies"))
     end(has_findings=is_bad)
 
 
@@ -776,7 +779,7 @@ def needs_analytics() -> Iterator[None]:
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in {"duckdb", "numpy", "pyarrow", "pyspark"}:
             raise
-        raise CommandError(f"this needs {error.name}: pip install 'ospltool[sql]'") from error
+        raise CommandError(f"this needs {error.name}: `{extra_command('sql')}`") from error
 
 
 group = command_group(

@@ -169,6 +169,8 @@ def pause(session: Session, deadline_s: float) -> None:
 
 PENDING_S: Final = 1.0
 """Seconds between two notices while something is pending."""
+# Half of the time after which a writer counts as silent (`engine.runtime.pending_writers.SILENT_S`): one
+# notice may be lost.
 IDLE_S: Final = 5.0
 """Seconds between two notices while nothing is."""
 # As long as tombstones wait for a fellow (`core.settings.absence_bound_s`): its samples survive a restart
@@ -211,7 +213,7 @@ class PendingNotice:
         """Whether to tell again: some time has passed, or there is a new node."""
         return self.left_s <= 0 or not self._session.state_services() <= self._told
 
-    def tell(self, since_ns: int | None, *, is_idle: bool = False) -> None:
+    def send(self, since_ns: int | None, *, is_idle: bool = False) -> None:
         """Tell the nodes.
 
         Args:
@@ -233,4 +235,4 @@ class PendingNotice:
         """Tell the nodes that nothing will be handed over any more, if they can be reached."""
         # The session may have ended first; then nodes notice the silence.
         with contextlib.suppress(Closed):
-            self.tell(None)
+            self.send(None)

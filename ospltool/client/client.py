@@ -485,7 +485,7 @@ class DurabilityClient:
             if left_s < asking.HOLD_S + asking.GRACE_S:  # too short to call a service silent
                 answers = {**{one: found.answers[one] for one in services & found.answers.keys()}, **answers}
             if answers or not found.answers:
-                found = Survey.of(question, services, answers)
+                found = Survey.from_answers(question, services, answers)
             missing = found.missing(nodes)
             if not missing:
                 return found.stored()

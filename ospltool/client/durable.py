@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 # As the limits for a reader (`DEFAULT_MAX_SAMPLES`): what waits for nodes, in the application's memory. At
 # either limit `write` blocks.
 MAX_SAMPLES: Final = 100_000
+# As for `MAX_SAMPLES`: memory of the application.
 MAX_BYTES: Final = 64 << 20
 # Shorter than `asking.HOLD_S`: nodes capture by themselves as a rule, and handing over twice does no harm.
 HOLD_S: Final = 0.25
@@ -195,7 +196,7 @@ class DurableWriter(Generic[_T]):
                     raise self._not_stored()
                 self._changed.wait(left_s)
             since_ns = self._since_ns()
-        self._notice.tell(since_ns, is_idle=True)  # the application may end now, without closing this
+        self._notice.send(since_ns, is_idle=True)  # the application may end now, without closing this
         with self._changed:
             self._tell_given_up()
 
@@ -278,7 +279,7 @@ class DurableWriter(Generic[_T]):
         if code < 0:  # Cyclone DDS did not write it
             kind = errors.DurabilityTimeout if code == TIMEOUT else errors.DurabilityError
             raise kind(str(DdsError(code, f"write to topic '{self._topic}'")))
-        return SampleName.of(sample)
+        return SampleName.from_sample(sample)
 
     def _serialized(self, status: int, value: Any) -> tuple[bytes, bytes]:
         """Return the serialized sample, and the key of its instance."""
@@ -369,7 +370,7 @@ class DurableWriter(Generic[_T]):
                         self._ledger.secure()
                     since_ns = self._since_ns()
                 if self._notice.is_due:
-                    self._notice.tell(since_ns, is_idle=not entries)
+                    self._notice.send(since_ns, is_idle=not entries)
                 if entries and not self._round(entries):
                     with self._changed:
                         if not self._is_closing:

@@ -87,7 +87,7 @@ class PendingSample:
 
     def __init__(self, sample: Sample, number: int) -> None:
         self.sample = sample
-        self.name = SampleName.of(sample)
+        self.name = SampleName.from_sample(sample)
         self.number = number
         self.size = _OVERHEAD + len(sample.payload) + len(sample.key)
         self.stored: set[tuple[str, str, str]] = set()

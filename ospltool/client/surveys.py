@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from engine.dds.client_protocol.extensions import StateAddition
     from engine.dds.client_protocol.messages import StateAnswer
 
+# For an error message; the answers have all.
 MAX_SAID: Final = 10
 """Most samples that `MissingSamples` names."""
 _KEPT: Final = (Policy.Durability.Transient, Policy.Durability.Persistent)
@@ -260,7 +261,7 @@ class Survey:
     missed: dict[bytes, list[MissingSamples]] = dataclasses.field(default_factory=dict)
 
     @classmethod
-    def of(
+    def from_answers(
         cls, question: Question, services: frozenset[bytes], answers: Mapping[bytes, StateAnswer]
     ) -> Survey:
         """Judge the answers; `services` are all that were asked.

@@ -373,18 +373,18 @@ def play_with_console(domain_id: int | None, directory: pathlib.Path | None) -> 
     with _stage(domain_id, directory) as (stage, domain):
         shown = LiveFeed(domain, uri=cyclone_uri())
 
-        def tell(news: str | ActResult) -> None:
+        def show(news: str | ActResult) -> None:
             if isinstance(news, ActResult):
                 reports.append(news)
-                shown.say(f"Act {news.act} {'holds' if news.holds else 'DOES NOT HOLD'}: {news.text}")
+                shown.set_caption(f"Act {news.act} {'holds' if news.holds else 'DOES NOT HOLD'}: {news.text}")
                 pause.wait(READING_S)
             else:
-                shown.say(news)
+                shown.set_caption(news)
 
         def perform() -> None:
-            done = list(_play(stage, tell))
+            done = list(_play(stage, show))
             holds = all(report.holds for report in done)
-            shown.say(
+            shown.set_caption(
                 "All five acts hold. Press q to leave." if holds else f"{done[-1].text} Press q to leave."
             )
 

@@ -398,7 +398,7 @@ def _diagnostic(each: Finding) -> dict[str, Any]:
     source = each.place.source
     if each.fix and source and all(edit.path == source.path for edit in each.fix.edits):
         found["suggestions"] = [
-            {"range": _range(Place.of(source, edit.span)), "text": edit.replacement.decode()}
+            {"range": _range(Place.from_span(source, edit.span)), "text": edit.replacement.decode()}
             for edit in each.fix.edits
         ]
     return found

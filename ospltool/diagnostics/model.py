@@ -76,7 +76,7 @@ class Place:
     """Text beside the mark; else empty."""
 
     @classmethod
-    def of(cls, source: SourceFile, span: ByteRange, label: str = "") -> Place:
+    def from_span(cls, source: SourceFile, span: ByteRange, label: str = "") -> Place:
         """Make the place of a range of bytes. The label is shown beside it."""
         line, column = source.position(span.start)
         end_line, end_column = source.position(span.end)

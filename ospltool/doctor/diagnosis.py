@@ -187,12 +187,12 @@ def _of_policy(
     topic: TopicView,
     wrong: Iterable[Endpoint],
     cause: str,
-    say: Callable[[Endpoint], str],
+    describe: Callable[[Endpoint], str],
     advice: Callable[[Endpoint], str],
 ) -> Iterator[Finding]:
     """Make one finding for all endpoints with the same fault."""
     is_periodic = _periodic(topic)
-    kinds = _grouped(wrong, lambda each: (say(each), is_periodic(each), advice(each)))
+    kinds = _grouped(wrong, lambda each: (describe(each), is_periodic(each), advice(each)))
     for (text, periodic, remedy), members in kinds.items():
         weight = Severity.INFO if periodic else Severity.WARNING
         message = text + _PERIODIC if periodic else text
@@ -200,18 +200,18 @@ def _of_policy(
 
 
 def _reliability(topic: TopicView) -> Iterator[Finding]:
-    def say(endpoint: Endpoint) -> str:
+    def describe(endpoint: Endpoint) -> str:
         if endpoint.is_writer:
             return "offers BEST_EFFORT: a sample that is lost on the way is never sent again"
         return "requests BEST_EFFORT: a sample that is lost on the way is never asked for again"
 
     wrong = [each for each in topic.writers + topic.readers if not each.qos.reliable]
     advice = "RELIABILITY RELIABLE on writers and readers"
-    return _of_policy(topic, wrong, "reliability", say, lambda _: advice)
+    return _of_policy(topic, wrong, "reliability", describe, lambda _: advice)
 
 
 def _durability(topic: TopicView) -> Iterator[Finding]:
-    def say(endpoint: Endpoint) -> str:
+    def describe(endpoint: Endpoint) -> str:
         name = endpoint.qos.durability.name
         if not endpoint.is_writer:
             if endpoint.qos.durability is DurabilityKind.TRANSIENT_LOCAL:
@@ -233,7 +233,7 @@ def _durability(topic: TopicView) -> Iterator[Finding]:
             )
         return "DURABILITY TRANSIENT or PERSISTENT on writers and readers, and a durability service"
 
-    return _of_policy(topic, wrong, "durability", say, advice)
+    return _of_policy(topic, wrong, "durability", describe, advice)
 
 
 def _may_be_kept(topic: TopicView, picture: DomainPicture) -> bool:

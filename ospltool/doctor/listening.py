@@ -65,7 +65,7 @@ def listen(
         deadline_s = time.monotonic() + seconds
         while (left_s := deadline_s - time.monotonic()) > 0:
             signal.wait(left_s)
-            notes.take(discovery.take())
+            notes.update(discovery.take())
             notes.hear(channel.take())
         channel.close()
         return dataclasses.replace(notes.picture(), refusal=participant.proofs.difference())
@@ -88,7 +88,7 @@ class ObservedSystem:
         self._left_out: set[bytes] = set()
         self._faults = 0
 
-    def take(
+    def update(
         self, changes: Iterable[ParticipantSeen | ParticipantGone | EndpointSeen | EndpointGone]
     ) -> None:
         """Take changes of participants and endpoints."""

@@ -10,7 +10,6 @@ import contextlib
 import dataclasses
 import enum
 import hashlib
-import json
 import re
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
@@ -19,7 +18,7 @@ from typing import Any, Final
 
 import msgspec
 
-from engine.core.untrusted import words_of
+from engine.core.untrusted import JsonFault, json_reader, words_of
 from ospltool.analytics.case import (
     CaseError,
     is_case_directory,
@@ -204,6 +203,8 @@ class _Entry:
     unread: str = ""
     is_foreign: bool = False
     domain: str = NO_DOMAIN
+    rows: tuple[dict[str, Any], ...] = ()
+    state: tuple[dict[str, str | int], ...] = ()
 
     def __post_init__(self) -> None:
         """Refuse a place elsewhere: a case may come from anybody, and what it names is read and shown."""
@@ -211,7 +212,7 @@ class _Entry:
             raise ValueError(f"{self.place!r} is no name of a file in {DIRECTORY}")
 
 
-def keep(case: Path, attachments: Sequence[Attachment]) -> KeptAttachments:
+def attach(case: Path, attachments: Sequence[Attachment]) -> KeptAttachments:
     """Put attachments into a case.
 
     Raises:
@@ -226,27 +227,26 @@ def keep(case: Path, attachments: Sequence[Attachment]) -> KeptAttachments:
             key = f"{one.what}:{one.name}"
             state = _state_of(one.path)
             before = listed.get(key)
-            if before is not None and before.get("state") == state:
+            if before is not None and before.state == state:
                 unchanged += 1
                 problems += _problems_of(before)
                 continue
             directory.mkdir(mode=0o700, exist_ok=True)
-            named = hashlib.blake2b(f"{key} {json.dumps(state)}".encode(), digest_size=6).hexdigest()
+            named = hashlib.blake2b(f"{key} {state}".encode(), digest_size=6).hexdigest()
             place = directory / f"{one.what}-{named}"  # another one: the list names the former one still
-            entry = _kept(one, place)
-            problems += _problems_of(entry)
-            listed[key] = {**entry, "state": state}
+            listed[key] = dataclasses.replace(_kept(one, place), state=state)
+            problems += _problems_of(listed[key])
             added += 1
         if added:
             with replacing(directory / LIST_FILE) as written:
                 written.write_text(envelope.line("attached", listed), encoding="utf-8")
-            _drop_others(directory, {LIST_FILE, *(str(each.get("place")) for each in listed.values())})
-        rows = _table([row for _, entry in sorted(listed.items()) for row in entry.get("rows", ())])
+            _drop_others(directory, {LIST_FILE, *(each.place for each in listed.values())})
+        rows = _table([row for _, entry in sorted(listed.items()) for row in entry.rows])
         tables = {**writer.contents.tables, Table.STORED.value: [writer.write(Table.STORED, rows)]}
         if tables != writer.contents.tables:
             writer.commit(dataclasses.replace(writer.contents, tables=tables))
     given = [listed[f"{one.what}:{one.name}"] for one in attachments]
-    is_whole = all(one.get("is_foreign") for one in given if one.get("unread") or one.get("damage"))
+    is_whole = all(one.is_foreign for one in given if one.unread or one.damage)
     return KeptAttachments(added, unchanged, tuple(problems), is_whole)
 
 
@@ -265,58 +265,71 @@ def kept_in(case: Path) -> tuple[Attachment, ...]:
     if is_remote(case) or not case.is_dir():
         return ()
     refuse_links(case)
-    entries: dict[str, _Entry] = msgspec.convert(_listed(case), dict[str, _Entry])
-    kept = (dataclasses.asdict(each) for _, each in sorted(entries.items()))
-    return tuple(Attachment(path=case / DIRECTORY / each.pop("place"), **each) for each in kept)
+    directory = case / DIRECTORY
+    return tuple(
+        Attachment(
+            each.what,
+            each.node,
+            directory / each.place,
+            each.name,
+            each.format,
+            each.damage,
+            each.identity,
+            each.unread,
+            each.is_foreign,
+            each.domain,
+        )
+        for _, each in sorted(_listed(case).items())
+    )
 
 
-def _listed(case: Path) -> dict[str, Any]:
+_read_list = json_reader(msgspec.defstruct("_ListFile", [("data", dict[str, _Entry])]))
+
+
+def _listed(case: Path) -> dict[str, _Entry]:
     path = case / DIRECTORY / LIST_FILE
     try:
-        listed: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))["data"]
-        msgspec.convert(listed, dict[str, _Entry])
-    # A case without attachments has no list.
-    except FileNotFoundError:
+        listed: dict[str, _Entry] = _read_list(path.read_bytes()).data
+    except FileNotFoundError:  # a case without attachments
         return {}
-    except Exception as cause:  # of any class: a case may come from anybody
+    except (OSError, JsonFault) as cause:
         raise CaseError(f"{path}: {words_of(cause)}") from None
     return listed
 
 
-def _state_of(path: Path) -> list[dict[str, object]]:
+def _state_of(path: Path) -> tuple[dict[str, str | int], ...]:
     """Return names, sizes and times of the files, which reveal a change."""
     files = [path] if path.is_file() else sorted(one for one in path.rglob("*") if one.is_file())
     states = [(valid_text(str(one.relative_to(path))), one.stat()) for one in files]
-    return [{"name": name, "size": one.st_size, "changed_ns": one.st_mtime_ns} for name, one in states]
+    return tuple({"name": name, "size": one.st_size, "changed_ns": one.st_mtime_ns} for name, one in states)
 
 
-def _kept(one: Attachment, place: Path) -> dict[str, Any]:
-    entry: dict[str, Any] = {"what": one.what.value, "node": one.node, "name": one.name, "domain": one.domain}
+def _kept(one: Attachment, place: Path) -> _Entry:
+    entry = _Entry(one.what, one.node, place.name, one.name, domain=one.domain)
     if one.what is not AttachmentKind.STORE:
         target = place.with_name(f"{place.name}{one.path.suffix}")
         shutil.copyfile(one.path, target)
         target.chmod(0o600)
-        return {**entry, "place": target.name}
+        return dataclasses.replace(entry, place=target.name)
     shutil.rmtree(place, ignore_errors=True)
-    entry["place"] = place.name
     try:
         with contextlib.closing(open_reader(one.path)) as reader:
-            return {**entry, **_snapshot(reader, one, place)}
+            return _with_snapshot(entry, reader, place)
     except StoreUnreadable as cause:  # analyses of the case are to know that there is such a store
         shutil.rmtree(place, ignore_errors=True)
         is_foreign = isinstance(cause, StoreNotSupported)
-        return {**entry, "unread": valid_text(str(cause)), "is_foreign": is_foreign}
+        return dataclasses.replace(entry, unread=valid_text(str(cause)), is_foreign=is_foreign)
 
 
-def _problems_of(entry: dict[str, Any]) -> Iterator[str]:
+def _problems_of(entry: _Entry) -> Iterator[str]:
     """Yield what could not be read of a kept attachment."""
-    if entry.get("unread"):
-        yield f"not kept: {entry['unread']}"
-    for number, count, first in entry.get("damage", ()):
-        yield f"damaged: {entry['name']}: {plural(count, 'record')} of set {number}: {'; '.join(first)}"
+    if entry.unread:
+        yield f"not kept: {entry.unread}"
+    for number, count, first in entry.damage:
+        yield f"damaged: {entry.name}: {plural(count, 'record')} of set {number}: {'; '.join(first)}"
 
 
-def _snapshot(reader: StoreReader, one: Attachment, place: Path) -> dict[str, Any]:
+def _with_snapshot(entry: _Entry, reader: StoreReader, place: Path) -> _Entry:
     from engine.store.interface import DamageLog
     from ospltool.stores.describe import count_sets
     from ospltool.stores.opening import identity_of
@@ -332,9 +345,9 @@ def _snapshot(reader: StoreReader, one: Attachment, place: Path) -> dict[str, An
         for group, count in counted.groups:
             rows.append(
                 {
-                    "domain": one.domain,
-                    "node": one.node,
-                    "store": one.name,
+                    "domain": entry.domain,
+                    "node": entry.node,
+                    "store": entry.name,
                     "format": facts.format.value,
                     "set_number": counted.facts.number,
                     "name_space": counted.facts.name_space,
@@ -350,8 +363,13 @@ def _snapshot(reader: StoreReader, one: Attachment, place: Path) -> dict[str, An
                     "newest_ns": count.newest_ns,
                 }
             )
-    identity = identity_of(facts)
-    return {"format": facts.format.value, "damage": damage, "identity": identity, "rows": rows}
+    return dataclasses.replace(
+        entry,
+        format=facts.format.value,
+        damage=tuple(damage),
+        identity=identity_of(facts),
+        rows=tuple(rows),
+    )
 
 
 def _table(rows: list[dict[str, Any]]) -> Any:

@@ -29,6 +29,7 @@ from ospltool.forensics.attachments import AttachmentKind, what_is
 from ospltool.forensics.evidence import RawEvidence
 from ospltool.forensics.investigation import investigate
 from ospltool.output.text import plural, shortened
+from ospltool.output.times import SECOND_NS, clock_since, duration, iso
 from ospltool.trace.case.reading_back import Window
 from ospltool.trace.meaning.catalogue import UNKNOWN_LEVEL, Product, pieces
 from ospltool.trace.meaning.line_explanation import explain as explain_line
@@ -60,7 +61,6 @@ from ospltool.trace.reading.sources import (
 from ospltool.trace.views.overview import normalised
 from ospltool.trace.views.selection import REPORT_LEVELS
 from ospltool.trace.views.timeline import START_STATES
-from ospltool.trace.views.times import SECOND_NS, clock_since, duration, iso
 
 if TYPE_CHECKING:
     from ospltool.diagnostics.model import Finding, Report

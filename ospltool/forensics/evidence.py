@@ -24,6 +24,7 @@ from ospltool.analytics.engines import Engine
 from ospltool.forensics.attachments import Attachment, AttachmentKind, find_attachments, what_is
 from ospltool.output.locations import located
 from ospltool.output.progress import ProgressLine, advance, shown
+from ospltool.output.times import parse_time
 from ospltool.trace.case.reading_back import (
     CaseFile,
     WantedRecords,
@@ -58,7 +59,6 @@ from ospltool.trace.reading.sources import (
 from ospltool.trace.views.conversation import events_of
 from ospltool.trace.views.records import skew_of, skews_of
 from ospltool.trace.views.selection import first_time
-from ospltool.trace.views.times import parse_time
 
 if TYPE_CHECKING:
     import pyarrow as pa

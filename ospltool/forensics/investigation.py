@@ -16,6 +16,7 @@ from ospltool.forensics.evidence import Evidence
 from ospltool.forensics.story import Story, stories
 from ospltool.output.progress import shown
 from ospltool.output.text import plural
+from ospltool.output.times import clock_since, iso
 from ospltool.trace.case.reading_back import Window
 from ospltool.trace.meaning import coverage
 from ospltool.trace.meaning.fact_kinds import SetSize
@@ -24,7 +25,6 @@ from ospltool.trace.reading import damage
 from ospltool.trace.reading.record import no_collection
 from ospltool.trace.rules import SetFate, TraceFinding, anomalies, set_changes
 from ospltool.trace.rules.set_changes import sizes
-from ospltool.trace.views.times import clock_since, iso
 
 if TYPE_CHECKING:
     from ospltool.diagnostics.model import Finding

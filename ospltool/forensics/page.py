@@ -18,6 +18,7 @@ from ospltool.forensics.investigation import Investigation
 from ospltool.forensics.stored import StoredEvidence
 from ospltool.forensics.story import Story
 from ospltool.output.text import visible
+from ospltool.output.times import SECOND_NS, clock, clock_since, duration, from_to, iso
 from ospltool.trace.meaning.alignments import TracedAlignment, line_of
 from ospltool.trace.meaning.fact_kinds import SetSize
 from ospltool.trace.meaning.lines import RecordPlace
@@ -25,7 +26,6 @@ from ospltool.trace.meaning.trace_facts import TraceFacts
 from ospltool.trace.rules import SetFate, TraceFinding, grouped
 from ospltool.trace.views.conversation import Conversation
 from ospltool.trace.views.timeline import START_STATES
-from ospltool.trace.views.times import SECOND_NS, clock, clock_since, duration, from_to, iso
 
 # The page is opened in a browser and mailed: these limits keep it below some megabytes. What is left out is
 # counted.

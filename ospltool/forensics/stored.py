@@ -12,6 +12,7 @@ from engine.runtime.monitor import NodeSnapshot
 from ospltool.forensics.attachments import Attachment, AttachmentKind
 from ospltool.live.recording import Recording, RecordingFault
 from ospltool.output.text import plural
+from ospltool.output.times import iso
 from ospltool.stores.describe import Counted, count_sets
 from ospltool.stores.diff.causes import Cause
 from ospltool.stores.diff.compare import CompareOptions, compare
@@ -22,7 +23,6 @@ from ospltool.stores.model import SetKind, StoreFacts, StoreFormat, StoreNotSupp
 from ospltool.stores.opening import identity_of, open_reader
 from ospltool.trace.meaning.fact_kinds import BUILT_IN, SetSize, SizeOrigin
 from ospltool.trace.rules import SetFate, TraceFinding, grouped, set_finding
-from ospltool.trace.views.times import iso
 
 _NO_DIFFERENCE: Final = frozenset(
     {Cause.DAMAGE, Cause.HISTORY_DEPTH, Cause.UNREGISTERED, Cause.CLEANUP_DELAY}

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from ospltool.output.text import plural
+from ospltool.output.times import SECOND_NS
 from ospltool.trace.meaning.reports import NEAR_NS
 from ospltool.trace.rules import TraceFinding, grouped
-from ospltool.trace.views.times import SECOND_NS
 
 # A default lease of 10 s and some heartbeats pass before the loss of a node is noticed.
 BEFORE_NS: Final = 15 * SECOND_NS

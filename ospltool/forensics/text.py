@@ -7,10 +7,10 @@ from typing import Final
 
 from ospltool.forensics.investigation import Investigation
 from ospltool.forensics.story import Story
+from ospltool.output.times import clock_since, from_to
 from ospltool.trace.meaning.lines import RecordPlace
 from ospltool.trace.reading.record import one_line, valid_text
 from ospltool.trace.rules import SetFate, TraceFinding
-from ospltool.trace.views.times import clock_since, from_to
 
 # The summary and one story fit on a screen.
 SHOWN_CONCLUSIONS: Final = 8

@@ -128,7 +128,7 @@ def _replica(model: SystemModel, one: WatchedReplica, now_ns: int) -> dict[str, 
     """Return the newest view of a persistence service, with the model's conclusions."""
     document = msgspec.to_builtins(one.view)
     for writer, view in zip(document["writers"], one.view.writers, strict=True):
-        stream = one.streams[StreamKey.of(view)]
+        stream = one.streams[StreamKey.from_view(view)]
         writer["stability"] = persistence.stability(stream.view)
         writer["is_behind"] = stream.is_behind
         writer["lag_grows"] = stream.grows

@@ -299,7 +299,7 @@ class Health:
         self._presences = {node.id: observed(node, now_ns) for node in self.model.nodes.values()}
         self._told, self.awaited, self.unheard = scene.reports, scene.awaited, scene.unheard
         yield
-        copies = yield from self._redundancies.of(scene)
+        copies = yield from self._redundancies.copies(scene)
         signs: list[Sign] = []
         for found in (
             of_domain(scene),

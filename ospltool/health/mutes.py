@@ -6,14 +6,14 @@ import collections
 import contextlib
 import dataclasses
 import fcntl
-import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
+from engine.core.untrusted import JsonFault, json_reader
 from engine.files import open_private, replacing
 from ospltool.health.codes import Code, codes, joined
 from ospltool.health.incidents import Incident
@@ -122,6 +122,7 @@ class Mutes:
 
     def add(self, code: str, who: str, until_ns: int, incidents: Sequence[Incident]) -> Mute:
         """Mute a code, of the subject `who` or of all if empty; the mute ends when `incidents` get worse."""
+        who = who.encode("utf-8", "backslashreplace").decode()  # an argument may have bytes that are no UTF-8
         severity, weight = _level(Mute(code, who, until_ns), incidents)
         made = Mute(code, who, until_ns, severity, weight)
         with self._changing():
@@ -165,7 +166,7 @@ class Mutes:
             stamp = (0, 0)
         if stamp != self._stamp:
             self._stamp = stamp
-            self._mutes = _mutes(_read(self._path).get(self._system))
+            self._mutes = _mutes(_read(self._path).get(self._system, _NONE))
 
     @contextlib.contextmanager
     def _changing(self) -> Iterator[None]:
@@ -190,10 +191,12 @@ class Mutes:
 
     def _write(self, path: Path) -> None:
         whole = _read(path)
-        whole[self._system] = msgspec.to_builtins(self._mutes)
+        whole[self._system] = msgspec.Raw(msgspec.json.encode(self._mutes))
         try:
             with replacing(path) as file:
-                file.write(json.dumps({name: mutes for name, mutes in whole.items() if mutes}).encode())
+                file.write(
+                    msgspec.json.encode({name: mutes for name, mutes in whole.items() if mutes != _NONE})
+                )
             found = path.stat()
             self._stamp = (found.st_mtime_ns, found.st_ino)
         except OSError as error:
@@ -239,18 +242,25 @@ def _level(one: Mute, incidents: Sequence[Incident]) -> tuple[int, int]:
     return int(min(incident.severity for incident in found)), sum(incident.weight for incident in found)
 
 
-def _read(path: Path) -> dict[str, Any]:
-    """Read a file of mutes; return an empty mapping if it cannot be read."""
+# What other systems have is written again as it is, even if this version cannot read it.
+_read_systems = json_reader(dict[str, msgspec.Raw])
+_read_mutes = json_reader(list[Mute])
+_NONE: Final = msgspec.Raw(b"[]")
+
+
+def _read(path: Path) -> dict[str, msgspec.Raw]:
+    """Read a file of mutes; return those of each system, none if it cannot be read."""
     try:
         with path.open("rb") as file:
-            found = json.loads(file.read(MAX_BYTES))
-    except (OSError, ValueError, RecursionError):
+            found: dict[str, msgspec.Raw] = _read_systems(file.read(MAX_BYTES))
+    except (OSError, JsonFault):
         return {}  # nothing is muted: to show too much loses less than to hide it
-    return found if isinstance(found, dict) else {}
+    return found
 
 
-def _mutes(data: object) -> list[Mute]:
+def _mutes(data: msgspec.Raw) -> list[Mute]:
     try:
-        return msgspec.convert(data, list[Mute])[:MAX_MUTES]
-    except (msgspec.ValidationError, ValueError):
+        found: list[Mute] = _read_mutes(data)
+    except JsonFault:
         return []
+    return found[:MAX_MUTES]

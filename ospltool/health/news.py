@@ -111,7 +111,7 @@ class IncidentNews:
         self._settled_s = settled_s
         self._told: dict[str, _ToldIncident] = {}
 
-    def take(self, health: Health, now: float) -> list[tuple[str, Incident]]:
+    def changes(self, health: Health, now: float) -> list[tuple[str, Incident]]:
         """Return (what, incident) for each change since the last call.
 
         What is `began`, `changed`, `worse` (in severity, by what `Incident.worse` says), `ended` or

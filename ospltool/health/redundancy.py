@@ -110,7 +110,7 @@ class Redundancies:
         self._reasons: object = None
         self._found: list[Redundancy] = []
 
-    def of(self, scene: HealthInput) -> Generator[None, None, list[Redundancy]]:
+    def copies(self, scene: HealthInput) -> Generator[None, None, list[Redundancy]]:
         """Return the copies of each name-space that a node has or the fleet file names, by name, in steps."""
         ended, strangers = _ended(scene), _strangers(scene)
         reasons = _reasons(scene, ended), strangers

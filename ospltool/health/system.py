@@ -93,7 +93,7 @@ def _forked(value: _T) -> _T:
 
     Mutes and acknowledgements are shared, too: they are the operator's, and belong to no moment.
     """
-    return _Fork().of(value)  # type: ignore[no-any-return]  # it has the type of the value
+    return _Fork().copied(value)  # type: ignore[no-any-return]  # it has the type of the value
 
 
 class _Fork:
@@ -102,7 +102,7 @@ class _Fork:
     def __init__(self) -> None:
         self._made: dict[int, Any] = {}
 
-    def of(self, value: Any) -> Any:
+    def copied(self, value: Any) -> Any:
         kind = type(value)
         if kind in _SHARED or isinstance(value, tuple):
             return value
@@ -110,14 +110,14 @@ class _Fork:
         if known is not None:
             return known
         if isinstance(value, types.MethodType):
-            return types.MethodType(value.__func__, self.of(value.__self__))
+            return types.MethodType(value.__func__, self.copied(value.__self__))
         if isinstance(value, dict):
             return self._values_of(value)
         if isinstance(value, list | collections.deque):
             made = self._made[id(value)] = value.copy()
             for index, one in enumerate(made):
                 if type(one) not in _SHARED and not _is_fixed(one):
-                    made[index] = self.of(one)
+                    made[index] = self.copied(one)
             return made
         if isinstance(value, set):
             return self._made.setdefault(id(value), value.copy())
@@ -127,7 +127,7 @@ class _Fork:
 
     def _values_of(self, value: dict[Any, Any]) -> dict[Any, Any]:
         made = self._made[id(value)] = value.copy()
-        made.update({key: self.of(one) for key, one in value.items()})
+        made.update({key: self.copied(one) for key, one in value.items()})
         return made
 
     def _object(self, value: Any) -> Any:
@@ -137,7 +137,7 @@ class _Fork:
             names.update(dict.fromkeys(each.__dict__.get("__slots__", ())))
         for name in names:
             if hasattr(value, name) and name not in ("__weakref__", "__dict__"):
-                object.__setattr__(made, name, self.of(getattr(value, name)))
+                object.__setattr__(made, name, self.copied(getattr(value, name)))
         return made
 
 
@@ -181,7 +181,7 @@ class Bookmarks:
     def __iter__(self) -> Iterator[Bookmark]:
         return iter(self._kept)
 
-    def keep(self, bookmark: Bookmark, health: Health) -> None:
+    def add(self, bookmark: Bookmark, health: Health) -> None:
         """Keep what is known at a bookmark, if it is its turn."""
         if any(bookmark.place == one.place and bookmark.begun == one.begun for one in self._kept):
             return
@@ -276,7 +276,7 @@ class System:
             elif played.is_resumed:
                 self.health.resume(played.moment_ns)
             elif played.bookmark is not None:
-                self._bookmarks.keep(played.bookmark, self.health)
+                self._bookmarks.add(played.bookmark, self.health)
             else:
                 yield from self._examining(self.health.looks(played.moment_ns))
             if index % STEP == 0:

@@ -264,10 +264,10 @@ class LiveFeed:
         self._news.clear()
         return arrived
 
-    def say(self, caption: str) -> None:
+    def set_caption(self, caption: str) -> None:
         """Show a sentence to the reader; from any thread."""
         with self._lock:
-            self._inbox.say(caption)
+            self._inbox.set_caption(caption)
 
     def close(self) -> None:
         """Leave the domain. Idempotent."""

@@ -23,6 +23,7 @@ from ospltool.output.text import listed
 MAX_PENDING_EVENTS: Final = 5_000
 """Events kept between two polls; the oldest of those that send most are dropped and counted."""
 
+# As `engine.config.fleet.MAX_NODES`; a stranger may pretend to be any number of nodes.
 MAX_PENDING_NODES: Final = 1_000
 """Nodes with a waiting snapshot, and likewise replicas of persistence services; snapshots of others are
 dropped and counted."""
@@ -244,7 +245,7 @@ class Inbox:
                 self._notices.popleft()
                 self.dropped += 1
 
-    def say(self, caption: str) -> None:
+    def set_caption(self, caption: str) -> None:
         """Set the sentence for the reader; an empty one removes it."""
         self._caption = caption
 

@@ -23,7 +23,7 @@ class GroupKey(NamedTuple):
     type_name: str
 
     @classmethod
-    def of(cls, view: GroupView) -> GroupKey:
+    def from_view(cls, view: GroupView) -> GroupKey:
         """Return the key of one node's view of a group."""
         return cls(view.name_space, view.partition, view.topic, view.type_name)
 
@@ -120,7 +120,7 @@ class Losses:
         self._count = 0
         self._told_ns: dict[str, int] = {}
 
-    def tell(self, node: str, time_ns: int) -> None:
+    def note_teller(self, node: str, time_ns: int) -> None:
         """Take in that a node told at a moment, by its clock, of losses a moment or at most a minute ago."""
         if node in self._told_ns or len(self._told_ns) < MAX_LOSSES:
             self._told_ns[node] = max(time_ns, self._told_ns.get(node, 0))
@@ -148,14 +148,14 @@ class Losses:
         for view in snapshot.groups:
             if not view.lost and not self._known:
                 continue
-            key = GroupKey.of(view)
+            key = GroupKey.from_view(view)
             if view.lost:
                 self._note(key, snapshot.id, Loss(view.lost, heard_ns, is_older=is_first))
             for node, loss in self._known.get(key, {}).items():
                 if not loss.is_repaired:
                     loss.is_repaired = self._is_repaired(node, loss, groups.views(key), was_heard)
 
-    def of(self, snapshot: NodeSnapshot) -> tuple[int, int, bool]:
+    def unrepaired(self, snapshot: NodeSnapshot) -> tuple[int, int, bool]:
         """Return (samples, since when in ns, whether before that) of losses not known to be repaired.
 
         Those from before the watch are dated by what the node remembers, which may be late itself.
@@ -166,7 +166,7 @@ class Losses:
         for view in snapshot.groups:
             if not view.lost:
                 continue
-            known = self._known.get(GroupKey.of(view), {}).get(snapshot.id)
+            known = self._known.get(GroupKey.from_view(view), {}).get(snapshot.id)
             if known is None or not known.is_repaired:
                 lost += view.lost
                 if known is not None and known.since_ns > since_ns:

@@ -400,7 +400,7 @@ class SystemModel:
             if node is None or event.time_ns >= node.snapshot.started_ns:  # not of a former run
                 self._attempt(self.remarks.apply, event)
             if event.event == _LOST:
-                self.losses.tell(event.node, event.time_ns)
+                self.losses.note_teller(event.node, event.time_ns)
             if event.event == _ORPHANED:
                 self._note_orphan(event)
             elif event.state in ENDING and node is not None and event.time_ns >= node.snapshot.time_ns:

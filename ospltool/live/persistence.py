@@ -150,7 +150,7 @@ class StreamKey(NamedTuple):
     late: bool
 
     @classmethod
-    def of(cls, view: WriterView) -> StreamKey:
+    def from_view(cls, view: WriterView) -> StreamKey:
         """The key of what a replica shows of a writer."""
         return cls(view.topic, view.partition, view.writer, view.late)
 
@@ -254,7 +254,7 @@ class PersistenceServices:
         turn_ns = heard.heard_ns - before.heard_ns if before and not before.gone_ns else 0
         streams = {
             key: _followed(old.get(key), writer, heard)
-            for key, writer in ((StreamKey.of(writer), writer) for writer in view.writers)
+            for key, writer in ((StreamKey.from_view(writer), writer) for writer in view.writers)
         }
         used = tuple(stream for stream in streams.values() if is_of_interest(stream.view))
         self._replicas[view.id] = WatchedReplica(

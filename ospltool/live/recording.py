@@ -29,7 +29,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import datetime
 import enum
 import gc
 import sqlite3
@@ -47,6 +46,7 @@ from ospltool.live.expectation import NOTHING, Expectation
 from ospltool.live.feed import FeedNotice
 from ospltool.live.supervision import LocalView
 from ospltool.output.text import plural
+from ospltool.output.times import SECOND_NS, parse_time
 
 APPLICATION_ID: Final = int.from_bytes(b"OSPR")
 """Number in the head of a SQLite file that says whose it is; at byte 68."""
@@ -475,30 +475,11 @@ def created(path: Path) -> sqlite3.Connection:
 def moment_of(text: str, begin_ns: int, now_ns: int) -> int:
     """Parse a moment; return it in ns since 1970.
 
-    `+90` and `-90` are seconds from now; `12:30` and `12:30:05` a time of day (UTC) on the day on which the
+    `+90` and `-90s` are from now; `12:30` and `12:30:05` a time of day (UTC) on the day on which the
     recording begins or after it; `2026-11-21 12:30:05` says the day too.
 
     Raises:
-        ValueError: the text has none of these forms.
+        TimeError: the text has none of these forms.
     """
-    text = text.strip()
-    if text[:1] in ("+", "-") and text[1:].replace(".", "", 1).isascii():
-        try:
-            return now_ns + round(float(text) * 1e9)
-        # Not a number of seconds: it may be a time of day, below.
-        except (ValueError, OverflowError):
-            pass
-    begin = datetime.datetime.fromtimestamp(begin_ns // 1_000_000_000, datetime.UTC)
-    try:
-        if "-" in text:
-            moment = datetime.datetime.fromisoformat(text)
-        else:
-            of_day = datetime.time.fromisoformat(text)
-            moment = datetime.datetime.combine(begin.date(), of_day)
-    except ValueError:
-        meant = "+90, 12:30:05 or 2026-11-21 12:30:05"
-        raise ValueError(f"{text!r} is not a moment: write {meant}") from None
-    moment = moment.replace(tzinfo=moment.tzinfo or datetime.UTC)
-    if "-" not in text and moment < begin.replace(microsecond=0):
-        moment += datetime.timedelta(days=1)
-    return round(moment.timestamp() * 1_000_000) * 1000
+    is_from_now = text.strip().startswith(("+", "-"))
+    return parse_time(text, now_ns if is_from_now else begin_ns // SECOND_NS * SECOND_NS, is_later=True)

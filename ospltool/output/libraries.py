@@ -46,4 +46,4 @@ def kept_for_the_end() -> Iterator[None]:
         with contextlib.suppress(BlockingIOError), os.fdopen(kept, "rb", buffering=0) as file:
             printed = (file.read(MOST_BYTES) or b"").decode("utf-8", "replace").rstrip()
             if printed:
-                streams.say("Printed by libraries meanwhile:", *printed.splitlines())
+                streams.notify("Printed by libraries meanwhile:", *printed.splitlines())

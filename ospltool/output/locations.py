@@ -18,6 +18,8 @@ import urllib.parse
 from collections.abc import Iterator, Mapping
 from typing import IO, TYPE_CHECKING, Any, Final, cast
 
+from ospltool.output.installation import extra_command
+
 if TYPE_CHECKING:
     import fsspec  # type: ignore[import-untyped]  # it has no types
 
@@ -65,7 +67,7 @@ def _remote(name: str, scheme: str) -> RemotePath:
         path.place  # noqa: B018 - opens the file system
     except ModuleNotFoundError as cause:
         if cause.name == "fsspec":
-            raise LocationFault(f"{name}: this needs fsspec: pip install 'ospltool[remote]'") from None
+            raise LocationFault(f"{name}: this needs fsspec: {extra_command('remote')}") from None
         raise LocationFault(f"{name}: this needs {cause.name}") from None
     except (ImportError, OSError, TypeError, ValueError) as cause:
         reason = str(cause).partition("\n")[0]
@@ -179,7 +181,10 @@ class RemotePath(pathlib.PurePosixPath):
             system.pipe_file(inner, data)
 
     def mkdir(self, mode: int = 0o777, *, parents: bool = False, exist_ok: bool = False) -> None:
-        """Make the directory, where the file system has any."""
+        """Make the directory, where the file system has any.
+
+        The permissions `mode`, and `parents` and `exist_ok`, are for paths of this machine.
+        """
         del mode, parents, exist_ok
         with self._asked() as (system, inner):
             system.makedirs(inner, exist_ok=True)
@@ -195,7 +200,7 @@ class RemotePath(pathlib.PurePosixPath):
 
 
 def remove_tree(path: pathlib.Path) -> None:
-    """Remove a directory with all that lies in it, as far as it can be removed."""
+    """Remove a directory with all that lies in it; what cannot be removed stays."""
     inner, system = of_arrow(path)
     if system is None:
         shutil.rmtree(path, ignore_errors=True)
@@ -207,13 +212,13 @@ def remove_tree(path: pathlib.Path) -> None:
 @functools.lru_cache(maxsize=1 << 12)
 def _opened(uri: str) -> tuple[fsspec.AbstractFileSystem, str]:
     """Return the file system of a URI, and the path in it."""
-    import fsspec.core  # type: ignore[import-untyped]  # comes with the extra `remote`
+    import fsspec.core  # type: ignore[import-untyped]  # it has no types
 
     if scheme_of(uri) not in _S3:
         system, inner = fsspec.core.url_to_fs(uri)
         return system, inner
     import pyarrow.fs  # has S3 itself, in its wheel
-    from fsspec.implementations.arrow import ArrowFSWrapper  # type: ignore[import-untyped]
+    from fsspec.implementations.arrow import ArrowFSWrapper  # type: ignore[import-untyped]  # likewise
 
     endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
     store = pyarrow.fs.S3FileSystem(endpoint_override=endpoint)

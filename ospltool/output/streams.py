@@ -72,7 +72,7 @@ def put_bytes(data: bytes) -> None:
         raise SystemExit(_give_up(error)) from None
 
 
-def say(*lines: str) -> None:
+def notify(*lines: str) -> None:
     """Write a message for the user, of one line or more.
 
     Each line is made terminal-safe here, line ends within it, too: names from files and networks must not
@@ -176,7 +176,7 @@ def _give_up(error: OSError) -> int:
         return EXIT_PIPE_CLOSED
     place = f"{error.filename}: " if error.filename else ""
     why = "standard output is closed" if error.errno == errno.EBADF else error.strerror
-    say(f"ospltool: the output cannot be written: {place}{why}")
+    notify(f"ospltool: the output cannot be written: {place}{why}")
     return EXIT_NOT_WRITTEN
 
 

@@ -29,6 +29,7 @@ from engine.store.interface import (
 from engine.store.sqlite import SqliteStore
 from engine.store.store_directory import DATABASE
 from ospltool.output import envelope, progress
+from ospltool.output.installation import extra_command
 from ospltool.output.text import plural, table, visible
 from ospltool.stores.describe import fields_of
 from ospltool.stores.listing import whole_value
@@ -102,7 +103,7 @@ def description_of(group: GroupFacts) -> GroupDescription:
     except Undecodable as error:
         raise CopyRefused(f"group {group.name}: {error}") from error
     except ModuleNotFoundError as error:
-        raise CopyRefused(f"this needs {error.name}: pip install 'ospltool[dds,sql]'") from error
+        raise CopyRefused(f"this needs {error.name}: `{extra_command('dds,sql')}`") from error
     qos = GroupQos(
         DurabilityKind[group.durability],
         group.history_depth,

@@ -14,6 +14,7 @@ from typing import Final
 from engine.dataset.sample import DATA, DISPOSE, Sample
 from engine.store.interface import DamageLog
 from ospltool.output import progress
+from ospltool.output.installation import extra_command
 from ospltool.output.text import plural
 from ospltool.stores.model import GroupFacts, GroupName, SetFacts, StoreReader, StoreUnreadable
 from ospltool.stores.types import Undecodable, Value, key_paths
@@ -276,7 +277,7 @@ def fields_of(reader: StoreReader, group: GroupFacts, sample: Sample) -> tuple[d
     except Undecodable as error:
         return None, str(error)
     except ModuleNotFoundError as error:
-        return None, f"its fields need {error.name}: pip install 'ospltool[dds]'"
+        return None, f"its fields need {error.name}: `{extra_command('dds')}`"
     return fields, "" if fields is not None else "its type is not known"
 
 

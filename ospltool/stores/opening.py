@@ -11,6 +11,7 @@ from typing import Final
 
 from engine.core.untrusted import words_of
 from engine.store.store_directory import DATABASE
+from ospltool.output.installation import extra_command
 from ospltool.stores.model import (
     COMPLETE_SUFFIX,
     KV_FILE,
@@ -102,9 +103,7 @@ def open_reader(path: Path) -> StoreReader:
     except OSError as error:
         raise StoreUnreadable(f"{error.filename or path}: {error.strerror}") from error
     except ModuleNotFoundError as error:
-        raise StoreUnreadable(
-            f"{path}: reading it needs {error.name}: pip install 'ospltool[sql]'"
-        ) from error
+        raise StoreUnreadable(f"{path}: reading it needs {error.name}: `{extra_command('sql')}`") from error
     except Exception as error:  # of any class: a store may come from anybody
         raise StoreUnreadable(f"{path}: {words_of(error)}") from error
 

@@ -330,6 +330,7 @@ class SnapshotStore:
         self.samples_path = path / SAMPLES_FILE
         try:
             text = (path / META_FILE).read_text(encoding="utf-8")
+            # Not by msgspec: the path may have half of a character, which JSON can spell and msgspec refuses.
             document = json.loads(text, parse_int=_int64)
             if document["kind"] != _KIND or document["format_version"] != FORMAT_VERSION:
                 raise StoreUnreadable(

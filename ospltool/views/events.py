@@ -3,24 +3,32 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import heapq
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from rich.cells import cell_len
 
 from engine.runtime.monitor import NodeEvent
+from engine.tracing.catalogue import catalogue
 from engine.tracing.levels import Level
+from ospltool.health.codes import joined
 from ospltool.health.mutes import MuteEnd
 from ospltool.views import text
-from ospltool.views.cells import Cell, Column, Facts, Line, Rows, Span, Tone, plain, single
+from ospltool.views.cells import Cell, Column, Facts, Line, LineRows, Rows, Span, Tone, plain, single
 from ospltool.views.view import View
 
 URGENT_LEVELS: Final = {"SEVERE": Tone.FAULT, "WARNING": Tone.WARN}
 _NANOSECONDS: Final = re.compile(r"\b(\d+\.\d\d)\d{7}\b")
 ENTERING: Final = "lifecycle.entering-state"
 LEAVING: Final = "lifecycle.leaving-state"
+ELECTED: Final = "election.confirmed-self"
+REPEATED: Final = frozenset({LEAVING, "lifecycle.operational"})
+"""Events that say nothing which the next one, that a state begins, does not say, too."""
+LEAST_LOOKED_AT: Final = 300
+"""Events that are looked at for a few lines: those that 200 nodes told alike become one."""
 SMALL_LEVELS: Final = frozenset(level.name for level in Level if level < Level.INFO)
 """Events of these levels are on the trace screen only."""
 SAME_NS: Final = 5_000_000_000
@@ -29,8 +37,141 @@ MOST_NAME: Final = 12
 """Cells after which the name of a node in a list of events is cut."""
 
 
-def event_line(view: View, one: RepeatedEvent, room: int = MOST_NAME) -> Line:
-    """Return one event: time of day, age, node, text. `room` is for the node and the number of others."""
+STATES: Final = {
+    "COMPLETE": "became complete",
+    "INJECT_PERSISTENT": "began to read its store",
+    "DISCOVER_FELLOWS_GROUPS": "began to discover fellows",
+    "DISCOVER_LOCAL_GROUPS": "began to discover groups",
+    "DISCOVER_PERSISTENT_SOURCE": "began to look for the best store",
+    "FETCH_INITIAL": "began to fetch data",
+    "TERMINATING": "began to end",
+    "TERMINATED": "ended",
+}
+"""What a node did when it entered a state."""
+SENTENCES: Final = {
+    "lifecycle.run-before": "had not ended in order before: {cause}",
+    "lifecycle.stop-requested": "received {signal}, and began to end",
+    "lifecycle.daemon-lost": "lost its supervisor, and began to end",
+    "watch.stalled": "stood still for {elapsed_ns}",
+    "fellow.discovered": "discovered {fellow}",
+    "fellow.confirmed": "accepted {fellow} as fellow",
+    "fellow.disconnected": "lost {fellow}: {reason}",
+    "fellow.reconnected": "had {fellow} back after {gap_ns}; a merge follows",
+    "fellow.resumed": "heard {fellow} again after {gap_ns}; nothing was missed",
+    "fellow.late": "heard {fellow} only after {elapsed_ns}; after {expiry_ns} it is lost",
+    "fellow.asymmetric": "was not heard by {fellow}, which may have missed data",
+    "fellow.reestablished": "met {fellow} again",
+    "fellow.clock-skew": "measured {skew_ns} between its clock and that of {fellow}",
+    "namespace.learned": "learned {namespace} from {fellow}",
+    "compatibility.resolved": "accepted {fellow}, whose name-spaces fit now",
+    "store.opened": "opened the store in {directory}",
+    "store.degraded": "could keep {namespace} in memory only: {cause}",
+    "store.recovered": "stored {namespace} on disk again: {samples} samples after {elapsed_ns}",
+    "store.restored": "restored a back-up of {namespace}: {samples} samples",
+    "election.confirmed-self": "became master of {namespace}",
+    "election.confirmed-fellow": "chose {fellow} as master of {namespace}",
+    "election.no-master": "found no master of {namespace}: {reason}",
+    "election.hand-over": "gave {namespace} to {fellow}: masterPriority {priority} before {own_priority}",
+    "group.not-kept": "did not keep topic {topic} in {partitions}: {cause}",
+    "group.kept-after-all": "began to keep topic {topic} in {partitions}",
+    "align.refused": "was refused data of {group} by {fellow}: {reason}",
+    "align.timed-out": "had no answer from {fellow} for {group} in {waited_ns}, and asked again",
+    "capture.lost": "lost {count} samples of {group}, which came too late",
+    "capture.limited": "rejected {count} samples of {group}: {causes}",
+    "capture.back-pressure": "held writers back: {samples} samples wait to be taken in",
+    "capture.relieved": "had room for samples again after {elapsed_ns}",
+    "merge.started": "began to merge {namespace} with {fellow} ({policy})",
+    "merge.finished": "caught up in {namespace}: {samples} samples in {elapsed_ns} ({policy})",
+    "message.malformed": "ignored a malformed message: {cause}",
+    "proof.refused": "refused messages of {name}: {cause}",
+}
+"""What a node did, by event, with the fields of its text; of other events the text is shown."""
+LEAST_WITHIN_S: Final = 0.1
+"""Several nodes did at the same time what lies closer together."""
+FELLOW: Final = "fellow"
+_ID: Final = re.compile("[0-9a-f]{32}")
+MOST_SUBJECTS: Final = 2
+"""Nodes that are named as the subject of a sentence; more are counted."""
+MOST_SUBJECT: Final = 24
+"""Characters after which such a name is cut."""
+
+
+def sentence(view: View, one: RepeatedEvent) -> str:
+    """Return an event as a sentence about the nodes that told it."""
+    event = one.event
+    said = predicate(view, event, one.fellows)
+    who = subject(view, one)
+    within_s = (one.until_ns - event.time_ns) / 1e9 if one.others else 0.0
+    within = f" within {within_s:.1f} s" if within_s >= LEAST_WITHIN_S else ""
+    if not said:
+        return f"{who}: {event_message(event.event, event.state, event.text)}"
+    return f"{who} {said}{within}"
+
+
+def subject(view: View, one: RepeatedEvent) -> str:
+    """Return the nodes that told an event: by name, or how many there are."""
+    if len(one.tellers) > MOST_SUBJECTS:
+        return f"{len(one.tellers)} nodes"
+    others = (view.model.name_of(node) for node in one.tellers - {one.event.node})
+    names = (one.event.node_name, *others)
+    return " and ".join(text.fit(name, min(len(name), MOST_SUBJECT)) for name in names)
+
+
+def predicate(view: View, event: NodeEvent, fellows: Sequence[str] = ()) -> str:
+    """Return what the node did; empty for an event without a sentence.
+
+    Args:
+        view: knows the names of nodes, and why one is master.
+        event: what the node told.
+        fellows: the fellows of several events that differ in nothing else; none for that of the event.
+    """
+    if event.event == ENTERING:
+        return STATES.get(event.state, f"entered state {event.state}")
+    fields = fields_of(event.event, event.text)
+    if fields is None:
+        return ""
+    named = {name: _seconds(value) if name.endswith("_ns") else value for name, value in fields.items()}
+    if FELLOW in named:
+        every = fellows or (named[FELLOW],)
+        named[FELLOW] = joined([view.model.name_of(one) if _ID.fullmatch(one) else one for one in every])
+    said = SENTENCES[event.event].format_map(named)
+    return f"{said}{_why(view, event, fields['namespace'])}" if event.event == ELECTED else said
+
+
+def _why(view: View, event: NodeEvent, name_space: str) -> str:
+    """Return why a node became master then, as it tells."""
+    for (name, _), terms in view.model.masterships.items():
+        for one in terms:
+            if (name, one.master) == (name_space, event.node) and abs(one.since_ns - event.time_ns) < SAME_NS:
+                return f": {one.why}"
+    return ""
+
+
+def _seconds(value: str) -> str:
+    """Return a duration that an event tells in seconds."""
+    try:
+        seconds = float(value)
+    except ValueError:
+        return value
+    return f"{seconds:.1f} s" if abs(seconds) >= 1 else f"{seconds:.2g} s"
+
+
+@functools.lru_cache(10_000)
+def fields_of(event: str, message: str) -> Mapping[str, str] | None:
+    """Return the fields of an event that has a sentence; None for another one, or one with another text."""
+    if event not in SENTENCES:
+        return None
+    found = _pattern(event).fullmatch(message)
+    return found.groupdict() if found else None
+
+
+@functools.cache
+def _pattern(event: str) -> re.Pattern[str]:
+    return re.compile(re.sub(r"\\{(\w+)\\}", r"(?P<\1>.*?)", re.escape(catalogue()[event].text)), re.DOTALL)
+
+
+def event_line(view: View, one: RepeatedEvent) -> Line:
+    """Return one event: time of day, age, and what which nodes did."""
     event = one.event
     tone = URGENT_LEVELS.get(event.level, Tone.PLAIN)
     sign = {Tone.FAULT: view.glyphs.fault, Tone.WARN: view.glyphs.warn}.get(tone, " ")
@@ -39,8 +180,7 @@ def event_line(view: View, one: RepeatedEvent, room: int = MOST_NAME) -> Line:
         Span(f" {text.age(view.now_ns - event.time_ns):>6}  ", Tone.DIM),
         Span(sign, tone),
         Span(" "),
-        Span(text.fit(teller(view, one), room, ellipsis=view.glyphs.ellipsis) + " ", Tone.DIM),
-        Span(event_message(event.event, event.state, event.text), tone),
+        Span(sentence(view, one), tone),
     )
 
 
@@ -56,10 +196,15 @@ def event_message(event: str, state: str, message: str) -> str:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class RepeatedEvent:
-    """An event, and the ids of the nodes that told the same within a few seconds."""
+    """An event, and the ids of the nodes that told the same within a few seconds, the last at `until_ns`.
+
+    `fellows` are those of alike events of one node; none for that of the event alone.
+    """
 
     event: NodeEvent
     tellers: frozenset[str]
+    until_ns: int = 0
+    fellows: tuple[str, ...] = ()
 
     @property
     def others(self) -> int:
@@ -79,21 +224,19 @@ def newest_events(view: View, number: int) -> list[RepeatedEvent]:
 
 def newest_of(view: View, events: Iterable[NodeEvent], number: int) -> list[RepeatedEvent]:
     """Return those of these events, the newest first, that `newest_events` would return, at most `number`."""
-    found: list[RepeatedEvent] = []
+    kept: list[NodeEvent] = []
+    found = 0
     for event in events:
-        if event.event == LEAVING or event.level in SMALL_LEVELS:
-            continue  # of a change of states, the next event says which state begins
+        if event.event in REPEATED or event.level in SMALL_LEVELS:
+            continue
         values = {"node": event.node_name, "text": event.text, "event": event.event, "level": event.level}
         if not view.filter.matches(values, skip=("ns", "role", "host", "state")):
             continue
-        if found and _is_same(found[-1].event, event):
-            found[-1] = RepeatedEvent(event, found[-1].tellers | {event.node})
-        elif len(found) >= number:
+        kept.append(event)
+        found += 1
+        if found >= max(number, LEAST_LOOKED_AT):
             break
-        else:
-            found.append(RepeatedEvent(event, frozenset((event.node,))))
-    found.reverse()
-    return found
+    return folded(kept[::-1])[-number:] if number else []
 
 
 def _end_of_mute(number: int, one: MuteEnd) -> NodeEvent:
@@ -104,29 +247,50 @@ def _end_of_mute(number: int, one: MuteEnd) -> NodeEvent:
 def folded(events: Sequence[NodeEvent]) -> list[RepeatedEvent]:
     """Return the events, oldest first; what several nodes told alike within a few seconds is one.
 
-    A second time by one node is another event.
+    So is what one node told of several fellows. A second time by one node is another event.
     """
     found: list[RepeatedEvent] = []
-    places: dict[tuple[str, str, str], int] = {}
+    places: dict[tuple[str, ...], int] = {}
     for event in events:
-        key = event.event, event.text, event.state
-        known = found[places[key]] if key in places else None
-        if known and event.node not in known.tellers and event.time_ns - known.event.time_ns <= SAME_NS:
-            found[places[key]] = RepeatedEvent(known.event, known.tellers | {event.node})
-        else:
-            places[key] = len(found)
-            found.append(RepeatedEvent(event, frozenset((event.node,))))
+        fields = fields_of(event.event, event.text) or {}
+        fellow = fields.get(FELLOW, "")
+        rest = "" if not fellow else event.text.replace(fellow, "", 1)
+        same = "", event.event, event.text, event.state
+        alike = event.node, event.event, rest, ""
+        known = _recent(found, places, same, event)
+        if known is not None and event.node not in known.tellers and not known.fellows:
+            found[places[same]] = dataclasses.replace(
+                known, tellers=known.tellers | {event.node}, until_ns=event.time_ns
+            )
+            continue
+        known = _recent(found, places, alike, event) if fellow else None
+        if known is not None and len(known.tellers) == 1 and fellow not in known.fellows:
+            first = fields_of(known.event.event, known.event.text) or {}
+            fellows = (*(known.fellows or (first[FELLOW],)), fellow)
+            found[places[alike]] = dataclasses.replace(known, fellows=fellows)
+            continue
+        places[same] = places[alike] = len(found)
+        found.append(RepeatedEvent(event, frozenset((event.node,))))
     return found
+
+
+def _recent(
+    found: Sequence[RepeatedEvent],
+    places: Mapping[tuple[str, ...], int],
+    key: tuple[str, ...],
+    event: NodeEvent,
+) -> RepeatedEvent | None:
+    """Return what was told under a key shortly before an event."""
+    known = found[places[key]] if key in places else None
+    return known if known is not None and event.time_ns - known.event.time_ns <= SAME_NS else None
 
 
 def events_table(
     view: View, shown: Sequence[RepeatedEvent], width: int, hidden: int = 0
 ) -> Rows[RepeatedEvent]:
     """Return events as a table; `hidden` counts those that a filter leaves out."""
-    names = max((cell_len(teller(view, each)) for each in shown), default=0)
     columns = (
         Column("time", "time", 12),
-        Column("node", "node", max(4, names)),
         Column("text", "event", 20, grow=8, cut=view.glyphs.ellipsis, texts=True),
     )
 
@@ -138,6 +302,7 @@ def events_table(
             "tellers": [view.model.name_of(node) for node in sorted(each.tellers)],
             "level": event.level,
             "event": event.event,
+            "sentence": sentence(view, each),
             "text": event_message(event.event, event.state, event.text),
         }
 
@@ -146,42 +311,28 @@ def events_table(
         tone = URGENT_LEVELS.get(event.level, Tone.PLAIN)
         return {
             "time": single(text.moment(event.time_ns)[11:], Tone.DIM),
-            "node": single(teller(view, each), Tone.DIM),
-            "text": single(event_message(event.event, event.state, event.text), tone),
+            "text": single(sentence(view, each), tone),
         }[key]
 
     items = [(f"{each.event.node} {each.event.time_ns} {each.event.number}", each) for each in shown]
     return Rows(columns, items, render, width=width, hidden=hidden, facts=facts)
 
 
-def _is_same(later: NodeEvent, event: NodeEvent) -> bool:
-    said = later.event == event.event and later.text == event.text and later.state == event.state
-    return said and later.time_ns - event.time_ns <= SAME_NS
-
-
-def event_lines(view: View, number: int, width: int) -> list[Line]:
-    """Return the newest events, at most `number`, oldest first; a sentence when there is none."""
+def event_rows(view: View, number: int, width: int) -> LineRows[RepeatedEvent | None]:
+    """Return the newest events, at most `number`, oldest first; one line that says why if there is none."""
     events = newest_events(view, max(0, number))
-    if not events and number > 0:
-        return [(Span(f" {no_events(view)}", Tone.DIM),)]
-    return lines_of_events(view, events, width)
+    if not events:
+        return LineRows([("", (Span(f" {no_events(view)}", Tone.DIM),), None)], width)
+    keys = (f"{one.event.node} {one.event.number} {one.event.time_ns}" for one in events)
+    return LineRows(list(zip(keys, lines_of_events(view, events, width), events, strict=True)), width)
 
 
 def lines_of_events(view: View, events: Sequence[RepeatedEvent], width: int) -> list[Line]:
     """Return a line for each event; neighbours that would be cut alike lose what they share."""
-    room = max((cell_len(teller(view, one)) for one in events), default=0)
-    lines = [event_line(view, one, room) for one in events]
+    lines = [event_line(view, one) for one in events]
     rooms = [width - cell_len(plain(line[:-1])) for line in lines]
     texts = text.apart([line[-1].text for line in lines], rooms, ellipsis=view.glyphs.ellipsis)
     return [(*line[:-1], Span(told, line[-1].tone)) for line, told in zip(lines, texts, strict=True)]
-
-
-def teller(view: View, one: RepeatedEvent) -> str:
-    """Return the name of the node, cut to `MOST_NAME` cells, and how many others said the same."""
-    name = one.event.node_name
-    if cell_len(name) > MOST_NAME:
-        name = text.fit(name, MOST_NAME, ellipsis=view.glyphs.ellipsis)
-    return f"{name} +{one.others}" if one.others else name
 
 
 def no_events(view: View) -> str:

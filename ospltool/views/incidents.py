@@ -126,7 +126,12 @@ def title(view: View, rows: Rows[Incident]) -> str:
 def mute_lines(view: View) -> list[Line]:
     """Return a line for each of the mutes that stand, the next to end first, the last one for the others."""
     lines: list[Line] = [
-        (Span(f" mute {one.name} until {text.clock(one.until_ns)} UTC {one.words(hidden)}", Tone.DIM),)
+        (
+            Span(
+                f" mute {one.name} until {text.clock_in_zone(one.until_ns)} {one.words(hidden)}",
+                Tone.DIM,
+            ),
+        )
         for one, hidden in view.health.standing_mutes
     ]
     left_out = len(lines) - MAX_MUTES + 1
@@ -165,7 +170,7 @@ def head(view: View, one: Incident, width: int) -> Line:
     sign, tone = severity_sign(view.glyphs, one.severity)
     lasts = f"{one.lasts(view.now_ns)}{one.again}"
     code, title = Span(f" {one.code.id} ", tone), Span(f" {one.code.title}", Tone.STRONG)
-    since = Span(f"  {one.since} {text.clock(one.since_ns)} UTC, {lasts}, {state(view, one)}", Tone.DIM)
+    since = Span(f"  {one.since} {text.clock_in_zone(one.since_ns)}, {lasts}, {state(view, one)}", Tone.DIM)
     mark = Span(f" {sign}", tone)
     forms: tuple[Line, ...] = (
         (mark, code, title, since, Span(f"  {one.code.page}", Tone.DIM)),
@@ -204,7 +209,7 @@ def none_lines(view: View) -> list[Line]:
         more = f" and {plural(others, 'other node')}" if others else ""
         return [(Span(f" no incident yet, but {first}{more} cannot be heard"),)]
     began_ns = view.model.began_ns
-    since = f", nor was since this console came at {text.clock(began_ns)} UTC" if began_ns else ""
+    since = f", nor was since this console came at {text.clock_in_zone(began_ns)}" if began_ns else ""
     return [dimmed((Span(f" nothing is wrong{since}; 7: trace"),))]
 
 

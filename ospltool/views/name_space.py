@@ -17,6 +17,7 @@ from ospltool.views.incidents import incident_line
 from ospltool.views.view import (
     Rank,
     View,
+    lacking_words,
     master_mark,
     master_tone,
     name_space_state,
@@ -287,17 +288,6 @@ def _mark(view: View, name: str) -> Span:
     order = [Tone.FAULT, Tone.CONFLICT, Tone.WARN, Tone.PLAIN]
     urgent = [sign for sign in signs if sign.text != " " and sign.tone in order]
     return min(urgent, key=lambda sign: order.index(sign.tone), default=Span(view.glyphs.ok, Tone.DIM))
-
-
-def lacking_words(view: View, node: Node, space: NameSpaceView) -> str:
-    """Return why a node does not hold a name-space whole: whom it aligns with, or the phase it waits in."""
-    if space.is_at_rest:
-        return ""
-    share = text.percent(name_space_state(view, node, space)[1])
-    sources = [view.model.name_of(one.fellow) for one in space.alignments if one.direction == "from"]
-    if sources:
-        return f"{node.snapshot.name}: {share}, from {', '.join(sources)}"
-    return f"{node.snapshot.name}: {share}, waits in phase {space.phase}"
 
 
 def masters(view: View, width: int, name: str = "") -> Rows[Led]:

@@ -11,8 +11,9 @@ from engine.runtime.past import IN_ORDER
 from ospltool.health.presence import Presence
 from ospltool.live.nodes import Node, natural
 from ospltool.live.series import COUNTERS, RATE_WINDOW_NS, Point
-from ospltool.output.text import plural
+from ospltool.output.text import listed, plural
 from ospltool.views import text
+from ospltool.views.alignment import waits_for
 from ospltool.views.cells import (
     Cell,
     Column,
@@ -29,6 +30,7 @@ from ospltool.views.cells import (
 from ospltool.views.view import (
     UnheardNode,
     View,
+    lacking_words,
     master_mark,
     name_space_state,
     node_mark,
@@ -406,3 +408,76 @@ def name_spaces(view: View, node: Node, width: int) -> Rows[NameSpaceView]:
     ]
     hidden = len(node.snapshot.name_spaces) - len(kept)
     return Rows(columns, kept, render, width=width, fixed=2, hidden=hidden)
+
+
+MOST_SPACES: Final = 4
+"""Name-spaces that a summary of a node names; the others are counted."""
+MOST_FELLOWS: Final = 8
+
+
+def summary_lines(view: View, node: Node, *, since_ns: int, failure: str) -> list[Line]:
+    """Return what one asks of one node, a line for each question: label, then answer; at most ten.
+
+    Args:
+        view: the system.
+        node: the node.
+        since_ns: when its present state began; 0 if unknown.
+        failure: its last failure, as its supervisor knows it; empty for none.
+    """
+    snapshot, spaces = node.snapshot, node.snapshot.name_spaces
+    since = f" since {text.clock(since_ns)} UTC, {text.age(view.now_ns - since_ns)}" if since_ns else ""
+    state = node_state(view, node)
+    about = (
+        f"{since_heard(view, node)}, pid {snapshot.pid}, domain {snapshot.domain_id}, role {snapshot.role}"
+    )
+    kept = [group for group in snapshot.groups if group.durability.casefold() == "persistent"]
+    behind = sum(max(0, group.samples - group.stored) for group in kept)
+    store = snapshot.store
+    place = f"{text.size(store.disk_bytes)} in {store.path}" if store.path else "no store"
+    disk = f"{place}, {f'{behind:,} samples not there yet' if behind else 'all samples are there'}"
+    troubles = [one.what for one in view.health.open if node.id in one.subjects] or (
+        [failure] if failure else []
+    )
+    waits = list(filter(None, (lacking_words(view, node, space) for space in spaces)))
+    waits += [
+        f"reader of {one.partition}.{one.topic}: {waits_for(view, node, one)}"
+        for one in snapshot.deliveries
+        if one.state == "waiting"
+    ]
+    return [
+        _answer("state", f"{state.text}{since}", state.tone),
+        _answer("process", about),
+        _answer("fellows", _fellow_words(node)),
+        *(_space_answer(view, node, space) for space in spaces[:MOST_SPACES]),
+        *([_answer("", f"and {plural(len(spaces) - MOST_SPACES, 'more name-space')}")]
+          if len(spaces) > MOST_SPACES else []),
+        _answer("disk", store.problem or disk, Tone.FAULT if store.problem else Tone.PLAIN),
+        _answer("waits for", "; ".join(waits) or "nothing", Tone.WARN if waits else Tone.PLAIN),
+        _answer("trouble", "; ".join(troubles) or "none known", Tone.WARN if troubles else Tone.PLAIN),
+    ]  # fmt: skip
+
+
+LABEL: Final = 11
+"""Cells of the labels of a summary, and of short names of name-spaces."""
+
+
+def _answer(label: str, answer: str, tone: Tone = Tone.PLAIN) -> Line:
+    return (Span(f"  {label:<{LABEL}} ", Tone.DIM), Span(answer, tone))
+
+
+def _fellow_words(node: Node) -> str:
+    fellows = node.snapshot.fellows
+    names = [fellow.name for fellow in fellows if fellow.communication == "approved"]
+    others = [
+        f"{fellow.name} ({fellow.communication})" for fellow in fellows if fellow.communication != "approved"
+    ]
+    parts = [listed(names, MOST_FELLOWS)] if names else []
+    return "; not ".join([*parts, listed(others, MOST_FELLOWS)]) if others else "".join(parts) or "none"
+
+
+def _space_answer(view: View, node: Node, space: NameSpaceView) -> Line:
+    """Return one name-space: what the node holds, whom it follows, and why."""
+    held = f"{plural(space.count, 'sample')}, {space.phase}"
+    master = f"master {view.model.name_of(space.master)}" if space.master else "no master"
+    tone = Tone.PLAIN if space.master and space.is_at_rest else Tone.WARN
+    return _answer(space.name, f"{held}; {master}: {space.why}", tone)

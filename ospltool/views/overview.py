@@ -17,6 +17,7 @@ from ospltool.live.nodes import Node
 from ospltool.live.series import RATE_WINDOW_NS, NodeSeries, Point
 from ospltool.output.text import plural
 from ospltool.views import text
+from ospltool.views.applications import readers, writers
 from ospltool.views.cells import (
     Cell,
     Column,
@@ -581,16 +582,17 @@ def application_lines(view: View, width: int) -> list[Line]:
         if told[state]:
             line.append(Span(f"  {sign} {len(told[state])} {state}", tone))
     lines: list[Line] = [*_rates(view, nodes), tuple(line)]
-    for sign, tone, texts in (
-        (view.glyphs.fault, Tone.FAULT, (f"{one.topic}: {one.problem}" for one in told["failed"])),
-        (view.glyphs.warn, Tone.WARN, _not_kept(nodes)),
-        (
-            view.glyphs.warn,
-            Tone.WARN,
-            (f"readers of {one.topic}: {one.text}" for node in nodes for one in node.snapshot.deviations),
-        ),
-    ):
-        lines += [(Span(f" {sign} ", tone), Span(one)) for one in dict.fromkeys(texts)]
+    waiting, lacking = readers(view, width, is_noteworthy=True), writers(view, width)
+    alike = collections.Counter[tuple[Span, str]]()
+    for row in range(len(waiting.keys)):
+        facts = waiting.facts(row)
+        said = f"reader of {facts['topic']}, served by {facts['node']}, {facts['state']}: {facts['why']}"
+        alike[waiting.cell(row, 0)[0], said] += 1
+    for row in range(len(lacking.keys)):
+        facts = lacking.facts(row)
+        alike[lacking.cell(row, 0)[0], f"writer of {facts['topic']} not kept: {facts['why']}"] += 1
+    for (mark, said), number in alike.items():
+        lines.append((Span(" "), mark, Span(f" {number} times" * (number > 1) + f" {said}")))
     return [fit_line(one, width, glyphs=view.glyphs) for one in lines]
 
 
@@ -604,16 +606,6 @@ def _rates(view: View, nodes: Sequence[Node]) -> list[Line]:
         rate = sum((one.rate_per_s(name) or 0.0) for one in series if one)
         found.append(f"{name} {text.count(round(rate))}/s")
     return [(Span(f" all nodes: {', '.join(found)}", Tone.DIM),)]
-
-
-def _not_kept(nodes: Sequence[Node]) -> Iterator[str]:
-    """Yield the writers that are not kept, by topic and reason."""
-    writers: dict[tuple[str, str], set[str]] = {}
-    for node in nodes:
-        for one in node.snapshot.unkept:
-            writers.setdefault((one.topic, one.text), set()).add(one.writer)
-    for (topic, why), found in writers.items():
-        yield f"{plural(len(found), 'writer')} of {topic} not kept: {why}"
 
 
 def flows(view: View) -> list[tuple[str, list[Point]]]:

@@ -91,16 +91,42 @@ def ago(duration_ns: int) -> str:
     return shown if shown == "now" else f"{shown} ago"
 
 
+class Times:
+    """In which zone times are shown: UTC, as nodes write them, or that of this machine (`is_local`)."""
+
+    def __init__(self) -> None:
+        self.is_local = False
+
+    def shown(self, time_ns: int) -> datetime.datetime:
+        """Return a moment in that zone."""
+        moment = _moment(time_ns)
+        return moment.astimezone() if self.is_local and 2 < moment.year < 9998 else moment
+
+    @property
+    def name(self) -> str:
+        """The name of the zone, now."""
+        return datetime.datetime.now().astimezone().tzname() or "local" if self.is_local else "UTC"
+
+
+TIMES: Final = Times()
+"""The choice of the person who looks; one for the process, as there is one person."""
+
+
 def clock(time_ns: int) -> str:
-    """Return the time of day in UTC, to the second."""
-    return _moment(time_ns).strftime("%H:%M:%S")
+    """Return the time of day, to the second."""
+    return TIMES.shown(time_ns).strftime("%H:%M:%S")
+
+
+def clock_in_zone(time_ns: int) -> str:
+    """Return the time of day, to the second, and the zone."""
+    return f"{clock(time_ns)} {TIMES.name}"
 
 
 def moment(time_ns: int) -> str:
-    """Return date and time in UTC, to the millisecond; a dash for 0, which means never."""
+    """Return date and time, to the millisecond; a dash for 0, which means never."""
     if not time_ns:
         return "-"
-    whole = _moment(time_ns).replace(tzinfo=None).isoformat(sep=" ")
+    whole = TIMES.shown(time_ns).replace(tzinfo=None).isoformat(sep=" ")
     return f"{whole}.{time_ns // 1_000_000 % 1000:03d}"
 
 

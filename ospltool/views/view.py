@@ -225,7 +225,7 @@ def since_heard(view: View, node: Node) -> str:
     if presence is Presence.HEARD:
         return f"up {text.age(view.now_ns - node.snapshot.started_ns)}"
     since_ns = (presence is Presence.STOPPED and node.gone_ns) or node.heard_ns  # a loss is dated from then
-    return f"{presence} since {text.clock(since_ns)} UTC"
+    return f"{presence} since {text.clock_in_zone(since_ns)}"
 
 
 def master_mark(view: View, node: Node, space: NameSpaceView) -> Span:
@@ -353,7 +353,7 @@ class UnheardNode:
 
     def detail(self, view: View) -> list[Line]:
         """Explain it in two lines."""
-        since = f"not heard since this console came at {text.clock(view.model.began_ns)} UTC"
+        since = f"not heard since this console came at {text.clock_in_zone(view.model.began_ns)}"
         return [
             (Span(f" {self.name}  ", Tone.STRONG), Span(f"{self.state}  {since}", Tone.DIM)),
             (Span(f" {self.why}", Tone.DIM),),
@@ -381,3 +381,14 @@ def unheard_nodes(view: View) -> list[UnheardNode]:
             why = why or (incident.why if incident.is_cause_known and incident.who == name else "")
             found.append(UnheardNode(name, state, Tone.FAULT, Rank(incident.severity), why, incident))
     return found
+
+
+def lacking_words(view: View, node: Node, space: NameSpaceView) -> str:
+    """Return why a node does not hold a name-space whole: whom it aligns with, or the phase it waits in."""
+    if space.is_at_rest:
+        return ""
+    share = text.percent(name_space_state(view, node, space)[1])
+    sources = [view.model.name_of(one.fellow) for one in space.alignments if one.direction == "from"]
+    if sources:
+        return f"{node.snapshot.name}: {share}, from {', '.join(sources)}"
+    return f"{node.snapshot.name}: {share}, waits in phase {space.phase}"

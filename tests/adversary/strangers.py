@@ -143,7 +143,7 @@ def _gifts(store: str, lineage: list[Any], aligner: str, to: str, number: int) -
         loaded = [(description, [*samples]) for description, samples in view.load(held.version, DamageLog())]
     ((description, samples),) = loaded
     invented = make_sample(2_000_000_000, b"w" * 16, DATA, b"\xff" * 4, samples[0].payload)
-    rows = [(stream.GroupBegin(description, NO_FLOOR), SampleRows.of([invented]))]
+    rows = [(stream.GroupBegin(description, NO_FLOOR), SampleRows.coerce([invented]))]
     begin = stream.StreamBegin("stock", aligner, Epoch(*lineage), (AligneeRequest(to, 0, GIVE),), 1, 1)
     return stream.batches(bytes([number] * 16), begin, rows)
 

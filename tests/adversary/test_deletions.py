@@ -81,7 +81,7 @@ def test_a_node_a_year_ahead_and_a_stranger_delete(lab: Lab) -> None:
     lab.start("n1", "n3")
     lab.seen.wait_for("they are complete", lambda: lab.seen.are_complete("n1", "n3"))
     check_takes_in(lab, 3000, "n1", "n3", total=1000)
-    code, out = lab.ospltool("n3", "history", "delete", "*", "*", "--yes", "--json", "--uri")
+    code, out = lab.ospltool("n3", "history", "delete", "*", "*", "--yes", "--json")
     answer = json.loads(out)["data"]
     assert (code, answer["deleted"], answer["slow"]) == (1, False, "n1")
     assert lab.trace("n1", "delete.bounded")

@@ -21,7 +21,7 @@ from ospltool.analytics.engines import Engine
 from ospltool.analytics.spark import SparkEngine
 from ospltool.cli.app import main
 from ospltool.forensics import fleet, text
-from ospltool.forensics.attachments import find_attachments, keep, kept_in
+from ospltool.forensics.attachments import attach, find_attachments, kept_in
 from ospltool.forensics.evidence import CaseEvidence, copies_in
 from ospltool.trace.case.loading import load
 from ospltool.trace.case.reading_back import Window, uncalm_domains
@@ -158,7 +158,7 @@ def test_executors_conclude_what_this_machine_concludes(
 ) -> None:
     case = tmp_path / "case"
     load(find_sources([str(logs)]).sources, case, detail)
-    keep(case, find_attachments([str(logs)], ["n1", "n2", "n3"]))
+    attach(case, find_attachments([str(logs)], ["n1", "n2", "n3"]))
     with contextlib.closing(DuckEngine(open_case(case))) as duck:
         assert {"overlapping"} <= uncalm_domains(duck)
         assert copies_in(duck).keys() == {"copy"}

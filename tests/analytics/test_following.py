@@ -194,7 +194,7 @@ REFUSED = {
     "one file": (["-o", "case.duckdb"], "a case that grows is a directory"),
     "no names": ([], "name the files"),
     "no cluster": (["--engine", "spark", "--spark-master", "spark://127.0.0.1:1"], "cannot be reached"),
-    "no Spark": (["--engine", "spark"], "pip install 'ospltool[spark]'"),
+    "no Spark": (["--engine", "spark"], "[spark]'`"),
 }
 
 

@@ -44,8 +44,8 @@ def sample() -> Report:
         name="sample-rule",
         level=Severity.ERROR,
         message="x is 'früher': 100%",
-        place=Place.of(source, span_of("früher")),
-        related=(Place.of(other, ByteRange(3, 7), "the other one"),),
+        place=Place.from_span(source, span_of("früher")),
+        related=(Place.from_span(other, ByteRange(3, 7), "the other one"),),
         nodes=("n1", "n2"),
         subject="//OpenSplice/A[@x]",
         advice="write something else",
@@ -55,7 +55,7 @@ def sample() -> Report:
     )
     second = Finding(
         "two\nlines \x1b[31m",
-        Place.of(source, ByteRange(0, len(DATA))),
+        Place.from_span(source, ByteRange(0, len(DATA))),
         level=Severity.INFO,
         code="DUR998",
         name="other-rule",
@@ -120,7 +120,7 @@ def test_the_frame_underlines_whole_characters_and_expands_tabs() -> None:
 def test_a_long_line_is_cut_around_the_mark() -> None:
     data = b"<a " + b"b" * 300 + b'="x"' + b" " * 300 + b"/>"
     source = SourceFile("f.xml", data)
-    place = Place.of(source, ByteRange(303, 307))
+    place = Place.from_span(source, ByteRange(303, 307))
     found = Finding("m", place, level=Severity.ERROR, code="DUR1", name="r")
     frame = render(Report((found,), (), ()), "full").splitlines()
     shown = next(line for line in frame if line.startswith("1 |"))
@@ -133,7 +133,7 @@ def test_a_long_line_is_cut_around_the_mark() -> None:
 def test_wide_characters_take_two_columns() -> None:
     source = SourceFile("f.xml", '<a b="日本" c=""/>'.encode())
     span = ByteRange(source.data.index(b"c="), source.data.index(b"c=") + 4)
-    found = Finding("m", Place.of(source, span), level=Severity.ERROR, code="DUR1", name="r")
+    found = Finding("m", Place.from_span(source, span), level=Severity.ERROR, code="DUR1", name="r")
     frame = render(Report((found,), (), ()), "full").splitlines()
     mark = next(line for line in frame if "^" in line)
     assert mark.index("^") == len('1 | <a b="日本" ') + 2
@@ -185,7 +185,7 @@ def test_github_commands_stay_on_one_line() -> None:
 def test_fingerprints_survive_moves_and_tell_equals_apart() -> None:
     report = sample()
     first = report.diagnostics[0]
-    place = Place.of(SourceFile("dir/a file.xml", b"\n\n" + DATA), ByteRange(2, 3))
+    place = Place.from_span(SourceFile("dir/a file.xml", b"\n\n" + DATA), ByteRange(2, 3))
     moved = dataclasses.replace(first, place=place)
     one, two = fingerprints([first, first])
     assert one != two

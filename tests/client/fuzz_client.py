@@ -145,7 +145,7 @@ def _protocol() -> list[Target]:
     )
     question = {
         **extensions.pack(STORED),
-        naming.NAMES: naming.pack_names(map(naming.SampleName.of, _SAMPLES[:2])),
+        naming.NAMES: naming.pack_names(map(naming.SampleName.from_sample, _SAMPLES[:2])),
         naming.SAMPLES: naming.pack_samples(_SAMPLES[:2]),
     }
     answer = {**extensions.pack(extensions.StateAddition(name="n1", samples=(1,))), naming.VERDICTS: b"\1\6"}
@@ -188,7 +188,7 @@ def _protocol() -> list[Target]:
 
 
 def _additions() -> list[Target]:
-    names = [naming.SampleName.of(each) for each in _SAMPLES]
+    names = [naming.SampleName.from_sample(each) for each in _SAMPLES]
     return [
         *(
             Target(

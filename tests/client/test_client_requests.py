@@ -344,7 +344,7 @@ def test_what_is_handed_over_must_be_a_sample_of_its_topic(lab: ClientLab, conne
     for one in wrong:
         assert hand_over(sound, one) == []
     assert hand_over(sound) == [1]
-    written = Written("Reading", STOCK, (name, naming.SampleName.of(sound)))
+    written = Written("Reading", STOCK, (name, naming.SampleName.from_sample(sound)))
     assert len(client.wait_for_durable(written, 20)) == 1
     lab.seen.wait_for("all is stored", lambda: lab.seen.stored("n1") == 2)
     lab.seen.wait_for(

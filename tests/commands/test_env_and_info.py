@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import pathlib
+import sys
+from typing import Any
+
 import pytest
 
+from ospltool.cli.exits import not_installed
+from ospltool.output.installation import extra_command
 from tests.commands.shell import Shell
 
 
@@ -64,7 +71,7 @@ def test_info_shows_versions_and_every_setting_with_its_origin(shell: Shell) -> 
     code, out, _ = shell.run("info", path)
     assert code == 0
     assert "//OpenSplice/Domain/Name" in out
-    assert "configuration" not in shell.data("info")
+    assert shell.data("info")["configuration"]["name_spaces"] == ["defaultNamespace"]
 
 
 def test_info_marks_what_has_no_effect(shell: Shell) -> None:
@@ -79,3 +86,33 @@ def test_info_marks_what_has_no_effect(shell: Shell) -> None:
     } <= {*marked}
     shown = shell.run("info", path)[1]
     assert all(f"no effect: {reason}" in shown for reason in marked.values())
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "origin", "said"),
+    [
+        ("x", "", {}, "bin/python -m pip install 'ospltool[sql]'"),
+        ("x", "", {"url": "file:///a%20b", "dir_info": {"editable": True}}, "--editable '/a b[sql]'"),
+        ("x", "", {"url": "file:///w/o.whl"}, "bin/python -m pip install '/w/o.whl[sql]'"),
+        ("x", "", {"url": "https://host/o.whl"}, "-m pip install 'ospltool[sql]'"),
+        ("x", "", "damaged", "-m pip install 'ospltool[sql]'"),
+        ("pyvenv.cfg", "home = x\nuv = 0.9\n", {}, "uv pip install --python "),
+        ("uv-receipt.toml", "", {}, "uv tool install --force 'ospltool[sql]'"),
+        ("pipx_metadata.json", "", {}, "pipx install --force 'ospltool[sql]'"),
+        ("archive-v0/x", "", {}, "uvx --from 'ospltool[sql]' ospltool ..."),
+    ],
+)
+def test_a_missing_extra_is_named_with_the_command_of_this_installation(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, file: str, text: str, origin: Any, said: str
+) -> None:
+    class Installed:
+        def read_text(self, name: str) -> str:
+            return json.dumps(origin) if origin != "damaged" else origin
+
+    path = tmp_path / file
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(text)
+    monkeypatch.setattr(sys, "prefix", str(path.parent))
+    monkeypatch.setattr("importlib.metadata.distribution", lambda _: Installed())
+    assert said in extra_command("sql")
+    assert said in str(not_installed("sql", ImportError("no duckdb")))

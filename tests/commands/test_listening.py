@@ -192,7 +192,7 @@ def test_a_terminal_says_what_is_awaited_and_nothing_is_left_of_that(
     monkeypatch.setattr("sys.stderr", shown)
     listened(lambda _: nodes(1, 2))
     streams.wait_for("once more")
-    streams.say("done")
+    streams.notify("done")
     *said, last = shown.getvalue().split("\r\x1b[2K")
     if kind is Terminal:
         assert said[1:] == [

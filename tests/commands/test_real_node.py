@@ -201,6 +201,17 @@ def test_a_fleet_starts_becomes_operational_and_stops_in_order(machine: Machine)
     assert [node["domain_name"] for node in nodes] == ["n1", "n2", "n3"]
     processes = [process(node["node_pid"]) for node in nodes]
 
+    machine.set_environment("COLUMNS", "200")
+    code, out, err = machine.run("status", "n2")
+    told = dict(line.strip().partition("  ")[::2] for line in out.splitlines()[1:])
+    assert (code, err) == (0, "")
+    assert list(told) == ["state", "process", "fellows", "harbour", "disk", "waits for", "trouble"]
+    assert told["state"].strip().startswith("complete since ")
+    assert f"pid {nodes[1]['node_pid']}, domain {DOMAIN_ID}, role Harbour" in told["process"]
+    assert told["fellows"].strip() == "n1, n3"
+    assert told["harbour"].strip().startswith("0 samples, complete; master n1: ")
+    assert [told["waits for"].strip(), told["trouble"].strip()] == ["nothing", "none known"]
+
     code, _, err = machine.run("stop", FLEET)
     assert code == 0, err
     assert not any(each.is_alive() for each in processes)

@@ -12,6 +12,7 @@ import pytest
 from rich.cells import cell_len
 
 from engine.runtime.monitor import AlignmentView, DeliveryView, DeviationView, GroupView, UnkeptView
+from ospltool.health.health import Health
 from ospltool.live.expectation import Expectation, ExpectedSpace
 from ospltool.live.feed import FeedNotice, NoticeKind, ReceivedSnapshot, Update
 from ospltool.live.recorder import Recorder
@@ -19,6 +20,7 @@ from ospltool.views.pages import PAGES
 from tests import fake
 from tests.commands.shell import Shell
 from tests.fake import SECOND_NS, START_NS, node_id
+from tests.machine import check_ratio, child_s, count_s, slowness
 
 HOSTILE = "\x1b]0;gone\x07\u202e"
 LENGTH_S = 20
@@ -148,8 +150,8 @@ PAGES_WITH_LINES: dict[str, tuple[str, ...]] = {
     "writers": WHOLE[11:],
     "incidents": ("✖ 12 s open DUL-NODE-GONE n3 n3 is gone",),
     "incidents n3": ("Effect harbour: 1 of 3 copies, 0 of 3 on disk, the last copy, n1 is master,",),
-    "events": (r"01:03:40.000 n1 tick 20\x1b]0;gone\x07\u202e",),
-    "events n1 --no-header --sort=-time": (r"01:03:20.000 n1 tick 0\x1b]0;gone\x07\u202e",),
+    "events": (r"01:03:40.000 n1: tick 20\x1b]0;gone\x07\u202e",),
+    "events n1 --no-header --sort=-time": (r"01:03:20.000 n1: tick 0\x1b]0;gone\x07\u202e",),
 }
 
 
@@ -249,3 +251,40 @@ def test_a_simulated_system_has_every_page(shell: Shell) -> None:
         )
         assert code == 2, err
         assert out
+
+
+LARGE_SYSTEM = """
+import io, sys
+from ospltool.cli.show import TableOptions, _Printer
+from ospltool.health.health import Health
+from ospltool.health.system import System
+from tests.fake import FakeFeed
+from tests.machine import peak_bytes
+system = System((FakeFeed(200, 4, 25, own_groups=True), Health))
+for _ in range(8):
+    system.update()
+assert (len(system.model.nodes), len(system.model.groups)) == (200, 5_000)
+for what in ("", "groups"):
+    _Printer(system, what, "", TableOptions()).put()
+assert peak_bytes() <= 150e6, peak_bytes()
+"""
+
+
+def test_200_nodes_with_5000_groups_are_shown_in_two_seconds_and_150_megabytes() -> None:
+    check_ratio(lambda: child_s(["-c", LARGE_SYSTEM]), lambda: slowness(count_s()), 2.0)
+
+
+def test_a_shell_completes_pages_and_knows_the_names_of_each(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def completed(words: str) -> list[str]:
+        monkeypatch.setenv("_OSPLTOOL_COMPLETE", "complete_bash")
+        monkeypatch.setenv("COMP_WORDS", f"ospltool show {words}")
+        monkeypatch.setenv("COMP_CWORD", str(1 + len(words.split(" "))))
+        return shell.run()[1].split()
+
+    feed = fake.FakeFeed(12, 2, 3)
+    monkeypatch.setattr("ospltool.cli.domains.sources", lambda *_, **__: [(feed, Health)])
+    assert completed("na") == ["name-spaces"]
+    assert completed("nodes n1") == ["n1", "n10", "n11", "n12"]
+    assert completed("masters ") == ["space-01", "space-02"]

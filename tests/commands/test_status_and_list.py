@@ -106,7 +106,10 @@ def test_nothing_is_printed_for_a_node_that_is_not_known(shell: Shell) -> None:
     path = shell.write()
     assert shell.run("status", path)[:2] == (1, "")
     assert shell.run("status")[:2] == (1, "")
-    assert shell.run("list")[:2] == (0, "DOMAIN NAME  CONDITION  STATE  ROLE  PID  CONFIGURATION\n")
+    assert shell.run("list")[:2] == (
+        0,
+        "DOMAIN NAME  CONDITION  STATE  ROLE  PID  CONFIGURATION  DOMAIN  STATUS\n",
+    )
     assert shell.data("list") == []
     assert shell.run("stop", path)[0] == 2
 

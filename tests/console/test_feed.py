@@ -38,7 +38,7 @@ def test_draining_empties_but_the_dropped_total_stays() -> None:
     inbox.put(fake.event(1, 1, 0, "a"))
     inbox.put(fake.event(2, 1, 0, "b"))
     inbox.put(FeedNotice(NoticeKind.FAULT, 0, "bad line"))
-    inbox.say("hello")
+    inbox.set_caption("hello")
     first, second = inbox.drain(), inbox.drain()
     assert first.caption == "hello"
     assert first.notices

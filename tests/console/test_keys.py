@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -395,3 +397,58 @@ def test_m_marks_the_moment_of_a_recording_and_mutes_nothing(play: Play, read_sc
         play(feed, scenario)
     finally:
         feed.close()
+
+
+def test_a_command_says_what_it_does_while_it_is_typed_and_is_in_no_picture(
+    play: Play, read_screen: Read, tmp_path: Path
+) -> None:
+    async def scenario(app: ConsoleApp, pilot: Pilot[int]) -> None:
+        await pilot.press("colon", *"ti")
+        await pilot.pause()
+        assert any("time local|utc" in line and "this machine's zone" in line for line in read_screen(app))
+        await pilot.press("escape", "colon", *f"export svg {tmp_path}/one.svg", "enter")
+        await pilot.pause()
+        picture = (tmp_path / "one.svg").read_text("utf-8").replace("&#160;", " ")
+        assert "space-1 on n1" in picture
+        assert "export" not in picture
+        assert "completes it" not in picture
+        assert any("written to" in line for line in read_screen(app))
+
+    play(system(), scenario)
+
+
+def test_times_are_those_of_the_nodes_or_of_this_machine(
+    play: Play, read_screen: Read, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TZ", "XYZ-2")
+    time.tzset()
+
+    async def scenario(app: ConsoleApp, pilot: Pilot[int]) -> None:
+        app.run_command("time local")
+        assert "03:03:20 XYZ" in read_screen(app)[0]
+        app.run_command("time utc")
+        assert "01:03:20 UTC" in read_screen(app)[0]
+        app.run_command("time here")
+        await pilot.pause()
+        assert any("say `time local`" in line for line in read_screen(app))
+
+    play(system(), scenario)
+    monkeypatch.undo()
+    time.tzset()
+
+
+def test_help_is_searched(play: Play, read_screen: Read) -> None:
+    async def scenario(app: ConsoleApp, pilot: Pilot[int]) -> None:
+        await pilot.press("question_mark", "slash", *"theme")
+        await pilot.pause()
+        shown = "\n".join(read_screen(app))
+        assert "theme [NAME]" in shown
+        assert "row up" not in shown
+        await pilot.press("escape")
+        await pilot.pause()
+        assert "row up" in "\n".join(read_screen(app))
+        await pilot.press("escape")
+        await pilot.pause()
+        assert app.screen is app.front
+
+    play(system(), scenario, size=(80, 40))

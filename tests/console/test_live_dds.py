@@ -209,7 +209,7 @@ def test_what_is_no_monitor_message_is_refused_counted_and_told(
 
 
 def test_captions_come_with_the_next_update(feed: LiveFeed) -> None:
-    feed.say("Act 1")
+    feed.set_caption("Act 1")
     assert feed.poll().caption == "Act 1"
     assert feed.poll().caption is None
 

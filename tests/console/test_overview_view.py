@@ -326,6 +326,6 @@ def test_applications_that_get_nothing_are_named_with_the_reason() -> None:
     assert [plain(line).strip() for line in application_lines(view_of(node, other), 120)] == [
         "all nodes: captured 0/s, stored 0/s, delivered 0/s",
         "1 late joiner served, 1,000 samples  ✖ 1 failed",
-        "✖ Trade: no matching reader",
-        "▲ 1 writer of sea.temp not kept: keyed type without type information",
+        "✖ reader of Orders.Trade, served by n1, failed: no matching reader",
+        "▲ writer of .sea.temp not kept: keyed type without type information",
     ]

@@ -1,18 +1,20 @@
 from __future__ import annotations
 
 import dataclasses
+import string
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.runtime.monitor import AlignmentView, DeliveryView
+from engine.runtime.monitor import AlignmentView, DeliveryView, NodeEvent
+from engine.tracing.catalogue import catalogue
 from ospltool.health.mutes import Mute, MuteEnd
 from ospltool.live.feed import FeedNotice, NoticeKind, ReceivedSnapshot, Update
 from ospltool.live.model import SystemModel
 from ospltool.views import events, incidents
 from ospltool.views.cells import UNICODE, Tone, plain
-from ospltool.views.events import event_lines, newest_events
+from ospltool.views.events import event_rows, newest_events, sentence
 from ospltool.views.view import Filter, View
 from tests import fake
 from tests.fake import SECOND_NS, START_NS, node_id
@@ -30,6 +32,11 @@ def view_of(*updates: Update, after_s: float = 0, text: str = "") -> View:
     return View(
         looked(model, START_NS + int(after_s * S)), START_NS + int(after_s * S), UNICODE, Filter.parse(text)
     )
+
+
+def event_texts(view: View, number: int, width: int) -> list[str]:
+    rows = event_rows(view, number, width)
+    return [plain(rows.line(row) or ()) for row in range(len(rows.keys))]
 
 
 def heard(*snapshots: object) -> Update:
@@ -219,21 +226,21 @@ def test_events_show_time_age_node_and_text() -> None:
         fake.event(3, 3, START_NS + 2 * S, "no space left", level="SEVERE"),
     )
     view = view_of(Update(events=events), after_s=62)
-    assert [plain(line) for line in event_lines(view, 10, 200)] == [
-        " 01:03:20  1 min    n1 Fellow n2 approved.",
-        " 01:03:21  1 min  ▲ n2 Missed heartbeat for node n3.",
-        " 01:03:22  1 min  ✖ n3 no space left",
+    assert [line.rstrip() for line in event_texts(view, 10, 200)] == [
+        " 01:03:20  1 min    n1: Fellow n2 approved.",
+        " 01:03:21  1 min  ▲ n2: Missed heartbeat for node n3.",
+        " 01:03:22  1 min  ✖ n3: no space left",
     ]
-    assert [plain(line)[-9:] for line in event_lines(view, 1, 200)] == ["pace left"]
+    assert [line[-9:] for line in event_texts(view, 1, 200)] == ["pace left"]
 
 
 def test_where_there_is_no_event_a_sentence_says_why() -> None:
-    (line,) = event_lines(view_of(), 5, 200)
-    assert "no events yet" in plain(line)
+    (line,) = event_texts(view_of(), 5, 200)
+    assert "no events yet" in line
     view = view_of(Update(events=(fake.event(1, 1, START_NS, "Fellow n2 approved."),)))
     view = dataclasses.replace(view, filter=Filter.parse("else"))
-    (line,) = event_lines(view, 5, 200)
-    assert "1 hidden" in plain(line)
+    (line,) = event_texts(view, 5, 200)
+    assert "1 hidden" in line
 
 
 def test_a_new_state_is_said_once_and_in_words() -> None:
@@ -241,8 +248,8 @@ def test_a_new_state_is_said_once_and_in_words() -> None:
         fake.event(1, 1, START_NS, "----LEAVING STATE----", event="lifecycle.leaving-state", state="INIT"),
         fake.event(2, 1, START_NS, "----ENTERING STATE----", event="lifecycle.entering-state"),
     )
-    (line,) = event_lines(view_of(Update(events=events)), 10, 200)
-    assert plain(line).endswith("enters state COMPLETE")
+    (line,) = event_texts(view_of(Update(events=events)), 10, 200)
+    assert line.endswith("n1 became complete")
 
 
 def test_late_joiners_that_are_served_or_wait_are_under_way() -> None:
@@ -276,16 +283,16 @@ def test_what_several_nodes_tell_in_the_same_words_is_one_event() -> None:
     ]
     later = fake.event(2, 1, START_NS + 20 * S, "Fellow n9 lost.", level="WARNING")
     view = view_of(Update(events=(*told, later)), after_s=30)
-    assert [plain(line) for line in event_lines(view, 10, 200)] == [
-        " 01:03:21   29 s  ▲ n1 +2 Fellow n9 lost.",
-        " 01:03:40   10 s  ▲ n1    Fellow n9 lost.",
+    assert [line.rstrip() for line in event_texts(view, 10, 200)] == [
+        " 01:03:21   29 s  ▲ 3 nodes: Fellow n9 lost.",
+        " 01:03:40   10 s  ▲ n1: Fellow n9 lost.",
     ]
 
 
 def test_what_is_below_info_is_on_the_trace_screen_only() -> None:
     view = view_of(Update(events=(fake.event(1, 1, START_NS, "Sending.", level="FINE"),)))
-    (line,) = event_lines(view, 5, 200)
-    assert plain(line) == " no events yet; 7 shows all that is traced"
+    (line,) = event_texts(view, 5, 200)
+    assert line == " no events yet; 7 shows all that is traced"
 
 
 def test_what_does_not_fit_is_counted_in_the_title() -> None:
@@ -327,7 +334,7 @@ def test_the_parts_never_need_more_than_the_room(
         assert shares.events >= 3
 
 
-def test_only_neighbours_make_one_line_so_the_order_of_events_stays() -> None:
+def test_what_a_node_tells_again_is_another_event() -> None:
     told = (
         fake.event(1, 1, START_NS, "Fellow n3 approved."),
         fake.event(2, 2, START_NS + S, "Persisted 5 samples."),
@@ -337,10 +344,78 @@ def test_only_neighbours_make_one_line_so_the_order_of_events_stays() -> None:
     )
     shown = newest_events(view_of(Update(events=told), after_s=5), 10)
     assert [(one.event.text, one.others, one.event.time_ns) for one in shown] == [
-        ("Fellow n3 approved.", 0, START_NS),
+        ("Fellow n3 approved.", 1, START_NS),
         ("Persisted 5 samples.", 0, START_NS + S),
-        ("Fellow n3 approved.", 1, START_NS + 2 * S),
+        ("Fellow n3 approved.", 1, START_NS + 3 * S),
     ]
+
+
+def told_as(number: int, node: int, event: str, **fields: object) -> NodeEvent:
+    """An event as a node with this number writes it."""
+    text = catalogue()[event].text.format_map(fields)
+    return fake.event(number, node, START_NS + number * S // 10, text, event=event)
+
+
+def test_events_are_sentences_and_alike_ones_are_one() -> None:
+    master = fake.name_space(
+        "harbour",
+        1,
+        master_since_ns=START_NS + S,
+        epoch="1/x",
+        why="highest masterPriority of n1 200, n2 100",
+    )
+    nodes = (fake.snapshot(n, master, time_ns=START_NS) for n in (1, 2, 3, 4))
+    told = (
+        told_as(1, 3, "fellow.discovered", fellow=node_id(1), state="unknown"),
+        told_as(2, 3, "fellow.discovered", fellow=node_id(2), state="unknown"),
+        told_as(3, 1, "fellow.confirmed", fellow="n3", state="COMPLETE"),
+        told_as(4, 2, "fellow.confirmed", fellow="n3", state="COMPLETE"),
+        told_as(10, 1, "election.confirmed-self", namespace="harbour"),
+        *(
+            told_as(10 + n, n, "election.confirmed-fellow", namespace="harbour", fellow="n1")
+            for n in (2, 3, 4)
+        ),
+        told_as(
+            20,
+            2,
+            "merge.finished",
+            namespace="harbour",
+            role="a",
+            policy="repair",
+            samples=200,
+            elapsed_ns="0.400000000",
+        ),
+        told_as(
+            21,
+            4,
+            "fellow.late",
+            fellow="n3",
+            elapsed_ns="9.512345678",
+            period_ns="2.0",
+            expiry_ns="10.000000000",
+        ),
+        told_as(22, 4, "store.opened", directory="/x [red]"),
+        fake.event(23, 4, START_NS + 3 * S, "----", event="fellow.discovered"),
+    )
+    view = view_of(heard(*nodes), Update(events=told), after_s=4)
+    assert [sentence(view, one) for one in newest_events(view, 20)] == [
+        "n3 discovered n1 and n2",
+        "n1 and n2 accepted n3 as fellow within 0.1 s",
+        "n1 became master of harbour: highest masterPriority of n1 200, n2 100",
+        "3 nodes chose n1 as master of harbour within 0.2 s",
+        "n2 caught up in harbour: 200 samples in 0.4 s (repair)",
+        "n4 heard n3 only after 9.5 s; after 10.0 s it is lost",
+        "n4 opened the store in /x [red]",
+        "n4: ----",
+    ]
+
+
+def test_every_sentence_has_the_fields_of_its_event() -> None:
+    names = string.Formatter().parse
+    for event, said in events.SENTENCES.items():
+        fields = {name: f"<{name}>" for _, name, _, _ in names(catalogue()[event].text) if name}
+        assert events.fields_of(event, catalogue()[event].text.format_map(fields)) == fields
+        assert {name for _, name, _, _ in names(said) if name} <= fields.keys()
 
 
 def test_the_end_of_a_mute_is_an_event() -> None:
@@ -348,8 +423,8 @@ def test_the_end_of_a_mute_is_an_event() -> None:
     view = view_of(Update(events=events), after_s=2)
     mute = Mute("DUL-NODE-GONE", "n2", START_NS + S)
     view.health.mutes.ended.append(MuteEnd(mute, START_NS + S, "its time is over"))
-    assert [plain(line) for line in event_lines(view, 10, 200)] == [
-        " 01:03:20    2 s    n1         before",
-        " 01:03:21    1 s    this watch mute of DUL-NODE-GONE:n2 ended: its time is over",
-        " 01:03:22    now    n1         after",
+    assert [line.rstrip() for line in event_texts(view, 10, 200)] == [
+        " 01:03:20    2 s    n1: before",
+        " 01:03:21    1 s    this watch: mute of DUL-NODE-GONE:n2 ended: its time is over",
+        " 01:03:22    now    n1: after",
     ]

@@ -167,7 +167,7 @@ def test_one_that_comes_with_a_new_store_takes_the_place_of_the_lost_one_of_its_
 
 
 def stream(model: SystemModel, view: WriterView = FROM_B) -> Any:
-    return only(model).streams[StreamKey.of(view)]
+    return only(model).streams[StreamKey.from_view(view)]
 
 
 def test_a_change_of_provider_is_noted_when_it_happens_before_our_eyes() -> None:

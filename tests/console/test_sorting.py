@@ -58,7 +58,7 @@ ROWS = ("n2=3 min", "n10=5 s", "n1=", "n3=2 h")
 
 def test_sorting_walks_through_columns_and_back_to_the_order_of_the_source() -> None:
     sorting, rows = Sorting(), table(*ROWS)
-    sorting.take(rows)
+    sorting.update(rows)
     assert list(sorting.keys) == ["n2", "n10", "n1", "n3"]
     sorting.next(rows)
     assert [sorting.column, *sorting.keys] == ["name", "n1", "n2", "n3", "n10"]
@@ -84,10 +84,10 @@ def test_rows_keep_their_places_for_a_while_although_figures_change(monkeypatch:
     sorting = Sorting()
     sorting.choose(table("a=1", "b=2"), "age")
     assert list(sorting.keys) == ["b", "a"]
-    sorting.take(table("a=9", "b=2"))
+    sorting.update(table("a=9", "b=2"))
     assert list(sorting.keys) == ["b", "a"]
-    sorting.take(table("a=9", "b=2", "c=5"))
+    sorting.update(table("a=9", "b=2", "c=5"))
     assert list(sorting.keys) == ["a", "c", "b"]
     now_s[0] += 3
-    sorting.take(table("a=0", "b=2", "c=5"))
+    sorting.update(table("a=0", "b=2", "c=5"))
     assert list(sorting.keys) == ["c", "b", "a"]

@@ -158,7 +158,7 @@ def test_sets_that_stay_apart_by_policy_are_no_open_conflict() -> None:
 
 def incompatible(name: str, *topics: str) -> NodePlan:
     plan = node(name)
-    spaces = (NameSpace.of("ns1", *topics),)
+    spaces = (NameSpace.parse("ns1", *topics),)
     return msgspec.structs.replace(plan, settings=msgspec.structs.replace(plan.settings, name_spaces=spaces))
 
 

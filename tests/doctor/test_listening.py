@@ -34,7 +34,7 @@ def test_own_topics_of_opensplice_and_ros_are_looked_at_only_when_asked_for(show
     ]
     applications = [endpoint("Ship"), endpoint("CMD"), endpoint("DCP"), endpoint("rq/x")]
     applications += [endpoint("rt/map", type_name="nav_msgs::msg::dds_::OccupancyGrid_")]
-    notes.take([OWNER, *built_in, *applications])
+    notes.update([OWNER, *built_in, *applications])
     picture = notes.picture()
     assert len(picture.endpoints) == len(applications) + shows_all * len(built_in)
     assert picture.built_in_endpoints == (0 if shows_all else len(built_in))

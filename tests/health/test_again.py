@@ -27,7 +27,7 @@ def told_twice() -> tuple[Case, list[tuple[str, Incident]]]:
     for second in range(30):
         heard = (1, 3) if 5 <= second < 12 or second >= 17 else NODES
         case.hear(*heard, seconds=1)
-        told += news.take(case.health, float(second))
+        told += news.changes(case.health, float(second))
     return case, told
 
 

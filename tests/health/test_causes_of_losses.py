@@ -234,7 +234,7 @@ def test_a_node_that_is_killed_behind_a_cut_link_is_gone_from_then_on() -> None:
     ward = Ward({1: HERE, 2: THERE, 3: FAR})
     news = IncidentNews(5.0)
     cut_off(ward, 10)
-    news.take(ward.health, 0.0)
+    news.changes(ward.health, 0.0)
     cut = ward.of("n2")
     assert (cut.code.id, cut.since_ns) == ("DUL-NODE-SILENT", START_NS + 5 * S)
     ward.run(3, 1, 3)
@@ -248,7 +248,7 @@ def test_a_node_that_is_killed_behind_a_cut_link_is_gone_from_then_on() -> None:
     (before,) = ward.health.closed
     assert (before.key, before.until_ns) == (cut.key, gone.since_ns)
     assert before.what == "n2 is out of reach of this watch, then gone"
-    told = [(how, one.code.id) for how, one in news.take(ward.health, 1.0)]
+    told = [(how, one.code.id) for how, one in news.changes(ward.health, 1.0)]
     assert told == [("began", "DUL-NODE-GONE"), ("joined", "DUL-NODE-SILENT")]
     ward.run(9, 1, 3)
     assert ward.of("n2").key == gone.key

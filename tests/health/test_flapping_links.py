@@ -21,7 +21,7 @@ def flapping() -> tuple[Watch, list[tuple[str, str, int]]]:
         for _ in range(seconds):
             watch.run(1, *nodes)
             second = watch.second
-            told.extend((how, one.code.id, second) for how, one in news.take(watch.health, float(second)))
+            told.extend((how, one.code.id, second) for how, one in news.changes(watch.health, float(second)))
 
     run(20, 1, 2, 3)
     late = fake.event(1, 1, watch.now_ns, LATE, event="fellow.late", level="WARNING")

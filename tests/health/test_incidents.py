@@ -183,7 +183,7 @@ def test_a_node_that_is_killed_again_as_soon_as_it_is_back_is_lost_since_then() 
 
 def incompatible(name: str, *elements: str) -> NodePlan:
     plan = node(name)
-    spaces = (NameSpace.of("ns1", *elements),)
+    spaces = (NameSpace.parse("ns1", *elements),)
     return msgspec.structs.replace(plan, settings=msgspec.structs.replace(plan.settings, name_spaces=spaces))
 
 

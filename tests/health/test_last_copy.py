@@ -103,7 +103,7 @@ def test_fewer_copies_are_told_at_once_of_an_incident_that_was_told() -> None:
     for nodes, seconds in (((1, 3), 4), ((1,), 12), ((1, 3), 8)):
         for _ in range(seconds):
             watch.run(1, *nodes)
-            told += [(watch.second, how, one) for how, one in news.take(watch.health, float(watch.second))]
+            told += [(watch.second, how, one) for how, one in news.changes(watch.health, float(watch.second))]
     (first_s,) = [second for second, how, one in told if (how, one.who) == ("began", "n3")]
     effects = {one.who: one.effect for second, _, one in told if second <= first_s}
     assert "1 of 3 copies, 1 of 2 on disk, the last copy, " in effects["n2"]

@@ -143,10 +143,10 @@ def test_losses_long_before_that_of_the_domain_stay_in_the_history() -> None:
     gone = {one.key for one in watch.health.open if one.code.id == "DUL-NODE-GONE"}
     assert len(gone) == 2
     news = IncidentNews(5.0)
-    news.take(watch.health, 0.0)
+    news.changes(watch.health, 0.0)
     watch.run(5, lost=(2,))
     assert watch.open == [("DUL-DOMAIN-LOST", "domain")]
-    told = {(how, one.who) for how, one in news.take(watch.health, 5.0) if one.code.cause != "copies"}
+    told = {(how, one.who) for how, one in news.changes(watch.health, 5.0) if one.code.cause != "copies"}
     assert told >= {("began", "domain"), ("joined", "n1"), ("joined", "n3")}
     assert ("ended", "n1") not in told
     found = [one for one in watch.health.closed if one.key in gone]

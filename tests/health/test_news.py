@@ -41,7 +41,7 @@ def told_over(seconds: int, effect: Callable[[int], str], **changes: Any) -> lis
     for second in range(seconds):
         shown: list[Incident] = [dataclasses.replace(one, effect=effect(second), **changes)]
         health.open, health.muted = ([], shown) if shown[0].muted_until_ns else (shown, [])
-        found += [(second, what, each.effect) for what, each in news.take(health, float(second))]
+        found += [(second, what, each.effect) for what, each in news.changes(health, float(second))]
     return found
 
 
@@ -101,7 +101,7 @@ def test_the_new_master_is_told_of_an_incident_that_was_told_with_the_old_one() 
     ward.scenario.kill(master)
     for _ in range(120):
         ward.run(0.25)
-        told += [(what, one.effect) for what, one in news.take(ward.health, ward.watched.now_ns / 1e9)]
+        told += [(what, one.effect) for what, one in news.changes(ward.health, ward.watched.now_ns / 1e9)]
     (found,) = ward.health.open
     assert "no master" in told[0][1]
     assert "is master, nothing lost" in found.effect
@@ -120,7 +120,7 @@ def test_an_incident_that_becomes_part_of_another_one_is_told_so() -> None:
     open_ones: set[str] = set()
     for second in range(12):
         ward.run(1)
-        for what, one in news.take(ward.health, float(second)):
+        for what, one in news.changes(ward.health, float(second)):
             (open_ones.add if what in ("began", "changed") else open_ones.discard)(one.key)
     assert open_ones == {one.key for one in ward.health.open}
     assert [one.code.id for one in ward.health.open] == ["DUL-DOMAIN-LOST"]
@@ -145,9 +145,9 @@ def test_an_effect_that_changed_shortly_before_the_end_is_told_with_it_if_it_is_
     found = []
     for second, effect in enumerate(("1 of 3 copies", last, last)):
         health.open = [dataclasses.replace(one, effect=effect)]
-        found += [(what, each.effect) for what, each in news.take(health, float(second))]
+        found += [(what, each.effect) for what, each in news.changes(health, float(second))]
     health.open, health.closed = [], [dataclasses.replace(health.open[0], until_ns=START_NS + 2)]
-    found += [(what, each.effect) for what, each in news.take(health, 3.0)]
+    found += [(what, each.effect) for what, each in news.changes(health, 3.0)]
     assert found == [("began", "1 of 3 copies"), ("ended", last if is_told else "")]
 
 
@@ -157,7 +157,7 @@ def test_a_cause_that_becomes_known_is_told_at_once() -> None:
     found = []
     for second, is_known in enumerate((False, False, True, True)):
         health.open = [dataclasses.replace(one, is_cause_known=is_known)]
-        found += [(second, what) for what, _ in news.take(health, float(second))]
+        found += [(second, what) for what, _ in news.changes(health, float(second))]
     assert found == [(0, "began"), (2, "changed")]
 
 
@@ -180,7 +180,7 @@ def test_a_cut_link_gets_no_worse_while_a_node_comes_to_follow_the_master_that_o
         if step == 48:
             ward.scenario.heal()
         ward.run(0.25)
-        told += news.take(ward.health, step / 4)
+        told += news.changes(ward.health, step / 4)
     told = [(what, one) for what, one in told if one.code.id == "DUL-PARTIAL-MESH"]
     assert len({one.who for _, one in told}) == 1
     assert {one.severity.label for _, one in told} == {"warning"}
@@ -206,7 +206,7 @@ def test_a_cut_link_that_leaves_a_node_without_master_gets_worse_once_says_why_a
         ]
         model.apply(Update(tuple(ReceivedSnapshot(one, now_ns) for one in shown)), now_ns)
         health.update(now_ns)
-        told += [(second, what, one) for what, one in news.take(health, float(second))]
+        told += [(second, what, one) for what, one in news.changes(health, float(second))]
     assert {one.code.id for *_, one in told} == {"DUL-PARTIAL-MESH"}
     steps = itertools.groupby(told, lambda item: item[2].severity.label)
     assert [severity for severity, _ in steps] == ["warning", "error", "warning"]

@@ -153,7 +153,7 @@ def groups(model: SystemModel) -> dict[GroupKey, dict[str, GroupView]]:
     found: dict[GroupKey, dict[str, GroupView]] = {}
     for node in model.nodes.values():
         for view in node.snapshot.groups:
-            found.setdefault(GroupKey.of(view), {})[node.id] = view
+            found.setdefault(GroupKey.from_view(view), {})[node.id] = view
     return found
 
 

@@ -47,7 +47,7 @@ def followed(
     told = []
     for _ in range(seconds):
         watch.run(1, *heard, started_s=started_s)
-        told += [(how, one.code.id, one.who) for how, one in news.take(watch.health, float(watch.second))]
+        told += [(how, one.code.id, one.who) for how, one in news.changes(watch.health, float(watch.second))]
     return told
 
 

@@ -23,13 +23,13 @@ import engine
 ROOT: Final = pathlib.Path(engine.__path__[0]).parent
 PACKAGES: Final = ("engine", "ospltool", "tui")
 BARS: Final = {
-    "code tokens": 799_300,
-    "lines": 129_400,
-    "modules": 491,
-    "classes": 1_272,
+    "code tokens": 802_200,
+    "lines": 129_900,
+    "modules": 492,
+    "classes": 1_273,
     "functions of 60 lines": 3,
-    "imports in functions": 243,
-    "sheared modules": 13,
+    "imports in functions": 245,
+    "sheared modules": 14,
 }
 """The greatest figures; what is not here has none."""
 _CODE: Final = (tokenize.NAME, tokenize.OP, tokenize.NUMBER, tokenize.STRING)

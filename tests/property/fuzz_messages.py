@@ -203,7 +203,7 @@ def _description(group: Group) -> GroupDescription:
 
 
 def _take_batch(data: bytes) -> None:
-    incoming = IncomingStreams(_NODE).take("aligner", data, 0)
+    incoming = IncomingStreams(_NODE).receive("aligner", data, 0)
     if incoming is not None:
         incoming.data.summary()
         [sample for group in incoming.data.groups.values() for sample in group.samples()]

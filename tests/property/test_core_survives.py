@@ -44,7 +44,7 @@ def node(**known: Any) -> DurabilityNode:
         name="m",
         role="r",
         host="h",
-        name_spaces=(NameSpace.of(NS, "*.*"),),
+        name_spaces=(NameSpace.parse(NS, "*.*"),),
         policies=(Policy("*", merges=(MergeRule(MergeType.MERGE, "*"),)),),
         initial_discovery_s=1.0,
         **({"stored": {NS: StoredSet(1, Epoch(1, "m"))}} | known),
@@ -59,7 +59,7 @@ def report(lineage: Epoch, following: Epoch | None, **changes: Any) -> NameSpace
     """A fellow's report on the name-space that all have."""
     whole = NameSpaceReport(
         name=NS,
-        elements=NameSpace.of(NS, "*.*").elements,
+        elements=NameSpace.parse(NS, "*.*").elements,
         aligner=True,
         master_priority=100,
         durability=Durability.DURABLE,

@@ -112,14 +112,14 @@ def plain(key: bytes, writer: bytes = WRITERS[0]) -> Sample:
 def test_plain_writes_of_one_kind_need_no_object_for_each(
     others: list[Sample], living: tuple[bytes, ...], disposing: tuple[bytes, ...], together: int
 ) -> None:
-    rows = SampleRows((pack_samples([plain(key) for key in KEYS]), *SampleRows.of(others).parts))
+    rows = SampleRows((pack_samples([plain(key) for key in KEYS]), *SampleRows.coerce(others).parts))
     runs, steps = WholeSet(rows, frozenset(living), frozenset(disposing)).in_runs()
     assert sum(len(run.payloads) for run in runs) == together
     assert len({step.sample.key for step in steps}) == len(KEYS) + len(others) - together
 
 
 def test_nothing_more_is_written_once_the_target_is_gone() -> None:
-    rows = SampleRows.of([make_sample(number, b"w" * 16, DATA, b"k", b"") for number in range(1_000)])
+    rows = SampleRows.coerce([make_sample(number, b"w" * 16, DATA, b"k", b"") for number in range(1_000)])
     writers, gone = (Recorder(), Recorder()), iter([False, False, True])
     steps = WholeSet(rows, frozenset(), frozenset())
     sent, _, problem = offering.write_all(

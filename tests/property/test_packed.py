@@ -256,7 +256,7 @@ def test_a_packed_set_travels_as_the_other_does(depth: int, made: list[list[Samp
         streams = IncomingStreams("alignee")
         with packing():
             for batch in stream.batches(bytes(16), begin, groups):
-                last = streams.take(begin.aligner, batch, 0)
+                last = streams.receive(begin.aligner, batch, 0)
             assert last is not None
             assert last.is_whole
             arrived = last.data.groups[GROUPS[0]]

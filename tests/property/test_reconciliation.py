@@ -165,7 +165,7 @@ def test_few_symbols_tell_how_many_differ(more_here: int, more_there: int) -> No
 def test_identities_depend_on_salt_and_group_and_content() -> None:
     samples = [make_sample(1, b"w" * 16, DATA, b"k", b"x"), make_sample(1, b"w" * 16, DATA, b"k", b"y")]
     made = [
-        finished(reconciliation.identities([(group, SampleRows.of(samples))], salt)).tolist()
+        finished(reconciliation.identities([(group, SampleRows.coerce(samples))], salt)).tolist()
         for group in (Group("p", "T"), Group("q", "T"))
         for salt in (b"1" * 16, b"2" * 16)
     ]

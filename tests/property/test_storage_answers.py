@@ -39,7 +39,7 @@ def ask(run: Run, samples: list[Sample]) -> list[SampleVerdict]:
     storage = Storage(run.runtime)
     states = run.runtime.core.name_spaces
     places = storage.places(states, GROUP.topic, [GROUP.partition])
-    question = StorageQuestion(tuple(map(SampleName.of, samples)))
+    question = StorageQuestion(tuple(map(SampleName.from_sample, samples)))
     storage.is_answered(question, states, places, 0.0, 0.0)
     return storage.verdicts(question, states, places)
 

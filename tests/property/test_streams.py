@@ -61,7 +61,7 @@ def received(batches: list[bytes], streams: IncomingStreams | None = None) -> In
     """The stream that became whole; None when none did. A fault ends it, as in a node."""
     streams = streams or IncomingStreams(NODE)
     for batch in batches:
-        incoming = streams.take(BEGIN.aligner, batch, 0)
+        incoming = streams.receive(BEGIN.aligner, batch, 0)
         if incoming is not None and incoming.is_whole:
             return incoming
     return None
@@ -207,7 +207,7 @@ def test_streams_may_be_mixed(left: list[tuple[Group, Sample]], right: list[tupl
     streams = IncomingStreams(NODE)
     pairs = itertools.zip_longest(sent(ours, 1), sent(theirs, 1, b"n" * 16))
     done = [
-        i for pair in pairs for b in pair if b and (i := streams.take(BEGIN.aligner, b, 0)) and i.is_whole
+        i for pair in pairs for b in pair if b and (i := streams.receive(BEGIN.aligner, b, 0)) and i.is_whole
     ]
     assert len(done) == 2
     assert {s.data.summary().digest for s in done} == {ours.summary().digest, theirs.summary().digest}
@@ -274,13 +274,13 @@ def test_a_sample_that_says_nothing_is_a_fault(status: int) -> None:
     sample = make_sample(1, b"w" * 16, status, b"k", b"payload")
     group = GroupBegin(description(GROUPS[0]), NO_FLOOR)
     with pytest.raises(StreamFault):
-        received(list(stream.batches(NUMBER, BEGIN, [(group, SampleRows.of([sample]))])))
+        received(list(stream.batches(NUMBER, BEGIN, [(group, SampleRows.coerce([sample]))])))
 
 
 def test_a_slow_wire_gets_compressed_batches_and_a_fast_one_does_not() -> None:
     made = [make_sample(t, b"w" * 16, DATA, t.to_bytes(4), bytes(1000)) for t in range(3000)]
     original = data_set([(GROUPS[0], sample) for sample in made])
-    groups = [(GroupBegin(description(GROUPS[0]), NO_FLOOR), SampleRows.of(made))]
+    groups = [(GroupBegin(description(GROUPS[0]), NO_FLOOR), SampleRows.coerce(made))]
     sizes = {}
     for name, step_s in (("slow", 10.0), ("fast", 0.0)):
         batches = list(stream.batches(NUMBER, BEGIN, groups, itertools.count(0, step_s).__next__))

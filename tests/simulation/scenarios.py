@@ -83,7 +83,7 @@ def node(
             name=name,
             role=role,
             host="",
-            name_spaces=tuple(NameSpace.of(space, f"{space}.*") for space in spaces),
+            name_spaces=tuple(NameSpace.parse(space, f"{space}.*") for space in spaces),
             policies=chosen,
             has_disk=has_disk,
             **(usual | settings),

@@ -122,7 +122,7 @@ def test_a_set_for_which_a_full_disk_has_no_room_beside_the_new_one_is_said_to_b
 def test_groups_that_a_narrower_name_space_leaves_out_are_kept_as_a_backup_and_harm_nobody() -> None:
     def configured(expression: str) -> NodePlan:
         plan = node("a")
-        spaces = (NameSpace.of(NS, expression),)
+        spaces = (NameSpace.parse(NS, expression),)
         return msgspec.structs.replace(
             plan, settings=msgspec.structs.replace(plan.settings, name_spaces=spaces)
         )

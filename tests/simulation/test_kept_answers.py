@@ -80,7 +80,7 @@ def make_core() -> DurabilityNode:
         name="m",
         role="r",
         host="h",
-        name_spaces=(NameSpace.of("one", "p.*"),),
+        name_spaces=(NameSpace.parse("one", "p.*"),),
         policies=(Policy("*"),),
     )
     return DurabilityNode(settings, 0.0, wall_ns=0)
@@ -115,5 +115,5 @@ def test_a_group_outside_all_name_spaces_is_looked_up_again() -> None:
     group = Group("q", "T")
     assert core.name_space_of(Group("p", "T")) is core._context.states["one"]
     assert core.name_space_of(group) is None
-    core._context.states["two"] = state = NameSpaceState(NameSpace.of("two", "q.*"), Policy("*"))
+    core._context.states["two"] = state = NameSpaceState(NameSpace.parse("two", "q.*"), Policy("*"))
     assert core.name_space_of(group) is state

@@ -81,7 +81,7 @@ def test_a_learned_name_space_gives_way_to_the_configuration(changed: NodePlan) 
 def test_a_learned_name_space_that_is_defined_anew_is_learned_anew_after_one_restart() -> None:
     scenario = with_a_learner()
     settings = node("a", spaces=("ns1", "ns2")).settings
-    spaces = (NameSpace.of("ns1", "ns1.*"), NameSpace.of("ns2", "ns2.*", "more.*"))
+    spaces = (NameSpace.parse("ns1", "ns1.*"), NameSpace.parse("ns2", "ns2.*", "more.*"))
     scenario.configure(NodePlan(msgspec.structs.replace(settings, name_spaces=spaces)))
     scenario.start()
     scenario.until(lambda: bool(scenario.traced("compatibility.conflict", "b")))

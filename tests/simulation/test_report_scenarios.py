@@ -148,7 +148,7 @@ def test_learned_name_space_that_its_owner_defines_otherwise_names_the_remedy() 
     scenario.start()
     scenario.settle()
     scenario.stop("a")
-    spaces = (NameSpace.of("ns1", "ns1.*"), NameSpace.of("ns2", "other.*"))
+    spaces = (NameSpace.parse("ns1", "ns1.*"), NameSpace.parse("ns2", "other.*"))
     scenario.configure(
         msgspec.structs.replace(first, settings=msgspec.structs.replace(first.settings, name_spaces=spaces))
     )

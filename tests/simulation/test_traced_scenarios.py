@@ -96,7 +96,7 @@ def reading() -> Scenario:
     broken = ReaderKey(32 * "0", "Reading", ("ns1",), "ns1")
     runtime.late_joiners.delivered(broken, Delivered(samples=3, problem="its process is gone"), whole=True)
     (description,) = [each for group, each in runtime.descriptions.items() if group.topic == "Reading"]
-    rows = SampleRows.of([])
+    rows = SampleRows.coerce([])
     runtime.late_joiners.show_again(broken, [(description, rows)], RevivingDelivery(b""))
     ends = frozenset((bytes(16),))
     given = GivenGroup(description.group, 3, 0, ends, ends)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ospltool.trace.views.times import (
+from ospltool.output.times import (
     TimeError,
     clock,
     clock_since,
@@ -41,7 +41,7 @@ def test_durations_are_exact(text: str, ns: int) -> None:
     assert parse_duration(text) == ns
 
 
-@pytest.mark.parametrize("text", ["", "5", "s", "1.s", "1 s", "five", "1x", "--1s", "1e3s"])
+@pytest.mark.parametrize("text", ["", "s", "1.s", "five", "1x", "--1s", "1e3s"])
 def test_other_durations_are_refused(text: str) -> None:
     with pytest.raises(TimeError, match="not a duration"):
         parse_duration(text)

@@ -11,11 +11,11 @@ import re
 import pytest
 
 from ospltool.cli.app import main
+from ospltool.output.times import iso
 from ospltool.trace.reading.reader import merged
 from ospltool.trace.reading.sources import find_sources
 from ospltool.trace.views.render import RenderError, by_template
 from ospltool.trace.views.selection import estimate_skews
-from ospltool.trace.views.times import iso
 from tests.trace.making import Traces
 
 REQUEST = "Write samplerequest for group partA.T1 to fellow {} using source (0,0,0)"

@@ -187,7 +187,7 @@ def _past(scratch: pathlib.Path) -> bytes:
     made = Past(path, lambda: 7_000, pid=7, version="1.0")
     made.open()
     made.masters(fake.snapshot(1, fake.name_space("A", 1)))
-    made.say("text", "process.started")
+    made.note("text", "process.started")
     made.end("in order")
     made.close()
     return path.read_bytes()

@@ -58,6 +58,7 @@ class OpsScreen(Screen[None]):
         self._look = ""
         self._moment: tuple[bool, bool] | None = None
         self._titles: dict[str, str] = {}
+        self._preview: list[Line] = []
 
     @property
     def console(self) -> Console:
@@ -130,7 +131,7 @@ class OpsScreen(Screen[None]):
         self.fill("#header", lines if self.size.height >= LEAST_FOR_TABS else lines[:1])
         self.fill("#timebar", panels.timebar_lines(view, status, width))
         self.fill("#caption", panels.caption_lines(view, width))
-        self.fill("#message", self.console.message_lines())
+        self.fill("#message", self._preview or self.console.message_lines())
         before = self.heading
         self.show(view)
         if self.heading != before:
@@ -269,7 +270,14 @@ class OpsScreen(Screen[None]):
     def _command_given(self, event: Input.Submitted) -> None:
         self.query_one(CommandLine).shut()
         self._entry_shut()  # the keys are those of the screen again: help shows them
-        self.console.run_command(event.value)
+        # The first refresh lays the screen out without the line, the second draws it: no picture has it.
+        self.call_after_refresh(self.call_after_refresh, self.console.run_command, event.value)
+
+    @on(Input.Changed, "#command")
+    def _command_changed(self, event: Input.Changed) -> None:
+        """Show what the commands do that begin like this."""
+        self._preview = commands.preview(self.console, event.value) if event.value else []
+        self.refresh_now()
 
 
 # With less, the edges would take more than a sixth of the lines.

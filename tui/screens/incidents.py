@@ -82,24 +82,24 @@ class IncidentKeys(OpsScreen):
         """Mute the incident for an hour."""
         one = self.incident
         if one is None or one.until_ns:
-            self.console.say("this row has no open incident to mute")
+            self.console.show_message("this row has no open incident to mute")
         else:
             self.console.health.mute(one.code.id, one.who, MUTE_NS)
-            self.console.say(f"{one.code.id} {one.who} is muted for 1 h, or until it gets worse")
+            self.console.show_message(f"{one.code.id} {one.who} is muted for 1 h, or until it gets worse")
 
     def action_unmute(self) -> None:
         """Lift the mute of the incident."""
         one = self.incident
         if one is not None and self.console.health.unmute(one.code.id, one.who):
-            self.console.say(f"{one.code.id} {one.who} counts again")
+            self.console.show_message(f"{one.code.id} {one.who} counts again")
 
     def action_acknowledge(self) -> None:
         """Acknowledge the incident."""
         one = self.incident
         if one is not None and self.console.health.acknowledge(one.key):
-            self.console.say(f"{one.code.id} {one.who} is acknowledged")
+            self.console.show_message(f"{one.code.id} {one.who} is acknowledged")
         else:
-            self.console.say("this row has no open incident to acknowledge")
+            self.console.show_message("this row has no open incident to acknowledge")
 
 
 class IncidentsScreen(TableScreen, IncidentKeys):

@@ -10,12 +10,13 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Container, Horizontal, Vertical
 
+from engine.runtime.monitor import NodeEvent
 from ospltool.health.incidents import Incident
 from ospltool.output.text import plural
 from ospltool.views import incidents as incident_views
 from ospltool.views.cells import Line, LineRows
 from ospltool.views.curves import area
-from ospltool.views.events import event_lines, events_title
+from ospltool.views.events import RepeatedEvent, event_rows, events_title
 from ospltool.views.incidents import Notable, current_incidents, notables, summary
 from ospltool.views.overview import (
     FIELDS,
@@ -79,6 +80,7 @@ class OverviewScreen(IncidentKeys):
         self._view: View | None = None
         self._matrix: Overview | None = None
         self._attention: LineRows[Notable] | None = None
+        self._events: LineRows[RepeatedEvent | None] | None = None
 
     def body(self) -> ComposeResult:
         """Yield incidents, the matrix and its explanation, the last hour, applications, curves and events."""
@@ -98,7 +100,7 @@ class OverviewScreen(IncidentKeys):
         with Horizontal(id="curves"):
             yield Lines(id="stored", classes="panel")
             yield Lines(id="gaps", classes="panel")
-        yield Lines(id="ticker", classes="panel")
+        yield Sheet(id="ticker", classes="panel")
 
     @property
     def grid(self) -> Sheet:
@@ -151,8 +153,9 @@ class OverviewScreen(IncidentKeys):
         lines = [*applications, *([(), *mesh] if mesh else [])]
         self.panel("#applications", "applications", shares.applications, lines)
         self._show_curves(view, shares.flows)
-        events = event_lines(view, shares.events, width)
-        self.panel("#ticker", events_title(view), shares.events, events)
+        self._events = event_rows(view, shares.events, width)
+        self.query_one("#ticker", Sheet).show(self._events)
+        self.panel("#ticker", events_title(view), shares.events)
 
     def _show_curves(self, view: View, height: int) -> None:
         """Show the curves of all nodes together."""
@@ -191,8 +194,25 @@ class OverviewScreen(IncidentKeys):
         if self._view is not None and about.display:
             about.show(self._about(self._view))
 
+    @property
+    def _event(self) -> NodeEvent | None:
+        """The event under the cursor, while the list of events has it."""
+        table = self.query_one("#ticker", Sheet)
+        one = self._events.item(table.row) if self._events and self.focused is table else None
+        return one.event if one else None
+
+    def moment_ns(self) -> int:
+        """Return the time of the event under the cursor."""
+        return self._event.time_ns if self._event else 0
+
+    @on(Sheet.Chosen, "#ticker")
+    def _open_event(self) -> None:
+        self.action_jump("trace")
+
     def here(self) -> Subject:
         """Return the node and the name-space under the cursor, or those that need attention."""
+        if self._event is not None:
+            return Subject(self._event.node)
         notable = self._notable
         if notable is not None:
             return notable.subject

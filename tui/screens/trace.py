@@ -97,7 +97,7 @@ def trace(view: View, rows: list[TraceRow], width: int) -> Rows[TraceRow]:
     """Rows of the trace, oldest first."""
     shown = rows[-MAX_SHOWN:]
     columns = [
-        Column("time", "time (UTC)", 12),
+        Column("time", f"time ({text.TIMES.name})", 12),
         Column("age", "age", 6, right=True),
         Column("mark", "", 1),
         Column("node", "node", _room_for_names(shown)),
@@ -271,7 +271,7 @@ class TraceScreen(TableScreen):
     def action_other_source(self) -> None:
         """Show the files instead of the events, or back, at the same moment."""
         if self.console.trace_files is None:
-            self.console.say("no trace files are followed; name them with --trace")
+            self.console.show_message("no trace files are followed; name them with --trace")
             return
         moment_ns, following = self.moment_ns(), self.following
         self.from_files = not self.from_files

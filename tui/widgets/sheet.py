@@ -42,7 +42,7 @@ class Sorting:
         """Which row of the source stands there."""
         return self._order[row] if self.column and 0 <= row < len(self._order) else row
 
-    def take(self, table: CellTable) -> None:
+    def update(self, table: CellTable) -> None:
         """Take in the new rows and values of the table."""
         keys = table.keys
         if not self.column:
@@ -63,7 +63,7 @@ class Sorting:
         else:
             self.column = ""
         self._due_s = 0.0
-        self.take(table)
+        self.update(table)
 
     def next(self, table: CellTable) -> None:
         """Sort by the next column that has a title; after the last comes the order of the source."""
@@ -77,7 +77,7 @@ class Sorting:
             self.column = next((column.key for column in table.columns if column.title), "")
         self.falls = not self.falls
         self._due_s = 0.0
-        self.take(table)
+        self.update(table)
 
     def _column_of(self, table: CellTable, key: str) -> int:
         return next((i for i, column in enumerate(table.columns) if column.key == key), -1)
@@ -248,7 +248,7 @@ class Sheet(ScrollView, Toned, can_focus=True, inherit_bindings=False):
         """Show this table instead; lines that look the same are not drawn again."""
         before = self.row_key, self.column_key
         self._table = table
-        self.sorting.take(table)
+        self.sorting.update(table)
         if self.sorting.keys and self._row_key and self._row_key not in self.sorting.keys:
             self._row_key = self.row_key  # the row is gone: the next one has the cursor, or the last
         size = Size(self.size.width, len(table.keys) + self.head)

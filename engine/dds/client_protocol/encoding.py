@@ -32,7 +32,7 @@ class CdrReader:
         self._data = memoryview(payload)[4:]
         self._at = at
 
-    def take(self, layout: str, alignment: int) -> tuple[int, ...]:
+    def read(self, layout: str, alignment: int) -> tuple[int, ...]:
         """Read primitives without padding between them; `layout` as for `struct`, without byte order."""
         self._at += -self._at % alignment
         packed = _packed(self._order, layout)
@@ -45,11 +45,11 @@ class CdrReader:
 
     def u16(self) -> int:
         """Read an unsigned 16-bit number."""
-        return self.take("H", 2)[0]
+        return self.read("H", 2)[0]
 
     def u32(self) -> int:
         """Read an unsigned 32-bit number."""
-        return self.take("I", 4)[0]
+        return self.read("I", 4)[0]
 
     def count(self) -> int:
         """Read the number of elements of a sequence."""

@@ -142,21 +142,21 @@ class _Kind(NamedTuple, Generic[T]):
     """How a part of a message is written and read."""
 
     put: Callable[[CdrWriter, T], None]
-    take: Callable[[CdrReader], T]
+    read: Callable[[CdrReader], T]
 
 
 def _numbers(layout: str, alignment: int) -> _Kind[tuple[int, ...]]:
     """Several numbers without padding between them."""
     return _Kind(
         lambda writer, values: writer.put(layout, alignment, *values),
-        lambda reader: reader.take(layout, alignment),
+        lambda reader: reader.read(layout, alignment),
     )
 
 
 def _number(layout: str, alignment: int) -> _Kind[int]:
     return _Kind(
         lambda writer, value: writer.put(layout, alignment, value),
-        lambda reader: reader.take(layout, alignment)[0],
+        lambda reader: reader.read(layout, alignment)[0],
     )
 
 
@@ -168,10 +168,10 @@ def _several(kind: _Kind[T]) -> _Kind[tuple[T, ...]]:
         for value in values:
             kind.put(writer, value)
 
-    def take(reader: CdrReader) -> tuple[T, ...]:
-        return tuple(kind.take(reader) for _ in range(reader.count()))
+    def read(reader: CdrReader) -> tuple[T, ...]:
+        return tuple(kind.read(reader) for _ in range(reader.count()))
 
-    return _Kind(put, take)
+    return _Kind(put, read)
 
 
 def _put_id(writer: CdrWriter, id_: bytes) -> None:
@@ -180,7 +180,7 @@ def _put_id(writer: CdrWriter, id_: bytes) -> None:
 
 
 def _id(reader: CdrReader) -> bytes:
-    return b"".join(value.to_bytes(8, signed=True) for value in reader.take("qq", 8))
+    return b"".join(value.to_bytes(8, signed=True) for value in reader.read("qq", 8))
 
 
 def _put_request(writer: CdrWriter, request: RequestId) -> None:
@@ -200,10 +200,10 @@ def _extensions(reader: CdrReader) -> Mapping[str, bytes]:
 
 
 _VERSION: Final = _Kind[int](
-    lambda writer, major: writer.put("HHBB", 2, major, 0, *_VENDOR), lambda reader: reader.take("HHBB", 2)[0]
+    lambda writer, major: writer.put("HHBB", 2, major, 0, *_VENDOR), lambda reader: reader.read("HHBB", 2)[0]
 )
 _TIME: Final = _Kind[Time](
-    lambda writer, time: writer.put("iI", 4, *time), lambda reader: Time(*reader.take("iI", 4))
+    lambda writer, time: writer.put("iI", 4, *time), lambda reader: Time(*reader.read("iI", 4))
 )
 _TEXT: Final = _Kind[str](CdrWriter.text, CdrReader.text)
 _TEXTS: Final = _several(_TEXT)
@@ -247,9 +247,9 @@ def _put_reader_qos(writer: CdrWriter, durability: int) -> None:
 
 
 def _reader_durability(reader: CdrReader) -> int:
-    durability = reader.take("i", 4)[0]
+    durability = reader.read("i", 4)[0]
     for kind, _ in _READER_QOS:
-        kind.take(reader)
+        kind.read(reader)
     return durability
 
 
@@ -434,8 +434,8 @@ def decode(kind: type[Message], payload: bytes) -> Message:
         Malformed: the bytes are not one.
     """
     reader = CdrReader(payload)
-    version = _VERSION.take(reader)
-    fields = {name: each.take(reader) for name, each in _layout(kind)}
+    version = _VERSION.read(reader)
+    fields = {name: each.read(reader) for name, each in _layout(kind)}
     if "version" in kind.__struct_fields__:
         fields["version"] = version
     return kind(**fields)
@@ -477,8 +477,8 @@ def decode_history(payload: bytes) -> HistoryPart:
     if quick is not None:
         return quick
     reader = CdrReader(payload)
-    _VERSION.take(reader)
-    server, requests, kind = _id(reader), _REQUESTS.take(reader), reader.u16()
+    _VERSION.read(reader)
+    server, requests, kind = _id(reader), _REQUESTS.read(reader), reader.u16()
     content: Bead | Link
     if kind == 0:
         content = _bead(reader)
@@ -499,7 +499,7 @@ def _quick_bead(payload: bytes) -> HistoryPart | None:
     if count != 1 or kind != 0:
         return None
     reader = CdrReader(payload, _QUICK.size - len(HEADER))
-    partitions, what = _TEXTS.take(reader), reader.u16()
+    partitions, what = _TEXTS.read(reader), reader.u16()
     reader.raw(ID_BYTES)
     bead = Bead(
         writer, Time(seconds, nanoseconds), sequence, partitions, what, reader.u16(), reader.byte_sequence()
@@ -509,8 +509,8 @@ def _quick_bead(payload: bytes) -> HistoryPart | None:
 
 
 def _bead(reader: CdrReader) -> Bead:
-    writer, source_time, sequence = reader.raw(ID_BYTES), _TIME.take(reader), reader.u32()
-    reader.take("3iB3x2iBB2x4I3I2Ii", 4)  # the policies of its writer
-    partitions, kind = _TEXTS.take(reader), reader.u16()
+    writer, source_time, sequence = reader.raw(ID_BYTES), _TIME.read(reader), reader.u32()
+    reader.read("3iB3x2iBB2x4I3I2Ii", 4)  # the policies of its writer
+    partitions, kind = _TEXTS.read(reader), reader.u16()
     reader.raw(ID_BYTES)  # key hash
     return Bead(writer, source_time, sequence, partitions, kind, reader.u16(), reader.byte_sequence())

@@ -65,7 +65,7 @@ class SampleName(Struct, frozen=True, order=True, array_like=True):
     key: bytes
 
     @classmethod
-    def of(cls, sample: Sample) -> SampleName:
+    def from_sample(cls, sample: Sample) -> SampleName:
         """Return the name of a sample."""
         return cls(sample.source_time_ns, sample.writer, sample.digest, sample.status, sample.key)
 

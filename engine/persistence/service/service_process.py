@@ -165,7 +165,7 @@ class Intake(DiscoveryIntake):
 
     def discovered(self, batch: Sequence[Any]) -> DiscoveryChanges:
         """Take in changes of discovery, and return them."""
-        changes = self.neighbourhood.take(batch)
+        changes = self.neighbourhood.apply(batch)
         self.changed(changes)
         for endpoint in changes.unresolved:
             self.look_up(endpoint)
@@ -516,7 +516,7 @@ class Service:
 
     def _report(self, text: str) -> None:
         """Tell operators, now and later, of something."""
-        self._past.say(text, SAID)
+        self._past.note(text, SAID)
         self._options.report(text)
 
     def _fail(self, error: Exception) -> None:

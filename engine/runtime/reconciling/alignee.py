@@ -143,7 +143,7 @@ class AligneeComparisons:
             return
         groups = [(group, group_set.samples()) for group, group_set in held.groups.items()]
         salt = hashlib.blake2b(f"{name} {event.request}".encode(), key=self._secret, digest_size=16).digest()
-        lacking = self._lacking.take(name, event.aligner)
+        lacking = self._lacking.pop(name, event.aligner)
         salt, lacks = lacking or (salt, None)
         base = self._bases[name, event.request] = ComparisonBase(
             event.aligner, salt, groups, root, self._shared.clock.monotonic(), lacks
@@ -332,7 +332,10 @@ class AligneeComparisons:
             removed.setdefault(group, []).extend(one for one in samples if one.digest not in came)
         if fills_store(data, incoming):
             conversion = conversion_of(data, incoming, base.root, base.groups, removed, describe)
-            goes, comes = evicted, {group: SampleRows.of(samples) for group, samples in back.items()}
+            goes, comes = (
+                evicted,
+                {group: SampleRows.coerce(samples) for group, samples in back.items()},
+            )
         else:
             conversion, goes, comes = Conversion([], before=base.root), removed, new
         for group in (*goes, *comes):

@@ -121,7 +121,7 @@ class LackingSamples:
         self._clock = clock
         self._known: dict[tuple[str, str], tuple[float, bytes, Words]] = {}
 
-    def keep(self, name_space: str, fellow: str, salt: bytes, lacking: Words) -> None:
+    def add(self, name_space: str, fellow: str, salt: bytes, lacking: Words) -> None:
         """Keep identities that a fellow has and this node lacks. The identities were computed with `salt`."""
         self._known.pop((name_space, fellow), None)
         if 0 < len(lacking) <= MAX_LACKING_IDENTITIES:
@@ -129,7 +129,7 @@ class LackingSamples:
             if len(self._known) > MAX_LACKING:
                 del self._known[next(iter(self._known))]
 
-    def take(self, name_space: str, fellow: str) -> tuple[bytes, Words] | None:
+    def pop(self, name_space: str, fellow: str) -> tuple[bytes, Words] | None:
         """Take salt and identities that this node lacks of a fellow's set, if found within `FORGET_S`."""
         known = self._known.pop((name_space, fellow), None)
         return known[1:] if known and self._clock.monotonic() < known[0] + FORGET_S else None
@@ -334,7 +334,7 @@ class AlignerComparisons:
 
         sketch = question.sketch
         assert sketch is not None
-        self._lacking.keep(question.name_space, sketch.node, sketch.salt, found.only_theirs)
+        self._lacking.add(question.name_space, sketch.node, sketch.salt, found.only_theirs)
         places = yield from reconciliation.positions(ours.identities, found.only_ours)
         if places is None:
             return None

@@ -215,7 +215,7 @@ def _services(file: FileView) -> Iterator[PersistenceService]:
 
 def _place(file: FileView, span: ByteRange) -> Place:
     assert file.source is not None, "a file that was interpreted has a source"
-    return Place.of(file.source, span)
+    return Place.from_span(file.source, span)
 
 
 @_service_rule("DUR813", "replicas-cannot-converge", Severity.WARNING)

@@ -50,7 +50,7 @@ def cyclone_several_domains(file: FileView) -> Iterator[Finding]:
             which = "every domain" if id_ == "any" else f"domain {id_}"
             message = f"this and the element in line {both.line} both apply to {which}"
             yield Finding(
-                message, Place.of(file.cyclone.source, domain.tag_span), subject="//CycloneDDS/Domain"
+                message, Place.from_span(file.cyclone.source, domain.tag_span), subject="//CycloneDDS/Domain"
             )
         earlier.setdefault(id_, domain)
 
@@ -333,4 +333,4 @@ def profile_of_opensplice(file: FileView) -> Iterator[Finding]:
             message = (
                 "these are QoS profiles of OpenSplice; Cyclone DDS reads profiles in a <qos_library> only"
             )
-            yield Finding(message, Place.of(file.profiles.source, profile.name_span))
+            yield Finding(message, Place.from_span(file.profiles.source, profile.name_span))

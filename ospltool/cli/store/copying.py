@@ -67,7 +67,7 @@ def export(
         value = {"output": output, "samples": count, "damaged": damage.count}
         streams.put(envelope.document("store-export", value))
     else:
-        streams.say(f"{output}: {plural(count, 'sample')}")
+        streams.notify(f"{output}: {plural(count, 'sample')}")
     end_with(damage)
 
 

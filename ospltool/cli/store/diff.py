@@ -161,7 +161,7 @@ def _put_report(report: Any, kind: str, form: ReportOptions, *, instances: bool,
     except OSError as error:
         raise CommandError(f"{file}: {error.strerror}") from error
     if file is not None:
-        streams.say(
+        streams.notify(
             f"{file}: {plural(report.differing, 'instance differs', 'instances differ')}, "
             f"{report.left_out:,} not listed"
         )

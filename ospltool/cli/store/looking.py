@@ -11,7 +11,7 @@ import typer
 
 from engine.store.interface import DamageLog
 from ospltool.cli.exits import Exit
-from ospltool.cli.options import AsJson
+from ospltool.cli.options import AsJson, duration
 from ospltool.cli.store.shared import (
     Group,
     Key,
@@ -193,9 +193,7 @@ def verify(stores: Stores, sets: Sets = None, as_json: AsJson = False) -> None:
 
 def watch(
     store: OneStore,
-    interval: Annotated[
-        float, typer.Option("--interval", min=0.1, metavar="S", help="Poll every S seconds.")
-    ] = 1.0,
+    interval: float = duration("1s", "Poll once in DURATION, of at least 100ms."),
     looks: Annotated[
         int | None,
         typer.Option(
@@ -212,7 +210,7 @@ def watch(
     from ospltool.stores.watching import watch as changes
 
     with reading():
-        for change in changes(pathlib.Path(store), interval, time.sleep, looks):
+        for change in changes(pathlib.Path(store), max(interval, 0.1), time.sleep, looks):
             if as_json:
                 streams.put(envelope.line("store-change", change))
                 continue

@@ -12,6 +12,7 @@ import typer
 from ospltool.analytics.case import CaseError, is_case_directory
 from ospltool.cli.exits import CommandError, Exit
 from ospltool.output import progress, streams
+from ospltool.output.installation import extra_command
 from ospltool.stores.model import StoreUnreadable
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ NameSpace = Annotated[
 ]
 WithoutDamaged = Annotated[bool, typer.Option("--without-damaged", help="Skip records that cannot be read.")]
 
+# A screenful; `verify` lists all.
 _SHOWN_DAMAGE = 10
 _EXTRAS = {
     "duckdb": "sql",
@@ -74,7 +76,7 @@ class UnreadStores:
             yield
         except CommandError as error:
             self.reasons[name] = str(error)
-            error.tell()
+            error.notify()
 
     def end(self) -> None:
         """Exit with 2 if there is any."""
@@ -100,15 +102,15 @@ def _missing(error: ModuleNotFoundError) -> CommandError | ModuleNotFoundError:
     name = (error.name or "").partition(".")[0]
     if name not in _EXTRAS:
         return error
-    return CommandError(f"this needs {name}: pip install 'ospltool[{_EXTRAS[name]}]'")
+    return CommandError(f"this needs {name}: `{extra_command(_EXTRAS[name])}`")
 
 
 def end_with(damage: DamageLog) -> None:
     """Report damage, and exit with 1 if there is any."""
     for one in damage.first[:_SHOWN_DAMAGE]:
-        streams.say(f"damaged: {one}")
+        streams.notify(f"damaged: {one}")
     if damage.count > _SHOWN_DAMAGE:
-        streams.say(f"... and {damage.count - _SHOWN_DAMAGE} more; `ospltool store verify` lists them")
+        streams.notify(f"... and {damage.count - _SHOWN_DAMAGE} more; `ospltool store verify` lists them")
     if damage.count:
         raise typer.Exit(Exit.FINDINGS)
 
@@ -134,7 +136,7 @@ def with_cases(names: Sequence[str], kinds: Sequence[str] = ("store",)) -> list[
         if not listed:
             raise CommandError(f"{name}: the case holds no {' and no '.join(kinds)}")
         for one in (one for one in listed if one.unread):
-            streams.say(f"{one.path}: not in the case, as it could not be read: {one.unread}")
+            streams.notify(f"{one.path}: not in the case, as it could not be read: {one.unread}")
         found += [str(one.path) for one in listed]
     return found
 

@@ -297,7 +297,7 @@ def _unkept(scene: HealthInput) -> Iterator[Sign]:
 
 
 def _lost(scene: HealthInput, node: Node) -> Iterator[Sign]:
-    lost, since_ns, is_older = scene.model.losses.of(node.snapshot)
+    lost, since_ns, is_older = scene.model.losses.unrepaired(node.snapshot)
     if lost:
         name = node.snapshot.name
         yield Sign(

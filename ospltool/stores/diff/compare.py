@@ -28,6 +28,7 @@ import pyarrow.compute as pc
 from engine.dataset.sample import DATA, Sample
 from ospltool.analytics.case import CaseError
 from ospltool.analytics.engines import AnalyticsMissingError, QueryError, Tables
+from ospltool.output.installation import extra_command
 from ospltool.stores.describe import GroupCount, fields_of, key_fields
 from ospltool.stores.diff.causes import Holder, find_cause
 from ospltool.stores.diff.report import (
@@ -255,7 +256,7 @@ def compare(given: Sequence[str], options: CompareOptions) -> ReportData:
             return build(sides, DiffEngine(sides, tables), options)
         except ModuleNotFoundError as error:
             extra = "spark" if options.engine == "spark" else "sql"
-            raise DiffError(f"this needs {error.name}: pip install 'ospltool[{extra}]'") from error
+            raise DiffError(f"this needs {error.name}: `{extra_command(extra)}`") from error
         except (QueryError, CaseError, AnalyticsMissingError) as error:
             raise DiffError(str(error)) from error
 

@@ -12,7 +12,7 @@ As a stream, Spark's checkpoint is the one record of what was read. An offset of
 all files: of each, how many bytes count and a digest by which another file of the same name is known. A batch
 reads what differs between two offsets. Spark writes the offset before the batch and repeats a batch that did
 not end; the case keeps the number of its last batch, and takes none twice. A file that changes after an
-offset was written is not what that says; nothing of it is loaded then, and the next offset has it anew.
+offset was written is not what that says; nothing of it is loaded then, and the next offset has it again.
 """
 
 from __future__ import annotations

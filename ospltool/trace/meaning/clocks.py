@@ -12,10 +12,10 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
 from ospltool.output.text import plural
+from ospltool.output.times import SECOND_NS, duration
 from ospltool.trace.meaning.alignments import AlignmentStep, TracedAlignment
 from ospltool.trace.meaning.names import NOBODY, Names
 from ospltool.trace.meaning.skew import Skew, SkewEstimator
-from ospltool.trace.views.times import SECOND_NS, duration
 
 APART_NS: Final = SECOND_NS
 """Difference of two clocks from which one of them is wrong."""

@@ -7,6 +7,7 @@ import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final, TypeVar
 
+from ospltool.output.times import SECOND_NS
 from ospltool.trace.meaning.exchanges import FOLLOWED, FOLLOWERS, ExchangeBook, StepRows, told_by
 from ospltool.trace.meaning.fact_kinds import (
     TOLD_BY,
@@ -38,7 +39,6 @@ from ospltool.trace.reading.record import (
     no_collection,
     number,
 )
-from ospltool.trace.views.times import SECOND_NS
 
 # Some hundred megabytes. A trace with more of one kind is in trouble throughout.
 MOST_FACTS: Final = 500_000

@@ -14,8 +14,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
+from ospltool.output.times import SECOND_NS
 from ospltool.trace.meaning.catalogue import UNKNOWN_LEVEL, Template
-from ospltool.trace.views.times import SECOND_NS
 
 LEVELS: Final = ("FINEST", "FINER", "FINE", "CONFIG", "INFO", "WARNING", "SEVERE")
 # Two threads of a process between the time of a line and its writing.

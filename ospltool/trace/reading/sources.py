@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator
 from typing import IO, Final, cast
 
 from ospltool.analytics.contract import NO_DOMAIN
+from ospltool.output.installation import extra_command
 from ospltool.output.locations import LocationFault, is_remote, located
 from ospltool.output.progress import advance
 from ospltool.trace.meaning.catalogue import Product
@@ -441,7 +442,7 @@ def _open_zstd(path: pathlib.Path) -> IO[bytes]:
     try:
         from backports import zstd
     except ImportError:
-        raise SourceError(f"{path}: reading .zst needs `pip install ospltool[sql]`") from None
+        raise SourceError(f"{path}: reading .zst needs `{extra_command('sql')}`") from None
     packed = cast("IO[bytes]", zstd.open(path, "rb"))
     return cast("IO[bytes]", SoundPart(packed, path, (OSError, EOFError, zstd.ZstdError)))
 

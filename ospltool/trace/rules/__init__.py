@@ -11,11 +11,11 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final, TypeVar
 
+from ospltool.output.times import duration, iso
 from ospltool.trace.meaning.alignments import AlignmentStep, TracedAlignment
 from ospltool.trace.meaning.fact_kinds import Run
 from ospltool.trace.meaning.lines import NumberedLines, RecordPlace
 from ospltool.trace.meaning.trace_facts import TraceFacts
-from ospltool.trace.views.times import duration, iso
 
 # Some lines on a screen; `--json` and the case have all.
 EVIDENCE: Final = 5

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from typing import Final
 
 from ospltool.output.text import plural
+from ospltool.output.times import SECOND_NS, duration
 from ospltool.trace.meaning import coverage
 from ospltool.trace.meaning.alignments import AlignmentEnd, AlignmentStep, TracedAlignment, line_of
 from ospltool.trace.meaning.names import NOBODY
 from ospltool.trace.meaning.trace_facts import TraceFacts
 from ospltool.trace.rules import TraceFinding, finding_of_lines, grouped, lines_of, over_ns, rule, run_at
-from ospltool.trace.views.times import SECOND_NS, duration
 
 # Half of the time after which an alignee asks again (`request_patience_s`).
 ANSWERED_WITHIN_NS: Final = 5 * SECOND_NS

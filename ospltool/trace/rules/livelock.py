@@ -16,12 +16,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from ospltool.output.text import plural
+from ospltool.output.times import SECOND_NS, clock_since
 from ospltool.trace.meaning.fact_kinds import MasterConfirmation, Run, TracedConflict
 from ospltool.trace.meaning.names import NOBODY
 from ospltool.trace.meaning.trace_facts import TraceFacts
 from ospltool.trace.reading.record import number
 from ospltool.trace.rules import TraceFinding, burst, finding, grouped, rule, span, stopping_ns
-from ospltool.trace.views.times import SECOND_NS, clock_since
 
 # A second round may follow a change of nodes, a third a lost message. Chosen.
 ROUNDS: Final = 4

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from typing import Final
 
 from ospltool.output.text import plural
+from ospltool.output.times import SECOND_NS
 from ospltool.trace.meaning import coverage
 from ospltool.trace.meaning.fact_kinds import MasterConfirmation
 from ospltool.trace.meaning.lines import RecordPlace
 from ospltool.trace.meaning.trace_facts import TraceFacts
 from ospltool.trace.rules import TraceFinding, burst, finding, grouped, rule, run_at, span, stopping_ns
-from ospltool.trace.views.times import SECOND_NS
 
 # A node that goes and comes back makes two.
 CHANGES_PER_MINUTE: Final = 3

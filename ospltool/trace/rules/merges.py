@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from ospltool.output.text import plural
+from ospltool.output.times import SECOND_NS, duration
 from ospltool.trace.meaning import coverage
 from ospltool.trace.meaning.alignments import AlignmentStep, TracedAlignment
 from ospltool.trace.meaning.fact_kinds import Run
@@ -25,7 +26,6 @@ from ospltool.trace.rules import (
     run_at,
     span,
 )
-from ospltool.trace.views.times import SECOND_NS, duration
 
 # Chosen above the merges after one separation of some nodes, one for each pair.
 STORM_MERGES: Final = 10

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from ospltool.output.text import plural, shortened
+from ospltool.output.times import SECOND_NS, clock, duration
 from ospltool.trace.meaning import coverage
 from ospltool.trace.meaning.alignments import AlignmentStep
 from ospltool.trace.meaning.catalogue import catalogue
@@ -17,7 +18,6 @@ from ospltool.trace.meaning.trace_facts import TraceFacts
 from ospltool.trace.reading.record import RecordKind, number
 from ospltool.trace.rules import TraceFinding, finding, grouped, over_ns, rule, stopping_ns
 from ospltool.trace.views.overview import normalised
-from ospltool.trace.views.times import SECOND_NS, clock, duration
 
 # Two or three lines of a terminal.
 _LONGEST_TITLE: Final = 220

@@ -11,12 +11,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from ospltool.output.text import plural
+from ospltool.output.times import SECOND_NS, clock_since, duration
 from ospltool.trace.meaning.alignments import AlignmentEnd, AlignmentStep, KindCounts, TracedAlignment
 from ospltool.trace.meaning.coverage import heard
 from ospltool.trace.meaning.fact_kinds import BUILT_IN, Run, SetSize, SizeOrigin, StoredReplaced
 from ospltool.trace.meaning.trace_facts import TraceFacts
 from ospltool.trace.rules import SetFate, TraceFinding, grouped, set_finding
-from ospltool.trace.views.times import SECOND_NS, clock_since, duration
 
 BY_TIME: Final = operator.attrgetter("time_ns", "node", "group")
 """The order of sizes."""

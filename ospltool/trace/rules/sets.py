@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 
 from ospltool.output.text import plural
+from ospltool.output.times import SECOND_NS, clock_since, duration
 from ospltool.trace.meaning import coverage
 from ospltool.trace.meaning.alignments import AlignmentEnd, AlignmentStep, TracedAlignment
 from ospltool.trace.meaning.fact_kinds import BUILT_IN, MasterConfirmation, MergeState, Run
@@ -17,7 +18,6 @@ from ospltool.trace.meaning.names import NOBODY
 from ospltool.trace.meaning.trace_facts import TraceFacts
 from ospltool.trace.reading.record import number
 from ospltool.trace.rules import TraceFinding, end_ns, finding, grouped, rule
-from ospltool.trace.views.times import SECOND_NS, clock_since, duration
 
 # Chosen: a set is emptied when the new one begins to come, and the sizes of the old one are printed before.
 FOLLOWS_WITHIN_NS: Final = 10 * SECOND_NS

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
 from ospltool.output.text import plural
+from ospltool.output.times import clock, duration
 from ospltool.trace.meaning.alignments import (
     AlignmentEnd,
     AlignmentStep,
@@ -18,7 +19,6 @@ from ospltool.trace.meaning.exchanges import FOLLOWED, ExchangeBook
 from ospltool.trace.meaning.lines import NumberedLines, RecordPlace
 from ospltool.trace.meaning.names import NOBODY, TAUGHT_BY, Names
 from ospltool.trace.reading.record import TraceRecord, is_whole, one_line
-from ospltool.trace.views.times import clock, duration
 
 if TYPE_CHECKING:
     import numpy as np

@@ -13,6 +13,7 @@ from typing import Final
 
 from ospltool.output import streams, text
 from ospltool.output.text import plural
+from ospltool.output.times import clock_since, duration, iso, parse_around, parse_duration, parse_time
 from ospltool.trace.reading.follow import FileNotice, GrowingFiles, check_can_be_followed
 from ospltool.trace.reading.ranges import count_records
 from ospltool.trace.reading.reader import corrected
@@ -30,7 +31,6 @@ from ospltool.trace.views.selection import (
     seen_whole_from,
     select,
 )
-from ospltool.trace.views.times import clock_since, duration, iso, parse_around, parse_duration, parse_time
 
 # As `tail`.
 FOLLOWED_LINES: Final = 10
@@ -103,7 +103,7 @@ def show(found: SourceSet, options: ViewOptions, environ: dict[str, str]) -> Non
     sources = found.sources
     if found.skipped:
         skipped = plural(len(found.skipped), "file was skipped", "files were skipped")
-        streams.say(f"{skipped}: neither a trace nor a log")
+        streams.notify(f"{skipped}: neither a trace nor a log")
     if options.mode is ViewMode.COUNT and not options.follow:
         needle = options.filter.only_needle
         plain = needle is not None and options == dataclasses.replace(
@@ -149,7 +149,7 @@ def _never_silent(
         begin = "-" if wanted.since_ns is None else iso(wanted.since_ns, 3)
         end = "-" if wanted.until_ns is None else iso(wanted.until_ns, 3)
         known = "no record has a time" if first_ns is None else f"the first is of {iso(first_ns, 3)}"
-        streams.say(f"no such record from {begin} to {end}; {known}")
+        streams.notify(f"no such record from {begin} to {end}; {known}")
 
 
 def resolved(sources: Sequence[TraceFile], options: ViewOptions) -> RecordFilter:
@@ -183,7 +183,7 @@ def skews_of(sources: Sequence[TraceFile], options: Iterable[str]) -> dict[str, 
                     known = "the others are measured against it"
                 elif skew.uncertainty_ns is not None:
                     known = f"±{duration(skew.uncertainty_ns)}, from {plural(skew.pairs, 'message')}"
-                streams.say(f"skew of {skew.node}: {duration(skew.add_ns)} ({known})")
+                streams.notify(f"skew of {skew.node}: {duration(skew.add_ns)} ({known})")
             continue
         node, add_ns = skew_of(wish, {source.node for source in sources})
         skews[node] = add_ns
@@ -397,21 +397,21 @@ def _say_what_was_left_out(tally: RecordTally, only_last: bool, skews: dict[str,
         return
     if tally.unparsed_bytes:
         unparsed = plural(tally.unparsed_bytes, "byte belongs", "bytes belong")
-        streams.say(f"{unparsed} to no record, shown as unparsed")
+        streams.notify(f"{unparsed} to no record, shown as unparsed")
     if tally.unmatched:
-        streams.say(
+        streams.notify(
             f"{tally.unmatched:,} of {plural(tally.records, 'record')} match no template; "
             "--unknown lists them"
         )
     if tally.untimed:
-        streams.say(
+        streams.notify(
             f"{plural(tally.untimed, 'record has', 'records have')} no timestamp, and no other place than "
             "in the file"
         )
     relative = sorted(tally.relative - skews.keys())
     if relative:
         names = ", ".join(relative)
-        streams.say(
+        streams.notify(
             f"times of {names} count from the start of the service; --skew {relative[0]}=+DURATION places "
             "them"
         )
@@ -449,7 +449,7 @@ def follow_batch(
     records: list[TraceRecord] = []
     for one in batch:
         if isinstance(one, FileNotice):
-            streams.say(one)
+            streams.notify(one)
             continue
         record = corrected(one, skews.get(one.node, 0))
         if wanted(record):

@@ -9,9 +9,9 @@ from collections.abc import Callable
 from typing import Final
 
 from ospltool.output import envelope
+from ospltool.output.times import clock, iso
 from ospltool.trace.reading.record import RecordKind, TimeBase, TraceRecord, one_line, printable, valid_text
 from ospltool.trace.reading.report_logs import REPORT_FIELDS
-from ospltool.trace.views.times import clock, iso
 
 TEMPLATE_FIELDS: Final = (
     "time", "clock", "time_ns", "node", "file", "offset", "run", "kind", "state", "thread", "level",

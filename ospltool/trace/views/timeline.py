@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from ospltool.output.text import plural, shortened
+from ospltool.output.times import clock_since, duration, iso
 from ospltool.trace.meaning.alignments import AlignmentEnd, TracedAlignment
 from ospltool.trace.meaning.fact_kinds import Run, StateSpan, Wait
 from ospltool.trace.meaning.lines import RecordPlace
@@ -16,7 +17,6 @@ from ospltool.trace.meaning.names import NOBODY
 from ospltool.trace.meaning.trace_facts import TraceFacts
 from ospltool.trace.reading.record import one_line
 from ospltool.trace.rules import grouped
-from ospltool.trace.views.times import clock_since, duration, iso
 
 START_STATES: Final = (
     "INIT",

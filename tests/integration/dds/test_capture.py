@@ -333,10 +333,10 @@ def test_samples_that_are_not_small_wake_who_looks_by_the_clock_before_the_queue
         participant, topic, EndpointQos(history_depth=0, autodispose=False, representations=(2,))
     )
     writer.write(sample_of(0, bytes(size)), 0)
-    assert bell.take()
+    assert bell.acknowledge()
     number = 0
     while (fill := tap.fill) < 0.9:
-        assert bell.take() is (is_urgent and 0.5 <= fill < 0.5 + (size + 200) / (1 << 20))
+        assert bell.acknowledge() is (is_urgent and 0.5 <= fill < 0.5 + (size + 200) / (1 << 20))
         number += 1
         writer.write(sample_of(number, bytes(size)), number)
     assert tap.rejected == 0

@@ -110,7 +110,7 @@ class Listener:
         self.pump = Pump(participant, self.sink)
         self.bell = self.pump.signal.bell()
         self.tap = CaptureReader(participant, topic, signal=self.bell, **tap)
-        self.pump.add("bell", lambda: [1] if self.bell.take() else [], has_bell=True)
+        self.pump.add("bell", lambda: [1] if self.bell.acknowledge() else [], has_bell=True)
         self.pump.add("other", self._ask)
         self.pump.start()
 

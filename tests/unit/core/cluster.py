@@ -74,7 +74,7 @@ class Cluster:
         away: dict[str, int] | None = None,
         incarnation: int = 1,
         remembered: frozenset[str] = frozenset(),
-        name_spaces: tuple[NameSpace, ...] = (NameSpace.of(NS, "*.*"),),
+        name_spaces: tuple[NameSpace, ...] = (NameSpace.parse(NS, "*.*"),),
         aligner: bool = True,
         discovery_s: float = 0.5,
         election_wait_s: float = 0.0,

@@ -44,7 +44,7 @@ def test_a_master_remembers_disposes_until_a_fellow_has_asked(
 
 
 def test_a_set_that_takes_long_to_compare_by_asking_is_compared_more_seldom() -> None:
-    state = NameSpaceState(NameSpace.of(NS, "p.*"), Policy(NS))
+    state = NameSpaceState(NameSpace.parse(NS, "p.*"), Policy(NS))
     state.asks, asked_s, took_s = True, 100.0, 2.0
     state.repair_not_before_s = asked_s + merging.PART_PAUSE_S
     context = cast("Context", types.SimpleNamespace())

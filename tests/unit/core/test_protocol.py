@@ -421,8 +421,8 @@ def test_partly_connected_node_follows_the_master_through_a_fellow() -> None:
 
 def test_overlapping_name_spaces_are_not_talked_to_and_both_are_named() -> None:
     cluster = Cluster()
-    cluster.start("a", name_spaces=(NameSpace.of(NS, "s.*", "t.*"),))
-    cluster.start("b", name_spaces=(NameSpace.of("other", "s.*", "u.*"),))
+    cluster.start("a", name_spaces=(NameSpace.parse(NS, "s.*", "t.*"),))
+    cluster.start("b", name_spaces=(NameSpace.parse("other", "s.*", "u.*"),))
     cluster.run(5)
     assert (cluster.master("a"), cluster.master("b")) == ("a", "b")
     conflict = cluster.notes("a", "compatibility.conflict")
@@ -432,8 +432,8 @@ def test_overlapping_name_spaces_are_not_talked_to_and_both_are_named() -> None:
 
 def test_disjoint_name_space_is_learned_when_a_policy_matches() -> None:
     cluster = Cluster()
-    cluster.start("a", name_spaces=(NameSpace.of(NS, "s.*"),))
-    cluster.start("b", name_spaces=(NameSpace.of(NS, "s.*"), NameSpace.of("more", "u.*")))
+    cluster.start("a", name_spaces=(NameSpace.parse(NS, "s.*"),))
+    cluster.start("b", name_spaces=(NameSpace.parse(NS, "s.*"), NameSpace.parse("more", "u.*")))
     cluster.run(5)
     assert [state.name for state in cluster.members["a"].core.name_spaces] == [NS, "more"]
 

@@ -45,9 +45,9 @@ class Scene:
     def __init__(self, matched: bool | None, handle: int = 7) -> None:
         self.taps = Taps(matched)
         self.neighbourhood = Neighbourhood()
-        self.neighbourhood.take([APPLICATION])
+        self.neighbourhood.apply([APPLICATION])
         seen = msgspec.structs.replace(endpoint(WRITER, is_writer=True), handle=handle)
-        self.neighbourhood.take([seen])
+        self.neighbourhood.apply([seen])
         changes = self.neighbourhood.resolved(TYPE, DESCRIPTION)
         self.watch = MatchWatch(cast("TapRegistry", self.taps), self.neighbourhood)
         self.watch.watch(changes.offers)
@@ -95,7 +95,7 @@ def test_a_writer_that_ends_before_a_sample_of_it_is_captured_is_told_once(match
     assert scene.told(0) == []
     if matched:
         scene.watch.heard([captured_sample(0, WRITER, WRITER_GONE, b"", b"")])
-    scene.neighbourhood.take([EndpointGone(WRITER)])
+    scene.neighbourhood.apply([EndpointGone(WRITER)])
     scene.taps.is_behind = True  # a sample of it may wait there
     assert scene.told(MATCH_S + 1, *LOOKS, *ENDS) == []
     scene.taps.is_behind = False
@@ -108,7 +108,7 @@ def test_a_writer_that_ends_before_a_sample_of_it_is_captured_is_told_once(match
 def test_a_writer_that_ends_after_a_sample_of_it_is_not_told() -> None:
     scene = Scene(matched=True)
     scene.watch.heard([captured_sample(0, WRITER, DATA, b"", b"")])
-    scene.neighbourhood.take([EndpointGone(WRITER)])
+    scene.neighbourhood.apply([EndpointGone(WRITER)])
     assert scene.told(0, MATCH_S + 1, *LOOKS, *ENDS) == []
 
 
@@ -120,11 +120,11 @@ def test_a_writer_that_was_told_before_it_ends_is_not_told_again(told: bool) -> 
     else:
         (offer,) = scene.neighbourhood.offers("Observations", DESCRIPTION.type_id)
         scene.neighbourhood.refuse(offer, UnkeptReason.QOS, "RELIABILITY")
-    scene.neighbourhood.take([EndpointGone(WRITER)])
+    scene.neighbourhood.apply([EndpointGone(WRITER)])
     assert scene.told(0, *ENDS) == []
 
 
 def test_a_writer_without_a_tap_that_ends_is_not_told() -> None:
     scene = Scene(matched=None)
-    scene.neighbourhood.take([EndpointGone(WRITER)])
+    scene.neighbourhood.apply([EndpointGone(WRITER)])
     assert scene.told(0, *LOOKS, *ENDS) == []

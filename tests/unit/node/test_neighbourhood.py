@@ -40,7 +40,7 @@ DETACHED = PeerDetached(PROCESS)
 def check_attached(told: list[Told], *, expected: bool) -> None:
     """What the node was told last, batch by batch; attaching and detaching alternate."""
     neighbourhood = Neighbourhood()
-    found = [each for change in told for each in neighbourhood.take([change]).fellows]
+    found = [each for change in told for each in neighbourhood.apply([change]).fellows]
     assert all((node, participant) == (NODE.hex(), PROCESS) for node, participant, _ in found)
     states = [attached for _, _, attached in found]
     assert states == [index % 2 == 0 for index in range(len(states))]
@@ -104,32 +104,32 @@ def test_the_deepest_history_that_present_readers_ask_for_is_known() -> None:
         Group("ships", "Observations"),
         Group("boats", "Observations"),
     )
-    neighbourhood.take([APPLICATION, endpoint(b"1" * 16, is_writer=True)])
+    neighbourhood.apply([APPLICATION, endpoint(b"1" * 16, is_writer=True)])
     assert neighbourhood.asked(ships) == 1
 
     def reads(guid: bytes, depth: int, partition: str) -> None:
         qos = EndpointQos(durability=DurabilityKind.TRANSIENT, history_depth=depth, partitions=(partition,))
         seen = msgspec.structs.replace(endpoint(guid, is_writer=False), endpoint_qos=qos)
-        neighbourhood.take([seen])
+        neighbourhood.apply([seen])
 
     reads(b"2" * 16, 5, "s*")
     reads(b"3" * 16, 3, "ships")
     reads(b"4" * 16, 2, "boats")
     assert (neighbourhood.asked(ships), neighbourhood.asked(boats)) == (5, 2)
     reads(b"4" * 16, KEEP_ALL, "boats")
-    neighbourhood.take([EndpointGone(b"2" * 16)])
+    neighbourhood.apply([EndpointGone(b"2" * 16)])
     assert (neighbourhood.asked(ships), neighbourhood.asked(boats)) == (3, KEEP_ALL)
 
 
 @pytest.mark.parametrize("is_known", [False, True], ids=["first of its type", "of a known type"])
 def test_what_a_writer_wrote_that_came_and_went_between_two_looks_is_routed(is_known: bool) -> None:
     neighbourhood = Neighbourhood()
-    neighbourhood.take([APPLICATION])
+    neighbourhood.apply([APPLICATION])
     if is_known:
-        neighbourhood.take([endpoint(b"1" * 16, is_writer=True)])
+        neighbourhood.apply([endpoint(b"1" * 16, is_writer=True)])
         neighbourhood.resolved(TYPE, DESCRIPTION)
     gone = b"2" * 16
-    found = neighbourhood.take(
+    found = neighbourhood.apply(
         [endpoint(gone, is_writer=True), EndpointGone(gone), ParticipantGone(b"a" * 16)]
     )
     if not is_known:
@@ -162,7 +162,7 @@ def readers_served(participant: str, *tells: tuple[str, str, DurabilityKind, tup
         seen = msgspec.structs.replace(APPLICATION, guid=guid_of(owner))
         guid = guid_of(owner)[:12] + number.to_bytes(4)
         reader = EndpointSeen(guid, seen.guid, False, topic, DESCRIPTION.name, TYPE, qos)
-        found = neighbourhood.take([seen, reader])
+        found = neighbourhood.apply([seen, reader])
         for sign, readers in ((1, found.readers_seen), (-1, found.readers_gone)):
             wanted = msgspec.structs.replace(APPLICATION, guid=guid_of(participant)).process
             count += sign * sum(each.process == wanted for each in readers)
@@ -251,11 +251,11 @@ def test_history_goes_to_applications_only(
 def test_a_reader_is_served_if_it_is_there_in_the_end(told: str, seen: int, gone: int) -> None:
     """What is between two looks is one batch; only the last counts."""
     neighbourhood = Neighbourhood()
-    neighbourhood.take([APPLICATION])
+    neighbourhood.apply([APPLICATION])
     guid = b"3" * 16
     signs: dict[str, Told] = {"+": endpoint(guid, is_writer=False), "-": EndpointGone(guid)}
     for batch in told.split("|"):
-        found = neighbourhood.take([signs[sign] for sign in batch])
+        found = neighbourhood.apply([signs[sign] for sign in batch])
     assert (len(found.readers_seen), len(found.readers_gone)) == (seen, gone)
 
 
@@ -277,12 +277,12 @@ def test_a_process_whose_addresses_another_one_has_gets_nothing_more(
 ) -> None:
     """Its lease ran for ten seconds more, and its successor got its history, too."""
     neighbourhood = Neighbourhood()
-    neighbourhood.take([APPLICATION, endpoint(b"3" * 16, is_writer=False)])
+    neighbourhood.apply([APPLICATION, endpoint(b"3" * 16, is_writer=False)])
     guid = APPLICATION.guid[:15] + b"z"
-    found = neighbourhood.take([msgspec.structs.replace(APPLICATION, **{"guid": guid, **change})])
+    found = neighbourhood.apply([msgspec.structs.replace(APPLICATION, **{"guid": guid, **change})])
     dead = [APPLICATION.process] if is_dead else []
     assert (found.processes_gone, [each.process for each in found.readers_gone]) == (dead, dead)
-    found = neighbourhood.take([EndpointGone(b"3" * 16), ParticipantGone(APPLICATION.guid)])
+    found = neighbourhood.apply([EndpointGone(b"3" * 16), ParticipantGone(APPLICATION.guid)])
     assert len(found.readers_gone) == (not is_dead)
 
 
@@ -294,15 +294,15 @@ def test_participants_of_one_port_are_one_process_until_the_last_of_them_has_gon
         msgspec.structs.replace(endpoint(guid, is_writer=False), participant=owner.guid)
         for guid, owner in zip(guids, (APPLICATION, second), strict=True)
     ]
-    found = neighbourhood.take([APPLICATION, second, *readers])
+    found = neighbourhood.apply([APPLICATION, second, *readers])
     (reader,) = found.readers_seen
     assert [(guid, is_further) for _, guid, is_further in found.ends_seen] == [
         (guids[0], False),
         (guids[1], True),
     ]
-    found = neighbourhood.take([EndpointGone(guids[0]), ParticipantGone(APPLICATION.guid)])
+    found = neighbourhood.apply([EndpointGone(guids[0]), ParticipantGone(APPLICATION.guid)])
     assert (found.ends_gone, found.readers_gone, found.processes_gone) == ([(reader, guids[0])], [], [])
-    found = neighbourhood.take([EndpointGone(guids[1]), ParticipantGone(second.guid)])
+    found = neighbourhood.apply([EndpointGone(guids[1]), ParticipantGone(second.guid)])
     assert (found.readers_gone, found.processes_gone) == ([reader], [second.process])
 
 
@@ -327,15 +327,15 @@ def test_which_participants_are_one_process() -> None:
 def check_told(told: list[TopicSeen | EndpointSeen]) -> tuple[GroupQos, set[bytes], list[bytes]]:
     """A group's QoS in the end, the writers that its tap refuses then, and those told as refused."""
     neighbourhood = Neighbourhood()
-    neighbourhood.take([APPLICATION])
+    neighbourhood.apply([APPLICATION])
     kept: GroupQos | None = None
     news = []
     for each in told:
         if isinstance(each, TopicSeen):
             found = neighbourhood.topics_seen([each])
         else:
-            unresolved = neighbourhood.take([each]).unresolved
-            found = neighbourhood.resolved(TYPE, DESCRIPTION) if unresolved else neighbourhood.take([each])
+            unresolved = neighbourhood.apply([each]).unresolved
+            found = neighbourhood.resolved(TYPE, DESCRIPTION) if unresolved else neighbourhood.apply([each])
         for description in found.groups:
             kept = description.qos if kept is None else kept.raised_by(description.qos)
         if kept is not None:
@@ -386,8 +386,8 @@ def test_a_topic_of_another_type_or_name_asks_nothing() -> None:
     assert kept.requested is DurabilityKind.VOLATILE
     assert not refused
     neighbourhood = Neighbourhood()
-    neighbourhood.take([APPLICATION])
-    neighbourhood.take([writer])
+    neighbourhood.apply([APPLICATION])
+    neighbourhood.apply([writer])
     assert neighbourhood.resolved(TYPE, DESCRIPTION).groups
     assert neighbourhood.topics_seen(others).groups == []
 
@@ -405,16 +405,16 @@ def test_of_topics_that_ask_for_the_same_durability_the_first_one_counts() -> No
 
 def test_a_writer_that_is_gone_offers_nothing() -> None:
     neighbourhood = Neighbourhood()
-    neighbourhood.take([APPLICATION, endpoint(b"1" * 16, is_writer=True)])
+    neighbourhood.apply([APPLICATION, endpoint(b"1" * 16, is_writer=True)])
     neighbourhood.resolved(TYPE, DESCRIPTION)
     assert len(neighbourhood.offers("Observations", DESCRIPTION.type_id)) == 1
-    neighbourhood.take([EndpointGone(b"1" * 16)])
+    neighbourhood.apply([EndpointGone(b"1" * 16)])
     assert neighbourhood.offers("Observations", DESCRIPTION.type_id) == []
 
 
 def given_up(*writers: EndpointSeen) -> Neighbourhood:
     neighbourhood = Neighbourhood()
-    neighbourhood.take([APPLICATION, *writers])
+    neighbourhood.apply([APPLICATION, *writers])
     for reference in dict.fromkeys(writer.type for writer in writers):
         assert reference is not None
         neighbourhood.resolved(reference, None, "nobody answers")
@@ -427,7 +427,7 @@ def test_a_type_that_is_found_late_brings_all_of_its_writers_back() -> None:
     neighbourhood = given_up(first)
     assert [one.why for one in neighbourhood.unkept] == [UnkeptReason.TYPE_UNKNOWN]
     assert neighbourhood.routes[first.guid] == ()
-    assert neighbourhood.take([second]).unresolved == [second]
+    assert neighbourhood.apply([second]).unresolved == [second]
     found = neighbourhood.resolved(TYPE, DESCRIPTION)
     assert [offer.endpoint for offer in found.offers] == [first, second]
     assert neighbourhood.routes[first.guid] == (GROUP,)
@@ -441,8 +441,8 @@ def test_a_type_that_is_found_late_brings_all_of_its_writers_back() -> None:
 def test_a_writer_that_ended_before_its_type_was_given_up_is_reported_and_not_shown() -> None:
     writer = endpoint(b"1" * 16, is_writer=True)
     neighbourhood = Neighbourhood()
-    neighbourhood.take([APPLICATION, writer])
-    neighbourhood.take([EndpointGone(writer.guid)])
+    neighbourhood.apply([APPLICATION, writer])
+    neighbourhood.apply([EndpointGone(writer.guid)])
     found = neighbourhood.resolved(TYPE, None, "nobody answers")
     assert [(one.writer, one.why) for one in found.unkept] == [(writer.guid.hex(), UnkeptReason.TYPE_UNKNOWN)]
     assert not list(neighbourhood.unkept)
@@ -458,11 +458,11 @@ def test_a_writer_without_key_is_kept_at_once(answer: TypeDescription | None, is
     writer = endpoint(b"1" * 15 + bytes([3]), is_writer=True)
     group = Group("ships", "Observations", untyped(DESCRIPTION.name).type_id)
     neighbourhood = Neighbourhood()
-    found = neighbourhood.take([APPLICATION, writer])
+    found = neighbourhood.apply([APPLICATION, writer])
     assert found.unresolved == [writer]
     assert [each.group for each in found.groups] == [group]
     assert neighbourhood.routes[writer.guid] == (group,)
-    neighbourhood.take([EndpointGone(writer.guid)] if is_gone else [])
+    neighbourhood.apply([EndpointGone(writer.guid)] if is_gone else [])
     found = neighbourhood.resolved(TYPE, answer, "nobody answers")
     assert [each.type for each in found.groups] == ([answer] if answer and not is_gone else [])
     assert [*found.unkept, *neighbourhood.unkept, *neighbourhood.unkept.take_kept()] == []
@@ -470,7 +470,7 @@ def test_a_writer_without_key_is_kept_at_once(answer: TypeDescription | None, is
     assert bool(neighbourhood.living(group)) is not is_gone
     assert neighbourhood.to_ask_again(0.0) is None
     other = msgspec.structs.replace(writer, guid=b"2" * 15 + bytes([3]))
-    found = neighbourhood.take([other])
+    found = neighbourhood.apply([other])
     assert found.unresolved == ([] if answer else [other])
     assert [each.group for each in found.groups] == [group]
 
@@ -487,6 +487,6 @@ def test_types_that_were_given_up_are_asked_for_in_turn() -> None:
         assert neighbourhood.to_ask_again((number + 0.9) * ASK_AGAIN_S) is None
     assert asked == [first, second, first, second]
     assert neighbourhood.resolved(TYPE, None, "nobody answers").unkept == []
-    neighbourhood.take([EndpointGone(first.guid)])
+    neighbourhood.apply([EndpointGone(first.guid)])
     assert [neighbourhood.to_ask_again(number * ASK_AGAIN_S) for number in (4, 5)] == [second, second]
     assert neighbourhood.resolved(TYPE, DESCRIPTION).offers == []

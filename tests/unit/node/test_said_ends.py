@@ -24,7 +24,7 @@ def ends(*each: EndpointGone | ParticipantGone) -> DiscoveryChanges:
 
 
 def taken(said: SaidEnds, turns: int, from_s: float) -> list[tuple[bytes, int]]:
-    return [end for number in range(turns) for end in said.take(from_s + number * TURN_COUNTS_S)]
+    return [end for number in range(turns) for end in said.ended_writers(from_s + number * TURN_COUNTS_S)]
 
 
 @pytest.mark.parametrize(
@@ -50,8 +50,8 @@ def test_an_end_counts_as_said_unless_the_participant_ended_at_the_same_instant(
 
 def test_a_standstill_does_not_make_an_end_count_before_discovery_has_had_its_turn() -> None:
     said = SaidEnds()
-    said.take(0.5)
+    said.ended_writers(0.5)
     said.changed(ends(END))
-    assert said.take(100.0) == []
+    assert said.ended_writers(100.0) == []
     assert taken(said, TURNS - 2, 100.0 + TURN_COUNTS_S) == []
     assert taken(said, 2, 100.0 + TURNS * TURN_COUNTS_S) == SAID

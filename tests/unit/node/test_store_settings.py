@@ -52,7 +52,7 @@ class Written:
         """Make a set of so many samples the complete one, and wait until it is on disk."""
         data = DataSet()
         group = data.open_described(GROUP)
-        rows = SampleRows.of(samples(0, count, PAYLOAD))
+        rows = SampleRows.coerce(samples(0, count, PAYLOAD))
         group.extend(rows)
         self.disk.store_queue.write_set(SPACE, [(GROUP, rows)], data.summary(), "lineage")
         self.flush()

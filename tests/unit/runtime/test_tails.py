@@ -44,7 +44,7 @@ def told(tails: Tails, words: str) -> None:
 
 
 def delivery(tails: Tails, words: str, *, by_source: bool = False, has_all: bool = False) -> None:
-    rows = SampleRows.of([sample(word) for word in words.split()])
+    rows = SampleRows.coerce([sample(word) for word in words.split()])
     tails.begins(READER, [(description(by_source=by_source), rows)], has_all=has_all)
 
 

@@ -59,7 +59,7 @@ class Place:
     def write(self, new: Sequence[Sample], *, why: str = "", conversion: Conversion | None = None) -> None:
         """Hand a whole set over."""
         note = Replaced("node n1", 77, why) if why else None
-        rows = SampleRows.of(new)
+        rows = SampleRows.coerce(new)
         self.store_queue.write_set(SPACE, [(GROUP, rows)], summary(new), "lineage", conversion, keeps=note)
 
     def work(self) -> None:
@@ -83,7 +83,7 @@ class Place:
 def summary(new: Sequence[Sample]) -> Summary:
     """What a node tells of a set."""
     data = DataSet()
-    data.open_group(GROUP.group, 0).extend(SampleRows.of(new))
+    data.open_group(GROUP.group, 0).extend(SampleRows.coerce(new))
     return data.summary()
 
 
@@ -176,7 +176,7 @@ def test_a_set_that_is_kept_is_not_changed_in_place(place: Place) -> None:
 def test_a_set_that_came_as_a_stream_leaves_a_backup_too(place: Place) -> None:
     old, new = numbered(0, 30), numbered(20, 60)
     place.append(old)
-    place.store_queue.fill(SPACE, b"stream", GROUP, SampleRows.of(new[:-1]))
+    place.store_queue.fill(SPACE, b"stream", GROUP, SampleRows.coerce(new[:-1]))
     place.write(new, why="because", conversion=Conversion([GroupChange(GROUP, new[-1])], b"stream"))
     place.work()
     assert place.content() == set(new)

@@ -30,8 +30,8 @@ def hand_over(
     store_queue: StoreQueue, new: Sequence[Sample], lineage: str, conversion: Conversion | None = None
 ) -> None:
     data = DataSet()
-    data.open_group(GROUP.group, 0).extend(SampleRows.of(new))
-    rows = [(GROUP, SampleRows.of(new))]
+    data.open_group(GROUP.group, 0).extend(SampleRows.coerce(new))
+    rows = [(GROUP, SampleRows.coerce(new))]
     marks = {"lineage": lineage, "line": f"{lineage} and before"}
     store_queue.write_set(SPACE, rows, data.summary(), lineage, conversion, marks=marks)
 
@@ -58,7 +58,7 @@ def cut_after(steps: int, conversion: Conversion | None) -> tuple[int, dict[str,
 @pytest.mark.parametrize("by_difference", [False, True])
 def test_a_power_cut_leaves_a_set_with_its_own_lineage(by_difference: bool) -> None:
     data = DataSet()
-    data.open_group(GROUP.group, 0).extend(SampleRows.of(OLD))
+    data.open_group(GROUP.group, 0).extend(SampleRows.coerce(OLD))
     changes = [GroupChange(GROUP, one) for one in NEW[30:]]
     conversion = Conversion(changes, before=data.summary()) if by_difference else None
     left = [cut_after(steps, conversion) for steps in range(STEPS)]

@@ -119,7 +119,7 @@ def damage_page(content: bytearray, page: int, how: str, chance: random.Random) 
 def summary(new: Sequence[Sample]) -> Summary:
     data = DataSet()
     for group in GROUPS:
-        data.open_group(group.group, 0).extend(SampleRows.of(new))
+        data.open_group(group.group, 0).extend(SampleRows.coerce(new))
     return data.summary()
 
 
@@ -147,7 +147,7 @@ def check_healed(store: SqliteStore, directory: Path) -> None:
     queue = StoreQueue(store)
 
     def hand_over() -> None:
-        groups = [(group, SampleRows.of(WRITTEN)) for group in GROUPS]
+        groups = [(group, SampleRows.coerce(WRITTEN)) for group in GROUPS]
         queue.write_set(SPACE, groups, summary(WRITTEN), "2/b/1")
 
     hand_over()

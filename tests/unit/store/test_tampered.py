@@ -86,7 +86,7 @@ def sent(data: DataSet, descriptions: list[GroupDescription]) -> dict[Group, set
     ]
     streams = IncomingStreams(NODE)
     for batch in stream.batches(NUMBER, BEGIN, groups):
-        incoming = streams.take(BEGIN.aligner, batch, 0)
+        incoming = streams.receive(BEGIN.aligner, batch, 0)
     assert incoming is not None
     return {group: {*part.samples()} for group, part in incoming.data.groups.items()}
 

@@ -19,9 +19,10 @@ _UNITS_NS: Final = {
     "h": 3600 * SECOND_NS,
     "d": 86_400 * SECOND_NS,
 }
-_DURATION: Final = re.compile(r"(?P<sign>[+-]?)(?P<rest>(?:\d+(?:\.\d+)?(?:ns|us|µs|ms|min|s|m|h|d))+)")
-_PART: Final = re.compile(r"(\d+(?:\.\d+)?)(ns|us|µs|ms|min|s|m|h|d)")
-_EPOCH: Final = re.compile(r"(\d{9,11})(?:\.(\d{1,9}))?")
+_NUMBER: Final = r"(\d+(?:\.\d+)?|\.\d+)\s*"
+_PART: Final = re.compile(rf"{_NUMBER}(ns|us|µs|ms|min|s|m|h|d)")
+_DURATION: Final = re.compile(rf"(?P<sign>[+-]?)(?:(?P<seconds>{_NUMBER})|(?P<rest>(?:{_PART.pattern})+))")
+_EPOCH: Final = re.compile(r"(\d{9,11})(?:\.?(\d{9}|(?<=\.)\d{1,8}))?")
 _CLOCK: Final = re.compile(r"(\d{1,2}):(\d{2})(?::(\d{2})(?:\.(\d{1,9}))?)?")
 _ISO: Final = re.compile(
     r"(\d{4}-\d\d-\d\d)(?:[T ](\d\d:\d\d(?::\d\d)?)(?:\.(\d{1,9}))?)?\s*(Z|[+-]\d\d:?\d\d)?",
@@ -33,7 +34,7 @@ class TimeError(ValueError):
 
 
 def parse_duration(text: str) -> int:
-    """Parse a duration (`500ms`, `2s`, `1h30m`, `-1.3s`); return nanoseconds.
+    """Parse a duration (`500ms`, `2s`, `1h30m`, `-1.3s`; a bare number counts seconds); return nanoseconds.
 
     Raises:
         TimeError: the text is not a duration.
@@ -42,9 +43,9 @@ def parse_duration(text: str) -> int:
     if not found:
         raise TimeError(f"{text!r} is not a duration: write for instance 500ms, 2s, 5m or 1h30m")
     total = 0
-    for number, unit in _PART.findall(found["rest"]):
+    for number, unit in _PART.findall(found["rest"] or f"{found['seconds']}s"):
         whole, _, fraction = number.partition(".")
-        total += int(whole) * _UNITS_NS[unit]
+        total += int(whole or 0) * _UNITS_NS[unit]
         if fraction:
             total += int(fraction) * _UNITS_NS[unit] // 10 ** len(fraction)
     return -total if found["sign"] == "-" else total
@@ -54,9 +55,10 @@ def parse_time(text: str, reference_ns: int | None = None, *, is_later: bool = F
     """Parse a time; return nanoseconds since 1970 UTC.
 
     Args:
-        text: ISO (`2026-11-21T01:08:34.5`, UTC unless it has an offset), seconds since 1970, a time of day
-            (`01:08:34`, on the day of the reference), or a duration from the reference (`+10s`).
-        reference_ns: usually the time of the first record.
+        text: ISO (`2026-11-21T01:08:34.5`, UTC unless it has an offset), seconds or nanoseconds since 1970, a
+            time of day (`01:08:34`, on the day of the reference), or a duration from the reference (`+10s`,
+            `-90`).
+        reference_ns: the time of the first record, or the present.
         is_later: a time of day before the reference is one of the next day, where records can be.
 
     Raises:
@@ -70,7 +72,7 @@ def parse_time(text: str, reference_ns: int | None = None, *, is_later: bool = F
     if iso:
         return _iso(text, iso)
     clock = _CLOCK.fullmatch(text)
-    if not clock and not text.startswith("+"):
+    if not clock and not text.startswith(("+", "-")):
         raise TimeError(f"{text!r} is not a time: write for instance 2026-11-21T01:08:34, 01:08:34 or +10s")
     if reference_ns is None:
         raise TimeError(f"{text!r} needs a first record with a time")
