@@ -121,7 +121,7 @@ def _time(app: Console, words: list[str]) -> None:
     if words not in (["local"], ["utc"]):
         raise CommandError("say `time local` or `time utc`")
     text.TIMES.is_local = words == ["local"]
-    app.say(f"times are {text.TIMES.name}")
+    app.show_message(f"times are {text.TIMES.name}")
 
 
 def _bell(app: Console, words: list[str]) -> None:

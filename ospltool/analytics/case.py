@@ -402,6 +402,26 @@ def _make_room(path: pathlib.Path, *, is_shared: bool) -> None:
     path.mkdir(mode=0o777 if is_shared else 0o700, parents=True, exist_ok=True)
 
 
+def write_rows(directory: pathlib.Path, under: str, rows: pa.Table) -> str:
+    """Write a small file of a table, which its name tells from others; return its place in the case.
+
+    Args:
+        directory: directory of the case.
+        under: the directories of the file in it, the table first.
+        rows: its rows.
+    """
+    import pyarrow.parquet as pq  # only where tables are written
+
+    sink = io.BytesIO()
+    pq.write_table(rows, sink, compression=COMPRESSION, store_schema=False)
+    data = sink.getvalue()
+    place = f"{under}/part-{hashlib.blake2b(data, digest_size=8).hexdigest()}.parquet"
+    if not (directory / place).exists():  # else it is the same: an earlier attempt wrote it
+        (directory / under).mkdir(mode=0o700, parents=True, exist_ok=True)
+        (directory / place).write_bytes(data)
+    return place
+
+
 class CaseWriter:
     """The one writer of a case.
 
@@ -426,16 +446,7 @@ class CaseWriter:
 
     def write(self, table: Table, rows: pa.Table) -> str:
         """Write a small table, which its name tells from others; return its place for the next version."""
-        import pyarrow.parquet as pq  # only where tables are written
-
-        sink = io.BytesIO()
-        pq.write_table(rows, sink, compression=COMPRESSION, store_schema=False)
-        data = sink.getvalue()
-        place = f"{table}/part-{hashlib.blake2b(data, digest_size=8).hexdigest()}.parquet"
-        if place not in self.contents.tables.get(table, ()):
-            (self.path / table).mkdir(mode=0o700, parents=True, exist_ok=True)
-            (self.path / place).write_bytes(data)
-        return place
+        return write_rows(self.path, str(table), rows)
 
     def commit(self, contents: Contents) -> None:
         """Make these contents the newest version."""
@@ -503,6 +514,17 @@ def new_name() -> str:
 def bundle_of(place: str) -> str:
     """Return the name of the bundle that a file of records belongs to."""
     return place.rpartition("/")[2].rpartition("-")[0]
+
+
+def under_day(table: Table, domain: str, day: str) -> str:
+    """Return the directories of a table's rows, from that of the case.
+
+    Args:
+        table: the table.
+        domain: the domain of the rows.
+        day: their day, as `day_of` gives it.
+    """
+    return f"{table}/domain={urllib.parse.quote(domain, safe=' ')}/day={day}"
 
 
 def partition(domain: str, day: int, node: str) -> str:

@@ -40,6 +40,12 @@ class Table(enum.StrEnum):
     """The catalogue: what each template means."""
     STORED = "stored"
     """What the stores of the case hold, by group."""
+    FACTS = "facts"
+    """Runs, masterships, alignments and the like, of the domains that `ospltool pipeline` judged."""
+    VERDICTS = "verdicts"
+    """What was found in each of these domains."""
+    STORIES = "stories"
+    """What was found there, by cause."""
 
 
 class Detail(enum.StrEnum):
@@ -51,7 +57,12 @@ class Detail(enum.StrEnum):
     """Everything."""
 
 
-PARTITIONS: Final = {Table.RECORDS: ("domain", "day", "node")}
+PARTITIONS: Final = {
+    Table.RECORDS: ("domain", "day", "node"),
+    Table.FACTS: ("domain", "day"),
+    Table.VERDICTS: ("domain", "day"),
+    Table.STORIES: ("domain", "day"),
+}
 """The columns that are directories, `records/domain=ship1/day=2026-11-21/node=n1/`, by table."""
 
 RECORD_COLUMNS: Final = (
@@ -132,11 +143,56 @@ STORED_COLUMNS: Final = (
     ("newest_ns", "int64", "newest source time, 0 without samples"),
 )
 
+FACT_COLUMNS: Final = (
+    ("kind", "string", "run, state, mastership, conflict, merge, loss, size, alignment or delivery"),
+    ("start_ns", "int64", "its beginning, by the corrected clock; null if unknown"),
+    ("end_ns", "int64", "its end, likewise"),
+    ("node", "string", "whose fact it is; of an alignment, the node that asked"),
+    ("run", "int64", "number of the start of its service in a file; null if not of one run"),
+    ("set_name", "string", "name-space or group; null without one"),
+    ("fellow", "string", "the other node, by name where known: a master, an aligner, who was lost"),
+    ("what", "string", "the state, how a conflict or alignment ended, how a size is known, and so on"),
+    ("samples", "int64", "number of samples; null without one"),
+    ("file", "string", "the file of the line that shows it"),
+    ("off", "int64", "the byte offset of that line"),
+)
+
+VERDICT_COLUMNS: Final = (
+    ("kind", "string", "headline, finding, conclusion (about the data) or unknown"),
+    ("start_ns", "int64", "its beginning, by the corrected clock; null if unknown"),
+    ("end_ns", "int64", "its end, likewise"),
+    ("rule", "string", "the rule of a finding, what became of the set of a conclusion"),
+    ("code", "string", "health code; null without one"),
+    ("set_name", "string", "name-space or group; null if several or none"),
+    ("nodes", "string", "the nodes concerned, with commas"),
+    ("title", "string", "one sentence"),
+    ("explanation", "string", "cause, and advice"),
+    ("is_bad", "bool", "it tells of a fault or a lasting difference"),
+    ("lines", "int64", "number of lines that show it"),
+    ("evidence", "string", "the first of them, as JSON"),
+    ("figures", "string", "figures and names for programs, as JSON"),
+    ("story", "int64", "number of its story; null without one"),
+    ("judged", "string", "identifies the records of the domain and the rules by which it was judged"),
+)
+
+STORY_COLUMNS: Final = (
+    ("number", "int64", "its number in the domain, by time"),
+    ("start_ns", "int64", "the beginning of its first finding; null if unknown"),
+    ("end_ns", "int64", "the end of its last one"),
+    ("nodes", "string", "the nodes concerned, with commas"),
+    ("title", "string", "what began it"),
+    ("findings", "int64", "number of findings"),
+    ("conclusions", "int64", "number of conclusions about the data that follow"),
+)
+
 COLUMNS: Final = {
     Table.RECORDS: RECORD_COLUMNS,
     Table.SOURCES: SOURCE_COLUMNS,
     Table.TEMPLATES: TEMPLATE_COLUMNS,
     Table.STORED: STORED_COLUMNS,
+    Table.FACTS: FACT_COLUMNS,
+    Table.VERDICTS: VERDICT_COLUMNS,
+    Table.STORIES: STORY_COLUMNS,
 }
 
 

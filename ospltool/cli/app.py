@@ -50,6 +50,7 @@ GROUPS: Final = {
         "store": "Open, verify and compare durability stores.",
         "sql": "Query a case with SQL or a named query.",
         "report": "Write an incident report as one HTML file.",
+        "pipeline": "Load and judge a fleet by a plan.",
     },
     "Simulate": {
         "simulate": "Simulate a system with faults, by seed.",

@@ -748,19 +748,20 @@ def anomalies(
 
         has_several = len(evidence.domains) > 1
         values, count, is_bad = [], 0, False
-        for domain, found in investigations(
+        for judged in investigations(
             evidence,
             window.resolved(evidence),
             evidence.skews(skew or ()),
             rules,
             with_stores=not traces_only,
         ):
+            found = judged.drawn
             count, is_bad = count + len(found.findings), is_bad or found.is_bad
             if as_json:
-                values.append({"domain": valid_text(domain), **text.as_value(found)})
+                values.append({"domain": valid_text(judged.name), **text.as_value(found)})
                 continue
             if has_several:
-                streams.put(f"Domain {visible(domain)}\n")
+                streams.put(f"Domain {visible(judged.name)}\n")
             streams.put("".join(f"{line}\n" for line in text.as_text(found)))
     if as_json:
         streams.put(envelope.document("trace-anomalies", {"domains": values} if has_several else values[0]))

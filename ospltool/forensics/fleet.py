@@ -15,7 +15,7 @@ import contextlib
 import dataclasses
 import pathlib
 import pickle
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from ospltool.analytics.contract import Detail
@@ -30,6 +30,7 @@ from ospltool.forensics.evidence import (
     telling_within,
 )
 from ospltool.forensics.investigation import Investigation, concluded, examined, investigate
+from ospltool.forensics.stages import Places, write_stages
 from ospltool.forensics.stored import StoredEvidence
 from ospltool.output.progress import shown
 from ospltool.trace.case.reading_back import (
@@ -54,6 +55,34 @@ if TYPE_CHECKING:
     from ospltool.forensics.attachments import Attachment
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Keeping:
+    """Where facts, verdicts and stories are kept, and of which domains.
+
+    Attributes:
+        directory: directory of the case.
+        judged: the domains to judge, with what identifies what each is judged by.
+    """
+
+    directory: pathlib.Path
+    judged: Mapping[str, str]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class JudgedDomain:
+    """A domain and what was concluded of it.
+
+    Attributes:
+        name: its name.
+        drawn: the conclusions; those that come from executors have no facts, which stay there.
+        places: files that were written into the case.
+    """
+
+    name: str
+    drawn: Investigation
+    places: Places
+
+
 def investigations(
     evidence: Evidence,
     window: Window,
@@ -61,10 +90,9 @@ def investigations(
     rules: Iterable[str] | None = None,
     *,
     with_stores: bool = True,
-) -> Iterator[tuple[str, Investigation]]:
-    """Yield each domain with what was concluded of it, by name.
-
-    Those of a case that Spark reads have no facts: these stay on the executors.
+    keeping: Keeping | None = None,
+) -> Iterator[JudgedDomain]:
+    """Yield what is concluded of each domain, by name.
 
     Args:
         evidence: records and attachments, of any number of domains.
@@ -72,19 +100,28 @@ def investigations(
         skews: nanoseconds to add to the clock of each node; empty to correct wrong ones.
         rules: names of rules whose findings are kept; None for all.
         with_stores: read stores and recordings, too.
+        keeping: where to keep what comes out; None keeps nothing, and all domains are judged.
     """
     chosen = None if rules is None else tuple(rules)
     if isinstance(evidence, CaseEvidence) and isinstance(evidence.engine, FleetEngine):
-        question = _Question(window, skews, chosen, with_stores=with_stores)
+        question = _Question(window, skews, chosen, keeping, with_stores=with_stores)
         yield from _on_executors(evidence, evidence.engine, question)
         return
-    for domain in evidence.domains:
-        if len(evidence.domains) == 1:
-            yield domain, investigate(evidence, window, skews, chosen, with_stores=with_stores)
-            return
-        with _damages_of(domain):
-            drawn = investigate(evidence.of_domain(domain), window, skews, chosen, with_stores=with_stores)
-        yield domain, drawn
+    for domain in _chosen(evidence, keeping):
+        one = evidence.of_domain(domain) if len(evidence.domains) > 1 else evidence
+        with _damages_of(domain) if one is not evidence else contextlib.nullcontext():
+            drawn = investigate(one, window, skews, chosen, with_stores=with_stores)
+        yield JudgedDomain(domain, drawn, _kept(keeping, domain, drawn))
+
+
+def _chosen(evidence: Evidence, keeping: Keeping | None) -> Iterator[str]:
+    return (one for one in evidence.domains if keeping is None or one in keeping.judged)
+
+
+def _kept(keeping: Keeping | None, domain: str, drawn: Investigation) -> Places:
+    if keeping is None:
+        return {}
+    return write_stages(keeping.directory, domain, keeping.judged[domain], drawn)
 
 
 @contextlib.contextmanager
@@ -106,6 +143,7 @@ class _Question:
     window: Window
     skews: Mapping[str, int]
     rules: tuple[str, ...] | None
+    keeping: Keeping | None
     with_stores: bool
 
 
@@ -135,10 +173,8 @@ class _DomainTask:
     stored: StoredEvidence | None
     clocks: ClockDoubts | None = None
 
-    def answer(
-        self, batches: Iterable[pa.RecordBatch]
-    ) -> tuple[Investigation | ClockDoubts, list[FileDamage]]:
-        """Return what is concluded from the rows, or the clocks that are wrong; and damaged files."""
+    def answer(self, batches: Iterable[pa.RecordBatch]) -> _Answer:
+        """Return what is concluded from the rows, or the clocks that are wrong."""
         damage.collect()  # what an earlier task of this process has noted
         question = self.question
         facts = facts_of_rows(
@@ -150,25 +186,41 @@ class _DomainTask:
         )
         found = self.clocks or right_clocks.compared(facts)
         if found.wrong and not question.skews and self.clocks is None:
-            return found, []
+            return _Answer(found)
         doubts = right_clocks.doubts(self.copied, facts.names, found, question.skews)
         drawn = concluded(facts, self.attachments, question.window, self.stored, question.rules, doubts)
-        return dataclasses.replace(drawn, facts=TraceFacts(), stored=None), damage.collect()
+        assert self.wanted.domain is not None, "a task is of one domain"
+        places = _kept(question.keeping, self.wanted.domain, drawn)
+        # Facts are many, and readers of stores are of the machine that has them.
+        return _Answer(dataclasses.replace(drawn, facts=TraceFacts(), stored=None), places, damage.collect())
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Answer:
+    """What a task returns.
+
+    Attributes:
+        found: conclusions, or the clocks that are wrong.
+        places: files that it wrote into the case.
+        damages: files that cannot be read to their end.
+    """
+
+    found: Investigation | ClockDoubts
+    places: Places = dataclasses.field(default_factory=dict)
+    damages: Sequence[FileDamage] = ()
 
 
 _ANSWERS: Final = "domain string, answer binary"
 
 
-def _on_executors(
-    evidence: CaseEvidence, engine: FleetEngine, question: _Question
-) -> Iterator[tuple[str, Investigation]]:
+def _on_executors(evidence: CaseEvidence, engine: FleetEngine, question: _Question) -> Iterator[JudgedDomain]:
     """Yield what tasks of Spark conclude, by domain."""
     with shown("looking at the files", unit=""):
         uncalm = uncalm_domains(engine)
         copied = copies_in(engine)
         files = files_by_domain(engine)
     tasks = {}
-    for domain in evidence.domains:
+    for domain in _chosen(evidence, question.keeping):
         copies = tuple(copied.get(domain, ()))
         beside = tuple(one for one in evidence.attachments if one.domain == domain)
         stored = examined(beside, question.window) if question.with_stores else None
@@ -185,20 +237,18 @@ def _on_executors(
             beside,
             _without_readers(stored),
         )
-    found: dict[str, Investigation] = {}
+    done: list[JudgedDomain] = []
     with shown("applying the rules", unit=""):
-        for domain, answer in _answers(engine, tasks):
-            if isinstance(answer, Investigation):
-                found[domain] = answer
-                tasks.pop(domain)
-                continue
-            task = tasks[domain]
-            wanted = dataclasses.replace(task.wanted, skews=answer.corrections)
-            tasks[domain] = dataclasses.replace(task, wanted=wanted, clocks=answer)
-        for domain, answer in _answers(engine, tasks):
-            assert isinstance(answer, Investigation), "a corrected clock was corrected again"
-            found[domain] = answer
-    yield from sorted(found.items())
+        for _ in ("as the clocks are", "where one is wrong, as corrected"):
+            waiting, tasks = tasks, {}
+            for domain, answer in _answers(engine, waiting):
+                if isinstance(answer.found, Investigation):
+                    done.append(JudgedDomain(domain, answer.found, answer.places))
+                    continue
+                wanted = dataclasses.replace(waiting[domain].wanted, skews=answer.found.corrections)
+                tasks[domain] = dataclasses.replace(waiting[domain], wanted=wanted, clocks=answer.found)
+    assert not tasks, "a corrected clock was corrected again"
+    yield from sorted(done, key=lambda one: one.name)
 
 
 def _without_readers(stored: StoredEvidence | None) -> StoredEvidence | None:
@@ -208,9 +258,7 @@ def _without_readers(stored: StoredEvidence | None) -> StoredEvidence | None:
     return StoredEvidence((), stored.conclusions, None, (), stored.unknown, tuple(stored.sizes))
 
 
-def _answers(
-    engine: FleetEngine, tasks: Mapping[str, _DomainTask]
-) -> Iterator[tuple[str, Investigation | ClockDoubts]]:
+def _answers(engine: FleetEngine, tasks: Mapping[str, _DomainTask]) -> Iterator[tuple[str, _Answer]]:
     """Yield the answers of tasks, of each domain one."""
     for is_rough in (True, False):
         some = {domain: task for domain, task in tasks.items() if task.is_rough is is_rough}
@@ -218,13 +266,13 @@ def _answers(
             continue
         query = rows_query([task.wanted for task in some.values()], is_rough=is_rough)
         for domain, packed in engine.by_domain(query, IN_ORDER, len(some), _answering(some), _ANSWERS):
-            answer, damages = pickle.loads(packed)  # noqa: S301 - made by our own task
-            for one in damages:
+            answer: _Answer = pickle.loads(packed)  # noqa: S301 - made by our own task
+            for one in answer.damages:
                 damage.note(one)
             some.pop(domain)
             yield str(domain), answer
         for domain, task in some.items():  # no row of it was wanted, so Spark made no task for it
-            yield domain, task.answer(())[0]
+            yield domain, task.answer(())
 
 
 def _answering(tasks: Mapping[str, _DomainTask]) -> DomainWork:

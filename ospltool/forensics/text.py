@@ -77,7 +77,7 @@ def as_value(one: Investigation) -> dict[str, object]:
             }
             for story in one.stories
         ],
-        "findings": [{**_finding_value(each), "code": each.code or None} for each in one.findings],
+        "findings": [{**finding_value(each), "code": each.code or None} for each in one.findings],
     }
 
 
@@ -109,7 +109,7 @@ def _finding_lines(findings: Sequence[TraceFinding]) -> Iterator[str]:
         yield ""
 
 
-def _finding_value(one: TraceFinding) -> dict[str, object]:
+def finding_value(one: TraceFinding) -> dict[str, object]:
     """Return a finding for JSON."""
     return {
         "rule": one.rule,

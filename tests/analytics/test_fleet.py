@@ -135,8 +135,8 @@ def concluded(
     damage.collect()
     evidence = CaseEvidence(open_case(case), engine, kept_in(case))
     found = {
-        domain: (json.dumps(text.as_value(one)), list(text.as_text(one)))
-        for domain, one in fleet.investigations(evidence, window, skews, **options)
+        one.name: (json.dumps(text.as_value(one.drawn)), list(text.as_text(one.drawn)))
+        for one in fleet.investigations(evidence, window, skews, **options)
     }
     return found, damage.collect()
 
@@ -191,7 +191,7 @@ def test_only_conclusions_reach_the_driver(
     tracker = spark.sparkContext.statusTracker()
     before = set(tracker.getJobIdsForGroup(None))
     evidence = CaseEvidence(open_case(tmp_path / "case"), engine)
-    found = dict(fleet.investigations(evidence, Window(), {}, with_stores=False))
-    assert found.keys() == DOMAINS.keys()
+    found = list(fleet.investigations(evidence, Window(), {}, with_stores=False))
+    assert [one.name for one in found] == sorted(DOMAINS)
     assert set(tracker.getJobIdsForGroup(None)) - before
-    assert all(not one.facts.first_ns for one in found.values())
+    assert all(not one.drawn.facts.first_ns for one in found)

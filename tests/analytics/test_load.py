@@ -37,7 +37,6 @@ from ospltool.analytics.contract import (  # noqa: E402 - likewise
 from ospltool.analytics.duck import DuckEngine  # noqa: E402 - likewise
 from ospltool.cli.app import main  # noqa: E402 - likewise
 from ospltool.trace.case.columnar import piece_of_records, piece_of_trace  # noqa: E402 - likewise
-from ospltool.trace.case.growing import add  # noqa: E402 - likewise
 from ospltool.trace.case.loading import load  # noqa: E402 - likewise
 from ospltool.trace.reading.ranges import pieces  # noqa: E402 - likewise
 from ospltool.trace.reading.reader import read_records  # noqa: E402 - likewise
@@ -149,10 +148,13 @@ def test_many_processes_load_what_one_loads(
     sources = find_sources([str(samples / "late-joiner")]).sources
     one = load(sources, tmp_path / "one")
     monkeypatch.setattr("ospltool.trace.case.local_load.SMALL_BYTES", 0)
-    monkeypatch.setitem(add.__kwdefaults__ or {}, "range_bytes", 30_000)
     seen: list[tuple[int, int]] = []
     many = load(
-        sources, tmp_path / "many", processes=2, progress=lambda done, size: seen.append((done, size))
+        sources,
+        tmp_path / "many",
+        processes=2,
+        progress=lambda done, size: seen.append((done, size)),
+        range_bytes=30_000,
     )
     assert len(seen) > len(sources)
     assert seen[-1][0] == seen[-1][1]

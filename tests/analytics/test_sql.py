@@ -37,11 +37,16 @@ def ask(engine: DuckEngine, sql: str) -> list[dict[str, Any]]:
     return [dict(zip(result.columns, row, strict=True)) for row in result.rows]
 
 
+def is_of_judged(sql: str) -> bool:
+    """Whether a query reads what `ospltool pipeline` fills; see test_pipeline.py."""
+    return "from facts" in sql or "from verdicts" in sql
+
+
 @pytest.mark.parametrize("name", named_queries())
 def test_a_named_query_answers_and_says_what(name: str, engine: DuckEngine) -> None:
     query = named_queries()[name]
     assert query.about.endswith(".")
-    assert ask(engine, query.sql) or name == "unknown"
+    assert ask(engine, query.sql) or name == "unknown" or is_of_judged(query.sql)
 
 
 def test_a_slow_query_prints_nothing_but_its_answer(engine: DuckEngine) -> None:

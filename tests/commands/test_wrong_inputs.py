@@ -23,7 +23,10 @@ from tests.commands.shell import Shell
 SAMPLES: Final = pathlib.Path(app.__file__).parents[2] / "samples"
 TRACES, STORE = str(SAMPLES / "traces" / "late-joiner"), str(SAMPLES / "stores" / "after-merge" / "n1")
 
-WORDS: Final = {"topic": "T", "partition": "P", "group": "p.T", "text": "text", "digest": "", "query": ""}
+WORDS: Final = {
+    "topic": "T", "partition": "P", "group": "p.T", "text": "text", "digest": "", "query": "", "words": "",
+    "incidents": "DUL-NODE-GONE", "length": "1h", "directory": "made", "what": "nodes", "name": "",
+}  # fmt: skip
 """Arguments that are no files, with a value where they are required."""
 OPTIONS: Final = {"uri", "replay", "recording", "simulate", "trace", "stores"}
 """Options that name a file to read."""
@@ -54,8 +57,10 @@ def leaves(command: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...
         yield from leaves(one, (*path, name))
 
 
-COMMANDS: Final = [
-    found for verb in app.VERBS for found in leaves(typer.main.get_command(app.build([verb])), ())
+COMMANDS: Final = [  # by path: each program that is built for one verb has `help`, too
+    *dict(
+        found for verb in app.VERBS for found in leaves(typer.main.get_command(app.build([verb])), ())
+    ).items()
 ]
 
 
@@ -78,12 +83,14 @@ def places() -> Iterator[Place]:
 
                 def words(given: str, command: Any = command, chosen: Any = chosen) -> list[str]:
                     found = []
+                    is_argument = not chosen.opts[0].startswith("-")
+                    before = command.params[: command.params.index(chosen)]
                     for one in command.params:
                         if one.opts[0].startswith("-"):
                             found += [one.opts[0], given] if one is chosen else []
                         elif one is chosen:
                             found.append(given)
-                        elif one.required:
+                        elif one.required or (is_argument and one in before):
                             found.append(WORDS.get(one.name) or GOOD[one.name])
                     return found
 

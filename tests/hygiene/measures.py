@@ -23,12 +23,12 @@ import engine
 ROOT: Final = pathlib.Path(engine.__path__[0]).parent
 PACKAGES: Final = ("engine", "ospltool", "tui")
 BARS: Final = {
-    "code tokens": 802_200,
-    "lines": 129_900,
-    "modules": 492,
-    "classes": 1_273,
+    "code tokens": 811_100,
+    "lines": 131_300,
+    "modules": 495,
+    "classes": 1_287,
     "functions of 60 lines": 3,
-    "imports in functions": 245,
+    "imports in functions": 252,
     "sheared modules": 14,
 }
 """The greatest figures; what is not here has none."""

@@ -60,6 +60,7 @@ READERS: Final[dict[str, str]] = {
 """Readers by module."""
 
 OWN: Final[dict[str, str]] = {
+    "ospltool/forensics/pipeline.py": "the plan of the user who runs it, and what names its own case",
     "engine/client_service/service.py": "additions to requests, which `extensions` parses",
     "engine/dataset/sample.py": "digests that this process computed",
     "engine/dds/abi.py": "structures of Cyclone DDS in this process",

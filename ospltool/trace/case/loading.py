@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import pathlib
 import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from threading import Event
+from typing import TYPE_CHECKING
 
 from ospltool.analytics.case import FILE_SUFFIXES, CaseError, open_case
 from ospltool.analytics.contract import Detail
@@ -14,7 +16,11 @@ from ospltool.analytics.engines import need
 from ospltool.output.progress import ProgressLine
 from ospltool.trace.case.growing import add
 from ospltool.trace.case.local_load import LoadCounts, work
+from ospltool.trace.reading.ranges import RANGE_BYTES
 from ospltool.trace.reading.sources import TraceFile
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 def load_case(
@@ -23,6 +29,9 @@ def load_case(
     detail: Detail,
     spark_master: str | None = None,
     progress: ProgressLine | None = None,
+    *,
+    range_bytes: int = RANGE_BYTES,
+    opened: SparkSession | None = None,
 ) -> LoadCounts:
     """Load sources into a new case: a directory of Parquet files, or one DuckDB file.
 
@@ -32,13 +41,23 @@ def load_case(
         detail: columns to fill.
         spark_master: load with Spark on this master or Connect URL; None loads on this machine.
         progress: shows the progress.
+        range_bytes: bytes of a file that one process or task reads.
+        opened: a session of Spark that runs already, used in place of a new one.
 
     Raises:
         CaseError: the target is there already, or cannot be written.
         SourceError: a source cannot be read.
     """
     if target.suffix not in FILE_SUFFIXES:
-        return _load_directory(sources, target, detail, spark_master, progress)
+        _refuse_link(target)
+        if spark_master is None:
+            return load(sources, target, detail, progress=progress, range_bytes=range_bytes)
+        need("pyspark", "spark")
+        from ospltool.trace.case.spark_load import load_with_spark
+
+        return load_with_spark(
+            sources, target, detail, spark_master, progress, range_bytes=range_bytes, opened=opened
+        )
     if target.exists() or target.is_symlink():
         raise CaseError(f"{target}: exists already")
     from ospltool.analytics.duck import pack
@@ -46,29 +65,13 @@ def load_case(
     try:
         with tempfile.TemporaryDirectory(prefix=f".{target.name}.", dir=target.absolute().parent) as scratch:
             directory = pathlib.Path(scratch)
-            summary = _load_directory(sources, directory / "case", detail, spark_master, progress)
+            summary = load_case(sources, directory / "case", detail, spark_master, progress)
             pack(open_case(directory / "case"), directory / "packed")
             (directory / "packed").chmod(0o600)
             (directory / "packed").rename(target)
     except OSError as cause:
         raise CaseError(f"{target}: {cause.strerror or cause}") from None
     return summary
-
-
-def _load_directory(
-    sources: Sequence[TraceFile],
-    target: pathlib.Path,
-    detail: Detail,
-    spark_master: str | None,
-    progress: ProgressLine | None,
-) -> LoadCounts:
-    _refuse_link(target)
-    if spark_master is None:
-        return load(sources, target, detail, progress=progress)
-    need("pyspark", "spark")
-    from ospltool.trace.case.spark_load import load_with_spark
-
-    return load_with_spark(sources, target, detail, spark_master, progress)
 
 
 def _refuse_link(target: pathlib.Path) -> None:
@@ -83,6 +86,7 @@ def load(
     *,
     processes: int | None = None,
     progress: Callable[[int, int], None] | None = None,
+    range_bytes: int = RANGE_BYTES,
 ) -> LoadCounts:
     """Load sources into a new case, or add their new records to a case (see `ospltool.trace.case.growing`).
 
@@ -92,12 +96,14 @@ def load(
         detail: columns to fill.
         processes: number of processes; by default one for each core.
         progress: called with the bytes done and the bytes of all files.
+        range_bytes: bytes of a file that one process reads.
 
     Raises:
         CaseError: the target exists and is not a case, or cannot be written.
         SourceError: a source cannot be read.
     """
-    return add(sources, target, detail, lambda jobs: work(jobs, processes, progress))
+    do = functools.partial(work, processes=processes, progress=progress)
+    return add(sources, target, detail, do, range_bytes=range_bytes)
 
 
 def follow_case(
