@@ -143,6 +143,7 @@ pictures: $(VENV)/.dev ## Every screen over a large simulated system, to look at
 
 screenshots: $(VENV)/.dev ## The pictures of the README, from the running demo
 	$(BIN)/python samples/screenshots.py
+	$(BIN)/python samples/moving_picture.py
 
 clean: ## Remove what make made
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
