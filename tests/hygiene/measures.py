@@ -23,10 +23,10 @@ import engine
 ROOT: Final = pathlib.Path(engine.__path__[0]).parent
 PACKAGES: Final = ("engine", "ospltool", "tui")
 BARS: Final = {
-    "code tokens": 811_100,
-    "lines": 131_300,
-    "modules": 495,
-    "classes": 1_287,
+    "code tokens": 812_105,
+    "lines": 131_416,
+    "modules": 496,
+    "classes": 1_288,
     "functions of 60 lines": 3,
     "imports in functions": 252,
     "sheared modules": 14,
