@@ -8,6 +8,7 @@ import pytest
 import typer.main
 
 from ospltool.cli import app
+from ospltool.cli.options import examples
 
 WITHOUT_JSON: dict[str, str] = {
     "cat": "it always answers in JSON lines",
@@ -74,3 +75,25 @@ def test_long_options_have_words_and_short_ones_one_letter(name: str) -> None:
             assert "_" not in option
         elif option.startswith("-"):
             assert len(option) == 2
+
+
+def test_every_page_ends_with_two_examples_of_its_command() -> None:
+    found = examples()
+    assert found.keys() == COMMANDS.keys()
+    for name, lines in found.items():
+        default = {"health report": "health", "trace view": "trace"}.get(name, name)
+        assert len(set(lines)) == 2, name
+        assert {line.startswith((f"ospltool {name}", f"ospltool {default}")) for line in lines} == {True}, (
+            name
+        )
+
+
+def test_the_list_of_commands_fits_a_screen(capfd: pytest.CaptureFixture[str]) -> None:
+    app.main(["--help"])
+    lines = capfd.readouterr().out.splitlines()
+    assert len(lines) <= 40
+    assert max(map(len, lines)) <= 80
+    app.main(["help", "start"])
+    assert capfd.readouterr().out.endswith(
+        "Examples:\n" + "".join(f"  {line}\n" for line in examples()["start"])
+    )
