@@ -23,8 +23,8 @@ import engine
 ROOT: Final = pathlib.Path(engine.__path__[0]).parent
 PACKAGES: Final = ("engine", "ospltool", "tui")
 BARS: Final = {
-    "code tokens": 812_595,
-    "lines": 131_511,
+    "code tokens": 812_979,
+    "lines": 131_551,
     "modules": 496,
     "classes": 1_289,
     "functions of 60 lines": 3,
