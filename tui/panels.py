@@ -244,7 +244,7 @@ def nothing_lines(view: View, what: str) -> list[Line]:
     if not view.is_anybody_heard:
         return [(Span(f" no node is heard, so there are no {what} to show", Tone.DIM),)]
     if view.filter:
-        return [(Span(f" no {what} match the filter {view.filter.text!r}", Tone.DIM),)]
+        return [(Span(f" the filter {view.filter.text!r} matches no {what}", Tone.DIM),)]
     return [(Span(f" no {what} yet", Tone.DIM),)]
 
 

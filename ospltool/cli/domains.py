@@ -340,14 +340,13 @@ def listen_briefly(system: System) -> None:
             check_interrupt()
             system.update()
             nodes = system.model.nodes
-            if (
-                nodes
-                and system.health.verdict.word != UNKNOWN  # health looks less often than nodes are heard
-                and system.is_settled()
-                and all(node.fellows.met <= nodes.keys() for node in nodes.values())
-            ):
-                break
+            are_met = nodes and all(node.fellows.met <= nodes.keys() for node in nodes.values())
+            if are_met and system.is_settled():
+                system.examine()
+                if system.is_settled():
+                    return
             time.sleep(LOOK_S)
+    system.examine()
 
 
 def listen_for(system: System, seconds: float) -> None:

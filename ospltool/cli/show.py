@@ -302,7 +302,8 @@ class _Printer:
             if section.table is not None and section.table.keys:
                 own += pages.table_lines(view, section.table, self.width, self.options.layout)
             elif section.table is not None and not own:
-                own = [(Span(f" {_nothing(view, section)}", Tone.DIM),)]
+                own = [] if view.filter else list(section.empty)
+                own = own or [(Span(f" {_nothing(view, section)}", Tone.DIM),)]
             if section.title and has_titles:
                 lines += (
                     [(), (Span(section.title, Tone.ACCENT),)]
@@ -317,7 +318,7 @@ def _nothing(view: View, section: Section) -> str:
     """Return the line that stands in place of an empty table."""
     what = section.title or section.key
     if view.filter:
-        return f"no {what} match the filter {view.filter.text!r}"
+        return f"the filter {view.filter.text!r} matches no {what}"
     return f"no {what}" if view.is_anybody_heard else f"no node is heard, so there are no {what} to show"
 
 

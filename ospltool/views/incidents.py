@@ -209,8 +209,8 @@ def none_lines(view: View) -> list[Line]:
         more = f" and {plural(others, 'other node')}" if others else ""
         return [(Span(f" no incident yet, but {first}{more} cannot be heard"),)]
     began_ns = view.model.began_ns
-    since = f", nor was since this console came at {text.clock_in_zone(began_ns)}" if began_ns else ""
-    return [dimmed((Span(f" nothing is wrong{since}; 7: trace"),))]
+    since = f", nor was since this watch began at {text.clock_in_zone(began_ns)}" if began_ns else ""
+    return [dimmed((Span(f" nothing is wrong{since}"),))]
 
 
 def current_incidents(view: View) -> list[Incident]:

@@ -54,6 +54,8 @@ class Section:
     title: str = ""
     lines: Sequence[Line] = ()
     table: Table | None = None
+    empty: Sequence[Line] = ()
+    """What stands in place of a table without rows if no filter hides any."""
     notes: Sequence[Line] = ()
     data: Table | None = None
     """What other formats than text have in place of the table."""
@@ -205,11 +207,10 @@ def _alignment(view: View, name: str, width: int) -> list[Section]:
     if name:
         _require_name_space(view, name)
     table = alignment.alignments(view, alignment.LEAST_WITH_BAR, name)
-    idle = [] if table.keys else alignment.idle_lines(view, name)
     joiners = applications.readers(view, width, is_noteworthy=True)
     requests = [(Span(f" {alignment.counts(view)}", Tone.DIM),)] if view.model.events else []
     return [
-        Section("alignment", lines=idle, table=table, notes=requests),
+        Section("alignment", table=table, empty=alignment.idle_lines(view, name), notes=requests),
         *([Section("readers", "readers", table=joiners)] if joiners.keys and not name else []),
     ]
 
@@ -226,17 +227,22 @@ def _groups(view: View, name: str, width: int) -> list[Section]:
 
 
 def _readers(view: View, name: str, width: int) -> list[Section]:
-    table = applications.readers(view, width, name)
-    nothing = [
-        (Span(" no durable reader has been served, waits or sees other samples than the set has", Tone.DIM),)
-    ]
-    return [Section("readers", table=table, lines=[] if table.keys else nothing)]
+    nothing = "no durable reader{of} has been served, waits or sees other samples than the set has"
+    return _endpoints(view, "readers", name, applications.readers(view, width, name), nothing)
 
 
 def _writers(view: View, name: str, width: int) -> list[Section]:
-    table = applications.writers(view, width, name)
-    nothing = [(Span(" the nodes keep the data of every durable writer that they know", Tone.DIM),)]
-    return [Section("writers", table=table, lines=[] if table.keys else nothing)]
+    nothing = "no node tells of a durable writer{of} whose data is not kept"
+    return _endpoints(view, "writers", name, applications.writers(view, width, name), nothing)
+
+
+def _endpoints(view: View, key: str, topic: str, table: Table, nothing: str) -> list[Section]:
+    """Return readers or writers, perhaps of one topic; the nodes that are heard may know of none."""
+    known = _endpoint_topics(view)
+    if topic and not table.keys and not view.filter and topic not in known:
+        raise UnknownName("topic", topic, known)
+    told = Span(f" {nothing.format(of=' of this topic' if topic else '')}", Tone.DIM)
+    return [Section(key, table=table, empty=[(told,)] if view.is_anybody_heard else [])]
 
 
 def _incidents(view: View, name: str, width: int) -> list[Section]:
@@ -246,7 +252,7 @@ def _incidents(view: View, name: str, width: int) -> list[Section]:
             Section(
                 "incidents",
                 table=table,
-                lines=[] if table.keys else incidents.none_lines(view),
+                empty=incidents.none_lines(view),
                 notes=incidents.mute_lines(view),
             )
         ]
@@ -273,9 +279,7 @@ def _events(view: View, name: str, width: int) -> list[Section]:
     else:
         newest = events.newest_events(view, MOST_EVENTS)
     nothing = [(Span(f" {events.no_events(view)}", Tone.DIM),)]
-    return [
-        Section("events", table=events.events_table(view, newest, width), lines=[] if newest else nothing)
-    ]
+    return [Section("events", table=events.events_table(view, newest, width), empty=nothing)]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -299,6 +303,15 @@ def _topics(view: View) -> list[str]:
     return list(dict.fromkeys(key.topic for key in view.model.groups.ordered()))
 
 
+def _endpoint_topics(view: View) -> list[str]:
+    """Return the topics of the nodes' sets, and those of which only readers or writers are known."""
+    every = [node.snapshot for node in view.model.ordered_nodes()]
+    told = [one.topic for each in every for one in each.deliveries]
+    told += [one.topic for each in every for one in each.deviations]
+    told += [one.topic for each in every for one in each.unkept]
+    return list(dict.fromkeys([*_topics(view), *told]))
+
+
 PAGES: Final[Mapping[str, Page]] = {
     "nodes": Page(_nodes, overview.FIELDS, _node_names),
     "fellows": Page(_fellows, ("node", "fellow", "role", "host", "state"), _node_names),
@@ -306,8 +319,8 @@ PAGES: Final[Mapping[str, Page]] = {
     "masters": Page(_masters, tuple(name_space.MASTER_FIELDS), _space_names),
     "alignment": Page(_alignment, alignment.FIELDS, _space_names),
     "groups": Page(_groups, groups.GROUP_FIELDS, _topics),
-    "readers": Page(_readers, applications.FIELDS, _topics),
-    "writers": Page(_writers, applications.FIELDS, _topics),
+    "readers": Page(_readers, applications.FIELDS, _endpoint_topics),
+    "writers": Page(_writers, applications.FIELDS, _endpoint_topics),
     "incidents": Page(
         _incidents,
         incidents.FIELDS,

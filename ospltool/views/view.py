@@ -376,7 +376,7 @@ class UnheardNode:
 
     def detail(self, view: View) -> list[Line]:
         """Explain it in two lines."""
-        since = f"not heard since this console came at {text.clock_in_zone(view.model.began_ns)}"
+        since = f"not heard since this watch began at {text.clock_in_zone(view.model.began_ns)}"
         return [
             (Span(f" {self.name}  ", Tone.STRONG), Span(f"{self.state}  {since}", Tone.DIM)),
             (Span(f" {self.why}", Tone.DIM),),

@@ -17,10 +17,11 @@ from engine.runtime.monitor import NodeEvent, NodeSnapshot
 from ospltool.cli import domains
 from ospltool.health.health import Health
 from ospltool.health.system import System
-from ospltool.live.expectation import Expectation, ExpectedSpace
+from ospltool.live.expectation import NOTHING, Expectation, ExpectedSpace
 from ospltool.live.feed import ReceivedSnapshot, Update
 from ospltool.live.supervision import SupervisorReport
 from ospltool.output import streams
+from ospltool.output.text import plural
 from tests import fake
 from tests.fake import SECOND_NS
 
@@ -64,6 +65,14 @@ class Domain:
     def close(self) -> None: ...
 
 
+class OneByOne(Domain):
+    """A domain whose nodes are heard one after another, a look apart."""
+
+    def poll(self) -> Update:
+        heard = list(self._shows(self.elapsed_s))[: 1 + round(self.elapsed_s / domains.LOOK_S)]
+        return Update(tuple(ReceivedSnapshot(one, self.now_ns()) for one in heard))
+
+
 @pytest.fixture
 def listened(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[System, float]]:
     """What is known of a domain after listening to it, and for how long that was."""
@@ -74,13 +83,17 @@ def listened(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[System, flo
         *,
         expected: Expectation = EXPECTED,
         reports: dict[str, SupervisorReport] | None = None,
+        is_brief: bool = False,
     ) -> tuple[System, float]:
-        feed = Domain(shows, events)
+        feed = (OneByOne if is_brief else Domain)(shows, events)
         monkeypatch.setattr(
             domains, "time", types.SimpleNamespace(monotonic=feed.monotonic, sleep=feed.sleep)
         )
         system = System((feed, lambda model: Health(model, expected, reports=lambda: reports or {})))
-        domains.listen([system])
+        if is_brief:
+            domains.listen_briefly(system)
+        else:
+            domains.listen([system])
         return system, feed.elapsed_s
 
     return listen
@@ -115,6 +128,17 @@ def told(system: System) -> list[str]:
 def test_all_expected_nodes_take_three_seconds(listened: Listened) -> None:
     system, seconds = listened(lambda _: nodes(1, 2, 3))
     assert (system.health.verdict.word, seconds) == ("OK", 3.0)
+
+
+@pytest.mark.parametrize("numbers", [(1,), (1, 2), (1, 2, 3)])
+def test_the_verdict_of_a_brief_look_counts_every_node_heard(
+    listened: Listened, numbers: tuple[int, ...]
+) -> None:
+    stopped = {"vm": SupervisorReport("it ended in order", in_order=True)}
+    system, seconds = listened(lambda _: nodes(*numbers), expected=NOTHING, reports=stopped, is_brief=True)
+    verdict, number = system.health.verdict, len(numbers)
+    assert f"{number} of {plural(number, 'node')} complete" in verdict.text
+    assert (verdict.why, seconds < 1) == ("", True)
 
 
 @pytest.mark.parametrize("events", [(), (farewell(1, "n3"), farewell(2, "n3"))], ids=["never there", "lost"])

@@ -99,7 +99,7 @@ def test_without_an_incident_nothing_is_explained_and_nothing_is_cut(play: Play,
             await pilot.press(way)
             lines = read_screen(app)
             assert not [line for line in lines if line.startswith((" Why ", " Next "))]
-        assert "nothing is wrong, nor was since this console came" in lines[3]
+        assert "nothing is wrong, nor was since this watch began" in lines[3]
         assert "…" not in lines[3]
         await pilot.press("9")
         await app.workers.wait_for_complete()
