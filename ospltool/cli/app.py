@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 from typer.core import TyperGroup
 
-from ospltool.cli.exits import CommandError, Exit
+from ospltool.cli.exits import CommandError, Exit, require_cyclone
 from ospltool.cli.options import CONTEXT, Page, grouped
 from ospltool.output import streams
 
@@ -135,6 +135,10 @@ def _refused(error: Exception) -> int:
 
     if not isinstance(error, UnsupportedCyclone | NoLibrary):
         return 0
+    try:
+        require_cyclone()
+    except CommandError as missing:
+        error = missing
     streams.notify(f"ospltool: {error}")
     return Exit.USAGE
 
