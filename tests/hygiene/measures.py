@@ -23,12 +23,12 @@ import engine
 ROOT: Final = pathlib.Path(engine.__path__[0]).parent
 PACKAGES: Final = ("engine", "ospltool", "tui")
 BARS: Final = {
-    "code tokens": 808_200,
-    "lines": 130_800,
+    "code tokens": 808_500,
+    "lines": 130_900,
     "modules": 496,
     "classes": 1_283,
     "functions of 60 lines": 3,
-    "imports in functions": 249,
+    "imports in functions": 250,
     "sheared modules": 14,
 }
 """The greatest figures; what is not here has none."""
