@@ -71,7 +71,6 @@ OWN: Final[dict[str, str]] = {
     "engine/tracing/catalogue.py": "a file of the wheel",
     "ospltool/check/rule_book.py": "a file of the wheel",
     "ospltool/cli/options.py": "a file of the wheel",
-    "ospltool/output/installation.py": "what pip wrote of this installation",
     "ospltool/trace/meaning/reports.py": "a file of the wheel",
     "ospltool/client/asking.py": "additions to answers, which `extensions` parses",
     "ospltool/client/reader.py": "additions to answers, which `extensions` parses",
