@@ -132,7 +132,7 @@ def session(master: str, settings: dict[str, str] | None = None) -> SparkSession
             f"Spark Connect needs more: pip install 'pyspark[connect]' ({cause})"
         ) from None
     except (PySparkException, Py4JError, OSError, RuntimeError) as cause:
-        raise CaseError("; ".join([f"{master}: {_first_line(cause)}", *said[-1:]])) from None
+        raise CaseError("; ".join([f"{master}: {first_line(cause)}", *said[-1:]])) from None
     return opened  # type: ignore[no-any-return]  # the builder has no complete types
 
 
@@ -352,8 +352,8 @@ class SparkEngine:
             for table, frame in self._frames.items():
                 frame.createOrReplaceTempView(table.value)
             self._places = places_of(self._plan(_EVERY_TABLE))
-        except PySparkException as cause:
-            raise CaseError(f"{case.path}: {_first_line(cause)}") from None
+        except (PySparkException, Py4JError) as cause:
+            raise CaseError(f"{case.path}: {first_line(cause)}") from None
 
     def _frame_of(self, case: Case, table: Table) -> Any:
         """Return the rows of a table; one without files has none."""
@@ -500,13 +500,13 @@ class SparkTables:
         try:
             yield from map(tuple, self._run(query).toLocalIterator(prefetchPartitions=True))
         except PySparkException as cause:
-            raise QueryError(_first_line(cause)) from None
+            raise QueryError(first_line(cause)) from None
 
     def _run(self, sql: str) -> Any:
         try:
             return self._session.sql(sql)
         except PySparkException as cause:
-            raise QueryError(_first_line(cause)) from None
+            raise QueryError(first_line(cause)) from None
 
     def close(self) -> None:
         """End the session."""
@@ -570,7 +570,7 @@ def package_archive(directory: pathlib.Path) -> pathlib.Path:
     return target
 
 
-def _first_line(cause: BaseException) -> str:
+def first_line(cause: BaseException) -> str:
     """Return the first line that says something: what Java threw, if it did."""
     text = str(cause).strip()
     if isinstance(cause, Py4JJavaError):
