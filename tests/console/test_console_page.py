@@ -17,7 +17,9 @@ from tui import themes
 from tui.app import SCREENS, TABS, ConsoleApp
 from tui.commands import OPERATIONS
 
-PAGE = (Path(__file__).parents[2] / "docs" / "console.md").read_text(encoding="utf-8")
+DOCS = Path(__file__).parents[2] / "docs"
+PAGE = (DOCS / "console.md").read_text(encoding="utf-8")
+KEYS = (DOCS / "console-keys.md").read_text(encoding="utf-8")
 Play = Callable[..., None]
 Keys = dict[tuple[str, str], set[str]]
 TRAVEL = "recordings, simulations"
@@ -42,7 +44,7 @@ def keys_of(play: Play, feed: Feed) -> Keys:
 def test_the_page_has_every_key_of_every_screen_and_no_other(play: Play) -> None:
     told = {
         (keys, meaning): where.strip()
-        for keys, meaning, where in re.findall(r"^\| `([^`]+)` \| ([^|]+) \|([^|]*)\|$", PAGE, re.MULTILINE)
+        for keys, meaning, where in re.findall(r"^\| `([^`]+)` \| ([^|]+) \|([^|]*)\|$", KEYS, re.MULTILINE)
     }
     live = keys_of(play, trouble())  # an incident can be muted
     feed = SimulatedFeed(draw(1, (), minutes=0.1), title="simulation")
