@@ -340,12 +340,10 @@ def listen_briefly(system: System) -> None:
             check_interrupt()
             system.update()
             nodes = system.model.nodes
-            if (
-                nodes
-                and system.is_settled()
-                and all(node.fellows.met <= nodes.keys() for node in nodes.values())
-            ):
-                break
+            if nodes and all(node.fellows.met <= nodes.keys() for node in nodes.values()):
+                system.examine()  # an update examines only now and then: the last node may not count yet
+                if system.is_settled():
+                    break
             time.sleep(LOOK_S)
 
 

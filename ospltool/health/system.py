@@ -251,6 +251,12 @@ class System:
                 self.health.resume(now_ns)
             yield from self._examining(self.health.steps(now_ns))
 
+    def examine(self) -> None:
+        """Examine the model as the last update left it, however short the last examination is ago."""
+        if not self.model.watch_failed and not self.pauses.is_recent:
+            for _ in self._examining(self.health.examine(self.feed.now_ns())):
+                pass
+
     def _taking(self, update: Update, moment_ns: int) -> Iterator[None]:
         """Take in an update; what is wrong with it is counted, and ends no watch."""
         try:
