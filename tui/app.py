@@ -46,6 +46,7 @@ from tui.screens.persistence import PersistenceScreen
 from tui.screens.stores import StoreScreen
 from tui.screens.trace import TraceScreen
 from tui.trace_lines import TraceFiles
+from tui.widgets.kiosk import ROTATE_S, pages
 
 if TYPE_CHECKING:
     from textual.driver import Driver
@@ -162,6 +163,7 @@ class ConsoleApp(App[int]):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("L", "live", "back to live"),
+        Binding("S", "simulate", "simulation"),
         Binding("left_square_bracket", "past(-60)", "a minute back", key_display="["),
         Binding("q", "quit_console", "quit"),
         Binding("question_mark", "help", "help", key_display="?"),
@@ -200,10 +202,14 @@ class ConsoleApp(App[int]):
         watch_health: Callable[[SystemModel], Health] = Health,
         others: Sequence[Source] = (),
         recordings: Sequence[Path] = (),
+        kiosk: bool = False,
+        simulate: Callable[[], Source] | None = None,
     ) -> None:
         super().__init__()
         self.alarm = Alarm(self.bell, notify, self.show_message)
         self.title = title
+        self._is_kiosk, self._page = kiosk, 0
+        self._simulate = simulate
         self.systems = Systems(((feed, watch_health), *others), recordings)
         self.signs = signs
         self.trace_files = trace_files
@@ -243,6 +249,8 @@ class ConsoleApp(App[int]):
         self.push_screen("overview")
         if self._ticking:
             self.set_interval(TICK_S, lambda: self._background.begin(self._steps))
+            if self._is_kiosk:
+                self.set_interval(ROTATE_S, self.rotate)
 
     def on_unmount(self) -> None:
         """End the work in the background, and let go of a recording."""
@@ -359,6 +367,7 @@ class ConsoleApp(App[int]):
             timeline=self.travel.timeline if self.travel else None,
             operates=self.operator is not None,
             elsewhere=self.systems.elsewhere,
+            is_kiosk=self._is_kiosk,
             ago_ns=max(0, self.systems.present.feed.now_ns() - now_ns) if self.systems.past else None,
         )
 
@@ -384,6 +393,19 @@ class ConsoleApp(App[int]):
             self._show_screen(*self._history.pop())
         else:
             self.go_home()
+
+    def rotate(self) -> None:
+        """Show the next page of a console on a wall, unless a question or the help is in front."""
+        if isinstance(self.screen, OpsScreen):
+            every = pages(self.view())
+            self._page = (self._page + 1) % len(every)
+            self._show_screen(*every[self._page])
+
+    def action_simulate(self) -> None:
+        """Show a simulated system beside the live ones, of which nobody is heard yet."""
+        if self._simulate is not None:
+            self.systems.add(self._simulate())
+            self.show_system()
 
     def go_home(self) -> None:
         """Show the overview as at the console's start, and forget the previous screens."""
@@ -422,6 +444,8 @@ class ConsoleApp(App[int]):
             return self.travel is not None
         if action == "past":
             return self.travel is None and bool(self.systems.recordings)
+        if action == "simulate":
+            return self._simulate is not None and len(self.systems.all) == 1 and self.model.is_empty
         if action == "live":
             return self.systems.past is not None
         return super().check_action(action, parameters)
@@ -618,6 +642,8 @@ def run_console(
     watch_health: Callable[[SystemModel], Health] = Health,
     others: Sequence[Source] = (),
     recordings: Sequence[Path] = (),
+    kiosk: bool = False,
+    simulate: Callable[[], Source] | None = None,
 ) -> int:
     """Show `feed` until the user leaves, and close it. Return 0, or 130 after an interrupt.
 
@@ -635,6 +661,8 @@ def run_console(
         watch_health: makes the health of the model, with its expectation.
         others: sources of further domains.
         recordings: files of recorders of these domains, to go back in time.
+        kiosk: the console hangs on a wall: large figures, and pages in turn.
+        simulate: opens a simulated system, which is offered while nobody is heard; None for a recording.
 
     Raises:
         SourceError: a trace file cannot be read.
@@ -655,6 +683,8 @@ def run_console(
         watch_health=watch_health,
         others=others,
         recordings=recordings,
+        kiosk=kiosk,
+        simulate=simulate,
     )
     look_for_garbage_less_often()
     try:

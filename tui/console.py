@@ -124,6 +124,12 @@ class Systems:
             self.present = found[0]
         return bool(found)
 
+    def add(self, source: Source) -> None:
+        """Watch another one, too, and show it."""
+        self.return_to_present()
+        self.present = System(source)
+        self.all = (*self.all, self.present)
+
     def close(self) -> None:
         """Close all feeds."""
         self.return_to_present()

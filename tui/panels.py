@@ -56,6 +56,8 @@ class ConsoleStatus:
     """Whether the console may change nodes."""
     elsewhere: tuple[Elsewhere, ...] = ()
     """Other watched systems."""
+    is_kiosk: bool = False
+    """Whether the console hangs on a wall: nobody presses keys."""
     ago_ns: int | None = None
     """How long ago the shown moment of a live system was; None for its present."""
 

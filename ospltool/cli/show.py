@@ -255,6 +255,11 @@ class _Printer:
             return pages.summary(view, self.width)
         return PAGES[self.what].sections(view, self._name, self.width)
 
+    def is_whole(self, view: View) -> bool:
+        """Return whether every expected node was heard, and every present one holds what is shown whole."""
+        are_awaited = any(not (report and report.in_order) for report in view.health.unheard.values())
+        return view.is_anybody_heard and not alignment.unfinished(view, self._name) and not are_awaited
+
     def code(self) -> int:
         """Return the exit code, by the verdict."""
         return domains.verdict_code(self.system.health.verdict)
@@ -270,7 +275,7 @@ class _Printer:
             streams.put(envelope.document("show", {**_verdict(self.system), **rows}))
         else:
             self._put_records(self.records(view))
-        if not self.system.model.nodes:
+        if not self.system.model.nodes and not self.options.is_text:  # the pages say so
             streams.notify(f"ospltool: no node heard in {self.system.feed.title}")
         return self.code()
 
@@ -404,11 +409,11 @@ def _wait(printer: _Printer, timeout_s: float | None) -> int:
     end = None if timeout_s is None else time.monotonic() + timeout_s
 
     def is_over(view: View) -> bool:
-        return is_whole(view) or (end is not None and time.monotonic() >= end)
+        return printer.is_whole(view) or (end is not None and time.monotonic() >= end)
 
     _follow(printer, is_over)
     view = printer.view
-    if is_whole(view):
+    if printer.is_whole(view):
         return Exit.GOOD
     if not view.is_anybody_heard:
         streams.notify(f"ospltool: no node heard in {printer.system.feed.title}")
@@ -419,12 +424,6 @@ def _wait(printer: _Printer, timeout_s: float | None) -> int:
         )
         return Exit.RECOVERABLE
     return Exit.INTERRUPTED
-
-
-def is_whole(view: View) -> bool:
-    """Return whether every node that is expected was heard, and every present one holds its sets whole."""
-    are_awaited = any(not (report and report.in_order) for report in view.health.unheard.values())
-    return view.is_anybody_heard and not alignment.unfinished(view) and not are_awaited
 
 
 def _follow(printer: _Printer, is_over: Callable[[View], bool]) -> None:
@@ -446,7 +445,8 @@ def _follow(printer: _Printer, is_over: Callable[[View], bool]) -> None:
                 return
 
 
-VOLATILE: Final = {NAME for age in AGES for NAME in (f"{age}_ns",)} | {
+VOLATILE: Final = {
+    *(f"{age}_ns" for age in AGES),
     *("rate_per_s", "left_s", "bytes", "digest", "time_ns", "disk_bytes", "skew_ns", "took"),
 }
 """Values that change all the time: a line for each change would tell nothing."""

@@ -62,6 +62,9 @@ class ConsoleOptions:
             help="Allow stopping, restarting and starting nodes on this machine, with confirmation.",
         ),
     ] = False
+    kiosk: Annotated[
+        bool, typer.Option("--kiosk", help="Show large figures and pages in turn, for a screen on a wall.")
+    ] = False
     serve: Annotated[
         bool,
         typer.Option("--serve", help="Serve the console to browsers on this machine, without --operate."),
@@ -140,7 +143,8 @@ def top(
     except ImportError as error:
         raise not_installed("console", error) from error
 
-    (feed, watch_health), *others = domains.sources(uri, target, source, console.speed)
+    (feed, watch_health), *others = map(_begun, domains.sources(uri, target, source, console.speed))
+    drawn = SourceOptions(simulate=domains.DRAWN)
     try:
         code = run_console(
             feed,
@@ -153,10 +157,24 @@ def top(
             watch_health=watch_health,
             others=tuple(others),
             recordings=tuple(console.recording or ()),
+            kiosk=console.kiosk,
+            simulate=None if is_past else lambda: _begun(*domains.sources(None, target, drawn)),
         )
     except (SourceError, AlarmError) as error:
         raise CommandError(str(error)) from error
     raise typer.Exit(code)
+
+
+BEGUN_NS: Final = 5_000_000_000
+"""Simulated time after which the nodes of most runs have said something."""
+
+
+def _begun(source: Source) -> Source:
+    """Return what is shown; a simulation at a moment at which there is something to see."""
+    feed, _ = source
+    if isinstance(feed, TimeTravel) and feed.mode == "simulated":
+        feed.seek(feed.timeline.begin_ns + BEGUN_NS)
+    return source
 
 
 def has_terminal() -> bool:

@@ -57,10 +57,10 @@ def alignments(view: View, width: int, name: str = "") -> Rows[Running]:
 
     Where there is little room, rate and time left are worth more than a bar.
     """
-    bar = (Column("bar", "", 10, grow=2, most=40),) if width >= LEAST_WITH_BAR else ()
+    bar = (Column("bar", "", 10, grow=2, most=40, spare=1),) if width >= LEAST_WITH_BAR else ()
     columns = (
         Column("mark", "", 1),
-        Column("since", "since", 6, right=True, spare=1),
+        Column("since", "since", 6, right=True, spare=2),
         Column("space", "name-space", 10, grow=2, most=28),
         Column("aligner", "aligner", 7, grow=1, most=16, cut=view.glyphs.ellipsis),
         Column("alignee", "alignee", 7, grow=1, most=16, cut=view.glyphs.ellipsis),
@@ -173,22 +173,20 @@ def counts(view: View) -> str:
     return f"{plural(received, 'request')} received while watching, {combined} combined with another"
 
 
-def unfinished(view: View) -> list[tuple[Node, NameSpaceView]]:
-    """Return the name-spaces that present nodes do not hold whole yet, although they are to."""
+def unfinished(view: View, name: str = "") -> list[tuple[Node, NameSpaceView]]:
+    """Return the name-spaces, or the one of a name, that present nodes do not hold whole yet but should."""
     return [
         (node, space)
         for node in view.model.ordered_nodes()
         if not view.health.is_away(node)
         for space in node.snapshot.name_spaces
-        if not space.is_at_rest
+        if not space.is_at_rest and name in ("", space.name)
     ]
 
 
 def idle_lines(view: View, name: str = "") -> list[Line]:
     """Return the lines shown without alignments, perhaps of one name-space."""
-    waiting = [
-        (node, space) for node, space in unfinished(view) if not space.alignments and name in ("", space.name)
-    ]
+    waiting = [(node, space) for node, space in unfinished(view, name) if not space.alignments]
     if not waiting and not view.is_anybody_heard:
         return [(Span(" no node is heard, so no alignment is seen", Tone.DIM),)]
     if not waiting:
@@ -262,7 +260,7 @@ def waits_for(view: View, node: Node, delivery: DeliveryView) -> str:
     }
     lacking = [space for space in node.snapshot.name_spaces if space.name in spaces and not space.complete]
     return "; ".join(
-        f"waits until {space.name} is complete on {node.snapshot.name}, now {space.phase}"
+        f"waits until {space.name} is complete on {node.snapshot.name}, now in phase {space.phase}"
         for space in lacking
     )
 

@@ -73,9 +73,9 @@ def readers(view: View, width: int, topic: str = "", *, is_noteworthy: bool = Fa
         Column("state", "state", 7),
         Column("since", "since", 6, right=True),
         Column("node", "served by", 9, grow=1, most=24, cut=cut),
-        Column("samples", "samples", 7, right=True),
-        Column("took", "took", 6, right=True, spare=1),
-        Column("participant", "participant", 11, grow=1, most=36, spare=2, cut=cut),
+        Column("samples", "samples", 7, right=True, spare=1),
+        Column("took", "took", 6, right=True, spare=2),
+        Column("participant", "participant", 11, grow=1, most=36, spare=3, cut=cut),
         Column("why", "why", 24, grow=6),
     )
 

@@ -486,6 +486,8 @@ def nothing_shown(view: View) -> list[Line]:
         number = plural(len(view.model.nodes), "node")
         return [(Span(f" no node matches the filter {view.filter.text!r}; {number} hidden"),)]
     lines: list[Line] = [(Span(" no node heard yet", Tone.DIM),)]
+    if view.where and view.model.is_empty:
+        lines = [(Span(" no node heard yet; S shows a simulated system, `ospltool demo` starts a real one"),)]
     if view.model.persistence:
         lines.append((Span(" 0 shows the persistence services"),))
     return lines

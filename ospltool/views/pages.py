@@ -30,9 +30,11 @@ from ospltool.views.cells import Cell, Column, Line, Rows, Span, Tone, fit_line,
 from ospltool.views.view import AGES, View, shown, verdict_sign
 
 GAP: Final = 2
-"""Cells between two columns."""
+"""Cells between two columns; where there is no room, one."""
 WIDE: Final = 10_000
 """Cells of a page on which nothing is cut."""
+LEAST_TEXT: Final = 12
+"""Cells of a text that goes on below itself where all else has been cut."""
 EXPLAINED: Final = 2
 """Incidents that are explained on the page of the whole system; the others have a line each."""
 LAST_EVENTS: Final = 8
@@ -430,16 +432,23 @@ def table_lines(view: View, table: Table, width: int, layout: Layout) -> list[Li
         for n, one in enumerate(columns)
     ]
     kept = _that_fit(columns, lengths, width, may_drop=not layout.columns)
-    columns, widths = [columns[n] for n in kept], _shrunk(columns, lengths, kept, width)
+    least = sum(_least(columns[n], lengths[n]) for n in kept)
+    gap = GAP if least + GAP * (len(kept) - 1) <= width else 1
+    columns, widths = (
+        [columns[n] for n in kept],
+        _shrunk(columns, lengths, kept, width - gap * (len(kept) - 1)),
+    )
     cells = [[line[n] for n in kept] for line in cells]
     for number, column in enumerate(columns):
         _cut(cells, number, column, widths[number], view)
     header = [[single(one.title, Tone.DIM) for one in columns]] if layout.has_header else []
-    return [
-        _joined(part, columns, widths, view)
+    lines = [
+        _joined(part, columns, widths, gap, view)
         for line in (*header, *cells)
         for part in _with_text_below(line, columns, widths)
     ]
+    is_wider = sum(widths) + gap * (len(kept) - 1) > width
+    return [fit_line(line, width, glyphs=view.glyphs) for line in lines] if is_wider else lines
 
 
 def _with_text_below(cells: list[Cell], columns: Sequence[Column], widths: Sequence[int]) -> list[list[Cell]]:
@@ -452,7 +461,8 @@ def _with_text_below(cells: list[Cell], columns: Sequence[Column], widths: Seque
 
 
 def _least(column: Column, length: int) -> int:
-    return min(length, max(column.width, cell_len(column.title))) if column.grow else length
+    may_be_cut = column.grow and column.key != "bar"
+    return min(length, max(column.width, cell_len(column.title))) if may_be_cut else length
 
 
 def _that_fit(columns: Sequence[Column], lengths: Sequence[int], width: int, *, may_drop: bool) -> list[int]:
@@ -466,17 +476,20 @@ def _that_fit(columns: Sequence[Column], lengths: Sequence[int], width: int, *, 
     return kept
 
 
-def _shrunk(columns: Sequence[Column], lengths: Sequence[int], kept: Sequence[int], width: int) -> list[int]:
+def _shrunk(columns: Sequence[Column], lengths: Sequence[int], kept: Sequence[int], room: int) -> list[int]:
     """Return the width of each kept column: first the text at the end gives what is too much."""
     widths = {n: lengths[n] for n in kept}
-    excess = sum(widths.values()) + GAP * (len(kept) - 1) - width
+    excess = sum(widths.values()) - room
     while excess > 0:
         may = [n for n in kept if widths[n] > _least(columns[n], lengths[n])]
-        if not may:
-            break
+        last = kept[-1]
         # A text at the end goes on below itself, a name that is cut does not.
-        widest = may[-1] if _goes_on(columns, may[-1]) else max(may, key=lambda n: widths[n])
-        widths[widest] -= 1
+        if _goes_on(columns, last) and (last in may or (not may and widths[last] > LEAST_TEXT)):
+            widths[last] -= 1
+        elif may:
+            widths[max(may, key=lambda n: widths[n])] -= 1
+        else:
+            break
         excess -= 1
     return [widths[n] for n in kept]
 
@@ -502,11 +515,13 @@ def _cut(cells: list[list[Cell]], number: int, column: Column, width: int, view:
         line[number] = single(one, line[number][0].tone if line[number] else Tone.PLAIN)
 
 
-def _joined(cells: Sequence[Cell], columns: Sequence[Column], widths: Sequence[int], view: View) -> Line:
+def _joined(
+    cells: Sequence[Cell], columns: Sequence[Column], widths: Sequence[int], gap: int, view: View
+) -> Line:
     """Return one line of cells, without blanks at its end."""
     spans: list[Span] = []
     for cell, column, width in zip(cells, columns, widths, strict=True):
-        spans += [*fit_line(cell, width, right=column.right, glyphs=view.glyphs), Span(" " * GAP)]
+        spans += [*fit_line(cell, width, right=column.right, glyphs=view.glyphs), Span(" " * gap)]
     while spans and not spans[-1].text.strip():
         spans.pop()
     return (*spans[:-1], Span(spans[-1].text.rstrip(), spans[-1].tone)) if spans else ()

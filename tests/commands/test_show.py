@@ -165,6 +165,17 @@ def test_a_page_says_who_what_and_why_in_80_columns(
     check_show(shell, night, arguments, *PAGES_WITH_LINES[arguments])
 
 
+@pytest.mark.parametrize("width", [60, 100, 160])
+@pytest.mark.parametrize("what", ["", "alignment", "groups"])
+def test_a_page_fits_any_width(
+    shell: Shell, night: pathlib.Path, monkeypatch: pytest.MonkeyPatch, what: str, width: int
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    out = shell.run("show", *filter(None, [what]), "--replay", night)[1]
+    assert max(map(cell_len, out.splitlines())) <= width
+    assert "40 %" in out or what == "groups"
+
+
 @pytest.mark.usefixtures("columns")
 def test_rows_are_sorted_and_headings_left_out(shell: Shell, night: pathlib.Path) -> None:
     shown = check_show(shell, night, "nodes --sort=-samples --columns node,samples --no-header")

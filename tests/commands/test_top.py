@@ -51,6 +51,8 @@ def test_the_console_plays_recordings_and_refuses_other_files(
         "notify": "",
         "others": (),
         "recordings": (),
+        "kiosk": False,
+        "simulate": None,
     }
     watch_health = shown[0][2]["watch_health"]
     assert watch_health(SystemModel()).expected == NOTHING

@@ -23,10 +23,10 @@ import engine
 ROOT: Final = pathlib.Path(engine.__path__[0]).parent
 PACKAGES: Final = ("engine", "ospltool", "tui")
 BARS: Final = {
-    "code tokens": 806_900,
-    "lines": 130_600,
-    "modules": 495,
-    "classes": 1_281,
+    "code tokens": 808_003,
+    "lines": 130_753,
+    "modules": 496,
+    "classes": 1_282,
     "functions of 60 lines": 3,
     "imports in functions": 248,
     "sheared modules": 14,

@@ -19,6 +19,7 @@ from tui import commands, panels
 from tui.console import Console
 from tui.panels import ConsoleStatus
 from tui.widgets.bottom import CommandLine, Entry, FilterLine, KeyBar
+from tui.widgets.kiosk import Kiosk, is_stale
 from tui.widgets.lines import Lines, Toned
 from tui.widgets.sheet import HEADER, Sheet
 
@@ -68,6 +69,7 @@ class OpsScreen(Screen[None]):
     def compose(self) -> ComposeResult:
         """Yield header and caption above, message, filter, command line and keys below."""
         yield Lines(id="header")
+        yield Kiosk()
         yield Lines(id="timebar")
         yield Lines(id="caption")
         yield from self.body()
@@ -110,7 +112,8 @@ class OpsScreen(Screen[None]):
     def room(self) -> int:
         """Lines that are left for the body."""
         around = (w for w in self.children if isinstance(w, Lines | Entry) and w.id in _AROUND and w.display)
-        return max(0, self.size.height - 1 - sum(_height(widget) for widget in around))
+        kiosk = 3 + self.frame if self.has_class("-kiosk") else 1  # in the place of the keys
+        return max(0, self.size.height - kiosk - sum(_height(widget) for widget in around))
 
     def update(self, view: View, status: ConsoleStatus) -> None:
         """Show the system as it is in `view`, with this screen's filter."""
@@ -127,17 +130,24 @@ class OpsScreen(Screen[None]):
                 widget.set_class(is_past and widget.id not in _OF_THE_PRESENT, PAST)
         self.set_class(self.is_roomy, "-roomy")
         self.set_class(view.glyphs is ASCII, "-ascii")
-        lines = panels.header(view, status, self.NAME, self.heading, width)
-        self.fill("#header", lines if self.size.height >= LEAST_FOR_TABS else lines[:1])
+        self.set_class(status.is_kiosk, "-kiosk")
+        self.set_class(status.is_kiosk and is_stale(view), "-stale")
+        if status.is_kiosk:
+            self.query_one(Kiosk).show(view)
+        self._show_header(view, status)
         self.fill("#timebar", panels.timebar_lines(view, status, width))
         self.fill("#caption", panels.caption_lines(view, width))
         self.fill("#message", self._preview or self.console.message_lines())
         before = self.heading
         self.show(view)
         if self.heading != before:
-            lines = panels.header(view, status, self.NAME, self.heading, width)
-            self.fill("#header", lines if self.size.height >= LEAST_FOR_TABS else lines[:1])
+            self._show_header(view, status)
         self._keep_focus()
+
+    def _show_header(self, view: View, status: ConsoleStatus) -> None:
+        lines = panels.header(view, status, self.NAME, self.heading, self.size.width)
+        has_tabs = self.size.height >= LEAST_FOR_TABS and not status.is_kiosk
+        self.fill("#header", lines if has_tabs else lines[:1])
 
     def _keep_focus(self) -> None:
         """Move the focus to a table with rows, if there is one."""
