@@ -132,7 +132,7 @@ fuzz: $(VENV)/.dev ## Damaged files and messages for every reader of foreign byt
 forge: $(VENV)/.dev ## Two nodes with a secret, and 100,000 messages of one who does not know it (FORGED=100000)
 	OSPLTOOL_FORGED=$(FORGED) $(BIN)/python -m pytest --timeout 3600 tests/adversary/test_secret.py -k forged
 
-bench: $(VENV)/.dev ## Figures, side by side in one run (AREA=start|crowd|capture|large|trickle|deliver|topics|history|million|alive|align|merge|reconcile|sets|store|simulator|trace|console|redundancy)
+bench: $(VENV)/.dev ## Figures, side by side in one run (AREA=start|crowd|capture|large|trickle|deliver|topics|history|million|alive|align|merge|reconcile|sets|store|simulator|trace|fleet|console|redundancy)
 	$(BIN)/python -m benchmarks --area $(AREA)
 
 docs: $(VENV)/.dev ## The documents as a site with checked links, in build/site

@@ -34,6 +34,7 @@ AREAS: Final = (
     "sets",
     "store",
     "trace",
+    "fleet",
     "console",
     "redundancy",
 )

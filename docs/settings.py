@@ -110,24 +110,25 @@ def _threads() -> Iterator[str]:
 
 def _sections() -> Iterator[str]:
     for section in SECTIONS:
-        works, others = _rows(section)
+        rows = _rows(section)
         yield f"## {section}"
         yield ""
-        yield f"These work: {', '.join(works)}."
-        yield ""
-        yield "| Setting | Fate | Why | No word when |"
-        yield "|---|---|---|---|"
-        yield from others
+        yield f"These work: {', '.join(rows[Fate.WORKS][''])}."
+        for fate in (Fate.NOT_NEEDED, Fate.REFUSED):
+            if rows[fate]:
+                yield ""
+                yield f"| {fate.capitalize()} | Why | No word when |"
+                yield "|---|---|---|"
+                yield from (f"| {', '.join(names)} | {rest} |" for rest, names in rows[fate].items())
         yield ""
     working = sum(each.fate is Fate.WORKS for each in fates().values())
     refused = sum(each.fate is Fate.REFUSED for each in fates().values())
     yield f"{working} work, {len(fates()) - working - refused} are not needed, {refused} are refused."
 
 
-def _rows(section: str) -> tuple[list[str], list[str]]:
-    """Return the settings of a section that work, and the lines of the others."""
-    works: list[str] = []
-    others: dict[str, list[str]] = {}
+def _rows(section: str) -> dict[Fate, dict[str, list[str]]]:
+    """Return the settings of a section by fate, and by the cells that several have in common."""
+    rows: dict[Fate, dict[str, list[str]]] = {fate: {} for fate in Fate}
     for path in engine_schema().paths():
         entry = fates().get(path)
         if entry is None or path.partition("/")[0].partition("@")[0] != section:
@@ -136,11 +137,11 @@ def _rows(section: str) -> tuple[list[str], list[str]]:
             continue
         shown = path.removeprefix(f"{section}/").removeprefix(section)
         if entry.fate is Fate.WORKS:
-            works.append(f"`{shown}`")
+            rows[entry.fate].setdefault("", []).append(f"`{shown}`")
         elif not _is_one_with_its_parent(path, entry):
             below = " and below" if _has_more(path, entry) else ""
-            others.setdefault(f"{entry.fate} | {entry.reason} | {_accepted(entry)}", []).append(shown + below)
-    return works, [f"| {', '.join(names)} | {rest} |" for rest, names in others.items()]
+            rows[entry.fate].setdefault(f"{entry.reason} | {_accepted(entry)}", []).append(shown + below)
+    return rows
 
 
 def _is_one_with_its_parent(path: str, entry: SettingFate) -> bool:

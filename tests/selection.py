@@ -16,6 +16,7 @@ RUN: Final[Mapping[str, int]] = {
     "analytics/test_fleet.py": 1,
     "analytics/test_pipeline.py::test_spark_carries_out_what_this_machine_carries_out": 0,
     "analytics/test_following.py": 0,
+    "analytics/test_remote.py": 4,
     "analytics/test_spark.py": 1,
     "analytics/test_spark_cluster.py": 0,
     "console/test_repaint.py::test_a_screen_that_was_left_shows_what_changes_after_its_return": 2,

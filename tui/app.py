@@ -159,6 +159,7 @@ class ConsoleApp(App[int]):
     Without `timer`, nothing moves until `tick` is called: tests decide what time it is. `title` is that of
     the console, `theme` a name of `themes.ALL`, and `notify` a command that runs for every new severe
     incident; empty for none. `recordings` are files of recorders of the shown systems, to go back in time.
+    With `kiosk` it hangs on a wall. `simulate` opens a simulated system, offered while nobody is heard.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [

@@ -8,12 +8,13 @@ import dataclasses
 import fcntl
 import hashlib
 import io
+import itertools
 import json
 import os
 import pathlib
 import re
 import secrets
-import shutil
+import threading
 import time
 import urllib.parse
 from typing import TYPE_CHECKING, Any, Final
@@ -29,6 +30,7 @@ from ospltool.analytics.contract import (
     Table,
     day_of,
 )
+from ospltool.output.locations import is_remote, of_arrow, remove_tree
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -61,11 +63,18 @@ _WITH_STATISTICS: Final = ["off", "time_ns", "state", "thread", "edge", "level",
 
 
 VERSIONS: Final = "versions"
+CHECKPOINTS: Final = "checkpoints"
 LOCK_FILE: Final = ".lock"
+WRITERS: Final = "writers"
+"""Where a writer says that it is there, on a file system without locks."""
+RENEWED_S: Final = 3.0
+LEASE_S: Final = 15.0
+"""Seconds after which a writer that has not said so again is taken for killed: some times as many."""
 KEPT_S: Final = 60.0
 """Seconds for which a writer leaves what it replaced to those who read the version before."""
 
 _PART_NAME: Final = re.compile(r"part-[0-9a-f]{16}")
+_CHECKPOINT: Final = re.compile(r"[0-9a-f]{0,16}")
 _DATA_FILE: Final = re.compile(r"[a-z]+/(?:[^/\0]+/)*part-[0-9a-f]{16}(?:-\d+)?\.parquet")
 
 
@@ -109,14 +118,20 @@ class Contents:
     Attributes:
         files: what was loaded of each file, by its key.
         tables: the Parquet files of each table, from the directory of the case.
+        stream: name of the checkpoint of the query that fed the case last; empty if a command did.
+        batch: number of the last batch of that query.
     """
 
     files: dict[str, Any] = dataclasses.field(default_factory=dict)
     tables: dict[str, list[str]] = dataclasses.field(default_factory=dict)
+    stream: str = ""
+    batch: int = -1
 
     def __post_init__(self) -> None:
         """Refuse what leads out of the case, which may come from anybody."""
         msgspec.convert(self.files, dict[str, _LoadedFile])
+        if not _CHECKPOINT.fullmatch(self.stream):
+            raise ValueError(f"{self.stream!r} is no name of a checkpoint")
         for table, paths in self.tables.items():
             for path in paths:
                 parts = path.split("/")
@@ -150,9 +165,10 @@ class Case:
 
 def keep_private(directory: pathlib.Path) -> None:
     """Make the files of a case readable by their owner only, if only the owner can enter its directory."""
-    if directory.is_dir() and not directory.stat().st_mode & 0o077:
+    if not is_remote(directory) and directory.is_dir() and not directory.stat().st_mode & 0o077:
         for path in directory.rglob("*"):
-            path.chmod(0o700 if path.is_dir() else 0o600)
+            with contextlib.suppress(FileNotFoundError):  # a running query renews its checkpoint
+                path.chmod(0o700 if path.is_dir() else 0o600)
 
 
 def is_case_directory(path: pathlib.Path) -> bool:
@@ -203,7 +219,7 @@ def open_case(path: pathlib.Path) -> Case:
         raise CaseError(
             f"{meta}: format version {version}, this release reads {FORMAT_VERSION}; load the traces again"
         )
-    return Case(path, detail, _newest(path)[1])
+    return Case(path, detail, newest(path)[1])
 
 
 def _versions(path: pathlib.Path) -> list[int]:
@@ -216,7 +232,7 @@ def _version_name(number: int | str) -> str:
     return f"{int(number):012}.json" if str(number).isdecimal() else ""
 
 
-def _newest(path: pathlib.Path) -> tuple[int, Contents]:
+def newest(path: pathlib.Path) -> tuple[int, Contents]:
     """Return the newest whole version of a case and its number.
 
     Where a file is seen before all of it is written, the newest one may not be whole yet.
@@ -231,7 +247,7 @@ def _newest(path: pathlib.Path) -> tuple[int, Contents]:
             try:
                 return number, Contents(**json.loads(version.read_text(encoding="utf-8"))["data"])
             except FileNotFoundError:  # a writer has replaced it meanwhile
-                return _newest(path)
+                return newest(path)
             except (ValueError, KeyError, TypeError, RecursionError, AttributeError) as cause:
                 problem = f"{version}: {words_of(cause)}"
     except FileNotFoundError:
@@ -256,7 +272,7 @@ def refuse_links(directory: pathlib.Path) -> None:
     Raises:
         CaseError: there is one.
     """
-    for path in directory.rglob("*"):
+    for path in directory.rglob("*") if not is_remote(directory) else ():
         if path.is_symlink():
             raise CaseError(f"{path}: a symbolic link in a case, which is not followed")
 
@@ -268,6 +284,10 @@ def locked(path: pathlib.Path) -> Iterator[None]:
     Raises:
         CaseError: another command has locked it, or it has symbolic links.
     """
+    if is_remote(path):
+        with _leased(path / WRITERS):
+            yield
+        return
     refuse_links(path)
     descriptor = open_private(path / LOCK_FILE, os.O_CREAT | os.O_RDWR)
     try:
@@ -278,6 +298,53 @@ def locked(path: pathlib.Path) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
+
+
+@contextlib.contextmanager
+def _leased(directory: pathlib.Path) -> Iterator[None]:
+    """Lock a case on a file system without locks.
+
+    A writer puts a file of its own in place and only then looks for others: of two that begin at once, one
+    sees the other. While it lives, it renews its file; one that is not renewed was left by a killed command.
+    """
+    own = directory / secrets.token_hex(8)
+    over = threading.Event()
+
+    def renew() -> None:
+        for number in itertools.count():
+            if over.wait(RENEWED_S):
+                return
+            with contextlib.suppress(OSError):  # it is tried again before the others give it up
+                own.write_text(str(number))
+
+    directory.mkdir(mode=0o700, exist_ok=True)
+    own.write_text("new")
+    thread = threading.Thread(target=renew, daemon=True)
+    thread.start()
+    try:
+        others = _renewals(directory, own)
+        until = time.monotonic() + LEASE_S
+        while others and time.monotonic() < until:
+            time.sleep(1)
+            if any(others.get(one) != said for one, said in _renewals(directory, own).items()):
+                raise CaseError(f"{directory.parent}: is being written by another command")
+        for one in others:
+            one.unlink(missing_ok=True)
+        yield
+    finally:
+        over.set()
+        thread.join()
+        own.unlink(missing_ok=True)
+
+
+def _renewals(directory: pathlib.Path, own: pathlib.Path) -> dict[pathlib.Path, str]:
+    """Return the files of other writers with what each says."""
+    found = {}
+    for one in directory.iterdir():
+        if one != own:
+            with contextlib.suppress(FileNotFoundError):
+                found[one] = one.read_text()
+    return found
 
 
 @contextlib.contextmanager
@@ -312,13 +379,13 @@ def writing(path: pathlib.Path, detail: Detail, *, is_shared: bool = False) -> I
             case = open_case(path)
             if case.detail is not detail:
                 raise CaseError(f"{path}: was loaded with detail {case.detail}, not {detail}; load it alike")
-            writer = CaseWriter(path, detail, *_newest(path))
+            writer = CaseWriter(path, detail, *newest(path))
             writer.sweep()
             try:
                 yield writer
             except BaseException:
-                if is_new and not writer.contents.files:
-                    shutil.rmtree(path, ignore_errors=True)
+                if is_new and not newest(path)[1].files:
+                    remove_tree(path)
                 else:
                     writer.sweep()
                 raise
@@ -329,9 +396,8 @@ def writing(path: pathlib.Path, detail: Detail, *, is_shared: bool = False) -> I
 
 def _make_room(path: pathlib.Path, *, is_shared: bool) -> None:
     """Make the directory of a new case, or take that of one whose first writer was killed."""
-    if path.exists() and (
-        not path.is_dir() or {one.name for one in path.iterdir()} - {LOCK_FILE, VERSIONS, f".{META_FILE}.new"}
-    ):
+    own = {LOCK_FILE, WRITERS, VERSIONS, f".{META_FILE}.new"}
+    if path.exists() and not (path.is_dir() and {one.name for one in path.iterdir()} <= own):
         raise CaseError(f"{path}: exists already")
     path.mkdir(mode=0o777 if is_shared else 0o700, parents=True, exist_ok=True)
 
@@ -404,6 +470,7 @@ class CaseWriter:
 
     def sweep(self) -> None:
         """Remove what the newest version does not name: what it replaced, and what a killed command left."""
+        self._number, self.contents = newest(self.path)
         named = {self.path / place for place in _places(self.contents)}
         for table in Table:
             for path in (self.path / table).rglob("*.parquet"):
@@ -411,6 +478,10 @@ class CaseWriter:
                     path.unlink(missing_ok=True)
         for number in _versions(self.path)[1:]:
             (self.path / VERSIONS / _version_name(number)).unlink(missing_ok=True)
+        there = self.path / CHECKPOINTS
+        for path in there.iterdir() if there.is_dir() else ():
+            if path.name != self.contents.stream:
+                remove_tree(path)
         self._replaced.clear()
 
 
@@ -419,7 +490,15 @@ def _places(contents: Contents) -> set[str]:
 
 
 def _put(path: pathlib.Path, text: str) -> None:
-    """Put a file in place whole."""
+    """Put a new file in place, whole where the file system can.
+
+    Where it cannot, a number that another writer has taken meanwhile shows that this one is not the only one.
+    """
+    if is_remote(path):
+        if path.exists():
+            raise CaseError(f"{path}: another command has written it meanwhile")
+        path.write_text(text)
+        return
     with replacing(path) as written:
         written.write_text(text, encoding="utf-8")
 
@@ -531,9 +610,11 @@ def records_file(path: pathlib.Path, schema: pa.Schema, detail: Detail = Detail.
     """
     import pyarrow.parquet as pq  # only where tables are written
 
+    place, system = of_arrow(path)
     return pq.ParquetWriter(
-        path,
+        place,
         schema,
+        filesystem=system,
         compression=COMPRESSION,
         compression_level=_levels(schema, detail),
         use_dictionary=_REPEATED,

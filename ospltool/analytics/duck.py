@@ -16,8 +16,9 @@ import pyarrow as pa
 
 from ospltool.analytics.case import Case, CaseError
 from ospltool.analytics.columns import values_of
-from ospltool.analytics.contract import PARTITIONS, Table, columns_of, no_rows, tables_by_domain
+from ospltool.analytics.contract import PARTITIONS, Table, columns_of, no_rows, schema, tables_by_domain
 from ospltool.analytics.engines import ROWS_AT_ONCE, QueryError, Result, literal
+from ospltool.output.locations import is_remote, of_arrow
 
 _SETTINGS: Final = {
     "autoinstall_known_extensions": "false",  # nothing is fetched from anywhere
@@ -158,10 +159,10 @@ def _opened(case: Case, scratch: str, *, is_frugal: bool) -> duckdb.DuckDBPyConn
             _make_views(connection, case)
         else:
             _check_tables(connection, case)
-        directory = literal(str(case.path.absolute()))
+        places = [scratch] if is_remote(case.path) else [str(case.path.absolute()), scratch]
         connection.execute(NO_PROGRESS)
         connection.execute(f"set temp_directory = {literal(scratch)}")
-        connection.execute(f"set allowed_directories = [{directory}, {literal(scratch)}]")
+        connection.execute(f"set allowed_directories = [{', '.join(map(literal, places))}]")
         connection.execute("set enable_external_access = false")
         connection.execute("set lock_configuration = true")
     except duckdb.Error as cause:
@@ -175,7 +176,7 @@ def _opened(case: Case, scratch: str, *, is_frugal: bool) -> duckdb.DuckDBPyConn
 
 def _plainly_named(case: Case, scratch: str) -> Case:
     """Return a case under a name that is no pattern and has no partitions, such as `day=5`."""
-    if not _SPECIAL.search(str(case.path)):
+    if is_remote(case.path) or not _SPECIAL.search(str(case.path)):
         return case
     link = pathlib.Path(scratch, "case")
     link.symlink_to(case.path.absolute())
@@ -188,7 +189,27 @@ def _config(*, is_frugal: bool = False) -> dict[str, str | bool | int | float | 
 
 def _make_views(connection: duckdb.DuckDBPyConnection, case: Case) -> None:
     for table in Table:
-        connection.execute(f"create view {table} as {_select(case, table)}")
+        if is_remote(case.path) and case.files(table):
+            connection.register(f"{table}_files", _dataset(case, table))
+            query = f"select {', '.join(columns_of(table))} from {table}_files"  # noqa: S608 - our own names
+            connection.execute(f"create temp view {table} as {query}")
+        else:
+            connection.execute(f"create view {table} as {_select(case, table)}")
+
+
+def _dataset(case: Case, table: Table) -> Any:
+    """Return the Parquet files of a table on another file system, of which DuckDB reads what it needs."""
+    from pyarrow import dataset  # only for these
+
+    places = [of_arrow(path) for path in case.files(table)]
+    names = pa.schema([(name, pa.string()) for name in PARTITIONS.get(table, ())])
+    return dataset.dataset(
+        [place for place, _ in places],
+        schema=pa.unify_schemas([schema(table), names]),
+        filesystem=places[0][1],
+        format="parquet",
+        partitioning=dataset.partitioning(names, flavor="hive"),
+    )
 
 
 def _select(case: Case, table: Table) -> str:

@@ -83,6 +83,10 @@ DomainWork = Callable[[str, "Iterator[pa.RecordBatch]"], Iterator[Columns]]
 class FleetEngine(Engine, Protocol):
     """An engine of many machines, which do the work of each domain."""
 
+    @property
+    def page(self) -> str:
+        """The address of its own page about its work; empty if there is none."""
+
     def by_domain(
         self, query: str, order: Sequence[str], domains: int, work: DomainWork, schema: str
     ) -> Iterator[tuple[Any, ...]]:

@@ -43,6 +43,9 @@ from ospltool.output.installation import extra_command
 
 _SHORT_START: Final = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 CONNECT: Final = "sc://"
+LOG_VARIABLE: Final = "OSPLTOOL_SPARK_LOG"
+"""Names a file that gets the log of Spark; without it, nobody sees it."""
+
 _LOCAL: Final = "local"
 _ADDRESS: Final = re.compile(r"(?P<kind>spark|sc|k8s)://(?:https?://)?(?P<addresses>[^/;]+)(?:[/;].*)?")
 _YARN_ADDRESS: Final = re.compile(
@@ -116,8 +119,9 @@ def session(master: str, settings: dict[str, str] | None = None) -> SparkSession
         builder = builder.master(master)
     for name, value in {**chosen, **(settings or {})}.items():
         builder = builder.config(name, value)
+    said: list[str] = []
     try:
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), _log_of_java(os.environ, said):
             # Connect warns of a setting that has no other way, and of a pandas that we do not use.
             warnings.simplefilter("ignore")
             opened = builder.getOrCreate()
@@ -128,8 +132,36 @@ def session(master: str, settings: dict[str, str] | None = None) -> SparkSession
             f"Spark Connect needs more: pip install 'pyspark[connect]' ({cause})"
         ) from None
     except (PySparkException, Py4JError, OSError, RuntimeError) as cause:
-        raise CaseError(f"{master}: {_first_line(cause)}") from None
+        raise CaseError("; ".join([f"{master}: {first_line(cause)}", *said[-1:]])) from None
     return opened  # type: ignore[no-any-return]  # the builder has no complete types
+
+
+@contextlib.contextmanager
+def _log_of_java(environ: Mapping[str, str], said: list[str]) -> Iterator[None]:
+    """Give a Java process that starts meanwhile another standard error than ours, which it would fill.
+
+    It is the file that the variable names, for those who want Spark's log; else a failure alone shows of it.
+
+    Args:
+        environ: environment variables.
+        said: gets the lines after a failure.
+    """
+    wanted = environ.get(LOG_VARIABLE)
+    log = pathlib.Path(wanted).open("ab+") if wanted else tempfile.TemporaryFile()  # noqa: SIM115 - closed below
+    sys.stderr.flush()
+    ours = os.dup(2)
+    # Java inherits it; pyspark has no other way to choose it.
+    os.dup2(log.fileno(), 2)
+    try:
+        yield
+    except BaseException:
+        log.seek(0)
+        said += log.read().decode("utf-8", "replace").split("\n")[-3:-1]
+        raise
+    finally:
+        os.dup2(ours, 2)
+        os.close(ours)
+        log.close()
 
 
 def end(opened: SparkSession) -> None:
@@ -320,8 +352,8 @@ class SparkEngine:
             for table, frame in self._frames.items():
                 frame.createOrReplaceTempView(table.value)
             self._places = places_of(self._plan(_EVERY_TABLE))
-        except PySparkException as cause:
-            raise CaseError(f"{case.path}: {_first_line(cause)}") from None
+        except (PySparkException, Py4JError) as cause:
+            raise CaseError(f"{case.path}: {first_line(cause)}") from None
 
     def _frame_of(self, case: Case, table: Table) -> Any:
         """Return the rows of a table; one without files has none."""
@@ -334,6 +366,12 @@ class SparkEngine:
             reader = self._session.read.option("basePath", directory.as_uri())
             frame = reader.parquet(*(path.absolute().as_uri() for path in paths))
         return frame.select(*columns_of(table))
+
+    @property
+    def page(self) -> str:
+        """The address of Spark's own page about its work; empty if there is none."""
+        context = None if is_connected(self._session) else self._session.sparkContext
+        return "" if context is None or not context.uiWebUrl else str(context.uiWebUrl)
 
     @property
     def session(self) -> SparkSession:
@@ -462,13 +500,13 @@ class SparkTables:
         try:
             yield from map(tuple, self._run(query).toLocalIterator(prefetchPartitions=True))
         except PySparkException as cause:
-            raise QueryError(_first_line(cause)) from None
+            raise QueryError(first_line(cause)) from None
 
     def _run(self, sql: str) -> Any:
         try:
             return self._session.sql(sql)
         except PySparkException as cause:
-            raise QueryError(_first_line(cause)) from None
+            raise QueryError(first_line(cause)) from None
 
     def close(self) -> None:
         """End the session."""
@@ -501,6 +539,11 @@ def _rows(frame: Any) -> Iterator[tuple[object, ...]]:
 _shipped_to: Final[weakref.WeakSet[SparkSession]] = weakref.WeakSet()
 
 
+def is_connected(opened: SparkSession) -> bool:
+    """Return whether a session is one of Spark Connect, whose driver is elsewhere."""
+    return hasattr(opened, "addArtifacts") and not hasattr(opened, "_jsparkSession")
+
+
 def ship_package(opened: SparkSession) -> None:
     """Make this product importable in the Python workers of a cluster."""
     if opened in _shipped_to:
@@ -509,7 +552,7 @@ def ship_package(opened: SparkSession) -> None:
     directory = tempfile.mkdtemp(prefix="ospltool-spark-")
     atexit.register(shutil.rmtree, directory, ignore_errors=True)  # executors that start later fetch it too
     archive = str(package_archive(pathlib.Path(directory)))
-    if hasattr(opened, "addArtifacts") and not hasattr(opened, "_jsparkSession"):
+    if is_connected(opened):
         opened.addArtifacts(archive, pyfile=True)
     else:
         opened.sparkContext.addPyFile(archive)
@@ -527,7 +570,7 @@ def package_archive(directory: pathlib.Path) -> pathlib.Path:
     return target
 
 
-def _first_line(cause: BaseException) -> str:
+def first_line(cause: BaseException) -> str:
     """Return the first line that says something: what Java threw, if it did."""
     text = str(cause).strip()
     if isinstance(cause, Py4JJavaError):

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 from typer.core import TyperGroup
 
-from ospltool.cli.exits import CommandError, Exit
-from ospltool.cli.options import CONTEXT, grouped
+from ospltool.cli.exits import CommandError, Exit, require_cyclone
+from ospltool.cli.options import CONTEXT, Page, grouped
 from ospltool.output import streams
 
 if TYPE_CHECKING:
@@ -135,6 +135,10 @@ def _refused(error: Exception) -> int:
 
     if not isinstance(error, UnsupportedCyclone | NoLibrary):
         return 0
+    try:
+        require_cyclone()
+    except CommandError as missing:
+        error = missing
     streams.notify(f"ospltool: {error}")
     return Exit.USAGE
 
@@ -153,7 +157,7 @@ def build(arguments: Sequence[str]) -> typer.Typer:
         context_settings=CONTEXT,
     )
     app.callback()(_global_options)
-    app.command("help", hidden=True)(show_help)
+    app.command("help", cls=Page, hidden=True)(show_help)
     first = next(iter(arguments), "")
     is_completing = "_OSPLTOOL_COMPLETE" in os.environ
     for verb, about in VERBS.items():
@@ -167,7 +171,7 @@ def build(arguments: Sequence[str]) -> typer.Typer:
         if hasattr(module, "group"):
             app.add_typer(module.group, name=verb, short_help=about)
         else:
-            app.command(verb, short_help=about)(grouped(getattr(module, function)))
+            app.command(verb, cls=Page, short_help=about)(grouped(getattr(module, function)))
     return app
 
 

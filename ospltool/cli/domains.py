@@ -91,14 +91,14 @@ def place_of(uri: str | None, domain: int | None) -> DomainAccess:
         from engine.dds.uri import cyclone_uri
     except ImportError as error:
         raise not_installed("dds", error) from error
-    if domain is None and not uri:
-        domain = targets(None, os.environ)[0].configuration.domain.id
-    if domain is not None or not uri:
-        return DomainAccess(domain or 0, cyclone_uri())
+    if domain is not None:
+        return DomainAccess(domain, cyclone_uri())
 
     target = targets(uri, os.environ)[0]
     configuration = target.configuration
-    return DomainAccess(configuration.domain.id, uri_of(configuration, target.environ), configuration)
+    # The default configuration is nobody's: its network is used, but no node of it is expected.
+    known = configuration if uri else None
+    return DomainAccess(configuration.domain.id, uri_of(configuration, target.environ), known)
 
 
 def require_interface(place: DomainAccess) -> None:

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import contextlib
 import enum
+import importlib.util
 import signal
 import threading
 from collections.abc import Callable, Iterable, Iterator
@@ -59,6 +60,16 @@ class CommandError(Exception):
 def not_installed(extra: str, error: ImportError) -> CommandError:
     """Make the error for an optional part that is not installed; `extra` is the name of its pip extra."""
     return CommandError(f"{error}; `{extra_command(extra)}` installs it")
+
+
+def require_cyclone() -> None:
+    """Require the package with Cyclone DDS.
+
+    Raises:
+        CommandError: it is not installed; the message has the command that installs it.
+    """
+    if importlib.util.find_spec("cyclonedds") is None:
+        raise not_installed("dds", ImportError("the package cyclonedds is not installed"))
 
 
 @contextlib.contextmanager

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable
 from typing import Annotated, Any, Final
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from ospltool.cli.exits import CommandError
 from ospltool.output.locations import scheme_of
@@ -127,6 +127,23 @@ def duration(default: str | None, about: str, *names: str) -> Any:
     return typer.Option(default, *names, parser=duration_s, metavar="DURATION", help=about)
 
 
+class Page(TyperCommand):
+    """A command whose help ends with examples."""
+
+    def format_epilog(self, ctx: Any, formatter: Any) -> None:
+        """Write the examples, each on a line of its own, so that it can be copied."""
+        with formatter.section("Examples"):
+            for line in examples().get(ctx.command_path.removeprefix("ospltool "), ()):
+                formatter.write(f"{' ' * formatter.current_indent}{line}\n")
+
+
+def examples() -> dict[str, list[str]]:
+    """Return the examples of each command by its name, in an order in which they run."""
+    import tomllib  # for help only
+
+    return tomllib.loads((pathlib.Path(__file__).parent / "examples.toml").read_text("utf-8"))
+
+
 class DefaultGroup(TyperGroup):
     """A group whose first command is meant where none is named.
 
@@ -154,7 +171,7 @@ def command_group(
     settings = {"no_args_is_help": True, "context_settings": CONTEXT, "rich_markup_mode": None, **settings}
     group = typer.Typer(help=about, **settings)
     for name, command, short_help in commands:
-        group.command(name, short_help=short_help)(grouped(command))
+        group.command(name, cls=Page, short_help=short_help)(grouped(command))
     return group
 
 

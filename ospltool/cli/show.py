@@ -503,7 +503,7 @@ def _put_change(
         return
     if section == "events":
         clock = text_views.clock(int(str(row["time_ns"])))
-        streams.put(text_views.visible(f"{clock} UTC  {row['node']}: {row['text']}") + "\n")
+        streams.put(text_views.visible(f"{clock} UTC  {row['sentence']}") + "\n")
         return
     first, *others = (value for value in row.values() if isinstance(value, str) and value)
     arrow = "->" if view.glyphs is ASCII else view.glyphs.arrow

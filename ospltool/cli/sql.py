@@ -68,6 +68,11 @@ def sql(
             _put_result(result, "json" if as_json else form, limit)
 
 
+def put_fleet(case: str, *, as_json: bool) -> None:
+    """Print the judged domains of a case by day."""
+    sql(case, "fleet", reader=EngineOptions(), as_json=as_json)
+
+
 def _put_list(as_json: bool) -> None:
     if as_json:
         queries = [{"name": one.name, "about": one.about, "sql": one.sql} for one in named_queries().values()]

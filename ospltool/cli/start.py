@@ -21,7 +21,7 @@ from engine.supervisor.node_status import status_of
 from engine.supervisor.policy import Action
 from ospltool.cli import started_nodes
 from ospltool.cli import targets as find
-from ospltool.cli.exits import CommandError, Exit, interrupt_flag
+from ospltool.cli.exits import CommandError, Exit, interrupt_flag, require_cyclone
 from ospltool.cli.options import AsJson, duration
 from ospltool.cli.started_nodes import run_directory, running
 from ospltool.output import envelope, streams
@@ -76,6 +76,7 @@ def start(
     found = find.targets(uri, os.environ, role=role, node=node)
     if foreground and len(found) > 1:
         raise CommandError("only one node can run in the foreground: choose it with --node")
+    require_cyclone()
     if found[0].path == find.resolved(find.DEFAULT):
         domain, store = found[0].configuration.domain.id, visible(found[0].store)
         about = f"no configuration given: all partitions of domain {domain}, store {store}"

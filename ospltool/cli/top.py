@@ -104,6 +104,10 @@ def top(
     source: SourceOptions,
     console: ConsoleOptions,
     document: DocumentOptions,
+    case: Annotated[
+        str | None,
+        typer.Option(metavar="CASE", help="Print the judged domains of this case by day, and exit."),
+    ] = None,
 ) -> None:
     """Open the operations console: nodes, name-spaces, masters, alignment, events, persistence services.
 
@@ -115,6 +119,11 @@ def top(
     Exit codes: 0 success, 2 wrong usage or the console is not installed, 3 domain not reachable, or no node
     heard with --json, 70 the watch itself failed with --json.
     """
+    if case is not None:
+        from ospltool.cli.sql import put_fleet  # only for this option
+
+        put_fleet(case, as_json=document.as_json)
+        return
     is_past = not source.is_live
     if console.operate and is_past:
         raise CommandError("--operate needs a live domain: leave out --replay and --simulate")

@@ -21,7 +21,6 @@ import msgspec
 from engine.core.untrusted import JsonFault, json_reader, words_of
 from ospltool.analytics.case import (
     CaseError,
-    Contents,
     is_case_directory,
     open_case,
     refuse_links,
@@ -30,6 +29,7 @@ from ospltool.analytics.case import (
 )
 from ospltool.analytics.contract import NO_DOMAIN, Table, schema
 from ospltool.output import envelope
+from ospltool.output.locations import is_remote
 from ospltool.output.progress import advance
 from ospltool.output.text import plural
 from ospltool.stores.model import StoreNotSupported, StoreReader, StoreUnreadable
@@ -99,6 +99,8 @@ def find_attachments(names: Iterable[str], nodes: Iterable[str]) -> list[Attachm
     found: dict[Path, Attachment] = {}
     for name in names:
         node, path = named_path(name)
+        if is_remote(path):
+            continue  # their readers need files of this machine
         for what, place in _below(path):
             owner = "" if what is AttachmentKind.RECORDING else node or _owner(place, path, known)
             name_of_place = valid_text(str(place))
@@ -111,6 +113,8 @@ def find_attachments(names: Iterable[str], nodes: Iterable[str]) -> list[Attachm
 
 def what_is(path: Path) -> AttachmentKind | None:
     """Return the kind of a file or directory; None if it is not an attachment."""
+    if is_remote(path):
+        return None
     try:
         if is_store(path):
             return AttachmentKind.STORE
@@ -240,7 +244,7 @@ def attach(case: Path, attachments: Sequence[Attachment]) -> KeptAttachments:
         rows = _table([row for _, entry in sorted(listed.items()) for row in entry.rows])
         tables = {**writer.contents.tables, Table.STORED.value: [writer.write(Table.STORED, rows)]}
         if tables != writer.contents.tables:
-            writer.commit(Contents(writer.contents.files, tables))
+            writer.commit(dataclasses.replace(writer.contents, tables=tables))
     given = [listed[f"{one.what}:{one.name}"] for one in attachments]
     is_whole = all(one.is_foreign for one in given if one.unread or one.damage)
     return KeptAttachments(added, unchanged, tuple(problems), is_whole)
@@ -258,7 +262,7 @@ def _drop_others(directory: Path, listed: set[str]) -> None:
 
 def kept_in(case: Path) -> tuple[Attachment, ...]:
     """Return the attachments in a case."""
-    if not case.is_dir():
+    if is_remote(case) or not case.is_dir():
         return ()
     refuse_links(case)
     directory = case / DIRECTORY

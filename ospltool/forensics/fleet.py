@@ -238,7 +238,7 @@ def _on_executors(evidence: CaseEvidence, engine: FleetEngine, question: _Questi
             _without_readers(stored),
         )
     done: list[JudgedDomain] = []
-    with shown("applying the rules", unit=""):
+    with shown(f"applying the rules {engine.page}".rstrip(), unit=""):
         for _ in ("as the clocks are", "where one is wrong, as corrected"):
             waiting, tasks = tasks, {}
             for domain, answer in _answers(engine, waiting):

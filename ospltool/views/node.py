@@ -466,7 +466,7 @@ def _answer(label: str, answer: str, tone: Tone = Tone.PLAIN) -> Line:
 
 
 def _fellow_words(node: Node) -> str:
-    fellows = node.snapshot.fellows
+    fellows = sorted(node.snapshot.fellows, key=lambda one: natural(one.name))
     names = [fellow.name for fellow in fellows if fellow.communication == "approved"]
     others = [
         f"{fellow.name} ({fellow.communication})" for fellow in fellows if fellow.communication != "approved"

@@ -8,7 +8,6 @@ import itertools
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
-from engine.runtime.monitor import NameSpaceView
 from ospltool.diagnostics.model import Severity
 from ospltool.health.incidents import Incident
 from ospltool.health.presence import Presence
@@ -38,6 +37,7 @@ from ospltool.views.view import (
     Rank,
     UnheardNode,
     View,
+    difference,
     master_mark,
     name_space_state,
     node_mark,
@@ -57,16 +57,18 @@ LABEL: Final = 16
 """The most cells for the names of name-spaces beside their masters."""
 
 
-def hour_lines(view: View, width: int, most: int) -> list[Line]:
+def hour_lines(view: View, width: int, most: int, only: str = "") -> list[Line]:
     """Return who led each name-space when, what went wrong, and the times of day, over the last hour or less.
 
     Args:
         view: what it is computed from.
         width: cells.
         most: the most lines; name-spaces whose master changed come first, and the last ones are left out.
+        only: the only name-space; empty for all.
     """
     begin_ns = _begin_ns(view)
     every = sorted(view.model.masterships.items(), key=lambda each: -_hand_overs(each[1], begin_ns))
+    every = [each for each in every if only in ("", each[0][0])]
     roles = collections.Counter(name for (name, _), _ in every)
     named = [
         (f"{name} {role}" if roles[name] > 1 else name, name, role, terms) for (name, role), terms in every
@@ -83,10 +85,11 @@ def hour_lines(view: View, width: int, most: int) -> list[Line]:
     return [*lines, marks, (gap, Span(_clocks(begin_ns, view.now_ns, room), Tone.DIM))][-max(most, 2) :]
 
 
-def hour_title(view: View) -> str:
+def hour_title(view: View, only: str = "") -> str:
     """Return the title of the last hour, which explains its marks."""
     begin_ns, glyphs = _begin_ns(view), view.glyphs
-    changes = sum(_hand_overs(terms, begin_ns) for terms in view.model.masterships.values())
+    every = view.model.masterships.items()
+    changes = sum(_hand_overs(terms, begin_ns) for (name, _), terms in every if only in ("", name))
     begun = sum(one.since_ns >= begin_ns for one in view.health.every)
     parts = [f"masters of the last {text.age(view.now_ns - begin_ns)}"]
     parts += [f"{glyphs.mark} {plural(changes, 'hand-over')}"] if changes else []
@@ -221,8 +224,6 @@ WIDE: Final = 148
 """Cells from which parts stand side by side, and nodes have their host and time up."""
 ENOUGH: Final = 22
 """A cell of a name-space with more shows nothing more."""
-JITTER_S: Final = 3
-"""Sets that are written differ by what is written in this time, as snapshots of two nodes are never alike."""
 
 
 class Overview:
@@ -417,12 +418,12 @@ class Overview:
         room = width - len(signs)
         if not space.complete:
             return (*signs, *self._progress(node, name, fraction, room))
-        difference, tone = self._difference(node, space)
+        differs, tone = difference(view, node, space)
         count = text.count(space.count)
-        quiet = Tone.PLAIN if signs[0].text.strip() or difference else Tone.DIM
+        quiet = Tone.PLAIN if signs[0].text.strip() or differs else Tone.DIM
         if width < LEAST_FIGURE:
-            return (*signs, Span((difference or (count if len(count) <= room else "="))[:room], quiet))
-        return (*signs, Span(f"{count:>8}", quiet), Span(f" {difference}"[: room - 8], tone))
+            return (*signs, Span((differs or (count if len(count) <= room else "="))[:room], quiet))
+        return (*signs, Span(f"{count:>8}", quiet), Span(f" {differs}"[: room - 8], tone))
 
     def _progress(self, node: Node, name: str, fraction: float, room: int) -> Cell:
         """Return a bar, and where there is room the percentage before it and the rest of time after it."""
@@ -434,22 +435,6 @@ class Overview:
         rest = f" {rest:>6}" if rest and room >= ENOUGH - 3 else ""
         full, empty = self._view.glyphs.bar(fraction, room - len(figure) - len(rest))
         return Span(figure), Span(full, Tone.ACCENT), Span(empty, Tone.DIM), Span(rest)
-
-    def _difference(self, node: Node, space: NameSpaceView) -> tuple[str, Tone]:
-        """Return by how many samples a complete set differs from that of its master; empty if it does not."""
-        view, glyphs = self._view, self._view.glyphs
-        master = view.model.nodes.get(space.master)
-        theirs = master.name_spaces.get(space.name) if master else None
-        if master is None or theirs is None or master.id == node.id or not theirs.complete or space.filtered:
-            return "", Tone.DIM
-        count = space.count - theirs.count
-        is_settled = bool(view.model.sets.differs_since(node, space.name, view.now_ns))
-        series = view.model.series.get(master.id)
-        rate = (series.rate_per_s("stored") or 0.0) if series else 0.0
-        if not count or not (is_settled or abs(count) > rate * JITTER_S):
-            return "", Tone.WARN if is_settled else Tone.DIM
-        word, sign = ("behind", glyphs.falling) if count < 0 else ("ahead", glyphs.rising)
-        return f"{sign}{text.count(abs(count))} {word}", Tone.WARN if is_settled else Tone.PLAIN
 
 
 def _rank(one: Node | UnheardNode, ranked: Mapping[str, Rank]) -> Rank:

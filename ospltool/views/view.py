@@ -185,6 +185,10 @@ def shown(view: View, key: str, value: object) -> str:
     return "" if value is None else str(value)
 
 
+JITTER_S: Final = 3
+"""Sets that are written differ by what is written in this time, as snapshots of two nodes are never alike."""
+
+
 def state_name(state: str) -> str:
     """Return the life-cycle state in words."""
     return STATES.get(state) or state.replace("_", " ").lower()
@@ -268,6 +272,25 @@ def name_space_state(view: View, node: Node, space: NameSpaceView) -> tuple[Span
         done = sum(one.samples for one in running) / expected if expected else 0.0
         return Span(glyphs.busy), min(max(done, held), 0.999)
     return Span(glyphs.idle), min(held, 0.999)
+
+
+def difference(view: View, node: Node, space: NameSpaceView) -> tuple[str, Tone]:
+    """Return by how many samples a complete set differs from that of its master; empty if it does not."""
+    glyphs = view.glyphs
+    master = view.model.nodes.get(space.master)
+    theirs = master.name_spaces.get(space.name) if master else None
+    if master is None or theirs is None or master.id == node.id or space.filtered:
+        return "", Tone.DIM
+    if not (space.complete and theirs.complete):
+        return "", Tone.DIM
+    count = space.count - theirs.count
+    is_settled = bool(view.model.sets.differs_since(node, space.name, view.now_ns))
+    series = view.model.series.get(master.id)
+    rate = (series.rate_per_s("stored") or 0.0) if series else 0.0
+    if not count or not (is_settled or abs(count) > rate * JITTER_S):
+        return "", Tone.WARN if is_settled else Tone.DIM
+    word, sign = ("behind", glyphs.falling) if count < 0 else ("ahead", glyphs.rising)
+    return f"{sign}{text.count(abs(count))} {word}", Tone.WARN if is_settled else Tone.PLAIN
 
 
 def severity_sign(glyphs: Glyphs, severity: Severity) -> tuple[str, Tone]:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import importlib.util
 import os
 import pathlib
+import random
 import signal
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 
 import pytest
 
@@ -239,6 +243,94 @@ def test_a_command_that_was_killed_goes_on_and_ends_in_order(tmp_path: pathlib.P
     assert "Traceback" not in command.said
     check_is_loaded(case, logs)
     assert len(content_of(case)[0]) > 1_000
+
+
+def offsets_of(case: pathlib.Path) -> set[str]:
+    return {path.name for path in case.glob("checkpoints/*/offsets/*")}
+
+
+def commits_of(case: pathlib.Path) -> set[str]:
+    return {path.name for path in case.glob("checkpoints/*/commits/*")}
+
+
+def records_of(case: pathlib.Path) -> set[str]:
+    return {path.name for path in case.glob("records/**/*.parquet")}
+
+
+def versions_of(case: pathlib.Path) -> set[str]:
+    return {path.name for path in case.glob("versions/*.json")}
+
+
+def workers_of(pid: int) -> list[int]:
+    """The Python processes of Spark that do tasks, below a process."""
+    parents, daemons = {}, set()
+    for entry in pathlib.Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with contextlib.suppress(OSError, IndexError):
+                parents[int(entry.name)] = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+                if b"pyspark.daemon" in (entry / "cmdline").read_bytes():
+                    daemons.add(int(entry.name))
+
+    def is_below(one: int) -> bool:
+        return one == pid or (one in parents and is_below(parents[one]))
+
+    return [one for one in daemons if parents[one] in daemons and is_below(one)]
+
+
+STEPS: dict[str, Callable[[pathlib.Path], object]] = {
+    "an offset is written": offsets_of,
+    "a file of records is written": records_of,
+    "a version is in place": versions_of,
+    "a batch is committed": commits_of,
+    "nothing in particular": lambda _: random.random(),
+}
+
+
+def _has_come(step: Callable[[pathlib.Path], object], case: pathlib.Path, before: object) -> bool:
+    return step(case) != before
+
+
+@pytest.mark.timeout(1500)
+@pytest.mark.parametrize("seed", range(10))
+def test_a_stream_gives_each_row_once_wherever_it_is_killed(seed: int, tmp_path: pathlib.Path) -> None:
+    """Five times, the driver or the workers get SIGKILL at a step of a batch; files grow and are replaced."""
+    pytest.importorskip("pyspark", reason="Spark needs the extra `spark`")
+    from tests.analytics.java_classes import JAVA_VARIABLE, java_options
+
+    drawn = random.Random(seed)
+    logs, case = tmp_path / "logs", tmp_path / "case"
+    writers = [Writer(logs / node / "durability.log", seed) for node in ("n1", "n2", "n3")]
+    writers[0].write(90, 7)
+    victims = ["driver", "workers", *drawn.choices(("driver", "workers"), k=3)]
+    drawn.shuffle(victims)
+    options = (*SPARK[:-1], "local[2,4]")  # a task may fail three times
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(JAVA_VARIABLE, java_options())
+        while victims:
+            with following(logs, case, *options) as command:
+                while victims:
+                    step = STEPS[drawn.choice(list(STEPS))]
+                    before = step(case)
+                    for _ in range(drawn.randint(1, 4)):
+                        writer = drawn.choice(writers)
+                        writer.write(drawn.randint(1, 60), drawn.randint(0, 60))
+                        change = drawn.choice(["rotate", "truncate", "remove", *["nothing"] * 5])
+                        if change != "nothing":
+                            getattr(writer, change)()
+                    writers[0].write(1, 0)
+                    command.wait_for(functools.partial(_has_come, step, case, before))
+                    if victims.pop() == "driver":
+                        os.killpg(command.process.pid, signal.SIGKILL)
+                        break
+                    for pid in workers_of(command.process.pid):
+                        with contextlib.suppress(ProcessLookupError):
+                            os.kill(pid, signal.SIGKILL)
+        with following(logs, case, *options) as command:
+            for writer in writers:
+                writer.write(20, 0)
+            assert command.end() == 0, command.said
+    assert "Traceback" not in command.said
+    check_is_loaded(case, logs)
 
 
 @pytest.mark.timeout(400)

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import json
+import os
 import pathlib
 import shutil
+import subprocess
+import sys
 import urllib.parse
 from typing import Any
 
 import pytest
 
 pytest.importorskip("duckdb", reason="SQL needs the extra `sql`")
+pytest.importorskip("pyspark", reason="Spark needs the extra `spark`")
 
 import pyarrow.parquet as pq
 
 from ospltool.analytics.case import CaseWriter, open_case
 from ospltool.analytics.contract import COLUMNS, Table
 from ospltool.analytics.show import named_queries
+from ospltool.analytics.spark import LOG_VARIABLE
 from ospltool.cli.app import main
 from ospltool.forensics.pipeline import part_bytes
 from tests.analytics.test_fleet import DOMAINS, java_classes, logs
@@ -122,6 +127,8 @@ def test_a_plan_runs_again_and_judges_what_changed(
         rows = asked(capfd, case, query)
         assert rows or query in {"two-masters", "flapping-fellows", "shrunk-sets"}, query
     fleet = asked(capfd, case, "fleet")
+    assert main(["top", "--case", str(case), "--json"]) == 0
+    assert json.loads(capfd.readouterr().out)["data"]["rows"] == fleet
     assert {one["domain"] for one in fleet} == {*DOMAINS, "new"}
     assert all(one["verdict"] for one in fleet if one["domain"] == "healthy")
 
@@ -166,10 +173,19 @@ def test_spark_carries_out_what_this_machine_carries_out(
     java_classes: str, logs: pathlib.Path, tmp_path: pathlib.Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     del java_classes
-    pytest.importorskip("pyspark", reason="Spark needs the extra `spark`")
-    local = ran(capfd, plan_of(tmp_path, logs))
-    spark = ran(capfd, plan_of(tmp_path, logs, "spark", f'engine = "spark"\npart_bytes = 100_000\n{SPARK}'))
-    assert spark[:2] == local[:2]
+    code, alerts, _ = ran(capfd, plan_of(tmp_path, logs))
+    plan = plan_of(tmp_path, logs, "spark", f'engine = "spark"\npart_bytes = 100_000\n{SPARK}')
+    done = subprocess.run(
+        [sys.executable, "-m", "ospltool.cli.app", "pipeline", "run", plan],
+        env={**os.environ, LOG_VARIABLE: str(tmp_path / "spark.log")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == code, done.stderr
+    assert [json.loads(line)["data"] for line in done.stdout.splitlines()] == alerts
+    assert len(done.stderr.splitlines()) <= 3, "Spark's own lines are in its log"
+    assert "JDK_JAVA_OPTIONS" in (tmp_path / "spark.log").read_text()
     assert stages_of(tmp_path / "spark") == stages_of(tmp_path / "case")
     again = ran(capfd, plan_of(tmp_path, logs, "spark"))
     assert "0 domains judged" in again[2], "the other engine goes on where one ended"

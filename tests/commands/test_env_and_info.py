@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from engine.dds.errors import UnsupportedCyclone
 from ospltool.cli.exits import not_installed
 from ospltool.output.installation import extra_command
 from tests.commands.shell import Shell
@@ -116,3 +117,16 @@ def test_a_missing_extra_is_named_with_the_command_of_this_installation(
     monkeypatch.setattr("importlib.metadata.distribution", lambda _: Installed())
     assert said in extra_command("sql")
     assert said in str(not_installed("sql", ImportError("no duckdb")))
+
+
+@pytest.mark.parametrize("arguments", [["start"], ["top", "--json"]])
+def test_without_cyclone_the_command_that_installs_it_is_named(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch, arguments: list[str]
+) -> None:
+    def missing(*_: object) -> None:
+        raise UnsupportedCyclone("the package cyclonedds is not installed")
+
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
+    monkeypatch.setattr("ospltool.cli.domains.place_of", missing)
+    code, out, err = shell.run(*arguments)
+    assert (code, out, "`" + extra_command("dds") in err) == (2, "", True), err

@@ -23,12 +23,12 @@ import engine
 ROOT: Final = pathlib.Path(engine.__path__[0]).parent
 PACKAGES: Final = ("engine", "ospltool", "tui")
 BARS: Final = {
-    "code tokens": 808_003,
-    "lines": 130_753,
+    "code tokens": 812_994,
+    "lines": 131_551,
     "modules": 496,
-    "classes": 1_282,
+    "classes": 1_289,
     "functions of 60 lines": 3,
-    "imports in functions": 248,
+    "imports in functions": 254,
     "sheared modules": 14,
 }
 """The greatest figures; what is not here has none."""

@@ -10,6 +10,7 @@ import pytest
 import typer.main
 
 from ospltool.cli import app
+from ospltool.cli.options import examples
 
 if typing.TYPE_CHECKING:
     import pathlib
@@ -121,7 +122,30 @@ def test_every_option_that_a_page_prints_exists(root: pathlib.Path) -> None:
         for line in printed(page.read_text("utf-8"))
         if "ospltool" in line or page.parent.name != "internals"  # those have options of benchmarks, too
     ]
+    lines += [(name, line) for name, every in examples().items() for line in every]
     assert sum("ospltool " in line for _, line in lines) > 200
     assert [(page, line) for page, line in lines if unknown_options(" ".join(line.split()), known)] == []
     assert unknown_options("ospltool store ls STORE --limit 1 --stat", known) == ["--stat"]
     assert unknown_options("--statistic", known) == ["--statistic"]
+
+
+def test_every_page_ends_with_two_examples_of_its_command() -> None:
+    found = examples()
+    assert found.keys() == COMMANDS.keys()
+    for name, lines in found.items():
+        default = {"health report": "health", "trace view": "trace"}.get(name, name)
+        assert len(set(lines)) == 2, name
+        assert {line.startswith((f"ospltool {name}", f"ospltool {default}")) for line in lines} == {True}, (
+            name
+        )
+
+
+def test_the_list_of_commands_fits_a_screen(capfd: pytest.CaptureFixture[str]) -> None:
+    app.main(["--help"])
+    lines = capfd.readouterr().out.splitlines()
+    assert len(lines) <= 40
+    assert max(map(len, lines)) <= 80
+    app.main(["help", "start"])
+    assert capfd.readouterr().out.endswith(
+        "Examples:\n" + "".join(f"  {line}\n" for line in examples()["start"])
+    )

@@ -45,7 +45,7 @@ READERS: Final[dict[str, str]] = {
     "engine/store/store_directory.py": "node-store-ledger node-store-lock",
     "engine/supervisor/launch.py": "launch",
     "engine/supervisor/rundir.py": "run-record run-state",
-    "ospltool/analytics/case.py": "case",
+    "ospltool/analytics/case.py": "case case-version",
     "ospltool/client/journal.py": "journal",
     "ospltool/forensics/attachments.py": "case-attachments",
     "ospltool/health/mutes.py": "mutes",
@@ -76,6 +76,7 @@ OWN: Final[dict[str, str]] = {
     "ospltool/client/session.py": "additions to answers, which `extensions` parses",
     "ospltool/demo/acts.py": "the output of a program that the demo started",
     "ospltool/health/codes.py": "a file of the wheel",
+    "ospltool/output/installation.py": "what the installer of this environment wrote into it",
 }
 """Modules that parse only what this process or its own files of the wheel contain, and what that is."""
 

@@ -50,6 +50,7 @@ PLACES: Final[Mapping[str, str]] = {
 FILES: Final = "cp samples/three-nodes/*.*ml ."
 FLEET: Final = "ospltool start samples/three-nodes/fleet.toml"
 LOGS: Final = "for log in info error; do cp samples/traces/late-joiner/n1/ospl-info.log ospl-$log.log; done"
+KILL: Final = "node=$(pgrep -f three-nodes/n2.xml); kill -9 $(ps -o ppid= -p $node) $node"
 STORE: Final = "ospltool store import samples/stores/after-merge/n3 store"
 HAS: Final[Mapping[str, tuple[str, ...]]] = {
     "backup.md": (FILES, STORE),
@@ -57,7 +58,7 @@ HAS: Final[Mapping[str, tuple[str, ...]]] = {
     "durability-qos.md": (FLEET,),
     "faq.md": (LOGS,),
     "filters.md": (FILES,),
-    "health.md": (FILES, FLEET, "kill -9 $(pgrep -f three-nodes/n2.xml)"),
+    "health.md": (FILES, FLEET, KILL),
     "interoperability.md": (FLEET,),
     "migrate.md": ("cp samples/three-nodes/n1.xml ospl.xml",),
     "security.md": (

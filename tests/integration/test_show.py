@@ -102,8 +102,8 @@ def test_start_alignment_split_and_merge_are_shown_as_the_traces_have_them(lab: 
         3,
         [],
     )
-    told = {one["text"]: one["time_ns"] for one in shown.rows("events", "n3")}
-    assert told[catalogue()[WORKS].text] == pytest.approx(times(lab, "n3", WORKS)[-1], abs=SECOND_NS)
+    told = {one["sentence"]: one["time_ns"] for one in shown.rows("events", "n3")}
+    assert told["n3 became complete"] == pytest.approx(times(lab, "n3", WORKS)[-1], abs=SECOND_NS)
 
     lab.process("n1").send_signal(signal.SIGSTOP)
     lab.seen.wait_for("n2 leads n3", lambda: {lab.seen.master(name) for name in ("n2", "n3")} == {"n2"})

@@ -61,7 +61,7 @@ class AlignmentScreen(OpsScreen):
         self.panel("#joiners", plural(len(joiners.keys), "late joiner") + " served", for_joiners)
         left -= for_curve + (for_joiners + frame if for_joiners else 0)
         lines = told_lines(view, left - frame, width)
-        self.panel("#told", counts(view), max(0, left - frame), lines)
+        self.panel("#told", counts(view), min(max(0, left - frame), len(lines)), lines)
 
     def _show_curve(self, view: View, room: int) -> int:
         """Show the curve of the alignment under the cursor where there is room; return its height."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any, ClassVar, Final, cast
 
 from textual import events, on
@@ -12,7 +13,9 @@ from textual.content import Content
 from textual.screen import Screen
 from textual.widgets import Input
 
+from engine.runtime.monitor import NodeEvent
 from ospltool.views.cells import ASCII, Line, Rows, more_line
+from ospltool.views.events import lines_of_events, newest_of
 from ospltool.views.text import visible
 from ospltool.views.view import Filter, Subject, View
 from tui import commands, panels
@@ -181,6 +184,13 @@ class OpsScreen(Screen[None]):
         if lines is not None and isinstance(widget, Lines):
             widget.show(lines[:height])
 
+    def show_events(self, view: View, told: Callable[[NodeEvent], bool], room: int) -> None:
+        """Show the newest of these events in panel `#told`, in at most `room` lines with its edge."""
+        height = room - self.frame
+        newest = (event for event in reversed(view.model.events) if told(event))
+        found = newest_of(view, newest, height) if height >= LEAST_TOLD else []
+        self.panel("#told", "events", len(found), lines_of_events(view, found, self.inner))
+
     def refresh_now(self) -> None:
         """Show the last view again after a change of filter, size or cursor."""
         if self.last is not None:
@@ -296,6 +306,9 @@ ROOMY_HEIGHT: Final = 34
 """Cells and lines from which panels are boxes."""
 
 # Header, a few rows and the keys need these.
+LEAST_TOLD: Final = 3
+"""With fewer lines events are not worth a panel."""
+
 LEAST_FOR_TABS = 12
 """With fewer lines the header has only its first."""
 

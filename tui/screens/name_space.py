@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 from textual import on
 from textual.app import ComposeResult
@@ -19,6 +19,7 @@ from ospltool.views.name_space import (
     subject_name_space,
     trouble_lines,
 )
+from ospltool.views.overview import hour_lines, hour_title
 from ospltool.views.view import (
     Subject,
     View,
@@ -27,6 +28,10 @@ from tui import panels
 from tui.screens.base import OpsScreen, neighbour_keys
 from tui.widgets.lines import Lines
 from tui.widgets.sheet import Sheet
+
+MOST_HOUR: Final = 5
+"""Lines for masters over time: roles, marks, and times of day."""
+LEAST_HISTORY: Final = 4
 
 
 class NameSpaceScreen(OpsScreen):
@@ -48,7 +53,9 @@ class NameSpaceScreen(OpsScreen):
         yield Lines(id="masters", classes="free")
         yield Sheet(id="nodes", classes="panel")
         yield Lines(id="trouble", classes="panel")
+        yield Lines(id="hour", classes="panel")
         yield Lines(id="history", classes="panel")
+        yield Lines(id="told", classes="panel")
 
     def show(self, view: View) -> None:
         """Fill all parts and share the height."""
@@ -75,7 +82,12 @@ class NameSpaceScreen(OpsScreen):
         self.panel("#nodes", title, for_nodes if name else 0)
         self.panel("#trouble", panels.counted("attention", trouble, for_trouble), for_trouble, trouble)
         rest = max(0, left - for_nodes - frame) if name else 0
-        self.panel("#history", panels.counted("masters", history, rest), rest, history)
+        hour = hour_lines(view, width, MOST_HOUR, name) if rest >= MOST_HOUR + frame + LEAST_HISTORY else []
+        self.panel("#hour", hour_title(view, name), len(hour), hour)
+        rest -= len(hour) + frame if hour else 0
+        for_history = min(len(history), rest if rest <= LEAST_HISTORY else max(LEAST_HISTORY, rest // 2))
+        self.panel("#history", panels.counted("masters", history, for_history), for_history, history)
+        self.show_events(view, lambda event: f"'{name}'" in event.text, rest - for_history)
 
     def here(self) -> Subject:
         """Return the node under the cursor, with this name-space."""

@@ -52,6 +52,7 @@ class NodeScreen(OpsScreen):
         with Horizontal(id="curves"):
             for curve in CURVES:
                 yield Lines(id=curve, classes="panel")
+        yield Lines(id="told", classes="panel")
 
     def show(self, view: View) -> None:
         """Fill card and tables, and share the height."""
@@ -63,6 +64,7 @@ class NodeScreen(OpsScreen):
         if node is None:
             for part in PARTS:
                 self.panel(f"#{part}", "", 0)
+            self.panel("#told", "", 0)
             self.query_one("#curves", Horizontal).display = False
             return
         rows: dict[str, Rows[Any]] = {
@@ -79,20 +81,23 @@ class NodeScreen(OpsScreen):
             title = table_title([plural(len(rows[part].keys), nouns[part])], rows[part].hidden)
             self.query_one(f"#{part}", Sheet).show(rows[part])
             self.panel(f"#{part}", title, heights.get(part, 0))
-        self._show_curves(view, node, room - sum(heights.values()))
+        left = room - sum(heights.values())
+        left -= self._show_curves(view, node, left)
+        self.show_events(view, lambda event: event.node == node.id, left)
 
-    def _show_curves(self, view: View, node: Node, room: int) -> None:
-        """Show the curves side by side where there is room."""
+    def _show_curves(self, view: View, node: Node, room: int) -> int:
+        """Show the curves side by side where there is room; return their height."""
         row = self.query_one("#curves", Horizontal)
         row.display = room >= LEAST_HEIGHT
         if not row.display:
-            return
+            return 0
         height = min(room, MOST_HEIGHT)
         row.styles.height = height
         width = self.size.width // len(CURVES) - 2 * self.is_roomy
         for curve, (title, points) in zip(CURVES, curves(view, node), strict=True):
             lines = area(points, view.now_ns, width, height - self.frame, view.glyphs)
             self.panel(f"#{curve}", title, height - self.frame, lines)
+        return height
 
     def here(self) -> Subject:
         """Return the fellow under the cursor, or this node with the name-space under the cursor."""

@@ -116,11 +116,12 @@ def trace(view: View, rows: list[TraceRow], width: int) -> Rows[TraceRow]:
         if key == "mark":
             signs = {Tone.FAULT: view.glyphs.fault, Tone.WARN: view.glyphs.warn}
             return (Span(signs.get(tone, " "), tone),)
+        if key == "level":
+            return single(row.level, tone)
         plain = {
             "time": text.moment(row.time_ns)[11:] if row.time_ns else "no time",
             "age": text.age(view.now_ns - row.time_ns) if row.time_ns else "",
             "node": row.node,
-            "level": row.level,
             "thread": row.thread,
             "state": state_name(row.state),
         }

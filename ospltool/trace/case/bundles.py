@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 
 from ospltool.analytics.case import records_file
 from ospltool.analytics.contract import Detail, Table, schema
+from ospltool.output.locations import of_arrow
 from ospltool.trace.case.columnar import (
     ColumnarPart,
     PlacedFile,
@@ -260,7 +261,11 @@ def write_rows_of(files: Collection[str], case: pathlib.Path, places: Iterable[s
     written = []
     for number, place in enumerate(sorted(places)):
         new = f"{place.rpartition('/')[0]}/{name}-{number}.parquet"
-        with pq.ParquetFile(case / place) as rows, records_file(case / new, rows.schema_arrow) as writer:
+        source, system = of_arrow(case / place)
+        with (
+            pq.ParquetFile(source, filesystem=system) as rows,
+            records_file(case / new, rows.schema_arrow) as writer,
+        ):
             for group in map(rows.read_row_group, range(rows.num_row_groups)):
                 left = group.filter(pc.is_in(group.column("file"), value_set=wanted))
                 if left.num_rows:

@@ -2,8 +2,8 @@
 
 The case itself is the record of what was read: its newest version names every part of every file, and is put
 in place when the rows of all new parts are there. So a killed command that is started again gives each row
-once, whatever it had begun. A second record of progress, such as the checkpoint of a streaming query, could
-contradict the case; and Spark's own source of text reads a file once and never sees that it grew.
+once, whatever it had begun. Where Spark follows, the checkpoint of its query is that record instead
+(`ospltool.trace.case.spark_load`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import functools
 import os
 import pathlib
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from ospltool.analytics.case import (
@@ -27,9 +27,11 @@ from ospltool.analytics.case import (
     writing,
 )
 from ospltool.analytics.contract import Detail, Table
+from ospltool.output.locations import located
 from ospltool.trace.case.bundles import bundles, write_rows_of
 from ospltool.trace.case.local_load import (
     LoadCounts,
+    LoadedBundle,
     LoadedParts,
     Work,
     described,
@@ -106,13 +108,26 @@ def add_to(
         piece_bytes: bytes of small files that are one job.
     """
     known = copy.deepcopy(writer.contents.files)
-    before = _files_by_name(known)
     for key in removed:
         known.pop(key, None)
     parts = _changes(sources, known, plan)
-    places = _separate(writer, known, before)
-    ledger = LoadedParts(sources, known)
-    for loaded in do([(bundle, writer.path, writer.detail) for bundle in bundles(parts, piece_bytes)]):
+    jobs = [(bundle, writer.path, writer.detail) for bundle in bundles(parts, piece_bytes)]
+    return put_in(writer, LoadedParts(sources, known), do(jobs))
+
+
+def put_in(
+    writer: CaseWriter, ledger: LoadedParts, bundles: Iterable[LoadedBundle], **others: Any
+) -> LoadCounts:
+    """Make the next version of a case, if it differs.
+
+    Args:
+        writer: the writer.
+        ledger: the files, with those of their parts that stay.
+        bundles: what is loaded in addition.
+        others: further attributes of the contents.
+    """
+    places = _separate(writer, ledger.files())
+    for loaded in bundles:
         ledger.note(loaded)
         places[loaded.name] = list(loaded.places)
     files = ledger.files()
@@ -122,7 +137,7 @@ def add_to(
         Table.SOURCES.value: [writer.write(Table.SOURCES, source_rows(ledger.summary, writer.detail))],
         Table.TEMPLATES.value: [writer.write(Table.TEMPLATES, template_rows())],
     }
-    contents = Contents(files, tables)
+    contents = Contents(files, tables, **others)
     if contents != writer.contents:
         writer.commit(contents)
     return ledger.summary
@@ -136,13 +151,11 @@ def _changes(sources: Sequence[TraceFile], known: dict[str, Any], plan: Plan) ->
         if entry is None:
             parts += plan(source, [])[1]
             continue
-        size = source.path.stat().st_size
-        is_same_so_far = size >= entry["size"] and digest_of(source.path, entry["size"]) == entry["digest"]
-        is_same_so_far &= all(entry.get(name, value) == value for name, value in traits_of(source).items())
-        if is_same_so_far and size == entry["size"]:
-            continue
         described_now = described(source)
-        kept, more = plan(source, entry["parts"] if is_same_so_far and _can_go_on(source) else [])
+        is_same_so_far = goes_on(source, entry)
+        if is_same_so_far and described_now["size"] == entry["size"]:
+            continue
+        kept, more = plan(source, entry["parts"] if is_same_so_far and has_middle(source) else [])
         parts += more
         known[key_of(source)] = {**described_now, "parts": kept}
     return parts
@@ -155,7 +168,17 @@ def _last_part_again(
     return parts[:-1], list(ranges(source, range_bytes, parts[-1]["start"] if parts else 0))
 
 
-def _can_go_on(source: TraceFile) -> bool:
+def goes_on(source: TraceFile, entry: Mapping[str, Any]) -> bool:
+    """Return whether a file is the one that an entry describes, perhaps with more at its end."""
+    traits = traits_of(source).items()
+    return (
+        source.path.stat().st_size >= entry["size"]
+        and digest_of(source.path, entry["size"]) == entry["digest"]
+        and all(entry.get(name, value) == value for name, value in traits)
+    )
+
+
+def has_middle(source: TraceFile) -> bool:
     """Return whether a file can be read from its middle."""
     return source.format is TraceFormat.TRACE and not source.compressed
 
@@ -169,8 +192,9 @@ def _files_by_name(known: dict[str, Any]) -> dict[str, set[str]]:
     return found
 
 
-def _separate(writer: CaseWriter, known: dict[str, Any], before: dict[str, set[str]]) -> dict[str, list[str]]:
+def _separate(writer: CaseWriter, known: dict[str, Any]) -> dict[str, list[str]]:
     """Write again what stays of bundles of which files were dropped; return the places of all bundles."""
+    before = _files_by_name(writer.contents.files)
     places: dict[str, list[str]] = {name: [] for name in before}
     for place in writer.contents.tables.get(Table.RECORDS, ()):
         places[bundle_of(place)].append(place)
@@ -203,15 +227,11 @@ class Following:
         names: files, directories and `NODE=FILE`; directories are searched again at each look.
         target: directory of the case, which need not exist.
         detail: columns to fill.
-        do: reads the new parts.
-        is_shared: other users write the rows, too, as executors of a cluster do.
     """
 
     names: Sequence[str]
     target: pathlib.Path
     detail: Detail
-    do: Work = work
-    is_shared: bool = False
 
 
 def follow(
@@ -230,11 +250,20 @@ def follow(
         CaseError: the case cannot be written, or is being written.
         SourceError: files cannot be read.
     """
-    for name in what.names:
+    require_there(what.names)
+    with writing(what.target, what.detail) as writer:
+        return _follow(what, writer, wait, told)
+
+
+def require_there(names: Sequence[str]) -> None:
+    """Require that there is something under each name.
+
+    Raises:
+        SourceError: there is not.
+    """
+    for name in names:
         if not named_path(name)[1].exists():
             raise SourceError(f"{name}: no such file or directory")
-    with writing(what.target, what.detail, is_shared=what.is_shared) as writer:
-        return _follow(what, writer, wait, told)
 
 
 def _follow(
@@ -252,7 +281,7 @@ def _follow(
             changed, removed = seen.find_changes(what, writer.contents)
             took = time.monotonic() - began
             if changed or removed:
-                told(add_to(writer, changed, in_growing_parts, what.do, removed=removed))
+                told(add_to(writer, changed, in_growing_parts, work, removed=removed))
                 keep_private(what.target)
                 seen.note(changed)
             failures = 0
@@ -295,19 +324,21 @@ class _Seen:
             self._found[key_of(source)] = state
             changed.append(source)
             size += status.st_size
-        return changed, self._gone(what, known, {key_of(source) for source in sources})
-
-    def _gone(self, what: Following, known: Contents, there: set[str]) -> list[str]:
-        places = [named_path(name)[1] for name in what.names]
-        return [
-            key
-            for key, entry in known.files.items()
-            if key not in there and any(_is_below(entry["file"], place) for place in places)
-        ]
+        return changed, gone_files(what.names, known.files, {key_of(source) for source in sources})
 
     def note(self, loaded: Sequence[TraceFile]) -> None:
         """Note that files were loaded as they were at the last look."""
         self._states |= {key_of(source): self._found[key_of(source)] for source in loaded}
+
+
+def gone_files(names: Sequence[str], known: Mapping[str, Any], there: Collection[str]) -> list[str]:
+    """Return the keys of known files that are below the names and are not there any more."""
+    places = [named_path(name)[1] for name in names]
+    return [
+        key
+        for key, entry in known.items()
+        if key not in there and any(_is_below(entry["file"], place) for place in places)
+    ]
 
 
 def _status(source: TraceFile) -> os.stat_result:
@@ -318,24 +349,25 @@ def _status(source: TraceFile) -> os.stat_result:
 
 
 def _is_below(file: str, place: pathlib.Path) -> bool:
-    path = type(place)(file)
-    return path == place or path.is_relative_to(place)
+    path = located(file)
+    return path == place or (type(path) is type(place) and path.is_relative_to(place))
 
 
 def in_growing_parts(
-    source: TraceFile, parts: list[dict[str, Any]]
+    source: TraceFile, parts: list[dict[str, Any]], until: int | None = None
 ) -> tuple[list[dict[str, Any]], list[Range]]:
     """Return the parts of a file that stay, and what to read: its last record as a part of its own.
 
     A part is read again together with as many new bytes as it has, so that the number of parts grows with
-    the logarithm of the file's size, up to the size of a range.
+    the logarithm of the file's size, up to the size of a range. The file is read to its end, or `until` an
+    offset.
     """
-    size = source.path.stat().st_size
+    size = source.path.stat().st_size if until is None else until
     kept = parts[:-1]
     start = parts[-1]["start"] if parts else 0
     while kept and kept[-1]["counts"][0] <= size - start and size - kept[-1]["start"] <= RANGE_BYTES:
         start = kept.pop()["start"]
-    *whole, last = [*ranges(source, start=start)] or [Range(source, start, None, 0)]
+    *whole, last = [*ranges(source, start=start, until=until)] or [Range(source, start, until, 0)]
     return kept, [*whole, *_without_last_record(last)]
 
 
@@ -348,5 +380,6 @@ def _without_last_record(part: Range) -> list[Range]:
     if last == part.start:
         return [part]
     return [
-        Range(part.source, part.start, last, last - part.start), Range(part.source, last, None, end - last)
-    ]  # fmt: skip
+        Range(part.source, part.start, last, last - part.start),
+        Range(part.source, last, part.end, end - last),
+    ]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import pathlib
 import tempfile
@@ -141,13 +140,12 @@ def follow_case(
             return growing.follow(what, over.wait, told)
     need("pyspark", "spark")
     from ospltool.analytics.spark import end, session
-    from ospltool.trace.case.spark_load import is_local, spark_work
+    from ospltool.trace.case.spark_load import follow_with_spark
 
     opened = session(spark_master)
     try:
-        what = dataclasses.replace(what, do=spark_work(opened), is_shared=not is_local(opened))
         with until() as over:  # only now: the session has a handler of its own for Ctrl-C
-            return growing.follow(what, over.wait, told)
+            return follow_with_spark(what, spark_master, opened, over.wait, told)
     finally:
         end(opened)
 

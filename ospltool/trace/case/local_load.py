@@ -18,6 +18,7 @@ import pyarrow as pa
 from engine.workers import WorkerProcesses
 from ospltool.analytics.case import RecordWriter, new_name
 from ospltool.analytics.contract import Detail, Table, schema
+from ospltool.output.locations import located
 from ospltool.trace.case.bundles import Bundle, Loaded, read_bundle
 from ospltool.trace.meaning.catalogue import Product, catalogue, pattern_text
 from ospltool.trace.reading import damage
@@ -122,9 +123,10 @@ def traits_of(source: TraceFile) -> dict[str, Any]:
 def source_of(entry: dict[str, Any]) -> TraceFile:
     """Return the source that an entry of a case describes."""
     return TraceFile(
-        pathlib.Path(entry["file"]),
+        located(entry["file"]),
         entry["node"],
         TraceFormat(entry["format"]),
+        untimed=entry["untimed"],
         origin=Product(entry["origin"]),
         domain=entry["domain"],
     )

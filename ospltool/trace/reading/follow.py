@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
+from ospltool.output.locations import is_remote
 from ospltool.trace.reading.headers import last_on_line
 from ospltool.trace.reading.ranges import record_spans
 from ospltool.trace.reading.reader import LONGEST_RECORD, TraceParser, parse_events
@@ -45,13 +46,16 @@ def check_can_be_followed(sources: Sequence[TraceFile]) -> None:
     """Refuse files that do not grow record by record.
 
     Raises:
-        SourceError: a file is compressed.
+        SourceError: a file is compressed, or on another file system.
     """
     compressed = next((source for source in sources if source.compressed), None)
     if compressed is not None:
         raise SourceError(
             f"{compressed.path}: a compressed file does not grow record by record; it cannot be followed"
         )
+    remote = next((source for source in sources if is_remote(source.path)), None)
+    if remote is not None:
+        raise SourceError(f"{remote.path}: only files of this machine are followed; `load --follow` takes it")
 
 
 class FileNotice(str):

@@ -56,17 +56,23 @@ class Range:
     size: int
 
 
-def ranges(source: TraceFile, range_bytes: int = RANGE_BYTES, start: int = 0) -> Iterator[Range]:
+def ranges(
+    source: TraceFile, range_bytes: int = RANGE_BYTES, start: int = 0, until: int | None = None
+) -> Iterator[Range]:
     """Yield a source in parts; a file that must be read from its beginning is one part.
 
     Args:
         source: the file.
         range_bytes: approximate size of a part.
         start: byte offset of the first wanted record.
+        until: byte offset after the last one; None for the end of the file.
     """
-    size = source.path.stat().st_size
-    if source.format is not TraceFormat.TRACE or source.compressed or size - start <= range_bytes * 3 // 2:
+    size = source.path.stat().st_size if until is None else until
+    if source.format is not TraceFormat.TRACE or source.compressed:
         yield Range(source, start, None, size - start)
+        return
+    if size - start <= range_bytes * 3 // 2:
+        yield Range(source, start, until, size - start)
         return
     with open_stream(source.path) as stream:
         while size - start > range_bytes * 3 // 2:
@@ -74,7 +80,7 @@ def ranges(source: TraceFile, range_bytes: int = RANGE_BYTES, start: int = 0) ->
             yield Range(source, start, end, end - start)
             start = end
     if start < size:
-        yield Range(source, start, None, size - start)
+        yield Range(source, start, until, size - start)
 
 
 def first_record(stream: PlainStream, wanted: int, size: int) -> int:

@@ -15,7 +15,7 @@ from typing import IO, Final, cast
 
 from ospltool.analytics.contract import NO_DOMAIN
 from ospltool.output.installation import extra_command
-from ospltool.output.locations import LocationFault, located
+from ospltool.output.locations import LocationFault, is_remote, located
 from ospltool.output.progress import advance
 from ospltool.trace.meaning.catalogue import Product
 from ospltool.trace.reading import damage
@@ -187,7 +187,7 @@ def _files_below(directory: pathlib.Path) -> list[pathlib.Path]:
     except OSError as cause:
         raise SourceError(f"{directory}: {cause.strerror}") from None
     for path in sorted(directory.rglob("*")):
-        if not path.is_file() or path.name.startswith("."):
+        if not (is_remote(path) or path.is_file()) or path.name.startswith("."):
             continue
         found.append(path)
         if len(found) > MOST_FILES:
