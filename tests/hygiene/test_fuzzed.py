@@ -70,6 +70,7 @@ OWN: Final[dict[str, str]] = {
     "engine/supervisor/control.py": "the progress of a supervisor that this process started",
     "engine/tracing/catalogue.py": "a file of the wheel",
     "ospltool/check/rule_book.py": "a file of the wheel",
+    "ospltool/cli/options.py": "a file of the wheel",
     "ospltool/trace/meaning/reports.py": "a file of the wheel",
     "ospltool/client/asking.py": "additions to answers, which `extensions` parses",
     "ospltool/client/reader.py": "additions to answers, which `extensions` parses",
