@@ -20,7 +20,7 @@ from tui.app import ConsoleApp
 DOMAIN = 198
 IMAGES = pathlib.Path(__file__).parent.parent / "docs" / "images"
 PICTURES = {
-    "overview": ("overview", (120, 30)),
+    "overview": ("overview", (120, 40)),
     "overview-small": ("overview", (80, 24)),
     "name-space": ("name-space", (120, 20)),
     "trace": ("trace", (120, 30)),
