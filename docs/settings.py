@@ -24,9 +24,9 @@ HEAD = """# What a node does with each setting
 A node reads the configuration of OpenSplice: `Domain` and its `DurabilityService`. To see which settings of
 a file work, are not needed, or are refused:
 
-```sh
-ospltool check --target ospltool --show info ospl.xml   # DUR128, DUR129: no effect; DUR130: refused
-ospltool check --effective ospl.xml         # every setting, its origin, and whether it has an effect
+```console
+$ ospltool check --target ospltool --show info ospl.xml   # DUR128, DUR129: no effect; DUR130: refused
+$ ospltool check --effective ospl.xml         # every setting, its origin, and whether it has an effect
 ```
 
 - **works**: the node follows it.

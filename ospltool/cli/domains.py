@@ -340,9 +340,8 @@ def listen_briefly(system: System) -> None:
             check_interrupt()
             system.update()
             nodes = system.model.nodes
-            are_met = nodes and all(node.fellows.met <= nodes.keys() for node in nodes.values())
-            if are_met and system.is_settled():
-                system.examine()
+            if nodes and all(node.fellows.met <= nodes.keys() for node in nodes.values()):
+                system.examine()  # an update examines only now and then: the last node may not count yet
                 if system.is_settled():
                     return
             time.sleep(LOOK_S)

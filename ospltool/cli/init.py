@@ -67,10 +67,11 @@ def init(
     for path in written:
         streams.notify(f"ospltool: {visible(str(path))} written")
     word = visible(shlex.quote(str(written[-1])))
-    alone = "" if len(names) == 1 else f" --node {names[0]}"
-    where = "" if len(names) == 1 else " on its host, and so for each node"
+    them, alone, begun = "it", "", "the node"
+    if len(names) > 1:
+        them, alone, begun = "them", f" --node {names[0]}", f"{names[0]} on its host; so for each node"
     streams.notify(
-        f"ospltool: `ospltool check {word}` checks them; `ospltool start {word}{alone}` starts{where}"
+        f"ospltool: `ospltool check {word}` checks {them}; `ospltool start {word}{alone}` starts {begun}"
     )
 
 

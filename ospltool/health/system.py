@@ -252,8 +252,8 @@ class System:
             yield from self._examining(self.health.steps(now_ns))
 
     def examine(self) -> None:
-        """Examine the model now, so that the verdict counts every node heard; `update` does so less often."""
-        if not (self.model.watch_failed or self.pauses.is_recent):
+        """Examine the model as the last update left it, however short the last examination is ago."""
+        if not self.model.watch_failed and not self.pauses.is_recent:
             for _ in self._examining(self.health.examine(self.feed.now_ns())):
                 pass
 

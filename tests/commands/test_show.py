@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import pathlib
+import time
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from rich.cells import cell_len
 
 from engine.runtime.monitor import AlignmentView, DeliveryView, DeviationView, GroupView, UnkeptView
 from ospltool.health.health import Health
+from ospltool.health.system import Source
 from ospltool.live.expectation import Expectation, ExpectedSpace
 from ospltool.live.feed import FeedNotice, NoticeKind, ReceivedSnapshot, Update
 from ospltool.live.recorder import Recorder
@@ -289,6 +291,21 @@ assert peak_bytes() <= 150e6, peak_bytes()
 
 def test_200_nodes_with_5000_groups_are_shown_in_two_seconds_and_150_megabytes() -> None:
     check_ratio(lambda: child_s(["-c", LARGE_SYSTEM]), lambda: slowness(count_s()), 2.0)
+
+
+def test_the_verdict_counts_a_node_that_is_heard_a_moment_after_the_first_look(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The watch examines what it hears four times a second, and ends as soon as all have answered."""
+
+    def heard_soon(*_: object, **__: object) -> list[Source]:
+        return [(fake.FakeFeed(1, 1, period_ns=SECOND_NS // 10, clock=time.time_ns), Health)]
+
+    monkeypatch.setattr("ospltool.cli.domains.sources", heard_soon)
+    code, out, err = shell.run("show")
+    assert code != 3, err
+    assert "n1" in out
+    assert "UNKNOWN" not in out
 
 
 def test_a_shell_completes_pages_and_knows_the_names_of_each(

@@ -94,6 +94,17 @@ CASES: dict[str, tuple[str, dict[str, str]]] = {
             "Do": "<Service>",
         },
     ),
+    **{
+        f"a supervisor, {how}": (
+            report(f"The service 'durability' of domain \"n3\" restarting: {how}", "WARNING"),
+            {"First": how, "Why": why, "Do": "FailureAction" if "ended" in how else "Domain/Lease"},
+        )
+        for how, why in {
+            "the node ended unexpectedly (killed by signal 9)": "killed by SIGKILL",
+            "the node ended unexpectedly (exit code 70)": "ended by itself (exit code 70)",
+            "the node did not renew its lease within 10 s": "for 10 s",
+        }.items()
+    },
     "a stack": (
         stack(
             "Create kernel entity failed. For Topic: <T>",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 import typing
 
 import pytest
@@ -9,6 +11,9 @@ import typer.main
 
 from ospltool.cli import app
 from ospltool.cli.options import examples
+
+if typing.TYPE_CHECKING:
+    import pathlib
 
 WITHOUT_JSON: dict[str, str] = {
     "cat": "it always answers in JSON lines",
@@ -75,6 +80,53 @@ def test_long_options_have_words_and_short_ones_one_letter(name: str) -> None:
             assert "_" not in option
         elif option.startswith("-"):
             assert len(option) == 2
+
+
+def printed(text: str) -> typing.Iterator[str]:
+    """Each command line and option that a page prints: in a block, or in code font between other words."""
+    for number, part in enumerate(
+        re.split(r"^```(?:console|sh)?\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)
+    ):
+        lines = part.splitlines() if number % 2 else re.findall(r"`([^`]+)`", part)
+        yield from (line.removeprefix("$ ") for line in lines)
+
+
+def unknown_options(line: str, known: set[str]) -> list[str]:
+    """Options of a printed line that its command lacks, or that are not `known` where it names no command."""
+    try:
+        words = shlex.split(line.replace("…", "..."), comments=True)
+    except ValueError:  # not a command: a text with an apostrophe
+        return []
+    for at, word in enumerate(words):
+        if word.rpartition("/")[2] == "ospltool" and at + 1 < len(words) and words[at + 1] in app.VERBS:
+            verb, *words = words[at + 1 :]
+            named = [f"{verb} {words[0]}"] if words else []
+            first = (name for name in COMMANDS if name.partition(" ")[0] == verb)
+            name = next(each for each in [*named, verb, *first] if each in COMMANDS)
+            known = {*options_of(COMMANDS[name]), "--help", "-h"}
+            break
+    else:
+        if not line.startswith("-"):
+            return []
+    used = (word.partition("=")[0] for word in words[: words.index("|") if "|" in words else None])
+    return [word for word in used if re.fullmatch(r"-[a-zA-Z]|--[a-z][a-z-]+", word) and word not in known]
+
+
+def test_every_option_that_a_page_prints_exists(root: pathlib.Path) -> None:
+    known = {"--version", "-v", "--help", "-h", "--install-completion"}
+    known |= {option for command in COMMANDS.values() for option in options_of(command)}
+    pages = [root / "README.md", *(root / "docs").rglob("*.md"), *(root / "ospltool").rglob("*.toml")]
+    lines = [
+        (page.name, line)
+        for page in pages
+        for line in printed(page.read_text("utf-8"))
+        if "ospltool" in line or page.parent.name != "internals"  # those have options of benchmarks, too
+    ]
+    lines += [(name, line) for name, every in examples().items() for line in every]
+    assert sum("ospltool " in line for _, line in lines) > 200
+    assert [(page, line) for page, line in lines if unknown_options(" ".join(line.split()), known)] == []
+    assert unknown_options("ospltool store ls STORE --limit 1 --stat", known) == ["--stat"]
+    assert unknown_options("--statistic", known) == ["--statistic"]
 
 
 def test_every_page_ends_with_two_examples_of_its_command() -> None:
