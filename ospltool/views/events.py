@@ -255,7 +255,9 @@ def folded(events: Sequence[NodeEvent]) -> list[RepeatedEvent]:
         fields = fields_of(event.event, event.text) or {}
         fellow = fields.get(FELLOW, "")
         rest = "" if not fellow else event.text.replace(fellow, "", 1)
-        same = "", event.event, event.text, event.state
+        # Each master has a reason of its own: two that were elected are two sentences.
+        told_by_all = "" if event.event != ELECTED else event.node
+        same = told_by_all, event.event, event.text, event.state
         alike = event.node, event.event, rest, ""
         known = _recent(found, places, same, event)
         if known is not None and event.node not in known.tellers and not known.fellows:

@@ -105,13 +105,19 @@ def test_what_many_nodes_tell_of_an_incident_is_one_line() -> None:
     ]
     again = fake.event(201, 1, START_NS + SECOND_NS, "Removing confirmed fellow.")
     later = fake.event(202, 2, again.time_ns + events.SAME_NS + 1, "Removing confirmed fellow.")
-    rows = events.folded([*lost, again, later])
+    masters = [
+        fake.event(n, n, later.time_ns, "Confirming local durability as master.", event=events.ELECTED)
+        for n in (1, 2)
+    ]
+    rows = events.folded([*lost, again, later, *masters])
     assert [(each.event.node_name, each.others, each.event.text) for each in rows] == [
         ("n1", 199, "Removing confirmed fellow."),
         ("n1", 199, f"{SHARED}'Orders'."),
         ("n1", 199, f"{SHARED}'Alarms'."),
         ("n1", 0, "Removing confirmed fellow."),
         ("n2", 0, "Removing confirmed fellow."),
+        ("n1", 0, masters[0].text),
+        ("n2", 0, masters[1].text),
     ]
 
 

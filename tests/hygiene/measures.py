@@ -23,8 +23,8 @@ import engine
 ROOT: Final = pathlib.Path(engine.__path__[0]).parent
 PACKAGES: Final = ("engine", "ospltool", "tui")
 BARS: Final = {
-    "code tokens": 813_041,
-    "lines": 131_555,
+    "code tokens": 813_220,
+    "lines": 131_580,
     "modules": 496,
     "classes": 1_289,
     "functions of 60 lines": 3,
