@@ -10,7 +10,7 @@ from ospltool.analytics.engines import QueryError
 from ospltool.analytics.show import named_queries
 from ospltool.analytics.spark import check_reading
 
-TABLES = frozenset({"records", "sources", "templates"})
+TABLES = frozenset({"records", "sources", "templates", "facts", "verdicts", "stories"})
 GOOD = (
     "select 1",
     "select * from records",

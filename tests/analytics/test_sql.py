@@ -285,7 +285,7 @@ def test_wrong_usage_is_code_2(
 
 
 def test_a_missing_package_is_named_with_its_extra() -> None:
-    with pytest.raises(AnalyticsMissingError, match=r"ospltool\[spark\]"):
+    with pytest.raises(AnalyticsMissingError, match=r"\[spark\]"):
         need("no_such_module", "spark")
 
 

@@ -20,7 +20,10 @@ LEAST_APART = 15.0
 
 COLOURED = [name for name, theme in ALL.items() if not theme.ansi]
 STYLES = (Path(tui.__path__[0]) / "ops.tcss").read_text(encoding="utf-8")
-BACKGROUNDS = sorted({"background", *re.findall(r"\bbackground: \$(ops-[a-z]+)", STYLES)})
+BACKGROUNDS = sorted(
+    {"background", *re.findall(r"\bbackground: \$(ops-[a-z]+);(?! color: \$background)", STYLES)}
+)
+"""Those that text of each tone stands on. Text in the colour of the page is as easy to read on a tone as the reverse."""
 ROLES = [tone for tone in Tone if tone is not Tone.STRONG]
 
 Seen = tuple[tuple[float, float, float], ...]
@@ -86,6 +89,8 @@ def test_contrast_is_what_it_is() -> None:
 def test_all_backgrounds_of_text_are_looked_at() -> None:
     assert BACKGROUNDS == ["background", "ops-bar", "ops-cursor"]
     assert {"ops-dark", "ops-light", "nord", "solarized-light"} <= set(COLOURED)
+    stale = STYLES.partition(".-stale #header .tone--")[2].partition("{")[0]
+    assert [tone for tone in ROLES if f"tone--{tone}" not in f"tone--{stale}"] == []
 
 
 def test_every_tone_can_be_read_in_every_theme() -> None:

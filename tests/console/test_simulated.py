@@ -322,9 +322,9 @@ def test_top_says_a_moment_of_a_simulation_as_json(capsys: Capture) -> None:
     [
         (("--simulate", "none", "--faults", "storm", "--json"), "no such fault: storm"),
         (("--simulate", "nothing.toml", "--json"), "nothing.toml"),
-        (("--simulate", "none", "--json", "--at", "soon"), "not a moment"),
+        (("--simulate", "none", "--json", "--at", "soon"), "'soon' is not a time"),
         (("--simulate", "none", "--json", "--screen", "none"), "no screen"),
-        (("--simulate", "none", "--replay", "x"), "choose --replay or --simulate"),
+        (("--simulate", "none", "--replay", "x", "--json"), "choose --replay or --simulate"),
         (("--simulate", "none", "--operate"), "--operate needs a live domain"),
         (("--screen", "groups"), "--screen and --at need --json"),
         (("--json", "--domain", "170", "--at", "+5"), "--at needs a recording or a simulation"),

@@ -87,7 +87,7 @@ def test_a_person_at_a_terminal_reads_filters_and_leaves(terminal: Terminal) -> 
     terminal.press("Tab", "Down", "Right")
     terminal.wait_for("space-02 on n")
     terminal.press("?")
-    terminal.wait_for("keys of the overview screen", "pause")
+    terminal.wait_for("keys of the overview screen", "acknowledge")
     terminal.press("Escape")
     terminal.wait_for("space-01")
     terminal.press("p")

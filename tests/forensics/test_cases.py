@@ -152,7 +152,7 @@ def test_a_case_grows_with_its_files(
     samples: pathlib.Path, tmp_path: pathlib.Path, capfd: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
-    monkeypatch.setattr("ospltool.trace.reading.ranges.ranges.__defaults__", (30_000, 0))
+    monkeypatch.setattr("ospltool.trace.reading.ranges.ranges.__defaults__", (30_000, 0, None))
     logs = tmp_path / "logs"
     shutil.copytree(samples / "traces" / "late-joiner", logs)
     traces = sorted(logs.rglob("durability*.log"))
