@@ -23,7 +23,7 @@ STYLES = (Path(tui.__path__[0]) / "ops.tcss").read_text(encoding="utf-8")
 BACKGROUNDS = sorted(
     {"background", *re.findall(r"\bbackground: \$(ops-[a-z]+);(?! color: \$background)", STYLES)}
 )
-"""Those that text of each tone stands on. Text in the page's colour reads on a tone as the tone on the page."""
+"""What text of each tone stands on. Text in the page's colour reads on a tone as that tone on the page."""
 ROLES = [tone for tone in Tone if tone is not Tone.STRONG]
 
 Seen = tuple[tuple[float, float, float], ...]
