@@ -16,6 +16,7 @@ from engine.tracing.catalogue import catalogue
 from engine.tracing.levels import Level
 from ospltool.health.codes import joined
 from ospltool.health.mutes import MuteEnd
+from ospltool.output.text import plural
 from ospltool.views import text
 from ospltool.views.cells import Cell, Column, Facts, Line, LineRows, Rows, Span, Tone, plain, single
 from ospltool.views.view import View
@@ -66,8 +67,8 @@ SENTENCES: Final = {
     "compatibility.resolved": "accepted {fellow}, whose name-spaces fit now",
     "store.opened": "opened the store in {directory}",
     "store.degraded": "could keep {namespace} in memory only: {cause}",
-    "store.recovered": "stored {namespace} on disk again: {samples} samples after {elapsed_ns}",
-    "store.restored": "restored a back-up of {namespace}: {samples} samples",
+    "store.recovered": "stored {namespace} on disk again: {samples} after {elapsed_ns}",
+    "store.restored": "restored a back-up of {namespace}: {samples}",
     "election.confirmed-self": "became master of {namespace}",
     "election.confirmed-fellow": "chose {fellow} as master of {namespace}",
     "election.no-master": "found no master of {namespace}: {reason}",
@@ -76,12 +77,12 @@ SENTENCES: Final = {
     "group.kept-after-all": "began to keep topic {topic} in {partitions}",
     "align.refused": "was refused data of {group} by {fellow}: {reason}",
     "align.timed-out": "had no answer from {fellow} for {group} in {waited_ns}, and asked again",
-    "capture.lost": "lost {count} samples of {group}, which came too late",
-    "capture.limited": "rejected {count} samples of {group}: {causes}",
-    "capture.back-pressure": "held writers back: {samples} samples wait to be taken in",
+    "capture.lost": "lost {count} of {group}, which came too late",
+    "capture.limited": "rejected {count} of {group}: {causes}",
+    "capture.back-pressure": "held writers back: {samples} waiting to be taken in",
     "capture.relieved": "had room for samples again after {elapsed_ns}",
     "merge.started": "began to merge {namespace} with {fellow} ({policy})",
-    "merge.finished": "caught up in {namespace}: {samples} samples in {elapsed_ns} ({policy})",
+    "merge.finished": "caught up in {namespace}: {samples} in {elapsed_ns} ({policy})",
     "message.malformed": "ignored a malformed message: {cause}",
     "proof.refused": "refused messages of {name}: {cause}",
 }
@@ -131,6 +132,9 @@ def predicate(view: View, event: NodeEvent, fellows: Sequence[str] = ()) -> str:
     if fields is None:
         return ""
     named = {name: _seconds(value) if name.endswith("_ns") else value for name, value in fields.items()}
+    for name in named.keys() & {"samples", "count"}:
+        number = named[name].replace(",", "")
+        named[name] = plural(int(number), "sample") if number.isdecimal() else f"{number} samples"
     if FELLOW in named:
         every = fellows or (named[FELLOW],)
         named[FELLOW] = joined([view.model.name_of(one) if _ID.fullmatch(one) else one for one in every])

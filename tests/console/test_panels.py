@@ -395,6 +395,7 @@ def test_events_are_sentences_and_alike_ones_are_one() -> None:
             expiry_ns="10.000000000",
         ),
         told_as(22, 4, "store.opened", directory="/x [red]"),
+        told_as(24, 4, "capture.lost", count=1, group="radar.track", total=1),
         fake.event(23, 4, START_NS + 3 * S, "----", event="fellow.discovered"),
     )
     view = view_of(heard(*nodes), Update(events=told), after_s=4)
@@ -406,6 +407,7 @@ def test_events_are_sentences_and_alike_ones_are_one() -> None:
         "n2 caught up in harbour: 200 samples in 0.4 s (repair)",
         "n4 heard n3 only after 9.5 s; after 10.0 s it is lost",
         "n4 opened the store in /x [red]",
+        "n4 lost 1 sample of radar.track, which came too late",
         "n4: ----",
     ]
 
