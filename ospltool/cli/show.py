@@ -268,7 +268,7 @@ class _Printer:
         """Print the page once; return the exit code."""
         view = self.view
         if self.options.is_text:
-            _put_lines(self.lines(view))
+            put_lines(self.lines(view))
         elif not self.what:
             every = self.sections(view)
             rows = {one.key: pages.records(one.rows, self.options.layout) for one in every if one.rows}
@@ -380,7 +380,8 @@ def _painted(span: Span, *, on: bool) -> str:
     return paint(shown, _STYLES[span.tone], on=on) if span.tone in _STYLES else shown
 
 
-def _put_lines(lines: Sequence[Line]) -> None:
+def put_lines(lines: Sequence[Line]) -> None:
+    """Print lines, in colour on a terminal."""
     streams.put(_drawn(lines, has_colour=streams.wants_colour(sys.stdout, os.environ)))
 
 
@@ -460,7 +461,7 @@ def _follow_lines(printer: _Printer, is_over: Callable[[View], bool]) -> None:
     for view in _looks(printer):
         now = _rows(printer, view)
         if is_first and printer.options.is_text:
-            _put_lines(printer.lines(view))
+            put_lines(printer.lines(view))
         if not is_first or not printer.options.is_text:
             for key in [*now, *(one for one in before if one not in now)]:
                 old, new = before.get(key), now.get(key)
@@ -527,8 +528,15 @@ def _word(view: View, name: str, value: Any) -> str:
     return shown(view, "percent" if name == "fraction" else name, value) or "nothing"
 
 
-def put_node(status: NodeStatus) -> None:
-    """Print what a node that runs tells of itself, a line for each question; nothing if it is not heard."""
+def node_lines(
+    status: NodeStatus, look: Callable[[], list[NodeStatus]]
+) -> tuple[list[NodeStatus], list[Line]]:
+    """Listen to a node that runs; return its status afterwards, and a line for each question about it.
+
+    Args:
+        status: the node as it was found.
+        look: finds it again, so that both are of one moment: listening takes up to two seconds.
+    """
     record = status.record
     try:
         place = domains.place_of(record.configuration, None)
@@ -540,10 +548,12 @@ def put_node(status: NodeStatus) -> None:
         system = domains.opened(watched, None)
     except CommandError as error:
         streams.notify(f"ospltool: what it tells of itself is not known: {error}")
-        return
+        return look(), []
     try:
         domains.listen_briefly(system)
         view = _view(system)
+        found = look()
+        status = found[0] if len(found) == 1 else status
         pid = record.node.pid if record.node is not None else 0
         own = [
             one for one in system.model.nodes.values() if one.snapshot.pid == pid and view.is_heard(one.id)
@@ -554,6 +564,6 @@ def put_node(status: NodeStatus) -> None:
             for line in node.summary_lines(view, one, since_ns=status.state_since_ns, failure=record.failure)
             for part in pages.wrapped(line, _width())
         ]
-        _put_lines(lines)
+        return found, lines
     finally:
         system.feed.close()

@@ -480,4 +480,4 @@ def _space_answer(view: View, node: Node, space: NameSpaceView) -> Line:
     held = f"{plural(space.count, 'sample')}, {space.phase}"
     master = f"master {view.model.name_of(space.master)}" if space.master else "no master"
     tone = Tone.PLAIN if space.master and space.is_at_rest else Tone.WARN
-    return _answer(space.name, f"{held}; {master}: {space.why}", tone)
+    return _answer(space.name, f"{held}; {master}: {space.why or 'none was chosen yet'}", tone)

@@ -23,8 +23,8 @@ import engine
 ROOT: Final = pathlib.Path(engine.__path__[0]).parent
 PACKAGES: Final = ("engine", "ospltool", "tui")
 BARS: Final = {
-    "code tokens": 813_280,
-    "lines": 131_580,
+    "code tokens": 813_370,
+    "lines": 131_590,
     "modules": 496,
     "classes": 1_289,
     "functions of 60 lines": 3,
