@@ -105,6 +105,8 @@ class DuckEngine:
         for rows in self.batches(sql):
             yield tuple(values_of(column) for column in rows.columns)
 
+    own_query = query
+
     def batches(self, sql: str) -> Iterator[pa.RecordBatch]:
         """Run a query and return its rows as columns of Arrow, some at a time.
 

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
 ROWS_AT_ONCE: Final = 5_000
 
+MOST_TASKS: Final = 10_000
+"""Tasks of one stage of Spark, whose scheduler takes milliseconds for each."""
+
 
 class AnalyticsMissingError(Exception):
     """A package that an engine needs is not installed; the message says how to install it."""
@@ -63,6 +66,13 @@ class Engine(Protocol):
 
         Raises:
             QueryError: the engine refused it.
+        """
+
+    def own_query(self, sql: str) -> Result:
+        """Run a query of our own, which is not checked and may have hints for Spark.
+
+        Raises:
+            QueryError: the engine failed.
         """
 
     def show_domain(self, domain: str) -> None:

@@ -38,7 +38,14 @@ from sqlglot.parsers.spark import SparkParser
 
 from ospltool.analytics.case import Case, CaseError
 from ospltool.analytics.contract import Table, columns_of, no_rows, tables_by_domain
-from ospltool.analytics.engines import ROWS_AT_ONCE, AnalyticsMissingError, DomainWork, QueryError, Result
+from ospltool.analytics.engines import (
+    MOST_TASKS,
+    ROWS_AT_ONCE,
+    AnalyticsMissingError,
+    DomainWork,
+    QueryError,
+    Result,
+)
 from ospltool.output.installation import extra_command
 
 _SHORT_START: Final = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
@@ -315,10 +322,6 @@ def check_plan(plan: str, places: frozenset[str]) -> None:
         raise QueryError(f"not run: Spark would read {min(others)}")
 
 
-MOST_TASKS: Final = 10_000
-"""Tasks of one stage; Spark's scheduler takes milliseconds for each."""
-
-
 class SparkEngine:
     """Queries a case of Parquet files; on a cluster, every machine must have its directory.
 
@@ -370,8 +373,7 @@ class SparkEngine:
     @property
     def page(self) -> str:
         """The address of Spark's own page about its work; empty if there is none."""
-        context = None if is_connected(self._session) else self._session.sparkContext
-        return "" if context is None or not context.uiWebUrl else str(context.uiWebUrl)
+        return "" if is_connected(self._session) else self._session.sparkContext.uiWebUrl or ""
 
     @property
     def session(self) -> SparkSession:
@@ -385,6 +387,14 @@ class SparkEngine:
             QueryError: it may do more than read the case (see `check_reading`), or Spark refused it.
         """
         frame = self._frame(sql)
+        return Result(tuple(frame.columns), _rows(frame))
+
+    def own_query(self, sql: str) -> Result:
+        """See `ospltool.analytics.engines.Engine`."""
+        try:
+            frame = self._session.sql(sql)
+        except PySparkException as cause:
+            raise QueryError(_first_lines(cause)) from None
         return Result(tuple(frame.columns), _rows(frame))
 
     def _frame(self, sql: str) -> Any:

@@ -14,7 +14,7 @@ import re
 import signal
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import typer
@@ -31,7 +31,7 @@ from ospltool.output.progress import ProgressLine, counted
 from ospltool.output.text import plural, visible
 from ospltool.output.times import TimeError, duration
 from ospltool.trace import rules as rule_book
-from ospltool.trace.case.reading_back import domains_of
+from ospltool.trace.case.reading_back import files_by_domain
 from ospltool.trace.meaning import line_explanation as explaining
 from ospltool.trace.reading import damage
 from ospltool.trace.reading.reader import require_records
@@ -116,28 +116,25 @@ class EngineOptions:
         str | None, typer.Option("--domain", metavar="NAME", help="Read only the records of this domain.")
     ] = None
 
-    def open(self, case: Case, *, is_frugal: bool = False) -> Engine:
+    def open(self, case: Case) -> Engine:
         """Open the engine for a case.
-
-        Args:
-            case: the case.
-            is_frugal: whether DuckDB takes half of the memory and one processor.
 
         Raises:
             AnalyticsMissingError: it is not installed.
-            CaseError: it cannot read this case, or the case has no such domain.
+            CaseError: it cannot read this case.
+            CommandError: the case has no such domain.
         """
-        opened = self._opened(case, is_frugal=is_frugal)
+        opened = self._opened(case)
         if self.domain is not None:
             try:
-                self._require_domain(domains_of(opened))
+                self._require_domain(files_by_domain(opened))
             except BaseException:
                 opened.close()
                 raise
             opened.show_domain(self.domain)
         return opened
 
-    def _opened(self, case: Case, *, is_frugal: bool) -> Engine:
+    def _opened(self, case: Case, *, is_frugal: bool = False) -> Engine:
         if self.engine == "spark":
             need("pyspark", "spark")
             from ospltool.analytics.spark import SparkEngine
@@ -148,7 +145,7 @@ class EngineOptions:
 
         return DuckEngine(case, is_frugal=is_frugal)
 
-    def _require_domain(self, known: Sequence[str]) -> None:
+    def _require_domain(self, known: Collection[str]) -> None:
         if self.domain not in known:
             there = visible(", ".join(known))
             raise CommandError(f"no domain {visible(str(self.domain))}; there are {there or 'none'}")

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final, Protocol, TextIO
 
 from ospltool.analytics.case import FILE_SUFFIXES, Case, is_case_directory
 from ospltool.analytics.contract import NO_DOMAIN, Detail
-from ospltool.analytics.engines import Engine
+from ospltool.analytics.engines import Engine, literals
 from ospltool.forensics.attachments import Attachment, AttachmentKind, find_attachments, what_is
 from ospltool.output.locations import located
 from ospltool.output.progress import ProgressLine, advance, shown
@@ -29,11 +29,8 @@ from ospltool.trace.case.reading_back import (
     CaseFile,
     WantedRecords,
     Window,
-    domains_of,
     files_by_domain,
     first_time_of,
-    nodes_of,
-    origins_of,
     records_in,
     records_of,
     rows_of,
@@ -76,6 +73,10 @@ LEAST_PROBES: Final = 3
 MOST_SEARCHED: Final = 1_000
 """Among more files, copies are not looked for."""
 
+# Chosen: with at most 17 probes of each file, some tens of megabytes.
+MOST_BROADCAST: Final = 10_000
+"""Files of a case up to which their probes are kept in the memory of each machine of a cluster."""
+
 # 1,225 pairs: about as many searches as above.
 MOST_COMPARED: Final = 50
 """The same for files that are read whole, each of which is compared with each."""
@@ -112,17 +113,27 @@ class CopiedFile:
         )
 
 
-def copies_in(engine: Engine) -> dict[str, list[CopiedFile]]:
-    """Return the copied files of each domain of a case that has any."""
-    found = _asked(engine, "")  # by time alone: other columns of all records take longer to read
-    return _asked(engine, _SAME) if found else {}
+def copies_in(engine: Engine, files: Mapping[str, Sequence[CaseFile]]) -> dict[str, list[CopiedFile]]:
+    """Return the copied files of each domain of a case that has any.
+
+    Args:
+        engine: an engine that is open on the case.
+        files: the files of each domain.
+    """
+    hint = _SMALL if sum(map(len, files.values())) <= MOST_BROADCAST else ""
+    found: dict[str, list[CopiedFile]] = {
+        domain: [] for domain, some in files.items() if 2 <= len(some) <= MOST_SEARCHED
+    }
+    for same in ("", _SAME):  # by time alone first: other columns of all records take longer to read
+        found = _copies_of(engine, found, hint, same) if found else {}
+    return found
 
 
-def _asked(engine: Engine, same: str) -> dict[str, list[CopiedFile]]:
+def _copies_of(engine: Engine, domains: Iterable[str], hint: str, same: str) -> dict[str, list[CopiedFile]]:
     looked: dict[str, dict[SourceKey, int]] = {}
     seen: dict[str, dict[tuple[SourceKey, SourceKey], int]] = {}
-    query = _SQL.format(probes=PROBES, most=MOST_SEARCHED, same=same)
-    for domain, node, file, count, other_node, other_file, found in engine.query(query).rows:
+    query = _SQL.format(probes=PROBES, domains=literals(domains), hint=hint, same=same)
+    for domain, node, file, count, other_node, other_file, found in engine.own_query(query).rows:
         key, other = (str(node), str(file)), (str(other_node), str(other_file))
         looked.setdefault(str(domain), {})[key] = int(str(count))
         seen.setdefault(str(domain), {})[key, other] = int(str(found))
@@ -201,18 +212,18 @@ def without(sources: Iterable[TraceFile], copied: Iterable[CopiedFile]) -> tuple
     return tuple(one for one in sources if (one.node, one.file) not in left)
 
 
+_SMALL: Final = "/*+ broadcast(probes) */ "
+"""Without it, Spark moves all records to join them, which took three times as long. DuckDB ignores it."""
+
 _SAME: Final = " and thread = its_thread and text = its_text"
 _SQL: Final = """
-with searched as (
-  select domain as its_domain from sources group by domain having count(*) between 2 and {most}
-),
-marks as (
+with marks as (
   select domain, node, file, off, time_ns, thread, text,
     row_number() over (partition by domain, node, file order by off asc nulls first) as place,
     count(*) over (partition by domain, node, file) as places
   from records
   where (edge is null or edge or kind = 'report') and time_ns is not null and kind in ('trace', 'report')
-    and domain in (select its_domain from searched)
+    and domain in ({domains})
 ),
 probes as (
   select domain as its_domain, node as its_node, file as its_file, off as its_off, time_ns as its_ns,
@@ -226,7 +237,7 @@ counts as (
   group by its_domain, its_node, its_file
 ),
 hits as (
-  select its_domain, its_node, its_file, node as other_node, file as other_file,
+  select {hint}its_domain, its_node, its_file, node as other_node, file as other_file,
     count(distinct its_off) as found
   from probes join records on time_ns = its_ns and domain = its_domain{same}
   where node <> its_node or file <> its_file
@@ -336,13 +347,13 @@ class RawEvidence:
                     require_records(self.sources)
             except SourceError as error:
                 cause = error
-            self._keep(self.sources, find_attachments(names, {source.node for source in self.sources}))
+            self._set_files(self.sources, find_attachments(names, {source.node for source in self.sources}))
         if cause is not None and not any(
             one.what is not AttachmentKind.CONFIGURATION for one in self.attachments
         ):
             raise cause
 
-    def _keep(self, sources: Sequence[TraceFile], attachments: Iterable[Attachment]) -> None:
+    def _set_files(self, sources: Sequence[TraceFile], attachments: Iterable[Attachment]) -> None:
         self.sources, self.attachments = tuple(sources), tuple(attachments)
         self.nodes = tuple(sorted({source.node for source in sources}))
         self.domains = _domains(sources, self.attachments)
@@ -350,7 +361,7 @@ class RawEvidence:
     def of_domain(self, domain: str) -> RawEvidence:
         """Return the evidence of one domain."""
         chosen = copy.copy(self)
-        chosen._keep(
+        chosen._set_files(
             [one for one in self.sources if one.domain == domain],
             [one for one in self.attachments if one.domain == domain],
         )
@@ -469,8 +480,9 @@ class CaseEvidence:
     def __init__(self, case: Case, engine: Engine, attachments: tuple[Attachment, ...] = ()) -> None:
         self.case = case
         self.engine = engine
-        self.nodes = tuple(nodes_of(engine))
-        self.domains = tuple(domains_of(engine)) or _domains((), attachments)
+        self.files = files_by_domain(engine)
+        self.nodes = tuple(sorted({one.node for some in self.files.values() for one in some}))
+        self.domains = tuple(self.files) or _domains((), attachments)
         self.copied: Sequence[CopiedFile] = ()
         self.attachments = attachments
 
@@ -497,21 +509,22 @@ class CaseEvidence:
 
     def alignments(self, window: Window, skews: Mapping[str, int], group: str) -> Iterator[TraceRecord]:
         """Yield the records that tell of alignments of a group by time; others may come, too."""
-        events = events_of(is_own=Product.ENGINE in origins_of(self.engine).values())
+        is_own = any(one.origin is Product.ENGINE for some in self.files.values() for one in some)
+        events = events_of(is_own=is_own)
         yield from self._read(self._originals(window, skews, telling_of_alignments(events, group)))
 
     def _originals(
         self, window: Window, skews: Mapping[str, int], telling: str, quiet: str = "false"
     ) -> WantedRecords:
         """Return what is wanted of the files that are no copies."""
-        self.copied = [one for files in copies_in(self.engine).values() for one in files]
+        self.copied = [one for some in copies_in(self.engine, self.files).values() for one in some]
         without = tuple((one.node, one.file) for one in self.copied)
         return WantedRecords(window, skews, without, telling, quiet)
 
     def facts(self, window: Window, skews: Mapping[str, int], *, with_waits: bool) -> TraceFacts:
         """Collect the facts from the records that contain any."""
         wanted = self._originals(window, skews, *telling_within(window, with_waits=with_waits))
-        files = [one for some in files_by_domain(self.engine).values() for one in some]
+        files = [one for some in self.files.values() for one in some]
         with shown("reading the case", "records"):
             rows = rows_of(self.case, self.engine, wanted)
             return facts_of_rows(rows, wanted, files, self.case.detail, with_waits=with_waits)

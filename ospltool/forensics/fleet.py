@@ -38,7 +38,6 @@ from ospltool.trace.case.reading_back import (
     CaseFile,
     WantedRecords,
     Window,
-    files_by_domain,
     rows_in_order,
     rows_query,
     uncalm_domains,
@@ -57,7 +56,7 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Keeping:
-    """Where facts, verdicts and stories are kept, and of which domains.
+    """Which domains are judged, and where their facts, verdicts and stories are written.
 
     Attributes:
         directory: directory of the case.
@@ -104,21 +103,22 @@ def investigations(
     """
     chosen = None if rules is None else tuple(rules)
     if isinstance(evidence, CaseEvidence) and isinstance(evidence.engine, FleetEngine):
-        question = _Question(window, skews, chosen, keeping, with_stores=with_stores)
+        detail = evidence.case.detail
+        question = _Question(window, skews, chosen, keeping, detail, with_stores=with_stores)
         yield from _on_executors(evidence, evidence.engine, question)
         return
     for domain in _chosen(evidence, keeping):
         one = evidence.of_domain(domain) if len(evidence.domains) > 1 else evidence
         with _damages_of(domain) if one is not evidence else contextlib.nullcontext():
             drawn = investigate(one, window, skews, chosen, with_stores=with_stores)
-        yield JudgedDomain(domain, drawn, _kept(keeping, domain, drawn))
+        yield JudgedDomain(domain, drawn, _written_stages(keeping, domain, drawn))
 
 
 def _chosen(evidence: Evidence, keeping: Keeping | None) -> Iterator[str]:
     return (one for one in evidence.domains if keeping is None or one in keeping.judged)
 
 
-def _kept(keeping: Keeping | None, domain: str, drawn: Investigation) -> Places:
+def _written_stages(keeping: Keeping | None, domain: str, drawn: Investigation) -> Places:
     if keeping is None:
         return {}
     return write_stages(keeping.directory, domain, keeping.judged[domain], drawn)
@@ -138,12 +138,13 @@ def _damages_of(domain: str) -> Iterator[None]:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Question:
-    """What is asked of every domain; see `investigations`."""
+    """What is asked of every domain of a case with that detail; see `investigations`."""
 
     window: Window
     skews: Mapping[str, int]
     rules: tuple[str, ...] | None
     keeping: Keeping | None
+    detail: Detail
     with_stores: bool
 
 
@@ -155,7 +156,6 @@ class _DomainTask:
         question: what is asked.
         wanted: what selected the rows.
         is_rough: whether only wanted rows come, in rough order.
-        detail: detail of the case.
         files: the files of the domain.
         copied: files that are left out.
         attachments: what lies beside the traces, described only.
@@ -166,7 +166,6 @@ class _DomainTask:
     question: _Question
     wanted: WantedRecords
     is_rough: bool
-    detail: Detail
     files: tuple[CaseFile, ...]
     copied: tuple[CopiedFile, ...]
     attachments: tuple[Attachment, ...]
@@ -181,7 +180,7 @@ class _DomainTask:
             rows_in_order(batches, is_rough=self.is_rough),
             self.wanted,
             self.files,
-            self.detail,
+            question.detail,
             with_waits=False,
         )
         found = self.clocks or right_clocks.compared(facts)
@@ -190,7 +189,7 @@ class _DomainTask:
         doubts = right_clocks.doubts(self.copied, facts.names, found, question.skews)
         drawn = concluded(facts, self.attachments, question.window, self.stored, question.rules, doubts)
         assert self.wanted.domain is not None, "a task is of one domain"
-        places = _kept(question.keeping, self.wanted.domain, drawn)
+        places = _written_stages(question.keeping, self.wanted.domain, drawn)
         # Facts are many, and readers of stores are of the machine that has them.
         return _Answer(dataclasses.replace(drawn, facts=TraceFacts(), stored=None), places, damage.collect())
 
@@ -217,22 +216,20 @@ def _on_executors(evidence: CaseEvidence, engine: FleetEngine, question: _Questi
     """Yield what tasks of Spark conclude, by domain."""
     with shown("looking at the files", unit=""):
         uncalm = uncalm_domains(engine)
-        copied = copies_in(engine)
-        files = files_by_domain(engine)
+        copied = copies_in(engine, evidence.files)
+    telling, quiet = telling_within(question.window, with_waits=False)
     tasks = {}
     for domain in _chosen(evidence, question.keeping):
         copies = tuple(copied.get(domain, ()))
         beside = tuple(one for one in evidence.attachments if one.domain == domain)
         stored = examined(beside, question.window) if question.with_stores else None
-        telling, quiet = telling_within(question.window, with_waits=False)
         without = tuple((one.node, one.file) for one in copies)
         wanted = WantedRecords(question.window, question.skews, without, telling, quiet, domain)
         tasks[domain] = _DomainTask(
             question,
             wanted,
-            evidence.case.detail is Detail.FULL and wanted.is_part and domain not in uncalm,
-            evidence.case.detail,
-            files.get(domain, ()),
+            question.detail is Detail.FULL and wanted.is_part and domain not in uncalm,
+            evidence.files.get(domain, ()),
             copies,
             beside,
             _without_readers(stored),

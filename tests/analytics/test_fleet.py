@@ -6,6 +6,7 @@ import contextlib
 import json
 import pathlib
 import shutil
+import unittest.mock
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -24,7 +25,7 @@ from ospltool.forensics import fleet, text
 from ospltool.forensics.attachments import attach, find_attachments, kept_in
 from ospltool.forensics.evidence import CaseEvidence, copies_in
 from ospltool.trace.case.loading import load
-from ospltool.trace.case.reading_back import Window, uncalm_domains
+from ospltool.trace.case.reading_back import Window, files_by_domain, uncalm_domains
 from ospltool.trace.reading import damage
 from ospltool.trace.reading.sources import find_sources
 from tests.analytics.java_classes import java_classes
@@ -161,7 +162,7 @@ def test_executors_conclude_what_this_machine_concludes(
     attach(case, find_attachments([str(logs)], ["n1", "n2", "n3"]))
     with contextlib.closing(DuckEngine(open_case(case))) as duck:
         assert {"overlapping"} <= uncalm_domains(duck)
-        assert copies_in(duck).keys() == {"copy"}
+        assert copies_in(duck, files_by_domain(duck)).keys() == {"copy"}
     of_all: dict[str, Any] = {}
     asked = QUESTIONS if detail is Detail.FULL else {"all": QUESTIONS["all"]}
     for name, (window, skews, options) in asked.items():
@@ -186,7 +187,8 @@ def test_only_conclusions_reach_the_driver(
     """The driver neither reads the rows nor applies a rule, and each domain has a task of its own."""
     load(find_sources([str(logs)]).sources, tmp_path / "case")
     engine = SparkEngine(open_case(tmp_path / "case"), "local[2]", opened=spark)
-    monkeypatch.setattr(SparkEngine, "batches", None)
+    # Not None: then it would be no `FleetEngine`, unless an earlier test has shown that it is one.
+    monkeypatch.setattr(SparkEngine, "batches", unittest.mock.Mock(side_effect=AssertionError("rows came")))
     monkeypatch.setattr("ospltool.forensics.fleet.concluded", None)
     tracker = spark.sparkContext.statusTracker()
     before = set(tracker.getJobIdsForGroup(None))

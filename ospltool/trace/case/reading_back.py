@@ -65,26 +65,19 @@ where edge is null or time_ns < latest_ns - {straggler_ns}
 union
 select domain
 from (
-  select domain, count(*) as there, count(time_ns) as timed
-  from records
-  where kind in ('trace', 'report')
-  group by domain, node, file
-) as files
-where timed > 0 and timed < there
-union
-select domain
-from (
-  select domain, first_ns, lag(last_ns) over (
+  select domain, there, timed, first_ns, lag(last_ns) over (
     partition by domain, node order by first_ns asc nulls first, last_ns asc nulls first
   ) as before_ns
   from (
-    select domain, node, min(time_ns) as first_ns, max(time_ns) as last_ns
+    select domain, node, count(*) as there, count(time_ns) as timed,
+      min(case when kind = 'trace' then time_ns end) as first_ns,
+      max(case when kind = 'trace' then time_ns end) as last_ns
     from records
-    where kind = 'trace' and time_ns is not null
+    where kind in ('trace', 'report')
     group by domain, node, file
   ) as files
 ) as spans
-where first_ns <= before_ns
+where (timed > 0 and timed < there) or first_ns <= before_ns
 """
 _KINDS: Final = {kind.value: kind for kind in RecordKind}
 _CLOCKS: Final = {clock.value: clock for clock in TimeBase}
@@ -189,20 +182,6 @@ def telling_of_alignments(events: Iterable[str], group: str) -> str:
     return f"{named} or kind in ('report', 'damaged')"
 
 
-def nodes_of(engine: Engine) -> list[str]:
-    """Return the nodes of a case."""
-    return [
-        str(row[0])
-        for row in engine.query("select distinct node from sources order by node asc nulls first").rows
-    ]
-
-
-def domains_of(engine: Engine) -> list[str]:
-    """Return the domains of a case."""
-    query = "select distinct domain from sources order by domain asc nulls first"
-    return [str(row[0]) for row in engine.query(query).rows]
-
-
 def first_time_of(engine: Engine) -> int | None:
     """Return the time of the earliest record of a case."""
     rows = list(engine.query("select min(time_ns) as first_ns from records where kind = 'trace'").rows)
@@ -216,11 +195,11 @@ def files_by_domain(engine: Engine) -> dict[str, tuple[CaseFile, ...]]:
         "select domain, node, file, origin, unparsed_bytes from sources "
         "order by domain asc nulls first, node asc nulls first, file asc nulls first"
     )
-    found: dict[str, tuple[CaseFile, ...]] = {}
+    found: dict[str, list[CaseFile]] = {}
     for domain, node, file, origin, unparsed in engine.query(query).rows:
         one = CaseFile(str(node), str(file), Product(str(origin)), int(str(unparsed or 0)))
-        found[str(domain)] = (*found.get(str(domain), ()), one)
-    return found
+        found.setdefault(str(domain), []).append(one)
+    return {domain: tuple(files) for domain, files in found.items()}
 
 
 def origins_of(engine: Engine) -> dict[str, Product]:
@@ -328,7 +307,7 @@ def uncalm_domains(engine: Engine) -> set[str]:
     overlap: its states then change where they meet.
     """
     query = _UNCALM.format(so_far=_SO_FAR, straggler_ns=STRAGGLER_NS)
-    return {str(row[0]) for row in engine.query(query).rows}
+    return {str(row[0]) for row in engine.own_query(query).rows}
 
 
 def _in_file_order(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
