@@ -416,9 +416,11 @@ def write_rows(directory: pathlib.Path, under: str, rows: pa.Table) -> str:
     pq.write_table(rows, sink, compression=COMPRESSION, store_schema=False)
     data = sink.getvalue()
     place = f"{under}/part-{hashlib.blake2b(data, digest_size=8).hexdigest()}.parquet"
-    if not (directory / place).exists():  # else it is the same: an earlier attempt wrote it
-        (directory / under).mkdir(mode=0o700, parents=True, exist_ok=True)
-        (directory / place).write_bytes(data)
+    path = directory / place
+    # Of the same size, it is the same: an earlier attempt wrote it. One that was killed leaves less.
+    if not path.exists() or path.stat().st_size != len(data):
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path.write_bytes(data)
     return place
 
 
@@ -525,6 +527,11 @@ def under_day(table: Table, domain: str, day: str) -> str:
         day: their day, as `day_of` gives it.
     """
     return f"{table}/domain={urllib.parse.quote(domain, safe=' ')}/day={day}"
+
+
+def domain_in(place: str) -> str:
+    """Return the domain of a file below `under_day`."""
+    return urllib.parse.unquote(place.split("/")[1].partition("=")[2])
 
 
 def partition(domain: str, day: int, node: str) -> str:

@@ -14,7 +14,6 @@ import hashlib
 import json
 import pathlib
 import tomllib
-import urllib.parse
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -22,10 +21,10 @@ import msgspec
 
 from engine.core.untrusted import words_of
 from engine.tracing.version import product_version
-from ospltool.analytics.case import Case, CaseError, Contents, open_case, writing
+from ospltool.analytics.case import Case, CaseError, domain_in, open_case, writing
 from ospltool.analytics.contract import Detail
 from ospltool.analytics.duck import DuckEngine
-from ospltool.analytics.engines import need
+from ospltool.analytics.engines import MOST_TASKS, need
 from ospltool.forensics.attachments import Attachment, attach, kept_in
 from ospltool.forensics.evidence import CaseEvidence, RawEvidence, size_of, window_of
 from ospltool.forensics.fleet import JudgedDomain, Keeping, investigations
@@ -41,9 +40,6 @@ if TYPE_CHECKING:
 
     from ospltool.analytics.engines import Engine
     from ospltool.trace.case.local_load import LoadCounts
-
-MOST_PARTS: Final = 10_000
-"""Parts into which all files are cut: the scheduler of Spark takes milliseconds for each task."""
 
 MOST_PART_BYTES: Final = 1 << 30
 """Size of a part that a task still reads in seconds, so that a lost executor loses little."""
@@ -204,7 +200,7 @@ def part_bytes(sources_bytes: int, wanted: int | None = None) -> int:
         sources_bytes: bytes of all files.
         wanted: as a plan says; None to choose.
     """
-    return wanted or min(max(RANGE_BYTES, sources_bytes // MOST_PARTS), MOST_PART_BYTES)
+    return wanted or min(max(RANGE_BYTES, sources_bytes // MOST_TASKS), MOST_PART_BYTES)
 
 
 def _load(
@@ -243,13 +239,13 @@ def _judge(
             done = list(investigations(evidence, window, {}, keeping=keeping))
             tables = dict(writer.contents.tables)
             for table in JUDGED:
-                stay = [place for place in tables.get(table, ()) if _domain_in(place) not in dropped]
+                stay = [place for place in tables.get(table, ()) if domain_in(place) not in dropped]
                 new = [place for one in done for place in one.places.get(table, ())]
                 tables[table.value] = sorted({*stay, *new})
             alerts = tuple(alert for one in done for alert in _alerts(one, known))
             if alerts:
                 deliver(alerts)
-            writer.commit(Contents(writer.contents.files, tables))
+            writer.commit(dataclasses.replace(writer.contents, tables=tables))
     return tuple(one.name for one in done), len(now) - len(done), alerts
 
 
@@ -266,11 +262,6 @@ def _identities(plan: Plan, case: Case, beside: Sequence[Attachment]) -> dict[st
         domain: hashlib.blake2b(json.dumps(parts).encode(), digest_size=8).hexdigest()
         for domain, parts in found.items()
     }
-
-
-def _domain_in(place: str) -> str:
-    """Return the domain of a file of a judged stage, by its directories."""
-    return urllib.parse.unquote(place.split("/")[1].partition("=")[2])
 
 
 _Known = set[tuple[object, ...]]
@@ -294,7 +285,7 @@ def _former(engine: Engine) -> tuple[dict[str, str], _Known]:
 
 
 def _alerts(one: JudgedDomain, known: _Known) -> Iterator[Alert]:
-    for row in verdict_rows(one.drawn, ""):
+    for row in verdict_rows(one.drawn):
         key = (one.name, *(row.get(name) for name in _KEY))
         if row["is_bad"] and row["kind"] != "headline" and key not in known:
             yield Alert(one.name, row)

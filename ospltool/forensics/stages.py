@@ -12,13 +12,14 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from ospltool.analytics.case import under_day, write_rows
-from ospltool.analytics.contract import DAY_NS, NO_DAY, Table, day_of, schema
+from ospltool.analytics.contract import DAY_NS, Table, day_of, schema
 from ospltool.forensics.investigation import Investigation
 from ospltool.forensics.text import finding_value
 from ospltool.trace.meaning.fact_kinds import Run
 from ospltool.trace.meaning.lines import RecordPlace
 from ospltool.trace.meaning.trace_facts import TraceFacts
-from ospltool.trace.reading.record import valid_text
+from ospltool.trace.reading.headers import clock_of
+from ospltool.trace.reading.record import TimeBase, valid_text
 from ospltool.trace.rules import TraceFinding
 from ospltool.trace.rules.set_changes import sizes
 
@@ -40,7 +41,7 @@ def write_stages(directory: pathlib.Path, domain: str, judged: str, drawn: Inves
     """
     rows = {
         Table.FACTS: fact_rows(drawn.facts),
-        Table.VERDICTS: verdict_rows(drawn, judged),
+        Table.VERDICTS: ({**row, "judged": judged} for row in verdict_rows(drawn)),
         Table.STORIES: story_rows(drawn),
     }
     return {table.value: list(_written(directory, table, domain, some)) for table, some in rows.items()}
@@ -52,8 +53,8 @@ def _written(directory: pathlib.Path, table: Table, domain: str, rows: Iterator[
     by_day: dict[str, list[Row]] = {}
     for row in rows:
         time = row["start_ns"]
-        # A relative time has no day; see `Table.RECORDS`.
-        by_day.setdefault(NO_DAY if time is None or time < DAY_NS else day_of(time // DAY_NS), []).append(row)
+        is_dated = clock_of(time) is TimeBase.ABSOLUTE
+        by_day.setdefault(day_of(time // DAY_NS if is_dated else -1), []).append(row)
     for day, some in sorted(by_day.items()):
         some.sort(key=lambda row: row["start_ns"] or 0)
         # One vocabulary of columns: a row names those that it has.
@@ -66,9 +67,9 @@ def fact_rows(facts: TraceFacts) -> Iterator[Row]:
     name = facts.names.node
     for run, start in facts.first_ns.items():
         what = "stopped in order" if run in facts.stopping else "ended"
-        yield {**_fact("run", run, what=what), "start_ns": start, "end_ns": facts.last_ns[run]}
+        yield {**_fact("run", run, None, facts.last_ns[run], what=what), "start_ns": start}
     for span in facts.states:
-        yield {**_fact("state", span.run, span.place, what=span.state), "end_ns": span.end_ns}
+        yield _fact("state", span.run, span.place, span.end_ns, what=span.state)
     for choice in facts.choices:
         yield _fact(
             "mastership",
@@ -79,15 +80,15 @@ def fact_rows(facts: TraceFacts) -> Iterator[Row]:
             what="itself" if choice.master == choice.chooser else "fellow",
         )
     for conflict in facts.conflicts:
-        row = _fact(
+        yield _fact(
             "conflict",
             conflict.run,
             conflict.created,
+            conflict.ended.time_ns if conflict.ended else None,
             set_name=conflict.namespace or None,
             fellow=name(conflict.fellow) if conflict.fellow else None,
             what=conflict.how or "open",
         )
-        yield {**row, "end_ns": conflict.ended.time_ns if conflict.ended else None}
     for merge in facts.merges:
         yield _fact("merge", merge.run, merge.place, set_name=merge.namespace, what="began")
     for run, policy, group, line in facts.applied:
@@ -119,38 +120,40 @@ def fact_rows(facts: TraceFacts) -> Iterator[Row]:
             "samples": one.samples if one.samples is not None else one.samples_sent,
         }
     for run, reader, began, over in facts.readers:
-        row = _fact("delivery", run, began, what="ended" if over else "open", fellow=reader)
-        yield {**row, "end_ns": over.time_ns if over else None}
+        end_ns = over.time_ns if over else None
+        yield _fact("delivery", run, began, end_ns, what="ended" if over else "open", fellow=reader)
 
 
-def _fact(kind: str, run: Run, place: RecordPlace | None = None, **more: str | None) -> Row:
+def _fact(
+    kind: str, run: Run, place: RecordPlace | None, end_ns: int | None = None, **more: str | None
+) -> Row:
     texts = {key: None if value is None else valid_text(value) for key, value in more.items()}
-    start = None if place is None else place.time_ns
-    return {**_place(place), "kind": kind, "start_ns": start, "node": run[0], "run": run[1], **texts}
+    times = {"start_ns": None if place is None else place.time_ns, "end_ns": end_ns}
+    return {**_place(place), "kind": kind, **times, "node": run[0], "run": run[1], **texts}
 
 
 def _place(place: RecordPlace | None) -> Row:
     return {} if place is None else {"file": valid_text(place.file), "off": place.offset}
 
 
-def verdict_rows(drawn: Investigation, judged: str) -> Iterator[Row]:
+def verdict_rows(drawn: Investigation) -> Iterator[Row]:
     """Yield what was concluded of a domain as rows of `Table.VERDICTS`; the first is the headline."""
-    story_of = {id(one): number for number, story in enumerate(drawn.stories, 1) for one in story.findings}
-    story_of |= {
-        id(one): number for number, story in enumerate(drawn.stories, 1) for one in story.conclusions
+    story_of = {
+        id(one): number
+        for number, story in enumerate(drawn.stories, 1)
+        for one in (*story.findings, *story.conclusions)
     }
     verdict = drawn.verdict
     headline = {"kind": "headline", "title": valid_text(verdict.headline), "is_bad": drawn.is_bad}
     # As of the last record, so that a domain without findings has a day, too.
-    yield {**headline, "start_ns": max(drawn.facts.last_ns.values(), default=None), "judged": judged}
+    yield {**headline, "start_ns": max(drawn.facts.last_ns.values(), default=None)}
     for one in drawn.findings:
-        yield {**_found("finding", one.rule, one), "story": story_of.get(id(one)), "judged": judged}
+        yield {**_found("finding", one.rule, one), "story": story_of.get(id(one))}
     for one in verdict.conclusions:
         row = _found("conclusion", "" if one.fate is None else one.fate.value, one)
-        yield {**row, "story": story_of.get(id(one)), "judged": judged}
+        yield {**row, "story": story_of.get(id(one))}
     for text in verdict.unknown:
-        row = {"kind": "unknown", "title": valid_text(text), "is_bad": False}
-        yield {**row, "start_ns": None, "judged": judged}
+        yield {"kind": "unknown", "start_ns": None, "title": valid_text(text), "is_bad": False}
 
 
 def _found(kind: str, rule: str, one: TraceFinding) -> Row:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import pathlib
@@ -16,10 +17,11 @@ import pytest
 pytest.importorskip("duckdb", reason="SQL needs the extra `sql`")
 pytest.importorskip("pyspark", reason="Spark needs the extra `spark`")
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ospltool.analytics.case import CaseWriter, open_case
-from ospltool.analytics.contract import COLUMNS, Table
+from ospltool.analytics.case import CHECKPOINTS, CaseWriter, open_case, write_rows, writing
+from ospltool.analytics.contract import COLUMNS, Detail, Table
 from ospltool.analytics.show import named_queries
 from ospltool.analytics.spark import LOG_VARIABLE
 from ospltool.cli.app import main
@@ -112,6 +114,16 @@ def test_a_plan_runs_again_and_judges_what_changed(
     assert f"0 domains judged, {len(DOMAINS)} unchanged" in said
     assert sorted((case / "versions").iterdir()) == versions, "what changes nothing makes no version"
 
+    # As a query of Spark leaves a case: it goes on from its checkpoint.
+    with writing(case, Detail.FULL) as writer:
+        (case / CHECKPOINTS / "ab").mkdir(parents=True)
+        writer.commit(dataclasses.replace(writer.contents, stream="ab", batch=7))
+    ran(capfd, plan_of(tmp_path, source, more='until = "2030-01-01T00:00:00Z"'))
+    contents = open_case(case).contents
+    assert (contents.stream, contents.batch) == ("ab", 7), "all domains are judged again"
+    assert (case / CHECKPOINTS / "ab").is_dir()
+    ran(capfd, plan_of(tmp_path, source))
+
     shutil.copytree(source / "domain=own", source / "domain=new")
     with log_of(source / "domain=healthy", "n1").open("ab") as stream:
         stream.write(b"2026-11-21T01:40:00+0000 1795225200.000000000 COMPLETE (t) -> it grew\n")
@@ -120,6 +132,7 @@ def test_a_plan_runs_again_and_judges_what_changed(
     assert f"2 domains judged, {len(DOMAINS) - 1} unchanged" in said
     whole = plan_of(tmp_path, source, "whole")
     ran(capfd, whole)
+    assert open_case(case).contents.stream == "", "a checkpoint does not know what a command has read"
     assert stages_of(case) == stages_of(tmp_path / "whole"), "in steps as at once"
 
     for query in ("fleet", "slowest-alignments", "flapping-fellows", "shrunk-sets", "two-masters"):
@@ -158,6 +171,29 @@ def test_a_plan_that_cannot_be_carried_out_says_where(
     assert said in told
     assert "\x1b" not in told
     assert "Traceback" not in told
+
+
+def test_facts_lie_with_the_day_of_their_records(
+    tmp_path: pathlib.Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A service that counts from its start may run for years: that is no date."""
+    (tmp_path / "logs" / "n1").mkdir(parents=True)
+    lines = b"100000.000000000 INIT (t) -> Configuration: x\n200000.000000000 COMPLETE (t) -> x\n"
+    (tmp_path / "logs" / "n1" / "durability.log").write_bytes(lines)
+    code, alerts, _ = ran(capfd, plan_of(tmp_path, tmp_path / "logs"))
+    assert (code, alerts) == (0, [])
+    days = "select day from records union select day from facts union select day from verdicts"
+    assert asked(capfd, tmp_path / "case", days) == [{"day": "none"}]
+    assert asked(capfd, tmp_path / "case", "select count(*) > 0 as n from facts") == [{"n": True}]
+
+
+def test_what_a_killed_attempt_left_is_written_again(tmp_path: pathlib.Path) -> None:
+    rows = pa.table({"number": [1, 2, 3]})
+    place = tmp_path / write_rows(tmp_path, "stories", rows)
+    whole = place.read_bytes()
+    place.write_bytes(whole[:20])
+    assert tmp_path / write_rows(tmp_path, "stories", rows) == place
+    assert place.read_bytes() == whole
 
 
 def test_parts_grow_with_the_files_and_can_be_set() -> None:
