@@ -8,11 +8,9 @@ once, whatever it had begun. Where Spark follows, the checkpoint of its query is
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import dataclasses
 import functools
-import os
 import pathlib
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -307,16 +305,12 @@ class _Seen:
 
     def find_changes(self, what: Following, known: Contents) -> tuple[list[TraceFile], list[str]]:
         """Return changed files, and the keys of files in the case that are gone."""
-        damage.collect()  # a file may vanish or be half written; what is loaded is looked at again
-        sources: Sequence[TraceFile] = ()
-        with contextlib.suppress(NothingFoundError):
-            sources = find_sources(what.names).sources
+        sources = sources_now(what.names)
         self._found = {}
         changed, size = [], 0
         self.has_more = False
         for source in sources:
-            status = _status(source)
-            state = (status.st_ino, status.st_size, status.st_mtime_ns)
+            state = state_of(source)
             if self._states.get(key_of(source)) == state:
                 continue
             if size >= BATCH_BYTES:
@@ -324,7 +318,7 @@ class _Seen:
                 break
             self._found[key_of(source)] = state
             changed.append(source)
-            size += status.st_size
+            size += state[1]
         return changed, gone_files(what.names, known.files, {key_of(source) for source in sources})
 
     def note(self, loaded: Sequence[TraceFile]) -> None:
@@ -342,11 +336,22 @@ def gone_files(names: Sequence[str], known: Mapping[str, Any], there: Collection
     ]
 
 
-def _status(source: TraceFile) -> os.stat_result:
+def sources_now(names: Sequence[str]) -> Sequence[TraceFile]:
+    """Return the files below the names, none if there are none yet."""
+    damage.collect()  # a file may vanish or be half written; what is loaded is looked at again
     try:
-        return source.path.stat()
+        return find_sources(names).sources
+    except NothingFoundError:
+        return ()
+
+
+def state_of(source: TraceFile) -> tuple[int, int, int]:
+    """Return number, size and time of a file, by which it is known to be unchanged."""
+    try:
+        status = source.path.stat()
     except OSError as cause:
         raise SourceError(f"{source.path}: {cause.strerror or cause}") from None
+    return status.st_ino, status.st_size, status.st_mtime_ns
 
 
 def _is_below(file: str, place: pathlib.Path) -> bool:

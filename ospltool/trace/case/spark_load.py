@@ -38,7 +38,7 @@ from pyspark.sql.types import StructType
 
 from ospltool.analytics.case import CHECKPOINTS, CaseError, CaseWriter, keep_private, newest, writing
 from ospltool.analytics.contract import Detail
-from ospltool.analytics.spark import end, first_line, session, ship_package
+from ospltool.analytics.spark import end, first_line, is_connected, session, ship_package
 from ospltool.output.progress import ProgressLine
 from ospltool.trace.case.bundles import Bundle, bundles
 from ospltool.trace.case.growing import (
@@ -53,22 +53,22 @@ from ospltool.trace.case.growing import (
     in_growing_parts,
     put_in,
     require_there,
+    sources_now,
+    state_of,
 )
 from ospltool.trace.case.local_load import (
     Job,
     LoadCounts,
     LoadedBundle,
     LoadedParts,
-    Work,
     described,
     digest_of,
     key_of,
     load_bundle,
     source_of,
 )
-from ospltool.trace.reading import damage
 from ospltool.trace.reading.ranges import RANGE_BYTES, Range
-from ospltool.trace.reading.sources import NothingFoundError, SourceError, TraceFile, find_sources
+from ospltool.trace.reading.sources import SourceError, TraceFile
 
 ASK_EVERY_S: Final = 0.5
 
@@ -103,11 +103,18 @@ def load_with_spark(
     with contextlib.ExitStack() as stack:
 
         def do(jobs: list[Job]) -> Iterator[LoadedBundle]:
+            if not jobs:
+                return
             used = opened
-            if jobs and used is None:
+            if used is None:
                 used = session(master)
                 stack.callback(end, used)
-            return spark_work(used, progress)(jobs) if used is not None else iter(())
+            ship_package(used)
+            for (result,) in _results(used, jobs, progress):
+                found = pickle.loads(result)  # noqa: S301 - made by _Jobs
+                if isinstance(found, str):
+                    raise SourceError(found)
+                yield found
 
         is_shared = not master.startswith("local")
         return add(sources, target, detail, do, range_bytes=range_bytes, is_shared=is_shared)
@@ -132,8 +139,7 @@ class _Watched:
         self._count = max(len(jobs), 1)
         self._progress = progress
         self._over = threading.Event()
-        tracker = getattr(opened, "sparkContext", None) if hasattr(opened, "_jsparkSession") else None
-        self._tracker = tracker.statusTracker() if tracker is not None else None
+        self._tracker = None if is_connected(opened) else opened.sparkContext.statusTracker()
         self._thread = threading.Thread(target=self._watch, daemon=True)
 
     def __enter__(self) -> None:
@@ -155,26 +161,6 @@ class _Watched:
 
 
 _JOB: Final = "job"
-
-
-def spark_work(opened: SparkSession, progress: ProgressLine | None = None) -> Work:
-    """Return a worker that does jobs in a session (see `ospltool.trace.case.local_load.work`).
-
-    It raises SourceError if a file cannot be read, and CaseError if Spark failed; `progress` gets the bytes
-    done, and of all.
-    """
-    ship_package(opened)
-
-    def do(jobs: list[Job]) -> Iterator[LoadedBundle]:
-        if not jobs:
-            return
-        for (result,) in _results(opened, jobs, progress):
-            found = pickle.loads(result)  # noqa: S301 - made by _Jobs
-            if isinstance(found, str):
-                raise SourceError(found)
-            yield found
-
-    return do
 
 
 def _results(opened: SparkSession, jobs: list[Job], progress: ProgressLine | None) -> list[Any]:
@@ -416,11 +402,8 @@ class _GrowingReader(DataSourceStreamReader):
         """Return the state of the files; if much is new, of some of them."""
         del limit
         os.chdir(self._place)  # names may be relative; this process works for this source alone
-        damage.collect()
-        sources: Sequence[TraceFile] = ()
         try:
-            with contextlib.suppress(NothingFoundError):
-                sources = find_sources(self._names).sources
+            sources = sources_now(self._names)
             self._failures = 0
         except SourceError:  # as when a file is rotated at this moment
             self._failures += 1
@@ -435,8 +418,7 @@ class _GrowingReader(DataSourceStreamReader):
                 break
             before = None if key in unread else start.get(key)
             try:
-                status = source.path.stat()
-                state = (status.st_ino, status.st_size, status.st_mtime_ns)
+                state = state_of(source)
                 if before is not None and self._states.get(key) == state:
                     continue
                 # In this order: of a file that is replaced in between, the digest does not fit any more.
