@@ -59,9 +59,9 @@ def state(view: View, one: Incident) -> str:
     return "known" if one.acknowledged_ns else "open"
 
 
-def incidents(view: View, width: int) -> Rows[Incident]:
-    """Return all incidents."""
-    every = view.health.every
+def incidents(view: View, width: int, only: Sequence[Incident] | None = None) -> Rows[Incident]:
+    """Return all incidents, or only some."""
+    every = view.health.every if only is None else only
     states = max((len(state(view, one)) for one in every), default=0)
     codes = max((len(one.code.id) for one in every), default=0)
     whose = max((len(one.who) for one in every), default=0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from rich.cells import cell_len
@@ -54,16 +55,12 @@ def subject_node(view: View) -> Node | None:
     return nodes[0] if nodes else None
 
 
-def nodes(view: View, width: int, node_id: str = "") -> Rows[Node | UnheardNode]:
-    """Return every node, what is in trouble first.
-
-    Args:
-        view: what they are taken from.
-        width: cells of the table.
-        node_id: only this one; empty for all.
-    """
+def nodes(view: View, width: int, only: Sequence[Node] | None = None) -> Rows[Node | UnheardNode]:
+    """Return every node, or only some, what is in trouble first."""
     ranked = ranks(view, view.health.open)
-    every: list[Node | UnheardNode] = [*view.model.ordered_nodes(), *unheard_nodes(view)]
+    every: Sequence[Node | UnheardNode] = (
+        only if only is not None else [*view.model.ordered_nodes(), *unheard_nodes(view)]
+    )
     kept = [
         (one.key if isinstance(one, UnheardNode) else one.id, one) for one in every if keeps_node(view, one)
     ]

@@ -124,12 +124,12 @@ def summary(view: View, width: int) -> list[Section]:
 def _nodes(view: View, name: str, width: int) -> list[Section]:
     if not name:
         return [Section("nodes", table=node.nodes(view, width))]
-    found = []
-    for one in _named_nodes(view, name):
+    found, named = [], _named_nodes(view, name)
+    for one in named:
         number = len(one.snapshot.fellows)
         own = [event for event in view.model.events if event.node == one.id]
         found += [
-            Section("node", lines=node.card(view, one, width), data=node.nodes(view, width, one.id)),
+            Section("node", lines=node.card(view, one, width), data=node.nodes(view, width, named)),
             Section("fellows", plural(number, "fellow"), table=node.fellows(view, one, width)),
             Section(
                 "name-spaces",
@@ -265,7 +265,7 @@ def _incidents(view: View, name: str, width: int) -> list[Section]:
             "incidents",
             lines=[incidents.head(view, one, width), *incidents.about(view, one, width)],
             table=incidents.events(view, one, width),
-            data=incidents.incidents(view, width),
+            data=incidents.incidents(view, width, found),
         )
         for one in found
     ]
