@@ -408,9 +408,10 @@ def _order(table: Table, layout: Layout) -> Sequence[int]:
         return rows
     key = _key(table, layout.sort.removeprefix("-"))
     values = {row: table.facts(row).get(key) for row in rows}
-    known = [row for row in rows if values[row] not in (None, "", [])]
+    nothing: tuple[object, ...] = (None, "", [])
+    known = [row for row in rows if values[row] not in nothing]
     known.sort(key=lambda row: _rank(values[row]), reverse=layout.sort.startswith("-"))
-    return [*known, *(row for row in rows if row not in set(known))]
+    return [*known, *(row for row in rows if values[row] in nothing)]
 
 
 def _rank(value: object) -> tuple[int, float, tuple[object, ...]]:
