@@ -236,9 +236,13 @@ class _Printer:
         self.system = system
         self.what = what
         self.options = options
-        self.width = WIDE if options.form is Format.WIDE else _width()
         self._name = name
         self._filter = Filter.parse(options.search, PAGES[what].fields if what else ())
+
+    @property
+    def width(self) -> int:
+        """The cells of a line, now."""
+        return WIDE if self.options.form is Format.WIDE else _width()
 
     @property
     def view(self) -> View:
@@ -305,11 +309,7 @@ class _Printer:
                 own = [] if view.filter else list(section.empty)
                 own = own or [(Span(f" {_nothing(view, section)}", Tone.DIM),)]
             if section.title and has_titles:
-                lines += (
-                    [(), (Span(section.title, Tone.ACCENT),)]
-                    if lines
-                    else [(Span(section.title, Tone.ACCENT),)]
-                )
+                lines += [*([()] if lines else []), (Span(section.title, Tone.ACCENT),)]
             lines += [*own, *(section.notes if has_titles else ())]
         return lines
 
@@ -440,7 +440,6 @@ def _follow(printer: _Printer, is_over: Callable[[View], bool]) -> None:
     screen = console.Console(file=sys.stdout, no_color=not has_colour, highlight=False)
     with live.Live(console=screen, auto_refresh=False, vertical_overflow="ellipsis") as picture:
         for view in _looks(printer):
-            printer.width = WIDE if printer.options.form is Format.WIDE else _width()
             drawn = _drawn(printer.lines(view), has_colour=has_colour)
             picture.update(text.Text.from_ansi(drawn.rstrip("\n")), refresh=True)
             if is_over(view):
