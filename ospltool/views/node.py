@@ -28,6 +28,7 @@ from ospltool.views.cells import (
     single,
     widest,
 )
+from ospltool.views.groups import is_kept
 from ospltool.views.view import (
     UnheardNode,
     View,
@@ -427,7 +428,7 @@ def summary_lines(view: View, node: Node, *, since_ns: int, failure: str) -> lis
     about = (
         f"{since_heard(view, node)}, pid {snapshot.pid}, domain {snapshot.domain_id}, role {snapshot.role}"
     )
-    kept = [group for group in snapshot.groups if group.durability.casefold() == "persistent"]
+    kept = [group for group in snapshot.groups if is_kept(group)]
     behind = sum(max(0, group.samples - group.stored) for group in kept)
     store = snapshot.store
     place = f"{text.size(store.disk_bytes)} in {store.path}" if store.path else "no store"
