@@ -315,7 +315,7 @@ class _Printer:
 
 
 def _nothing(view: View, section: Section) -> str:
-    """Return the line that stands in place of an empty table."""
+    """Return the line in place of an empty table."""
     what = section.title or section.key
     if view.filter:
         return f"the filter {view.filter.text!r} matches no {what}"
@@ -389,7 +389,7 @@ REDRAW_S: Final = 0.5
 """Time between two pictures."""
 
 
-def _looks(printer: _Printer) -> Iterator[View]:
+def _views(printer: _Printer) -> Iterator[View]:
     """Yield the system again and again, until interrupted."""
     with exits.interrupt_flag(signal.SIGINT, signal.SIGTERM) as over:
         while not over.is_set():
@@ -439,7 +439,7 @@ def _follow(printer: _Printer, is_over: Callable[[View], bool]) -> None:
     has_colour = streams.wants_colour(sys.stdout, os.environ)
     screen = console.Console(file=sys.stdout, no_color=not has_colour, highlight=False)
     with live.Live(console=screen, auto_refresh=False, vertical_overflow="ellipsis") as picture:
-        for view in _looks(printer):
+        for view in _views(printer):
             drawn = _drawn(printer.lines(view), has_colour=has_colour)
             picture.update(text.Text.from_ansi(drawn.rstrip("\n")), refresh=True)
             if is_over(view):
@@ -450,14 +450,14 @@ VOLATILE: Final = {
     *(f"{age}_ns" for age in AGES),
     *("rate_per_s", "left_s", "bytes", "digest", "time_ns", "disk_bytes", "skew_ns", "took"),
 }
-"""Values that change all the time: a line for each change would tell nothing."""
+"""Values that change all the time: a line for each change would be no news."""
 
 
 def _follow_lines(printer: _Printer, is_over: Callable[[View], bool]) -> None:
     """Print the page, then a line for each row that comes, changes or goes."""
     before: dict[tuple[str, str], dict[str, object]] = {}
     is_first = True
-    for view in _looks(printer):
+    for view in _views(printer):
         now = _rows(printer, view)
         if is_first and printer.options.is_text:
             put_lines(printer.lines(view))
@@ -546,7 +546,7 @@ def node_lines(
     try:
         system = domains.opened(watched, None)
     except CommandError as error:
-        streams.notify(f"ospltool: what it tells of itself is not known: {error}")
+        streams.notify(f"ospltool: what the node itself reports is not known: {error}")
         return look(), []
     try:
         domains.listen_briefly(system)

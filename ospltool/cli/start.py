@@ -125,7 +125,7 @@ def restart(
     with interrupt_flag(signal.SIGINT) as over, _start_errors():
         for number, (status, plan) in enumerate(zip(found, plans, strict=True)):
             (stopped,) = control.stop_all([status.directory], None)
-            started_nodes.say_stopped(status, stopped)
+            started_nodes.notify_stopped(status, stopped)
             if stopped is control.Stop.STILL_STOPPING:
                 outcomes.append((Exit.RECOVERABLE, status))
             elif not over.is_set():

@@ -140,21 +140,21 @@ def mute_lines(view: View) -> list[Line]:
 
 def about(view: View, one: Incident, width: int, most: int = MAX_LINES) -> list[Line]:
     """Return observation, cause, effect and advice, each in at most `most` lines."""
-    return _told(view, (("What", one.what), *_reasons(one)), width, most)
+    return _labelled_lines(view, (("What", one.what), *_reasons(one)), width, most)
 
 
 def explanation(view: View, one: Incident, width: int, most: int = 1) -> list[Line]:
     """Return cause, effect and advice, each in at most `most` lines, beside the observation."""
-    return _told(view, _reasons(one), width, most)
+    return _labelled_lines(view, _reasons(one), width, most)
 
 
 def _reasons(one: Incident) -> tuple[tuple[str, str], ...]:
     return ("Why", one.why), ("Effect", one.effect), ("Next", one.next)
 
 
-def _told(view: View, told: tuple[tuple[str, str], ...], width: int, most: int) -> list[Line]:
+def _labelled_lines(view: View, parts: tuple[tuple[str, str], ...], width: int, most: int) -> list[Line]:
     lines: list[Line] = []
-    for label, value in told:
+    for label, value in parts:
         wrapped = text.wrap(value, max(10, width - LABEL - 2), most, ellipsis=view.glyphs.ellipsis)
         for number, part in enumerate(wrapped):
             tone = Tone.STRONG if label == "What" else Tone.PLAIN

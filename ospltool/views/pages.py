@@ -55,7 +55,7 @@ class Section:
     lines: Sequence[Line] = ()
     table: Table | None = None
     empty: Sequence[Line] = ()
-    """What stands in place of a table without rows if no filter hides any."""
+    """The lines in place of a table without rows if no filter hides any."""
     notes: Sequence[Line] = ()
     data: Table | None = None
     """What other formats than text have in place of the table."""
@@ -232,7 +232,7 @@ def _readers(view: View, name: str, width: int) -> list[Section]:
 
 
 def _writers(view: View, name: str, width: int) -> list[Section]:
-    nothing = "no node tells of a durable writer{of} whose data is not kept"
+    nothing = "no node reports a durable writer{of} whose data is not kept"
     return _endpoints(view, "writers", name, applications.writers(view, width, name), nothing)
 
 
