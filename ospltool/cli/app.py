@@ -61,7 +61,7 @@ VERBS: Final = {verb: about for verbs in GROUPS.values() for verb, about in verb
 _PLACES: Final = {"env": "env.show_environment", "list": "list.list_nodes", "restart": "start.restart"}
 """Modules and functions with other names than their verb."""
 
-_HELP: Final = "A durability service for Cyclone DDS, as OpenSplice had, and its tools."
+_HELP: Final = "A durability service for Cyclone DDS, like that of OpenSplice, and its tools."
 _EPILOG: Final = "`ospltool help COMMAND` shows its options, examples and exit codes."
 
 

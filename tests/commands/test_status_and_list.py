@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Callable
 
 import pytest
 
+from engine.supervisor.node_status import NodeStatus
 from engine.supervisor.rundir import location
+from ospltool.cli.app import main
+from ospltool.views.cells import Line
 from tests.commands.shell import Shell
 
 
@@ -39,6 +43,23 @@ def test_nodes_of_one_name_are_told_apart_by_their_configurations(shell: Shell) 
     assert f'{first}: ospltool system with domain name "n" is not running' in out
     assert f'{second}: ospltool system with domain name "n" is operational\n' in out
     assert shell.run("stop", second)[0] == 0
+
+
+def test_a_node_that_ends_while_its_status_is_made_is_not_shown_as_it_was(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its sentence was of before two seconds of listening, and what it tells of itself of after them."""
+    path = shell.write("n")
+    shell.run("start", path)
+    shell.wait_until("is operational", path)
+
+    def listened(_: NodeStatus, look: Callable[[], list[NodeStatus]]) -> tuple[list[NodeStatus], list[Line]]:
+        assert main(["stop", str(path)]) == 0
+        return look(), []
+
+    monkeypatch.setattr("ospltool.cli.show.node_lines", listened)
+    code, out, _ = shell.run("status", path)
+    assert (code, out) == (1, 'ospltool system with domain name "n" is not running: stopped by SIGTERM\n')
 
 
 STORE = "<Persistent><StoreDirectory>/tmp/of-n</StoreDirectory></Persistent></DurabilityService>"
