@@ -213,11 +213,6 @@ def none_lines(view: View) -> list[Line]:
     return [dimmed((Span(f" nothing is wrong{since}"),))]
 
 
-def current_incidents(view: View) -> list[Incident]:
-    """Return the open incidents that are not muted, worst first."""
-    return view.health.open
-
-
 def summary(view: View, width: int) -> Line:
     """Return the whole system in one line: the verdict, then how much there is, without what does not fit."""
     verdict = view.health.verdict
@@ -312,6 +307,6 @@ def severe(view: View) -> dict[str, tuple[str, ...]]:
     """Return code, subject and observation of severe incidents, by a key that changes when one gets worse."""
     return {
         f"{one.origin} {one.rises}": (one.code.id, one.who, one.what)
-        for one in current_incidents(view)
+        for one in view.health.open
         if one.severity is Severity.ERROR
     }

@@ -169,7 +169,7 @@ def _name_spaces(view: View, name: str, width: int) -> list[Section]:
         return [Section("name-spaces", table=name_space.every_name_space(view, width))]
     _require_name_space(view, name)
     holders = name_space.holders(view, name, width)
-    trouble = name_space.trouble_lines(view, name, incidents.current_incidents(view))
+    trouble = name_space.trouble_lines(view, name, view.health.open)
     return [
         Section(
             "name-space",
