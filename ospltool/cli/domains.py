@@ -506,7 +506,7 @@ def _usable(places: Sequence[DomainAccess] | None) -> DomainAccess | None:
     return next(here, places[0] if places else None)
 
 
-# Above the times after which signs are no longer normal: what lasts at the moment is then known to last.
+# Longer than any time after which a missing sign is abnormal: what is found then is no transient.
 LAST_NS: Final = 12_000_000_000
 STEP_NS: Final = 500_000_000
 

@@ -315,7 +315,7 @@ class _Printer:
 
 
 def _nothing(view: View, section: Section) -> str:
-    """Return the line in place of an empty table."""
+    """Return the line that replaces an empty table."""
     what = section.title or section.key
     if view.filter:
         return f"the filter {view.filter.text!r} matches no {what}"
