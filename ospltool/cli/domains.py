@@ -543,7 +543,7 @@ FAR_NS: Final = 1 << 62
 
 
 def _until_quiet(system: System) -> None:
-    """Poll until the time stands still: a long seek takes several polls."""
+    """Poll until the time no longer changes: a long seek takes several polls."""
     feed, before_ns = system.feed, -1
     while feed.now_ns() != before_ns:
         before_ns = feed.now_ns()
