@@ -288,7 +288,7 @@ def share_height(room: int, frame: int, wanted: Wanted, *, is_wide: bool = False
         room: the lines of the screen that are left.
         frame: lines of the edge of a panel: 1, or 2 where panels are boxes.
         wanted: what the parts would fill.
-        is_wide: parts stand side by side: attention and explanation, last hour and applications.
+        is_wide: parts are side by side: attention and explanation, last hour and applications.
     """
     given = Shares(detail=2)
     given.about = wanted.about if room >= LEAST_FOR_EXPLANATION else 0

@@ -6,7 +6,7 @@ hears this node, and its name-spaces do not conflict. A fellow is lost when it f
 go away. If it comes back with the same incarnation and its endpoints were gone, that is a reconnection,
 however short the gap was; while endpoints stay matched, silence loses no data.
 A fellow whose store is older than this node remembers is not heard until it begins a new run.
-Time in which this node itself stood still is not silence of its fellows (docs/internals/protocol.md, "Life
+Time in which this node itself was paused is not silence of its fellows (docs/internals/protocol.md, "Life
 signs").
 """
 

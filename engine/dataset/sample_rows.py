@@ -197,30 +197,7 @@ def times_of(samples: Sequence[Sample]) -> array.array[int]:
     return array.array("q", [sample.source_time_ns for sample in samples])
 
 
-class _Rows:
-    """What all forms but a block tell in the same way of their digests and times."""
-
-    __slots__ = ()
-
-    @property
-    def digests(self) -> bytes:
-        """Digests, 16 bytes each."""
-        raise NotImplementedError
-
-    def times_ns(self) -> Sequence[int]:
-        """Return the source times."""
-        raise NotImplementedError
-
-    def digest_sum(self) -> int:
-        """Return the sum of the digests as numbers, not reduced."""
-        return sum_of_digests(self.digests)
-
-    def newest_ns(self) -> int:
-        """Return the newest source time."""
-        return max(self.times_ns())
-
-
-class MaskedBlock(_Rows):
+class MaskedBlock:
     """A block with removed samples; `alive` has 1 for each that is left, else 0."""
 
     __slots__ = ("alive", "block", "count")
@@ -258,7 +235,7 @@ class MaskedBlock(_Rows):
         return list(itertools.compress(self.block.samples(), self.alive))
 
 
-class ObjectRows(_Rows):
+class ObjectRows:
     """Samples that are objects."""
 
     __slots__ = ("_samples", "count")
@@ -303,7 +280,7 @@ class OverlayRows:
         return b"".join([sample.digest for sample in self.objects])
 
 
-class GatheredRows(_Rows):
+class GatheredRows:
     """Samples of several blocks and objects, in an order of their own.
 
     Attributes:
@@ -372,6 +349,10 @@ def has_large(part: Part) -> bool:
     return part.payload_bytes >= LARGE_BYTES * part.count
 
 
+def _newest_ns(part: Part) -> int:
+    return part.newest_ns() if isinstance(part, Block) else max(part.times_ns())
+
+
 class SampleRows:
     """Samples in an order, in parts, none of which is empty."""
 
@@ -412,11 +393,14 @@ class SampleRows:
 
     def digest_sum(self) -> int:
         """Return the sum of the digests as numbers, not reduced."""
-        return sum(part.digest_sum() for part in self.parts)
+        return sum(
+            part.digest_sum() if isinstance(part, Block) else sum_of_digests(part.digests)
+            for part in self.parts
+        )
 
     def newest_ns(self) -> int:
         """Return the newest source time; 0 without samples."""
-        return max((part.newest_ns() for part in self.parts), default=0)
+        return max(map(_newest_ns, self.parts), default=0)
 
     def blocks(self, limit_bytes: int) -> Iterator[Block]:
         """Yield all samples, those of each instance in order, in blocks of at most about `limit_bytes`.
@@ -479,7 +463,7 @@ class SampleRows:
     def after(self, time_ns: int) -> Iterator[Sample]:
         """Yield the samples newer than a source time."""
         for part in self.parts:
-            if part.newest_ns() > time_ns:
+            if _newest_ns(part) > time_ns:
                 yield from (sample for sample in part.samples() if sample.source_time_ns > time_ns)
 
     def without(self, digests: set[bytes]) -> SampleRows:

@@ -265,7 +265,7 @@ class Backups:
         self.reports.append(BackupDropped(one.name_space, one.version, one.stored.count, cause))
 
 
-# Between two portions the thread's watch is told that it goes on; each takes a fraction of a second.
+# The thread reports its progress between two portions, and each takes a fraction of a second.
 WRITE_SAMPLES: Final = 50_000
 """Samples that are handed to the store at a time."""
 # Not measured closely: changing or removing a row costs more than inserting one in order.

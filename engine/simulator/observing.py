@@ -30,7 +30,7 @@ SNAPSHOT_PAUSE_S: Final = 0.25
 # As a live node shows (`engine.node.wire.DELIVERIES_SHOWN`).
 MAX_DELIVERIES: Final = 100
 """Limit for the shown deliveries of one node; the oldest are forgotten."""
-# Chosen: a console that stands still must not fill the memory with a run that is faster.
+# Chosen: a run must not fill the memory when the console is slower or paused.
 MAX_ITEMS: Final = 20_000
 """Limit for items that wait for the watcher; beyond it the run pauses."""
 

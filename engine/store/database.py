@@ -104,7 +104,7 @@ _HEADER_BYTES: Final = 100
 _LAYOUT: Final = struct.Struct(">16sHBBBBBB12I20x2I")
 _MAGIC: Final = b"SQLite format 3\0"
 _FRACTIONS: Final = (64, 32, 32)
-# The newest format, which SQLite has written since 3.7.10 unless it is told otherwise.
+# The newest format, which SQLite writes by default since 3.7.10.
 _SCHEMA_FORMAT: Final = 4
 _UTF_8: Final = 1
 _ROLLBACK, _LOG = 1, 2

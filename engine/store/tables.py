@@ -39,7 +39,7 @@ FIRST_CHECKPOINT_PAGES: Final = 250
 """The same for a small file, 4 MiB."""
 CACHE_KIB: Final = 16_384
 """1,024 pages, so that inner pages of large tables stay in memory."""
-# A backup copies some pages at a time and lets go in between. Longer would be a node that stands still.
+# A backup copies some pages at a time and lets go in between. Longer would pause the node.
 BUSY_MS: Final = 5_000
 """Another process, such as a backup, may hold the file for a moment."""
 # One piece of the index of a log (WALINDEX_PGSZ of SQLite).

@@ -506,7 +506,7 @@ def _usable(places: Sequence[DomainAccess] | None) -> DomainAccess | None:
     return next(here, places[0] if places else None)
 
 
-# Above the times after which signs are no longer normal: what stands at the moment is then known to stand.
+# Longer than any time after which a missing sign is abnormal: what is found then is no transient.
 LAST_NS: Final = 12_000_000_000
 STEP_NS: Final = 500_000_000
 
@@ -543,7 +543,7 @@ FAR_NS: Final = 1 << 62
 
 
 def _until_quiet(system: System) -> None:
-    """Poll until the time stands still: a long seek takes several polls."""
+    """Poll until the time no longer changes: a long seek takes several polls."""
     feed, before_ns = system.feed, -1
     while feed.now_ns() != before_ns:
         before_ns = feed.now_ns()

@@ -236,9 +236,13 @@ class _Printer:
         self.system = system
         self.what = what
         self.options = options
-        self.width = WIDE if options.form is Format.WIDE else _width()
         self._name = name
         self._filter = Filter.parse(options.search, PAGES[what].fields if what else ())
+
+    @property
+    def width(self) -> int:
+        """The cells of a line, now."""
+        return WIDE if self.options.form is Format.WIDE else _width()
 
     @property
     def view(self) -> View:
@@ -305,17 +309,13 @@ class _Printer:
                 own = [] if view.filter else list(section.empty)
                 own = own or [(Span(f" {_nothing(view, section)}", Tone.DIM),)]
             if section.title and has_titles:
-                lines += (
-                    [(), (Span(section.title, Tone.ACCENT),)]
-                    if lines
-                    else [(Span(section.title, Tone.ACCENT),)]
-                )
+                lines += [*([()] if lines else []), (Span(section.title, Tone.ACCENT),)]
             lines += [*own, *(section.notes if has_titles else ())]
         return lines
 
 
 def _nothing(view: View, section: Section) -> str:
-    """Return the line that stands in place of an empty table."""
+    """Return the line that replaces an empty table."""
     what = section.title or section.key
     if view.filter:
         return f"the filter {view.filter.text!r} matches no {what}"
@@ -389,7 +389,7 @@ REDRAW_S: Final = 0.5
 """Time between two pictures."""
 
 
-def _looks(printer: _Printer) -> Iterator[View]:
+def _views(printer: _Printer) -> Iterator[View]:
     """Yield the system again and again, until interrupted."""
     with exits.interrupt_flag(signal.SIGINT, signal.SIGTERM) as over:
         while not over.is_set():
@@ -439,8 +439,7 @@ def _follow(printer: _Printer, is_over: Callable[[View], bool]) -> None:
     has_colour = streams.wants_colour(sys.stdout, os.environ)
     screen = console.Console(file=sys.stdout, no_color=not has_colour, highlight=False)
     with live.Live(console=screen, auto_refresh=False, vertical_overflow="ellipsis") as picture:
-        for view in _looks(printer):
-            printer.width = WIDE if printer.options.form is Format.WIDE else _width()
+        for view in _views(printer):
             drawn = _drawn(printer.lines(view), has_colour=has_colour)
             picture.update(text.Text.from_ansi(drawn.rstrip("\n")), refresh=True)
             if is_over(view):
@@ -451,14 +450,14 @@ VOLATILE: Final = {
     *(f"{age}_ns" for age in AGES),
     *("rate_per_s", "left_s", "bytes", "digest", "time_ns", "disk_bytes", "skew_ns", "took"),
 }
-"""Values that change all the time: a line for each change would tell nothing."""
+"""Values that change all the time: a line for each change would be no news."""
 
 
 def _follow_lines(printer: _Printer, is_over: Callable[[View], bool]) -> None:
     """Print the page, then a line for each row that comes, changes or goes."""
     before: dict[tuple[str, str], dict[str, object]] = {}
     is_first = True
-    for view in _looks(printer):
+    for view in _views(printer):
         now = _rows(printer, view)
         if is_first and printer.options.is_text:
             put_lines(printer.lines(view))
@@ -547,7 +546,7 @@ def node_lines(
     try:
         system = domains.opened(watched, None)
     except CommandError as error:
-        streams.notify(f"ospltool: what it tells of itself is not known: {error}")
+        streams.notify(f"ospltool: what the node itself reports is not known: {error}")
         return look(), []
     try:
         domains.listen_briefly(system)

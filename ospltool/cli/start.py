@@ -17,7 +17,7 @@ from engine.config import read_document
 from engine.supervisor import control
 from engine.supervisor.launch import Launch, module_command, module_environ
 from engine.supervisor.loop import Narrator, Supervisor
-from engine.supervisor.node_status import status_of
+from engine.supervisor.node_status import ALIVE, status_of
 from engine.supervisor.policy import Action
 from ospltool.cli import started_nodes
 from ospltool.cli import targets as find
@@ -120,12 +120,14 @@ def restart(
     ]
     if not found:
         raise CommandError(f"{uri}: no node {node!r} is known here; `ospltool list --all` shows the nodes")
+    if not find.is_fleet(uri or find.DEFAULT):  # an older node of this name or file is not meant
+        found = [one for one in found if one.condition in ALIVE] or found
     plans = [_planned_again(status) for status in found]
     outcomes: list[Outcome] = []
     with interrupt_flag(signal.SIGINT) as over, _start_errors():
         for number, (status, plan) in enumerate(zip(found, plans, strict=True)):
             (stopped,) = control.stop_all([status.directory], None)
-            started_nodes.say_stopped(status, stopped)
+            started_nodes.notify_stopped(status, stopped)
             if stopped is control.Stop.STILL_STOPPING:
                 outcomes.append((Exit.RECOVERABLE, status))
             elif not over.is_set():

@@ -109,8 +109,8 @@ def chosen_nodes(uri: str | None) -> list[NodeStatus]:
     return found
 
 
-def say_stopped(status: NodeStatus, outcome: Stop) -> None:
-    """Say how the stop of a node ended."""
+def notify_stopped(status: NodeStatus, outcome: Stop) -> None:
+    """Write to standard error how the stop of a node ended."""
     streams.notify(f"ospltool: {status.record.domain_name} ({status.record.configuration}) {outcome.value}")
 
 

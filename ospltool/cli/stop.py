@@ -11,7 +11,7 @@ from engine.supervisor import control
 from engine.supervisor.node_status import Condition
 from ospltool.cli.exits import Exit
 from ospltool.cli.options import AsJson, duration
-from ospltool.cli.started_nodes import chosen_nodes, known_nodes, say_stopped
+from ospltool.cli.started_nodes import chosen_nodes, known_nodes, notify_stopped
 from ospltool.output import envelope, streams
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def stop(
         raise
     outcomes = list(zip(known, stops, strict=True))
     for status, outcome in outcomes:
-        say_stopped(status, outcome)
+        notify_stopped(status, outcome)
     if as_json:
         data = [
             {

@@ -211,7 +211,7 @@ def configured(attachments: Iterable[Attachment]) -> tuple[tuple[Finding, ...] |
         )
         for each in report.diagnostics
     ]
-    # The gravest first; by code and file, so that equal findings stand together.
+    # The gravest first; by code and file, so that equal findings are neighbours.
     return tuple(sorted(named, key=lambda each: (each.severity, each.code, each.place.path))), ()
 
 

@@ -11,7 +11,7 @@ from ospltool.health.codes import LAST_COPY, NO_MASTER
 from ospltool.health.health import Health
 from ospltool.health.incidents import Incident
 
-# Doubling: an effect that keeps changing is told some times in an hour, not each time.
+# Doubling: an effect that keeps changing is reported a few times an hour, not each time.
 SLOWER: Final = 2
 """Factor by which an effect that was told again must stand longer until it is told once more."""
 

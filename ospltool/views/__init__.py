@@ -1,1 +1,1 @@
-"""What is said of a system on a screen: tables, lines and words, as pure functions."""
+"""The text of each screen: tables, lines and words, as pure functions."""

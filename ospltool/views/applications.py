@@ -20,9 +20,16 @@ class Reader(NamedTuple):
     delivery: DeliveryView | None
     deviation: DeviationView | None
 
+    @property
+    def report(self) -> DeliveryView | DeviationView:
+        """What the node reports of them: one of the two is there."""
+        found = self.delivery or self.deviation
+        assert found is not None
+        return found
+
 
 def _readers(view: View) -> list[Reader]:
-    """Return the readers that present nodes tell of, those that wait first, then the newest."""
+    """Return the readers that present nodes report, those that wait first, then the newest."""
     found = []
     for node in view.model.ordered_nodes():
         if view.health.is_away(node):
@@ -40,19 +47,17 @@ def _readers(view: View) -> list[Reader]:
 
 def _reader_facts(view: View, one: Reader) -> Facts:
     """Return the values of a reader."""
-    told = one.delivery or one.deviation
-    assert told is not None, "a reader is told of by a delivery or a deviation"
-    delivery = one.delivery
+    report, delivery = one.report, one.delivery
     reasons = [alignment.waits_for(view, one.node, delivery)] if delivery else []
     reasons += [one.deviation.text] if one.deviation else []
     return {
-        "topic": f"{told.partition}.{told.topic}",
+        "topic": f"{report.partition}.{report.topic}",
         "state": ("left" if delivery.is_gone else delivery.state) if delivery else "served",
         "since": delivery.started_ns if delivery else 0,
         "node": one.node.snapshot.name,
         "samples": delivery.samples if delivery else None,
         "took": alignment.took(delivery.started_ns, delivery.finished_ns) if delivery else "",
-        "participant": told.participant,
+        "participant": report.participant,
         "why": "; ".join(filter(None, reasons)),
     }
 
@@ -94,19 +99,21 @@ def readers(view: View, width: int, topic: str = "", *, is_noteworthy: bool = Fa
     every = _readers(view)
     kept = []
     for number, one in enumerate(every):
-        told = one.delivery or one.deviation
+        report = one.report
         is_quiet = one.deviation is None and (one.delivery is None or one.delivery.state == "done")
-        if told is None or topic not in ("", told.topic) or (is_noteworthy and is_quiet):
+        if topic not in ("", report.topic) or (is_noteworthy and is_quiet):
             continue
         known = facts(one)
         values = {
             "node": str(known["node"]),
-            "topic": told.topic,
-            "partition": told.partition,
+            "topic": report.topic,
+            "partition": report.partition,
             "state": str(known["state"]),
         }
         if view.filter.matches(values):
-            kept.append((f"{one.node.id}/{told.participant}/{told.partition}/{told.topic}/{number}", one))
+            kept.append(
+                (f"{one.node.id}/{report.participant}/{report.partition}/{report.topic}/{number}", one)
+            )
     return Rows(columns, kept, render, width=width, fixed=2, hidden=len(every) - len(kept), facts=facts)
 
 

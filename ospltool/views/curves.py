@@ -46,7 +46,7 @@ def area(
         width: cells.
         height: lines, that of the times included.
         glyphs: the signs.
-        least: the top stands for this value or a greater one, so that what is normal looks low.
+        least: the top is this value or a greater one, so that what is normal looks low.
     """
     room, rows = width - _MARGIN - 1, height - 1
     if not points or room < 1 or rows < 1:

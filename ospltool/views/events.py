@@ -251,7 +251,7 @@ def _end_of_mute(number: int, one: MuteEnd) -> NodeEvent:
 def folded(events: Sequence[NodeEvent]) -> list[RepeatedEvent]:
     """Return the events, oldest first; what several nodes told alike within a few seconds is one.
 
-    So is what one node told of several fellows. A second time by one node is another event.
+    So are events of one node that differ only in the fellow. A second time by one node is another event.
     """
     found: list[RepeatedEvent] = []
     places: dict[tuple[str, ...], int] = {}

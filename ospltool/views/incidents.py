@@ -59,9 +59,9 @@ def state(view: View, one: Incident) -> str:
     return "known" if one.acknowledged_ns else "open"
 
 
-def incidents(view: View, width: int) -> Rows[Incident]:
-    """Return all incidents."""
-    every = view.health.every
+def incidents(view: View, width: int, only: Sequence[Incident] | None = None) -> Rows[Incident]:
+    """Return all incidents, or only some."""
+    every = view.health.every if only is None else only
     states = max((len(state(view, one)) for one in every), default=0)
     codes = max((len(one.code.id) for one in every), default=0)
     whose = max((len(one.who) for one in every), default=0)
@@ -140,21 +140,21 @@ def mute_lines(view: View) -> list[Line]:
 
 def about(view: View, one: Incident, width: int, most: int = MAX_LINES) -> list[Line]:
     """Return observation, cause, effect and advice, each in at most `most` lines."""
-    return _told(view, (("What", one.what), *_reasons(one)), width, most)
+    return _labelled_lines(view, (("What", one.what), *_reasons(one)), width, most)
 
 
 def explanation(view: View, one: Incident, width: int, most: int = 1) -> list[Line]:
     """Return cause, effect and advice, each in at most `most` lines, beside the observation."""
-    return _told(view, _reasons(one), width, most)
+    return _labelled_lines(view, _reasons(one), width, most)
 
 
 def _reasons(one: Incident) -> tuple[tuple[str, str], ...]:
     return ("Why", one.why), ("Effect", one.effect), ("Next", one.next)
 
 
-def _told(view: View, told: tuple[tuple[str, str], ...], width: int, most: int) -> list[Line]:
+def _labelled_lines(view: View, parts: tuple[tuple[str, str], ...], width: int, most: int) -> list[Line]:
     lines: list[Line] = []
-    for label, value in told:
+    for label, value in parts:
         wrapped = text.wrap(value, max(10, width - LABEL - 2), most, ellipsis=view.glyphs.ellipsis)
         for number, part in enumerate(wrapped):
             tone = Tone.STRONG if label == "What" else Tone.PLAIN
@@ -211,11 +211,6 @@ def none_lines(view: View) -> list[Line]:
     began_ns = view.model.began_ns
     since = f", nor was since this watch began at {text.clock_in_zone(began_ns)}" if began_ns else ""
     return [dimmed((Span(f" nothing is wrong{since}"),))]
-
-
-def current_incidents(view: View) -> list[Incident]:
-    """Return the open incidents that are not muted, worst first."""
-    return view.health.open
 
 
 def summary(view: View, width: int) -> Line:
@@ -312,6 +307,6 @@ def severe(view: View) -> dict[str, tuple[str, ...]]:
     """Return code, subject and observation of severe incidents, by a key that changes when one gets worse."""
     return {
         f"{one.origin} {one.rises}": (one.code.id, one.who, one.what)
-        for one in current_incidents(view)
+        for one in view.health.open
         if one.severity is Severity.ERROR
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from rich.cells import cell_len
@@ -27,6 +28,7 @@ from ospltool.views.cells import (
     single,
     widest,
 )
+from ospltool.views.groups import is_kept
 from ospltool.views.view import (
     UnheardNode,
     View,
@@ -54,16 +56,12 @@ def subject_node(view: View) -> Node | None:
     return nodes[0] if nodes else None
 
 
-def nodes(view: View, width: int, node_id: str = "") -> Rows[Node | UnheardNode]:
-    """Return every node, what is in trouble first.
-
-    Args:
-        view: what they are taken from.
-        width: cells of the table.
-        node_id: only this one; empty for all.
-    """
+def nodes(view: View, width: int, only: Sequence[Node] | None = None) -> Rows[Node | UnheardNode]:
+    """Return every node, or only some, what is in trouble first."""
     ranked = ranks(view, view.health.open)
-    every: list[Node | UnheardNode] = [*view.model.ordered_nodes(), *unheard_nodes(view)]
+    every: Sequence[Node | UnheardNode] = (
+        only if only is not None else [*view.model.ordered_nodes(), *unheard_nodes(view)]
+    )
     kept = [
         (one.key if isinstance(one, UnheardNode) else one.id, one) for one in every if keeps_node(view, one)
     ]
@@ -430,7 +428,7 @@ def summary_lines(view: View, node: Node, *, since_ns: int, failure: str) -> lis
     about = (
         f"{since_heard(view, node)}, pid {snapshot.pid}, domain {snapshot.domain_id}, role {snapshot.role}"
     )
-    kept = [group for group in snapshot.groups if group.durability.casefold() == "persistent"]
+    kept = [group for group in snapshot.groups if is_kept(group)]
     behind = sum(max(0, group.samples - group.stored) for group in kept)
     store = snapshot.store
     place = f"{text.size(store.disk_bytes)} in {store.path}" if store.path else "no store"

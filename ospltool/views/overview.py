@@ -221,7 +221,7 @@ LEAST_FIGURE: Final = 14
 """A cell of fewer cells has no room for a figure, which is worth more than curves."""
 # A line of an incident needs about 75 cells.
 WIDE: Final = 148
-"""Cells from which parts stand side by side, and nodes have their host and time up."""
+"""Cells from which parts are side by side, and nodes have their host and time up."""
 ENOUGH: Final = 22
 """A cell of a name-space with more shows nothing more."""
 

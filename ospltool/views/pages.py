@@ -55,7 +55,7 @@ class Section:
     lines: Sequence[Line] = ()
     table: Table | None = None
     empty: Sequence[Line] = ()
-    """What stands in place of a table without rows if no filter hides any."""
+    """The lines in place of a table without rows if no filter hides any."""
     notes: Sequence[Line] = ()
     data: Table | None = None
     """What other formats than text have in place of the table."""
@@ -124,12 +124,12 @@ def summary(view: View, width: int) -> list[Section]:
 def _nodes(view: View, name: str, width: int) -> list[Section]:
     if not name:
         return [Section("nodes", table=node.nodes(view, width))]
-    found = []
-    for one in _named_nodes(view, name):
+    found, named = [], _named_nodes(view, name)
+    for one in named:
         number = len(one.snapshot.fellows)
         own = [event for event in view.model.events if event.node == one.id]
         found += [
-            Section("node", lines=node.card(view, one, width), data=node.nodes(view, width, one.id)),
+            Section("node", lines=node.card(view, one, width), data=node.nodes(view, width, named)),
             Section("fellows", plural(number, "fellow"), table=node.fellows(view, one, width)),
             Section(
                 "name-spaces",
@@ -169,7 +169,7 @@ def _name_spaces(view: View, name: str, width: int) -> list[Section]:
         return [Section("name-spaces", table=name_space.every_name_space(view, width))]
     _require_name_space(view, name)
     holders = name_space.holders(view, name, width)
-    trouble = name_space.trouble_lines(view, name, incidents.current_incidents(view))
+    trouble = name_space.trouble_lines(view, name, view.health.open)
     return [
         Section(
             "name-space",
@@ -232,7 +232,7 @@ def _readers(view: View, name: str, width: int) -> list[Section]:
 
 
 def _writers(view: View, name: str, width: int) -> list[Section]:
-    nothing = "no node tells of a durable writer{of} whose data is not kept"
+    nothing = "no node reports a durable writer{of} whose data is not kept"
     return _endpoints(view, "writers", name, applications.writers(view, width, name), nothing)
 
 
@@ -265,7 +265,7 @@ def _incidents(view: View, name: str, width: int) -> list[Section]:
             "incidents",
             lines=[incidents.head(view, one, width), *incidents.about(view, one, width)],
             table=incidents.events(view, one, width),
-            data=incidents.incidents(view, width),
+            data=incidents.incidents(view, width, found),
         )
         for one in found
     ]
@@ -408,9 +408,10 @@ def _order(table: Table, layout: Layout) -> Sequence[int]:
         return rows
     key = _key(table, layout.sort.removeprefix("-"))
     values = {row: table.facts(row).get(key) for row in rows}
-    known = [row for row in rows if values[row] not in (None, "", [])]
+    nothing: tuple[object, ...] = (None, "", [])
+    known = [row for row in rows if values[row] not in nothing]
     known.sort(key=lambda row: _rank(values[row]), reverse=layout.sort.startswith("-"))
-    return [*known, *(row for row in rows if row not in set(known))]
+    return [*known, *(row for row in rows if values[row] in nothing)]
 
 
 def _rank(value: object) -> tuple[int, float, tuple[object, ...]]:

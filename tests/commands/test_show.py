@@ -154,7 +154,7 @@ PAGES_WITH_LINES: dict[str, tuple[str, ...]] = {
     "incidents n3": ("Effect harbour: 1 of 3 copies, 0 of 3 on disk, the last copy, n1 is master,",),
     "alignment --filter absent": ("the filter 'absent' matches no alignment",),
     "writers --filter absent": ("the filter 'absent' matches no writers",),
-    "writers Temp": ("no node tells of a durable writer of this topic whose data is not kept",),
+    "writers Temp": ("no node reports a durable writer of this topic whose data is not kept",),
     "incidents --filter absent": ("the filter 'absent' matches no incidents",),
     "events": (r"01:03:40.000 n1: tick 20\x1b]0;gone\x07\u202e",),
     "events n1 --no-header --sort=-time": (r"01:03:20.000 n1: tick 0\x1b]0;gone\x07\u202e",),
@@ -214,6 +214,9 @@ def test_other_formats_have_values_and_no_words(shell: Shell, night: pathlib.Pat
     assert [(one["kind"], one["data"]["node"], one["data"]["incomplete"]) for one in lines] == [
         ("nodes", "n1", []), ("nodes", "n2", ["harbour"]), ("nodes", "n3", []),
     ]  # fmt: skip
+    for what, name, key in (("nodes", "n2", "node"), ("incidents", "n3", "who")):
+        (one,) = json.loads(told(what, name, "--format", "json"))["data"]
+        assert one[key] == name, "of one name only what has it"
     rows = list(
         csv.DictReader(io.StringIO(told("groups", "--format", "csv", "--columns", "group,samples,newest")))
     )

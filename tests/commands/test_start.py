@@ -242,11 +242,17 @@ def test_a_restart_keeps_directory_role_and_place_in_the_fleet(
         assert [after[name] for name in same] == [before[name] for name in same]
         assert after["supervisor_pid"] != before["supervisor_pid"]
     assert len(shell.data("list", "--all")) == 1
-    assert shell.run("stop", "a")[0] == 0
     assert shell.run("restart", "a")[0] == 0, "one that has ended is started"
     for given in (["b"], [str(fleet), "--node", "n1"], []):
         code, _, err = shell.run("restart", *given)
         assert (code, "is known here" in err) == (2, True)
+
+    assert shell.run("stop", "a")[0] == 0
+    other = shell.root / "b.xml"
+    other.write_text(good.replace("store", "store-b"))
+    assert shell.run("start", other)[0] == 0
+    (after,) = shell.data("restart", "a")
+    assert after["configuration"] == str(other), "the one that runs is meant, not an older one of its name"
 
 
 REPORT = """{rule}

@@ -196,7 +196,7 @@ def test_attention_names_concerns_before_alignments() -> None:
             fake.snapshot(3, fake.name_space("A", 0, why="none"), fellows=(fake.fellow(1), fake.fellow(2))),
         )
     )
-    found = incidents.notables(view, incidents.current_incidents(view))
+    found = incidents.notables(view, view.health.open)
     assert [(one.screen, one.subject.node, one.subject.name_space) for one in found] == [
         ("incident", node_id(3), "A"),
         ("alignment", node_id(2), "A"),

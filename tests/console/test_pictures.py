@@ -251,7 +251,7 @@ OVERVIEW = {
         "masters of the last.+applications", "captured", "hears", "samples stored.+longest wait", "events",
     ),
 }  # fmt: skip
-"""What stands on the overview of a system in trouble, from top to bottom."""
+"""What the overview shows of a system in trouble, from top to bottom."""
 OTHERS = {
     "node": ("node n1", "id ", "fellows", "name-spaces", "Orders"),
     "name-space": (

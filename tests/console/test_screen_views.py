@@ -32,7 +32,6 @@ from ospltool.views.cells import (
     plain,
     spread,
 )
-from ospltool.views.incidents import current_incidents
 from ospltool.views.view import Filter, Subject, View
 from tests import fake
 from tests.fake import SECOND_NS, START_NS, node_id
@@ -269,7 +268,7 @@ def test_the_masters_since_we_watch_the_newest_first() -> None:
 def test_only_the_trouble_of_this_name_space_is_shown() -> None:
     spaces = (fake.name_space("Orders", 0, why="none"), fake.name_space("Ticks", 0, why="none"))
     view = view_of(fake.snapshot(1, *spaces))
-    lines = name_space.trouble_lines(view, "Ticks", current_incidents(view))
+    lines = name_space.trouble_lines(view, "Ticks", view.health.open)
     assert text_of(lines) == [" ✖   20 s  DUL-NO-MASTER  Ticks has no master on n1: none"]
 
 
@@ -277,7 +276,7 @@ def test_a_node_that_is_gone_is_trouble_of_its_name_spaces() -> None:
     both = (fake.name_space("Orders", 1), fake.name_space("Ticks", 1))
     due_before = fake.snapshot(2, both[0], update_period_ns=0)
     view = view_of(fake.snapshot(1, *both), due_before, lost=2)
-    gone = [one for one in current_incidents(view) if one.code.id == "DUL-NODE-GONE"]
+    gone = [one for one in view.health.open if one.code.id == "DUL-NODE-GONE"]
     assert [one.subjects for one in gone] == [(node_id(2),)]
     here = text_of(name_space.trouble_lines(view, "Orders", gone))
     assert [line.endswith("n2 is gone") for line in here] == [True]

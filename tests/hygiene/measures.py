@@ -23,10 +23,10 @@ import engine
 ROOT: Final = pathlib.Path(engine.__path__[0]).parent
 PACKAGES: Final = ("engine", "ospltool", "tui")
 BARS: Final = {
-    "code tokens": 813_370,
-    "lines": 131_590,
+    "code tokens": 813_315,
+    "lines": 131_564,
     "modules": 496,
-    "classes": 1_289,
+    "classes": 1_288,
     "functions of 60 lines": 3,
     "imports in functions": 254,
     "sheared modules": 14,

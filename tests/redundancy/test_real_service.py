@@ -25,7 +25,7 @@ from engine.persistence.service.links import Links, ServicePart
 from engine.persistence.service.service_process import STATUS_TOPICS
 from tests.integration.lab import Lab
 from tests.integration.programs import ROOT
-from tests.redundancy.replicas import Replicas, Values, as_json, write
+from tests.redundancy.replicas import PATIENCE_S, Replicas, Values, as_json, write
 
 pytestmark = pytest.mark.dds
 
@@ -113,6 +113,8 @@ def test_equal_and_older_timestamps_end_the_same_everywhere(replicas: Replicas) 
     for writer in writers:
         write(writer, {"count": 23, "time": 990})
     replicas.wait_equal("a", "b", "c", count=23)
+    end_s = time.monotonic() + PATIENCE_S
+    assert replicas.watching.wait_equal(3, lambda: time.monotonic() >= end_s)
 
 
 def test_without_enable_nothing_is_exchanged(lab: Lab, replicas: Replicas) -> None:
@@ -124,6 +126,10 @@ def test_without_enable_nothing_is_exchanged(lab: Lab, replicas: Replicas) -> No
         write(writer, {"first": first, "count": COUNT, "time": 1_000})
     replicas.wait_values(COUNT, "a", "b")
     assert not replicas.values("a").keys() & replicas.values("b").keys()
+    begun = {name: each.time_ns for name, each in replicas.shown().items()}
+    assert not replicas.watching.wait_equal(  # until each has shown itself twice
+        2, lambda: all(each.time_ns - begun[name] > 1.5e9 for name, each in replicas.shown().items())
+    )
     lab.reader().wait(2 * COUNT)
     assert replicas.counter("a", "sent") == replicas.counter("b", "received") == 0
 

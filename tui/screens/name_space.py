@@ -10,7 +10,6 @@ from textual.binding import BindingType
 
 from ospltool.output.text import plural
 from ospltool.views.cells import Rows, table_title
-from ospltool.views.incidents import current_incidents
 from ospltool.views.name_space import (
     definition_lines,
     history_lines,
@@ -64,7 +63,7 @@ class NameSpaceScreen(OpsScreen):
         self.heading = f"name-space {name}" if name else "name-space"
         rows = self._rows = holders(view, name, width)
         masters = master_lines(view, name)
-        trouble = trouble_lines(view, name, current_incidents(view))
+        trouble = trouble_lines(view, name, view.health.open)
         history = history_lines(view, name)
         nothing = panels.nothing_lines(view, "name-spaces")
         definition = definition_lines(view, name) if name else nothing

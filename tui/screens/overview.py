@@ -17,7 +17,7 @@ from ospltool.views import incidents as incident_views
 from ospltool.views.cells import Line, LineRows
 from ospltool.views.curves import area
 from ospltool.views.events import RepeatedEvent, event_rows, events_title
-from ospltool.views.incidents import Notable, current_incidents, notables, summary
+from ospltool.views.incidents import Notable, notables, summary
 from ospltool.views.overview import (
     FIELDS,
     FOLDED,
@@ -115,7 +115,7 @@ class OverviewScreen(IncidentKeys):
         self.set_class(is_wide, "-wide")
         self._side = self.size.width // 2 - 2 * self.is_roomy if is_wide else width
         self._view = view
-        incidents = current_incidents(view)
+        incidents = view.health.open
         self.query_one("#summary", Lines).show([summary(view, width)])
         urgent = notables(view, incidents)
         room, nodes = self.room - 1, len(view.model.nodes) + len(view.health.unheard)
@@ -185,7 +185,7 @@ class OverviewScreen(IncidentKeys):
 
     def _about(self, view: View) -> list[Line]:
         """Explain the incident under the cursor, or else the most urgent one."""
-        one = self.incident or next(iter(current_incidents(view)), None)
+        one = self.incident or next(iter(view.health.open), None)
         return incident_views.explanation(view, one, self._side, self._most) if one else []
 
     @on(Sheet.Moved)

@@ -1,4 +1,4 @@
-"""What stands above the screens of a console on a wall: figures that are read from across the room."""
+"""The figures above the screens of a console on a wall, to be read from across the room."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ospltool.views.view import Subject, View
 STALE_NS: Final = 10_000_000_000
 """Time without a word of any node after which what is shown counts as old."""
 ROTATE_S: Final = 15.0
-"""Each page is shown for so long: its lines can be read."""
+"""Time for which each page is shown, long enough to read its lines."""
 MOST_PAGES: Final = 8
 """Name-spaces that have a page of their own."""
 FIGURES: Final = {

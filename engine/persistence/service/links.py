@@ -172,7 +172,7 @@ class _Peer:
         self._partition = _partition(replica_id)
         self._frames: collections.deque[bytes] = collections.deque()
         self._bytes = 0
-        self._lock = threading.Condition()  # told of new frames, and of the end
+        self._lock = threading.Condition()  # notified of new frames, and of the end
         self._is_closed = False
         self.thread = threading.Thread(target=self._run, name="exchange", daemon=True)
         self.thread.start()

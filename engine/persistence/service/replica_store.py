@@ -262,8 +262,8 @@ APPLICATION_ID: Final = 0x6F737070
 FORMAT_VERSION: Final = 1
 RETRY_S: Final = 1.0
 """Pause before a transaction that a full or failing disk refused is tried again."""
-# A transaction takes a second at most; the rest is for a disk that stands still for a while, as those of
-# virtual machines do.
+# A transaction takes a second at most; the rest is for a disk that pauses, as those of virtual machines
+# do.
 WRITE_S: Final = 60.0
 """Time after which the store's thread counts as hung in one transaction."""
 

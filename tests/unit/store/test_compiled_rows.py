@@ -74,8 +74,8 @@ def check_both_ways(place: Path, patch: pytest.MonkeyPatch) -> tuple[list[Sample
     assert (its_log.count, its_log.first, its_log.strange) == (log.count, log.first, log.strange)
     for rows in compiled:
         (block,) = rows.parts
-        assert block.digest_sum() % (1 << 128) == sum(map(int.from_bytes, rows.each_digest())) % (1 << 128)
-        assert block.newest_ns() == max(block.times_ns())
+        assert rows.digest_sum() % (1 << 128) == sum(map(int.from_bytes, rows.each_digest())) % (1 << 128)
+        assert rows.newest_ns() == max(block.times_ns())
     return plain, log
 
 
