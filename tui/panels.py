@@ -66,6 +66,7 @@ class ConsoleStatus:
 MOST_ELSEWHERE: Final = 3
 """Other systems in trouble that the header names."""
 
+
 def header(view: View, status: ConsoleStatus, screen: str, heading: str, width: int) -> list[Line]:
     """Return the header: system, screen, and whether it is live, frozen or out of reach; below, the tabs.
 

@@ -106,7 +106,9 @@ def test_the_header_says_what_is_watched_and_how(
         (30, " node n", " 1 2 node 3 4 5 6 7 8 9 0 "),
     ],
 )
-def test_a_screen_has_one_name_at_all_widths_and_the_last_ones_give_theirs_up_first(width: int, start: str, tabs: str) -> None:
+def test_a_screen_has_one_name_at_all_widths_and_the_last_lose_theirs_first(
+    width: int, start: str, tabs: str
+) -> None:
     status = ConsoleStatus("ospltool", "domain 7", "live", screens=TABS)
     first, second = map(plain, panels.header(view_of(), status, "node", "node n1", width))
     assert first.startswith(start)
