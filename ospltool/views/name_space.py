@@ -204,7 +204,7 @@ def history_lines(view: View, name: str) -> list[Line]:
     return [
         (
             Span(f" {text.clock(mastership.since_ns)}", Tone.DIM),
-            Span(f" {_since(view, mastership):>8}  ", Tone.DIM),
+            Span(f" {_since(view, mastership):>12}  ", Tone.DIM),
             Span(f"{view.model.name_of(mastership.master)} for {mastership.role}"),
             Span(f"  {mastership.epoch}  {mastership.why}", Tone.DIM),
         )
@@ -213,8 +213,8 @@ def history_lines(view: View, name: str) -> list[Line]:
 
 
 def _since(view: View, mastership: Mastership) -> str:
-    age = text.age(view.now_ns - mastership.since_ns)
-    return age if mastership.is_exact else f"> {age}"
+    ago = text.ago(view.now_ns - mastership.since_ns)
+    return ago if mastership.is_exact else f"> {ago}"
 
 
 def trouble_lines(view: View, name: str, incidents: list[Incident]) -> list[Line]:

@@ -33,7 +33,7 @@ class Shown:
     def __init__(self, lab: Lab, names: tuple[str, ...] = ()) -> None:
         self._lab = lab
         self._fleet = lab.directory / "fleet.toml"
-        self._target = ("--uri", str(self._fleet)) if names else ("--domain", str(lab.domain))
+        self._target = (str(self._fleet),) if names else ("--domain", str(lab.domain))
         nodes = (f'[[node]]\nname = "{name}"\nfile = "{name}/ospl.xml"\n' for name in names)
         self._fleet.write_text("".join(nodes), encoding="utf-8")
 
