@@ -83,6 +83,16 @@ class TableOptions:
         return Layout(names, self.sort, has_header=not self.no_header)
 
 
+Uri = Annotated[
+    str | None,
+    typer.Argument(envvar="OSPL_URI", help="Use the domain of this configuration or fleet file (.toml)."),
+]
+Moment = Annotated[
+    str | None,
+    typer.Option(
+        metavar="MOMENT", help="Show this moment of a recording or simulation, such as +90 or 12:30:05."
+    ),
+]
 WHAT: Final = f"[{'|'.join(PAGES)}]"
 
 
@@ -125,19 +135,11 @@ def show(
             autocompletion=_complete_name,
         ),
     ] = "",
-    uri: Annotated[
-        str | None,
-        typer.Argument(envvar="OSPL_URI", help="Use the domain of this configuration or fleet file (.toml)."),
-    ] = None,
+    uri: Uri = None,
     *,
     target: LiveTarget,
     source: SourceOptions,
-    at: Annotated[
-        str | None,
-        typer.Option(
-            metavar="MOMENT", help="Show this moment of a recording or simulation, such as +90 or 12:30:05."
-        ),
-    ] = None,
+    at: Moment = None,
     watch: Annotated[
         bool,
         typer.Option("--watch", "-w", help="Keep showing: in place on a terminal, else changes as lines."),
@@ -152,8 +154,8 @@ def show(
 
     Without a word it shows the whole system on one page. The tables are those of the console, with reasons:
     why a node is master, why a set is not complete, why a reader waits, why a writer's data is not kept. The
-    command listens for at most two seconds, and less where all nodes have answered. KIND and NAME may be left
-    out before a URI that ends in .xml or .toml or begins with file://.
+    command listens for at most two seconds, and less where all nodes have answered. A word that ends in .xml or
+    .toml, or begins with file://, is the URI.
 
     Exit codes: 0 nothing wrong, 1 warnings, nodes still start, or --timeout has passed, 2 errors or wrong
     usage, 3 no node heard or domain not reachable, 70 the watch itself failed. --wait: 0 as soon as every set

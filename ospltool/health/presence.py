@@ -343,11 +343,10 @@ class HealthInput:
         memory.stalled = {name: pid for name, pid in memory.stalled.items() if name not in back} | stand
         self.ends = memory.ends
         self.unmet = self._unmet()
-        known = {name for node in model.nodes.values() for name in self.names_of(node)}
-        self.awaited = expected.nodes
-        if not (expected.nodes and expected.is_whole):
-            troubled = [name for name, report in self.reports.items() if report.is_trouble]
-            self.awaited = tuple(dict.fromkeys((*expected.nodes, *troubled, *self._known_to_fellows(known))))
+        self.awaited = self._awaited()
+        known = {
+            name for node in (model.nodes.values() if self.awaited else ()) for name in self.names_of(node)
+        }
         self.unheard = {name: self.reports.get(name) for name in self.awaited if name not in known}
         self.missing = {
             name: report
@@ -631,14 +630,19 @@ class HealthInput:
             if not one.is_orderly and name not in there and one.time_ns >= runs_ns.get(one.teller, FAR_NS)
         }
 
-    def _known_to_fellows(self, known: Collection[str]) -> list[str]:
-        """Return the names of nodes that this watch never heard, and that heard nodes know or lost."""
+    def _awaited(self) -> tuple[str, ...]:
+        """Return the names of the nodes that should be there, heard or not, in order."""
         memory = self.memory
+        known = {node.snapshot.name for node in self.model.nodes.values()}
         names = dict.fromkeys(name for name, _ in self.unmet if name not in known)
         memory.unmet_ns = {name: memory.unmet_ns.get(name, self.now_ns) for name in names}
-        found = {name for name, ns in memory.unmet_ns.items() if self.now_ns - ns >= STRANGER_NS}
-        found.update(name for name in self.lost_unannounced if name not in known)
-        return sorted(found, key=natural)[:MAX_NODES]
+        if self.expected.nodes and self.expected.is_whole:
+            return self.expected.nodes
+        troubled = [name for name, report in self.reports.items() if report.is_trouble]
+        told = {name for name, ns in memory.unmet_ns.items() if self.now_ns - ns >= STRANGER_NS}
+        told.update(self.lost_unannounced.keys() - known)
+        others = sorted(told, key=natural)[:MAX_NODES]
+        return tuple(dict.fromkeys((*self.expected.nodes, *troubled, *others)))
 
     @functools.cached_property
     def strangers(self) -> Mapping[tuple[str, str], Mapping[str, FellowView]]:

@@ -255,13 +255,16 @@ def test_who_is_master_and_why_in_each_role() -> None:
     ]
 
 
+HIGHEST = "highest masterPriority of n1 200, n2 100, n3 50"
+
+
 def test_the_masters_since_we_watch_the_newest_first() -> None:
     view = view_of(fake.snapshot(1, fake.name_space("Orders", 1)), after_s=60)
     second = fake.snapshot(2, fake.name_space("Orders", 2, epoch="2/00000002", why="n1 was lost"))
     view.model.apply(Update((ReceivedSnapshot(second, START_NS + 30 * S),)), START_NS + 30 * S)
     assert text_of(name_space.history_lines(view, "Orders")) == [
         " 01:03:50   > 30 s ago  n2 for DefaultRole  2/00000002  n1 was lost",
-        " 01:03:20  > 1 min ago  n1 for DefaultRole  1/00000001  highest masterPriority of n1 200, n2 100, n3 50",
+        f" 01:03:20  > 1 min ago  n1 for DefaultRole  1/00000001  {HIGHEST}",
     ]
 
 

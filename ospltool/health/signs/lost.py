@@ -245,6 +245,30 @@ def of_absent(scene: HealthInput) -> Iterator[Sign]:
         )  # fmt: skip
 
 
+def _cause_of_absence(
+    scene: HealthInput, name: str, report: SupervisorReport | None, departure: Departure | None
+) -> _Cause:
+    """Return what is known of the cause why a node was never heard, if it may run as well as not."""
+    if departure:
+        tellers, say = joined(departure.tellers), "says" if len(departure.tellers) == 1 else "say"
+        return _Cause(f"it ended in order at {clock(departure.time_ns)} UTC, as {tellers} {say}")
+    if report is None and (link := scene.broken_link(scene.now_ns)):
+        return _Cause(link, next=OWN_LINK)
+    refused = refused_by_watch(scene, name)
+    return _Cause("this watch refuses its messages", next=refused) if refused else _Cause()
+
+
+def _not_heard(scene: HealthInput, name: str, report: SupervisorReport | None) -> str:
+    """Return that an awaited node is not heard, and why it is awaited."""
+    if report and report.waits_for_room:
+        return f"{name} runs, waits for room to open its store, and was not heard since this watch began"
+    if name in scene.expected.nodes:
+        return f"{name} is expected and was not heard since this watch began"
+    if report:
+        return f"{name} was started on this machine and is not heard"
+    return f"{name} was not heard since this watch began"
+
+
 def _absence(
     scene: HealthInput,
     name: str,
@@ -262,13 +286,7 @@ def _absence(
         knowing: the nodes that have not removed it.
     """
     began_ns, code, why, advice, guess = scene.model.began_ns, "DUL-NODE-ABSENT", "", "", ""
-    departure = scene.departures.get(name)
-    what = f"{name} is expected and was not heard since this watch began"
-    if name not in scene.expected.nodes:
-        what = f"{name} was started on this machine and is not heard"
-        what = what if report else f"{name} was not heard since this watch began"
-    if report and report.waits_for_room:
-        what = f"{name} runs, waits for room to open its store, and was not heard since this watch began"
+    departure, what = scene.departures.get(name), _not_heard(scene, name, report)
     if report:
         why, advice = report.cause_since(scene.now_ns - START_NS), report.next
     last_ns = scene.memory.strangers.get(name, 0)
@@ -300,13 +318,9 @@ def _absence(
     elif knowing:
         code, what, known_ns = "DUL-NODE-SILENT", f"{name} is silent", last_ns
         guess = f"{SILENT}; {joined(knowing)} heard it last at {clock(last_ns)} UTC"
-    elif departure:
-        tellers, say = joined(departure.tellers), "says" if len(departure.tellers) == 1 else "say"
-        why = why or f"it ended in order at {clock(departure.time_ns)} UTC, as {tellers} {say}"
-    elif report is None and (link := scene.broken_link(scene.now_ns)):
-        why, advice = link, OWN_LINK
-    elif refused := refused_by_watch(scene, name):
-        why, advice = "this watch refuses its messages", refused
+    else:
+        cause = _cause_of_absence(scene, name, report, departure)
+        why, advice = (cause.why, cause.next or advice) if cause.next or not why else (why, advice)
     is_later = code == "DUL-NODE-GONE" and known_ns == last_ns > began_ns
     is_out_of_reach = bool(hearing) and code == "DUL-NODE-ABSENT"
     severity = Severity.WARNING if is_out_of_reach else None  # as of one that this watch has heard
