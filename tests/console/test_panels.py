@@ -20,6 +20,7 @@ from tests import fake
 from tests.fake import SECOND_NS, START_NS, node_id
 from tests.health.looking import looked
 from tui import panels
+from tui.app import TABS
 from tui.panels import ConsoleStatus
 
 S = SECOND_NS
@@ -94,15 +95,21 @@ def test_the_header_says_what_is_watched_and_how(
         (
             80,
             " ospltool  domain 7 · node n1 ",
-            " 1 home 2 node 3 space 4 align 5 trouble 6 group 7 trace 8 store 9 check 0 pers",
+            " 1 overview 2 node 3 name-space 4 alignment 5 incidents 6 groups 7 trace 8 9 0 ",
         ),
-        (60, " ospltool  domain 7 · node n1 ", " 1 2 3 4 5 6 7 8 9 0 "),
-        (44, " domain 7 · node n1 ", " 1 2 3 4 5 6 7 8 9 0 "),
-        (30, " node n", " 1 2 3 4 5 6 7 8 9 0 "),
+        (
+            60,
+            " ospltool  domain 7 · node n1 ",
+            " 1 overview 2 node 3 name-space 4 alignment 5 6 7 8 9 0 ",
+        ),
+        (44, " domain 7 · node n1 ", " 1 overview 2 node 3 4 5 6 7 8 9 0 "),
+        (30, " node n", " 1 2 node 3 4 5 6 7 8 9 0 "),
     ],
 )
-def test_a_header_names_the_screens_as_well_as_it_can(width: int, start: str, tabs: str) -> None:
-    status = ConsoleStatus("ospltool", "domain 7", "live", screens=tuple(panels.SHORT_NAMES))
+def test_a_screen_has_one_name_at_all_widths_and_the_last_lose_theirs_first(
+    width: int, start: str, tabs: str
+) -> None:
+    status = ConsoleStatus("ospltool", "domain 7", "live", screens=TABS)
     first, second = map(plain, panels.header(view_of(), status, "node", "node n1", width))
     assert first.startswith(start)
     assert first.endswith("  live  01:03:20 UTC ")
