@@ -154,8 +154,8 @@ def show(
 
     Without a word it shows the whole system on one page. The tables are those of the console, with reasons:
     why a node is master, why a set is not complete, why a reader waits, why a writer's data is not kept. The
-    command listens for at most two seconds, and less where all nodes have answered. A word that ends in .xml or
-    .toml, or begins with file://, is the URI.
+    command listens for at most two seconds, and less where all nodes have answered. A word that ends in .xml
+    or .toml, or begins with file://, is the URI.
 
     Exit codes: 0 nothing wrong, 1 warnings, nodes still start, or --timeout has passed, 2 errors or wrong
     usage, 3 no node heard or domain not reachable, 70 the watch itself failed. --wait: 0 as soon as every set

@@ -231,7 +231,7 @@ class SystemModel:
         return self._names_told.get(node_id) or self._introduced().get(node_id, node_id[:8])
 
     def _introduced(self) -> Mapping[str, str]:
-        """Return the names of nodes (ids) that were gone before this watch began, as far as events tell.
+        """Return the names of nodes (ids) that were gone before this watch began, by what events tell.
 
         A node tells the id of whom it discovers, then the name of whom it accepts: if one alone has no name
         yet, that is its.

@@ -100,7 +100,7 @@ SENTENCES: Final = {
     "capture.relieved": "had room for samples again after {elapsed_ns}",
     "merge.started": "began to merge {namespace} with {fellow} ({policy})",
     "merge.finished": "caught up in {namespace}: {samples} in {elapsed_ns} ({policy})",
-    "merge.equal-shown": "gave readers every instance of {namespace} anew: equalityCheck is false",
+    "merge.equal-shown": "gave readers every instance of {namespace} again: equalityCheck is false",
     "delete.left-out": "left out a deletion of {origin}, which it is meeting again",
     "pending.silent": "missed writer {writer} of {topic}: disposed instances wait for it up to {wait_ns}",
     "pending.given-up": "gave up writer {writer} of {topic}, silent for too long",

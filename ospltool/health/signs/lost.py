@@ -14,6 +14,7 @@ from ospltool.diagnostics.model import Severity
 from ospltool.health.codes import CUT, SECOND_NS, UNANNOUNCED, Sign, continue_them, joined
 from ospltool.health.presence import (
     STRANGER_NS,
+    Departure,
     HealthInput,
     NodeLoss,
     Presence,
