@@ -172,12 +172,12 @@ def _speed(app: Console, words: list[str]) -> None:
 
 
 COMMANDS: Final = (
-    Command("overview", "[FILTER]", "nodes and name-spaces on one page", _opens("overview"), ("home",)),
+    Command("overview", "[FILTER]", "nodes and name-spaces on one page", _opens("overview")),
     Command("domain", "NUMBER", "another domain of the fleet", _domain),
-    Command("node", "[NAME]", "one node", _node),
-    Command("name-space", "[NAME]", "one name-space", _name_space, ("ns",)),
+    Command("node", "[NAME]", "one node", _node, ("nodes",)),
+    Command("name-space", "[NAME]", "one name-space", _name_space, ("name-spaces", "ns")),
     Command("alignment", "[FILTER]", "who aligns whom", _opens("alignment")),
-    Command("incidents", "[FILTER]", "present and past incidents", _opens("incidents"), ("trouble",)),
+    Command("incidents", "[FILTER]", "present and past incidents", _opens("incidents")),
     Command("conflicts", "[FILTER]", "conflicts, open and past", _opens("conflicts")),
     Command("groups", "[FILTER]", "all groups", _opens("groups")),
     Command("trace", "[FILTER]", "the merged trace", _opens("trace")),
