@@ -23,8 +23,8 @@ import engine
 ROOT: Final = pathlib.Path(engine.__path__[0]).parent
 PACKAGES: Final = ("engine", "ospltool", "tui")
 BARS: Final = {
-    "code tokens": 813_381,
-    "lines": 131_571,
+    "code tokens": 814_921,
+    "lines": 131_767,
     "modules": 496,
     "classes": 1_288,
     "functions of 60 lines": 3,
