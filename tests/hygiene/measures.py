@@ -23,12 +23,12 @@ import engine
 ROOT: Final = pathlib.Path(engine.__path__[0]).parent
 PACKAGES: Final = ("engine", "ospltool", "tui")
 BARS: Final = {
-    "code tokens": 813_381,
-    "lines": 131_571,
-    "modules": 496,
-    "classes": 1_288,
+    "code tokens": 823_491,
+    "lines": 132_931,
+    "modules": 501,
+    "classes": 1_304,
     "functions of 60 lines": 3,
-    "imports in functions": 254,
+    "imports in functions": 255,
     "sheared modules": 14,
 }
 """The greatest figures; what is not here has none."""
