@@ -18,7 +18,6 @@ import typer
 
 from engine.config.values import did_you_mean
 from ospltool.cli import domains, exits
-from ospltool.cli.domains import Uri
 from ospltool.cli.exits import CommandError, Exit
 from ospltool.cli.options import LiveTarget, SourceOptions, duration
 from ospltool.health.export import csv_field
@@ -84,6 +83,16 @@ class TableOptions:
         return Layout(names, self.sort, has_header=not self.no_header)
 
 
+Uri = Annotated[
+    str | None,
+    typer.Argument(envvar="OSPL_URI", help="Use the domain of this configuration or fleet file (.toml)."),
+]
+Moment = Annotated[
+    str | None,
+    typer.Option(
+        metavar="MOMENT", help="Show this moment of a recording or simulation, such as +90 or 12:30:05."
+    ),
+]
 WHAT: Final = f"[{'|'.join(PAGES)}]"
 
 
@@ -126,16 +135,11 @@ def show(
             autocompletion=_complete_name,
         ),
     ] = "",
-    *,
     uri: Uri = None,
+    *,
     target: LiveTarget,
     source: SourceOptions,
-    at: Annotated[
-        str | None,
-        typer.Option(
-            metavar="MOMENT", help="Show this moment of a recording or simulation, such as +90 or 12:30:05."
-        ),
-    ] = None,
+    at: Moment = None,
     watch: Annotated[
         bool,
         typer.Option("--watch", "-w", help="Keep showing: in place on a terminal, else changes as lines."),
@@ -150,12 +154,14 @@ def show(
 
     Without a word it shows the whole system on one page. The tables are those of the console, with reasons:
     why a node is master, why a set is not complete, why a reader waits, why a writer's data is not kept. The
-    command listens for at most two seconds, and less where all nodes have answered.
+    command listens for at most two seconds, and less where all nodes have answered. A word that ends in .xml
+    or .toml, or begins with file://, is the URI.
 
     Exit codes: 0 nothing wrong, 1 warnings, nodes still start, or --timeout has passed, 2 errors or wrong
     usage, 3 no node heard or domain not reachable, 70 the watch itself failed. --wait: 0 as soon as every set
     is whole.
     """
+    what, name, uri = _words(what, name, uri)
     _require_sense(what, source, at, table, is_watched=watch, waits=wait, has_timeout=timeout_s is not None)
     system = System(domains.sources(uri, target, source, is_one=True)[0])
     printer = _Printer(system, what, name, table)
@@ -173,6 +179,18 @@ def show(
         system.feed.close()
     domains.require_listening(system)
     raise typer.Exit(code)
+
+
+def _words(what: str, name: str, uri: str | None) -> tuple[str, str, str | None]:
+    """Return kind, name and URI; each of the first two words may be the URI, which is always the last one."""
+    if _is_uri(what):
+        return "", "", what
+    return (what, "", name) if _is_uri(name) else (what, name, uri)
+
+
+def _is_uri(word: str) -> bool:
+    """Return whether a word is a file, and no name: topics may have slashes."""
+    return word.startswith("file://") or word.endswith((".toml", ".xml"))
 
 
 def _require_sense(

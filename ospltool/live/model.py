@@ -122,6 +122,8 @@ class SystemModel:
         self.began_ns = 0
         self._masterships = Masterships()
         self._names_told: dict[str, str] = {}
+        self._names_introduced: Mapping[str, str] = {}
+        self._introduced_of = -1
         self._replaced: dict[str, int] = {}
         self._last_words: list[NodeEvent] = []
         self._orphaned_ns: dict[str, int] = {}
@@ -231,7 +233,29 @@ class SystemModel:
             )
             if name := next(named, ""):
                 self._names_told[node_id] = name
-        return self._names_told.get(node_id, node_id[:8])
+        return self._names_told.get(node_id) or self._introduced().get(node_id, node_id[:8])
+
+    def _introduced(self) -> Mapping[str, str]:
+        """Return the names of nodes (ids) that were gone before this watch began, by what events tell.
+
+        A node tells the id of whom it discovers, then the name of whom it accepts: if one alone has no name
+        yet, that is its.
+        """
+        if self._introduced_of != self.events_seen:
+            self._introduced_of, found = self.events_seen, dict[str, str]()
+            named = {one.snapshot.name for one in self.nodes.values()}
+            awaited: dict[str, dict[str, None]] = {}
+            for event in self.events:
+                if event.event == "fellow.discovered":
+                    one = event.text.removeprefix("Unconfirmed fellow ").partition(" ")[0]
+                    if one not in self.nodes and one not in self._names_told:
+                        awaited.setdefault(event.node, {})[one] = None
+                elif event.event == "fellow.confirmed" and event.node in awaited:
+                    name = event.text.removeprefix("Confirmed fellow ").partition(" ")[0]
+                    if name not in named and len(ids := awaited.pop(event.node)) == 1:
+                        found.update(dict.fromkeys(ids, name))
+            self._names_introduced = found
+        return self._names_introduced
 
     def ordered_nodes(self) -> list[Node]:
         """Return all nodes by name, then id, so that the order is stable."""

@@ -274,6 +274,9 @@ REFUSED = {
     "nodes --wait": "need a live domain",
     "alignment --timeout 5s": "--timeout needs --wait",
     "nodes --format yaml": "yaml",
+    "no.toml": "no.toml:1:1: cannot be read",
+    "nodes no.toml": "no.toml:1:1: cannot be read",
+    "nodes n1 no.toml": "no.toml:1:1: cannot be read",
 }
 
 

@@ -419,6 +419,30 @@ def test_events_are_sentences_and_alike_ones_are_one() -> None:
     ]
 
 
+def test_a_node_that_was_gone_before_the_watch_has_its_name_in_all_events() -> None:
+    told = (
+        told_as(1, 1, "fellow.discovered", fellow=node_id(3), state="unknown"),
+        told_as(2, 2, "fellow.discovered", fellow=node_id(3), state="unknown"),
+        told_as(3, 2, "fellow.confirmed", fellow="n3", state="COMPLETE"),
+        fake.event(4, 1, START_NS, f"My address is: '{node_id(1)}'", event="lifecycle.address"),
+        told_as(5, 1, "fellow.disconnected", fellow="n3", reason="it is terminating"),
+        fake.event(6, 1, START_NS + S, f"Fellow {node_id(3)} was odd."),
+    )
+    view = view_of(heard(fake.snapshot(1), fake.snapshot(2)), Update(events=told))
+    assert [sentence(view, one) for one in newest_events(view, 9)] == [
+        "n1 and n2 discovered n3 within 0.1 s",
+        "n2 accepted n3 as fellow",
+        "n1 lost n3: it is terminating",
+        "n1: Fellow n3 was odd.",
+    ]
+
+
+def test_every_event_of_info_has_a_sentence_or_is_left_out() -> None:
+    without = [name for name, one in catalogue().items() if one.level.name == "INFO"]
+    known = {*events.SENTENCES, *events.LEFT_OUT, events.ENTERING}
+    assert [name for name in without if name not in known] == []
+
+
 def test_every_sentence_has_the_fields_of_its_event() -> None:
     names = string.Formatter().parse
     for event, said in events.SENTENCES.items():

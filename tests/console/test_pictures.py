@@ -238,7 +238,7 @@ def empty() -> ScriptedFeed:
     return ScriptedFeed([(START_NS, Update())], title="domain 7")
 
 
-SIZES = ((60, 20), (80, 24), (120, 40), (200, 50))
+SIZES = ((80, 24), (200, 50), (60, 20), (120, 40))
 OVERVIEW = {
     (60, 20): ("ERROR", "n4 is gone", "node +state", "n2"),
     (80, 24): ("ERROR", "attention", "n4 is gone", "Why", "Next", "node +state", "n2", "events"),
