@@ -23,8 +23,8 @@ import engine
 ROOT: Final = pathlib.Path(engine.__path__[0]).parent
 PACKAGES: Final = ("engine", "ospltool", "tui")
 BARS: Final = {
-    "code tokens": 823_491,
-    "lines": 132_931,
+    "code tokens": 825_058,
+    "lines": 133_135,
     "modules": 501,
     "classes": 1_304,
     "functions of 60 lines": 3,
