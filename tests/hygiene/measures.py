@@ -23,12 +23,12 @@ import engine
 ROOT: Final = pathlib.Path(engine.__path__[0]).parent
 PACKAGES: Final = ("engine", "ospltool", "tui")
 BARS: Final = {
-    "code tokens": 817_550,
-    "lines": 132_075,
-    "modules": 496,
-    "classes": 1_290,
+    "code tokens": 827_687,
+    "lines": 1_478,
+    "modules": 501,
+    "classes": 1_306,
     "functions of 60 lines": 3,
-    "imports in functions": 257,
+    "imports in functions": 258,
     "sheared modules": 14,
 }
 """The greatest figures; what is not here has none."""
