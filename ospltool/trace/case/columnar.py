@@ -302,7 +302,7 @@ def _are_telling(rows: Sequence[TraceRecord], marked: Sequence[bool | None]) -> 
 
 
 def _sampled(times: Positions, records: Any) -> Marks:
-    """Return which records are chosen by their times, of files with so many records."""
+    """Return which records are chosen by their times, of files with that number of records."""
     below = np.clip(SAMPLED_MOD * SAMPLED // np.maximum(records, 1), LEAST_SAMPLED, SAMPLED_MOD)
     chosen: Marks = (times != NO_TIME) & (times % SAMPLED_MOD < below)
     return chosen
