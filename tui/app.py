@@ -253,10 +253,10 @@ class ConsoleApp(App[int]):
         """Return the console's variables, so that the style sheet is readable before a theme is chosen."""
         return dict(themes.DARK.variables)
 
-    def on_mount(self) -> None:
+    async def on_mount(self) -> None:
         """Open the overview and begin."""
         self.animation_level = "none"
-        self.push_screen("overview")
+        await self.push_screen("overview")
         if self._ticking:
             self._background.begin(self._steps)  # what was heard while this console was made, at once
             self.set_interval(TICK_S, lambda: self._background.begin(self._steps))
