@@ -215,7 +215,10 @@ def sniff(path: pathlib.Path, node: str = "") -> TraceFile:
         option = "-rj" if wrapped[2] else "-r"
         advice = f"take the texts out first, as with `jq {option} .{wrapped[1].decode()} FILE`"
         raise SourceError(f"{path}: each line is an object of JSON: {advice}")
-    report, timed = REPORT.search(head.lstrip(b"\r\n\0")), next(headers(head), None)
+    # The search alone would take most of the time in which a directory of traces is looked through.
+    text = head.lstrip(b"\r\n\0")
+    report = REPORT.search(text) if text.startswith(b"Report") or b"=" * 60 in text else None
+    timed = next(headers(head), None)
     first = timed if timed is not None else next(headers(head, untimed=True), None)
     if report is not None and (first is None or report.start() <= first.start):
         return TraceFile(path, node, TraceFormat.REPORTS)
