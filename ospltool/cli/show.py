@@ -273,9 +273,7 @@ class _Printer:
         Raises:
             UnknownName: there is nothing of the name that was given.
         """
-        if not self.what:
-            return pages.summary(view, self.width)
-        return PAGES[self.what].sections(view, self._name, self.width)
+        return pages.sections(view, self.what, self._name, self.width)
 
     def is_whole(self, view: View) -> bool:
         """Return whether every expected node was heard, and every present one holds what is shown whole."""

@@ -109,6 +109,26 @@ def nodes(view: View, width: int, only: Sequence[Node] | None = None) -> Rows[No
     return Rows(columns, kept, render, width=width, fixed=2, hidden=len(every) - len(kept), facts=facts)
 
 
+def leaving(view: View, node: Node) -> tuple[str, ...]:
+    """Return what others lose while a node is down: who is being served, and what nobody else holds whole."""
+    served = sum(one.state in ("running", "waiting") for one in node.snapshot.deliveries)
+    others = [one for one in view.model.nodes.values() if one.id != node.id and not view.health.is_away(one)]
+    alone = [
+        space.name
+        for space in node.snapshot.name_spaces
+        if space.complete
+        and not any(
+            name == space.name and held.complete for one in others for name, held in one.name_spaces.items()
+        )
+    ]
+    told = []
+    if served:
+        told.append(f"It serves {plural(served, 'late joiner')} now; another node begins again for them.")
+    if alone:
+        told.append(f"No other node holds {', '.join(alone)} whole: late joiners wait until it is back.")
+    return tuple(told)
+
+
 def keeps_node(view: View, one: Node | UnheardNode) -> bool:
     """Return whether the filter keeps a node."""
     if not view.filter:

@@ -12,7 +12,7 @@ from ospltool.diagnostics.model import Severity
 from ospltool.health.incidents import Incident
 from ospltool.health.presence import Presence
 from ospltool.live.masterships import Mastership
-from ospltool.live.nodes import Node
+from ospltool.live.nodes import Node, natural
 from ospltool.live.series import RATE_WINDOW_NS, NodeSeries, Point
 from ospltool.output.text import plural
 from ospltool.views import text
@@ -568,7 +568,7 @@ def application_lines(view: View, width: int) -> list[Line]:
     ):
         if told[state]:
             line.append(Span(f"  {sign} {len(told[state])} {state}", tone))
-    lines: list[Line] = [*_rates(view, nodes), tuple(line)]
+    lines: list[Line] = [*_rates(view, nodes), *_hosts(view), tuple(line)]
     waiting, lacking = readers(view, width, is_noteworthy=True), writers(view, width)
     alike = collections.Counter[tuple[Span, str]]()
     for row in range(len(waiting.keys)):
@@ -581,6 +581,16 @@ def application_lines(view: View, width: int) -> list[Line]:
     for (mark, said), number in alike.items():
         lines.append((Span(" "), mark, Span(f" {number} times" * (number > 1) + f" {said}")))
     return [fit_line(one, width, glyphs=view.glyphs) for one in lines]
+
+
+def _hosts(view: View) -> list[Line]:
+    """Return how many writers and readers each host has, the most first; none where nobody sees them."""
+    hosts = sorted(view.model.applications.hosts.items(), key=lambda one: (-one[1].total(), natural(one[0])))
+    told = [
+        f"{name or 'unknown host'} {plural(count[True], 'writer')}, {plural(count[False], 'reader')}"
+        for name, count in hosts
+    ]
+    return [(Span(f" {'; '.join(told)}"),)] if told else []
 
 
 def _rates(view: View, nodes: Sequence[Node]) -> list[Line]:

@@ -476,7 +476,16 @@ def _rank(value: object) -> tuple[int, float, tuple[object, ...]]:
     return 1, 0.0, natural(", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value))
 
 
-def document(view: View, sections: Sequence[Section], layout: Layout) -> dict[str, object]:
+def sections(view: View, page: str, name: str, width: int) -> list[Section]:
+    """Return a page, a key of `PAGES`, empty for the whole system; `name` is what is shown in full.
+
+    Raises:
+        UnknownName: there is nothing of this name.
+    """
+    return PAGES[page].sections(view, name, width) if page else summary(view, width)
+
+
+def document(view: View, every: Sequence[Section], layout: Layout) -> dict[str, object]:
     """Return the page of the whole system as values: the verdict, and the rows of each section."""
     verdict = view.health.verdict
     return {
@@ -484,7 +493,7 @@ def document(view: View, sections: Sequence[Section], layout: Layout) -> dict[st
         "verdict": verdict.word.lower(),
         "text": verdict.text,
         "why": verdict.why,
-        **{one.key: records(one.rows, layout) for one in sections if one.rows},
+        **{one.key: records(one.rows, layout) for one in every if one.rows},
     }
 
 
@@ -494,11 +503,11 @@ def place(view: View, title: str) -> str:
 
 
 def page_lines(
-    view: View, sections: Sequence[Section], width: int, layout: Layout, place: str = ""
+    view: View, every: Sequence[Section], width: int, layout: Layout, place: str = ""
 ) -> list[Line]:
     """Return a page as lines of at most `width` cells; `place` is its first line, empty for none."""
     lines: list[Line] = [(Span(place, Tone.DIM),)] if place else []
-    for section in sections:
+    for section in every:
         own = [part for line in section.lines for part in wrapped(line, width)]
         if section.table is not None and section.table.keys:
             own += table_lines(view, section.table, width, layout)

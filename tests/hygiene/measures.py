@@ -23,12 +23,12 @@ import engine
 ROOT: Final = pathlib.Path(engine.__path__[0]).parent
 PACKAGES: Final = ("engine", "ospltool", "tui")
 BARS: Final = {
-    "code tokens": 825_058,
-    "lines": 133_135,
+    "code tokens": 827_049,
+    "lines": 133_415,
     "modules": 501,
-    "classes": 1_304,
+    "classes": 1_307,
     "functions of 60 lines": 3,
-    "imports in functions": 255,
+    "imports in functions": 256,
     "sheared modules": 14,
 }
 """The greatest figures; what is not here has none."""

@@ -75,6 +75,11 @@ class ApplicationScreen(TableScreen):
         super().__init__()
         self._shown: ApplicationUses | None = None
 
+    @property
+    def named(self) -> str:
+        """The process."""
+        return self._shown.application.key if self._shown else ""
+
     def table(self, view: View, width: int) -> Rows[Use]:
         """Return its readers and writers."""
         every = by_application(view)

@@ -95,6 +95,11 @@ class TopicScreen(OpsScreen):
         self._values: Rows[InstanceValue] | None = None
         self._reader: LatestValues | None = None
 
+    @property
+    def named(self) -> str:
+        """The topic."""
+        return self._topic
+
     def body(self) -> ComposeResult:
         """Yield what nodes hold, readers and writers, values, and the one under the cursor."""
         yield Lines(id="groups", classes="free")
