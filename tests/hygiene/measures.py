@@ -23,12 +23,12 @@ import engine
 ROOT: Final = pathlib.Path(engine.__path__[0]).parent
 PACKAGES: Final = ("engine", "ospltool", "tui")
 BARS: Final = {
-    "code tokens": 827_049,
-    "lines": 133_415,
+    "code tokens": 829_917,
+    "lines": 133_769,
     "modules": 501,
-    "classes": 1_307,
+    "classes": 1_309,
     "functions of 60 lines": 3,
-    "imports in functions": 256,
+    "imports in functions": 263,
     "sheared modules": 14,
 }
 """The greatest figures; what is not here has none."""
