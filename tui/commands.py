@@ -22,7 +22,7 @@ from ospltool.views import pages, text
 from ospltool.views.applications import application_names, by_application
 from ospltool.views.cells import Line, Span, Tone, plain
 from ospltool.views.node import leaving
-from ospltool.views.topics import by_topic
+from ospltool.views.topics import topic_names
 from ospltool.views.view import Filter, Subject
 from tui import themes
 from tui.console import Command, CommandError, Console
@@ -198,7 +198,7 @@ def _name_space(app: Console, words: list[str]) -> None:
 
 
 def _topic(app: Console, words: list[str]) -> None:
-    known = [one.name for one in by_topic(app.view())]
+    known = topic_names(app.view())
     if words and words[0] not in known:
         raise CommandError(f"no topic {words[0]!r}")
     app.go("topic", Subject(app.subject.node, topic=words[0]) if words else app.under_cursor())
@@ -511,10 +511,10 @@ def suggestions(app: Console) -> Iterator[str]:
                 yield f"{command.name} {node.snapshot.name}"
     for name in app.model.name_space_names():
         yield f"name-space {name}"
-    for topic in by_topic(app.view()):
-        yield f"topic {topic.name}"
-    for one in by_application(app.view()):
-        yield f"application {one.application.title}"
+    for topic in topic_names(app.view()):
+        yield f"topic {topic}"
+    for title in dict.fromkeys(one.title for one in app.model.applications.by_participant.values()):
+        yield f"application {title}"
     for name in themes.ALL:
         yield f"theme {name}"
 

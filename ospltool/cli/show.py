@@ -434,7 +434,7 @@ def _follow(printer: _Printer, is_over: Callable[[View], bool]) -> None:
 
 VOLATILE: Final = {
     *(f"{age}_ns" for age in AGES),
-    *("rate_per_s", "left_s", "bytes", "digest", "time_ns", "disk_bytes", "skew_ns", "took"),
+    *("rate_per_s", "left_s", "bytes", "digest", "time_ns", "disk_bytes", "memory_bytes", "skew_ns", "took"),
 }
 """Values that change all the time: a line for each change would be no news."""
 

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple
 
-from engine.runtime.monitor import DeliveryView, DeviationView, UnkeptView, is_nowhere
+from engine.runtime.monitor import DeliveryView, DeviationView, GroupView, UnkeptView, is_nowhere
 from ospltool.live.groups import GroupKey
 from ospltool.live.nodes import Node, natural
 from ospltool.live.topics import PREFIX, Application, ApplicationEndpoint
@@ -252,6 +252,7 @@ class _Reports:
                 self.every[id(one)] = one, participants
                 for participant in participants:
                     self.readers.setdefault((participant, one.report.topic), []).append(one)
+        self.holders: dict[GroupKey, dict[str, GroupView]] = {}
         self.groups: dict[str, list[GroupKey]] = {}
         for key in view.model.groups:
             self.groups.setdefault(key.topic, []).append(key)
@@ -266,7 +267,10 @@ class _Reports:
         if told is not None:
             return use._replace(state=NOT_KEPT, nodes=told[1], why=told[0].text)
         keys = [key for key in self.groups.get(one.topic, ()) if one.is_in(key.partition)]
-        ids = {node for key in keys for node in self.view.model.groups.views(key)}
+        for key in keys:
+            if key not in self.holders:
+                self.holders[key] = self.view.model.groups.views(key)
+        ids = {node for key in keys for node in self.holders[key]}
         nodes = tuple(name for node, name in self.present.items() if node in ids)
         if nodes or not self.present:
             return use._replace(state="kept" if nodes else "", nodes=nodes)
@@ -350,7 +354,7 @@ def use_rows(view: View, every: Sequence[Use], width: int, *, has_topic: bool = 
             [Column("topic", "topic", 12, grow=3, most=40, cut=cut)]
             if has_topic
             else [
-                Column("application", "application", 11, grow=2, most=40, cut=cut),
+                Column("application", "application", 14, grow=2, most=40, cut=cut),
                 Column("host", "host", 6, grow=1, most=24, spare=1, cut=cut),
             ]
         ),
@@ -358,8 +362,8 @@ def use_rows(view: View, every: Sequence[Use], width: int, *, has_topic: bool = 
         Column("nodes", "by", 8, grow=1, most=24, cut=cut),
         Column("samples", "samples", 7, right=True, spare=2),
         Column("since", "since", 6, right=True, spare=3),
-        Column("durability", "durability", 10, grow=1, most=15, spare=4),
         Column("why", "why", 10, grow=6),
+        Column("durability", "durability", 10, grow=1, most=15, spare=4),
     )
 
     def facts(one: Use) -> Facts:
