@@ -918,11 +918,11 @@ class AlertData(TypedDict):
     rule: str | None
     code: str | None
     set_name: str | None
-    nodes: Sequence[str] | None
+    nodes: str | None
     title: str | None
     start_ns: int | None
     end_ns: int | None
-    story: Any
+    story: int | None
 
 
 class PipelineData(TypedDict):

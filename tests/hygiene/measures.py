@@ -23,10 +23,10 @@ import engine
 ROOT: Final = pathlib.Path(engine.__path__[0]).parent
 PACKAGES: Final = ("engine", "ospltool", "tui")
 BARS: Final = {
-    "code tokens": 813_381,
-    "lines": 131_571,
-    "modules": 496,
-    "classes": 1_288,
+    "code tokens": 817_192,
+    "lines": 132_928,
+    "modules": 497,
+    "classes": 1_398,
     "functions of 60 lines": 3,
     "imports in functions": 254,
     "sheared modules": 14,

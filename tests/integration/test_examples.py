@@ -33,7 +33,7 @@ FINDINGS: Final = {0, 1}
 
 FLEET: Final = "samples/three-nodes/fleet.toml"
 TRACE: Final = "samples/traces/late-joiner"
-N1, N2 = "samples/stores/after-merge/n1", "samples/stores/after-merge/n2"
+N1: Final = "samples/stores/after-merge/n1"
 JSON: Final = {
     "init": ["init made --json"],
     "check": [
@@ -45,11 +45,10 @@ JSON: Final = {
     ],
     "start": [f"start {FLEET} --json", "start --show-config --json"],
     "status": ["status n1 --json"],
-    "list": ["list --all --json"],
     "logs": ["logs n1 --json"],
     "show": [
         *(f"show --uri {FLEET} {what} --format json" for what in ("", "nodes", "fellows", "name-spaces")),
-        *(f"show --uri {FLEET} {what} --format jsonl" for what in ("masters", "groups", "events")),
+        *(f"show --uri {FLEET} {what} --format jsonl" for what in ("masters", "events")),
         f"show --uri {FLEET} fellows n1 --format jsonl",
         f"show --uri {FLEET} name-spaces --sort samples --columns master --format json",
         *(
@@ -57,12 +56,15 @@ JSON: Final = {
             for what in ("alignment", "incidents", "writers", "readers")
         ),
     ],
-    "health mute": [f"health mute DUL-NODE-GONE:n3 1h {FLEET} --json", f"health {FLEET} --json"],
+    "health mute": [f"health mute DUL-NODE-GONE:n3 1h {FLEET} --json"],
     "health unmute": [f"health unmute DUL-NODE-GONE:n3 {FLEET} --json"],
-    "top": [f"top {FLEET} --json"],
     "record": ["record -o json.rec --for 1s --json"],
     "doctor": ["doctor samples/three-nodes/n1.xml --for 2s --json"],
-    "cat": [f"cat Observation {FLEET} --node n1 --stored"],
+    "cat": [
+        f"cat Observation {FLEET} --node n1 --stored",
+        f"show --uri {FLEET} groups --format jsonl",
+        f"top {FLEET} --json",
+    ],
     "history wait": ["history wait Observation samples/three-nodes/n1.xml --json"],
     "history state": ["history state '*' samples/three-nodes/n1.xml --json"],
     "history delete": [
@@ -71,7 +73,6 @@ JSON: Final = {
     ],
     "restart": ["restart n3 --json"],
     "stop": ["stop --all --json"],
-    "info": ["info --json"],
     "env": ["env samples/three-nodes/n1.xml --json"],
     "explain": [
         "explain --json",
@@ -81,7 +82,6 @@ JSON: Final = {
         "explain //CycloneDDS/Domain/General/Interfaces --json",
         "explain samples/three-nodes/n1.xml --json",
     ],
-    "persistence status": ["persistence status --domain 12 --json"],
     "persistence rehearse": ["persistence rehearse samples/redundant-persistence/subscriptions.xml --json"],
     "trace view": [
         f"trace {TRACE} --level INFO --json",
@@ -91,26 +91,20 @@ JSON: Final = {
         f"trace {TRACE} --templates --json",
     ],
     "trace conversation": [f"trace conversation partA.T1 {TRACE} --json"],
-    "trace timeline": [f"trace timeline {TRACE} --json"],
     "trace anomalies": ["trace anomalies samples/traces/master-livelock --json"],
     "trace explain": ["trace explain d_admin:1053 --json", "trace explain clock-jump --json"],
     "trace load": [f"trace load {TRACE} -o case --json"],
     "sql": ["sql case masters --json", "sql case masters --format jsonl", "sql case --list --json"],
     "pipeline run": ["pipeline run livelock.toml", "pipeline run livelock.toml --json"],
     "report": ["report samples/traces/master-livelock --json"],
-    "store info": [f"store info {N1} {N2} --json"],
     "store backups": ["store backups samples/stores/after-restart/n1 --json"],
     "store ls": [f"store ls {N1} --json"],
-    "store show": [f"store show {N1} --json"],
-    "store verify": [f"store verify {N1} --json"],
     "store export": [f"store export {N1} -o second --json"],
-    "store replace": [f"store replace {N1} store --json"],
-    "store restore": ["store restore store --json"],
+    "store restore": [f"store replace {N1} store --json"],
     "store diff": [
         f"store diff {N1} copy --format json --fields",
         f"store diff {N1} demo/n1/store --format jsonl --fields",
     ],
-    "store watch": ["store watch store --looks 1 --json"],
     "simulate": ["simulate --seed 7 --minutes 1 --json"],
 }
 """Commands that run after the examples of one: together they print every kind of document."""
@@ -156,7 +150,7 @@ def test_every_example_runs_as_it_is_printed(
                 out, err = capfd.readouterr()
                 if code not in FINDINGS or "Traceback" in err:
                     failed.append((line, code, err))
-                elif line in more:
+                elif line in more or " --json" in line:
                     printed[line] = [out]
     finally:
         for one in running:
@@ -165,7 +159,7 @@ def test_every_example_runs_as_it_is_printed(
         assert {one.returncode for one in running} <= {0}
         app.main(["stop", "--all"])
     assert not failed, "\n".join(map(str, failed))
-    check_json(printed)
+    check_json({**printed, "n1.jsonl": [(tmp_path / "n1.jsonl").read_text("utf-8")]})
 
 
 def check_json(printed: dict[str, list[str]]) -> None:
@@ -180,7 +174,8 @@ def begun(line: str) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "ospltool.cli.app", *shlex.split(line)[1:]]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert process.stderr is not None
-    assert re.search(r" runs in domain \d+$", process.stderr.readline())
+    # On a busy machine, a report of a late thread may come before.
+    assert any(re.search(r" runs in domain \d+$", said) for said in process.stderr)
     return process
 
 
