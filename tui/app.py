@@ -33,6 +33,7 @@ from tui.console import CommandError, Systems
 from tui.operator import Operator
 from tui.panels import ConsoleStatus
 from tui.screens.alignment import AlignmentScreen
+from tui.screens.applications import ApplicationScreen, ApplicationsScreen
 from tui.screens.base import OpsScreen
 from tui.screens.conflicts import ConflictsScreen
 from tui.screens.findings import FindingsScreen
@@ -44,6 +45,7 @@ from tui.screens.node import NodeScreen
 from tui.screens.overview import OverviewScreen
 from tui.screens.persistence import PersistenceScreen
 from tui.screens.stores import StoreScreen
+from tui.screens.topics import TopicScreen, TopicsScreen
 from tui.screens.trace import TraceScreen
 from tui.trace_lines import TraceFiles
 from tui.widgets.kiosk import ROTATE_S, pages
@@ -145,6 +147,10 @@ SCREENS: Final[dict[str, Callable[[], Screen[Any]]]] = {
         PersistenceScreen,
         IncidentScreen,
         ConflictsScreen,
+        TopicsScreen,
+        TopicScreen,
+        ApplicationsScreen,
+        ApplicationScreen,
     )
 }
 """Every screen by its name. The first ten have a tab and, in this order, a number key; the tenth has 0."""
@@ -173,6 +179,8 @@ class ConsoleApp(App[int]):
             Binding(str(number % 10), f"screen('{name}')", name, show=False)
             for number, name in enumerate(TABS, 1)
         ),
+        Binding("T", "screen('topics')", "topics", show=False),
+        Binding("A", "screen('applications')", "applications", show=False),
         Binding("d", "system(1)", "next domain"),
         Binding("D", "system(-1)", "domain before", show=False),
         Binding("full_stop", "step(1)", "step", key_display="."),

@@ -30,18 +30,18 @@ class OperationError(Exception):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Operation:
-    """A planned operation: `commands` are what a person would type for it, in this order, in `directory`."""
+    """A planned operation: `command` is what a person would type for it in `directory`."""
 
     title: str
     consequences: tuple[str, ...]
-    commands: tuple[tuple[str, ...], ...]
+    command: tuple[str, ...]
     directory: str = ""
 
     @property
     def shell_line(self) -> str:
-        """The commands as one line that can be typed."""
+        """The command as a line that can be typed."""
         place = (("cd", self.directory),) if self.directory not in ("", str(Path.cwd())) else ()
-        return " && ".join(map(shlex.join, (*place, *self.commands)))
+        return " && ".join(map(shlex.join, (*place, self.command)))
 
 
 def known_here() -> list[NodeStatus]:
@@ -78,7 +78,7 @@ class Operator:
                 *_who(node),
                 "It finishes what it does, writes what it holds to its store, and ends.",
             ),
-            commands=(("ospltool", "stop", *_argument(word)),),
+            command=("ospltool", "stop", *_argument(word)),
         )
 
     def restart(self, node: Node, *, is_away: bool = False) -> Operation:
@@ -87,8 +87,7 @@ class Operator:
         Raises:
             OperationError: as `stop`.
         """
-        word, last = self._running(node, is_away=is_away), self._newest(node)
-        _require_own_file(last)
+        word = self._running(node, is_away=is_away)
         return Operation(
             title=f"Restart node {node.snapshot.name}?",
             consequences=(
@@ -96,11 +95,7 @@ class Operator:
                 "It ends in order, is started again, and aligns with its fellows.",
                 ENVIRONMENT,
             ),
-            commands=(
-                ("ospltool", "stop", *_argument(word)),
-                ("ospltool", "start", *_argument(last.record.configuration)),
-            ),
-            directory=last.record.working_directory,
+            command=("ospltool", "restart", *_argument(word)),
         )
 
     def start(self, node: Node, *, is_away: bool = False) -> Operation:
@@ -120,31 +115,26 @@ class Operator:
         return Operation(
             title=f"Start node {snapshot.name}?",
             consequences=(f"It last ran as pid {snapshot.pid} on {snapshot.host}.", ENVIRONMENT),
-            commands=(("ospltool", "start", *_argument(last.record.configuration)),),
+            command=("ospltool", "start", *_argument(last.record.configuration)),
             directory=last.record.working_directory,
         )
 
     def carry_out(self, operation: Operation) -> str:
-        """Run the commands and wait; return how they ended, and the last output."""
-        said = ""
-        for words in operation.commands:
-            command = [*self.program, *words[1:]]
-            try:
-                ended = subprocess.run(
-                    command,
-                    cwd=operation.directory or None,
-                    capture_output=True,
-                    text=True,
-                    timeout=TIMEOUT_S,
-                    check=False,
-                    errors="replace",
-                )
-            except (OSError, subprocess.TimeoutExpired) as error:
-                return f"failed: {shlex.join(words)}: {error}"
-            said = _last_line(ended.stderr or ended.stdout)
-            if ended.returncode:
-                return f"failed with exit code {ended.returncode}: {said}"
-        return f"done: {said}"
+        """Run the command and wait; return how it ended, and its last output."""
+        try:
+            ended = subprocess.run(
+                [*self.program, *operation.command[1:]],
+                cwd=operation.directory or None,
+                capture_output=True,
+                text=True,
+                timeout=TIMEOUT_S,
+                check=False,
+                errors="replace",
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            return f"failed: {shlex.join(operation.command)}: {error}"
+        said = _last_line(ended.stderr or ended.stdout)
+        return f"failed with exit code {ended.returncode}: {said}" if ended.returncode else f"done: {said}"
 
     def _running(self, node: Node, *, is_away: bool) -> str:
         """Return the word with which `ospltool stop` means exactly this running node."""

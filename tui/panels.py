@@ -66,20 +66,6 @@ class ConsoleStatus:
 MOST_ELSEWHERE: Final = 3
 """Other systems in trouble that the header names."""
 
-SHORT_NAMES: Final = {
-    "overview": "home",
-    "node": "node",
-    "name-space": "space",
-    "alignment": "align",
-    "incidents": "trouble",
-    "groups": "group",
-    "trace": "trace",
-    "store": "store",
-    "findings": "check",
-    "persistence": "pers",
-}
-"""Short names of screens for a narrow header."""
-
 
 def header(view: View, status: ConsoleStatus, screen: str, heading: str, width: int) -> list[Line]:
     """Return the header: system, screen, and whether it is live, frozen or out of reach; below, the tabs.
@@ -154,18 +140,24 @@ def tab_at(line: Line, x: int, screens: tuple[str, ...]) -> str:
 
 
 def _tabs(status: ConsoleStatus, screen: str, width: int) -> Line:
-    """The screens with their keys and names, as long as those have room; the present one stands out."""
-    for names in ({name: name for name in status.screens}, SHORT_NAMES, {}):
-        tabs = tuple(
-            Span(
-                f" {number % 10} {names[name]}" if name in names else f" {number % 10}",
-                Tone.STRONG if name == screen else Tone.DIM,
-            )
-            for number, name in enumerate(status.screens, 1)
-        )
-        if sum(cell_len(tab.text) for tab in tabs) <= width:
+    """The screens with their keys; the present one stands out.
+
+    A screen has one name at all widths: where there is no room for all, the last ones have their keys only.
+    """
+    room = width - 2 * len(status.screens)
+    named: set[str] = set()
+    for name in sorted(status.screens, key=lambda one: one != screen):
+        if cell_len(name) + 1 > room:
             break
-    return tabs
+        named.add(name)
+        room -= cell_len(name) + 1
+    return tuple(
+        Span(
+            f" {number % 10} {name}" if name in named else f" {number % 10}",
+            Tone.STRONG if name == screen else Tone.DIM,
+        )
+        for number, name in enumerate(status.screens, 1)
+    )
 
 
 def _mode(view: View, status: ConsoleStatus) -> tuple[Span, ...]:
@@ -291,7 +283,8 @@ def share_height(room: int, frame: int, wanted: Wanted, *, is_wide: bool = False
         is_wide: parts are side by side: attention and explanation, last hour and applications.
     """
     given = Shares(detail=2)
-    given.about = wanted.about if room >= LEAST_FOR_EXPLANATION else 0
+    has_about = wanted.attention and room >= LEAST_FOR_EXPLANATION
+    given.about = wanted.about if has_about else 0
     left = room - given.detail - (0 if is_wide else given.about)
     if wanted.attention:
         given.attention = min(wanted.attention, max(1, left // 3 - frame))

@@ -45,10 +45,6 @@ if TYPE_CHECKING:
     from ospltool.live.model import SystemModel
     from ospltool.live.recording import RecordingHeader
 
-Uri = Annotated[
-    str | None,
-    typer.Option("--uri", metavar="URI", envvar="OSPL_URI", help="Use the domain of this configuration."),
-]
 Domain = Annotated[int | None, typer.Option(min=0, max=230, help="Use this domain instead.")]
 
 

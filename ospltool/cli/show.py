@@ -18,7 +18,6 @@ import typer
 
 from engine.config.values import did_you_mean
 from ospltool.cli import domains, exits
-from ospltool.cli.domains import Uri
 from ospltool.cli.exits import CommandError, Exit
 from ospltool.cli.options import LiveTarget, SourceOptions, duration
 from ospltool.health.export import csv_field
@@ -84,6 +83,16 @@ class TableOptions:
         return Layout(names, self.sort, has_header=not self.no_header)
 
 
+Uri = Annotated[
+    str | None,
+    typer.Argument(envvar="OSPL_URI", help="Use the domain of this configuration or fleet file (.toml)."),
+]
+Moment = Annotated[
+    str | None,
+    typer.Option(
+        metavar="MOMENT", help="Show this moment of a recording or simulation, such as +90 or 12:30:05."
+    ),
+]
 WHAT: Final = f"[{'|'.join(PAGES)}]"
 
 
@@ -122,20 +131,15 @@ def show(
         str,
         typer.Argument(
             metavar="[NAME]",
-            help="Show one node, name-space, topic or incident in full.",
+            help="Show one node, name-space, topic, application or incident in full.",
             autocompletion=_complete_name,
         ),
     ] = "",
-    *,
     uri: Uri = None,
+    *,
     target: LiveTarget,
     source: SourceOptions,
-    at: Annotated[
-        str | None,
-        typer.Option(
-            metavar="MOMENT", help="Show this moment of a recording or simulation, such as +90 or 12:30:05."
-        ),
-    ] = None,
+    at: Moment = None,
     watch: Annotated[
         bool,
         typer.Option("--watch", "-w", help="Keep showing: in place on a terminal, else changes as lines."),
@@ -146,16 +150,18 @@ def show(
     timeout_s: float | None = duration(None, "End --wait after this time.", "--timeout"),
     table: TableOptions,
 ) -> None:
-    """Show nodes, fellows, name-spaces, masters, alignment, groups, readers, writers, incidents or events.
+    """Show nodes, name-spaces, alignment, topics, applications, incidents and more, as tables.
 
     Without a word it shows the whole system on one page. The tables are those of the console, with reasons:
     why a node is master, why a set is not complete, why a reader waits, why a writer's data is not kept. The
-    command listens for at most two seconds, and less where all nodes have answered.
+    command listens for at most two seconds, and less where all nodes have answered. A word that ends in .xml
+    or .toml, or begins with file://, is the URI.
 
     Exit codes: 0 nothing wrong, 1 warnings, nodes still start, or --timeout has passed, 2 errors or wrong
     usage, 3 no node heard or domain not reachable, 70 the watch itself failed. --wait: 0 as soon as every set
     is whole.
     """
+    what, name, uri = _words(what, name, uri)
     _require_sense(what, source, at, table, is_watched=watch, waits=wait, has_timeout=timeout_s is not None)
     system = System(domains.sources(uri, target, source, is_one=True)[0])
     printer = _Printer(system, what, name, table)
@@ -173,6 +179,18 @@ def show(
         system.feed.close()
     domains.require_listening(system)
     raise typer.Exit(code)
+
+
+def _words(what: str, name: str, uri: str | None) -> tuple[str, str, str | None]:
+    """Return kind, name and URI; each of the first two words may be the URI, which is always the last one."""
+    if _is_uri(what):
+        return "", "", what
+    return (what, "", name) if _is_uri(name) else (what, name, uri)
+
+
+def _is_uri(word: str) -> bool:
+    """Return whether a word is a file, and no name: topics may have slashes."""
+    return word.startswith("file://") or word.endswith((".toml", ".xml"))
 
 
 def _require_sense(
@@ -274,9 +292,9 @@ class _Printer:
         if self.options.is_text:
             put_lines(self.lines(view))
         elif not self.what:
-            every = self.sections(view)
-            rows = {one.key: pages.records(one.rows, self.options.layout) for one in every if one.rows}
-            streams.put(envelope.document("show", {**_verdict(self.system), **rows}))
+            streams.put(
+                envelope.document("show", pages.document(view, self.sections(view), self.options.layout))
+            )
         else:
             self._put_records(self.records(view))
         if not self.system.model.nodes and not self.options.is_text:  # the pages say so
@@ -298,38 +316,8 @@ class _Printer:
 
     def lines(self, view: View) -> list[Line]:
         """Return the page as lines."""
-        has_titles = not self.options.no_header
-        place = f"{self.system.feed.title}, {text_views.moment(view.now_ns)[:19]} UTC"
-        lines: list[Line] = [] if self.what else [(Span(place, Tone.DIM),)]
-        for section in self.sections(view):
-            own = [part for line in section.lines for part in pages.wrapped(line, self.width)]
-            if section.table is not None and section.table.keys:
-                own += pages.table_lines(view, section.table, self.width, self.options.layout)
-            elif section.table is not None and not own:
-                own = [] if view.filter else list(section.empty)
-                own = own or [(Span(f" {_nothing(view, section)}", Tone.DIM),)]
-            if section.title and has_titles:
-                lines += [*([()] if lines else []), (Span(section.title, Tone.ACCENT),)]
-            lines += [*own, *(section.notes if has_titles else ())]
-        return lines
-
-
-def _nothing(view: View, section: Section) -> str:
-    """Return the line that replaces an empty table."""
-    what = section.title or section.key
-    if view.filter:
-        return f"the filter {view.filter.text!r} matches no {what}"
-    return f"no {what}" if view.is_anybody_heard else f"no node is heard, so there are no {what} to show"
-
-
-def _verdict(system: System) -> dict[str, object]:
-    verdict = system.health.verdict
-    return {
-        "time_ns": system.feed.now_ns(),
-        "verdict": verdict.word.lower(),
-        "text": verdict.text,
-        "why": verdict.why,
-    }
+        place = "" if self.what else pages.place(view, self.system.feed.title)
+        return pages.page_lines(view, self.sections(view), self.width, self.options.layout, place)
 
 
 def _as_csv(rows: Sequence[dict[str, object]], *, has_header: bool) -> str:

@@ -214,6 +214,10 @@ class Health:
             newest_ns = max(newest_ns, told_ns(teller, node.id))
         return newest_ns or node.heard_ns
 
+    def last_heard_ns(self, name: str) -> int:
+        """Return when a fellow heard a node last that this watch never heard; 0 if none tells."""
+        return self._memory.strangers.get(name, 0)
+
     def examined_ns(self, now_ns: int) -> int:
         """Return the moment to which incidents belong, and the presence of nodes: of the last examination.
 
@@ -526,7 +530,9 @@ class Health:
             others = sorted({node.snapshot.name for node in present} - expected, key=natural)
             beside = f", {len(others):,} more not in the fleet file ({joined(others)})" if others else ""
             return f"{len(complete & expected)} of {counted(len(expected), 'node')} complete{lesser}{beside}"
-        lost = expected | {
+        unheard = {name for name, one in self.unheard.items() if not (one and one.in_order)}
+        lost = expected | unheard
+        lost |= {
             node.snapshot.name
             for node in self.model.nodes.values()
             if self.presence(node) in (Presence.SILENT, Presence.GONE)

@@ -32,8 +32,8 @@ from ospltool.health.codes import OF_WATCH, SECOND_NS
 from ospltool.health.facts import FactCache
 from ospltool.live.expectation import NOTHING, Expectation
 from ospltool.live.feed import ENDING, FeedNotice, no_route
-from ospltool.live.model import DomainLoss, SystemModel
-from ospltool.live.nodes import MIN_STALE_NS, Node, replaces
+from ospltool.live.model import MAX_NODES, DomainLoss, SystemModel
+from ospltool.live.nodes import MIN_STALE_NS, Node, natural, replaces
 from ospltool.live.remarks import Remark, RemarkSubject, clock
 from ospltool.live.supervision import START_NS, SupervisorReport
 
@@ -61,6 +61,12 @@ COMING_NS: Final = 4 * SECOND_NS
 """Time without progress of any node after which the others do not come with them."""
 BREAK: Final = 2
 """Times that it takes until a node is silent, after which its next heartbeat is no longer one of many."""
+# Of two nodes that meet, the later one is heard by its fellows and by this watch within a second.
+STRANGER_NS: Final = 3 * SECOND_NS // 2
+"""Time for which only fellows may hear a node before this watch waits for it, too."""
+TOGETHER_NS: Final = SECOND_NS
+"""Longest time between the moments at which two fellows notice the end of a node, by their own clocks."""
+FAR_NS: Final = 1 << 63
 ANSWER_NS: Final = SECOND_NS // 2
 """What a snapshot of a fellow may be late when it is to tell of a node that the watch has lost."""
 IN_ORDER: Final = "it is terminating"
@@ -125,6 +131,38 @@ def fellow_losses(model: SystemModel) -> Iterator[FellowLoss]:
             yield FellowLoss(one, name, reason.removesuffix("."))
 
 
+class Departure(NamedTuple):
+    """The end of a node as its fellows told it last: their names, the id of the last one, when, and why."""
+
+    tellers: tuple[str, ...]
+    teller: str
+    time_ns: int
+    reason: str
+
+    @property
+    def is_orderly(self) -> bool:
+        """Whether the node had announced its end."""
+        return self.reason == IN_ORDER
+
+
+def _departures(model: SystemModel) -> dict[str, Departure]:
+    """Return the last end of each node that a fellow lost, by name of the node.
+
+    What a fellow told before the others is of another end, or of a cut link: another one heard it later.
+    """
+    told: dict[str, dict[str, FellowLoss]] = {}
+    for one in fellow_losses(model):
+        told.setdefault(one.fellow, {}).setdefault(one.event.node, one)
+    found = {}
+    for name, by_teller in told.items():
+        newest = next(iter(by_teller.values()))
+        first_ns = newest.event.time_ns - TOGETHER_NS
+        same = {one.event.node_name for one in by_teller.values() if one.event.time_ns >= first_ns}
+        tellers = tuple(sorted(same, key=natural))
+        found[name] = Departure(tellers, newest.event.node, newest.event.time_ns, newest.reason)
+    return found
+
+
 class _Hearing(NamedTuple):
     """What fellows hear of a node that the watch has lost; moments by the feed's clock.
 
@@ -150,6 +188,8 @@ class PresenceMemory:
         were_alone: ids of all of those since the last loss of all.
         hearings: what fellows hear of lost nodes, by id.
         strangers: when a fellow last heard a node that this watch never heard, by name.
+        unmet_ns: since when fellows know of such a node, by name, while they do.
+        departures, departures_of: the ends that fellows told, by name, and after how many events.
         ends: the last report on each dead node, by name, until the node is heard again.
         stalled: the process of each node that was seen in trouble and alive, until the node is heard again.
         is_start_over, start_ns: whether the start that followed the loss of that moment is over.
@@ -168,6 +208,9 @@ class PresenceMemory:
     were_alone: set[str] = dataclasses.field(default_factory=set)
     hearings: dict[str, _Hearing] = dataclasses.field(default_factory=dict)
     strangers: dict[str, int] = dataclasses.field(default_factory=dict)
+    unmet_ns: dict[str, int] = dataclasses.field(default_factory=dict)
+    departures: dict[str, Departure] = dataclasses.field(default_factory=dict)
+    departures_of: int = -1
     ends: dict[str, SupervisorReport] = dataclasses.field(default_factory=dict)
     stalled: dict[str, int] = dataclasses.field(default_factory=dict)
     is_start_over: bool = False
@@ -249,13 +292,14 @@ class HealthInput:
         heard: nodes among them that are heard, or may be about to.
         reports: without those on nodes that run on another machine now.
         awaited: names of nodes that should be there: the expected ones, and without a fleet file those of
-            this machine that are in trouble.
+            this machine that are in trouble, those that fellows hear, and those that they lost unannounced.
         unheard: reports on the awaited nodes that were never heard, None for no report.
         missing: those of them that are not known to start or to be stopped.
         ends: as in `PresenceMemory`.
         facts: returns the facts from a node's own snapshot.
         is_gathering: whether the system starts, or comes back after the loss of all: others may still come.
         losses: what is known of each node that is not heard and has not ended in order, by id.
+        unmet: what heard nodes (ids) tell of fellows (name, id) that this watch never heard.
     """
 
     def __init__(
@@ -279,12 +323,6 @@ class HealthInput:
         for node in ordered:
             if self._has_moved(node):
                 del self.reports[node.snapshot.name]
-        troubled = [
-            name for name, report in self.reports.items() if report.is_trouble and name not in expected.nodes
-        ]
-        self.awaited = expected.nodes
-        if not (expected.nodes and expected.is_whole):
-            self.awaited = (*expected.nodes, *troubled)
         there = [node for node in ordered if not node.gone_ns]
         self.nodes = [
             node
@@ -304,6 +342,8 @@ class HealthInput:
         memory.ends = {name: one for name, one in memory.ends.items() if name not in back} | dead
         memory.stalled = {name: pid for name, pid in memory.stalled.items() if name not in back} | stand
         self.ends = memory.ends
+        self.unmet = self._unmet()
+        self.awaited = self._awaited()
         known = {
             name for node in (model.nodes.values() if self.awaited else ()) for name in self.names_of(node)
         }
@@ -554,18 +594,80 @@ class HealthInput:
         is_in_time = remark.time_ns <= memory.found_ns + REACH_NS + node.due_ns
         return memory.lost_ns < remark.time_ns and (is_in_time or not is_late)
 
+    def _unmet(self) -> Mapping[tuple[str, str], Mapping[str, FellowView]]:
+        """Return what heard nodes tell of fellows that this watch never heard, without nameless ones."""
+        found: dict[tuple[str, str], dict[str, FellowView]] = {}
+        for node in self.heard:
+            places = node.fellows.places
+            if not places.keys() <= self.model.nodes.keys():  # rarely
+                for one in sorted(places.keys() - self.model.nodes.keys()):
+                    view = node.snapshot.fellows[places[one]]
+                    if view.state:  # else it has told nothing of itself, and its name is a part of its id
+                        found.setdefault((view.name, one), {})[node.id] = view
+                        last = self.memory.strangers
+                        last[view.name] = max(told_ns(node, one), last.get(view.name, 0))
+        return found
+
+    @property
+    def departures(self) -> Mapping[str, Departure]:
+        """The last end of each node that a fellow lost, by name."""
+        memory, number = self.memory, self.model.events_seen
+        if memory.departures_of != number:
+            memory.departures, memory.departures_of = _departures(self.model), number
+        return memory.departures
+
+    @functools.cached_property
+    def lost_unannounced(self) -> Mapping[str, Departure]:
+        """The ends that heard nodes told in this run of theirs, of nodes that none of them has met again.
+
+        Of what a node lost in an earlier run nobody knows whether it still belongs to the system.
+        """
+        runs_ns = {node.id: node.snapshot.started_ns for node in self.heard}
+        there = {name for name, _ in self.unmet}
+        return {
+            name: one
+            for name, one in self.departures.items()
+            if not one.is_orderly and name not in there and one.time_ns >= runs_ns.get(one.teller, FAR_NS)
+        }
+
+    def _awaited(self) -> tuple[str, ...]:
+        """Return the names of the nodes that should be there, heard or not, in order."""
+        memory = self.memory
+        known = {node.snapshot.name for node in self.model.nodes.values()}
+        names = dict.fromkeys(name for name, _ in self.unmet if name not in known)
+        memory.unmet_ns = {name: memory.unmet_ns.get(name, self.now_ns) for name in names}
+        if self.expected.nodes and self.expected.is_whole:
+            return self.expected.nodes
+        troubled = [name for name, report in self.reports.items() if report.is_trouble]
+        told = {name for name, ns in memory.unmet_ns.items() if self.now_ns - ns >= STRANGER_NS}
+        told.update(self.lost_unannounced.keys() - known)
+        others = sorted(told, key=natural)[:MAX_NODES]
+        return tuple(dict.fromkeys((*self.expected.nodes, *troubled, *others)))
+
     @functools.cached_property
     def strangers(self) -> Mapping[tuple[str, str], Mapping[str, FellowView]]:
         """What heard nodes (ids) tell of awaited ones (name, id) that they met and this watch never heard."""
         found: dict[tuple[str, str], dict[str, FellowView]] = {}
-        memory = self.memory.strangers
-        for node in self.heard if self.missing else ():
-            for one in sorted(node.fellows.met - self.model.nodes.keys()):
-                view = node.snapshot.fellows[node.fellows.places[one]]
-                if view.name in self.missing:
-                    found.setdefault((view.name, one), {})[node.id] = view
-                    memory[view.name] = max(told_ns(node, one), memory.get(view.name, 0))
+        for (name, one), told in self.unmet.items():
+            met = {node: view for node, view in told.items() if one in self.model.nodes[node].fellows.met}
+            if met and name in self.missing:
+                found[name, one] = met
         return found
+
+    def heard_by(self, name: str) -> tuple[list[str], list[str]]:
+        """Return the heard nodes that hear a node that this watch never heard, and all that know it."""
+        told = [
+            (self.model.nodes[node], one[1])
+            for one, by in self.unmet.items()
+            if one[0] == name
+            for node in by
+        ]
+        hearing = [
+            node.snapshot.name
+            for node, one in told
+            if node.heard_ns - told_ns(node, one) <= node.stale_after_ns
+        ]
+        return hearing, [node.snapshot.name for node, _ in told]
 
     def hears_of(self, name: str) -> bool:
         """Return whether a fellow heard a node lately that this watch never heard."""
@@ -798,7 +900,8 @@ class HealthInput:
         memory.were_alone.update(alone)
         memory.is_lost = is_lost
         memory.hearings = {node: one for node, one in memory.hearings.items() if node in nodes}
-        memory.strangers = {name: ns for name, ns in memory.strangers.items() if name in self.unheard}
+        told = memory.unmet_ns.keys() | self.unheard.keys()
+        memory.strangers = {name: ns for name, ns in memory.strangers.items() if name in told}
 
 
 def is_on_one_host(one: Node, other: Node) -> bool:

@@ -20,6 +20,7 @@ from ospltool.live.persistence import PersistenceServices
 from ospltool.live.remarks import Remarks, ended_in_order
 from ospltool.live.series import AlignmentProgress, NodeSeries, Trackers, Witnesses
 from ospltool.live.supervision import LocalView
+from ospltool.live.topics import Applications
 
 # As `engine.config.fleet.MAX_NODES`; anybody may pretend to be any number.
 MAX_NODES: Final = 1_000
@@ -76,9 +77,10 @@ class SystemModel:
     Every collection in it is bounded; `…_left_out` counts the rest. `era` counts how often everything was
     forgotten. `link_lost` says that no interface of the watch carries anything, None if one does;
     `route_lost` has the addresses to which no route leads, None for none; `watch_failed` says that what reads
-    has failed, and hears nothing; `loss` and `found_ns` say when all nodes were lost last, by notices, and
-    when one was heard again, -1 for never; `silence` is the last time (since, until) without a snapshot
-    although one was due; `local` is what the recorder of a recording knew beside what it heard.
+    has failed, and hears nothing; `applications` are the readers and writers that discovery shows; `loss` and
+    `found_ns` say when all nodes were lost last, by notices, and when one was heard again, -1 for never;
+    `silence` is the last time (since, until) without a snapshot although one was due; `local` is what the
+    recorder of a recording knew beside what it heard.
     """
 
     def __init__(self) -> None:
@@ -104,6 +106,7 @@ class SystemModel:
         self.route_lost: FeedNotice | None = None
         self.watch_failed: FeedNotice | None = None
         self.local = LocalView()
+        self.applications = Applications()
         self.newest_ns = 0
         self.silence = (0, 0)
         self.loss: DomainLoss | None = None
@@ -119,6 +122,8 @@ class SystemModel:
         self.began_ns = 0
         self._masterships = Masterships()
         self._names_told: dict[str, str] = {}
+        self._names_introduced: Mapping[str, str] = {}
+        self._introduced_of = -1
         self._replaced: dict[str, int] = {}
         self._last_words: list[NodeEvent] = []
         self._orphaned_ns: dict[str, int] = {}
@@ -193,6 +198,8 @@ class SystemModel:
             self.caption = update.caption
         if update.local is not None:
             self.local = update.local
+        if update.endpoints is not None:
+            self.applications = Applications(update.endpoints, is_known=True)
         self.dropped = max(self.dropped, update.dropped)
         if self.messages_left_out > left_out:
             self.left_out_ns = now_ns
@@ -226,7 +233,29 @@ class SystemModel:
             )
             if name := next(named, ""):
                 self._names_told[node_id] = name
-        return self._names_told.get(node_id, node_id[:8])
+        return self._names_told.get(node_id) or self._introduced().get(node_id, node_id[:8])
+
+    def _introduced(self) -> Mapping[str, str]:
+        """Return the names of nodes (ids) that were gone before this watch began, by what events tell.
+
+        A node tells the id of whom it discovers, then the name of whom it accepts: if one alone has no name
+        yet, that is its.
+        """
+        if self._introduced_of != self.events_seen:
+            self._introduced_of, found = self.events_seen, dict[str, str]()
+            named = {one.snapshot.name for one in self.nodes.values()}
+            awaited: dict[str, dict[str, None]] = {}
+            for event in self.events:
+                if event.event == "fellow.discovered":
+                    one = event.text.removeprefix("Unconfirmed fellow ").partition(" ")[0]
+                    if one not in self.nodes and one not in self._names_told:
+                        awaited.setdefault(event.node, {})[one] = None
+                elif event.event == "fellow.confirmed" and event.node in awaited:
+                    name = event.text.removeprefix("Confirmed fellow ").partition(" ")[0]
+                    if name not in named and len(ids := awaited.pop(event.node)) == 1:
+                        found.update(dict.fromkeys(ids, name))
+            self._names_introduced = found
+        return self._names_introduced
 
     def ordered_nodes(self) -> list[Node]:
         """Return all nodes by name, then id, so that the order is stable."""

@@ -26,8 +26,10 @@ _NANOSECONDS: Final = re.compile(r"\b(\d+\.\d\d)\d{7}\b")
 ENTERING: Final = "lifecycle.entering-state"
 LEAVING: Final = "lifecycle.leaving-state"
 ELECTED: Final = "election.confirmed-self"
-REPEATED: Final = frozenset({LEAVING, "lifecycle.operational"})
-"""Events that say nothing which the next one, that a state begins, does not say, too."""
+LEFT_OUT: Final = frozenset(
+    {LEAVING, "lifecycle.operational", "lifecycle.address", "lifecycle.capture", "lifecycle.other-library"}
+)
+"""Events that say only what the next one says, too, or what is the same at each start: the trace has them."""
 LEAST_LOOKED_AT: Final = 300
 """Events that are looked at for a few lines: those that 200 nodes told alike become one."""
 SMALL_LEVELS: Final = frozenset(level.name for level in Level if level < Level.INFO)
@@ -53,6 +55,9 @@ SENTENCES: Final = {
     "lifecycle.run-before": "had not ended in order before: {cause}",
     "lifecycle.stop-requested": "received {signal}, and began to end",
     "lifecycle.daemon-lost": "lost its supervisor, and began to end",
+    "lifecycle.interface": "took network interface {interface}, {reach}",
+    "lifecycle.outdated": "began a new run, as {fellow} knew run {known}, and its store run {incarnation}",
+    "watch.progress-back": "had progress of {activity} again",
     "watch.stalled": "stood still for {elapsed_ns}",
     "fellow.discovered": "discovered {fellow}",
     "fellow.confirmed": "accepted {fellow} as fellow",
@@ -62,27 +67,43 @@ SENTENCES: Final = {
     "fellow.late": "heard {fellow} only after {elapsed_ns}; after {expiry_ns} it is lost",
     "fellow.asymmetric": "was not heard by {fellow}, which may have missed data",
     "fellow.reestablished": "met {fellow} again",
+    "fellow.in-range": "saw possible counters of {fellow} again, or that it is gone",
     "fellow.clock-skew": "measured {skew_ns} between its clock and that of {fellow}",
     "namespace.learned": "learned {namespace} from {fellow}",
+    "namespace.remembered": "maintained {namespace} again, as learned in a former run",
     "compatibility.resolved": "accepted {fellow}, whose name-spaces fit now",
     "store.opened": "opened the store in {directory}",
     "store.degraded": "could keep {namespace} in memory only: {cause}",
     "store.recovered": "stored {namespace} on disk again: {samples} after {elapsed_ns}",
     "store.restored": "restored a back-up of {namespace}: {samples}",
+    "store.parts-completed": "had {namespace} whole: its parts joined the set of {fellow}",
+    "store.replaced": "found {namespace} replaced by an operator while it was down: {samples}",
+    "identity.unique": "had an id of its own again",
     "election.confirmed-self": "became master of {namespace}",
     "election.confirmed-fellow": "chose {fellow} as master of {namespace}",
     "election.no-master": "found no master of {namespace}: {reason}",
     "election.hand-over": "gave {namespace} to {fellow}: masterPriority {priority} before {own_priority}",
+    "conflict.combine": "asked aligners for data of {namespace}",
+    "group.outside": "kept nothing of {group}, which has a durable writer: {reason}",
+    "group.memory-only": "kept {group} in memory only, though it is PERSISTENT: {reason}",
+    "group.raised": "began to keep {group} as {durability}, as a writer asks; it was {before}",
+    "group.deepened": "began to keep {group} with {differences}, as a topic or writer asks",
     "group.not-kept": "did not keep topic {topic} in {partitions}: {cause}",
     "group.kept-after-all": "began to keep topic {topic} in {partitions}",
     "align.refused": "was refused data of {group} by {fellow}: {reason}",
     "align.timed-out": "had no answer from {fellow} for {group} in {waited_ns}, and asked again",
     "capture.lost": "lost {count} of {group}, which came too late",
     "capture.limited": "rejected {count} of {group}: {causes}",
+    "capture.moving": "began to request {requested} for {group}, which was not known before",
+    "capture.moved": "requested {requested} for topic {topic} in place of {before}, after {elapsed_ns}",
     "capture.back-pressure": "held writers back: {samples} waiting to be taken in",
     "capture.relieved": "had room for samples again after {elapsed_ns}",
     "merge.started": "began to merge {namespace} with {fellow} ({policy})",
     "merge.finished": "caught up in {namespace}: {samples} in {elapsed_ns} ({policy})",
+    "merge.equal-shown": "gave readers every instance of {namespace} again: equalityCheck is false",
+    "delete.left-out": "left out a deletion of {origin}, which it is meeting again",
+    "pending.silent": "missed writer {writer} of {topic}: disposed instances wait for it up to {wait_ns}",
+    "pending.given-up": "gave up writer {writer} of {topic}, silent for too long",
     "message.malformed": "ignored a malformed message: {cause}",
     "proof.refused": "refused messages of {name}: {cause}",
 }
@@ -90,7 +111,7 @@ SENTENCES: Final = {
 LEAST_WITHIN_S: Final = 0.1
 """Several nodes did at the same time what lies closer together."""
 FELLOW: Final = "fellow"
-_ID: Final = re.compile("[0-9a-f]{32}")
+_ID: Final = re.compile(r"\b[0-9a-f]{32}\b")
 MOST_SUBJECTS: Final = 2
 """Nodes that are named as the subject of a sentence; more are counted."""
 MOST_SUBJECT: Final = 24
@@ -105,8 +126,13 @@ def sentence(view: View, one: RepeatedEvent) -> str:
     within_s = (one.until_ns - event.time_ns) / 1e9 if one.others else 0.0
     within = f" within {within_s:.1f} s" if within_s >= LEAST_WITHIN_S else ""
     if not said:
-        return f"{who}: {event_message(event.event, event.state, event.text)}"
+        return f"{who}: {named_text(view, event_message(event.event, event.state, event.text))}"
     return f"{who} {said}{within}"
+
+
+def named_text(view: View, message: str) -> str:
+    """Return a text with the names of nodes in place of their ids."""
+    return _ID.sub(lambda found: view.model.name_of(found[0]), message)
 
 
 def subject(view: View, one: RepeatedEvent) -> str:
@@ -137,7 +163,7 @@ def predicate(view: View, event: NodeEvent, fellows: Sequence[str] = ()) -> str:
         named[name] = plural(int(number), "sample") if number.isdecimal() else f"{number} samples"
     if FELLOW in named:
         every = fellows or (named[FELLOW],)
-        named[FELLOW] = joined([view.model.name_of(one) if _ID.fullmatch(one) else one for one in every])
+        named[FELLOW] = joined([named_text(view, one) for one in every])
     said = SENTENCES[event.event].format_map(named)
     return f"{said}{_why(view, event, fields['namespace'])}" if event.event == ELECTED else said
 
@@ -231,7 +257,7 @@ def newest_of(view: View, events: Iterable[NodeEvent], number: int) -> list[Repe
     kept: list[NodeEvent] = []
     found = 0
     for event in events:
-        if event.event in REPEATED or event.level in SMALL_LEVELS:
+        if event.event in LEFT_OUT or event.level in SMALL_LEVELS:
             continue
         values = {"node": event.node_name, "text": event.text, "event": event.event, "level": event.level}
         if not view.filter.matches(values, skip=("ns", "role", "host", "state")):

@@ -167,10 +167,10 @@ def master_lines(view: View, name: str) -> list[Line]:
 
 def _star(view: View, role: str, space: NameSpaceView) -> Span:
     """Return the sign of a master; one that is no longer there has no star."""
-    glyphs, master = view.glyphs, view.model.nodes.get(space.master)
+    glyphs = view.glyphs
     if not space.master:
         return Span(glyphs.fault, Tone.FAULT)
-    if master and view.presence(master) is not Presence.HEARD:
+    if view.absence(space.master):
         return Span(glyphs.warn, Tone.WARN)
     star = glyphs.master if space.confirmed else glyphs.unconfirmed
     return Span(star, master_tone(view, role, space.name))
@@ -181,10 +181,9 @@ def _master_line(view: View, role: str, space: NameSpaceView) -> Line:
     sign = _star(view, role, space)
     if not space.master:
         return (Span(f" {sign.text} ", sign.tone), Span(f"{role}: no master  ", Tone.STRONG), Span(space.why))
-    who, master = f"{role}: {view.model.name_of(space.master)}", view.model.nodes.get(space.master)
-    presence = view.presence(master) if master else Presence.HEARD
-    if presence is not Presence.HEARD:
-        who = f"{who}, which is {presence}"
+    who = f"{role}: {view.model.name_of(space.master)}"
+    if absence := view.absence(space.master):
+        who = f"{who}, which is {absence}"
     return (
         Span(f" {sign.text} ", sign.tone),
         Span(f"{who}  ", Tone.STRONG),
@@ -205,7 +204,7 @@ def history_lines(view: View, name: str) -> list[Line]:
     return [
         (
             Span(f" {text.clock(mastership.since_ns)}", Tone.DIM),
-            Span(f" {_since(view, mastership):>8}  ", Tone.DIM),
+            Span(f" {_since(view, mastership):>12}  ", Tone.DIM),
             Span(f"{view.model.name_of(mastership.master)} for {mastership.role}"),
             Span(f"  {mastership.epoch}  {mastership.why}", Tone.DIM),
         )
@@ -214,8 +213,8 @@ def history_lines(view: View, name: str) -> list[Line]:
 
 
 def _since(view: View, mastership: Mastership) -> str:
-    age = text.age(view.now_ns - mastership.since_ns)
-    return age if mastership.is_exact else f"> {age}"
+    ago = text.ago(view.now_ns - mastership.since_ns)
+    return ago if mastership.is_exact else f"> {ago}"
 
 
 def trouble_lines(view: View, name: str, incidents: list[Incident]) -> list[Line]:
@@ -285,6 +284,7 @@ def _mark(view: View, name: str) -> Span:
         for node in view.model.holders(name)
         if not view.health.is_away(node)
     ]
+    signs += [_star(view, one.role, one.space) for one in led(view, name) if one.space.master]
     order = [Tone.FAULT, Tone.CONFLICT, Tone.WARN, Tone.PLAIN]
     urgent = [sign for sign in signs if sign.text != " " and sign.tone in order]
     return min(urgent, key=lambda sign: order.index(sign.tone), default=Span(view.glyphs.ok, Tone.DIM))
@@ -308,12 +308,12 @@ def masters(view: View, width: int, name: str = "") -> Rows[Led]:
     )
 
     def facts(one: Led) -> Facts:
-        master = view.model.nodes.get(one.space.master)
+        is_known = one.space.master in view.model.nodes
         return {
             "space": one.space.name,
             "role": one.role,
             "master": view.model.name_of(one.space.master),
-            "presence": view.presence(master).value if master else "",
+            "presence": view.absence(one.space.master) or (Presence.HEARD.value if is_known else ""),
             "is_confirmed": one.space.confirmed,
             "since": one.space.master_since_ns,
             "followers": one.followers,

@@ -86,7 +86,8 @@ def nodes(view: View, width: int, only: Sequence[Node] | None = None) -> Rows[No
 
     def render(one: Node | UnheardNode, key: str) -> Cell:
         if isinstance(one, UnheardNode):
-            return one.cell(view, key, one.name) if key in ("mark", "node", "state") else ()
+            is_known = key in ("mark", "node", "state") or (key == "heard" and one.heard_ns)
+            return one.cell(view, key, one.name) if is_known else ()
         if key == "mark":
             return (node_mark(view, one),)
         if key == "state":
@@ -102,7 +103,7 @@ def nodes(view: View, width: int, only: Sequence[Node] | None = None) -> Rows[No
 
     def facts(one: Node | UnheardNode) -> Facts:
         if isinstance(one, UnheardNode):
-            return {"node": one.name, "state": one.state, "why": one.why}
+            return {"node": one.name, "state": one.state, "heard": one.heard_ns, "why": one.why}
         return _node_facts(view, one)
 
     return Rows(columns, kept, render, width=width, fixed=2, hidden=len(every) - len(kept), facts=facts)
@@ -127,7 +128,7 @@ def _node_facts(view: View, node: Node) -> Facts:
     series = view.model.series.get(node.id) if is_heard else None
     spaces = snapshot.name_spaces
     lacking = [space.name for space in spaces if not space.is_at_rest]
-    approved = sum(fellow.communication == "approved" for fellow in snapshot.fellows)
+    approved = sum(_is_heard_by(node, fellow) for fellow in snapshot.fellows)
     return {
         "node": snapshot.name,
         "id": node.id,
@@ -150,6 +151,18 @@ def _node_facts(view: View, node: Node) -> Facts:
     }
 
 
+def _is_heard_by(node: Node, fellow: FellowView) -> bool:
+    """Return whether a node talks to a fellow, and heard it lately."""
+    elapsed_ns = node.snapshot.time_ns - fellow.last_heartbeat_ns
+    return fellow.communication == "approved" and elapsed_ns <= node.stale_after_ns
+
+
+def _talk(node: Node, fellow: FellowView) -> str:
+    """Return how a node talks to a fellow, in a word."""
+    is_silent = fellow.communication == "approved" and not _is_heard_by(node, fellow)
+    return Presence.SILENT.value if is_silent else fellow.communication
+
+
 def fellows_by_node(view: View, width: int) -> Rows[Node]:
     """Return a row for each node: how many fellows it communicates with, and which others it knows.
 
@@ -168,7 +181,7 @@ def fellows_by_node(view: View, width: int) -> Rows[Node]:
 
     def facts(node: Node) -> Facts:
         fellows = node.snapshot.fellows
-        others = [one for one in fellows if one.communication != "approved"]
+        others = [one for one in fellows if not _is_heard_by(node, one)]
         slowest_ns = min((one.last_heartbeat_ns for one in fellows if one.last_heartbeat_ns), default=0)
         elapsed_ns = node.snapshot.time_ns - slowest_ns + node.age_ns(view.now_ns)
         return {
@@ -176,7 +189,7 @@ def fellows_by_node(view: View, width: int) -> Rows[Node]:
             "approved": f"{len(fellows) - len(others)} of {len(fellows)}",
             "heartbeat": view.now_ns - elapsed_ns if slowest_ns else 0,
             "skew_ns": node.fellows.skew_ns,
-            "others": [f"{one.name} ({one.communication})" for one in others],
+            "others": [f"{one.name} ({_talk(node, one)})" for one in others],
         }
 
     def render(node: Node, key: str) -> Cell:
@@ -318,7 +331,7 @@ def fellows(view: View, node: Node, width: int) -> Rows[FellowView]:
             "name": fellow.name,
             "role": fellow.role,
             "state": fellow.state,
-            "communication": fellow.communication,
+            "communication": _talk(node, fellow),
             "heartbeat": view.now_ns - elapsed_ns if fellow.last_heartbeat_ns else 0,
             "skew_ns": fellow.skew_ns,
             "problem": fellow.problem,
@@ -326,7 +339,7 @@ def fellows(view: View, node: Node, width: int) -> Rows[FellowView]:
 
     def fellow_cell(fellow: FellowView, key: str) -> Cell:
         if key == "mark":
-            return (_fellow_mark(view, fellow),)
+            return (_fellow_mark(view, _talk(node, fellow)),)
         if key == "skew":
             # `round` gives a whole number, which has no "-0".
             return single(f"{round(fellow.skew_ns / 1e6):+d} ms", Tone.DIM)
@@ -338,25 +351,25 @@ def fellows(view: View, node: Node, width: int) -> Rows[FellowView]:
 
     kept = [
         (fellow.id, fellow)
-        for fellow in sorted(node.snapshot.fellows, key=_fellow_order)
+        for fellow in sorted(node.snapshot.fellows, key=lambda fellow: _fellow_order(node, fellow))
         if view.filter.matches({"fellow": fellow.name, "role": fellow.role, "state": fellow.state})
     ]
     hidden = len(node.snapshot.fellows) - len(kept)
     return Rows(columns, kept, render, width=width, fixed=2, hidden=hidden, facts=facts)
 
 
-def _fellow_order(fellow: FellowView) -> tuple[object, ...]:
-    return fellow.communication == "approved", natural(fellow.name), fellow.id
+def _fellow_order(node: Node, fellow: FellowView) -> tuple[object, ...]:
+    return _is_heard_by(node, fellow), natural(fellow.name), fellow.id
 
 
-def _fellow_mark(view: View, fellow: FellowView) -> Span:
+def _fellow_mark(view: View, talk: str) -> Span:
     glyphs = view.glyphs
     return {
         "approved": Span(glyphs.ok, Tone.DIM),
         "waiting": Span(glyphs.busy),
         "incompatible": Span(glyphs.conflict, Tone.CONFLICT),
         "lost": Span(glyphs.fault, Tone.FAULT),
-    }.get(fellow.communication, Span(glyphs.warn, Tone.WARN))
+    }.get(talk, Span(glyphs.warn, Tone.WARN))
 
 
 def name_spaces(view: View, node: Node, width: int) -> Rows[NameSpaceView]:
@@ -465,10 +478,8 @@ def _answer(label: str, answer: str, tone: Tone = Tone.PLAIN) -> Line:
 
 def _fellow_words(node: Node) -> str:
     fellows = sorted(node.snapshot.fellows, key=lambda one: natural(one.name))
-    names = [fellow.name for fellow in fellows if fellow.communication == "approved"]
-    others = [
-        f"{fellow.name} ({fellow.communication})" for fellow in fellows if fellow.communication != "approved"
-    ]
+    names = [fellow.name for fellow in fellows if _is_heard_by(node, fellow)]
+    others = [f"{one.name} ({_talk(node, one)})" for one in fellows if not _is_heard_by(node, one)]
     parts = [listed(names, MOST_FELLOWS)] if names else []
     return "; not ".join([*parts, listed(others, MOST_FELLOWS)]) if others else "".join(parts) or "none"
 
@@ -477,5 +488,7 @@ def _space_answer(view: View, node: Node, space: NameSpaceView) -> Line:
     """Return one name-space: what the node holds, whom it follows, and why."""
     held = f"{plural(space.count, 'sample')}, {space.phase}"
     master = f"master {view.model.name_of(space.master)}" if space.master else "no master"
-    tone = Tone.PLAIN if space.master and space.is_at_rest else Tone.WARN
+    absence = view.absence(space.master) if space.master else ""
+    master += f", which is {absence}" if absence else ""
+    tone = Tone.PLAIN if space.master and space.is_at_rest and not absence else Tone.WARN
     return _answer(space.name, f"{held}; {master}: {space.why or 'none was chosen yet'}", tone)

@@ -15,6 +15,7 @@ from ospltool.health.presence import Presence
 from ospltool.health.verdict import STARTING, UNKNOWN, SystemVerdict
 from ospltool.live.model import SystemModel
 from ospltool.live.nodes import Node
+from ospltool.live.supervision import SupervisorReport
 from ospltool.views import text
 from ospltool.views.cells import Cell, Glyphs, Line, Span, Tone, single
 
@@ -89,12 +90,13 @@ _STATE_TONES: Final = {
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Subject:
-    """The subject of a screen, by keys: a node, a name-space, a group, an incident; empty for none."""
+    """The subject of a screen, by keys: a node, a name-space, a topic and so on; empty for none."""
 
     node: str = ""
     name_space: str = ""
-    group: str = ""
     incident: str = ""
+    topic: str = ""
+    application: str = ""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -125,6 +127,15 @@ class View:
     def presence(self, node: Node) -> Presence:
         """Return the presence of a node at the moment of which the incidents tell."""
         return self.health.presence(node)
+
+    def absence(self, node_id: str) -> str:
+        """Return what became of a node (id) that is not heard; empty if it is, or is not awaited."""
+        node = self.model.nodes.get(node_id)
+        if node is not None:
+            presence = self.presence(node)
+            return "" if presence is Presence.HEARD else presence.value
+        name = self.model.name_of(node_id)
+        return next((one.state for one in unheard_nodes(self) if one.name == name), "")
 
     def is_stale(self, node: Node) -> bool:
         """Return whether the node is not heard, so that its snapshot may be out of date."""
@@ -349,7 +360,11 @@ PREFIX: Final = "unheard "
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class UnheardNode:
-    """A node that is known by its name only. `incident` is that about its absence, None without one."""
+    """A node that is known by its name only.
+
+    `incident` is that about its absence, None without one; `heard_ns` is when a fellow heard it last, 0 if
+    none tells.
+    """
 
     name: str
     state: str
@@ -357,6 +372,7 @@ class UnheardNode:
     rank: Rank
     why: str = ""
     incident: Incident | None = None
+    heard_ns: int = 0
 
     @property
     def key(self) -> str:
@@ -366,17 +382,23 @@ class UnheardNode:
     def cell(self, view: View, key: str, name: str) -> Cell:
         """Return the cell under a column key; `name` is its name as it fits, `view` the source of signs."""
         if key == "mark":
-            sign = {Tone.FAULT: view.glyphs.fault, Tone.STRONG: view.glyphs.busy}.get(
-                self.tone, view.glyphs.idle
-            )
+            signs = {
+                Tone.FAULT: view.glyphs.fault,
+                Tone.WARN: view.glyphs.warn,
+                Tone.STRONG: view.glyphs.busy,
+            }
+            sign = signs.get(self.tone, view.glyphs.idle)
             return single(sign, self.tone)
         if key == "node":
             return single(name)
+        if key in ("heard", "heartbeat") and self.heard_ns:
+            return single(text.age(view.now_ns - self.heard_ns), Tone.WARN)
         return single(self.state, self.tone) if key == "state" else single(view.glyphs.nothing, Tone.DIM)
 
     def detail(self, view: View) -> list[Line]:
         """Explain it in two lines."""
         since = f"not heard since this watch began at {text.clock_in_zone(view.model.began_ns)}"
+        since += f", heard by its fellows at {text.clock_in_zone(self.heard_ns)}" if self.heard_ns else ""
         return [
             (Span(f" {self.name}  ", Tone.STRONG), Span(f"{self.state}  {since}", Tone.DIM)),
             (Span(f" {self.why}", Tone.DIM),),
@@ -388,22 +410,31 @@ def unheard_nodes(view: View) -> list[UnheardNode]:
     health = view.health
     told = {one.who: one for one in (*health.muted, *health.open) if one.code.cause == "node"}
     lost = next((one for one in (*health.open, *health.muted) if one.code.cause == "domain"), None)
-    found = []
-    for name, report in health.unheard.items():
-        incident = told.get(name) or lost
-        why = report.text if report else ""
-        if report and report.in_order:
-            found.append(UnheardNode(name, "stopped", Tone.DIM, Rank.STOPPED, why))
-        elif report and report.is_starting:
-            found.append(UnheardNode(name, "starting", Tone.STRONG, Rank.BUSY, why))
-        elif incident is None or incident.severity is Severity.NOTICE:
-            found.append(UnheardNode(name, "not heard yet", Tone.STRONG, Rank.BUSY, why))
-        else:
-            is_gone = incident.code.id == "DUL-NODE-GONE" or bool(report and report.is_dead)
-            state = "did not start" if report and report.never_ran else "gone" if is_gone else "never heard"
-            why = why or (incident.why if incident.is_cause_known and incident.who == name else "")
-            found.append(UnheardNode(name, state, Tone.FAULT, Rank(incident.severity), why, incident))
-    return found
+    return [
+        dataclasses.replace(one, heard_ns=health.last_heard_ns(one.name))
+        for one in (_unheard(name, report, told.get(name) or lost) for name, report in health.unheard.items())
+    ]
+
+
+def _unheard(name: str, report: SupervisorReport | None, incident: Incident | None) -> UnheardNode:
+    """Return a node that was never heard, with what became of it by its supervisor or its incident."""
+    why = report.text if report else ""
+    if report and report.in_order:
+        return UnheardNode(name, "stopped", Tone.DIM, Rank.STOPPED, why)
+    if report and report.is_starting:
+        return UnheardNode(name, "starting", Tone.STRONG, Rank.BUSY, why)
+    if incident is None or incident.severity is Severity.NOTICE:
+        return UnheardNode(name, "not heard yet", Tone.STRONG, Rank.BUSY, why)
+    state = _STATES_OF.get(incident.code.id, "never heard")
+    if report and (report.never_ran or report.is_dead):
+        state = "did not start" if report.never_ran else "gone"
+    tone = Tone.FAULT if incident.severity is Severity.ERROR else Tone.WARN
+    why = why or (incident.why if incident.is_cause_known and incident.who == name else "")
+    return UnheardNode(name, state, tone, Rank(incident.severity), why, incident)
+
+
+_STATES_OF: Final = {"DUL-NODE-GONE": "gone", "DUL-NODE-SILENT": "silent"}
+"""States of nodes that were never heard, by the codes of their incidents."""
 
 
 def lacking_words(view: View, node: Node, space: NameSpaceView) -> str:

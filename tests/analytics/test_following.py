@@ -46,7 +46,7 @@ steps = st.tuples(
 )
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=settings().max_examples // 4)
 @given(st.lists(steps, max_size=10), st.integers(0, 2**32))
 def test_a_followed_case_is_a_loaded_case_at_each_look(
     plan: list[tuple[str, int, int, int]], seed: int

@@ -52,43 +52,51 @@ ENEMIES: dict[str, Callable[[], bytes]] = {
 }
 
 
-# Runs in a process of its own, which has imported what it needs before it measures.
+# Runs in a process of its own, and each file in a fork of it, which has what it needs before it measures.
 MEASURE = """
-import json, sys, time
+import json, os, sys, time
 from engine.config import ConfigError, load
 from tests.machine import count_s, peak_bytes
-best = count = 1e9
-for _ in range(5):
-    count = min(count, count_s())
-    began = time.process_time()
-    try:
-        load(sys.argv[1], {})
-        problems = []
-    except ConfigError as error:
-        problems = [(p.line, p.column, p.message) for p in error.problems]
-    best = min(best, time.process_time() - began)
-print(json.dumps([best, count, peak_bytes(), problems]))
+for path in sys.argv[1:]:
+    if os.fork():
+        os.wait()
+        continue
+    best = count = 1e9
+    for _ in range(3):
+        count = min(count, count_s())
+        began = time.process_time()
+        try:
+            load(path, {})
+            problems = []
+        except ConfigError as error:
+            problems = [(p.line, p.column, p.message) for p in error.problems]
+        best = min(best, time.process_time() - began)
+    print(json.dumps([best, count, peak_bytes(), problems]), flush=True)
+    os._exit(0)
 """
 
 
-@pytest.mark.parametrize("name", [*ENEMIES, "300 MB"])
-def test_an_enemy_is_an_error_with_a_place_at_once_and_within_50_mb(tmp_path: Path, name: str) -> None:
-    path = tmp_path / "enemy.xml"
-    if name == "300 MB":
-        with path.open("wb") as file:
-            file.write(b"<OpenSplice>" + b"<a/>" * 100_000)
-            file.truncate(300_000_000)
-    else:
-        path.write_bytes(ENEMIES[name]())
+def test_an_enemy_is_an_error_with_a_place_at_once_and_within_50_mb(tmp_path: Path) -> None:
+    paths = [tmp_path / name for name in (*ENEMIES, "300 MB")]
+    for path, content in zip(paths, ENEMIES.values(), strict=False):
+        path.write_bytes(content())
+    with paths[-1].open("wb") as file:
+        file.write(b"<OpenSplice>" + b"<a/>" * 100_000)
+        file.truncate(300_000_000)
     done = subprocess.run(
-        [sys.executable, "-c", MEASURE, str(path)], capture_output=True, text=True, check=True, timeout=60
+        [sys.executable, "-c", MEASURE, *map(str, paths)],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=100,
     )
-    best_s, count_s, memory_bytes, problems = json.loads(done.stdout)
-    assert problems
-    assert all(line >= 1 and column >= 1 for line, column, _ in problems)
-    assert best_s < 0.1 * BUSY * slowness(count_s)
-    assert memory_bytes < 50_000_000
-    assert main(["check", str(path), "-o", str(tmp_path / "out")]) == 2
+    for path, measured in zip(paths, done.stdout.splitlines(), strict=True):
+        best_s, count_s, memory_bytes, problems = json.loads(measured)
+        assert problems, path
+        assert all(line >= 1 and column >= 1 for line, column, _ in problems), path
+        assert best_s < 0.1 * BUSY * slowness(count_s), path
+        assert memory_bytes < 50_000_000, path
+        assert main(["check", str(path), "-o", f"{path}.out"]) == 2, path
 
 
 @pytest.mark.parametrize("name", ["hang", "directory", "device"])

@@ -106,7 +106,6 @@ def test_links_that_were_planted_beside_a_journal_are_not_followed(tmp_path: Pat
 
 
 @hypothesis.given(cut=st.integers(0, 10_000))
-@hypothesis.settings(max_examples=60)
 def test_of_a_torn_journal_all_that_is_whole_counts(
     tmp_path_factory: pytest.TempPathFactory, cut: int
 ) -> None:
@@ -127,7 +126,7 @@ def test_of_a_torn_journal_all_that_is_whole_counts(
 
 
 @hypothesis.given(bits=st.lists(st.integers(0, 1 << 20), min_size=1, max_size=4))
-@hypothesis.settings(max_examples=120)
+@hypothesis.settings(max_examples=2 * hypothesis.settings().max_examples)
 def test_flipped_bits_cost_the_records_they_hit_and_are_reported(
     tmp_path_factory: pytest.TempPathFactory, bits: list[int]
 ) -> None:

@@ -85,9 +85,9 @@ def test_a_stop_names_what_it_means_and_its_command() -> None:
     assert "master of Orders" in told
 
 
-def test_a_restart_is_two_commands() -> None:
-    operation = operator_of(status()).restart(node())
-    assert operation.shell_line == f"ospltool stop n1 && ospltool start {FILE}"
+def test_a_restart_is_one_command_which_also_restarts_a_node_of_a_fleet_file() -> None:
+    for known in (status(), status(fleet_name="n1")):
+        assert operator_of(known).restart(node()).shell_line == "ospltool restart n1"
 
 
 def test_a_node_that_is_gone_can_be_started() -> None:
@@ -96,7 +96,7 @@ def test_a_node_that_is_gone_can_be_started() -> None:
 
 def test_the_file_stands_for_a_node_whose_name_others_have() -> None:
     other = status(77, configuration="/other.xml")
-    assert operator_of(status(), other).stop(node()).commands == (("ospltool", "stop", FILE),)
+    assert operator_of(status(), other).stop(node()).command == ("ospltool", "stop", FILE)
 
 
 @pytest.mark.parametrize(
@@ -111,7 +111,6 @@ def test_the_file_stands_for_a_node_whose_name_others_have() -> None:
         ("start", [], node(gone=True), "was not started by this user"),
         ("start", [status(condition=Condition.RESTARTING)], node(gone=True), "has a supervisor"),
         ("start", [status(condition=Condition.DIED, fleet_name="n1")], node(gone=True), "fleet file"),
-        ("restart", [status(fleet_name="n1")], node(), "fleet file"),
     ],
 )
 def test_what_can_not_be_done_from_here_is_refused(
@@ -131,12 +130,12 @@ def program_that(ends_with: int) -> tuple[str, ...]:
 def test_the_command_that_was_shown_is_what_runs() -> None:
     operator = operator_of(status(), program=program_that(0))
     assert operator.carry_out(operator.stop(node())) == "done: stop n1"
-    assert operator.carry_out(operator.restart(node())) == f"done: start {FILE}"
+    assert operator.carry_out(operator.restart(node())) == "done: restart n1"
 
 
-def test_after_a_command_that_fails_no_other_runs() -> None:
+def test_a_command_that_fails_is_said_with_its_exit_code() -> None:
     operator = operator_of(status(), program=program_that(1))
-    assert operator.carry_out(operator.restart(node())) == "failed with exit code 1: stop n1"
+    assert operator.carry_out(operator.restart(node())) == "failed with exit code 1: restart n1"
 
 
 def test_a_program_that_is_not_there_is_said() -> None:
@@ -145,7 +144,7 @@ def test_a_program_that_is_not_there_is_said() -> None:
 
 
 def test_a_question_shows_names_from_the_network_harmless() -> None:
-    operation = Operation("Stop node \x1b[31m?", ("It is \x1b[2J.",), (("ospltool", "stop", "\x1b"),))
+    operation = Operation("Stop node \x1b[31m?", ("It is \x1b[2J.",), ("ospltool", "stop", "\x1b"))
     joined = "".join(span.text for line in question_lines(operation)[2:] for span in line)
     assert joined == visible(joined)
 

@@ -20,6 +20,7 @@ from tests import fake
 from tests.fake import SECOND_NS, START_NS, node_id
 from tests.health.looking import looked
 from tui import panels
+from tui.app import TABS
 from tui.panels import ConsoleStatus
 
 S = SECOND_NS
@@ -94,15 +95,21 @@ def test_the_header_says_what_is_watched_and_how(
         (
             80,
             " ospltool  domain 7 · node n1 ",
-            " 1 home 2 node 3 space 4 align 5 trouble 6 group 7 trace 8 store 9 check 0 pers",
+            " 1 overview 2 node 3 name-space 4 alignment 5 incidents 6 groups 7 trace 8 9 0 ",
         ),
-        (60, " ospltool  domain 7 · node n1 ", " 1 2 3 4 5 6 7 8 9 0 "),
-        (44, " domain 7 · node n1 ", " 1 2 3 4 5 6 7 8 9 0 "),
-        (30, " node n", " 1 2 3 4 5 6 7 8 9 0 "),
+        (
+            60,
+            " ospltool  domain 7 · node n1 ",
+            " 1 overview 2 node 3 name-space 4 alignment 5 6 7 8 9 0 ",
+        ),
+        (44, " domain 7 · node n1 ", " 1 overview 2 node 3 4 5 6 7 8 9 0 "),
+        (30, " node n", " 1 2 node 3 4 5 6 7 8 9 0 "),
     ],
 )
-def test_a_header_names_the_screens_as_well_as_it_can(width: int, start: str, tabs: str) -> None:
-    status = ConsoleStatus("ospltool", "domain 7", "live", screens=tuple(panels.SHORT_NAMES))
+def test_a_screen_has_one_name_at_all_widths_and_the_last_lose_theirs_first(
+    width: int, start: str, tabs: str
+) -> None:
+    status = ConsoleStatus("ospltool", "domain 7", "live", screens=TABS)
     first, second = map(plain, panels.header(view_of(), status, "node", "node n1", width))
     assert first.startswith(start)
     assert first.endswith("  live  01:03:20 UTC ")
@@ -410,6 +417,30 @@ def test_events_are_sentences_and_alike_ones_are_one() -> None:
         "n4 lost 1 sample of radar.track, which came too late",
         "n4: ----",
     ]
+
+
+def test_a_node_that_was_gone_before_the_watch_has_its_name_in_all_events() -> None:
+    told = (
+        told_as(1, 1, "fellow.discovered", fellow=node_id(3), state="unknown"),
+        told_as(2, 2, "fellow.discovered", fellow=node_id(3), state="unknown"),
+        told_as(3, 2, "fellow.confirmed", fellow="n3", state="COMPLETE"),
+        fake.event(4, 1, START_NS, f"My address is: '{node_id(1)}'", event="lifecycle.address"),
+        told_as(5, 1, "fellow.disconnected", fellow="n3", reason="it is terminating"),
+        fake.event(6, 1, START_NS + S, f"Fellow {node_id(3)} was odd."),
+    )
+    view = view_of(heard(fake.snapshot(1), fake.snapshot(2)), Update(events=told))
+    assert [sentence(view, one) for one in newest_events(view, 9)] == [
+        "n1 and n2 discovered n3 within 0.1 s",
+        "n2 accepted n3 as fellow",
+        "n1 lost n3: it is terminating",
+        "n1: Fellow n3 was odd.",
+    ]
+
+
+def test_every_event_of_info_has_a_sentence_or_is_left_out() -> None:
+    without = [name for name, one in catalogue().items() if one.level.name == "INFO"]
+    known = {*events.SENTENCES, *events.LEFT_OUT, events.ENTERING}
+    assert [name for name in without if name not in known] == []
 
 
 def test_every_sentence_has_the_fields_of_its_event() -> None:

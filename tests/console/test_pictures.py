@@ -238,7 +238,7 @@ def empty() -> ScriptedFeed:
     return ScriptedFeed([(START_NS, Update())], title="domain 7")
 
 
-SIZES = ((60, 20), (80, 24), (120, 40), (200, 50))
+SIZES = ((80, 24), (200, 50), (60, 20), (120, 40))
 OVERVIEW = {
     (60, 20): ("ERROR", "n4 is gone", "node +state", "n2"),
     (80, 24): ("ERROR", "attention", "n4 is gone", "Why", "Next", "node +state", "n2", "events"),
@@ -271,6 +271,10 @@ OTHERS = {
     "persistence": ("persistence services", "state", "lags"),
     "incident": ("no incident chosen",),
     "conflicts": ("conflict", "Telemetry"),
+    "topics": ("2 topics", "topic", "Quote"),
+    "topic": ("topic Quote", "Orders.Quote", "0 writers, 1 reader", "served", "recorded or simulated"),
+    "applications": ("2 applications", "writers +kept", "ipant 0110a"),
+    "application": ("application participant 0110", "0 writers, 1 reader", "reader +Orders"),
 }
 
 

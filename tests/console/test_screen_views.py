@@ -255,14 +255,36 @@ def test_who_is_master_and_why_in_each_role() -> None:
     ]
 
 
+HIGHEST = "highest masterPriority of n1 200, n2 100, n3 50"
+
+
 def test_the_masters_since_we_watch_the_newest_first() -> None:
     view = view_of(fake.snapshot(1, fake.name_space("Orders", 1)), after_s=60)
     second = fake.snapshot(2, fake.name_space("Orders", 2, epoch="2/00000002", why="n1 was lost"))
     view.model.apply(Update((ReceivedSnapshot(second, START_NS + 30 * S),)), START_NS + 30 * S)
     assert text_of(name_space.history_lines(view, "Orders")) == [
-        " 01:03:50   > 30 s  n2 for DefaultRole  2/00000002  n1 was lost",
-        " 01:03:20  > 1 min  n1 for DefaultRole  1/00000001  highest masterPriority of n1 200, n2 100, n3 50",
+        " 01:03:50   > 30 s ago  n2 for DefaultRole  2/00000002  n1 was lost",
+        f" 01:03:20  > 1 min ago  n1 for DefaultRole  1/00000001  {HIGHEST}",
     ]
+
+
+def test_a_name_space_has_the_sign_of_the_worst_that_a_node_holds_or_follows() -> None:
+    whole = fake.name_space("Orders", 1)
+    fetching = fake.name_space("Orders", 1, complete=False, phase="align")
+    leaderless = fake.name_space("Orders", 0, why="none")
+    unheard = fake.name_space("Orders", 4, epoch="4/00000004")
+    cases = (
+        ((whole, whole, whole), "●"),
+        ((whole, fetching, whole), "○"),
+        ((unheard, unheard, unheard), "▲"),
+        ((whole, fetching, unheard), "★"),  # in the tone of a fault: two are confirmed
+        ((leaderless, unheard, unheard), "✖"),
+    )
+    for spaces, sign in cases:
+        fellows = (fake.fellow(4, START_NS - 60 * S),)
+        nodes = (fake.snapshot(n, space, fellows=fellows) for n, space in enumerate(spaces, 1))
+        rows = name_space.every_name_space(view_of(*nodes), 100)
+        assert plain(rows.cell(0, 0)) == sign, spaces
 
 
 def test_only_the_trouble_of_this_name_space_is_shown() -> None:

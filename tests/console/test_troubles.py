@@ -335,7 +335,7 @@ def test_a_mastership_is_dated_by_its_node_not_by_the_console() -> None:
     assert mastership.is_exact
     assert (watched.now_ns - mastership.since_ns) / S == pytest.approx(scenario.now - began, abs=1.5)
     (line,) = name_space.history_lines(view, "ns1")
-    assert "  1 min  " in plain(line)
+    assert "  1 min ago  " in plain(line)
 
 
 def test_a_node_that_does_not_say_since_when_it_follows_is_no_older_than_known() -> None:

@@ -9,10 +9,14 @@ import pytest
 from engine.runtime.monitor import GroupView
 from ospltool.health.health import Health
 from ospltool.health.incidents import Incident
-from ospltool.live.expectation import Expectation
+from ospltool.health.presence import IN_ORDER
+from ospltool.live.expectation import NOTHING, Expectation
 from ospltool.live.feed import ReceivedSnapshot, Update
 from ospltool.live.model import SystemModel
 from ospltool.live.supervision import SupervisorReport
+from ospltool.views.cells import UNICODE
+from ospltool.views.node import nodes
+from ospltool.views.view import View
 from tests import fake
 from tests.fake import SECOND_NS as S
 from tests.fake import START_NS
@@ -20,17 +24,20 @@ from tests.fake import START_NS
 LOST = GroupView("Orders", "Orders", "Own", "T", "VOLATILE", 10, 10, 1, "d", 1, 10, lost=3)
 
 
-def parting(node: int, fellow: int, second: int) -> Any:
-    text = f"Removing confirmed fellow n{fellow}. Reason: its heartbeat is overdue."
+def parting(node: int, fellow: int, second: int, reason: str = "its heartbeat is overdue") -> Any:
+    text = f"Removing confirmed fellow n{fellow}. Reason: {reason}."
     return fake.event(second, node, START_NS + second * S, text, event="fellow.disconnected")
+
+
+ALL = Expectation(("n1", "n2", "n3"))
 
 
 class Watcher:
     """One who watches n1, n2 and n3 from a second on, heard once a second; they were there long before."""
 
-    def __init__(self, began: int) -> None:
+    def __init__(self, began: int, expected: Expectation = ALL) -> None:
         self.model = SystemModel()
-        self.health = Health(self.model, Expectation(("n1", "n2", "n3")))
+        self.health = Health(self.model, expected)
         self.began = began
 
     def hear(
@@ -69,12 +76,15 @@ def all_hear(second: int, *nodes: int) -> dict[int, dict[int, int]]:
 KILLED = 20
 
 
+@pytest.mark.parametrize("expected", [ALL, NOTHING])
 @pytest.mark.parametrize(
     ("began", "since", "is_before"), [(1, KILLED, False), (21, KILLED, False), (23, 22, True)]
 )
-def test_a_node_is_gone_since_its_fellows_heard_it_last(began: int, since: int, *, is_before: bool) -> None:
-    """Two seconds later they remove it."""
-    watcher = Watcher(began)
+def test_a_node_is_gone_since_its_fellows_heard_it_last(
+    began: int, since: int, expected: Expectation, *, is_before: bool
+) -> None:
+    """Two seconds later they remove it; who comes then knows it from them, with and without a fleet file."""
+    watcher = Watcher(began, expected)
     events = (parting(1, 3, KILLED + 2), parting(2, 3, KILLED + 2))
     for second in range(1, 40):
         heard = all_hear(second, 1, 2, 3)
@@ -105,11 +115,57 @@ def test_fellows_are_not_said_to_tell_a_beginning_that_a_supervisor_told() -> No
     assert found.what == "n3 is gone, and was not heard since this watch began"
 
 
+LATER = 23
+"""When a watch without a fleet file begins; before it, n3 was killed or stopped."""
+
+UNTOLD = [
+    ("it is silent", {3: KILLED}, (), 1, "WARNING · 1 warning · 2 of 3 nodes complete", "silent", KILLED),
+    ("one knows it", {}, (), 2, "WARNING · 1 warning · 2 of 3 nodes complete", "silent", KILLED),
+    ("lost", {}, (parting(2, 3, 22),), 0, "ERROR · 1 error · 2 of 3 nodes complete", "gone", 22),
+    ("it ended", {}, (parting(2, 3, 22, IN_ORDER),), 0, "OK · 2 of 2 nodes complete", "", 0),
+    ("lost in an earlier run", {}, (parting(2, 3, -601),), 0, "OK · 2 of 2 nodes complete", "", 0),
+    (
+        "it is heard by its fellows only",
+        {3: LATER + 2},
+        (),
+        2,
+        "STARTING · 2 of 3 nodes complete",
+        "not heard yet",
+        25,
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "third", "events", "knowing", "verdict", "state", "since"), UNTOLD)
+def test_the_verdict_is_never_better_than_what_heard_nodes_tell_of_others(
+    name: str,
+    third: dict[int, int],
+    events: tuple[Any, ...],
+    knowing: int,
+    verdict: str,
+    state: str,
+    since: int,
+) -> None:
+    watcher = Watcher(LATER, NOTHING)
+    for second in (LATER, LATER + 1, LATER + 2):
+        heard = all_hear(second, 1, 2)
+        for one in list(heard)[:knowing]:
+            heard[one][3] = third.get(3, KILLED)
+        watcher.hear(second, heard, *events)
+    assert watcher.health.verdict.text.startswith(verdict)
+    view = View(watcher.health, START_NS + (LATER + 2) * S, UNICODE)
+    rows = nodes(view, 200)
+    facts = {str(told["node"]): told for told in map(rows.facts, range(len(rows.keys)))}
+    assert facts.get("n3", {}).get("state", "") == state, name
+    assert [one.since_ns for one in watcher.health.open] == [START_NS + since * S] * len(watcher.health.open)
+
+
 def test_a_node_that_its_fellows_heard_a_moment_ago_is_not_said_to_be_heard_now() -> None:
     watcher = Watcher(20)
     for second in range(20, 27):
         watcher.hear(second, {1: {2: second, 3: 21}, 2: {1: second, 3: 21}})
-    assert watcher.found.why.startswith("n1 and n2 heard it at 01:03:41 UTC")
+    assert watcher.found.code.id == "DUL-NODE-SILENT"
+    assert watcher.found.why.endswith("n1 and n2 heard it last at 01:03:41 UTC")
 
 
 PARTED = 20

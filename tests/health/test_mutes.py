@@ -29,12 +29,14 @@ class Case:
         self.path = path
         self.health = self.watcher()
         self.now_ns = START_NS
+        self.met = set[int]()
 
     def watcher(self) -> Health:
         return Health(self.model, mutes=Mutes(self.path, "domain 7"))
 
     def hear(self, *numbers: int, seconds: float = 3) -> None:
-        fellows = tuple(fake.fellow(n) for n in (1, 2, 3))
+        self.met.update(numbers)
+        fellows = tuple(fake.fellow(n) for n in sorted(self.met))
         until_ns = self.now_ns + int(seconds * S)
         while self.now_ns < until_ns:
             self.now_ns = min(self.now_ns + S, until_ns)

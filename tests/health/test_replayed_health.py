@@ -177,8 +177,8 @@ def test_a_replay_tells_what_the_live_watch_told(tmp_path: Path, name: str) -> N
         at_s = step * POLL_S
         now_ns = START_NS + round(at_s * S)
         moments = [one for one in course.heard_s if at_s - POLL_S < one <= at_s]
-        heard = [shown(2, one) for one in moments]
-        heard += [shown(n, at_s) for n in course.others if step % 4 == 0]
+        heard = [shown(2, one, course.others) for one in moments]
+        heard += [shown(n, at_s, (2, *course.others)) for n in course.others if step % 4 == 0]
         notices = []
         if at_s in course.notices:
             notices.append(FeedNotice(course.notices[at_s], now_ns, "interface e0 is down", node_id(2)))
@@ -202,9 +202,9 @@ def since(one: Incident) -> int:
     return one.since_ns
 
 
-def shown(number: int, at_s: float) -> ReceivedSnapshot:
+def shown(number: int, at_s: float, others: tuple[int, ...]) -> ReceivedSnapshot:
     moment_ns = START_NS + round(at_s * S)
-    fellows = tuple(fake.fellow(n) for n in {1, 2, 3} - {number})
+    fellows = tuple(fake.fellow(n) for n in others if n != number)
     return ReceivedSnapshot(
         fake.snapshot(number, fake.name_space("Orders", 1), time_ns=moment_ns, fellows=fellows), moment_ns
     )

@@ -466,9 +466,10 @@ def test_an_alignment_that_stands_still_is_named() -> None:
     waiting = msgspec.structs.replace(
         space(2, complete=False, alignments=(alignment,)), update_period_ns=100 * S
     )
-    check_signs([waiting], [], after_s=5)
+    master = msgspec.structs.replace(space(1), update_period_ns=100 * S)
+    check_signs([master, waiting], [], after_s=5)
     what = "Orders on n2: the alignment from n1 has stalled"
-    check_signs([waiting], [("DUL-ALIGN-STALLED", "n2", what)], after_s=6)
+    check_signs([master, waiting], [("DUL-ALIGN-STALLED", "n2", what)], after_s=6)
 
 
 def test_a_node_that_takes_a_name_space_on_request_only_need_not_have_a_master() -> None:

@@ -23,12 +23,12 @@ import engine
 ROOT: Final = pathlib.Path(engine.__path__[0]).parent
 PACKAGES: Final = ("engine", "ospltool", "tui")
 BARS: Final = {
-    "code tokens": 817_192,
-    "lines": 132_928,
-    "modules": 497,
-    "classes": 1_398,
+    "code tokens": 825_058,
+    "lines": 133_135,
+    "modules": 501,
+    "classes": 1_304,
     "functions of 60 lines": 3,
-    "imports in functions": 254,
+    "imports in functions": 255,
     "sheared modules": 14,
 }
 """The greatest figures; what is not here has none."""

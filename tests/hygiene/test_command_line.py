@@ -6,7 +6,6 @@ import re
 import shlex
 import typing
 
-import pytest
 import typer.main
 
 from ospltool.cli import app
@@ -14,6 +13,8 @@ from ospltool.cli.options import examples
 
 if typing.TYPE_CHECKING:
     import pathlib
+
+    import pytest
 
 WITHOUT_JSON: dict[str, str] = {
     "cat": "it always answers in JSON lines",
@@ -49,37 +50,34 @@ def test_every_verb_that_is_there_registers_itself() -> None:
     assert {"start", "stop", "status", "list", "top", "env", "info"} <= set(COMMANDS)
 
 
-@pytest.mark.parametrize("name", COMMANDS)
-def test_a_command_answers_in_json_or_says_why_not(name: str) -> None:
-    options = options_of(COMMANDS[name])
-    speaks_json = "--json" in options or any("json" in str(each.help) for each in options.values())
-    assert speaks_json != (name in WITHOUT_JSON)
+def test_a_command_answers_in_json_or_says_why_not() -> None:
+    for name, command in COMMANDS.items():
+        options = options_of(command)
+        speaks_json = "--json" in options or any("json" in str(each.help) for each in options.values())
+        assert speaks_json != (name in WITHOUT_JSON), name
 
 
-@pytest.mark.parametrize("name", COMMANDS)
-def test_a_command_explains_itself_and_its_exit_codes(name: str) -> None:
-    command = COMMANDS[name]
-    assert command.help
-    assert "Exit code" in command.help
-    short = command.get_short_help_str(limit=200)
-    assert short.endswith(".")
-    assert len(short) <= 62, "the list of commands must not cut it off"
+def test_a_command_explains_itself_and_its_exit_codes() -> None:
+    for name, command in COMMANDS.items():
+        assert "Exit code" in command.help, name
+        short = command.get_short_help_str(limit=200)
+        assert short.endswith("."), name
+        assert len(short) <= 62, f"the list of commands must not cut {name} off"
 
 
-@pytest.mark.parametrize("name", COMMANDS)
-def test_every_option_and_argument_is_explained(name: str) -> None:
-    silent = [parameter.name for parameter in COMMANDS[name].params if not getattr(parameter, "help", None)]
-    assert [each for each in silent if each != "help"] == []
+def test_every_option_and_argument_is_explained() -> None:
+    for name, command in COMMANDS.items():
+        silent = [parameter.name for parameter in command.params if not getattr(parameter, "help", None)]
+        assert [each for each in silent if each != "help"] == [], name
 
 
-@pytest.mark.parametrize("name", COMMANDS)
-def test_long_options_have_words_and_short_ones_one_letter(name: str) -> None:
-    for option in options_of(COMMANDS[name]):
+def test_long_options_have_words_and_short_ones_one_letter() -> None:
+    for option in {option for command in COMMANDS.values() for option in options_of(command)}:
         if option.startswith("--"):
             assert option == option.lower()
             assert "_" not in option
         elif option.startswith("-"):
-            assert len(option) == 2
+            assert len(option) == 2, option
 
 
 def printed(text: str) -> typing.Iterator[str]:

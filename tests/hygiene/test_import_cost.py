@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import ast
 import os
 import subprocess
 import sys
@@ -8,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.hygiene import measures
 from tests.machine import check_ratio, child_s, typer_s
 
 if TYPE_CHECKING:
@@ -96,21 +94,6 @@ def test_an_analysis_of_traces_imports_no_stores_until_there_are_some(root: path
     assert {"duckdb", "numpy", "pyarrow"} & roots(modules) == set()
     assert {"ospltool.stores.ours", "ospltool.stores.diff", "ospltool.stores.describe"} & modules == set()
     assert {"ospltool.diagnostics.model", "engine.runtime", "engine.store.read_only"} & modules == set()
-
-
-def test_few_imports_are_inside_functions(root: pathlib.Path) -> None:
-    """Only where a test above needs them, a package is optional, or a library is large and seldom used."""
-    texts = [path.read_text("utf-8") for one in measures.PACKAGES for path in (root / one).rglob("*.py")]
-    functions = [
-        [
-            each
-            for each in ast.walk(ast.parse(text))
-            if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef)
-        ]
-        for text in texts
-    ]
-    found = sum(map(measures.imports_in, functions))
-    assert found <= measures.BARS["imports in functions"]
 
 
 def test_help_answers_at_once() -> None:

@@ -8,7 +8,7 @@ import os
 import pathlib
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from tests.integration import hanging
 
@@ -18,19 +18,31 @@ if TYPE_CHECKING:
 PRODUCT = ("engine", "ospltool", "tui")
 
 
-def named_again(sources: Mapping[str, str]) -> dict[str, list[str]]:
-    """The public class names that a package has more than once, as `package.Name`, each with its places.
+class _Class(NamedTuple):
+    file: str
+    line: int
+    name: str
+    bases: tuple[str, ...]
 
-    Args:
-        sources: texts by file.
-    """
+
+def classes(sources: Mapping[str, str]) -> list[_Class]:
+    """The classes of texts by file."""
+    return [
+        _Class(file, node.lineno, node.name, tuple(map(ast.unparse, node.bases)))
+        for file, text in sources.items()
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.ClassDef)
+    ]
+
+
+def named_again(found: Iterable[_Class]) -> dict[str, list[str]]:
+    """The public class names that a package has more than once, as `package.Name`, each with its places."""
     places: dict[str, list[str]] = collections.defaultdict(list)
-    for file, text in sources.items():
-        package = ".".join(pathlib.PurePath(file).parent.parts)
-        for node in ast.walk(ast.parse(text)):
-            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-                places[f"{package}.{node.name}"].append(f"{file}:{node.lineno}")
-    return {name: found for name, found in places.items() if len(found) > 1}
+    for each in found:
+        if not each.name.startswith("_"):
+            package = ".".join(pathlib.PurePath(each.file).parent.parts)
+            places[f"{package}.{each.name}"].append(f"{each.file}:{each.line}")
+    return {name: several for name, several in places.items() if len(several) > 1}
 
 
 def product_sources(modules: Iterable[pathlib.Path], root: pathlib.Path) -> dict[str, str]:
@@ -39,44 +51,37 @@ def product_sources(modules: Iterable[pathlib.Path], root: pathlib.Path) -> dict
     return {str(path): (root / path).read_text("utf-8") for path in paths if path.parts[0] in PRODUCT}
 
 
-def misnamed_faults(sources: Mapping[str, str]) -> list[str]:
+def misnamed_faults(found: Iterable[_Class]) -> list[str]:
     """Exceptions named Fault that are not wrong values from elsewhere, which nobody catches as such."""
     return [
-        f"{file}:{node.lineno} {node.name}"
-        for file, text in sources.items()
-        for node in ast.walk(ast.parse(text))
-        if isinstance(node, ast.ClassDef) and node.name.endswith("Fault")
-        for base in node.bases
-        if (name := ast.unparse(base)).endswith(("Error", "Exception")) and name != "ValueError"
+        f"{each.file}:{each.line} {each.name}"
+        for each in found
+        if each.name.endswith("Fault")
+        for base in each.bases
+        if base.endswith(("Error", "Exception")) and base != "ValueError"
     ]
 
 
-def test_a_fault_is_wrong_input_and_all_else_is_an_error(
+def test_a_class_is_named_after_what_it_holds_once_in_its_package_and_a_fault_is_wrong_input(
     modules: list[pathlib.Path], root: pathlib.Path
 ) -> None:
-    sources = product_sources(modules, root)
-    assert misnamed_faults({"a.py": "class WireFault(ValueError): ...\nclass DiskFault(OSError): ..."}) == [
-        "a.py:2 DiskFault"
-    ]
-    assert misnamed_faults(sources) == []
-
-
-def test_a_public_class_name_occurs_once_in_its_package(
-    modules: list[pathlib.Path], root: pathlib.Path
-) -> None:
-    """A helper of one module is private (`_Name`); any other class says in its name what it holds."""
+    """A helper of one module is private (`_Name`); an exception that is no wrong value is an error."""
     sources = product_sources(modules, root)
     assert {path.split("/", 1)[0] for path in sources} == set(PRODUCT)
-    assert named_again(sources) == {}
+    found = classes(sources)
+    assert named_again(found) == {}
+    assert misnamed_faults(found) == []
 
 
-def test_a_second_class_is_found_with_its_places() -> None:
+def test_a_second_class_and_a_misnamed_fault_are_found_with_their_places() -> None:
     sources = {
         "one/a.py": "class Entry: ...\nclass _Row: ...\nclass Single: ...",
         "one/b.py": "class Sheet:\n    class Entry: ...\nclass _Row: ...",
         "two/c.py": "class Entry: ...",
     }
-    assert named_again(sources) == {"one.Entry": ["one/a.py:1", "one/b.py:2"]}
+    assert named_again(classes(sources)) == {"one.Entry": ["one/a.py:1", "one/b.py:2"]}
+    faults = {"a.py": "class WireFault(ValueError): ...\nclass DiskFault(OSError): ..."}
+    assert misnamed_faults(classes(faults)) == ["a.py:2 DiskFault"]
 
 
 def test_the_places_at_which_tests_make_threads_hang_exist(tmp_path: pathlib.Path) -> None:

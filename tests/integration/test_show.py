@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -27,28 +28,36 @@ WORKS = "lifecycle.operational"
 
 
 class Shown:
-    """What the command prints of the nodes of a lab."""
+    """What the command prints of the nodes of a lab, with a fleet file if it has names."""
 
-    def __init__(self, lab: Lab, names: tuple[str, ...]) -> None:
+    def __init__(self, lab: Lab, names: tuple[str, ...] = ()) -> None:
         self._lab = lab
         self._fleet = lab.directory / "fleet.toml"
+        self._target = (str(self._fleet),) if names else ("--domain", str(lab.domain))
         nodes = (f'[[node]]\nname = "{name}"\nfile = "{name}/ospl.xml"\n' for name in names)
         self._fleet.write_text("".join(nodes), encoding="utf-8")
 
     def _command(self, *words: str) -> list[str]:
-        return [sys.executable, "-m", "ospltool.cli.app", "show", *words, "--uri", str(self._fleet)]
+        return [sys.executable, "-m", "ospltool.cli.app", "show", *words, *self._target]
 
     @property
     def _environ(self) -> dict[str, str]:
         return {**self._lab.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "80"}
 
-    def rows(self, what: str, *words: str, codes: tuple[int, ...] = (0,)) -> list[dict[str, Any]]:
+    def _data(self, *words: str, codes: tuple[int, ...] = (0,)) -> Any:
         done = subprocess.run(
-            self._command(what, *words, "--format", "json"),
+            self._command(*words, "--format", "json"),
             env=self._environ, capture_output=True, text=True, timeout=90, check=False,
         )  # fmt: skip
         assert done.returncode in codes, (done.stdout, done.stderr)
-        found: list[dict[str, Any]] = json.loads(done.stdout)["data"]
+        return json.loads(done.stdout)["data"]
+
+    def rows(self, what: str, *words: str, codes: tuple[int, ...] = (0,)) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = self._data(what, *words, codes=codes)
+        return found
+
+    def everything(self, *codes: int) -> dict[str, Any]:
+        found: dict[str, Any] = self._data(codes=codes)
         return found
 
     @contextlib.contextmanager
@@ -108,10 +117,35 @@ def test_start_alignment_split_and_merge_are_shown_as_the_traces_have_them(lab: 
     lab.process("n1").send_signal(signal.SIGSTOP)
     lab.seen.wait_for("n2 leads n3", lambda: {lab.seen.master(name) for name in ("n2", "n3")} == {"n2"})
     lab.seen.wait_for("both are complete", lambda: lab.seen.are_complete("n2", "n3"))
-    check_master(shown, lab, "n2", ["n3"], 1)
-    states = {row["node"]: row["state"] for row in shown.rows("nodes", codes=(1,))}
-    assert states == {"n1": "not heard yet", "n2": "COMPLETE", "n3": "COMPLETE"}
+    check_master(shown, lab, "n2", ["n3"], 2)
+    states = {row["node"]: row["state"] for row in shown.rows("nodes", codes=(2,))}
+    assert states == {"n1": "gone", "n2": "COMPLETE", "n3": "COMPLETE"}
     lab.process("n1").send_signal(signal.SIGCONT)
     lab.seen.wait_for("n1 leads again", lambda: {lab.seen.master(name) for name in names} == {"n1"})
     lab.seen.wait_for("all are complete", lambda: lab.seen.are_complete(*names))
     check_master(shown, lab, "n1", ["n2", "n3"], 0, 1)  # it may judge before n1 has told all of itself
+    check_killed(lab)
+
+
+def check_killed(lab: Lab) -> None:
+    """After `kill -9` of a master one reads that, without a fleet file, and before its fellows notice it."""
+    shown = Shown(lab)
+    assert [row["fellows"] for row in shown.rows("nodes")] == ["2 of 2"] * 3
+    lab.kill("n1")
+    killed_ns = time.time_ns()
+    check_lost(shown.everything(1, 2), killed_ns)
+    lab.seen.wait_for("n2 leads n3", lambda: {lab.seen.master(name) for name in ("n2", "n3")} == {"n2"})
+    after = shown.everything(2)
+    check_lost(after, killed_ns)
+    assert [(one["code"], one["who"]) for one in after["incidents"]] == [("DUL-NODE-GONE", "n1")]
+    assert [row["master"] for row in after["masters"]] == ["n2"]
+
+
+def check_lost(shown: dict[str, Any], killed_ns: int) -> None:
+    rows = {row["node"]: row for row in shown["nodes"]}
+    assert shown["verdict"] != "ok"
+    assert "2 of 3 nodes complete" in shown["text"]
+    assert rows["n1"]["state"] in ("not heard yet", "silent", "gone")
+    assert rows["n1"]["heard_ns"] == pytest.approx(killed_ns, abs=SECOND_NS) or rows["n1"]["state"] == "gone"
+    for row in shown["masters"]:
+        assert (row["master"] == "n1") == (row["presence"] not in ("", "heard"))

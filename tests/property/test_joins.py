@@ -118,7 +118,7 @@ def all_of(member: Member) -> set[int]:
     return member.working | member.loading | member.stored
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=2 * settings().max_examples)
 @given(
     policies=st.lists(st.sampled_from(MergeType), min_size=3, max_size=3),
     priorities=st.permutations([10, 20, 30]),

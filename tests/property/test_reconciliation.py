@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.exchange import Side, align
@@ -238,7 +238,6 @@ def check_aligned(
     return cost
 
 
-@settings(max_examples=60)
 @given(contents(30), contents(30), st.integers(0, 60))
 def test_an_alignee_gets_the_set_of_its_aligner(
     ours: list[tuple[Group, Sample]], theirs: list[tuple[Group, Sample]], common: int

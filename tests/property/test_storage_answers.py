@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.client_service.storage import Storage, StorageQuestion
@@ -66,7 +66,6 @@ def samples_of(batch: list[Sample]) -> list[Sample]:
 
 
 @pytest.mark.parametrize("depth", DEPTHS)
-@settings(max_examples=40)
 @given(
     batches=as_written, steps=st.lists(st.integers(0, 3), min_size=4, max_size=4), floor=st.integers(-1, 8)
 )
@@ -99,7 +98,6 @@ LIMITS = [GroupLimits(max_instances=1), GroupLimits(2), GroupLimits(4, 2), Group
 
 @pytest.mark.parametrize("limits", LIMITS, ids=str)
 @pytest.mark.parametrize("depth", DEPTHS)
-@settings(max_examples=40)
 @given(batches=as_written)
 def test_only_newer_samples_of_its_instance_supersede_a_sample_under_limits(
     depth: int, limits: GroupLimits, batches: list[list[Sample]]

@@ -149,10 +149,9 @@ def test_every_byte_of_a_batch_counts() -> None:
     batches = sent(original, 1)
     assert len(batches) > 3
     for which, at in [(which, at) for which, batch in enumerate(batches) for at in range(len(batch))]:
-        for mask in (0x01, 0x80, 0xFF):
-            damaged = bytearray(batches[which])
-            damaged[at] ^= mask
-            assert whole_or_none([*batches[:which], bytes(damaged), *batches[which + 1 :]]) is None
+        damaged = bytearray(batches[which])
+        damaged[at] ^= (0x01, 0x80, 0xFF)[at % 3]
+        assert whole_or_none([*batches[:which], bytes(damaged), *batches[which + 1 :]]) is None
 
 
 @given(contents(8), st.data())

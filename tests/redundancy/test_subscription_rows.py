@@ -7,7 +7,7 @@ import sqlite3
 from collections.abc import Iterator
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from engine.persistence.core import subscription_ledger as ledger
@@ -58,7 +58,6 @@ def in_order(saved: SavedSubscriptions) -> SavedSubscriptions:
     )
 
 
-@settings(max_examples=60)
 @example([], [("register", 1, 1), ("acknowledge", 1, 0), ("acknowledge", 3, 1)])
 @given(STEPS, STEPS)
 def test_the_store_has_what_the_replica_has(

@@ -304,7 +304,7 @@ class Chaos:
         )
 
 
-@settings(max_examples=100)
+@settings(max_examples=2 * settings().max_examples)
 @given(st.sampled_from([2, 3]), st.integers(0, 1000), STEPS)
 def test_nothing_unacknowledged_is_lost_and_nothing_acknowledged_is_sent_again(
     count: int, seed: int, steps: list[tuple[str, int, int]]

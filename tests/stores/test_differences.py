@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 pytest.importorskip("duckdb", reason="the local engine needs the extra `sql`")
@@ -113,7 +113,7 @@ def reports(stores: Sequence[str], *, contents: bool = False) -> ReportData:
     return compare(stores, CompareOptions(None, contents))
 
 
-@settings(max_examples=20, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=settings().max_examples // 3)
 @given(
     st.lists(st.lists(planted, max_size=4), min_size=1, max_size=2), st.booleans(), st.sampled_from([1, 3])
 )

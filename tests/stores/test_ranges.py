@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 pytest.importorskip("duckdb", reason="the local engine needs the extra `sql`")
@@ -109,7 +109,7 @@ def changed(base: Content, plan: list[tuple[str, int, int]]) -> Content:
     return content
 
 
-@settings(max_examples=15, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=settings().max_examples // 3)
 @given(
     st.integers(0, 2**32),
     st.sampled_from([1, 3]),

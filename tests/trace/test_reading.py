@@ -9,7 +9,7 @@ import pathlib
 from collections.abc import Callable
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ospltool.trace.reading import damage
@@ -91,7 +91,6 @@ def test_the_fast_splitter_finds_what_the_reader_finds(data: bytes, untimed: boo
     compare(data, untimed=untimed)
 
 
-@settings(max_examples=60)
 @given(data=TRACES, size=st.integers(20, 400))
 def test_parts_of_a_file_have_the_records_of_the_whole(
     data: bytes, size: int, tmp_path_factory: pytest.TempPathFactory
@@ -121,7 +120,6 @@ def test_counting_and_finding_agree_with_reading(data: bytes, needle: bytes, unt
     assert counted == bool(whole and needle in whole[-1][1])
 
 
-@settings(max_examples=60)
 @given(
     data=st.lists(TRACES, min_size=4, max_size=12).map(b"".join),
     needle=st.sampled_from([b"COMPLETE", b"12", b"Group", b"Role"]),

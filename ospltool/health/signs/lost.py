@@ -13,17 +13,16 @@ from typing import Final, NamedTuple
 from ospltool.diagnostics.model import Severity
 from ospltool.health.codes import CUT, SECOND_NS, UNANNOUNCED, Sign, continue_them, joined
 from ospltool.health.presence import (
-    IN_ORDER,
-    FellowLoss,
+    STRANGER_NS,
+    Departure,
     HealthInput,
     NodeLoss,
     Presence,
-    fellow_losses,
     fellows_of,
     is_on_one_host,
 )
 from ospltool.health.signs.proofs import refused_by_watch
-from ospltool.live.nodes import Node, natural
+from ospltool.live.nodes import Node
 from ospltool.live.remarks import clock
 from ospltool.live.supervision import START_NS, SupervisorReport
 from ospltool.output.text import plural
@@ -36,13 +35,12 @@ OUT_OF_REACH: Final = (
     "Compare the interface and the CYCLONEDDS_URI of this watch with those of {}, or watch from its host."
 )
 RESTARTS: Final = "{} failed, and its supervisor starts it again"
+SILENT: Final = "cause unknown: process stopped (SIGSTOP), starved, or killed"
 STUCK: Final = "{}, and says on its host: {} does not proceed"
 STARTED: Final = "{} failed, was started again, and is not heard yet"
 # Two snapshots of the slowest, as one may be lost.
 ABSENT_NS: Final = 4 * SECOND_NS
 """Watching time after which an unheard node is absent: each sends a snapshot every second or two."""
-TOGETHER_NS: Final = SECOND_NS
-"""Longest time between the moments at which two fellows notice the end of a node, by their own clocks."""
 # Longer than the pause between two that are lost, so that the sign does not flicker.
 LEFT_OUT_NS: Final = 5 * SECOND_NS
 """Time for which the loss of a message by the watcher is told: what is too large is lost again and again."""
@@ -151,7 +149,7 @@ def _cause_of(scene: HealthInput, node: Node, loss: NodeLoss) -> _Cause:
     if answer := _answer(scene, node):
         if loss.is_gone:
             return _Cause(f"{UNANNOUNCED}; {answer}")
-        return _Cause(guess=f"cause unknown: process stopped (SIGSTOP), starved, or killed; {answer}")
+        return _Cause(guess=f"{SILENT}; {answer}")
     addresses = node.snapshot.addresses
     where = place(node) if addresses else "its host"
     pinged = f": `ping {where}` from here and from a host whose node is heard" if addresses else ""
@@ -220,18 +218,20 @@ def _lost_together(scene: HealthInput, node: Node) -> list[str]:
 
 def of_absent(scene: HealthInput) -> Iterator[Sign]:
     """Yield signs of awaited nodes that were never heard; of no expected one, also one of the domain."""
-    model, absent = scene.model, scene.missing
-    if scene.now_ns - model.began_ns < ABSENT_NS:
-        return
-    strangers = scene.strangers
-    departures = _departures(scene) if absent else {}
+    model, absent, watched_ns = scene.model, scene.missing, scene.now_ns - scene.model.began_ns
     for name, report in absent.items():
-        if not scene.is_gathering or (report and report.is_trouble):
-            hearing = [
-                model.name_of(node) for one, told in strangers.items() if one[0] == name for node in told
-            ]
-            yield _absence(scene, name, report, departures.get(name), hearing)
-    if len(scene.expected.nodes) > 1 and set(scene.expected.nodes) <= absent.keys():
+        hearing, knowing = scene.heard_by(name)
+        is_dead = watched_ns >= STRANGER_NS and bool(report and report.is_dead)
+        is_lost = is_dead or name in scene.lost_unannounced or (bool(knowing) and not hearing)
+        if is_lost or (
+            watched_ns >= ABSENT_NS and (not scene.is_gathering or (report and report.is_trouble))
+        ):
+            yield _absence(scene, name, report, hearing, knowing)
+    if (
+        watched_ns >= ABSENT_NS
+        and len(scene.expected.nodes) > 1
+        and set(scene.expected.nodes) <= absent.keys()
+    ):
         names = joined(list(absent))
         what = f"none of {len(absent)} expected nodes was heard since this watch began: {names}"
         ends = [report.ended_ns if report else 0 for report in absent.values()]
@@ -246,33 +246,48 @@ def of_absent(scene: HealthInput) -> Iterator[Sign]:
         )  # fmt: skip
 
 
-class _Departure(NamedTuple):
-    """The end of a node as its fellows told it last: who, the latest moment, and the newest reason."""
+def _cause_of_absence(
+    scene: HealthInput, name: str, report: SupervisorReport | None, departure: Departure | None
+) -> _Cause:
+    """Return what is known of the cause why a node was never heard, if it may run as well as not."""
+    if departure:
+        tellers, say = joined(departure.tellers), "says" if len(departure.tellers) == 1 else "say"
+        return _Cause(f"it ended in order at {clock(departure.time_ns)} UTC, as {tellers} {say}")
+    if report is None and (link := scene.broken_link(scene.now_ns)):
+        return _Cause(link, next=OWN_LINK)
+    refused = refused_by_watch(scene, name)
+    return _Cause("this watch refuses its messages", next=refused) if refused else _Cause()
 
-    tellers: tuple[str, ...]
-    time_ns: int
-    reason: str
 
-    @property
-    def is_orderly(self) -> bool:
-        """Whether the node had announced its end."""
-        return self.reason == IN_ORDER
+def _not_heard(scene: HealthInput, name: str, report: SupervisorReport | None) -> str:
+    """Return that an awaited node is not heard, and why it is awaited."""
+    if report and report.waits_for_room:
+        return f"{name} runs, waits for room to open its store, and was not heard since this watch began"
+    if name in scene.expected.nodes:
+        return f"{name} is expected and was not heard since this watch began"
+    if report:
+        return f"{name} was started on this machine and is not heard"
+    return f"{name} was not heard since this watch began"
 
 
 def _absence(
     scene: HealthInput,
     name: str,
     report: SupervisorReport | None,
-    departure: _Departure | None,
     hearing: list[str],
+    knowing: list[str],
 ) -> Sign:
-    """Return the sign of an awaited node that was never heard; `hearing` are the nodes that do hear it."""
-    began_ns, code, why, advice = scene.model.began_ns, "DUL-NODE-ABSENT", "", ""
-    what = f"{name} is expected and was not heard since this watch began"
-    if name not in scene.expected.nodes:
-        what = f"{name} was started on this machine and is not heard"
-    if report and report.waits_for_room:
-        what = f"{name} runs, waits for room to open its store, and was not heard since this watch began"
+    """Return the sign of an awaited node that was never heard.
+
+    Args:
+        scene: the system.
+        name: the node.
+        report: what its supervisor on this machine tells.
+        hearing: the nodes that hear it.
+        knowing: the nodes that have not removed it.
+    """
+    began_ns, code, why, advice, guess = scene.model.began_ns, "DUL-NODE-ABSENT", "", "", ""
+    departure, what = scene.departures.get(name), _not_heard(scene, name, report)
     if report:
         why, advice = report.cause_since(scene.now_ns - START_NS), report.next
     last_ns = scene.memory.strangers.get(name, 0)
@@ -283,7 +298,7 @@ def _absence(
         code, known_ns = "DUL-NODE-SILENT", report.failed_ns
     elif report and report.never_ran and not hearing:
         code, what = "DUL-NODE-NOT-STARTED", f"{name} did not start, and was not heard since this watch began"
-    elif (report and report.is_dead) or (departure and not departure.is_orderly and not hearing):
+    elif (report and report.is_dead) or (departure and not departure.is_orderly and not knowing):
         code, what = "DUL-NODE-GONE", f"{name} is gone, and was not heard since this watch began"
         if departure and departure.time_ns >= (report.started_ns if report and report.is_dead else 0):
             bound_ns = departure.time_ns
@@ -301,34 +316,17 @@ def _absence(
         what += f", but {joined(hearing)} {'hears' if len(hearing) == 1 else 'hear'} it"
         why = why or f"{joined(hearing)} heard it at {clock(last_ns)} UTC, and this watch did not reach it"
         advice = advice or OUT_OF_REACH.format(name)
-    elif departure:
-        tellers, say = joined(departure.tellers), "says" if len(departure.tellers) == 1 else "say"
-        why = why or f"it ended in order at {clock(departure.time_ns)} UTC, as {tellers} {say}"
-    elif report is None and (link := scene.broken_link(scene.now_ns)):
-        why, advice = link, OWN_LINK
-    elif refused := refused_by_watch(scene, name):
-        why, advice = "this watch refuses its messages", refused
+    elif knowing:
+        code, what, known_ns = "DUL-NODE-SILENT", f"{name} is silent", last_ns
+        guess = f"{SILENT}; {joined(knowing)} heard it last at {clock(last_ns)} UTC"
+    else:
+        cause = _cause_of_absence(scene, name, report, departure)
+        why, advice = (cause.why, cause.next or advice) if cause.next or not why else (why, advice)
     is_later = code == "DUL-NODE-GONE" and known_ns == last_ns > began_ns
     is_out_of_reach = bool(hearing) and code == "DUL-NODE-ABSENT"
     severity = Severity.WARNING if is_out_of_reach else None  # as of one that this watch has heard
+    since_ns = known_ns if known_ns and known_ns == last_ns else min(known_ns or bound_ns, began_ns)
     return Sign(
-        code, name, what, known_ns if is_later else min(known_ns or bound_ns, began_ns), why=why, next=advice,
-        severity=severity, weight=2, began_before=not known_ns, is_later=is_later,
+        code, name, what, since_ns, why=why, next=advice,
+        severity=severity, weight=2, began_before=not known_ns, is_later=is_later, guess=guess,
     )  # fmt: skip
-
-
-def _departures(scene: HealthInput) -> dict[str, _Departure]:
-    """Return the last end of each node that a fellow lost, by name of the node.
-
-    What a fellow told before the others is of another end, or of a cut link: another one heard it later.
-    """
-    told: dict[str, dict[str, FellowLoss]] = {}
-    for one in fellow_losses(scene.model):
-        told.setdefault(one.fellow, {}).setdefault(one.event.node, one)
-    found = {}
-    for name, by_teller in told.items():
-        newest = next(iter(by_teller.values()))
-        first_ns = newest.event.time_ns - TOGETHER_NS
-        same = {one.event.node_name for one in by_teller.values() if one.event.time_ns >= first_ns}
-        found[name] = _Departure(tuple(sorted(same, key=natural)), newest.event.time_ns, newest.reason)
-    return found

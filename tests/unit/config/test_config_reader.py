@@ -243,7 +243,7 @@ def test_uris_and_paths_name_the_same_file(tmp_path: Path) -> None:
         assert read_document(uri, {}).path == str(path)
 
 
-@settings(max_examples=300)
+@settings(max_examples=6 * settings().max_examples)
 @given(st.data())
 def test_a_mutated_file_gives_a_document_or_a_placed_error(data: st.DataObject) -> None:
     content = bytearray(SAMPLE.read_bytes())

@@ -16,13 +16,13 @@ from engine.core.states import PHASES, InvariantError, Phase, ServiceState, Trig
 CORE = pathlib.Path(engine.core.__path__[0])
 
 
-@pytest.mark.parametrize(("phase", "trigger"), list(itertools.product(Phase, Trigger)))
-def test_every_pair_is_in_the_table_or_a_fault_of_ours(phase: Phase, trigger: Trigger) -> None:
-    if trigger in PHASES[phase]:
-        assert next_phase(phase, trigger) is PHASES[phase][trigger]
-    else:
-        with pytest.raises(InvariantError, match=phase.value):
-            next_phase(phase, trigger)
+def test_every_pair_is_in_the_table_or_a_fault_of_ours() -> None:
+    for phase, trigger in itertools.product(Phase, Trigger):
+        if trigger in PHASES[phase]:
+            assert next_phase(phase, trigger) is PHASES[phase][trigger]
+        else:
+            with pytest.raises(InvariantError, match=phase.value):
+                next_phase(phase, trigger)
 
 
 def reachable(start: Phase) -> set[Phase]:

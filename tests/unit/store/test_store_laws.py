@@ -318,9 +318,9 @@ class SqliteLaws(StoreLaws):
 
 
 TestMemoryLaws = MemoryLaws.TestCase
-TestMemoryLaws.settings = settings(max_examples=60, stateful_step_count=40)
+TestMemoryLaws.settings = settings(stateful_step_count=40)
 TestSqliteLaws = SqliteLaws.TestCase
-TestSqliteLaws.settings = settings(max_examples=25, stateful_step_count=30)
+TestSqliteLaws.settings = settings(max_examples=settings().max_examples // 2, stateful_step_count=30)
 
 
 steps = st.lists(st.tuples(st.none() | numbers, st.lists(numbers, max_size=3)), max_size=12)
@@ -351,7 +351,7 @@ def check_sequence(store: Store, before: set[int], sequence: list[tuple[int | No
 
 
 @given(before=st.sets(numbers), sequence=steps)
-@settings(max_examples=200)
+@settings(max_examples=4 * settings().max_examples)
 def test_changes_in_memory_come_to_their_sum(
     before: set[int], sequence: list[tuple[int | None, list[int]]]
 ) -> None:
@@ -365,7 +365,7 @@ def disk_store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
 
 
 @given(before=st.sets(numbers), sequence=steps)
-@settings(max_examples=200)
+@settings(max_examples=4 * settings().max_examples)
 def test_changes_on_disk_come_to_their_sum(
     disk_store: Store, before: set[int], sequence: list[tuple[int | None, list[int]]]
 ) -> None:
