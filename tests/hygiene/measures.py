@@ -23,10 +23,10 @@ import engine
 ROOT: Final = pathlib.Path(engine.__path__[0]).parent
 PACKAGES: Final = ("engine", "ospltool", "tui")
 BARS: Final = {
-    "code tokens": 825_058,
-    "lines": 133_135,
-    "modules": 501,
-    "classes": 1_304,
+    "code tokens": 828_868,
+    "lines": 134_492,
+    "modules": 502,
+    "classes": 1_414,
     "functions of 60 lines": 3,
     "imports in functions": 255,
     "sheared modules": 14,
