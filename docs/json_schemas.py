@@ -27,6 +27,7 @@ from ospltool.output.envelope import FORMAT_VERSION
 DIRECTORY = pathlib.Path(__file__).with_name("json")
 _NOTE = "<!-- Made by `python -m docs.json_schemas` from the types of the documents. -->"
 _DOCUMENTS = "ospltool.output.documents"
+_CHECK = "ospltool.diagnostics.documents"
 _DIFF = "ospltool.stores.diff.report"
 _REPLICA = "engine.persistence.service.replica_view"
 
@@ -72,16 +73,16 @@ KINDS: dict[str, tuple[str, str, str]] = {
     "history-wait": ("history wait", _DOCUMENTS, "WaitedHistory"),
     "history-state": ("history state", _DOCUMENTS, "HistoryState"),
     "history-delete": ("history delete", _DOCUMENTS, "Deletion"),
-    "diagnostics": ("check --format json", _DOCUMENTS, "Diagnostics"),
-    "diagnostic": ("check --format jsonl", _DOCUMENTS, "Diagnostic"),
-    "statistics": ("check --statistics", _DOCUMENTS, "list[RuleCount]"),
-    "matrix": ("check --matrix", _DOCUMENTS, "Matrix"),
-    "effective": ("check --effective", _DOCUMENTS, "list[EffectiveNode]"),
-    "rules": ("explain", _DOCUMENTS, "list[RuleData]"),
-    "rule": ("explain RULE", _DOCUMENTS, "RuleData"),
-    "setting": ("explain //OpenSplice/…", _DOCUMENTS, "SettingData"),
-    "cyclone-setting": ("explain //CycloneDDS/…", _DOCUMENTS, "CycloneSetting"),
-    "code": ("explain CODE", _DOCUMENTS, "CodeData"),
+    "diagnostics": ("check --format json", _CHECK, "Diagnostics"),
+    "diagnostic": ("check --format jsonl", _CHECK, "Diagnostic"),
+    "statistics": ("check --statistics", _CHECK, "list[RuleCount]"),
+    "matrix": ("check --matrix", _CHECK, "Matrix"),
+    "effective": ("check --effective", _CHECK, "list[EffectiveNode]"),
+    "rules": ("explain", _CHECK, "list[RuleData]"),
+    "rule": ("explain RULE", _CHECK, "RuleData"),
+    "setting": ("explain //OpenSplice/…", _CHECK, "SettingData"),
+    "cyclone-setting": ("explain //CycloneDDS/…", _CHECK, "CycloneSetting"),
+    "code": ("explain CODE", _CHECK, "CodeData"),
     "cause": ("explain FILE", "ospltool.forensics.cause", "CauseReport"),
     "trace-records": ("trace --json, logs --json", _DOCUMENTS, "list[RecordData]"),
     "trace-record": ("trace --format jsonl", _DOCUMENTS, "RecordData"),

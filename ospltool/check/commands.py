@@ -26,7 +26,7 @@ from ospltool.output import envelope
 from ospltool.output.text import plural, table, visible, width
 
 if TYPE_CHECKING:
-    from ospltool.output.documents import EffectiveNode, MasterForecast, RuleCount
+    from ospltool.diagnostics.documents import EffectiveNode, MasterForecast, RuleCount
 
 # Two lines of a terminal.
 MAX_LISTED = 5

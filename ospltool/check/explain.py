@@ -16,7 +16,7 @@ from ospltool.check.rule_book import all_rules
 from ospltool.output import envelope
 
 if TYPE_CHECKING:
-    from ospltool.output.documents import SettingData
+    from ospltool.diagnostics.documents import SettingData
 
 # Comfortable to read; longer lines are left to the terminal.
 WIDTH = 100

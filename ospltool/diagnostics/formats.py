@@ -13,7 +13,7 @@ from ospltool.output import envelope
 from ospltool.output.text import Style, paint, visible, width
 
 if TYPE_CHECKING:
-    from ospltool.output.documents import Diagnostic, Diagnostics, FilePlace, Fix, Position
+    from ospltool.diagnostics.documents import Diagnostic, Diagnostics, FilePlace, Fix, Position
 
 STYLES = {Severity.ERROR: Style.RED, Severity.WARNING: Style.YELLOW, Severity.INFO: Style.CYAN}
 

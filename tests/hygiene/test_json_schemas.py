@@ -15,6 +15,8 @@ from tests import json_documents
 if TYPE_CHECKING:
     import pathlib
 
+UNPUBLISHED = {"", "attached"}
+"""Part of a document, and a file in a case."""
 MADE_BY = re.compile(r'\b(?:envelope\.line|document)\(\s*"([\w-]*)"')
 
 
@@ -24,9 +26,10 @@ def test_schemas_are_made_from_the_types() -> None:
     assert published == json_schemas.files(), "run `python -m docs.json_schemas`"
 
 
-def test_every_kind_of_document_has_a_schema(modules: list[pathlib.Path]) -> None:
-    made = {name for path in modules for name in MADE_BY.findall(path.read_text("utf-8"))}
-    assert made - {*json_schemas.KINDS, *json_documents.UNPUBLISHED} == set()
+def test_every_kind_of_document_has_a_schema(modules: list[pathlib.Path], root: pathlib.Path) -> None:
+    product = [path for path in modules if path.relative_to(root).parts[0] == "ospltool"]
+    made = {name for path in product for name in MADE_BY.findall(path.read_text("utf-8"))}
+    assert made - json_schemas.KINDS.keys() == UNPUBLISHED
     assert len(made) > 50
 
 
