@@ -23,9 +23,9 @@ import engine
 ROOT: Final = pathlib.Path(engine.__path__[0]).parent
 PACKAGES: Final = ("engine", "ospltool", "tui")
 BARS: Final = {
-    "code tokens": 828_868,
-    "lines": 134_492,
-    "modules": 502,
+    "code tokens": 828_886,
+    "lines": 134_495,
+    "modules": 503,
     "classes": 1_414,
     "functions of 60 lines": 3,
     "imports in functions": 255,
