@@ -34,7 +34,7 @@ class RelatedPlace(FilePlace):
     label: str
 
 
-class Edit(TypedDict):
+class FileEdit(TypedDict):
     """A change of a file."""
 
     file: str
@@ -43,12 +43,12 @@ class Edit(TypedDict):
     replacement: str
 
 
-class Fix(TypedDict):
+class SuggestedFix(TypedDict):
     """The fix of a finding."""
 
     title: str
     applicability: Literal["safe", "unsafe"]
-    edits: Sequence[Edit]
+    edits: Sequence[FileEdit]
 
 
 class Diagnostic(FilePlace):
@@ -65,7 +65,7 @@ class Diagnostic(FilePlace):
     refused_by: Sequence[str]
     targets: Sequence[str]
     fingerprint: str
-    fix: Fix | None
+    fix: SuggestedFix | None
 
 
 class DiagnosticSummary(TypedDict):

@@ -13,7 +13,7 @@ from ospltool.output import envelope
 from ospltool.output.text import Style, paint, visible, width
 
 if TYPE_CHECKING:
-    from ospltool.diagnostics.documents import Diagnostic, Diagnostics, FilePlace, Fix, Position
+    from ospltool.diagnostics.documents import Diagnostic, Diagnostics, FilePlace, Position, SuggestedFix
 
 STYLES = {Severity.ERROR: Style.RED, Severity.WARNING: Style.YELLOW, Severity.INFO: Style.CYAN}
 
@@ -177,7 +177,7 @@ def plain_place(place: Place) -> FilePlace:
     return {"file": place.path, "range": {"start": start, "end": end}}
 
 
-def _fix(each: Finding) -> Fix | None:
+def _fix(each: Finding) -> SuggestedFix | None:
     if each.fix is None:
         return None
     return {
