@@ -277,7 +277,7 @@ def _application_page(view: View, name: str, width: int) -> list[Section]:
     return [
         Section(
             "endpoints",
-            f"{applications.application_title(one.application)}: {applications.use_title(one.uses)}",
+            f"{one.application.place}: {applications.use_title(one.uses)}",
             table=applications.use_rows(view, one.uses, width, has_topic=True),
             notes=applications.unknown_lines(view),
         )
