@@ -415,6 +415,11 @@ PLANS: Final[dict[str, Plan]] = {
 def planned(app: Console, verb: str, words: list[str]) -> tuple[Operator, Operation]:
     """Return what a command on a node would do, and who carries it out.
 
+    Args:
+        app: the console.
+        verb: a key of PLANS.
+        words: the name of a node; none for that under the cursor.
+
     Raises:
         CommandError: it is impossible.
     """

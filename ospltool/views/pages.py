@@ -270,7 +270,9 @@ def _application_page(view: View, name: str, width: int) -> list[Section]:
         nothing = [(Span(" no application reads or writes", Tone.DIM),)]
         table, notes = applications.applications(view, width), applications.unknown_lines(view)
         return [Section("applications", table=table, empty=nothing, notes=notes)]
-    found = [one for one in every if name in applications.application_names(one.application)]
+    found = [one for one in every if name in applications.application_names(one.application)] or [
+        one for one in every if one.application.key.startswith(name)
+    ]
     if not found:
         known = [word for one in every for word in applications.application_names(one.application)]
         raise UnknownName("application", name, known)

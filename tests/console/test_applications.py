@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 
 from engine.dataset.groups import DurabilityKind
 from engine.runtime.monitor import DeliveryView, DeviationView, GroupView, UnkeptView
+from ospltool.health.export import system
 from ospltool.live.feed import ReceivedSnapshot, Update
 from ospltool.live.model import SystemModel
 from ospltool.live.topics import Application, ApplicationEndpoint, InstanceValue
+from ospltool.output import envelope
 from ospltool.views.applications import applications, use_rows, uses
 from ospltool.views.cells import UNICODE, Tone, plain
 from ospltool.views.incidents import notables
@@ -20,6 +23,7 @@ from ospltool.views.view import Filter, View
 from tests import fake
 from tests.fake import SECOND_NS, START_NS
 from tests.health.looking import looked
+from tests.json_documents import faults
 
 IDS = {"writer": "a1" * 12 + "000001c1", "reader": "b2" * 12 + "000001c1"}
 """The participants of the two applications."""
@@ -132,6 +136,13 @@ def test_who_lacks_something_comes_first_with_the_reason() -> None:
     shown = use_rows(view_of(endpoints, "state:kept", groups=(group(),)), uses(view), 120)
     assert [one.state for _, one in shown.items] == ["kept"]
     assert shown.hidden == 3
+
+
+def test_what_is_known_of_applications_is_in_the_document_of_the_system() -> None:
+    told = json.loads(envelope.document("system", system(view_of((end("writer"),)).health, START_NS)))
+    assert faults(told) == []
+    (one,) = told["data"]["endpoints"]
+    assert (one["durability"], one["application"]["pid"]) == ("PERSISTENT", 17)
 
 
 def test_the_overview_names_the_process_that_waits_or_is_not_kept() -> None:
