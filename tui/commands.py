@@ -16,7 +16,9 @@ from ospltool.health import export
 from ospltool.live.recording import RecordingFault, moment_of
 from ospltool.output.streams import new_text
 from ospltool.views import text
+from ospltool.views.applications import application_names, by_application
 from ospltool.views.cells import Line, Span, Tone
+from ospltool.views.topics import by_topic
 from ospltool.views.view import Subject
 from tui import themes
 from tui.console import Command, CommandError, Console
@@ -84,6 +86,23 @@ def _name_space(app: Console, words: list[str]) -> None:
     if words and words[0] not in app.model.name_space_names():
         raise CommandError(f"no name-space {words[0]!r}")
     app.go("name-space", Subject(app.subject.node, words[0]) if words else app.subject)
+
+
+def _topic(app: Console, words: list[str]) -> None:
+    known = [one.name for one in by_topic(app.view())]
+    if words and words[0] not in known:
+        raise CommandError(f"no topic {words[0]!r}")
+    app.go("topic", Subject(app.subject.node, topic=words[0]) if words else app.under_cursor())
+
+
+def _application(app: Console, words: list[str]) -> None:
+    name = " ".join(words)
+    every = [one.application for one in by_application(app.view())]
+    found = [one for one in every if name in application_names(one)]
+    if words and len(found) != 1:
+        raise CommandError(f"{len(found) or 'no'} applications are called {name!r}")
+    subject = Subject(app.subject.node, application=found[0].key) if words else app.under_cursor()
+    app.go("application", subject)
 
 
 def _theme(app: Console, words: list[str]) -> None:
@@ -180,6 +199,10 @@ COMMANDS: Final = (
     Command("incidents", "[FILTER]", "present and past incidents", _opens("incidents")),
     Command("conflicts", "[FILTER]", "conflicts, open and past", _opens("conflicts")),
     Command("groups", "[FILTER]", "all groups", _opens("groups")),
+    Command("topics", "[FILTER]", "all topics, who writes and reads them", _opens("topics")),
+    Command("topic", "NAME", "one topic: readers, writers, values", _topic),
+    Command("applications", "[FILTER]", "all processes with readers or writers", _opens("applications")),
+    Command("application", "NAME", "what one process writes and is given", _application),
     Command("trace", "[FILTER]", "the merged trace", _opens("trace")),
     Command("store", "[FILTER]", "the store of each node", _opens("store"), ("stores",)),
     Command(
@@ -350,6 +373,10 @@ def suggestions(app: Console) -> Iterator[str]:
                 yield f"{command.name} {node.snapshot.name}"
     for name in app.model.name_space_names():
         yield f"name-space {name}"
+    for topic in by_topic(app.view()):
+        yield f"topic {topic.name}"
+    for one in by_application(app.view()):
+        yield f"application {one.application.title}"
     for name in themes.ALL:
         yield f"theme {name}"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from textual.screen import Screen
 
@@ -21,7 +21,9 @@ from ospltool.views.view import Subject, View
 from tui.alarm import Alarm
 from tui.operator import Operator
 from tui.panels import Elsewhere
-from tui.trace_lines import TraceFiles
+
+if TYPE_CHECKING:
+    from tui.trace_lines import TraceFiles
 
 
 class CommandError(Exception):

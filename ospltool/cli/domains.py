@@ -17,6 +17,7 @@ import typer
 from engine.capture.configured_uri import interface_fault
 from engine.config import ConfigError
 from engine.config.fleet import load_fleet
+from engine.dds import wheel
 from engine.dds.interfaces import known_addresses, unusable_interface
 from engine.dds.proofs import DomainSecret, SecretError
 from engine.supervisor.rundir import RunDirectory, RunDirectoryError, location
@@ -220,6 +221,7 @@ def live_at(place: DomainAccess, partition: str | None) -> Feed:
     Raises:
         CommandError: it cannot be opened.
     """
+    wheel.import_used_parts_only()  # of the first picture, the whole package would be a quarter
     try:
         from engine.dds.errors import DdsError
         from ospltool.live.dds import LiveFeed

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from engine.dds.endpoints import Endpoint
 from ospltool.diagnostics.model import Finding
 from ospltool.doctor.diagnosis import Diagnosis
-from ospltool.doctor.picture import Endpoint
 from ospltool.output.text import listed, plural, visible
 
 # A line of a terminal.

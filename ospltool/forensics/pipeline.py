@@ -277,7 +277,7 @@ def _former(engine: Engine) -> tuple[dict[str, str], _Known]:
     """Return by what each domain was judged before, and what was bad then."""
     judged: dict[str, str] = {}
     bad: _Known = set()
-    for domain, by, kind, *key in engine.query(_FORMER).rows:
+    for domain, by, kind, *key in engine.own_query(_FORMER).rows:
         if kind == "headline":
             judged[str(domain)] = str(by)
         else:

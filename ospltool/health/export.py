@@ -75,6 +75,11 @@ def system(one: Health, now_ns: int) -> dict[str, Any]:
         "nodes": nodes,
         "alignments": _alignments(one),
         "groups": _groups(model, now_ns),
+        "endpoints": [
+            {**one._asdict(), "application": one.application._asdict(), "durability": one.durability.name}
+            for every in model.applications.by_topic.values()
+            for one in every
+        ],
         "conflicts": [dataclasses.asdict(each) for each in one.conflicts],
         "masters": [dataclasses.asdict(each) for every in model.masterships.values() for each in every],
         "events": [msgspec.to_builtins(event) for event in model.events],

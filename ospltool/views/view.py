@@ -90,12 +90,13 @@ _STATE_TONES: Final = {
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Subject:
-    """The subject of a screen, by keys: a node, a name-space, a group, an incident; empty for none."""
+    """The subject of a screen, by keys: a node, a name-space, a topic and so on; empty for none."""
 
     node: str = ""
     name_space: str = ""
-    group: str = ""
     incident: str = ""
+    topic: str = ""
+    application: str = ""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -46,7 +46,7 @@ def test_the_console_plays_recordings_and_refuses_other_files(
         "title": "ospltool",
         "theme": "ops-mono",
         "ascii_only": True,
-        "traces": (),
+        "trace_files": None,
         "operator": None,
         "notify": "",
         "others": (),

@@ -10,6 +10,7 @@ from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.content import Content
+from textual.geometry import Size
 from textual.screen import Screen
 from textual.widgets import Input
 
@@ -33,6 +34,10 @@ def neighbour_keys(name: str) -> list[BindingType]:
         Binding("less_than_sign", "neighbour(-1)", f"{name} before", key_display="<", show=False),
         Binding("greater_than_sign", "neighbour(1)", f"next {name}", key_display=">", show=False),
     ]
+
+
+def _is_roomy(size: Size) -> bool:
+    return size.width >= ROOMY_WIDTH and size.height >= ROOMY_HEIGHT
 
 
 class OpsScreen(Screen[None]):
@@ -71,6 +76,9 @@ class OpsScreen(Screen[None]):
 
     def compose(self) -> ComposeResult:
         """Yield header and caption above, message, filter, command line and keys below."""
+        self.set_class(
+            _is_roomy(self.app.size), "-roomy"
+        )  # its own size comes later: all would be styled twice
         yield Lines(id="header")
         yield Kiosk()
         yield Lines(id="timebar")
@@ -99,7 +107,7 @@ class OpsScreen(Screen[None]):
     @property
     def is_roomy(self) -> bool:
         """Whether panels are boxes, and not only rules with a title."""
-        return self.size.width >= ROOMY_WIDTH and self.size.height >= ROOMY_HEIGHT
+        return _is_roomy(self.size)
 
     @property
     def frame(self) -> int:

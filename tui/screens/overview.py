@@ -84,6 +84,7 @@ class OverviewScreen(IncidentKeys):
 
     def body(self) -> ComposeResult:
         """Yield incidents, the matrix and its explanation, the last hour, applications, curves and events."""
+        self.set_class(self.app.size.width - 2 * self.has_class("-roomy") >= WIDE, "-wide")
         yield Lines(id="summary", classes="free")
         with Container(classes="columns"):
             with Vertical():
