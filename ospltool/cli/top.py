@@ -24,6 +24,7 @@ from ospltool.output import envelope, streams
 
 if TYPE_CHECKING:
     from ospltool.health.system import Source
+    from ospltool.output.documents import AdvertisedFinding
     from tui.operator import Operator
     from tui.trace_lines import TraceFiles
 
@@ -310,7 +311,7 @@ def _document(one: Health, now_ns: int, screen: str | None) -> dict[str, Any]:
     return {name: data[name] for name in (*ALWAYS, *SCREENS[screen])}
 
 
-def _findings(health: Health) -> list[dict[str, Any]]:
+def _findings(health: Health) -> list[AdvertisedFinding]:
     """Return the findings of the rules of `check` on the settings that nodes advertise."""
     from tui.advertised import findings_of
 

@@ -635,8 +635,7 @@ def conversation(
             )
     if as_json:
         with progress.shown(_DRAWING, unit=""):
-            value = {**talks.as_value(talk), "unknown": doubts}
-            document = envelope.document("trace-conversation", value)
+            document = envelope.document("trace-conversation", talks.as_value(talk, doubts))
         streams.put(document)
     elif talk.exchanges:
         lines = talks.as_mermaid(talk) if form == "mermaid" else talks.as_text(talk)
@@ -689,7 +688,7 @@ def timeline(
         with progress.shown("adding up the times", unit=""):
             answer = times.timeline(facts)
     if as_json:
-        streams.put(envelope.document("trace-timeline", {**times.as_value(answer), "unknown": doubts}))
+        streams.put(envelope.document("trace-timeline", times.as_value(answer, doubts)))
     else:
         streams.put("".join(f"{line}\n" for line in times.as_text(answer)))
     _say_unknown(doubts)

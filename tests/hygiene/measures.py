@@ -23,10 +23,10 @@ import engine
 ROOT: Final = pathlib.Path(engine.__path__[0]).parent
 PACKAGES: Final = ("engine", "ospltool", "tui")
 BARS: Final = {
-    "code tokens": 827_926,
-    "lines": 133_489,
-    "modules": 501,
-    "classes": 1_306,
+    "code tokens": 831_754,
+    "lines": 134_849,
+    "modules": 503,
+    "classes": 1_416,
     "functions of 60 lines": 3,
     "imports in functions": 262,
     "sheared modules": 14,
