@@ -23,10 +23,10 @@ import engine
 ROOT: Final = pathlib.Path(engine.__path__[0]).parent
 PACKAGES: Final = ("engine", "ospltool", "tui")
 BARS: Final = {
-    "code tokens": 834_032,
-    "lines": 135_170,
+    "code tokens": 834_511,
+    "lines": 135_274,
     "modules": 503,
-    "classes": 1_419,
+    "classes": 1_424,
     "functions of 60 lines": 3,
     "imports in functions": 263,
     "sheared modules": 14,
