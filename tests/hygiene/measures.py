@@ -23,8 +23,8 @@ import engine
 ROOT: Final = pathlib.Path(engine.__path__[0]).parent
 PACKAGES: Final = ("engine", "ospltool", "tui")
 BARS: Final = {
-    "code tokens": 834_511,
-    "lines": 135_274,
+    "code tokens": 834_798,
+    "lines": 135_313,
     "modules": 503,
     "classes": 1_424,
     "functions of 60 lines": 3,
