@@ -567,15 +567,14 @@ def _keep(target: pathlib.Path, attachments: Sequence[Attachment]) -> tuple[str,
     if not attachments:
         return "", True
     if is_remote(target) or not target.is_dir():
-        left = f"; {len(attachments)} stores, configurations and recordings"
-        return f"{left} need a case that is a directory of this machine", True
+        return "; stores, configurations and recordings need a case that is a directory of this machine", True
     from ospltool.forensics.attachments import attach
 
     with progress.shown(f"adding {len(attachments)} stores, configurations and recordings"):
         kept = attach(target, attachments)
     for problem in kept.problems:
         streams.notify(problem)
-    said = f"; {kept.added} stores, configurations and recordings added, {kept.unchanged} unchanged"
+    said = f"; stores, configurations and recordings: {kept.added} added, {kept.unchanged} unchanged"
     return said, kept.is_whole
 
 
