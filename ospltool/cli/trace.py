@@ -26,7 +26,7 @@ from ospltool.cli.exits import CommandError, Exit, interrupt_flag
 from ospltool.cli.options import AsJson, DefaultGroup, EngineName, SparkMaster, command_group
 from ospltool.output import envelope, progress, streams
 from ospltool.output.installation import extra_command
-from ospltool.output.locations import LocationFault, is_remote, located
+from ospltool.output.locations import LocationFault, located
 from ospltool.output.progress import ProgressLine, counted
 from ospltool.output.text import plural, visible
 from ospltool.output.times import TimeError, duration
@@ -566,15 +566,13 @@ def _keep(target: pathlib.Path, attachments: Sequence[Attachment]) -> tuple[str,
     """Put stores, configurations and recordings into the case; return what to report, and if all was read."""
     if not attachments:
         return "", True
-    if is_remote(target) or not target.is_dir():
-        return "; stores, configurations and recordings need a case that is a directory of this machine", True
     from ospltool.forensics.attachments import attach
 
     with progress.shown(f"adding {len(attachments)} stores, configurations and recordings"):
         kept = attach(target, attachments)
     for problem in kept.problems:
         streams.notify(problem)
-    said = f"; stores, configurations and recordings: {kept.added} added, {kept.unchanged} unchanged"
+    said = f"; {kept.added} stores, configurations and recordings added, {kept.unchanged} unchanged"
     return said, kept.is_whole
 
 

@@ -23,8 +23,8 @@ import engine
 ROOT: Final = pathlib.Path(engine.__path__[0]).parent
 PACKAGES: Final = ("engine", "ospltool", "tui")
 BARS: Final = {
-    "code tokens": 831_754,
-    "lines": 134_849,
+    "code tokens": 831_797,
+    "lines": 134_856,
     "modules": 503,
     "classes": 1_416,
     "functions of 60 lines": 3,
