@@ -56,12 +56,14 @@ KINDS: dict[str, tuple[str, str, str]] = {
     **{
         kind: (f"show {kind} --format json|jsonl", _DOCUMENTS, f"list[{row}] | {row}")
         for kind, row in {
-            "nodes": "NodeRow",
+            "nodes": "NodeRow | NameSpaceRow",
             "fellows": "FellowRow",
             "name-spaces": "NameSpaceRow",
             "masters": "MasterRow",
             "alignment": "AlignmentRow",
             "groups": "GroupRow",
+            "topics": "TopicRow",
+            "applications": "ApplicationRow | UseRow",
             "readers": "ReaderRow",
             "writers": "WriterRow",
             "incidents": "IncidentRow",
@@ -69,6 +71,7 @@ KINDS: dict[str, tuple[str, str, str]] = {
         }.items()
     },
     "node": ("show nodes NAME --watch --format jsonl", _DOCUMENTS, "NodeRow"),
+    "endpoints": ("show topics NAME --watch --format jsonl", _DOCUMENTS, "UseRow"),
     "sample": ("cat", _DOCUMENTS, "PrintedSample"),
     "history-wait": ("history wait", _DOCUMENTS, "WaitedHistory"),
     "history-state": ("history state", _DOCUMENTS, "HistoryState"),

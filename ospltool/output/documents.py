@@ -401,6 +401,52 @@ class GroupRow(Change, total=False):
     type: str
 
 
+class TopicRow(Change, total=False):
+    """A topic."""
+
+    topic: str
+    name_space: Sequence[str]
+    nodes: int
+    instances: int
+    samples: int
+    newest_ns: int
+    writers: int
+    readers: int
+    lacking: int
+    """Writers and readers that are not kept, served or settled."""
+    why: str
+
+
+class UseRow(Change, total=False):
+    """A writer or reader of an application."""
+
+    kind: Literal["writer", "reader"]
+    topic: str
+    application: str
+    host: str
+    state: str
+    nodes: Sequence[str]
+    samples: int | None
+    since_ns: int
+    durability: str
+    why: str
+
+
+class ApplicationRow(Change, total=False):
+    """The process of an application."""
+
+    application: str
+    host: str
+    pid: int
+    writers: int
+    kept: int
+    readers: int
+    served: int
+    lacking: int
+    topics: Sequence[str]
+    why: str
+
+
 class ReaderRow(Change, total=False):
     """Late readers that a node serves."""
 

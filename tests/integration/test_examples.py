@@ -53,7 +53,7 @@ JSON: Final = {
         f"show --uri {FLEET} name-spaces --sort samples --columns master --format json",
         *(
             f"show --uri {FLEET} {what} --format json"
-            for what in ("alignment", "incidents", "writers", "readers")
+            for what in ("alignment", "incidents", "writers", "readers", "topics", "applications")
         ),
     ],
     "health mute": [f"health mute DUL-NODE-GONE:n3 1h {FLEET} --json"],
@@ -110,7 +110,10 @@ JSON: Final = {
 """Commands that run after the examples of one: together they print every kind of document."""
 SERVICE: Final = "samples/redundant-persistence/service.xml"
 ENDLESS_JSON: Final = {"persistence run": f"persistence run {SERVICE} --name c --domain 12 --store c --json"}
-NOT_HERE: Final = {"demo": ELSEWHERE["demo"], "node": "only --watch prints it, which never ends"}
+NOT_HERE: Final = {
+    "demo": ELSEWHERE["demo"],
+    **dict.fromkeys(("node", "endpoints"), "only --watch prints it, which never ends"),
+}
 """Kinds that no command above prints, and why."""
 
 
