@@ -468,7 +468,7 @@ def summary_lines(view: View, node: Node, *, since_ns: int, failure: str) -> lis
     behind = sum(max(0, group.samples - group.stored) for group in kept)
     store = snapshot.store
     place = f"{text.size(store.disk_bytes)} in {store.path}" if store.path else "no store"
-    disk = f"{place}, {f'{behind:,} samples not there yet' if behind else 'all samples are there'}"
+    disk = f"{place}, {plural(behind, 'sample') + ' not there yet' if behind else 'all samples are there'}"
     troubles = [one.what for one in view.health.open if node.id in one.subjects] or (
         [failure] if failure else []
     )

@@ -148,7 +148,7 @@ class TopicScreen(OpsScreen):
         left_out = self._reader.left_out if self._reader is not None else 0
         parts = [
             f"newest values of {plural(len(shown.keys), 'instance')}",
-            f"{left_out:,} samples of others left out" if left_out else "",
+            f"{plural(left_out, 'sample')} of others left out" if left_out else "",
         ]
         self.panel("#values", table_title(parts, shown.hidden), sum(heights[1:]))
         self.panel("#whole", title, len(whole), whole)
