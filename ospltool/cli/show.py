@@ -93,6 +93,9 @@ Moment = Annotated[
         metavar="MOMENT", help="Show this moment of a recording or simulation, such as +90 or 12:30:05."
     ),
 ]
+# Twice as long as the feed holds them back.
+ENDPOINTS_S: Final = 0.5
+"""Time in which no reader or writer must have come before a page of them is printed."""
 WHAT: Final = f"[{'|'.join(PAGES)}]"
 
 
@@ -171,7 +174,7 @@ def show(
                 domains.wind(system, system.feed, at)
             else:
                 streams.wait_for("listening")
-                domains.listen_briefly(system)
+                domains.listen_briefly(system, ENDPOINTS_S if what in ("topics", "applications") else 0.0)
             code = _wait(printer, timeout_s) if wait else _watch(printer) if watch else printer.put()
     except UnknownName as error:
         raise _refused(system, error) from error
@@ -273,9 +276,7 @@ class _Printer:
         Raises:
             UnknownName: there is nothing of the name that was given.
         """
-        if not self.what:
-            return pages.summary(view, self.width)
-        return PAGES[self.what].sections(view, self._name, self.width)
+        return pages.sections(view, self.what, self._name, self.width)
 
     def is_whole(self, view: View) -> bool:
         """Return whether every expected node was heard, and every present one holds what is shown whole."""
@@ -436,7 +437,7 @@ def _follow(printer: _Printer, is_over: Callable[[View], bool]) -> None:
 
 VOLATILE: Final = {
     *(f"{age}_ns" for age in AGES),
-    *("rate_per_s", "left_s", "bytes", "digest", "time_ns", "disk_bytes", "skew_ns", "took"),
+    *("rate_per_s", "left_s", "bytes", "digest", "time_ns", "disk_bytes", "memory_bytes", "skew_ns", "took"),
 }
 """Values that change all the time: a line for each change would be no news."""
 

@@ -24,6 +24,7 @@ from ospltool.output import envelope, streams
 
 if TYPE_CHECKING:
     from ospltool.health.system import Source
+    from ospltool.output.documents import AdvertisedFinding
     from tui.operator import Operator
     from tui.trace_lines import TraceFiles
 
@@ -151,6 +152,7 @@ def top(
     try:
         from tui.alarm import AlarmError
         from tui.app import run_console
+        from tui.console import ShellSource
     except ImportError as error:
         raise not_installed("console", error) from error
 
@@ -169,10 +171,27 @@ def top(
             recordings=tuple(console.recording or ()),
             kiosk=console.kiosk,
             simulate=None if is_past else lambda: _begun(*domains.sources(None, target, drawn)),
+            source=ShellSource(_file(uri) if uri else "", _options(target, source)),
         )
     except AlarmError as error:
         raise CommandError(str(error)) from error
     raise typer.Exit(code)
+
+
+def _file(uri: str) -> str:
+    """Return a URI that `show` tells from a name by its look."""
+    return (
+        uri
+        if uri.startswith("file://") or uri.endswith((".toml", ".xml"))
+        else pathlib.Path(uri).resolve().as_uri()
+    )
+
+
+def _options(target: LiveTarget, source: SourceOptions) -> tuple[str, ...]:
+    """Return the options that tell other commands what is shown."""
+    given = {**dataclasses.asdict(target), **dataclasses.asdict(source)}
+    unset = {**dataclasses.asdict(LiveTarget()), **dataclasses.asdict(SourceOptions())}
+    return tuple(f"--{name}={value}" for name, value in given.items() if value != unset[name])
 
 
 def _followed(names: Sequence[str]) -> TraceFiles:
@@ -310,7 +329,7 @@ def _document(one: Health, now_ns: int, screen: str | None) -> dict[str, Any]:
     return {name: data[name] for name in (*ALWAYS, *SCREENS[screen])}
 
 
-def _findings(health: Health) -> list[dict[str, Any]]:
+def _findings(health: Health) -> list[AdvertisedFinding]:
     """Return the findings of the rules of `check` on the settings that nodes advertise."""
     from tui.advertised import findings_of
 

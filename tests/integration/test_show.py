@@ -57,7 +57,10 @@ class Shown:
         return found
 
     def everything(self, *codes: int) -> dict[str, Any]:
+        """The whole page, whose verdict counts what its rows say."""
         found: dict[str, Any] = self._data(codes=codes)
+        whole = [row for row in found["nodes"] if row["state"] == "COMPLETE" and not row["incomplete"]]
+        assert f"{len(whole)} of {len(found['nodes'])} nodes complete" in found["text"], found
         return found
 
     @contextlib.contextmanager
@@ -94,6 +97,7 @@ def test_start_alignment_split_and_merge_are_shown_as_the_traces_have_them(lab: 
     rows = {row["node"]: row for row in shown.rows("nodes")}
     assert {name: rows[name]["state"] for name in names} == dict.fromkeys(names, "COMPLETE")
     assert [rows[name]["pid"] for name in names] == [lab.pid(name) for name in names]
+    assert all(10e6 < rows[name]["memory_bytes"] < 1e9 for name in names)
 
     lab.write({"count": SAMPLES, "time": 1_000}, readers=3)
     lab.seen.wait_for("all have it", lambda: {lab.seen.stored(name) for name in names} == {SAMPLES})
