@@ -48,11 +48,15 @@ RUN: Final[Mapping[str, int]] = {
     "forensics/test_needed.py::test_facts_of_the_needed_records_are_those_of_all": 2,
     "forensics/test_needed.py::test_marks_are_used_where_they_suffice": 2,
     "health/test_drawn_faults.py::test_after_recovery_all_incidents_have_ended_and_none_was_told_twice": 2,
+    "health/test_only_what_changed.py::test_looking_at_what_changed_finds_what_looking_at_all_does": 2,
+    "health/test_replayed_health.py::test_a_gap_of_the_recording_is_no_silence_of_the_nodes": 3,
     "health/test_winding.py::test_every_way_to_a_moment_shows_the_same": 1,
     "integration/test_durability_page.py": 2,
     "property/test_reconciliation.py::test_any_difference_is_made_good": 8,
     "property/test_reconciliation.py::test_the_way_back_tells_what_the_first_way_found": 1,
     "redundancy/test_rehearsal.py::test_a_rehearsal_ends_with_the_same_values_everywhere": 3,
+    "redundancy/test_rehearsal.py::"
+    "test_readers_of_durable_subscriptions_get_everything_once_wherever_they_come": 3,
     "simulation/test_acknowledged_scenarios.py::"
     "test_a_node_that_hears_nothing_of_a_writer_stays_close_behind": 1,
     "simulation/test_acknowledged_scenarios.py::"
