@@ -23,7 +23,7 @@ endif
 # Tests and benchmarks start hundreds of processes; without their byte code each compiles all modules, for 1 s.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-all again check suite style types rules compilers older foreign faults sim chaos soak fuzz forge bench docs pictures screenshots clean
+.PHONY: demo test test-all again check suite style types rules compilers wheels older foreign faults sim chaos soak fuzz forge bench docs pictures screenshots clean
 .DEFAULT_GOAL := help
 
 help: ## Show this list
@@ -91,6 +91,12 @@ OLDER_PACKAGES = libddsc0debian libiceoryx-binding-c2 libiceoryx-posh2 libiceory
 $(OLDER)/.made: # unpacked here, not installed
 	mkdir -p $(OLDER) && cd $(OLDER) && apt-get download $(OLDER_PACKAGES) && for one in *.deb; do dpkg -x $$one . || exit 1; done
 	@touch $@
+
+wheels: $(VENV)/.dev ## In dist: a wheel for x86-64, one for aarch64, and the sources (needs the package index)
+	for processor in x86_64 aarch64; do \
+	  OSPLTOOL_WHEEL=$$processor OSPLTOOL_NATIVE=strict $(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist . || exit 1; \
+	done
+	$(BIN)/python -m hatchling build --target sdist --directory dist
 
 older: $(VENV)/.dev $(OLDER)/.made ## Applications on Cyclone DDS 0.10 beside nodes on 11 (needs Debian 12's package index)
 	OSPLTOOL_OLDER=$(abspath $(OLDER)) $(BIN)/python -m pytest tests/integration/test_older_applications.py

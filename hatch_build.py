@@ -3,7 +3,8 @@
 The first C compiler that works is taken: $CC, cc, gcc, clang. Where the system has none, `ziglang` from the
 package index brings one. Without the library the project cannot be installed.
 
-With OSPLTOOL_NATIVE=strict warnings of the compiler are errors.
+With OSPLTOOL_NATIVE=strict warnings of the compiler are errors. With OSPLTOOL_WHEEL=x86_64 or aarch64,
+`ziglang` compiles for any Linux on such a processor, with glibc 2.17 or newer: `make wheels` builds both.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ import hashlib
 import importlib.util
 import os
 import pathlib
+import platform
+import re
 import shlex
 import shutil
 import subprocess
@@ -26,6 +29,12 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 SOURCES: Final = "engine/native"
 LIBRARY: Final = "engine/native/libnative.so"
 CHOICE: Final = "OSPLTOOL_NATIVE"
+WHEEL: Final = "OSPLTOOL_WHEEL"
+PROCESSORS: Final = ("x86_64", "aarch64")
+GLIBC: Final = (2, 17)
+"""The oldest that the packages of Cyclone DDS run on, too."""
+UNRELEASED: Final = "0.2.0.dev0"
+"""The version where no tag of Git says another one."""
 ZIGLANG: Final = "ziglang>=0.13,<0.18"
 """Compilers as Python packages. The newest tested is the limit: minor releases change the command line."""
 
@@ -67,8 +76,44 @@ def packaged_compiler() -> list[tuple[str, ...]]:
     return [(sys.executable, "-m", "ziglang", "cc", "-mcpu=baseline")]
 
 
+def wanted_processor() -> str:
+    """The processor that a wheel is wanted for; empty for this machine.
+
+    Raises:
+        RuntimeError: it is none of PROCESSORS.
+    """
+    wanted = os.environ.get(WHEEL, "")
+    if wanted and wanted not in PROCESSORS:
+        raise RuntimeError(f"{WHEEL} is {wanted!r}, none of {', '.join(PROCESSORS)}")
+    return wanted
+
+
+def version(root: pathlib.Path = pathlib.Path(__file__).parent) -> str:
+    """The version: of the tag, of the source distribution, or UNRELEASED.
+
+    After a tag `v0.2.0`, the third commit has 0.2.1.dev3.
+    """
+    if (root / "PKG-INFO").exists():
+        found = re.search(r"^Version: (.+)$", (root / "PKG-INFO").read_text("utf-8"), re.MULTILINE)
+        return found[1] if found else UNRELEASED
+    if not (root / ".git").exists() or shutil.which("git") is None:
+        return UNRELEASED
+    command = ("git", "-C", str(root), "describe", "--tags", "--long", "--match", "v[0-9]*.[0-9]*.[0-9]*")
+    told = subprocess.run(command, capture_output=True, text=True, check=False).stdout
+    found = re.fullmatch(r"v(\d+\.\d+\.)(\d+)-(\d+)-g[0-9a-f]+\n", told)
+    if found is None:
+        return UNRELEASED
+    series, patch, commits = found[1], int(found[2]), int(found[3])
+    return f"{series}{patch + 1}.dev{commits}" if commits else f"{series}{patch}"
+
+
 def compile_library(
-    root: pathlib.Path, target: pathlib.Path, compilers: list[tuple[str, ...]], *, strict: bool = False
+    root: pathlib.Path,
+    target: pathlib.Path,
+    compilers: list[tuple[str, ...]],
+    *,
+    strict: bool = False,
+    is_foreign: bool = False,
 ) -> Compiled:
     """Compile the library with the first compiler whose result can be loaded here.
 
@@ -77,12 +122,14 @@ def compile_library(
         target: the library to write; it is replaced in one step, so processes that use it are not disturbed.
         compilers: commands, best first.
         strict: warnings are errors.
+        is_foreign: it is for another processor, so that it cannot be loaded here.
     """
     reasons: list[str] = []
     for compiler in compilers:
         with tempfile.TemporaryDirectory(prefix="ospltool-") as folder:
             made = pathlib.Path(folder, target.name)
-            fault = _compile(root / SOURCES, made, [*compiler, *(["-Werror"] if strict else [])])
+            command = [*compiler, *(["-Werror"] if strict else [])]
+            fault = _compile(root / SOURCES, made, command, is_foreign=is_foreign)
             if not fault:
                 beside = target.with_name(f"{target.name}.{os.getpid()}")
                 shutil.copyfile(made, beside)
@@ -92,7 +139,7 @@ def compile_library(
     return Compiled(None, (), tuple(reasons))
 
 
-def _compile(folder: pathlib.Path, made: pathlib.Path, compiler: list[str]) -> str:
+def _compile(folder: pathlib.Path, made: pathlib.Path, compiler: list[str], *, is_foreign: bool) -> str:
     """Why there is no library that can be loaded; empty when there is."""
     sources = sorted(folder.glob("*.[ch]"))
     digest = hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()
@@ -108,6 +155,8 @@ def _compile(folder: pathlib.Path, made: pathlib.Path, compiler: list[str]) -> s
             errors="replace",
             timeout=_COMPILE_S,
         )
+        if is_foreign:
+            return "" if digest.encode() in made.read_bytes() else "its library is of other sources"
         library = ctypes.CDLL(str(made))
         library.native_source.restype = ctypes.c_char_p
         return "" if library.native_source() == digest.encode() else "its library is of other sources"
@@ -132,7 +181,9 @@ class NativeHook(BuildHookInterface):  # type: ignore[type-arg]  # hatchling's a
 
     def dependencies(self) -> list[str]:
         """What has to be installed to compile: nothing where the system has a compiler."""
-        return [] if system_works(pathlib.Path(self.root)) or packaged_compiler() else [ZIGLANG]
+        if packaged_compiler() or (not wanted_processor() and system_works(pathlib.Path(self.root))):
+            return []
+        return [ZIGLANG]
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Compile, and tell hatchling what to pack.
@@ -145,8 +196,18 @@ class NativeHook(BuildHookInterface):  # type: ignore[type-arg]  # hatchling's a
         if version != "editable":
             self._folder = tempfile.TemporaryDirectory(prefix="ospltool-")
             library = pathlib.Path(self._folder.name, library.name)
+        processor = wanted_processor()
         compilers = [*system_compilers(), *packaged_compiler()]
-        made = compile_library(root, library, compilers, strict=os.environ.get(CHOICE) == "strict")
+        if processor:
+            target = f"{processor}-linux-gnu.{'.'.join(map(str, GLIBC))}"
+            compilers = [(*each, "-target", target) for each in packaged_compiler()]
+        made = compile_library(
+            root,
+            library,
+            compilers,
+            strict=os.environ.get(CHOICE) == "strict",
+            is_foreign=processor not in ("", platform.machine()),
+        )
         if made.path is None:
             why = "; ".join(made.reasons) or "there is no C compiler"
             raise RuntimeError(f"{SOURCES} cannot be compiled: {why}; install a C compiler, such as gcc")
@@ -154,8 +215,9 @@ class NativeHook(BuildHookInterface):  # type: ignore[type-arg]  # hatchling's a
         if version != "editable":
             build_data["force_include"][str(made.path)] = LIBRARY
             build_data["pure_python"] = False
-            platform = sysconfig.get_platform().replace("-", "_").replace(".", "_")
-            build_data["tag"] = f"py3-none-{platform}"
+            here = sysconfig.get_platform().replace("-", "_").replace(".", "_")
+            everywhere = f"manylinux_{GLIBC[0]}_{GLIBC[1]}_{processor}"
+            build_data["tag"] = f"py3-none-{everywhere if processor else here}"
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
         """Remove what only the build needed."""

@@ -14,6 +14,8 @@ from pathlib import Path
 import hypothesis
 import pytest
 
+from ospltool.output import envelope
+from tests import json_documents
 from tests.integration import forks
 from tests.selection import mark_slow
 from tests.trace.making import Traces
@@ -28,6 +30,7 @@ hypothesis.settings.register_profile("deep", max_examples=5_000, deadline=None, 
 hypothesis.settings.load_profile("ours")
 
 forks.allow()
+setattr(envelope, "_envelope", json_documents.compared(envelope._envelope))  # noqa: B010  # mypy refuses it
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in a job in the background; programs inherit it
     signal.signal(signal.SIGINT, signal.default_int_handler)

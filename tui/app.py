@@ -29,10 +29,11 @@ from ospltool.views.view import Subject, View
 from tui import commands, themes
 from tui.alarm import GRACE_NS, Alarm
 from tui.background import BackgroundWork, look_for_garbage_less_often
-from tui.console import CommandError, Systems
+from tui.console import CommandError, ShellSource, Systems
 from tui.operator import Operator
 from tui.panels import ConsoleStatus
 from tui.screens.alignment import AlignmentScreen
+from tui.screens.applications import ApplicationScreen, ApplicationsScreen
 from tui.screens.base import OpsScreen
 from tui.screens.conflicts import ConflictsScreen
 from tui.screens.findings import FindingsScreen
@@ -44,12 +45,14 @@ from tui.screens.node import NodeScreen
 from tui.screens.overview import OverviewScreen
 from tui.screens.persistence import PersistenceScreen
 from tui.screens.stores import StoreScreen
+from tui.screens.topics import TopicScreen, TopicsScreen
 from tui.screens.trace import TraceScreen
-from tui.trace_lines import TraceFiles
 from tui.widgets.kiosk import ROTATE_S, pages
 
 if TYPE_CHECKING:
     from textual.driver import Driver
+
+    from tui.trace_lines import TraceFiles
 
 # A title of a terminal; it may have a name from the network.
 MOST_CHARACTERS: Final = 200
@@ -145,6 +148,10 @@ SCREENS: Final[dict[str, Callable[[], Screen[Any]]]] = {
         PersistenceScreen,
         IncidentScreen,
         ConflictsScreen,
+        TopicsScreen,
+        TopicScreen,
+        ApplicationsScreen,
+        ApplicationScreen,
     )
 }
 """Every screen by its name. The first ten have a tab and, in this order, a number key; the tenth has 0."""
@@ -160,6 +167,7 @@ class ConsoleApp(App[int]):
     the console, `theme` a name of `themes.ALL`, and `notify` a command that runs for every new severe
     incident; empty for none. `recordings` are files of recorders of the shown systems, to go back in time.
     With `kiosk` it hangs on a wall. `simulate` opens a simulated system, offered while nobody is heard.
+    `source` is how a command of the shell names what is shown.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -173,6 +181,8 @@ class ConsoleApp(App[int]):
             Binding(str(number % 10), f"screen('{name}')", name, show=False)
             for number, name in enumerate(TABS, 1)
         ),
+        Binding("T", "screen('topics')", "topics", show=False),
+        Binding("A", "screen('applications')", "applications", show=False),
         Binding("d", "system(1)", "next domain"),
         Binding("D", "system(-1)", "domain before", show=False),
         Binding("full_stop", "step(1)", "step", key_display="."),
@@ -205,8 +215,10 @@ class ConsoleApp(App[int]):
         recordings: Sequence[Path] = (),
         kiosk: bool = False,
         simulate: Callable[[], Source] | None = None,
+        source: ShellSource | None = None,
     ) -> None:
         super().__init__()
+        self.source = source or ShellSource()
         self.alarm = Alarm(self.bell, notify, self.show_message)
         self.title = title
         self._is_kiosk, self._page = kiosk, 0
@@ -244,11 +256,12 @@ class ConsoleApp(App[int]):
         """Return the console's variables, so that the style sheet is readable before a theme is chosen."""
         return dict(themes.DARK.variables)
 
-    def on_mount(self) -> None:
+    async def on_mount(self) -> None:
         """Open the overview and begin."""
         self.animation_level = "none"
-        self.push_screen("overview")
+        await self.push_screen("overview")
         if self._ticking:
+            self._background.begin(self._steps)  # what was heard while this console was made, at once
             self.set_interval(TICK_S, lambda: self._background.begin(self._steps))
             if self._is_kiosk:
                 self.set_interval(ROTATE_S, self.rotate)
@@ -637,7 +650,7 @@ def run_console(
     on_idle: Callable[[], bool | None] | None = None,
     theme: str | None = None,
     ascii_only: bool = False,
-    traces: Sequence[str] = (),
+    trace_files: TraceFiles | None = None,
     operator: Operator | None = None,
     notify: str = "",
     watch_health: Callable[[SystemModel], Health] = Health,
@@ -645,6 +658,7 @@ def run_console(
     recordings: Sequence[Path] = (),
     kiosk: bool = False,
     simulate: Callable[[], Source] | None = None,
+    source: ShellSource | None = None,
 ) -> int:
     """Show `feed` until the user leaves, and close it. Return 0, or 130 after an interrupt.
 
@@ -656,7 +670,7 @@ def run_console(
         on_idle: called about four times a second in the console's thread; False ends the console.
         theme: name of a theme; None chooses one.
         ascii_only: use signs of ASCII only.
-        traces: trace files or directories to follow, as for `ospltool trace`.
+        trace_files: trace files to follow; they are closed, too.
         operator: carries out commands on nodes; None for a console that only watches.
         notify: command that runs for every new severe incident; empty for none.
         watch_health: makes the health of the model, with its expectation.
@@ -664,12 +678,11 @@ def run_console(
         recordings: files of recorders of these domains, to go back in time.
         kiosk: the console hangs on a wall: large figures, and pages in turn.
         simulate: opens a simulated system, which is offered while nobody is heard; None for a recording.
+        source: how a command of the shell names what is shown.
 
     Raises:
-        SourceError: a trace file cannot be read.
         AlarmError: the command is malformed.
     """
-    files = TraceFiles(traces) if traces else None
     look = themes.choose(theme, no_color=bool(os.environ.get("NO_COLOR")), term=os.environ.get("TERM", ""))
     encoding = "utf-8" if "TEXTUAL_DRIVER" in os.environ else sys.stdout.encoding  # a browser has no other
     app = ConsoleApp(
@@ -678,7 +691,7 @@ def run_console(
         signs=cells.choose(encoding, ascii_only=ascii_only),
         theme=look,
         on_idle=on_idle,
-        trace_files=files,
+        trace_files=trace_files,
         operator=operator,
         notify=notify,
         watch_health=watch_health,
@@ -686,6 +699,7 @@ def run_console(
         recordings=recordings,
         kiosk=kiosk,
         simulate=simulate,
+        source=source,
     )
     look_for_garbage_less_often()
     try:
@@ -693,6 +707,6 @@ def run_console(
             result = app.run()
     finally:
         app.systems.close()
-        if files is not None:
-            files.close()
+        if trace_files is not None:
+            trace_files.close()
     return app.return_code or 0 if result is None else result

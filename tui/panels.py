@@ -283,7 +283,8 @@ def share_height(room: int, frame: int, wanted: Wanted, *, is_wide: bool = False
         is_wide: parts are side by side: attention and explanation, last hour and applications.
     """
     given = Shares(detail=2)
-    given.about = wanted.about if room >= LEAST_FOR_EXPLANATION else 0
+    has_about = wanted.attention and room >= LEAST_FOR_EXPLANATION
+    given.about = wanted.about if has_about else 0
     left = room - given.detail - (0 if is_wide else given.about)
     if wanted.attention:
         given.attention = min(wanted.attention, max(1, left // 3 - frame))

@@ -17,9 +17,6 @@ from ospltool.trace.reading.sources import SourceError, find_sources
 from ospltool.trace.views.selection import RecordFilter
 from ospltool.views.view import Filter
 
-FIELDS: Final = ("node", "level", "thread", "state", "fellow", "ns", "group", "conflict", "event")
-"""Fields of the filter: those of `ospltool trace`, and the node."""
-
 # Some tens of megabytes; `ospltool trace` has no such limit.
 MAX_LINES: Final = 50_000
 """Records of files that are kept; the oldest are dropped and counted."""

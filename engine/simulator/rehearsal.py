@@ -18,7 +18,7 @@ import functools
 import itertools
 import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Final
+from typing import Final, TypedDict
 
 import msgspec
 
@@ -431,6 +431,16 @@ _PATIENCE_PERIODS: Final = 10
 """Periods for the last acknowledgements to reach all replicas; each passes on in one."""
 
 
+class ProviderChange(TypedDict):
+    """From whom a replica begins to take a writer's samples."""
+
+    time_ms: int
+    replica: str
+    writer: str
+    providers: str
+    lag_ns: int
+
+
 class SubscriptionResult(msgspec.Struct, frozen=True):
     """The outcome of a rehearsal for one durable subscription."""
 
@@ -704,7 +714,7 @@ class Rehearsal(msgspec.Struct, frozen=True):
         subscriptions: the outcome for each durable subscription of the configuration.
     """
 
-    changes: list[dict[str, object]]
+    changes: list[ProviderChange]
     cluster: ReplicaCluster
     subscriptions: tuple[SubscriptionResult, ...]
 
@@ -743,7 +753,7 @@ def rehearse(service: PersistenceService, replicas: int, fault: str, periods: in
     ]
     for number, writer in enumerate(_WRITERS):
         cluster.attach(writer, f"i{number}")
-    changes: list[dict[str, object]] = []
+    changes: list[ProviderChange] = []
     shown: dict[tuple[str, str], str] = {}
     for number in range(periods):
         _fault(cluster, fault, number, periods)
@@ -771,7 +781,7 @@ def _fault(cluster: ReplicaCluster, fault: str, number: int, periods: int) -> No
         (cluster.cut if number % 2 else cluster.join)("i0", cluster.names[-1])
 
 
-def _changes(cluster: ReplicaCluster, shown: dict[tuple[str, str], str]) -> Iterator[dict[str, object]]:
+def _changes(cluster: ReplicaCluster, shown: dict[tuple[str, str], str]) -> Iterator[ProviderChange]:
     for name in cluster.names:
         for writer in _WRITERS:
             providers = cluster.replicas[name].providers(writer)
@@ -789,7 +799,19 @@ def _changes(cluster: ReplicaCluster, shown: dict[tuple[str, str], str]) -> Iter
                 }
 
 
-def summary(rehearsal: Rehearsal) -> dict[str, object]:
+class RehearsalData(TypedDict):
+    """The outcome of a rehearsal, for JSON."""
+
+    changes: list[ProviderChange]
+    converged: bool
+    written: int
+    dds_instances: int
+    between_replicas: int
+    counters: dict[str, dict[str, int]]
+    durable_subscriptions: tuple[SubscriptionResult, ...]
+
+
+def summary(rehearsal: Rehearsal) -> RehearsalData:
     """Return the outcome for JSON."""
     cluster = rehearsal.cluster
     return {
@@ -808,8 +830,8 @@ def lines(rehearsal: Rehearsal) -> Iterator[str]:
     cluster = rehearsal.cluster
     for each in rehearsal.changes:
         yield (
-            f"{int(str(each['time_ms'])) / 1000:9.1f} s  {each['replica']}: {each['writer']} comes from "
-            f"{each['providers']} (lag {int(str(each['lag_ns'])) / 1e9:.1f} s)\n"
+            f"{each['time_ms'] / 1000:9.1f} s  {each['replica']}: {each['writer']} comes from "
+            f"{each['providers']} (lag {each['lag_ns'] / 1e9:.1f} s)\n"
         )
     for name in cluster.names:
         counted = ", ".join(

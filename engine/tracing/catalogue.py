@@ -7,7 +7,6 @@ OpenSplice: `EventCatalogue.match` finds the event of a line's text, and with it
 from __future__ import annotations
 
 import functools
-import operator
 import pkgutil
 import re
 import string
@@ -84,19 +83,19 @@ class EventCatalogue(dict[str, EventType]):
         raise UnknownEventError(event_id)
 
     @functools.cached_property
-    def _patterns(self) -> list[tuple[re.Pattern[str], EventType]]:
-        """The patterns of messages; one with more text of its own comes first, as others may match more."""
-        ranked = sorted(
-            ((*_pattern(kind.text), kind.id) for kind in self.values()), key=operator.itemgetter(0)
-        )
-        return [(re.compile(pattern, re.DOTALL), self[event_id]) for _, pattern, event_id in ranked]
+    def _templates(self) -> list[tuple[str, str, EventType]]:
+        """How messages begin and end; one with more text of its own comes first, as others may match more."""
+        ranked = sorted(self.values(), key=lambda kind: (-_own_length(kind.text), kind.id))
+        return [(*_ends(kind.text), kind) for kind in ranked]
 
     def match(self, text: str) -> tuple[EventType, dict[str, str]] | None:
         """Find the event of a message, with the unescaped values of its fields."""
-        for pattern, kind in self._patterns:
-            found = pattern.fullmatch(text)
-            if found:
-                return kind, {name: unescape(value) for name, value in found.groupdict().items()}
+        for begin, end, kind in self._templates:
+            # Patterns are made when they are needed: those of all events take a tenth of a short command.
+            if text.startswith(begin) and text.endswith(end):
+                found = _pattern(kind.text).fullmatch(text)
+                if found:
+                    return kind, {name: unescape(value) for name, value in found.groupdict().items()}
         return None
 
 
@@ -127,10 +126,20 @@ def field_names(template: str) -> tuple[str, ...]:
     return tuple(field for _, field, _, _ in string.Formatter().parse(template) if field is not None)
 
 
-def _pattern(template: str) -> tuple[int, str]:
-    """Return how much of a template is its own text, as a negative number, and its pattern."""
-    pattern, length = "", 0
+def _own_length(template: str) -> int:
+    """Return how much of a template is its own text."""
+    return sum(len(literal) for literal, _, _, _ in string.Formatter().parse(template))
+
+
+def _ends(template: str) -> tuple[str, str]:
+    """Return the text before the first field and after the last one; all of it twice without a field."""
+    parts = list(string.Formatter().parse(template))
+    return parts[0][0], parts[-1][0] if parts[-1][1] is None else ""
+
+
+@functools.cache
+def _pattern(template: str) -> re.Pattern[str]:
+    pattern = ""
     for literal, field, _, _ in string.Formatter().parse(template):
-        length += len(literal)
         pattern += re.escape(literal) + (f"(?P<{field}>.*?)" if field is not None else "")
-    return -length, pattern
+    return re.compile(pattern, re.DOTALL)

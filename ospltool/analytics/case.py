@@ -59,7 +59,9 @@ _REPEATED: Final = [
 ]  # fmt: skip
 _NUMBERS: Final = dict.fromkeys(["off", "length"], "DELTA_BINARY_PACKED")
 _TEXTS: Final = frozenset(["text", "fields.key_value.key", "fields.key_value.value"])
-_WITH_STATISTICS: Final = ["off", "time_ns", "state", "thread", "edge", "level", "template", "event"]
+_WITH_STATISTICS: Final = [
+    "off", "time_ns", "state", "thread", "edge", "telling", "level", "template", "event",
+]  # fmt: skip
 
 
 VERSIONS: Final = "versions"
@@ -89,6 +91,7 @@ class _LoadedPart:
     name: str
     start: int
     counts: tuple[int, int, int, int]
+    times: tuple[int | None, int | None, bool, bool, bool]
 
     def __post_init__(self) -> None:
         """Refuse a name that leads elsewhere: a case may come from anybody."""
@@ -574,17 +577,22 @@ class RecordWriter:
         )
 
     def write(self, table: pa.Table, days: np.ndarray[Any, np.dtype[np.int64]]) -> None:
-        """Write rows of the contract's columns, with the day of each."""
+        """Write rows of the contract's columns, with the day of each, the telling ones first."""
         if not len(days):
             return
         if days[0] == days[-1] and (days == days[0]).all():
-            self._writer(int(days[0]), table.schema).write_table(table, row_group_size=ROWS_TOGETHER)
+            self._write(int(days[0]), table)
             return
         table = _with_own_text(table)
         for day in sorted(set(days.tolist())):
-            self._writer(day, table.schema).write_table(
-                table.filter(days == day), row_group_size=ROWS_TOGETHER
-            )
+            self._write(day, table.filter(days == day))
+
+    def _write(self, day: int, table: pa.Table) -> None:
+        """Write rows of one day; groups without a telling row are not read where only such rows are."""
+        telling = sum(chunk.true_count for chunk in table.column("telling").chunks)
+        for rows in (table.slice(0, telling), table.slice(telling)):
+            if rows.num_rows:
+                self._writer(day, table.schema).write_table(rows, row_group_size=ROWS_TOGETHER)
 
     def _writer(self, day: int, schema: pa.Schema) -> pq.ParquetWriter:
         key = (day, schema)  # texts may come as views or not; a file has one kind of columns

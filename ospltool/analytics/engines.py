@@ -20,6 +20,9 @@ ROWS_AT_ONCE: Final = 5_000
 MOST_TASKS: Final = 10_000
 """Tasks of one stage of Spark, whose scheduler takes milliseconds for each."""
 
+TASK_RECORDS: Final = 1_500_000
+"""Records of small domains that a task judges: some seconds, as a task of the load takes."""
+
 
 class AnalyticsMissingError(Exception):
     """A package that an engine needs is not installed; the message says how to install it."""
@@ -98,14 +101,14 @@ class FleetEngine(Engine, Protocol):
         """The address of its own page about its work; empty if there is none."""
 
     def by_domain(
-        self, query: str, order: Sequence[str], domains: int, work: DomainWork, schema: str
+        self, query: str, order: Sequence[str], sizes: Mapping[str, int], work: DomainWork, schema: str
     ) -> Iterator[tuple[Any, ...]]:
         """Yield the rows that a function makes of those of each domain that has any.
 
         Args:
             query: SQL of our own, whose rows have a column `domain`.
             order: columns by which the rows are sorted, nothing first, `domain` being the first.
-            domains: number of domains, about.
+            sizes: records of each domain, by which tasks get about equal shares.
             work: travels to the machines that do it.
             schema: the columns of what it makes, as `name type, ...`.
 

@@ -9,9 +9,12 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import functools
+import heapq
 import importlib.util
 import itertools
 import logging
+import operator
 import os
 import pathlib
 import re
@@ -23,14 +26,15 @@ import tempfile
 import warnings
 import weakref
 import zipfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Final
 
+import numpy as np
 import pyarrow as pa
 import sqlglot
 from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untyped]  # a part of pyspark without types
 from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
+from pyspark.sql import SparkSession, functions
 from sqlglot import exp
 from sqlglot.dialects.spark import Spark
 from sqlglot.errors import SqlglotError
@@ -41,6 +45,7 @@ from ospltool.analytics.contract import Table, columns_of, no_rows, tables_by_do
 from ospltool.analytics.engines import (
     MOST_TASKS,
     ROWS_AT_ONCE,
+    TASK_RECORDS,
     AnalyticsMissingError,
     DomainWork,
     QueryError,
@@ -315,9 +320,9 @@ def check_plan(plan: str, places: frozenset[str]) -> None:
     Raises:
         QueryError: it reads something else, or does something else.
     """
-    for operator in _OPERATOR.findall(plan):
-        if ("Scan" in operator and not operator.startswith(_SCANS)) or _ACTS.search(operator):
-            raise QueryError(f"not run: Spark would do more than read the case ({operator.strip()})")
+    for step in _OPERATOR.findall(plan):
+        if ("Scan" in step and not step.startswith(_SCANS)) or _ACTS.search(step):
+            raise QueryError(f"not run: Spark would do more than read the case ({step.strip()})")
     if others := places_of(plan) - places:
         raise QueryError(f"not run: Spark would read {min(others)}")
 
@@ -354,20 +359,25 @@ class SparkEngine:
             self._frames = {table: self._frame_of(case, table) for table in Table}
             for table, frame in self._frames.items():
                 frame.createOrReplaceTempView(table.value)
-            self._places = places_of(self._plan(_EVERY_TABLE))
         except (PySparkException, Py4JError) as cause:
             raise CaseError(f"{case.path}: {first_line(cause)}") from None
+
+    @functools.cached_property
+    def _places(self) -> frozenset[str]:
+        return places_of(self._plan(_EVERY_TABLE))
 
     def _frame_of(self, case: Case, table: Table) -> Any:
         """Return the rows of a table; one without files has none."""
         directory, paths = case.path.absolute() / table, case.files(table)
         if not paths:
             return self._session.sql(no_rows(table, SQL_TYPES))
-        frame = self._session.read.parquet(directory.as_uri())
+        described = ", ".join(f"{name} {SQL_TYPES[kind]}" for name, kind in columns_of(table).items())
+        reading = self._session.read.schema(described)  # else a job reads the footers of files for it
+        frame = reading.parquet(directory.as_uri())
         if {one.rpartition("/")[2] for one in frame.inputFiles()} != {path.name for path in paths}:
             # What was replaced lies there, too. All paths take longer, and make plans long.
-            reader = self._session.read.option("basePath", directory.as_uri())
-            frame = reader.parquet(*(path.absolute().as_uri() for path in paths))
+            reading = reading.option("basePath", directory.as_uri())
+            frame = reading.parquet(*(path.absolute().as_uri() for path in paths))
         return frame.select(*columns_of(table))
 
     @property
@@ -443,21 +453,26 @@ class SparkEngine:
             )
 
     def by_domain(
-        self, query: str, order: Sequence[str], domains: int, work: DomainWork, schema: str
+        self, query: str, order: Sequence[str], sizes: Mapping[str, int], work: DomainWork, schema: str
     ) -> Iterator[tuple[Any, ...]]:
         """See `ospltool.analytics.engines.FleetEngine`; the executors do the work."""
 
-        def of_group(key: tuple[Any, ...], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            for columns in work(str(key[0].as_py()), batches):
-                yield pa.record_batch(dict(columns))
+        def of_task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            for domain, some in itertools.groupby(_of_one_domain(batches), key=operator.itemgetter(0)):
+                for columns in work(domain, map(operator.itemgetter(1), some)):
+                    yield pa.record_batch(dict(columns))
 
         ship_package(self._session)
         try:
-            # Twice as many tasks as domains, so that few of them get two. Whole domains lie in one
-            # partition in their order, so that Spark neither moves nor sorts them again for their groups.
-            rows = self._session.sql(query).repartition(min(2 * domains, MOST_TASKS), "domain")
-            rows = rows.sortWithinPartitions(*(rows[name].asc_nulls_first() for name in order))
-            yield from map(tuple, rows.groupBy("domain").applyInArrow(of_group, schema).toLocalIterator())
+            wanted = max(int(self._session.conf.get("spark.sql.shuffle.partitions") or 1), 1)
+            tasks = tasks_of(sizes, wanted)
+            shares = self._session.createDataFrame([*tasks.items()], "domain string, task int")
+            rows = self._session.sql(query).join(functions.broadcast(shares), "domain")
+            # Not by a hash of the domain, which puts many domains into some tasks and none into others, nor
+            # in groups: each would be a stream of its own, which takes longer than a small domain itself.
+            rows = rows.repartitionById(max(tasks.values()) + 1, "task")
+            rows = rows.sortWithinPartitions(*(rows[name].asc_nulls_first() for name in order)).drop("task")
+            yield from map(tuple, rows.mapInArrow(of_task, schema).toLocalIterator())
         except PySparkException as cause:
             raise QueryError(_first_lines(cause)) from None
 
@@ -471,6 +486,32 @@ class SparkEngine:
         """End the session if this engine opened it."""
         if self._is_ours:
             self._session.stop()
+
+
+def tasks_of(sizes: Mapping[str, int], parallel: int) -> dict[str, int]:
+    """Return the number of the task of each domain.
+
+    Args:
+        sizes: records of each domain, at least one.
+        parallel: number of tasks that are worth their start even if each has little to do.
+    """
+    count = min(len(sizes), max(parallel, sum(sizes.values()) // TASK_RECORDS), MOST_TASKS)
+    loads = [(0, task) for task in range(count)]
+    tasks = {}
+    for domain in sorted(sizes, key=lambda one: (-sizes[one], one)):  # the largest have tasks of their own
+        load, tasks[domain] = loads[0]
+        heapq.heapreplace(loads, (load + sizes[domain], tasks[domain]))
+    return tasks
+
+
+def _of_one_domain(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, pa.RecordBatch]]:
+    """Yield rows that come by domain in pieces of one domain each, with its name."""
+    for rows in batches:
+        names = rows.column("domain").dictionary_encode()
+        changes = np.flatnonzero(np.diff(names.indices.to_numpy())) + 1
+        for start, end in itertools.pairwise([0, *changes.tolist(), len(rows)]):
+            if end > start:
+                yield str(names[start]), rows.slice(start, end - start)
 
 
 class SparkTables:

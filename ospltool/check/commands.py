@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from engine.config import Setting
 from engine.config.schema import schema
@@ -24,6 +24,9 @@ from ospltool.check.views import FleetView, NodeView
 from ospltool.diagnostics.model import Report, Severity, Target
 from ospltool.output import envelope
 from ospltool.output.text import plural, table, visible, width
+
+if TYPE_CHECKING:
+    from ospltool.diagnostics.documents import EffectiveNode, MasterForecast, RuleCount
 
 # Two lines of a terminal.
 MAX_LISTED = 5
@@ -184,7 +187,9 @@ def statistics(report: Report, *, as_json: bool) -> str:
     rules = all_rules()
     rows = [(count, code, rules[code]) for code, count in counts.most_common()]
     if as_json:
-        data = [{"code": code, "name": each.name, "count": count} for count, code, each in rows]
+        data: list[RuleCount] = [
+            {"code": code, "name": each.name, "count": count} for count, code, each in rows
+        ]
         return envelope.document("statistics", data)
     return table(
         ("COUNT", "CODE", "NAME", "WHAT"),
@@ -302,7 +307,7 @@ def _sentence(expected: ExpectedMaster) -> str:
 def matrix_json(fleet: FleetView) -> str:
     """Render the matrix as one JSON document."""
     rows, masters = _matrix(fleet)
-    of_masters = [
+    of_masters: list[MasterForecast] = [
         {
             "name_space": each.name_space,
             "role": each.role,
@@ -362,7 +367,7 @@ def _origin(setting: Setting) -> str:
 
 def effective_json(nodes: Iterable[NodeView]) -> str:
     """Render the effective settings as one JSON document."""
-    data = [
+    data: list[EffectiveNode] = [
         {
             "node": node.name,
             "file": node.path,

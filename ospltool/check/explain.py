@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import textwrap
+from typing import TYPE_CHECKING
 
 from engine.config.problems import quoted
 from engine.config.schema import Item, Schema, Type, documented, engine_schema, schema
@@ -13,6 +14,9 @@ from ospltool.check.cyclone import CycloneItem, CycloneItems
 from ospltool.check.registry import SECTIONS, Rule
 from ospltool.check.rule_book import all_rules
 from ospltool.output import envelope
+
+if TYPE_CHECKING:
+    from ospltool.diagnostics.documents import SettingData
 
 # Comfortable to read; longer lines are left to the terminal.
 WIDTH = 100
@@ -211,7 +215,7 @@ def as_json(found: Rule | Item | CycloneItem | None) -> str:
         known = {"path": cyclone.subject(found.path), "facts": dict(_cyclone_facts(found))}
         contains = _children(cyclone.table(), found.path)
         return envelope.document("cyclone-setting", {**known, "contains": contains})
-    data = {
+    data: SettingData = {
         "path": documented(found.path),
         "meaning": found.meaning,
         "opensplice": found.opensplice,

@@ -17,6 +17,7 @@ import typer
 from engine.capture.configured_uri import interface_fault
 from engine.config import ConfigError
 from engine.config.fleet import load_fleet
+from engine.dds import wheel
 from engine.dds.interfaces import known_addresses, unusable_interface
 from engine.dds.proofs import DomainSecret, SecretError
 from engine.supervisor.rundir import RunDirectory, RunDirectoryError, location
@@ -198,7 +199,8 @@ def simulated(
         raise CommandError(f"{deployment}: {error}") from error
     kinds = ", ".join(options.faults) or "none"
     about = (
-        f"Simulated, seed {seed}: {len(options.nodes)} nodes; faults for {options.fault_s:g} s: {kinds}; "
+        f"Simulated, seed {seed}: {plural(len(options.nodes), 'node')}; "
+        f"faults for {options.fault_s:g} s: {kinds}; "
         "then everything heals."
     )
     name = "" if drawn else f" of {pathlib.Path(deployment).name}"
@@ -220,6 +222,7 @@ def live_at(place: DomainAccess, partition: str | None) -> Feed:
     Raises:
         CommandError: it cannot be opened.
     """
+    wheel.import_used_parts_only()  # of the first picture, the whole package would be a quarter
     try:
         from engine.dds.errors import DdsError
         from ospltool.live.dds import LiveFeed

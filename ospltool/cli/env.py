@@ -18,6 +18,8 @@ from ospltool.output import envelope, streams
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from ospltool.output.documents import Variable
+
 KNOWN: Final = {
     "OSPL_URI": ("", "configuration of commands that name none"),
     "OSPL_HOME": ("", "used only by configurations that refer to it"),
@@ -68,7 +70,7 @@ def show_environment(
         raise typer.Exit(Exit.FINDINGS)
 
 
-def _own(environ: Mapping[str, str]) -> Iterator[dict[str, str]]:
+def _own(environ: Mapping[str, str]) -> Iterator[Variable]:
     for variable, (default, meaning) in KNOWN.items():
         value = environ.get(variable, "")
         effective, origin = (
@@ -110,7 +112,7 @@ def _refusal(variable: str, environ: Mapping[str, str]) -> str:
     return ""
 
 
-def _referred(uri: str, environ: Mapping[str, str]) -> Iterator[dict[str, str]]:
+def _referred(uri: str, environ: Mapping[str, str]) -> Iterator[Variable]:
     """Yield a row for each place of the configuration that refers to a variable."""
     from engine.config import ConfigError, read_document
     from engine.config.problems import ProblemKind

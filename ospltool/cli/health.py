@@ -28,6 +28,7 @@ from ospltool.output.text import visible
 if TYPE_CHECKING:
     from ospltool.health.incidents import Incident
     from ospltool.health.mutes import MuteEnd
+    from ospltool.output.documents import DomainHealth
 
 
 PASSING_S: Final = 2.0
@@ -333,7 +334,7 @@ def _put_lines(lines: list[str]) -> None:
     streams.put("".join(f"{visible(line)}\n" for line in lines))
 
 
-def _data(systems: list[_Domain]) -> list[dict[str, object]]:
+def _data(systems: list[_Domain]) -> list[DomainHealth]:
     return [{"domain": one.title, **export.health(one.health, one.feed.now_ns())} for one in systems]
 
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from engine.dataset.groups import TypeDescription
     from ospltool.client import DurabilityClient
     from ospltool.client.client import GroupCompleteness
+    from ospltool.output.documents import DeletedGroup, GroupState
 
 Partitions = Annotated[
     list[str] | None,
@@ -197,7 +198,7 @@ def _put_groups(
 ) -> None:
     """Write what a deletion would find."""
     if as_json:
-        groups = [
+        groups: list[DeletedGroup] = [
             {
                 "partition": each.partition,
                 "topic": each.topic,
@@ -275,7 +276,7 @@ def state(
         found = client.durability_state(topic, tuple(partitions or ("*",)), timeout_s=timeout)
         refused, unanswered = client.refusing, client.unanswered
     if as_json:
-        values = [
+        values: list[GroupState] = [
             {
                 "node": each.service_name,
                 "node_id": each.service,

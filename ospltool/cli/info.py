@@ -21,6 +21,8 @@ from ospltool.output.text import table, visible
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from ospltool.output.documents import ConfigurationInfo
+
 _REQUIREMENT: Final = re.compile(r"[A-Za-z0-9._-]+")
 
 
@@ -89,7 +91,7 @@ def _paths(environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     yield "run_directory", str(location(environ))
 
 
-def _configuration(uri: str | None, role: str | None, node: str | None) -> dict[str, object]:
+def _configuration(uri: str | None, role: str | None, node: str | None) -> ConfigurationInfo:
     from ospltool.cli.targets import one_target
 
     target = one_target(uri, os.environ, role=role, node=node)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pathlib
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -14,6 +13,7 @@ from ospltool.cli.exits import CommandError
 from ospltool.cli.options import CONTEXT, AsJson, command_group
 from ospltool.cli.trace import end, errors, needs_analytics
 from ospltool.output import envelope, streams
+from ospltool.output.locations import LocationFault, located
 from ospltool.output.text import plural, visible
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ ALERT_WITHIN_S: Final = 60
 
 
 def run(
-    plan: Annotated[pathlib.Path, typer.Argument(metavar="PLAN", help="Carry out this plan in TOML.")],
+    plan: Annotated[str, typer.Argument(metavar="PLAN", help="Carry out this plan in TOML.")],
     *,
     alert: Annotated[
         str | None,
@@ -43,8 +43,8 @@ def run(
     with needs_analytics():
         from ospltool.forensics import pipeline  # it needs the packages of the extra `sql`
     try:
-        chosen = pipeline.read_plan(plan)
-    except pipeline.PlanFault as fault:
+        chosen = pipeline.read_plan(located(plan))
+    except (pipeline.PlanFault, LocationFault) as fault:
         raise CommandError(visible(str(fault))) from None
     command = [alert] if alert is not None else list(chosen.alert)
 

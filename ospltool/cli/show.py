@@ -131,7 +131,7 @@ def show(
         str,
         typer.Argument(
             metavar="[NAME]",
-            help="Show one node, name-space, topic or incident in full.",
+            help="Show one node, name-space, topic, application or incident in full.",
             autocompletion=_complete_name,
         ),
     ] = "",
@@ -150,7 +150,7 @@ def show(
     timeout_s: float | None = duration(None, "End --wait after this time.", "--timeout"),
     table: TableOptions,
 ) -> None:
-    """Show nodes, fellows, name-spaces, masters, alignment, groups, readers, writers, incidents or events.
+    """Show nodes, name-spaces, alignment, topics, applications, incidents and more, as tables.
 
     Without a word it shows the whole system on one page. The tables are those of the console, with reasons:
     why a node is master, why a set is not complete, why a reader waits, why a writer's data is not kept. The
@@ -273,9 +273,7 @@ class _Printer:
         Raises:
             UnknownName: there is nothing of the name that was given.
         """
-        if not self.what:
-            return pages.summary(view, self.width)
-        return PAGES[self.what].sections(view, self._name, self.width)
+        return pages.sections(view, self.what, self._name, self.width)
 
     def is_whole(self, view: View) -> bool:
         """Return whether every expected node was heard, and every present one holds what is shown whole."""
@@ -292,9 +290,9 @@ class _Printer:
         if self.options.is_text:
             put_lines(self.lines(view))
         elif not self.what:
-            every = self.sections(view)
-            rows = {one.key: pages.records(one.rows, self.options.layout) for one in every if one.rows}
-            streams.put(envelope.document("show", {**_verdict(self.system), **rows}))
+            streams.put(
+                envelope.document("show", pages.document(view, self.sections(view), self.options.layout))
+            )
         else:
             self._put_records(self.records(view))
         if not self.system.model.nodes and not self.options.is_text:  # the pages say so
@@ -316,38 +314,8 @@ class _Printer:
 
     def lines(self, view: View) -> list[Line]:
         """Return the page as lines."""
-        has_titles = not self.options.no_header
-        place = f"{self.system.feed.title}, {text_views.moment(view.now_ns)[:19]} UTC"
-        lines: list[Line] = [] if self.what else [(Span(place, Tone.DIM),)]
-        for section in self.sections(view):
-            own = [part for line in section.lines for part in pages.wrapped(line, self.width)]
-            if section.table is not None and section.table.keys:
-                own += pages.table_lines(view, section.table, self.width, self.options.layout)
-            elif section.table is not None and not own:
-                own = [] if view.filter else list(section.empty)
-                own = own or [(Span(f" {_nothing(view, section)}", Tone.DIM),)]
-            if section.title and has_titles:
-                lines += [*([()] if lines else []), (Span(section.title, Tone.ACCENT),)]
-            lines += [*own, *(section.notes if has_titles else ())]
-        return lines
-
-
-def _nothing(view: View, section: Section) -> str:
-    """Return the line that replaces an empty table."""
-    what = section.title or section.key
-    if view.filter:
-        return f"the filter {view.filter.text!r} matches no {what}"
-    return f"no {what}" if view.is_anybody_heard else f"no node is heard, so there are no {what} to show"
-
-
-def _verdict(system: System) -> dict[str, object]:
-    verdict = system.health.verdict
-    return {
-        "time_ns": system.feed.now_ns(),
-        "verdict": verdict.word.lower(),
-        "text": verdict.text,
-        "why": verdict.why,
-    }
+        place = "" if self.what else pages.place(view, self.system.feed.title)
+        return pages.page_lines(view, self.sections(view), self.width, self.options.layout, place)
 
 
 def _as_csv(rows: Sequence[dict[str, object]], *, has_header: bool) -> str:
@@ -466,7 +434,7 @@ def _follow(printer: _Printer, is_over: Callable[[View], bool]) -> None:
 
 VOLATILE: Final = {
     *(f"{age}_ns" for age in AGES),
-    *("rate_per_s", "left_s", "bytes", "digest", "time_ns", "disk_bytes", "skew_ns", "took"),
+    *("rate_per_s", "left_s", "bytes", "digest", "time_ns", "disk_bytes", "memory_bytes", "skew_ns", "took"),
 }
 """Values that change all the time: a line for each change would be no news."""
 

@@ -16,6 +16,7 @@ from ospltool.output.text import visible
 if TYPE_CHECKING:
     from engine.supervisor.control import Stop
     from ospltool.cli.targets import PlannedNode
+    from ospltool.output.documents import StartedNode
 
 
 def run_directory(environ: Mapping[str, str]) -> RunDirectory:
@@ -207,7 +208,7 @@ def put_never_started(given: str, environ: Mapping[str, str], found: Sequence[No
         streams.put(visible(f"{said}; if it has another host, {advice}") + "\n")
 
 
-def as_data(status: NodeStatus) -> dict[str, object]:
+def as_data(status: NodeStatus) -> StartedNode:
     """Return the JSON form of a node."""
     record = status.record
     return {

@@ -16,6 +16,7 @@ from ospltool.output import envelope, streams
 
 if TYPE_CHECKING:
     from engine.supervisor.node_status import NodeStatus
+    from ospltool.output.documents import StoppedNode
 
 
 def stop(
@@ -49,7 +50,7 @@ def stop(
     for status, outcome in outcomes:
         notify_stopped(status, outcome)
     if as_json:
-        data = [
+        data: list[StoppedNode] = [
             {
                 "domain_name": status.record.domain_name,
                 "configuration": status.record.configuration,

@@ -6,7 +6,7 @@ import dataclasses
 import os
 import pathlib
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
@@ -21,11 +21,12 @@ from ospltool.health.system import System
 from ospltool.live.feed import TimeTravel
 from ospltool.live.persistence import why_none
 from ospltool.output import envelope, streams
-from ospltool.trace.reading.sources import SourceError
 
 if TYPE_CHECKING:
     from ospltool.health.system import Source
+    from ospltool.output.documents import AdvertisedFinding
     from tui.operator import Operator
+    from tui.trace_lines import TraceFiles
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -146,13 +147,15 @@ def top(
         return
     if not has_terminal():
         raise CommandError("the console needs a terminal; use `ospltool top --json` without one")
+    # Nodes are discovered while the console is imported, which takes half of the time to its first picture.
+    (feed, watch_health), *others = map(_begun, domains.sources(uri, target, source, console.speed))
     try:
         from tui.alarm import AlarmError
         from tui.app import run_console
+        from tui.console import ShellSource
     except ImportError as error:
         raise not_installed("console", error) from error
 
-    (feed, watch_health), *others = map(_begun, domains.sources(uri, target, source, console.speed))
     drawn = SourceOptions(simulate=domains.DRAWN)
     try:
         code = run_console(
@@ -160,7 +163,7 @@ def top(
             title="ospltool",
             theme=console.theme,
             ascii_only=console.ascii_only,
-            traces=tuple(console.trace or ()),
+            trace_files=_followed(console.trace) if console.trace else None,
             operator=_operator() if console.operate else None,
             notify=console.notify,
             watch_health=watch_health,
@@ -168,10 +171,29 @@ def top(
             recordings=tuple(console.recording or ()),
             kiosk=console.kiosk,
             simulate=None if is_past else lambda: _begun(*domains.sources(None, target, drawn)),
+            source=ShellSource(uri or "", _options(target, source)),
         )
-    except (SourceError, AlarmError) as error:
+    except AlarmError as error:
         raise CommandError(str(error)) from error
     raise typer.Exit(code)
+
+
+def _options(target: LiveTarget, source: SourceOptions) -> tuple[str, ...]:
+    """Return the options that tell other commands what is shown."""
+    given = {**dataclasses.asdict(target), **dataclasses.asdict(source)}
+    unset = {**dataclasses.asdict(LiveTarget()), **dataclasses.asdict(SourceOptions())}
+    return tuple(f"--{name}={value}" for name, value in given.items() if value != unset[name])
+
+
+def _followed(names: Sequence[str]) -> TraceFiles:
+    """Follow trace files; what reads traces costs a tenth of the console's start."""
+    from ospltool.trace.reading.sources import SourceError
+    from tui.trace_lines import TraceFiles
+
+    try:
+        return TraceFiles(names)
+    except SourceError as error:
+        raise CommandError(str(error)) from error
 
 
 BEGUN_NS: Final = 5_000_000_000
@@ -238,6 +260,10 @@ SCREENS: Final = {
     "incidents": ("health",),
     "conflicts": ("conflicts",),
     "groups": ("groups",),
+    "topics": ("groups", "endpoints"),
+    "topic": ("groups", "endpoints"),
+    "applications": ("endpoints", "nodes"),
+    "application": ("endpoints", "nodes"),
     "trace": ("events", "events_left_out"),
     "store": ("nodes",),
     "findings": ("findings",),
@@ -294,7 +320,7 @@ def _document(one: Health, now_ns: int, screen: str | None) -> dict[str, Any]:
     return {name: data[name] for name in (*ALWAYS, *SCREENS[screen])}
 
 
-def _findings(health: Health) -> list[dict[str, Any]]:
+def _findings(health: Health) -> list[AdvertisedFinding]:
     """Return the findings of the rules of `check` on the settings that nodes advertise."""
     from tui.advertised import findings_of
 

@@ -26,7 +26,7 @@ from ospltool.cli.exits import CommandError, Exit, interrupt_flag
 from ospltool.cli.options import AsJson, DefaultGroup, EngineName, SparkMaster, command_group
 from ospltool.output import envelope, progress, streams
 from ospltool.output.installation import extra_command
-from ospltool.output.locations import LocationFault, is_remote, located
+from ospltool.output.locations import LocationFault, located
 from ospltool.output.progress import ProgressLine, counted
 from ospltool.output.text import plural, visible
 from ospltool.output.times import TimeError, duration
@@ -566,9 +566,6 @@ def _keep(target: pathlib.Path, attachments: Sequence[Attachment]) -> tuple[str,
     """Put stores, configurations and recordings into the case; return what to report, and if all was read."""
     if not attachments:
         return "", True
-    if is_remote(target) or not target.is_dir():
-        left = f"; {len(attachments)} stores, configurations and recordings"
-        return f"{left} need a case that is a directory of this machine", True
     from ospltool.forensics.attachments import attach
 
     with progress.shown(f"adding {len(attachments)} stores, configurations and recordings"):
@@ -638,8 +635,7 @@ def conversation(
             )
     if as_json:
         with progress.shown(_DRAWING, unit=""):
-            value = {**talks.as_value(talk), "unknown": doubts}
-            document = envelope.document("trace-conversation", value)
+            document = envelope.document("trace-conversation", talks.as_value(talk, doubts))
         streams.put(document)
     elif talk.exchanges:
         lines = talks.as_mermaid(talk) if form == "mermaid" else talks.as_text(talk)
@@ -692,7 +688,7 @@ def timeline(
         with progress.shown("adding up the times", unit=""):
             answer = times.timeline(facts)
     if as_json:
-        streams.put(envelope.document("trace-timeline", {**times.as_value(answer), "unknown": doubts}))
+        streams.put(envelope.document("trace-timeline", times.as_value(answer, doubts)))
     else:
         streams.put("".join(f"{line}\n" for line in times.as_text(answer)))
     _say_unknown(doubts)

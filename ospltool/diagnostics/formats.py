@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from html import escape  # xml.sax imports an HTTP client
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
 from ospltool.diagnostics.model import Finding, Place, Report, Severity, Target, fingerprints
 from ospltool.output import envelope
 from ospltool.output.text import Style, paint, visible, width
+
+if TYPE_CHECKING:
+    from ospltool.diagnostics.documents import Diagnostic, Diagnostics, FilePlace, Position, SuggestedFix
 
 STYLES = {Severity.ERROR: Style.RED, Severity.WARNING: Style.YELLOW, Severity.INFO: Style.CYAN}
 
@@ -126,7 +129,7 @@ def _safe(text: str) -> str:
 def json_document(report: Report, *, colour: bool = False) -> str:
     """Render the whole report: `{"format_version": 1, "kind": "diagnostics", "data": {...}}`."""
     prints = fingerprints(report.diagnostics)
-    data = {
+    data: Diagnostics = {
         "valid": not report.count(Severity.ERROR),
         "summary": {
             "errors": report.count(Severity.ERROR),
@@ -146,7 +149,7 @@ def json_document(report: Report, *, colour: bool = False) -> str:
     return envelope.document("diagnostics", data)
 
 
-def plain(each: Finding, fingerprint: str) -> dict[str, Any]:
+def plain(each: Finding, fingerprint: str) -> Diagnostic:
     """Convert a finding to JSON values. Lines and columns count from 1 and in characters, bytes from 0."""
     return {
         "code": each.code,
@@ -165,16 +168,16 @@ def plain(each: Finding, fingerprint: str) -> dict[str, Any]:
     }
 
 
-def plain_place(place: Place) -> dict[str, Any]:
+def plain_place(place: Place) -> FilePlace:
     """Convert a place to JSON values; without bytes if the file could not be read."""
-    start: dict[str, int] = {"line": place.line, "column": place.column}
-    end: dict[str, int] = {"line": place.end_line, "column": place.end_column}
+    start: Position = {"line": place.line, "column": place.column}
+    end: Position = {"line": place.end_line, "column": place.end_column}
     if place.span:
         start["byte"], end["byte"] = place.span
     return {"file": place.path, "range": {"start": start, "end": end}}
 
 
-def _fix(each: Finding) -> dict[str, Any] | None:
+def _fix(each: Finding) -> SuggestedFix | None:
     if each.fix is None:
         return None
     return {

@@ -17,11 +17,12 @@ from engine.core import expressions
 from engine.core.name_spaces import Element, Group
 from engine.dataset.groups import DurabilityKind, GroupQos, depth_name, is_deeper, loosest, meets
 from engine.dds.abi import INFINITE_NS
+from engine.dds.endpoints import Endpoint
 from engine.dds.offering import offer
 from engine.dds.qos import incompatibilities
 from engine.runtime.monitor import GroupView, NameSpaceView, NodeSnapshot, is_nowhere
 from ospltool.diagnostics.model import Finding, Severity
-from ospltool.doctor.picture import DomainPicture, Endpoint, TopicView
+from ospltool.doctor.picture import DomainPicture, TopicView
 from ospltool.output.text import durability_service, listed, plural
 
 _TRANSIENT = DurabilityKind.TRANSIENT
@@ -392,9 +393,6 @@ def _kept(topic: TopicView, groups: Iterable[GroupView]) -> list[Endpoint]:
             type_name=group.type_name,
             partitions=(group.partition,),
             qos=offered,
-            process="",
-            host="",
-            type_id="",
         )
     return list(found.values())
 

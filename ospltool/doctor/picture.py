@@ -6,61 +6,8 @@ import dataclasses
 from collections.abc import Iterator
 
 from engine.core import expressions
-from engine.dataset.groups import kept_depth
-from engine.dds.abi import INFINITE_NS
-from engine.dds.qos import EndpointQos
+from engine.dds.endpoints import Endpoint
 from engine.runtime.monitor import NodeSnapshot
-
-
-def is_ros_type(type_name: str) -> bool:
-    """Tell whether a type has a name that only the generator of ROS 2 gives."""
-    return "::dds_::" in type_name and type_name.endswith("_")
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Endpoint:
-    """A reader or writer of an application."""
-
-    guid: str
-    """32 hexadecimal digits."""
-    is_writer: bool
-    """Writer, else reader."""
-    topic: str
-    """Name of the topic."""
-    type_name: str
-    """Name of the type."""
-    partitions: tuple[str, ...]
-    """Names or expressions; empty for the default partition."""
-    qos: EndpointQos
-    """All announced policies."""
-    process: str
-    """Name, process id and host of the participant, where it announces them."""
-    host: str
-    """Host name; empty if not announced."""
-    type_id: str = ""
-    """Hash of the structure of its type, equal for equal ones; empty if it announces no type."""
-    is_library: bool = False
-    """A reader of the client library, which orders by source time and requests its history."""
-
-    @property
-    def kind(self) -> str:
-        """`writer` or `reader`."""
-        return "writer" if self.is_writer else "reader"
-
-    @property
-    def service_depth(self) -> int:
-        """Samples of each instance that DURABILITY_SERVICE of a writer leaves for late joiners; 0 for all."""
-        return kept_depth(self.qos.service_history_depth, self.qos.service_max_samples_per_instance)
-
-    @property
-    def is_ros(self) -> bool:
-        """Whether ROS 2 made it, whose QoS profiles have no TRANSIENT and no DESTINATION_ORDER."""
-        return is_ros_type(self.type_name)
-
-    @property
-    def is_periodic(self) -> bool:
-        """Whether it offers or requests periodic updates of each instance (DEADLINE)."""
-        return self.qos.deadline_ns != INFINITE_NS
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
+from engine.dds.endpoints import Endpoint
 from ospltool.diagnostics.model import Finding
 from ospltool.doctor.diagnosis import Diagnosis
-from ospltool.doctor.picture import Endpoint
 from ospltool.output.text import listed, plural, visible
+
+if TYPE_CHECKING:
+    from ospltool.output.documents import Diagnosed, DoctorCause, EndpointCount, EndpointData
 
 # A line of a terminal.
 MAX_SHOWN: Final = 5
@@ -90,7 +93,7 @@ def _sum(diagnosis: Diagnosis) -> Iterator[str]:
         yield f"{_count(picture.faults, 'message')} of nodes not understood"
 
 
-def as_data(diagnosis: Diagnosis) -> dict[str, object]:
+def as_data(diagnosis: Diagnosis) -> Diagnosed:
     """Return the data of the JSON document of kind "doctor"."""
     picture = diagnosis.picture
     return {
@@ -109,12 +112,12 @@ def as_data(diagnosis: Diagnosis) -> dict[str, object]:
     }
 
 
-def _endpoint_sum(diagnosis: Diagnosis, *, writers: bool) -> dict[str, int]:
+def _endpoint_sum(diagnosis: Diagnosis, *, writers: bool) -> EndpointCount:
     count = sum(each.is_writer is writers for each in diagnosis.picture.endpoints)
     return {"seen": count, "not_eventually_consistent": diagnosis.inconsistent(writers=writers)}
 
 
-def _finding_data(finding: Finding) -> dict[str, object]:
+def _finding_data(finding: Finding) -> DoctorCause:
     return {
         "cause": finding.name,
         "weight": finding.severity.label,
@@ -127,7 +130,7 @@ def _finding_data(finding: Finding) -> dict[str, object]:
     }
 
 
-def _endpoints_data(endpoints: Sequence[Endpoint], *, writers: bool) -> list[dict[str, object]]:
+def _endpoints_data(endpoints: Sequence[Endpoint], *, writers: bool) -> list[EndpointData]:
     return [
         {
             "guid": each.guid,

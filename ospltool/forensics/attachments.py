@@ -218,6 +218,9 @@ def attach(case: Path, attachments: Sequence[Attachment]) -> KeptAttachments:
     Raises:
         CaseError: the case cannot be written.
     """
+    if attachments and (is_remote(case) or not case.is_dir()):
+        left = f"{len(attachments)} stores, configurations and recordings"
+        return KeptAttachments(0, 0, (f"{left} need a case that is a directory of this machine",), True)
     directory = case / DIRECTORY
     added, unchanged = 0, 0
     problems: list[str] = []

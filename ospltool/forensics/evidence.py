@@ -4,11 +4,13 @@ Large files are read through a temporary case, many times faster. A case is read
 
 Of traces and logs that are there twice, each fact would count twice, also as one of another node. So some
 records of each file are looked for in the others, by time, thread and text. A file is a copy of another one,
-or of a part of it, if all of these are there.
+or of a part of it, if all of these are there. Most files of a case are known to be none before that: their
+records that the load chose by their times are not among those of others.
 """
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import copy
 import dataclasses
@@ -19,8 +21,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, Protocol, TextIO
 
 from ospltool.analytics.case import FILE_SUFFIXES, Case, is_case_directory
-from ospltool.analytics.contract import NO_DOMAIN, Detail
-from ospltool.analytics.engines import Engine, literals
+from ospltool.analytics.contract import LEAST_SAMPLED, NO_DOMAIN, SAMPLED, SAMPLED_MOD, Detail
+from ospltool.analytics.engines import Engine, literal, literals
 from ospltool.forensics.attachments import Attachment, AttachmentKind, find_attachments, what_is
 from ospltool.output.locations import located
 from ospltool.output.progress import ProgressLine, advance, shown
@@ -113,6 +115,84 @@ class CopiedFile:
         )
 
 
+def is_searched(files: Sequence[CaseFile]) -> bool:
+    """Return whether copies are looked for among the files of a domain."""
+    return 2 <= len(files) <= MOST_SEARCHED
+
+
+class Samples:
+    """Records of a domain that copies of a file have in common: reports, and what the load chose by its time.
+
+    Args:
+        files: the files of the domain.
+    """
+
+    def __init__(self, files: Sequence[CaseFile]) -> None:
+        self._files = files if is_searched(files) else ()
+        most = max((one.records for one in files), default=0)
+        self._below = max(LEAST_SAMPLED, min(SAMPLED_MOD, SAMPLED_MOD * SAMPLED // max(most, 1)))
+        self._found: dict[SourceKey, set[int]] = {}
+
+    def query(self, domain: str) -> str:
+        """Return a query for the rows that `add` needs, of the domain with that name."""
+        return (
+            f"select {', '.join(_SAMPLED)} from records "  # noqa: S608 - our own names
+            f"where domain = {literal(domain)} and (telling or telling is null) "
+            f"and (kind = {literal(_REPORT)} or mod(time_ns, {SAMPLED_MOD}) < {self._below})"
+        )
+
+    def add(self, rows: pa.RecordBatch) -> None:
+        """Add the chosen ones of some rows, which come once each."""
+        import numpy as np  # these come with the extra `sql`
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        if not self._files:
+            return
+        times = rows.column("time_ns").fill_null(-1).to_numpy()
+        is_report = pc.equal(rows.column("kind"), _REPORT).to_numpy(zero_copy_only=False)
+        is_chosen = (times >= 0) & (is_report | (times % SAMPLED_MOD < self._below))
+        if "telling" in rows.schema.names:
+            is_chosen &= rows.column("telling").fill_null(fill_value=True).to_numpy(zero_copy_only=False)
+        chosen = rows.select(_SAMPLED).take(pa.array(np.flatnonzero(is_chosen)))
+        for node, file, kind, *key in zip(*(one.to_pylist() for one in chosen.columns), strict=True):
+            if kind in _PROBED:
+                self._found.setdefault((node, file), set()).add(hash(tuple(key)))
+
+    def may_have_copies(self) -> bool:
+        """Return whether a file may be a copy.
+
+        It may be if all but some of its records are in others, or if few of them were chosen, as it is small
+        and others are not.
+        """
+        files_with = collections.Counter(key for keys in self._found.values() for key in keys)
+        for one in self._files:
+            own = self._found.get((one.node, one.file), set())
+            shared = sum(files_with[key] > 1 for key in own)
+            is_small = len(own) < LEAST_PROBES <= one.records
+            if is_small or (own and shared >= len(own) - 1 - len(own) // PROBES):
+                return True
+        return False
+
+
+_SAMPLED: Final = ["node", "file", "kind", "time_ns", "thread", "text"]
+_REPORT: Final = RecordKind.REPORT.value
+_PROBED: Final = frozenset({RecordKind.TRACE.value, _REPORT})
+
+
+def suspected_in(engine: Engine, files: Mapping[str, Sequence[CaseFile]]) -> dict[str, Sequence[CaseFile]]:
+    """Return the domains that may have copied files; see `copies_in`."""
+    suspected = {}
+    for domain, some in files.items():
+        if is_searched(some):
+            samples = Samples(some)
+            for rows in engine.batches(samples.query(domain)):
+                samples.add(rows)
+            if samples.may_have_copies():
+                suspected[domain] = some
+    return suspected
+
+
 def copies_in(engine: Engine, files: Mapping[str, Sequence[CaseFile]]) -> dict[str, list[CopiedFile]]:
     """Return the copied files of each domain of a case that has any.
 
@@ -121,9 +201,7 @@ def copies_in(engine: Engine, files: Mapping[str, Sequence[CaseFile]]) -> dict[s
         files: the files of each domain.
     """
     hint = _SMALL if sum(map(len, files.values())) <= MOST_BROADCAST else ""
-    found: dict[str, list[CopiedFile]] = {
-        domain: [] for domain, some in files.items() if 2 <= len(some) <= MOST_SEARCHED
-    }
+    found: dict[str, list[CopiedFile]] = {domain: [] for domain, some in files.items() if is_searched(some)}
     for same in ("", _SAME):  # by time alone first: other columns of all records take longer to read
         found = _copies_of(engine, found, hint, same) if found else {}
     return found
@@ -222,7 +300,8 @@ with marks as (
     row_number() over (partition by domain, node, file order by off asc nulls first) as place,
     count(*) over (partition by domain, node, file) as places
   from records
-  where (edge is null or edge or kind = 'report') and time_ns is not null and kind in ('trace', 'report')
+  where (telling or telling is null) and (edge is null or edge or kind = 'report')
+    and time_ns is not null and kind in ('trace', 'report')
     and domain in ({domains})
 ),
 probes as (
@@ -517,7 +596,8 @@ class CaseEvidence:
         self, window: Window, skews: Mapping[str, int], telling: str, quiet: str = "false"
     ) -> WantedRecords:
         """Return what is wanted of the files that are no copies."""
-        self.copied = [one for some in copies_in(self.engine, self.files).values() for one in some]
+        copied = copies_in(self.engine, suspected_in(self.engine, self.files))
+        self.copied = [one for some in copied.values() for one in some]
         without = tuple((one.node, one.file) for one in self.copied)
         return WantedRecords(window, skews, without, telling, quiet)
 

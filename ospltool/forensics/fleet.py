@@ -6,7 +6,8 @@ domain then collects the facts and applies the rules, with the same code as with
 concludes comes back.
 
 A clock that is wrong shows in the facts, and with its correction the rows of that domain come in another
-order. Such a task returns the correction in place of conclusions, and the domain is asked for again.
+order. Such a task returns the correction in place of conclusions, and the domain is asked for again. So it is
+if a file may be a copy of another one.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from ospltool.forensics.evidence import (
     CaseEvidence,
     CopiedFile,
     Evidence,
+    Samples,
     copies_in,
     facts_of_rows,
     telling_within,
@@ -157,7 +159,7 @@ class _DomainTask:
         wanted: what selected the rows.
         is_rough: whether only wanted rows come, in rough order.
         files: the files of the domain.
-        copied: files that are left out.
+        copied: files that are left out; None if copies were not looked for yet.
         attachments: what lies beside the traces, described only.
         stored: what the stores showed.
         clocks: wrong clocks that an earlier task found, and by which the rows are ordered.
@@ -167,26 +169,30 @@ class _DomainTask:
     wanted: WantedRecords
     is_rough: bool
     files: tuple[CaseFile, ...]
-    copied: tuple[CopiedFile, ...]
+    copied: tuple[CopiedFile, ...] | None
     attachments: tuple[Attachment, ...]
     stored: StoredEvidence | None
     clocks: ClockDoubts | None = None
 
+    def without(self, copied: Sequence[CopiedFile]) -> _DomainTask:
+        """Return the task without the copied files of the domain, of which there are no others."""
+        without = tuple((one.node, one.file) for one in copied)
+        wanted = dataclasses.replace(self.wanted, without=without)
+        return dataclasses.replace(self, wanted=wanted, copied=tuple(copied))
+
     def answer(self, batches: Iterable[pa.RecordBatch]) -> _Answer:
-        """Return what is concluded from the rows, or the clocks that are wrong."""
+        """Return what is concluded from the rows, or why they are not the right ones."""
         damage.collect()  # what an earlier task of this process has noted
         question = self.question
-        facts = facts_of_rows(
-            rows_in_order(batches, is_rough=self.is_rough),
-            self.wanted,
-            self.files,
-            question.detail,
-            with_waits=False,
-        )
+        samples = Samples(self.files if self.copied is None else ())
+        rows = rows_in_order(_sampled(batches, samples), is_rough=self.is_rough)
+        facts = facts_of_rows(rows, self.wanted, self.files, question.detail, with_waits=False)
+        if samples.may_have_copies():
+            return _Answer(None)
         found = self.clocks or right_clocks.compared(facts)
         if found.wrong and not question.skews and self.clocks is None:
             return _Answer(found)
-        doubts = right_clocks.doubts(self.copied, facts.names, found, question.skews)
+        doubts = right_clocks.doubts(self.copied or (), facts.names, found, question.skews)
         drawn = concluded(facts, self.attachments, question.window, self.stored, question.rules, doubts)
         assert self.wanted.domain is not None, "a task is of one domain"
         places = _written_stages(question.keeping, self.wanted.domain, drawn)
@@ -194,17 +200,23 @@ class _DomainTask:
         return _Answer(dataclasses.replace(drawn, facts=TraceFacts(), stored=None), places, damage.collect())
 
 
+def _sampled(batches: Iterable[pa.RecordBatch], samples: Samples) -> Iterator[pa.RecordBatch]:
+    for rows in batches:
+        samples.add(rows)
+        yield rows
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Answer:
     """What a task returns.
 
     Attributes:
-        found: conclusions, or the clocks that are wrong.
+        found: conclusions, or the clocks that are wrong; None if there may be copies of files.
         places: files that it wrote into the case.
         damages: files that cannot be read to their end.
     """
 
-    found: Investigation | ClockDoubts
+    found: Investigation | ClockDoubts | None
     places: Places = dataclasses.field(default_factory=dict)
     damages: Sequence[FileDamage] = ()
 
@@ -214,36 +226,43 @@ _ANSWERS: Final = "domain string, answer binary"
 
 def _on_executors(evidence: CaseEvidence, engine: FleetEngine, question: _Question) -> Iterator[JudgedDomain]:
     """Yield what tasks of Spark conclude, by domain."""
+    uncalm = uncalm_domains(evidence.files)
+    # A task sees whether there may be copies if all rows that were chosen for it come.
+    is_all = question.window == Window()
     with shown("looking at the files", unit=""):
-        uncalm = uncalm_domains(engine)
-        copied = copies_in(engine, evidence.files)
+        copied = {} if is_all else copies_in(engine, evidence.files)
     telling, quiet = telling_within(question.window, with_waits=False)
     tasks = {}
     for domain in _chosen(evidence, question.keeping):
-        copies = tuple(copied.get(domain, ()))
         beside = tuple(one for one in evidence.attachments if one.domain == domain)
         stored = examined(beside, question.window) if question.with_stores else None
-        without = tuple((one.node, one.file) for one in copies)
-        wanted = WantedRecords(question.window, question.skews, without, telling, quiet, domain)
-        tasks[domain] = _DomainTask(
+        wanted = WantedRecords(question.window, question.skews, (), telling, quiet, domain)
+        task = _DomainTask(
             question,
             wanted,
             question.detail is Detail.FULL and wanted.is_part and domain not in uncalm,
             evidence.files.get(domain, ()),
-            copies,
+            None,
             beside,
             _without_readers(stored),
         )
+        tasks[domain] = task if is_all else task.without(copied.get(domain, ()))
     done: list[JudgedDomain] = []
     with shown(f"applying the rules {engine.page}".rstrip(), unit=""):
-        for _ in ("as the clocks are", "where one is wrong, as corrected"):
+        for _ in ("all", "those with suspected files", "those with wrong clocks"):
             waiting, tasks = tasks, {}
+            suspected: list[str] = []
             for domain, answer in _answers(engine, waiting):
                 if isinstance(answer.found, Investigation):
                     done.append(JudgedDomain(domain, answer.found, answer.places))
-                    continue
-                wanted = dataclasses.replace(waiting[domain].wanted, skews=answer.found.corrections)
-                tasks[domain] = dataclasses.replace(waiting[domain], wanted=wanted, clocks=answer.found)
+                elif answer.found is None:
+                    suspected.append(domain)
+                else:
+                    wanted = dataclasses.replace(waiting[domain].wanted, skews=answer.found.corrections)
+                    tasks[domain] = dataclasses.replace(waiting[domain], wanted=wanted, clocks=answer.found)
+            if suspected:
+                copied = copies_in(engine, {domain: evidence.files[domain] for domain in suspected})
+                tasks |= {domain: waiting[domain].without(copied.get(domain, ())) for domain in suspected}
     assert not tasks, "a corrected clock was corrected again"
     yield from sorted(done, key=lambda one: one.name)
 
@@ -261,8 +280,9 @@ def _answers(engine: FleetEngine, tasks: Mapping[str, _DomainTask]) -> Iterator[
         some = {domain: task for domain, task in tasks.items() if task.is_rough is is_rough}
         if not some:
             continue
+        sizes = {domain: sum(one.records for one in task.files) for domain, task in some.items()}
         query = rows_query([task.wanted for task in some.values()], is_rough=is_rough)
-        for domain, packed in engine.by_domain(query, IN_ORDER, len(some), _answering(some), _ANSWERS):
+        for domain, packed in engine.by_domain(query, IN_ORDER, sizes, _answering(some), _ANSWERS):
             answer: _Answer = pickle.loads(packed)  # noqa: S301 - made by our own task
             for one in answer.damages:
                 damage.note(one)
@@ -274,8 +294,10 @@ def _answers(engine: FleetEngine, tasks: Mapping[str, _DomainTask]) -> Iterator[
 
 def _answering(tasks: Mapping[str, _DomainTask]) -> DomainWork:
     """Return the function of a task; it travels to the executors with what all of them know."""
+    packed = {domain: pickle.dumps(task) for domain, task in tasks.items()}  # each is read by its task alone
 
     def answer(domain: str, batches: Iterator[pa.RecordBatch]) -> Iterator[Columns]:
-        yield {"domain": [domain], "answer": [pickle.dumps(tasks[domain].answer(batches))]}
+        task: _DomainTask = pickle.loads(packed[domain])  # noqa: S301 - made above
+        yield {"domain": [domain], "answer": [pickle.dumps(task.answer(batches))]}
 
     return answer

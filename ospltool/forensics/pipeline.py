@@ -29,6 +29,7 @@ from ospltool.forensics.attachments import Attachment, attach, kept_in
 from ospltool.forensics.evidence import CaseEvidence, RawEvidence, size_of, window_of
 from ospltool.forensics.fleet import JudgedDomain, Keeping, investigations
 from ospltool.forensics.stages import JUDGED, verdict_rows
+from ospltool.output.locations import located
 from ospltool.output.progress import ProgressLine
 from ospltool.trace.case.loading import load_case
 from ospltool.trace.reading.ranges import RANGE_BYTES
@@ -65,8 +66,8 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What a pipeline does.
 
     Attributes:
-        sources: files and directories of traces, logs, stores, configurations and recordings.
-        target: directory of the case.
+        sources: files and directories of traces, logs, stores, configurations and recordings; paths or URIs.
+        target: directory of the case; a path or URI.
         engine: what does the work.
         spark: settings of the engine spark.
         stages: records (load), verdicts (judge); the order is always this one.
@@ -160,10 +161,10 @@ def run(plan: Plan, stream: TextIO, deliver: Callable[[Sequence[Alert]], None]) 
         deliver: gets the alerts, if there are any; after an error, the next run delivers them again.
 
     Raises:
-        AnalyticsMissingError, CaseError, QueryError, SourceError, TimeError: a stage cannot be done; what the
-            stages before it did stays.
+        AnalyticsMissingError, CaseError, LocationFault, QueryError, SourceError, TimeError: a stage cannot be
+            done; what the stages before it did stays.
     """
-    target = pathlib.Path(plan.target)
+    target = located(plan.target)
     loaded: LoadCounts | None = None
     problems: tuple[str, ...] = ()
     with contextlib.ExitStack() as stack:
@@ -276,7 +277,7 @@ def _former(engine: Engine) -> tuple[dict[str, str], _Known]:
     """Return by what each domain was judged before, and what was bad then."""
     judged: dict[str, str] = {}
     bad: _Known = set()
-    for domain, by, kind, *key in engine.query(_FORMER).rows:
+    for domain, by, kind, *key in engine.own_query(_FORMER).rows:
         if kind == "headline":
             judged[str(domain)] = str(by)
         else:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from ospltool.forensics.investigation import Investigation
 from ospltool.forensics.story import Story
@@ -11,6 +11,9 @@ from ospltool.output.times import clock_since, from_to
 from ospltool.trace.meaning.lines import RecordPlace
 from ospltool.trace.reading.record import one_line, valid_text
 from ospltool.trace.rules import SetFate, TraceFinding
+
+if TYPE_CHECKING:
+    from ospltool.output.documents import ConclusionData, InvestigationData, RuleFinding, TracePlace
 
 # The summary and one story fit on a screen.
 SHOWN_CONCLUSIONS: Final = 8
@@ -60,7 +63,7 @@ def _story(number: int, count: int, story: Story) -> Iterator[str]:
     yield ""
 
 
-def as_value(one: Investigation) -> dict[str, object]:
+def as_value(one: Investigation) -> InvestigationData:
     """Return an investigation for JSON. `stories` refer to findings by their index in `findings`."""
     place = {id(each): number for number, each in enumerate(one.findings)}
     return {
@@ -81,7 +84,7 @@ def as_value(one: Investigation) -> dict[str, object]:
     }
 
 
-def _conclusion(one: TraceFinding) -> dict[str, object]:
+def _conclusion(one: TraceFinding) -> ConclusionData:
     return {
         "kind": one.fate,
         "text": valid_text(one.title),
@@ -90,7 +93,7 @@ def _conclusion(one: TraceFinding) -> dict[str, object]:
         "nodes": list(one.nodes),
         "group": valid_text(one.group),
         "is_harmless": one.is_harmless,
-        "facts": _valid(one.facts),
+        "facts": {name: _valid(each) for name, each in one.facts.items()},
         "evidence": [_place_value(place) for place in one.evidence],
     }
 
@@ -109,7 +112,7 @@ def _finding_lines(findings: Sequence[TraceFinding]) -> Iterator[str]:
         yield ""
 
 
-def finding_value(one: TraceFinding) -> dict[str, object]:
+def finding_value(one: TraceFinding) -> RuleFinding:
     """Return a finding for JSON."""
     return {
         "rule": one.rule,
@@ -118,13 +121,13 @@ def finding_value(one: TraceFinding) -> dict[str, object]:
         "nodes": list(one.nodes),
         "start_ns": one.start_ns,
         "end_ns": one.end_ns,
-        "facts": _valid(one.facts),
+        "facts": {name: _valid(each) for name, each in one.facts.items()},
         "evidence_lines": one.count,
         "evidence": [_place_value(place) for place in one.evidence],
     }
 
 
-def _place_value(place: RecordPlace) -> dict[str, object]:
+def _place_value(place: RecordPlace) -> TracePlace:
     """Return a line of evidence for JSON."""
     return {
         "node": place.node,

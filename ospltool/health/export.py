@@ -5,19 +5,23 @@ from __future__ import annotations
 import csv
 import dataclasses
 import io
-from typing import Any, Final
+from typing import Any, Final, NotRequired, TypedDict
 
 import msgspec
 
-from engine.runtime.monitor import NodeEvent
+from engine.persistence.service.replica_view import ReplicaView, SubscriptionView, WriterView
+from engine.runtime.monitor import AlignmentView, GroupView, NodeEvent, NodeSnapshot, Run
 from ospltool.health.health import Health
 from ospltool.health.incidents import Incident
 from ospltool.health.presence import Presence
 from ospltool.health.redundancy import Redundancy
 from ospltool.live import persistence
+from ospltool.live.conflicts import ReportedConflict
+from ospltool.live.masterships import Mastership
 from ospltool.live.model import SystemModel
 from ospltool.live.persistence import StreamKey, WatchedReplica
 from ospltool.output import envelope
+from ospltool.output.documents import AdvertisedFinding, Copies, HealthData, IncidentData
 from ospltool.output.text import visible
 
 COLUMNS: Final = (
@@ -55,6 +59,113 @@ _AS_THEY_ARE: Final = (
 _FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
 
 
+class WatchedNode(NodeSnapshot, frozen=True, kw_only=True):
+    """A node, as it reports itself, and as the watch knows it."""
+
+    presence: str
+    heard_ns: int
+    gone_ns: int
+    runs: tuple[Run, ...]
+
+
+class WatchedAlignment(AlignmentView, frozen=True, kw_only=True):
+    """A running alignment; a node that is not heard has rate 0 and no time left."""
+
+    node: str
+    node_id: str
+    name_space: str
+    fellow_name: str
+    fraction: float | None
+    rate_per_s: float
+    left_s: float | None
+    moved_ns: int
+
+
+class WatchedGroup(TypedDict):
+    """A group, as each node sees it, and the nodes that differ from their master."""
+
+    name_space: str
+    partition: str
+    topic: str
+    type_name: str
+    nodes: dict[str, GroupView]
+    differing: list[str]
+
+
+class WatchedApplication(TypedDict):
+    """A process of an application; of one that announces neither host nor process, the participant."""
+
+    key: str
+    name: str
+    pid: int
+    host: str
+    is_watch: bool
+
+
+class WatchedEndpoint(TypedDict):
+    """A reader or writer of an application, as discovery shows it."""
+
+    guid: str
+    participant: str
+    application: WatchedApplication
+    is_writer: bool
+    topic: str
+    partitions: tuple[str, ...]
+    type_name: str
+    durability: str
+    reliable: bool
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class WatchedWriter(WriterView):
+    """A writer at a replica, with the conclusions of the watch."""
+
+    stability: str
+    is_behind: bool
+    lag_grows: bool
+    lacks_provider: bool
+    changed_ns: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class WatchedSubscription(SubscriptionView):
+    """A durable subscription at a replica, with the conclusions of the watch."""
+
+    present: list[str]
+    lacks_quorum: bool
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaData(ReplicaView):
+    """A persistence service, with the conclusions of the watch."""
+
+    writers: tuple[WatchedWriter, ...]
+    subscriptions: tuple[WatchedSubscription, ...]
+    state: str
+    heard_ns: int
+    gone_ns: int
+
+
+class SystemData(TypedDict):
+    """Everything that a watch knows; `top --screen` leaves out what a screen does not show."""
+
+    time_ns: int
+    caption: str
+    domain_lost_ns: int
+    nodes: NotRequired[list[WatchedNode]]
+    alignments: NotRequired[list[WatchedAlignment]]
+    groups: NotRequired[list[WatchedGroup]]
+    endpoints: NotRequired[list[WatchedEndpoint]]
+    conflicts: NotRequired[list[ReportedConflict]]
+    masters: NotRequired[list[Mastership]]
+    events: NotRequired[list[NodeEvent]]
+    events_left_out: NotRequired[int]
+    persistence_services: NotRequired[list[ReplicaData]]
+    messages_left_out: int
+    health: NotRequired[HealthData]
+    findings: NotRequired[list[AdvertisedFinding]]
+
+
 def system(one: Health, now_ns: int) -> dict[str, Any]:
     """Return the state of the nodes, and the health; `now_ns` is the moment, by the clock of the feed."""
     model = one.model
@@ -75,6 +186,11 @@ def system(one: Health, now_ns: int) -> dict[str, Any]:
         "nodes": nodes,
         "alignments": _alignments(one),
         "groups": _groups(model, now_ns),
+        "endpoints": [
+            {**one._asdict(), "application": one.application._asdict(), "durability": one.durability.name}
+            for every in model.applications.by_topic.values()
+            for one in every
+        ],
         "conflicts": [dataclasses.asdict(each) for each in one.conflicts],
         "masters": [dataclasses.asdict(each) for every in model.masterships.values() for each in every],
         "events": [msgspec.to_builtins(event) for event in model.events],
@@ -192,7 +308,7 @@ def as_json(one: Health, now_ns: int) -> str:
     return envelope.document("system", system(one, now_ns))
 
 
-def health(one: Health, now_ns: int) -> dict[str, Any]:
+def health(one: Health, now_ns: int) -> HealthData:
     """Return the verdict, the open and closed incidents, the mutes, and the copies of each name-space."""
     verdict = one.verdict
     return {
@@ -225,7 +341,7 @@ def health(one: Health, now_ns: int) -> dict[str, Any]:
     }
 
 
-def incident(one: Health, each: Incident) -> dict[str, Any]:
+def incident(one: Health, each: Incident) -> IncidentData:
     """Return one incident, with the first and the last event about it."""
     events = one.events(each)
     return {
@@ -251,12 +367,12 @@ def incident(one: Health, each: Incident) -> dict[str, Any]:
         "acknowledged_ns": each.acknowledged_ns,
         "muted_until_ns": each.muted_until_ns,
         "page": each.code.page,
-        "first_event": _event(events[0]) if events else None,
-        "last_event": _event(events[-1]) if events else None,
+        "first_event": events[0] if events else None,
+        "last_event": events[-1] if events else None,
     }
 
 
-def redundancy(one: Health, each: Redundancy) -> dict[str, Any]:
+def redundancy(one: Health, each: Redundancy) -> Copies:
     """Return the copies of one name-space; nodes by name."""
     nodes = one.model.nodes
 
@@ -277,8 +393,3 @@ def redundancy(one: Health, each: Redundancy) -> dict[str, Any]:
         "lost": [names(node) for node in each.lost],
         "sides": [[names(node) for node in side] for side in each.sides],
     }
-
-
-def _event(event: NodeEvent) -> dict[str, Any]:
-    found: dict[str, Any] = msgspec.to_builtins(event)
-    return found

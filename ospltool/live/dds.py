@@ -15,6 +15,7 @@ import msgspec
 from engine.core.untrusted import Newest, words_of
 from engine.dds.channel import CONSOLE_TOPICS, PARTITION, PAST_TOPICS, Channel, ReceivedMessage
 from engine.dds.discovery import Discovery, ParticipantGone, ParticipantSeen
+from engine.dds.endpoints import DomainEndpoints, Endpoint
 from engine.dds.errors import DdsError
 from engine.dds.interfaces import (
     beyond_loopback,
@@ -47,6 +48,7 @@ from ospltool.live.feed import (
     no_route,
 )
 from ospltool.live.recording import SenderKind, Shown
+from ospltool.live.topics import Application, ApplicationEndpoint
 
 # Three times what a node keeps of its past (`engine.runtime.past`): a repetition is always recognised.
 MAX_KNOWN: Final = 1_000
@@ -129,6 +131,8 @@ class _Link:
         except DdsError:
             self.participant.close()
             raise
+        self.endpoints = DomainEndpoints(partition)
+        self.has_new_endpoints = True  # those of a former link are gone
         self._replicas: Channel | None = None
         self._seen: dict[bytes, ParticipantSeen] = {}
         self._left: Newest[bytes, ParticipantSeen] = Newest(MAX_LEFT)
@@ -137,6 +141,7 @@ class _Link:
     def take(self) -> tuple[list[ReceivedMessage], list[ParticipantGone]]:
         """Take the received messages and the participants that left."""
         changes = self.discovery.take()
+        self.has_new_endpoints |= self.endpoints.update(changes)
         for change in changes:
             if isinstance(change, ParticipantSeen):
                 self._seen[change.guid] = change
@@ -241,6 +246,11 @@ class LiveFeed:
         self._thread = threading.Thread(target=self._run, name="live-feed", daemon=True)
         self._thread.start()
 
+    @property
+    def place(self) -> tuple[int, str, str, DomainSecret | None]:
+        """The domain, the nodes' durability partition, the settings of Cyclone DDS, and the secret."""
+        return self._where
+
     def now_ns(self) -> int:
         """Return the wall clock in ns since 1970."""
         return self._clock()
@@ -309,6 +319,9 @@ class LiveFeed:
             received, gone = link.take()
             items = [item for one in received for item in self._items(link, one)]
             with self._lock:
+                if link.has_new_endpoints:
+                    link.has_new_endpoints = False
+                    self._inbox.set_endpoints(tuple(map(_application_endpoint, link.endpoints.endpoints())))
                 for item in items:
                     if isinstance(item, FeedNotice):
                         self._inbox.dropped += 1
@@ -437,6 +450,15 @@ class LiveFeed:
         """Forget who was heard: the next participant hears them again."""
         self._shown_by.clear()
         self._present.clear()
+
+
+def _application_endpoint(one: Endpoint) -> ApplicationEndpoint:
+    """Return what watches show of an endpoint; they import no DDS."""
+    owner = Application.announced(one.name, one.pid, one.host, one.participant)
+    return ApplicationEndpoint(
+        one.guid, one.participant, owner, one.is_writer, one.topic, one.partitions, one.type_name,
+        one.qos.durability, one.qos.reliable,
+    )  # fmt: skip
 
 
 def _is_service(change: object) -> bool:

@@ -17,6 +17,7 @@ from engine.persistence.service.replica_view import ReplicaView
 from engine.runtime.monitor import NodeEvent, NodePast, NodeSnapshot
 from engine.runtime.past import without_surplus
 from ospltool.live.supervision import LocalView
+from ospltool.live.topics import ApplicationEndpoint
 from ospltool.output.text import listed
 
 # A watch polls four times a second: only one that stands still has more.
@@ -125,10 +126,13 @@ class Update:
     """Masterships and runs that nodes and persistence services remember."""
     local: LocalView | None = None
     """What the recorder's machine knew beside what it heard; None if that did not change."""
+    endpoints: tuple[ApplicationEndpoint, ...] | None = None
+    """All readers and writers of applications; None if they did not change, or are not known."""
 
     def __bool__(self) -> bool:
         news = self.snapshots or self.replicas or self.events or self.notices or self.pasts
-        return bool(self.restart or news or self.caption is not None or self.local is not None)
+        others = (self.caption, self.local, self.endpoints)
+        return bool(self.restart or news or any(one is not None for one in others))
 
 
 class Feed(Protocol):
@@ -221,6 +225,7 @@ class Inbox:
         self._notices: collections.deque[FeedNotice] = collections.deque()
         self._faults: collections.deque[FeedNotice] = collections.deque(maxlen=MAX_PENDING_FAULTS)
         self._caption: str | None = None
+        self._endpoints: tuple[ApplicationEndpoint, ...] | None = None
         self._max_events = max_events
         self._max_nodes = max_nodes
         self.dropped = 0
@@ -249,6 +254,10 @@ class Inbox:
         """Set the sentence for the reader; an empty one removes it."""
         self._caption = caption
 
+    def set_endpoints(self, endpoints: tuple[ApplicationEndpoint, ...]) -> None:
+        """Set the readers and writers of applications that there are now."""
+        self._endpoints = endpoints
+
     def drain(self, *, restart: bool = False) -> Update:
         """Return everything that waits, and forget it; `restart` makes the reader forget earlier updates."""
         self._drop_surplus()
@@ -261,6 +270,7 @@ class Inbox:
             restart=restart,
             replicas=tuple(self._replicas.values()),
             pasts=tuple(self._pasts.values()),
+            endpoints=self._endpoints,
         )
         self._pasts.clear()
         self._snapshots.clear()
@@ -268,7 +278,7 @@ class Inbox:
         self._events.clear()
         self._notices.clear()
         self._faults.clear()
-        self._caption = None
+        self._caption = self._endpoints = None
         return update
 
     def _drop_surplus(self) -> None:

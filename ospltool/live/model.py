@@ -21,6 +21,7 @@ from ospltool.live.persistence import PersistenceServices
 from ospltool.live.remarks import Remarks, ended_in_order
 from ospltool.live.series import AlignmentProgress, NodeSeries, Trackers, Witnesses
 from ospltool.live.supervision import LocalView
+from ospltool.live.topics import Applications
 
 # As `engine.config.fleet.MAX_NODES`; anybody may pretend to be any number.
 MAX_NODES: Final = 1_000
@@ -77,9 +78,10 @@ class SystemModel:
     Every collection in it is bounded; `…_left_out` counts the rest. `era` counts how often everything was
     forgotten. `link_lost` says that no interface of the watch carries anything, None if one does;
     `route_lost` has the addresses to which no route leads, None for none; `watch_failed` says that what reads
-    has failed, and hears nothing; `loss` and `found_ns` say when all nodes were lost last, by notices, and
-    when one was heard again, -1 for never; `silence` is the last time (since, until) without a snapshot
-    although one was due; `local` is what the recorder of a recording knew beside what it heard.
+    has failed, and hears nothing; `applications` are the readers and writers that discovery shows; `loss` and
+    `found_ns` say when all nodes were lost last, by notices, and when one was heard again, -1 for never;
+    `silence` is the last time (since, until) without a snapshot although one was due; `local` is what the
+    recorder of a recording knew beside what it heard.
     """
 
     def __init__(self) -> None:
@@ -105,6 +107,7 @@ class SystemModel:
         self.route_lost: FeedNotice | None = None
         self.watch_failed: FeedNotice | None = None
         self.local = LocalView()
+        self.applications = Applications()
         self.newest_ns = 0
         self.silence = (0, 0)
         self.loss: DomainLoss | None = None
@@ -196,6 +199,8 @@ class SystemModel:
             self.caption = update.caption
         if update.local is not None:
             self.local = update.local
+        if update.endpoints is not None:
+            self.applications = Applications(update.endpoints, is_known=True)
         self.dropped = max(self.dropped, update.dropped)
         if self.messages_left_out > left_out:
             self.left_out_ns = now_ns

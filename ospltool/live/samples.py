@@ -10,6 +10,7 @@ import collections
 import dataclasses
 import math
 import os
+import threading
 import time
 from collections.abc import Iterator
 from typing import Final
@@ -17,10 +18,13 @@ from typing import Final
 from engine.core.expressions import name_within
 from engine.core.name_spaces import Element, Group, Interest, NameSpace
 from engine.core.states import ServiceState
+from engine.dataset.content import Undecodable
 from engine.dataset.groups import DurabilityKind, TypeDescription, meets
 from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, Sample
 from engine.dds.capture_reader import ANY_PARTITION, CaptureReader
+from engine.dds.decoding import decode, key_names
 from engine.dds.discovery import Discovery, EndpointGone, EndpointSeen, ParticipantSeen
+from engine.dds.errors import DdsError
 from engine.dds.participant import NODE_ID_BYTES, NodeParticipant, TagRole
 from engine.dds.proofs import DomainSecret
 from engine.dds.topics import open_topic, untyped
@@ -28,7 +32,9 @@ from engine.dds.typeinfo import ATTEMPT_S, ATTEMPTS, Resolution, TypeRef, is_key
 from engine.dds.waiting import Signal
 from engine.runtime.monitor import NameSpaceView
 from ospltool.live.dds import LiveFeed
-from ospltool.live.feed import NoticeKind
+from ospltool.live.feed import Feed, NoticeKind
+from ospltool.live.nodes import natural
+from ospltool.live.topics import InstanceValue
 from ospltool.output.text import plural
 
 # Digests of 16 bytes, some hundred megabytes with Python's share: of more, repetitions are shown.
@@ -133,7 +139,7 @@ class TopicReader:
         """Why it is not known whether a node keeps the topic, by the node's id."""
         self._fellows: dict[str, str] = {}
         self._heard_s = math.inf
-        self.is_kept = False
+        self._is_over = self.is_kept = False
         self.refusal = self.failure = ""
         self.listened_s = 0.0
 
@@ -197,7 +203,7 @@ class TopicReader:
         """
         began_s = time.monotonic()
         deadline_s, ends_s = began_s + timeout_s, math.inf
-        while (now := time.monotonic()) < min(deadline_s, ends_s):
+        while not self._is_over and (now := time.monotonic()) < min(deadline_s, ends_s):
             self._signal.wait(min(_STEP_S, deadline_s - now))
             self._look(deadline_s)
             yield from self._taken()
@@ -357,7 +363,134 @@ class TopicReader:
             del self._seen[next(iter(self._seen))]
         return False
 
+    def end(self) -> None:
+        """Make `samples` end within a quarter of a second; from any thread."""
+        self._is_over = True
+
     def close(self) -> None:
         """Leave the domain."""
         self._feed.close()
         self._participant.close()
+
+
+# Longer than anybody looks at a page.
+_WATCHED_S: Final = 7 * 86_400.0
+# What a person scrolls through; `ospltool cat` prints any number.
+MAX_INSTANCES: Final = 1_000
+"""Instances whose newest value is kept."""
+
+
+@dataclasses.dataclass(slots=True)
+class _Newest:
+    """The newest sample of an instance, and its value as soon as somebody asked for it."""
+
+    type: TypeDescription
+    partition: str
+    sample: Sample
+    samples: int = 1
+    changed_ns: int = 0
+    value: InstanceValue | None = None
+
+
+class LatestValues:
+    """The newest sample of each instance of a topic, which a thread reads as an ordinary late joiner does.
+
+    Args:
+        feed: of the domain.
+        topic: name of the topic.
+
+    Attributes:
+        problem: why nothing, or not everything, can be read; empty if all is well.
+        left_out: samples of instances beyond the bound.
+    """
+
+    def __init__(self, feed: LiveFeed, topic: str) -> None:
+        self.topic = topic
+        self.problem = ""
+        self.left_out = 0
+        self._place = feed.place
+        self._clock = feed.now_ns
+        self._lock = threading.Lock()
+        self._newest: dict[tuple[str, str, bytes], _Newest] = {}
+        self._reader: TopicReader | None = None
+        self._is_over = False
+        self._thread = threading.Thread(target=self._run, name="latest-values", daemon=True)
+        self._thread.start()
+
+    def values(self) -> list[InstanceValue]:
+        """Return the values by partition and key; what cannot be decoded makes the `problem`."""
+        with self._lock:
+            every = list(self._newest.values())
+        found = []
+        for one in every:
+            try:
+                one.value = one.value or _decoded(one)
+            except Undecodable as error:
+                self.problem = str(error)
+                continue
+            found.append(one.value._replace(samples=one.samples))
+        return sorted(found, key=lambda one: (natural(one.partition), natural(one.key)))
+
+    def close(self) -> None:
+        """Stop reading; the thread leaves the domain soon."""
+        self._is_over = True
+        if self._reader is not None:
+            self._reader.end()
+
+    def _run(self) -> None:
+        domain_id, partition, settings, secret = self._place
+        try:
+            reader = self._reader = TopicReader(domain_id, settings, self.topic, (), partition, secret)
+        except DdsError as error:
+            self.problem = str(error)
+            return
+        try:
+            if not self._is_over:
+                for each in reader.samples(_WATCHED_S, follows=True):
+                    self._add(each)
+                    self.problem = "; ".join((*reader.unreadable, reader.failure)).strip("; ") or self.problem
+        finally:
+            reader.close()
+
+    def _add(self, each: LiveSample) -> None:
+        partition = ",".join(each.partitions)
+        key = partition, each.type.name, each.sample.key
+        with self._lock:
+            before = self._newest.get(key)
+            if before is None and len(self._newest) >= MAX_INSTANCES:
+                self.left_out += 1
+            elif before is None:
+                changed_ns = 0 if each.is_delivered else self._clock()
+                self._newest[key] = _Newest(each.type, partition, each.sample, changed_ns=changed_ns)
+            elif each.sample.source_time_ns < before.sample.source_time_ns:
+                before.samples += 1
+            else:
+                is_alike = each.sample.payload == before.sample.payload
+                changed_ns = before.changed_ns if is_alike or each.is_delivered else self._clock()
+                number = before.samples + 1
+                self._newest[key] = _Newest(each.type, partition, each.sample, number, changed_ns)
+
+
+def latest_values(feed: Feed, topic: str) -> LatestValues | None:
+    """Begin to read the newest values of a topic; None where the feed is not that of a live domain."""
+    return LatestValues(feed, topic) if isinstance(feed, LiveFeed) else None
+
+
+def _decoded(one: _Newest) -> InstanceValue:
+    """Return a sample as text and fields.
+
+    Raises:
+        Undecodable: it is no value of its type.
+    """
+    fields = decode(one.type, one.sample.status, one.sample.payload)
+    keys = key_names(one.type)
+    return InstanceValue(
+        key=", ".join(f"{name}={fields.get(name)}" for name in keys) or "no key",
+        fields=fields,
+        keys=keys,
+        is_alive=bool(one.sample.status & DATA),
+        source_time_ns=one.sample.source_time_ns,
+        samples=one.samples,
+        changed_ns=one.changed_ns,
+        partition=one.partition,
+    )

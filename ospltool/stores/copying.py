@@ -8,7 +8,7 @@ import secrets
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Final, TextIO
+from typing import Final, TextIO, TypedDict
 
 from engine.core.name_spaces import Group
 from engine.dataset.dataset import make_set
@@ -283,6 +283,13 @@ class Backup:
     samples: int | None
     newest_ns: int | None
     note: Replaced | None
+
+
+class StoreBackups(TypedDict):
+    """The back-ups of a store, for JSON."""
+
+    path: str
+    backups: list[Backup]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

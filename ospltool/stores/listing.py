@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from engine.dataset.sample import Sample
 from engine.store.interface import note_of
 from ospltool.output.text import plural, table, visible
 from ospltool.stores.describe import Counted, DescribedInstance, DescribedSample, GroupCount, hex_dump
 from ospltool.stores.model import UNKNOWN_DEPTH, GroupFacts, SetFacts, SetKind, StoreFacts, shown, status_text
+
+if TYPE_CHECKING:
+    from ospltool.output.documents import (
+        GroupCounts,
+        StoredGroup,
+        StoredInstance,
+        StoredSample,
+        StoredSet,
+        StoreInfo,
+        WholeSample,
+    )
 
 
 def info_text(facts: StoreFacts, sets: Sequence[Counted]) -> Iterator[str]:
@@ -57,7 +67,7 @@ def _group_row(group: GroupFacts, count: GroupCount) -> tuple[object, ...]:
     )
 
 
-def info_value(facts: StoreFacts, sets: Sequence[Counted]) -> dict[str, Any]:
+def info_value(facts: StoreFacts, sets: Sequence[Counted]) -> StoreInfo:
     """Convert the values of `store info` to JSON values."""
     return {
         "path": facts.path,
@@ -69,7 +79,7 @@ def info_value(facts: StoreFacts, sets: Sequence[Counted]) -> dict[str, Any]:
     }
 
 
-def set_value(one: Counted) -> dict[str, Any]:
+def set_value(one: Counted) -> StoredSet:
     """Convert a counted set to JSON values."""
     return {
         "number": one.facts.number,
@@ -86,7 +96,7 @@ def set_value(one: Counted) -> dict[str, Any]:
     }
 
 
-def group_value(group: GroupFacts) -> dict[str, Any]:
+def group_value(group: GroupFacts) -> StoredGroup:
     """Convert a group to JSON values."""
     return {
         "partition": group.name.partition,
@@ -100,9 +110,16 @@ def group_value(group: GroupFacts) -> dict[str, Any]:
     }
 
 
-def _count_value(count: GroupCount) -> dict[str, Any]:
-    wanted = ("samples", "instances", "damaged", "oldest_ns", "newest_ns", "payload_bytes", "disposed")
-    return {name: value for name, value in dataclasses.asdict(count).items() if name in wanted}
+def _count_value(count: GroupCount) -> GroupCounts:
+    return {
+        "samples": count.samples,
+        "instances": count.instances,
+        "damaged": count.damaged,
+        "oldest_ns": count.oldest_ns,
+        "newest_ns": count.newest_ns,
+        "payload_bytes": count.payload_bytes,
+        "disposed": count.disposed,
+    }
 
 
 def verified_text(name: str, one: Counted, problems: Sequence[str]) -> Iterator[str]:
@@ -164,7 +181,7 @@ def _sample_cells(sample: Sample) -> tuple[object, ...]:
     )
 
 
-def instance_value(one: DescribedInstance) -> dict[str, Any]:
+def instance_value(one: DescribedInstance) -> StoredInstance:
     """Convert an instance to JSON values."""
     return {
         "set": one.set_number,
@@ -175,7 +192,7 @@ def instance_value(one: DescribedInstance) -> dict[str, Any]:
     }
 
 
-def sample_value(sample: Sample) -> dict[str, Any]:
+def sample_value(sample: Sample) -> StoredSample:
     """Convert a sample without its content to JSON values."""
     return {
         "source_time_ns": sample.source_time_ns,
@@ -212,7 +229,7 @@ def shown_text(one: DescribedSample) -> Iterator[str]:
     yield from (f"  {line}" for line in hex_dump(sample.payload))
 
 
-def shown_value(one: DescribedSample) -> dict[str, Any]:
+def shown_value(one: DescribedSample) -> WholeSample:
     """Convert a sample of `store show` to JSON values."""
     return {
         "set": one.set_facts.number,

@@ -65,7 +65,7 @@ def groups(view: View, width: int, only: Sequence[GroupKey] | None = None) -> Ro
     kept = [(key.id, key) for key in every if not view.filter or _shows_group(view, key)]
     hidden = len(every) - len(kept)
     return Rows(
-        columns, kept, render, width=width, fixed=2, hidden=hidden, facts=lambda key: _facts(view, key)
+        columns, kept, render, width=width, fixed=2, hidden=hidden, facts=lambda key: group_facts(view, key)
     )
 
 
@@ -78,7 +78,7 @@ def _shows_group(view: View, key: GroupKey) -> bool:
     return view.filter.matches(values)
 
 
-def _facts(view: View, key: GroupKey) -> Facts:
+def group_facts(view: View, key: GroupKey) -> Facts:
     """Return the values of a group, worked out at once: most look at every node with it.
 
     `stored` is the number of samples by which the worst disk is behind, None without a disk.
@@ -104,7 +104,7 @@ def _facts(view: View, key: GroupKey) -> Facts:
 
 def _row(view: View, key: GroupKey) -> dict[str, Cell]:
     """Return the cells of a row by column."""
-    facts = _facts(view, key)
+    facts = group_facts(view, key)
     if not facts:
         return {}
     sign = view.glyphs.conflict if facts["differs"] else view.glyphs.warn if facts["lost"] else ""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
@@ -25,6 +26,7 @@ from ospltool.views import (
     node,
     overview,
     text,
+    topics,
 )
 from ospltool.views.cells import Cell, Column, Line, Rows, Span, Tone, fit_line, plain, single
 from ospltool.views.view import AGES, View, shown, verdict_sign
@@ -236,6 +238,55 @@ def _writers(view: View, name: str, width: int) -> list[Section]:
     return _endpoints(view, "writers", name, applications.writers(view, width, name), nothing)
 
 
+def _topic_page(view: View, name: str, width: int) -> list[Section]:
+    """Return every topic, or one with the groups of the nodes, and its readers and writers."""
+    if not name:
+        nothing = [(Span(" no node has a group, and no application reads or writes", Tone.DIM),)]
+        return [Section("topics", table=topics.topics(view, width), empty=nothing)]
+    found = [one for one in topics.by_topic(view) if one.name == name]
+    if not found:
+        raise UnknownName("topic", name, [one.name for one in topics.by_topic(view)])
+    used = found[0].uses
+    return [
+        Section(
+            "topics",
+            lines=topics.topic_lines(view, name),
+            data=topics.topics(view, width, found),
+            notes=[(Span(f" `ospltool cat {shlex.quote(name)}` prints its samples", Tone.DIM),)],
+        ),
+        Section(
+            "endpoints",
+            applications.use_title(used),
+            table=applications.use_rows(view, used, width),
+            notes=applications.unknown_lines(view),
+        ),
+    ]
+
+
+def _application_page(view: View, name: str, width: int) -> list[Section]:
+    """Return every process with readers or writers, or one with all of them."""
+    every = applications.by_application(view)
+    if not name:
+        nothing = [(Span(" no application reads or writes", Tone.DIM),)]
+        table, notes = applications.applications(view, width), applications.unknown_lines(view)
+        return [Section("applications", table=table, empty=nothing, notes=notes)]
+    found = [one for one in every if name in applications.application_names(one.application)] or [
+        one for one in every if one.application.key.startswith(name)
+    ]
+    if not found:
+        known = [word for one in every for word in applications.application_names(one.application)]
+        raise UnknownName("application", name, known)
+    return [
+        Section(
+            "endpoints",
+            f"{one.application.place}: {applications.use_title(one.uses)}",
+            table=applications.use_rows(view, one.uses, width, has_topic=True),
+            notes=applications.unknown_lines(view),
+        )
+        for one in found
+    ]
+
+
 def _endpoints(view: View, key: str, topic: str, table: Table, nothing: str) -> list[Section]:
     """Return readers or writers, perhaps of one topic; the nodes that are heard may know of none."""
     known = _endpoint_topics(view)
@@ -309,6 +360,7 @@ def _endpoint_topics(view: View) -> list[str]:
     told = [one.topic for each in every for one in each.deliveries]
     told += [one.topic for each in every for one in each.deviations]
     told += [one.topic for each in every for one in each.unkept]
+    told += view.model.applications.by_topic
     return list(dict.fromkeys([*_topics(view), *told]))
 
 
@@ -319,6 +371,12 @@ PAGES: Final[Mapping[str, Page]] = {
     "masters": Page(_masters, tuple(name_space.MASTER_FIELDS), _space_names),
     "alignment": Page(_alignment, alignment.FIELDS, _space_names),
     "groups": Page(_groups, groups.GROUP_FIELDS, _topics),
+    "topics": Page(_topic_page, topics.TOPIC_FIELDS, _endpoint_topics),
+    "applications": Page(
+        _application_page,
+        applications.USE_FIELDS,
+        lambda view: [one.application.key for one in applications.by_application(view)],
+    ),
     "readers": Page(_readers, applications.FIELDS, _endpoint_topics),
     "writers": Page(_writers, applications.FIELDS, _endpoint_topics),
     "incidents": Page(
@@ -418,6 +476,58 @@ def _rank(value: object) -> tuple[int, float, tuple[object, ...]]:
     if isinstance(value, int | float):
         return 0, float(value), ()
     return 1, 0.0, natural(", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value))
+
+
+def sections(view: View, page: str, name: str, width: int) -> list[Section]:
+    """Return a page, a key of `PAGES`, empty for the whole system; `name` is what is shown in full.
+
+    Raises:
+        UnknownName: there is nothing of this name.
+    """
+    return PAGES[page].sections(view, name, width) if page else summary(view, width)
+
+
+def document(view: View, every: Sequence[Section], layout: Layout) -> dict[str, object]:
+    """Return the page of the whole system as values: the verdict, and the rows of each section."""
+    verdict = view.health.verdict
+    return {
+        "time_ns": view.now_ns,
+        "verdict": verdict.word.lower(),
+        "text": verdict.text,
+        "why": verdict.why,
+        **{one.key: records(one.rows, layout) for one in every if one.rows},
+    }
+
+
+def place(view: View, title: str) -> str:
+    """Return which system a page shows, and at which moment."""
+    return f"{title}, {text.moment(view.now_ns)[:19]} {text.TIMES.name}"
+
+
+def page_lines(
+    view: View, every: Sequence[Section], width: int, layout: Layout, place: str = ""
+) -> list[Line]:
+    """Return a page as lines of at most `width` cells; `place` is its first line, empty for none."""
+    lines: list[Line] = [(Span(place, Tone.DIM),)] if place else []
+    for section in every:
+        own = [part for line in section.lines for part in wrapped(line, width)]
+        if section.table is not None and section.table.keys:
+            own += table_lines(view, section.table, width, layout)
+        elif section.table is not None and not own:
+            own = [] if view.filter else list(section.empty)
+            own = own or [(Span(f" {_nothing(view, section)}", Tone.DIM),)]
+        if section.title and layout.has_header:
+            lines += [*([()] if lines else []), (Span(section.title, Tone.ACCENT),)]
+        lines += [*own, *(section.notes if layout.has_header else ())]
+    return lines
+
+
+def _nothing(view: View, section: Section) -> str:
+    """Return the line that replaces an empty table."""
+    what = section.title or section.key
+    if view.filter:
+        return f"the filter {view.filter.text!r} matches no {what}"
+    return f"no {what}" if view.is_anybody_heard else f"no node is heard, so there are no {what} to show"
 
 
 def table_lines(view: View, table: Table, width: int, layout: Layout) -> list[Line]:

@@ -90,12 +90,13 @@ _STATE_TONES: Final = {
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Subject:
-    """The subject of a screen, by keys: a node, a name-space, a group, an incident; empty for none."""
+    """The subject of a screen, by keys: a node, a name-space, a topic and so on; empty for none."""
 
     node: str = ""
     name_space: str = ""
-    group: str = ""
     incident: str = ""
+    topic: str = ""
+    application: str = ""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -167,7 +168,7 @@ AGES: Final = ("since", "newest", "heard", "heartbeat")
 _SHOWN: Final[Mapping[str, Callable[[float], str]]] = {
     **dict.fromkeys(("samples", "instances", "lost", "nodes"), lambda value: text.count(int(value))),
     "bytes": lambda value: text.size(int(value)),
-    "disk_bytes": lambda value: text.size(int(value)) if value else "",
+    **dict.fromkeys(("disk_bytes", "memory_bytes"), lambda value: text.size(int(value)) if value else ""),
     "rate": lambda value: f"{text.count(round(value))}/s" if value else "",
     "left": lambda value: text.age(int(value * 1e9)),
     "percent": text.percent,

@@ -23,7 +23,7 @@ from ospltool.analytics.spark import SparkEngine
 from ospltool.cli.app import main
 from ospltool.forensics import fleet, text
 from ospltool.forensics.attachments import attach, find_attachments, kept_in
-from ospltool.forensics.evidence import CaseEvidence, copies_in
+from ospltool.forensics.evidence import CaseEvidence, copies_in, suspected_in
 from ospltool.trace.case.loading import load
 from ospltool.trace.case.reading_back import Window, files_by_domain, uncalm_domains
 from ospltool.trace.reading import damage
@@ -161,8 +161,10 @@ def test_executors_conclude_what_this_machine_concludes(
     load(find_sources([str(logs)]).sources, case, detail)
     attach(case, find_attachments([str(logs)], ["n1", "n2", "n3"]))
     with contextlib.closing(DuckEngine(open_case(case))) as duck:
-        assert {"overlapping"} <= uncalm_domains(duck)
-        assert copies_in(duck, files_by_domain(duck)).keys() == {"copy"}
+        files = files_by_domain(duck)
+        assert uncalm_domains(files) == {"overlapping"}
+        assert copies_in(duck, files).keys() == {"copy"}
+        assert suspected_in(duck, files).keys() == {"copy"}, "others are read as if they had copies"
     of_all: dict[str, Any] = {}
     asked = QUESTIONS if detail is Detail.FULL else {"all": QUESTIONS["all"]}
     for name, (window, skews, options) in asked.items():

@@ -132,12 +132,16 @@ def test_messages_that_differ_in_digits_only_are_not_confused() -> None:
         }
 
 
+MARKS = {"edge", "telling"}
+"""Columns that depend on the pieces."""
+
+
 def read_case(directory: pathlib.Path) -> list[tuple[Any, ...]]:
-    """All rows of the records of a case, in a fixed order, without the marks, which depend on the pieces."""
+    """All rows of the records of a case, in a fixed order, without the marks."""
     table = pq.read_table(directory / "records", partitioning="hive")
     found = [
         tuple(sorted(value) if isinstance(value, list) else value for value in row.values())
-        for row in table.select([name for name, _, _ in RECORD_COLUMNS if name != "edge"]).to_pylist()
+        for row in table.select([name for name, _, _ in RECORD_COLUMNS if name not in MARKS]).to_pylist()
     ]
     return sorted(found, key=lambda row: (row[1], row[2]))
 

@@ -157,6 +157,8 @@ def test_a_plan_runs_again_and_judges_what_changed(
         ("target = 'x'\nsources = ['x']\nstages = ['facts']", "stages"),
         ("target = 'x'\nsources = ['x']\nsince = 'never'", "never"),
         ("target = 'x'\nsources = ['none there']", "none there"),
+        ("target = 'nowhere://x/y'\nsources = ['x']", "nothing here can open nowhere://"),
+        ("target = 'x'\nsources = ['nowhere://x/y']", "nothing here can open nowhere://"),
         ("target = [", "Invalid value"),
     ],
 )

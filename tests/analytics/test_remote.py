@@ -27,6 +27,7 @@ from ospltool.trace.reading.sources import find_sources
 from tests.analytics.growing import Writer
 from tests.analytics.webhdfs import Server, serving
 
+DOMAIN = "it's a [livelock]%"
 COUNT = "select node, kind, template, count(*), sum(off) from records group by 1, 2, 3 order by 1, 2, 3"
 
 
@@ -69,8 +70,13 @@ def check_case_elsewhere(
 def test_a_case_elsewhere_is_that_of_this_machine(
     server: Server, samples: pathlib.Path, tmp_path: pathlib.Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """No file is moved there."""
+    """No file is moved there. What such a case cannot keep is named."""
     check_case_elsewhere(server.uri, samples, tmp_path, capfd)
+    names = [f"{server.uri}/logs", str(samples.parent / "stores" / "after-merge" / "n1")]
+    plan = tmp_path / "plan.toml"
+    plan.write_text(f'sources = {names}\ntarget = "{server.uri}/kept"\nstages = ["records"]\n')
+    assert main(["pipeline", "run", str(plan)]) == 0
+    assert "1 stores, configurations and recordings need" in capfd.readouterr().err
     assert not server.calls["RENAME"]
 
 
@@ -150,6 +156,7 @@ def test_a_case_in_an_object_store_is_that_of_this_machine(
         store = pyarrow.fs.S3FileSystem(endpoint_override=f"http://{host}:{port}", allow_bucket_creation=True)
         store.create_dir("bucket")
         check_case_elsewhere("s3a://bucket", samples, tmp_path, capfd)
+        check_plan_elsewhere("s3a://bucket/plans", samples, tmp_path, capfd, "duckdb")
     finally:
         server.stop()
 
@@ -158,9 +165,43 @@ def _is_seen(seen: list[LoadCounts], number: int, _: float) -> bool:
     return len(seen) > number
 
 
+def check_plan_elsewhere(
+    base: str, samples: pathlib.Path, tmp_path: pathlib.Path, capfd: pytest.CaptureFixture[str], first: str
+) -> None:
+    """A plan there, whose relative paths begin there, does what it does on this machine, and that once."""
+    capfd.readouterr()
+    done = []
+    for where in (str(tmp_path / "planned"), base):
+        for log in (samples / "master-livelock").rglob("durability.log.gz"):
+            place = located(f"{where}/logs/domain={DOMAIN}/{log.parent.name}")
+            place.mkdir(parents=True, exist_ok=True)
+            (place / log.name).write_bytes(log.read_bytes())
+        runs = []
+        for engine in (first, "duckdb"):  # either goes on where the other ended
+            located(f"{where}/plan.toml").write_text(
+                f'sources = ["logs"]\ntarget = "judged"\nengine = "{engine if where == base else "duckdb"}"\n'
+                'spark.master = "local[2]"\n'
+            )
+            code = main(["pipeline", "run", f"{where}/plan.toml"])
+            said = capfd.readouterr()
+            runs.append((code, said.out, said.err.rpartition("records; ")[2]))
+        for columns in ("* from facts", "* exclude (judged) from verdicts", "* from stories"):
+            query = f"select {columns} order by all"
+            runs.append((0, answer(capfd, "sql", f"{where}/judged", query, "--format", "csv"), ""))
+        done.append([(code, out.replace(where, ""), said) for code, out, said in runs])
+    assert done[0] == done[1]
+    (code, alerts, _), again, *_ = done[1]
+    assert (code, again) == (1, (0, "", "0 domains judged, 1 unchanged; 0 new alerts\n"))
+    assert DOMAIN in alerts
+
+
 @pytest.mark.timeout(600)
 def test_spark_loads_queries_and_follows_where_no_path_is_shared(
-    server: Server, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+    server: Server,
+    samples: pathlib.Path,
+    tmp_path: pathlib.Path,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Workers, driver and Spark's own reader meet at the URI alone; the checkpoint lies there, too."""
     pytest.importorskip("pyspark", reason="Spark needs the extra `spark`")
@@ -169,6 +210,7 @@ def test_spark_loads_queries_and_follows_where_no_path_is_shared(
     from tests.analytics.java_classes import JAVA_VARIABLE, java_options
 
     monkeypatch.setenv(JAVA_VARIABLE, java_options())
+    check_plan_elsewhere(f"{server.uri}/plans", samples, tmp_path, capfd, "spark")
     logs, target, master = f"{server.uri}/logs", located(f"{server.uri}/case"), "local[2]"
     opened = session(master)
     try:

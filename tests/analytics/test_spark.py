@@ -49,6 +49,7 @@ from ospltool.trace.case.step_columns import StepColumns
 from ospltool.trace.meaning.lines import NumberedLines
 from ospltool.trace.reading.sources import find_sources
 from tests.analytics.java_classes import java_classes
+from tests.analytics.test_load import MARKS
 from tests.analytics.test_sql import is_of_judged
 
 __all__ = ["java_classes"]
@@ -167,7 +168,7 @@ def test_a_case_in_one_file_is_refused_with_advice(tmp_path: pathlib.Path) -> No
 def kept_rows(directory: pathlib.Path) -> list[tuple[Any, ...]]:
     """All rows of the records in a fixed order, without the marks, which depend on the parts."""
     table = pq.read_table(directory / "records", partitioning="hive")
-    names = ["domain", "day", "node", *(name for name, _, _ in RECORD_COLUMNS if name != "edge")]
+    names = ["domain", "day", "node", *(name for name, _, _ in RECORD_COLUMNS if name not in MARKS)]
     found = [
         tuple(sorted(value) if isinstance(value, list) else value for value in row.values())
         for row in table.select(names).to_pylist()

@@ -147,6 +147,25 @@ PAGES_WITH_LINES: dict[str, tuple[str, ...]] = {
         "harbour.Track harbour 2 900 35.2 KiB 20 s all",
     ),
     "groups Track": ("★ n1 900 samples 900 instances 35.2 KiB on disk all digest ab",),
+    "topics": (
+        "✖ Temp 0 0 1 1 its process left",
+        "▲ Track harbour 900 0 2 2 2 instances of",
+    ),
+    "topics Track": (
+        "★ n1 900 samples 900 instances 35.2 KiB on disk all digest ab",
+        "`ospltool cat Track` prints its samples",
+        "0 writers, 2 readers, 2 not kept or served",
+        "▲ reader participant 0101",
+        "recorded or simulated: only readers and writers",
+    ),
+    "topics Depth": (
+        "Depth no node has a group of it",
+        "▲ writer participant aaaaaaaaaaaaaaaaaaaaaaaa not kept n1",
+    ),
+    "applications": ("✖ participant ef",),
+    "applications aaaaaaaaaaaaaaaaaaaaaaaa000001c1": (
+        "▲ writer harbour.Depth not kept n1 keyed type without type information",
+    ),
     "readers": (*WHOLE[9:11], "▲ harbour.Track served n1 2 instances of the"),
     "readers Temp --columns topic,why": ("harbour.Temp its process left",),
     "writers": WHOLE[11:],
@@ -214,9 +233,19 @@ def test_other_formats_have_values_and_no_words(shell: Shell, night: pathlib.Pat
     assert [(one["kind"], one["data"]["node"], one["data"]["incomplete"]) for one in lines] == [
         ("nodes", "n1", []), ("nodes", "n2", ["harbour"]), ("nodes", "n3", []),
     ]  # fmt: skip
-    for what, name, key in (("nodes", "n2", "node"), ("incidents", "n3", "who")):
+    for what, name, key in (
+        ("nodes", "n2", "node"),
+        ("incidents", "n3", "who"),
+        ("topics", "Track", "topic"),
+    ):
         (one,) = json.loads(told(what, name, "--format", "json"))["data"]
         assert one[key] == name, "of one name only what has it"
+    states = [
+        one["state"] for one in json.loads(told("applications", "efefefef", "--format", "json"))["data"]
+    ]
+    assert states == ["failed"]
+    every = json.loads(told("applications", "--format", "json"))["data"]
+    assert [one["lacking"] for one in every] == [1, 1, 1, 1]
     rows = list(
         csv.DictReader(io.StringIO(told("groups", "--format", "csv", "--columns", "group,samples,newest")))
     )
@@ -242,6 +271,8 @@ def test_an_earlier_moment_is_shown_as_it_was(shell: Shell, night: pathlib.Path)
 REFUSED = {
     "nodse": "did you mean nodes?",
     "nodes n9": "no node 'n9'; there are n1, n2, n3",
+    "topics Trakc": "did you mean Track?",
+    "applications ab": "no application 'ab'; there are",
     "masters harbor": "did you mean harbour?",
     "readers Trakc": "did you mean Track?",
     "writers Trakc": "did you mean Track?",

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
 import time
@@ -22,12 +23,15 @@ from engine.runtime import monitor
 from ospltool.live.dds import LiveFeed, _Link
 from ospltool.live.feed import NoticeKind, Update
 from ospltool.live.model import SystemModel
+from ospltool.live.samples import LatestValues
+from ospltool.live.topics import InstanceValue
 from tests import fake
 from tests.fake import node_id
 
 pytestmark = pytest.mark.dds
 
 DOMAIN = 171
+TOPIC = "Observation"
 TOPICS = (
     ChannelTopic("d_monitor", is_state=True, reads=False),
     ChannelTopic("d_monitorEvents", is_state=False, reads=False),
@@ -45,6 +49,68 @@ def feed(uri: str) -> Iterator[LiveFeed]:
     feed = LiveFeed(DOMAIN, uri=uri)
     yield feed
     feed.close()
+
+
+APPLICATION = """
+import sys
+sys.path[:0] = [{root!r}, {samples!r}]
+from cyclonedds.core import Policy, Qos
+from cyclonedds.domain import Domain, DomainParticipant
+from cyclonedds.pub import DataWriter, Publisher
+from cyclonedds.topic import Topic
+from observation import TOPIC, Observation
+from publisher import QOS
+domain = Domain({domain}, {uri!r})
+participant = DomainParticipant({domain}, qos=Qos(Policy.EntityName("weather")))
+topic = Topic(participant, TOPIC, Observation, qos=QOS)
+writer = DataWriter(Publisher(participant, Qos(Policy.Partition(["ships"]))), topic, qos=QOS)
+for line in sys.stdin:
+    writer.write(Observation(7, int(line), 0, "\\x1b[31m"))
+"""
+
+
+@pytest.fixture
+def application(uri: str) -> Iterator[subprocess.Popen[str]]:
+    """An application with a durable writer; each number that it is told is a value of one instance."""
+    root = Path(__file__).parents[2]
+    text = APPLICATION.format(root=str(root), samples=str(root / "samples"), domain=DOMAIN, uri=uri)
+    with subprocess.Popen([sys.executable, "-c", text], stdin=subprocess.PIPE, text=True) as process:
+        yield process
+        process.stdin.close() if process.stdin else None
+
+
+def test_readers_and_writers_of_applications_are_seen_with_their_process_and_values(
+    feed: LiveFeed, application: subprocess.Popen[str]
+) -> None:
+    model = SystemModel()
+    follow(feed, model, lambda _: bool(model.applications.by_topic))
+    ((one,),) = model.applications.by_topic.values()
+    assert (one.topic, one.partitions, one.is_writer, one.is_durable) == (TOPIC, ("ships",), True, True)
+    assert one.application[1:4] == ("weather", application.pid, socket.gethostname())
+
+    values = LatestValues(feed, TOPIC)
+    try:
+        deadline_s, number = time.monotonic() + 30, 0
+        found: list[InstanceValue] = []
+        while not (found and found[0].samples > 1) and time.monotonic() < deadline_s:
+            number += 1  # a writer alone keeps nothing for a reader that has not met it yet
+            assert application.stdin is not None
+            print(number, file=application.stdin, flush=True)
+            time.sleep(0.2)
+            found = values.values()
+        assert [(each.key, each.keys, each.is_alive, each.partition) for each in found] == [
+            ("station=7", ("station",), True, "ships")
+        ]
+        assert found[0].fields["remark"] == "\x1b[31m"
+        assert found[0].changed_ns > 0
+        assert values.problem == ""
+        follow(feed, model, lambda _: len(model.applications.by_participant) > 1)
+        assert {each.application.is_watch for each in model.applications.by_topic[TOPIC]} == {True, False}
+        assert sum(model.applications.hosts[socket.gethostname()].values()) == 1, "this watch is none"
+    finally:
+        values.close()
+    application.communicate()
+    follow(feed, model, lambda _: not model.applications.by_topic)
 
 
 class Node:
@@ -192,7 +258,7 @@ def test_a_node_killed_with_sigkill_is_lost_when_its_lease_ends(feed: LiveFeed, 
     ("sender", "payload", "reason"),
     [
         ("", b"\x1b[2J not json", "not a monitor message"),
-        ("", b'{"format_version":2,"kind":"node","data":{}}', "monitor format 2 is not 1"),
+        ("", b'{"format_version":2,"kind":"node","data":{}}', "format 2 is not 1"),
         ("n2", None, "sender n2 speaks for"),
     ],
     ids=["no JSON", "newer format", "wrong sender"],

@@ -271,6 +271,10 @@ OTHERS = {
     "persistence": ("persistence services", "state", "lags"),
     "incident": ("no incident chosen",),
     "conflicts": ("conflict", "Telemetry"),
+    "topics": ("2 topics", "topic", "Quote"),
+    "topic": ("topic Quote", "Orders.Quote", "0 writers, 1 reader", "served", "recorded or simulated"),
+    "applications": ("2 applications", "writers +kept", "ipant 0110a"),
+    "application": ("application participant 0110", "0 writers, 1 reader", "reader +Orders"),
 }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -101,6 +102,10 @@ NOTHING_TO_DO = {
     "incidents": {"5", "tab", "shift+tab", "left", "h", "right", "l"},
     "conflicts": {"tab", "shift+tab", "left", "h", "right", "l"},
     "groups": {"6", "tab", "shift+tab", "left", "h", "right", "l"},
+    "topics": {"T", "tab", "shift+tab", "left", "h", "right", "l"},
+    "topic": {"tab", "shift+tab", "left", "h", "right", "l"},
+    "applications": {"A", "tab", "shift+tab", "left", "h", "right", "l"},
+    "application": {"tab", "shift+tab", "left", "h", "right", "l"},
     "trace": {"7", "tab", "shift+tab", "left", "h", "right", "l", "end", "G"},
     "store": {"8", "tab", "shift+tab", "left", "h", "right", "l"},
     "findings": {"9", "tab", "shift+tab", "left", "h", "right", "l"},
@@ -114,7 +119,10 @@ ALWAYS_LEFT_OUT = {"ctrl+c", "super+c"}
 
 
 @pytest.mark.parametrize("name", sorted(SCREENS.keys() - {"incident"}))
-def test_every_key_of_every_screen_does_something(play: Play, read_screen: Read, name: str) -> None:
+def test_every_key_of_every_screen_does_something(
+    play: Play, read_screen: Read, name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)  # a key writes files
     tried: set[str] = set()
     subject = Subject(node_id(7), "s2")
     exits: list[object] = []
@@ -171,7 +179,11 @@ JUMPS = [
     ("name-space", "enter", "node"),
     ("alignment", "enter", "name-space"),
     ("conflicts", "enter", "trace"),
-    ("groups", "enter", "name-space"),
+    ("groups", "enter", "topic"),
+    ("topics", "enter", "topic"),
+    ("topic", "enter", "application"),
+    ("applications", "enter", "application"),
+    ("application", "enter", "topic"),
     ("trace", "enter", "node"),
     ("store", "enter", "node"),
     ("findings", "enter", "node"),

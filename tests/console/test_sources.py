@@ -14,6 +14,7 @@ from tests import fake
 from tests.fake import START_NS
 from tui import trace_lines as sources
 from tui.advertised import advertised, document, findings_of
+from tui.screens.trace import FIELDS
 from tui.trace_lines import TraceFiles, trace_filter, wanted_events, wanted_records
 
 EVENTS = (
@@ -51,13 +52,13 @@ EVENTS = (
     ],
 )
 def test_events_are_filtered_as_the_trace_command_filters_records(text: str, numbers: list[int]) -> None:
-    kept = wanted_events(EVENTS, Filter.parse(text, sources.FIELDS))
+    kept = wanted_events(EVENTS, Filter.parse(text, FIELDS))
     assert [event.number for event in kept] == numbers
 
 
 def test_words_become_the_filter_of_the_trace_command() -> None:
     made = trace_filter(
-        Filter.parse("level:WARN thread:d_* group:P.T ns:Orders conflict:7 fellow:1 x !y", sources.FIELDS)
+        Filter.parse("level:WARN thread:d_* group:P.T ns:Orders conflict:7 fellow:1 x !y", FIELDS)
     )
     assert made.level == "WARNING"
     assert (made.threads, made.groups, made.namespaces) == (("d_*",), ("P.T",), ("Orders",))
@@ -97,7 +98,7 @@ def test_trace_files_are_merged_by_time_and_followed(tmp_path: Path) -> None:
         with first.open("a") as file:
             file.write("2026-11-21T01:03:25+0000 1795223005.000000000 COMPLETE (d_status) -> Fellow five\n")
         wait_for(files, 6)
-        kept = wanted_records(files.records(), Filter.parse("node:a five", sources.FIELDS))
+        kept = wanted_records(files.records(), Filter.parse("node:a five", FIELDS))
         assert [record.text for record in kept] == ["Fellow five"]
     finally:
         files.close()

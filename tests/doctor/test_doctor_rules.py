@@ -11,6 +11,7 @@ from cyclonedds.core import Policy
 from cyclonedds.util import duration
 
 from engine.dataset.groups import DurabilityKind
+from engine.dds.endpoints import Endpoint
 from engine.dds.qos import EndpointQos
 from engine.runtime.monitor import (
     DEVIATIONS,
@@ -24,7 +25,7 @@ from engine.runtime.monitor import (
 )
 from ospltool.doctor import diagnosis as diagnosis_module
 from ospltool.doctor.diagnosis import Diagnosis, diagnose
-from ospltool.doctor.picture import DomainPicture, Endpoint
+from ospltool.doctor.picture import DomainPicture
 from ospltool.doctor.report import as_data, as_text
 from ospltool.output import envelope
 from tests.tables import table_rows
@@ -60,7 +61,7 @@ def end(
         type_name=type_name,
         partitions=(partition,) if partition else (),
         qos=msgspec.structs.replace(GOOD, partitions=(partition,), **qos),  # as announced
-        process=f"pid 1 host {host}",
+        pid=1,
         host=host,
         type_id=type_id,
         is_library=kind == "library",
@@ -538,7 +539,7 @@ def test_what_is_beyond_the_bounds_is_counted(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_text_of_others_reaches_the_terminal_harmless() -> None:
-    evil = dataclasses.replace(end("writer", reliable=False), topic="\x1b[31m", process="\x07")
+    evil = dataclasses.replace(end("writer", reliable=False), topic="\x1b[31m", name="\x07")
     text = as_text(diagnose(DomainPicture((evil,), nodes=(node("n1"),), participants=1)))
     assert "\x1b" not in text
     assert "\x07" not in text

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import hashlib
 import random
 from typing import Any
 
@@ -17,6 +18,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from ospltool.analytics.case import open_case
+from ospltool.analytics.contract import FORMAT_VERSION, SAMPLED, SAMPLED_MOD
 from ospltool.analytics.duck import DuckEngine
 from ospltool.forensics.evidence import CaseEvidence
 from ospltool.trace.case.loading import load
@@ -24,13 +26,15 @@ from ospltool.trace.case.reading_back import (
     WantedRecords,
     Window,
     _in_file_order,
+    files_by_domain,
     records_of,
     rows_of,
     telling_of_alignments,
     telling_of_facts,
     uncalm_domains,
 )
-from ospltool.trace.meaning.trace_facts import TraceFacts
+from ospltool.trace.meaning.catalogue import catalogue
+from ospltool.trace.meaning.trace_facts import EVENTS, REPORTED, TraceFacts
 from ospltool.trace.reading.reader import merged
 from ospltool.trace.reading.record import TraceRecord
 from ospltool.trace.reading.sources import find_sources
@@ -181,7 +185,7 @@ def test_marks_are_used_where_they_suffice(
     seed = request.node.callspec.params["evidence"]
     case = open_case(tmp_path / "case")
     with contextlib.closing(DuckEngine(case)) as opened:
-        is_marked = not uncalm_domains(opened)
+        is_marked = not uncalm_domains(files_by_domain(opened))
         sources = find_sources(_logs(tmp_path)).sources
         of_facts = telling_of_facts(with_waits=False)
         of_group = (telling_of_alignments(["lifecycle.address"], "p.T"), "false")
@@ -250,4 +254,13 @@ def test_records_that_tell_nothing_are_not_made(tmp_path: pathlib.Path) -> None:
         found = list(rows_of(case, opened, WantedRecords(telling=telling, quiet=quiet)))
         assert sum(map(len, records_of(case, opened, WantedRecords()))) == 5_001
     times = [time_ns for rows in found for time_ns in rows.column("time_ns").to_pylist()]
-    assert times == [(START_S + at) * 10**9 for at in (0, 1, 4_999, 9_000)], "first, last, and a new run"
+    needed = [one for one in times if one % SAMPLED_MOD >= SAMPLED_MOD * SAMPLED // 5_001]
+    assert needed == [(START_S + at) * 10**9 for at in (0, 1, 4_999, 9_000)], "first, last, and a new run"
+    assert SAMPLED / 2 < len(times) < SAMPLED * 2, "those by which a copy is known"
+
+
+def test_which_records_state_facts_is_a_part_of_the_format() -> None:
+    """They are marked while a case is loaded: a case of an older format would lack the marks of new ones."""
+    stating = [one.id for one in catalogue() if one.event in EVENTS or one.level in REPORTED]
+    digest = hashlib.blake2b("\n".join(sorted({*stating, *REPORTED})).encode(), digest_size=8).hexdigest()
+    assert (FORMAT_VERSION, digest) == (5, "d456bcb7c7153758"), "raise FORMAT_VERSION"

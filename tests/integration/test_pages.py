@@ -25,7 +25,7 @@ ENDS: Final = "@@@"
 
 LEFT_OUT: Final[Mapping[str, str]] = {
     r"make |python -m benchmarks": "it measures or breaks for minutes, and has tests of its own",
-    r"git clone|pip install|pipx |uv tool|python -m build|python3 -m venv": "it installs, from a network",
+    r"git clone|pip install|pipx |uv tool|uvx |python3 -m venv": "it installs, from a network",
     r"sudo |iptables": "it changes the machine",
     r"ospltool top": "it needs a terminal: tests/console",
     r"history delete 'Obs\*' ships  ": "it asks on a terminal",

@@ -260,6 +260,7 @@ def _console(scratch: pathlib.Path) -> list[Target]:
     mutes = {"domain 7": [msgspec.to_builtins(Mute("DUL-NO-MASTER", "n1", 5, 1, 2))]}
     case = scratch / "case"
     part = {"name": "part-0123456789abcdef", "start": 0, "counts": [1, 2, 3, 4]}
+    part["times"] = [1, 2, True, False, False]
     text = {
         "domain": "7",
         "node": "n1",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from textual import on, work
 
@@ -15,9 +15,11 @@ from ospltool.output.text import plural
 from ospltool.views import text
 from ospltool.views.cells import Cell, Column, Line, Rows, Span, Tone, single, table_title
 from ospltool.views.view import Subject, View
-from tui import advertised
 from tui.screens.base import TableScreen
 from tui.widgets.sheet import Sheet
+
+if TYPE_CHECKING:
+    from tui import advertised
 
 FIELDS = ("code", "name", "node", "severity")
 
@@ -145,6 +147,8 @@ class FindingsScreen(TableScreen):
 
         Meanwhile threads take turns ten times as often, so that keys are answered at once.
         """
+        from tui import advertised  # the rules of check cost a seventh of the console's start
+
         usual_s = sys.getswitchinterval()
         sys.setswitchinterval(usual_s / 10)
         try:

@@ -36,11 +36,11 @@ class GroupsScreen(TableScreen):
         return group_lines(view, row)
 
     def here(self) -> Subject:
-        """Return the name-space of the group under the cursor."""
+        """Return the name-space and the topic of the group under the cursor."""
         if self.row is None:
             return super().here()
-        return Subject(self.console.subject.node, self.row.name_space, self.row.id)
+        return Subject(self.console.subject.node, self.row.name_space, topic=self.row.topic)
 
     @on(Sheet.Chosen)
     def _chosen(self) -> None:
-        self.action_jump("name-space")
+        self.action_jump("topic")

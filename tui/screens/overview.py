@@ -84,6 +84,7 @@ class OverviewScreen(IncidentKeys):
 
     def body(self) -> ComposeResult:
         """Yield incidents, the matrix and its explanation, the last hour, applications, curves and events."""
+        self.set_class(self.app.size.width - 2 * self.has_class("-roomy") >= WIDE, "-wide")
         yield Lines(id="summary", classes="free")
         with Container(classes="columns"):
             with Vertical():
@@ -151,7 +152,7 @@ class OverviewScreen(IncidentKeys):
         hour = hour_lines(view, self._side, shares.hour) if shares.hour else []
         self.panel("#hour", hour_title(view), shares.hour, hour)
         lines = [*applications, *([(), *mesh] if mesh else [])]
-        self.panel("#applications", "applications", shares.applications, lines)
+        self.panel("#applications", "applications (A lists them)", shares.applications, lines)
         self._show_curves(view, shares.flows)
         self._events = event_rows(view, shares.events, width)
         self.query_one("#ticker", Sheet).show(self._events)

@@ -16,7 +16,6 @@ from ospltool.views import text
 from ospltool.views.cells import Cell, Column, Line, Rows, Span, Tone, single
 from ospltool.views.events import MOST_NAME, event_message, no_events
 from ospltool.views.view import Subject, View, state_name
-from tui import trace_lines as sources
 from tui.screens.base import TableScreen
 from tui.widgets.sheet import Sheet
 
@@ -171,6 +170,10 @@ def title(source: str, shown: int, every: int, left_out: int) -> str:
     return ", ".join(parts)
 
 
+FIELDS: Final = ("node", "level", "thread", "state", "fellow", "ns", "group", "conflict", "event")
+"""Fields of the filter: those of `ospltool trace`, and the node."""
+
+
 class TraceScreen(TableScreen):
     """Events as nodes send them, or with `v` the records of trace files; the newest are followed."""
 
@@ -180,7 +183,7 @@ class TraceScreen(TableScreen):
     ]
     NAME = "trace"
     TITLE_OF_SCREEN = "trace"
-    FILTER_FIELDS = sources.FIELDS
+    FILTER_FIELDS = FIELDS
     # Chosen by eye: a header and some lines of the message.
     ABOUT_LINES: ClassVar[int] = 9
 
@@ -200,6 +203,8 @@ class TraceScreen(TableScreen):
         seen = files.seen if files and self.from_files else view.model.events_seen
         made_from = (self.from_files, seen, view.filter.text)
         if made_from != self._made_from:
+            from tui import trace_lines as sources  # reading traces costs a tenth of the console's start
+
             self._made_from = made_from
             if files and self.from_files:
                 records = files.records()

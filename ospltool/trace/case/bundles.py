@@ -24,6 +24,7 @@ from ospltool.output.locations import of_arrow
 from ospltool.trace.case.columnar import (
     ColumnarPart,
     PlacedFile,
+    Times,
     is_text,
     is_usual,
     piece_of_records,
@@ -56,6 +57,7 @@ class Loaded:
         records: records found.
         unparsed_bytes: bytes that belong to no record.
         unmatched: trace records that no template matches.
+        times: their times.
         damages: places from which it cannot be read.
     """
 
@@ -63,6 +65,7 @@ class Loaded:
     records: int = 0
     unparsed_bytes: int = 0
     unmatched: int = 0
+    times: Times = dataclasses.field(default_factory=Times)
     damages: tuple[damage.FileDamage, ...] = ()
 
     def __add__(self, other: Loaded) -> Loaded:
@@ -71,6 +74,7 @@ class Loaded:
             self.records + other.records,
             self.unparsed_bytes + other.unparsed_bytes,
             self.unmatched + other.unmatched,
+            self.times.then(other.times),
             self.damages + other.damages,
         )
 
@@ -146,7 +150,7 @@ def _batches(records: Iterator[TraceRecord]) -> Iterator[list[TraceRecord]]:
 
 
 def _counts(size: int, piece: ColumnarPart) -> Loaded:
-    return Loaded(size, piece.table.num_rows, piece.unparsed_bytes, piece.unmatched)
+    return Loaded(size, piece.table.num_rows, piece.unparsed_bytes, piece.unmatched, piece.times[0])
 
 
 # ------------------------------------------------------------------ several parts
@@ -221,14 +225,14 @@ def _one_piece(
         unmatched = np.bincount(file_of[missing], minlength=len(files))
     else:
         unmatched = np.zeros(len(files), np.int64)
-    columns = zip(numbers, sizes.tolist(), records.tolist(), unmatched.tolist(), strict=True)
-    for number, size, count, unknown in columns:
-        totals[number] = Loaded(size, count, 0, unknown)
+    columns = zip(numbers, sizes.tolist(), records.tolist(), unmatched.tolist(), piece.times, strict=True)
+    for number, size, count, unknown, times in columns:
+        totals[number] = Loaded(size, count, 0, unknown, times)
     return piece
 
 
 def _joined(read: list[ColumnarPart], detail: Detail) -> tuple[pa.Table, Positions]:
-    """Return the records of all pieces, in the order of their templates."""
+    """Return the records of all pieces, the telling ones first, in the order of their templates."""
     if len(read) == 1:
         return read[0].table, read[0].days
     wanted = schema(Table.RECORDS)
@@ -239,7 +243,7 @@ def _joined(read: list[ColumnarPart], detail: Detail) -> tuple[pa.Table, Positio
     if detail is not Detail.FULL:
         return table, days
     ids = np.array(table.column("template").fill_null("").to_pylist())
-    order = np.argsort(ids, kind="stable")
+    order = np.lexsort((ids, ~table.column("telling").to_numpy()))
     return table.take(pa.array(order)), days[order]
 
 

@@ -9,6 +9,9 @@ states no fact still counts if it is the first or last of a run or thread, has a
 before, or comes from a clock that went back. Such records are marked as `edge` while the trace is loaded,
 each piece by itself, so the ends of a piece are marked, too. A marked record that would not have counted
 changes no fact.
+
+These records and those that state a fact are `telling`. So are some more, by which copies of files are known
+(see `copies_in` of `ospltool.forensics.evidence`): a copy has the same times, so they are chosen by time.
 """
 
 from __future__ import annotations
@@ -16,14 +19,25 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from collections.abc import Iterable, Sequence
-from typing import IO, Any, Final
+from typing import IO, Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ospltool.analytics.contract import DAY_NS, DETAILS, RECORD_COLUMNS, Detail, Table, schema
+from ospltool.analytics.contract import (
+    DAY_NS,
+    DETAILS,
+    LEAST_SAMPLED,
+    RECORD_COLUMNS,
+    SAMPLED,
+    SAMPLED_MOD,
+    Detail,
+    Table,
+    schema,
+)
+from ospltool.trace.meaning.catalogue import Template
 from ospltool.trace.meaning.detail_columns import (
     INTEGERS,
     LONGEST_NUMBER,
@@ -32,6 +46,7 @@ from ospltool.trace.meaning.detail_columns import (
     coded,
     is_own,
 )
+from ospltool.trace.meaning.trace_facts import EVENTS, REPORTED
 from ospltool.trace.reading.headers import LONGEST, RELATIVE_LIMIT_S, SECOND_NS, disagrees
 from ospltool.trace.reading.reader import INITIAL, LONGEST_RECORD, RUN_HEAD, STORE_HEAD, TraceParser
 from ospltool.trace.reading.record import STRAGGLER_NS, RecordKind, TimeBase, TraceRecord, valid_text
@@ -50,6 +65,9 @@ _CLOCKS: Final = list(TimeBase)
 _HEADS: Final = {INITIAL: RUN_HEAD, "": STORE_HEAD}
 """The beginnings of texts that only the beginning of a run has, by state; without one, those of the store."""
 
+Marks = npt.NDArray[np.bool_]
+Codes = npt.NDArray[Any]
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ColumnarPart:
@@ -60,12 +78,71 @@ class ColumnarPart:
         days: the day of each record since 1970, or -1 without an absolute time.
         unparsed_bytes: bytes that belong to no record.
         unmatched: trace records that no template matches; 0 when templates were not looked for.
+        times: the times of each of its files.
     """
 
     table: pa.Table
     days: Positions
     unparsed_bytes: int
     unmatched: int
+    times: tuple[Times, ...]
+
+
+class Times(NamedTuple):
+    """The times of successive records of a file.
+
+    Attributes:
+        first_ns: the earliest one of a trace record; None without one.
+        last_ns: the latest one.
+        has_timed: whether any trace record or report has a time.
+        has_untimed: whether any has none.
+        go_back: whether a trace record is earlier than one before by more than STRAGGLER_NS.
+    """
+
+    first_ns: int | None = None
+    last_ns: int | None = None
+    has_timed: bool = False
+    has_untimed: bool = False
+    go_back: bool = False
+
+    @property
+    def in_order(self) -> bool:
+        """Whether the order of the records is that of their times."""
+        return not (self.go_back or (self.has_timed and self.has_untimed))
+
+    def then(self, more: Times) -> Times:
+        """Return those of the records together with the next ones."""
+        goes_back = self.go_back or more.go_back
+        firsts = [one for one in (self.first_ns, more.first_ns) if one is not None]
+        lasts = [one for one in (self.last_ns, more.last_ns) if one is not None]
+        if self.last_ns is not None and more.first_ns is not None:
+            goes_back = goes_back or more.first_ns < self.last_ns - STRAGGLER_NS
+        return Times(
+            min(firsts, default=None),
+            max(lasts, default=None),
+            self.has_timed or more.has_timed,
+            self.has_untimed or more.has_untimed,
+            goes_back,
+        )
+
+
+def times_of(traced_ns: Positions, *, timed: int, untimed: int) -> Times:
+    """Return the times of some records.
+
+    Args:
+        traced_ns: those of the trace records that have one, in the order of the file.
+        timed: number of trace records and reports with a time.
+        untimed: number of those without.
+    """
+    if not traced_ns.size:
+        return Times(None, None, timed > 0, untimed > 0)
+    late = np.maximum.accumulate(traced_ns) - traced_ns
+    span = (int(traced_ns.min()), int(traced_ns.max()))
+    return Times(*span, timed > 0, untimed > 0, bool((late > STRAGGLER_NS).any()))
+
+
+def _states_fact(template: Template | None) -> bool:
+    return template is not None and (template.event in EVENTS or template.level in REPORTED)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -113,6 +190,15 @@ def usual_piece(data: bytes, found: Split, files: Sequence[PlacedFile], detail: 
         detail: columns to fill.
     """
     count = found.start.size
+    firsts = np.searchsorted(found.start, [one.start for one in files])
+    ends = np.append(firsts[1:], count)
+    of_file = [found.time_ns[first:end] for first, end in zip(firsts, ends, strict=True)]
+    timed = [some[some != NO_TIME] for some in of_file]
+    times = tuple(
+        times_of(some, timed=some.size, untimed=all_of.size - some.size)
+        for some, all_of in zip(timed, of_file, strict=True)
+    )
+    stamps = _stamps(data, found)
     starts = np.array([one.start for one in files], np.int64)
     moved = np.array([one.offset for one in files], np.int64) - starts
     file_of = (np.searchsorted(starts, found.start, side="right") - 1).astype(np.int32)
@@ -122,9 +208,15 @@ def usual_piece(data: bytes, found: Split, files: Sequence[PlacedFile], detail: 
         details = DetailColumns(
             data, found.body, found.stop, store, found.stop == found.end, files[0].source.origin
         )
-        edge = _edges(data, found, np.searchsorted(found.start, starts))
+        edge = _edges(data, found, firsts)
+        telling = edge | details.are(_states_fact) | stamps.is_valid().to_numpy(zero_copy_only=False)
+        telling |= _sampled(found.time_ns, (ends - firsts)[file_of])
         order = details.by_template()
-        found, edge, file_of = found.reordered(order), edge[order], file_of[order]
+        order = order[np.argsort(~telling[order], kind="stable")]
+        found, edge, telling, file_of = (
+            found.reordered(order), edge[order], telling[order], file_of[order],
+        )  # fmt: skip
+        stamps = stamps.take(pa.array(order))
         details.reorder(order)
     columns: list[Any] = [
         _constant(RecordKind.TRACE, count),
@@ -137,11 +229,11 @@ def usual_piece(data: bytes, found: Split, files: Sequence[PlacedFile], detail: 
         coded(found.context, [thread for _, thread in found.contexts]),
         string_views(data, found.body, found.stop),
         pa.array(found.stop < found.end),
-        _stamps(data, found),
+        stamps,
     ]
-    columns += [pa.array(edge), *details.columns()] if details else _no_details(count)
+    columns += [pa.array(edge), pa.array(telling), *details.columns()] if details else _no_details(count)
     unmatched = details.unmatched if details else 0
-    return ColumnarPart(_table(columns), _days(found.time_ns), 0, unmatched)
+    return ColumnarPart(_table(columns), _days(found.time_ns), 0, unmatched, times)
 
 
 def piece_of_records(
@@ -155,11 +247,14 @@ def piece_of_records(
         in_order: keep their order, and mark none (see `edges`); they may be of many files.
     """
     rows = list(records)
+    times = _times_of(rows)
     edge: list[bool | None] = [None] * len(rows)
+    telling: Sequence[bool | None] = edge
     if detail is Detail.FULL and not in_order:
         marked = _edges_of(rows)
-        order = sorted(range(len(rows)), key=lambda at: rows[at].template_id or "")
-        rows, edge = [rows[at] for at in order], [marked[at] for at in order]
+        told = _are_telling(rows, marked)
+        order = sorted(range(len(rows)), key=lambda at: (not told[at], rows[at].template_id or ""))
+        rows, edge, telling = [rows[at] for at in order], [marked[at] for at in order], sorted(told)[::-1]
     columns: list[Any] = [
         [record.kind.value for record in rows],
         [valid_text(record.file) for record in rows],
@@ -173,11 +268,44 @@ def piece_of_records(
         [record.terminated for record in rows],
         [_stamp(record.raw) if record.clock is TimeBase.ABSOLUTE else None for record in rows],
     ]
-    columns += [edge, *_details_of(rows)] if detail is Detail.FULL else _no_details(len(rows))
+    columns += [edge, telling, *_details_of(rows)] if detail is Detail.FULL else _no_details(len(rows))
     unmatched = sum(record.kind is RecordKind.TRACE and record.template is None for record in rows)
-    times = np.array([NO_TIME if record.time_ns is None else record.time_ns for record in rows], np.int64)
+    unmatched = unmatched if detail is Detail.FULL else 0
     unparsed = sum(record.length for record in rows if record.kind is RecordKind.UNPARSED)
-    return ColumnarPart(_table(columns), _days(times), unparsed, unmatched if detail is Detail.FULL else 0)
+    return ColumnarPart(_table(columns), _days(_clock(rows)), unparsed, unmatched, (times,))
+
+
+def _clock(rows: Sequence[TraceRecord]) -> Positions:
+    return np.array([NO_TIME if record.time_ns is None else record.time_ns for record in rows], np.int64)
+
+
+def _times_of(rows: Sequence[TraceRecord]) -> Times:
+    of_time = [record for record in rows if record.kind in {RecordKind.TRACE, RecordKind.REPORT}]
+    timed = [record for record in of_time if record.time_ns is not None]
+    traced = _clock([record for record in timed if record.kind is RecordKind.TRACE])
+    return times_of(traced, timed=len(timed), untimed=len(of_time) - len(timed))
+
+
+def _are_telling(rows: Sequence[TraceRecord], marked: Sequence[bool | None]) -> list[bool]:
+    """Return which records are telling; `marked` are edges."""
+    return [
+        bool(is_marked)
+        or record.kind in {RecordKind.REPORT, RecordKind.DAMAGED}
+        or _states_fact(record.template)
+        or record.level in REPORTED
+        or (record.clock is TimeBase.ABSOLUTE and _stamp(record.raw) is not None)
+        or is_sampled
+        for record, is_marked, is_sampled in zip(
+            rows, marked, _sampled(_clock(rows), len(rows)).tolist(), strict=True
+        )
+    ]
+
+
+def _sampled(times: Positions, records: Any) -> Marks:
+    """Return which records are chosen by their times, of files with that number of records."""
+    below = np.clip(SAMPLED_MOD * SAMPLED // np.maximum(records, 1), LEAST_SAMPLED, SAMPLED_MOD)
+    chosen: Marks = (times != NO_TIME) & (times % SAMPLED_MOD < below)
+    return chosen
 
 
 def _details_of(rows: list[TraceRecord]) -> list[Any]:
@@ -323,10 +451,6 @@ def is_text(data: bytes) -> bool:
     except UnicodeDecodeError:
         return False
     return True
-
-
-Marks = npt.NDArray[np.bool_]
-Codes = npt.NDArray[Any]
 
 
 def edges(times: Positions, timed: Marks, states: Codes, threads: Codes, heads: Marks) -> Marks:

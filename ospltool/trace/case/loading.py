@@ -22,6 +22,8 @@ from ospltool.trace.reading.sources import TraceFile
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from ospltool.output.documents import LoadedCase
+
 
 def load_case(
     sources: Sequence[TraceFile],
@@ -150,7 +152,7 @@ def follow_case(
         end(opened)
 
 
-def as_value(summary: LoadCounts, target: str) -> dict[str, object]:
+def as_value(summary: LoadCounts, target: str) -> LoadedCase:
     """Return the counts for JSON."""
     return {
         "case": target,

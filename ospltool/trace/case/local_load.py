@@ -20,6 +20,7 @@ from ospltool.analytics.case import RecordWriter, new_name
 from ospltool.analytics.contract import Detail, Table, schema
 from ospltool.output.locations import located
 from ospltool.trace.case.bundles import Bundle, Loaded, read_bundle
+from ospltool.trace.case.columnar import Times
 from ospltool.trace.meaning.catalogue import Product, catalogue, pattern_text
 from ospltool.trace.reading import damage
 from ospltool.trace.reading.ranges import Range
@@ -68,7 +69,9 @@ class LoadedParts:
         for part, loaded in bundle.parts:
             key = key_of(part.source)
             counts = [loaded.bytes, loaded.records, loaded.unparsed_bytes, loaded.unmatched]
-            self._files[key]["parts"].append({"name": bundle.name, "start": part.start, "counts": counts})
+            self._files[key]["parts"].append(
+                {"name": bundle.name, "start": part.start, "counts": counts, "times": [*loaded.times]}
+            )
             self._damages[key] = (*self._damages.get(key, ()), *loaded.damages)
 
     def files(self) -> dict[str, Any]:
@@ -83,7 +86,7 @@ class LoadedParts:
         found = []
         for key, entry in self._files.items():
             source = self._sources.get(key) or source_of(entry)
-            counts = [Loaded(*part["counts"]) for part in entry["parts"]]
+            counts = [Loaded(*(*part["counts"], Times(*part["times"]))) for part in entry["parts"]]
             total = sum(counts, Loaded(damages=self._damages.get(key, ())))
             found.append((source, total))
         return LoadCounts(tuple(sorted(found, key=lambda one: (one[0].domain, one[0].node, one[0].file))))
@@ -241,6 +244,9 @@ def source_rows(summary: LoadCounts, detail: Detail) -> pa.Table:
             "records": loaded.records,
             "unparsed_bytes": loaded.unparsed_bytes,
             "unmatched": loaded.unmatched if detail is Detail.FULL else None,
+            "first_ns": loaded.times.first_ns,
+            "last_ns": loaded.times.last_ns,
+            "in_order": loaded.times.in_order,
         }
         for source, loaded in summary.sources
     ]

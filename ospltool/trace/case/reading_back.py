@@ -6,7 +6,8 @@ reader of files gives them. An analysis takes these records as it takes those of
 Facts depend on few records. Of most only time, state and thread matter, and only where they change: the first
 and the last record of a run and of a thread, another state, a clock that goes back. Such records are marked
 while a case is loaded (`ospltool.trace.case.columnar`), so the rows that an analysis asks for and the marked
-ones suffice, as long as no clock went back and no two files of a node overlap; else all rows are read.
+ones suffice, as long as no clock went back and no two files of a node overlap, as the table of sources tells;
+else all rows are read.
 """
 
 from __future__ import annotations
@@ -16,14 +17,14 @@ import dataclasses
 import functools
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ospltool.analytics.case import Case
 from ospltool.analytics.contract import Detail
 from ospltool.analytics.engines import Engine, literal, literals
 from ospltool.trace.meaning.catalogue import UNKNOWN_LEVEL, Product, Template, catalogue
 from ospltool.trace.meaning.matcher import matcher
-from ospltool.trace.meaning.trace_facts import EVENTS, MAIN_THREADS, REPORTED
+from ospltool.trace.meaning.trace_facts import MAIN_THREADS, REPORTED
 from ospltool.trace.reading.reader import RunCounter, corrected
 from ospltool.trace.reading.record import NO_FIELDS, STRAGGLER_NS, RecordKind, TimeBase, TraceRecord
 
@@ -38,10 +39,11 @@ _FIELDS: Final = ("fellow", "namespace", "group", "conflict", "samples", "source
 
 _COLUMNS: Final = (
     "kind", "node", "file", "off", "time_ns", "clock", "state", "thread", "text", "terminated", "stamp",
-    "level", "template", *_OWN, "case when event is not null or kind = 'report' then fields end as fields",
+    "level", "template", *_OWN, "telling",
+    "case when event is not null or kind = 'report' then fields end as fields",
 )  # fmt: skip
 _NAMES: Final = ", ".join(_COLUMNS)
-_VALUES: Final = (*_COLUMNS[:-1], "fields", "run")
+_VALUES: Final = (*_COLUMNS[:-2], "fields", "run")
 
 _SO_FAR: Final = (
     "over (partition by domain, node, file order by off asc nulls first "
@@ -54,31 +56,6 @@ from records{where}
 IN_ORDER: Final = ("domain", "place_ns", "node", "file", "off")
 """The columns by which rows are sorted, nothing first, before they become records."""
 
-_UNCALM: Final = """
-select domain
-from (
-  select domain, time_ns, edge, max(time_ns) {so_far} as latest_ns
-  from records
-  where edge is null or edge
-) as marked
-where edge is null or time_ns < latest_ns - {straggler_ns}
-union
-select domain
-from (
-  select domain, there, timed, first_ns, lag(last_ns) over (
-    partition by domain, node order by first_ns asc nulls first, last_ns asc nulls first
-  ) as before_ns
-  from (
-    select domain, node, count(*) as there, count(time_ns) as timed,
-      min(case when kind = 'trace' then time_ns end) as first_ns,
-      max(case when kind = 'trace' then time_ns end) as last_ns
-    from records
-    where kind in ('trace', 'report')
-    group by domain, node, file
-  ) as files
-) as spans
-where (timed > 0 and timed < there) or first_ns <= before_ns
-"""
 _KINDS: Final = {kind.value: kind for kind in RecordKind}
 _CLOCKS: Final = {clock.value: clock for clock in TimeBase}
 _TRACE: Final = RecordKind.TRACE.value
@@ -122,13 +99,19 @@ class CaseFile:
         node: its node.
         file: its path as it was given.
         origin: the product that wrote it.
+        records: records found in it.
         unparsed_bytes: bytes that belong to no record.
+        span_ns: the earliest and the latest time of a trace record; None without one.
+        in_order: no clock went back far, and its records have a time throughout, or none has.
     """
 
     node: str
     file: str
     origin: Product
+    records: int
     unparsed_bytes: int
+    span_ns: tuple[int, int] | None
+    in_order: bool
 
 
 IDENTITY: Final = frozenset({"lifecycle.address", "lifecycle.configuration"})
@@ -143,7 +126,7 @@ class WantedRecords:
         window: their times and nodes. Records of other times may come, too.
         skews: nanoseconds to add to the times of each node.
         without: files that are left out, by node and path.
-        telling: SQL of the rows that an analysis needs beside the marked ones; empty for all rows.
+        telling: SQL of the rows that an analysis needs; empty for all rows.
         quiet: SQL of those of them that are told for their template alone: steps of alignments may be.
         domain: their domain; None for all that the engine shows.
     """
@@ -164,10 +147,7 @@ class WantedRecords:
 def telling_of_facts(*, with_waits: bool) -> tuple[str, str]:
     """Return `WantedRecords.telling` and `quiet` for facts; with waits, all records of the main threads."""
     levels, threads = literals(sorted(REPORTED)), literals(sorted(MAIN_THREADS))
-    telling = (
-        f"template in ({literals(one.id for one in catalogue() if one.event in EVENTS)}) "
-        f"or level in ({levels}) or stamp is not null or kind in ('report', 'damaged')"
-    )
+    telling = "telling = true"  # without a comparison, Spark takes `records where (telling)` for names
     quiet = (
         f"kind = 'trace' and time_ns is not null and not edge and stamp is null and level not in ({levels})"
     )
@@ -179,12 +159,12 @@ def telling_of_facts(*, with_waits: bool) -> tuple[str, str]:
 def telling_of_alignments(events: Iterable[str], group: str) -> str:
     """Return what `WantedRecords.telling` is for some events and for a group."""
     named = f"event in ({literals(events)}) or group_name = {literal(group)}"
-    return f"{named} or kind in ('report', 'damaged')"
+    return f"edge or {named} or kind in ('report', 'damaged')"
 
 
 def first_time_of(engine: Engine) -> int | None:
     """Return the time of the earliest record of a case."""
-    rows = list(engine.query("select min(time_ns) as first_ns from records where kind = 'trace'").rows)
+    rows = list(engine.query("select min(first_ns) as first_ns from sources").rows)
     value = rows[0][0] if rows else None
     return None if value is None else int(str(value))
 
@@ -192,13 +172,15 @@ def first_time_of(engine: Engine) -> int | None:
 def files_by_domain(engine: Engine) -> dict[str, tuple[CaseFile, ...]]:
     """Return the files of each domain of a case."""
     query = (
-        "select domain, node, file, origin, unparsed_bytes from sources "
-        "order by domain asc nulls first, node asc nulls first, file asc nulls first"
+        "select domain, node, file, origin, records, unparsed_bytes, in_order, first_ns, last_ns "
+        "from sources order by domain asc nulls first, node asc nulls first, file asc nulls first"
     )
     found: dict[str, list[CaseFile]] = {}
-    for domain, node, file, origin, unparsed in engine.query(query).rows:
-        one = CaseFile(str(node), str(file), Product(str(origin)), int(str(unparsed or 0)))
-        found.setdefault(str(domain), []).append(one)
+    rows: Iterator[tuple[Any, ...]] = engine.own_query(query).rows
+    for domain, node, file, origin, records, unparsed, in_order, first_ns, last_ns in rows:
+        span_ns = None if first_ns is None else (first_ns, last_ns)
+        one = CaseFile(node, file, Product(origin), records, unparsed, span_ns, in_order)
+        found.setdefault(domain, []).append(one)
     return {domain: tuple(files) for domain, files in found.items()}
 
 
@@ -212,7 +194,7 @@ def rows_of(case: Case, engine: Engine, wanted: WantedRecords) -> Iterator[pa.Re
 
     They have the columns of `records_in`, and `is_quiet`: whether the row is told for its template alone.
     """
-    is_rough = case.detail is Detail.FULL and wanted.is_part and not uncalm_domains(engine)
+    is_rough = case.detail is Detail.FULL and wanted.is_part and not uncalm_domains(files_by_domain(engine))
     order = ", ".join(f"{name} asc nulls first" for name in IN_ORDER)
     query = f"{rows_query([wanted], is_rough=is_rough)} order by {order}"
     yield from rows_in_order(engine.batches(query), is_rough=is_rough)
@@ -287,7 +269,7 @@ def rows_query(wishes: Sequence[WantedRecords], *, is_rough: bool) -> str:
         within += [f"{time} <= {window.until_ns}"] if window.until_ns is not None else []
         always = f"event in ({literals(sorted(IDENTITY))})"
         conditions += [f"(edge or {' and '.join(within)} or {always})"] if within else []
-        conditions += [f"(edge or {wanted.telling})"] if wanted.telling else []
+        conditions += [f"({wanted.telling})"] if wanted.telling else []
     # Where no clock went back, only rows that a thread wrote a little late are not in their places by their
     # times. Ordering those afterwards takes a fraction of the time that a window over all columns takes.
     place = time if is_rough else f"max({time}) {_SO_FAR}"
@@ -300,14 +282,27 @@ def _is_domain(wanted: WantedRecords) -> str:
     return "" if wanted.domain is None else f"domain = {literal(wanted.domain)} and "
 
 
-def uncalm_domains(engine: Engine) -> set[str]:
+def uncalm_domains(files: Mapping[str, Iterable[CaseFile]]) -> set[str]:
     """Return the domains of which marked records and those that tell something do not suffice for facts.
 
     They do not if a clock went back far, if some records of a file have no time, or if two files of a node
     overlap: its states then change where they meet.
     """
-    query = _UNCALM.format(so_far=_SO_FAR, straggler_ns=STRAGGLER_NS)
-    return {str(row[0]) for row in engine.own_query(query).rows}
+    return {domain for domain, some in files.items() if not _are_calm(some)}
+
+
+def _are_calm(files: Iterable[CaseFile]) -> bool:
+    spans: dict[str, list[tuple[int, int]]] = {}
+    for one in files:
+        if not one.in_order:
+            return False
+        if one.span_ns is not None:
+            spans.setdefault(one.node, []).append(one.span_ns)
+    for some in spans.values():
+        some.sort()
+        if any(after[0] <= before[1] for before, after in itertools.pairwise(some)):
+            return False
+    return True
 
 
 def _in_file_order(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

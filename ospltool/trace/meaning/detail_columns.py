@@ -9,6 +9,7 @@ matched, and the fields of all are cut out of the piece as columns. A message fo
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -92,8 +93,7 @@ class DetailColumns:
     @property
     def unmatched(self) -> int:
         """Number of records that no template matches."""
-        missing = [number for number, shape in enumerate(self._shapes) if shape is None]
-        return int(np.isin(self._codes, missing).sum())
+        return int(self.are(lambda template: template is None).sum())
 
     def by_template(self) -> Positions:
         """Return the order of the records by the id of their template, those of each in their order."""
@@ -101,6 +101,11 @@ class DetailColumns:
         ranks = {one: rank for rank, one in enumerate(sorted(set(ids)))}
         rank_of = np.array([ranks[one] for one in ids], np.int16)
         return np.argsort(rank_of[self._codes], kind="stable") if ids else np.zeros(0, np.int64)
+
+    def are(self, is_wanted: Callable[[Template | None], bool]) -> npt.NDArray[np.bool_]:
+        """Return for each record whether its template is wanted."""
+        wanted = np.array([is_wanted(shape.template if shape else None) for shape in self._shapes], np.bool_)
+        return wanted[self._codes] if len(wanted) else np.zeros(0, np.bool_)
 
     def reorder(self, order: Positions) -> None:
         """Put the records into another order."""

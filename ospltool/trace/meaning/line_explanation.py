@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from ospltool.trace.meaning.catalogue import Product, Template, catalogue, pattern_text
 from ospltool.trace.meaning.matcher import CUT_AT_BYTES, matcher
 from ospltool.trace.reading.headers import headers
+
+if TYPE_CHECKING:
+    from ospltool.output.documents import TraceExplanation
 
 THREADS: Final[Mapping[str, str]] = {
     "ospl_durability": "the main thread: start, discovery, stop",
@@ -100,7 +103,7 @@ def as_text(one: Explanation) -> str:
     return "\n".join(lines)
 
 
-def as_value(one: Explanation) -> dict[str, object]:
+def as_value(one: Explanation) -> TraceExplanation:
     """Return an explanation for JSON."""
     template = one.template
     return {

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import dataclasses
 import pathlib
-from typing import IO, Final
+from collections.abc import Callable
+from typing import IO, Any, Final
 
 STEP_BYTES: Final = 1 << 13
 """Bytes that are decompressed at once: the most that is lost before the damage."""
@@ -62,14 +63,20 @@ class SoundPart:
     """A stream of decompressed bytes that ends at a damage, and notes it.
 
     Args:
-        stream: decompresses the file.
         path: the file.
+        decompressed: begins to decompress the file, which is open, on whatever file system it lies.
         errors: exceptions of the decompression.
     """
 
-    def __init__(self, stream: IO[bytes], path: pathlib.Path, errors: tuple[type[Exception], ...]) -> None:
-        self._stream = stream
+    def __init__(
+        self,
+        path: pathlib.Path,
+        decompressed: Callable[[IO[bytes]], Any],
+        errors: tuple[type[Exception], ...],
+    ) -> None:
         self._path = path
+        self._file = path.open("rb")
+        self._stream = decompressed(self._file)
         self._errors = errors
         self._at = 0
         self._is_over = False
@@ -81,7 +88,7 @@ class SoundPart:
         while left and not self._is_over:
             step = STEP_BYTES if left < 0 else min(left, STEP_BYTES)
             try:
-                part = self._stream.read1(step)  # type: ignore[attr-defined]  # both decompressors have it
+                part = self._stream.read1(step)
             except self._errors as cause:
                 note(FileDamage(str(self._path), self._at, str(cause) or type(cause).__name__))
                 part = b""
@@ -94,6 +101,7 @@ class SoundPart:
     def close(self) -> None:
         """Close the file."""
         self._stream.close()
+        self._file.close()
 
     def __enter__(self) -> SoundPart:
         return self

@@ -428,8 +428,7 @@ def _packing_of(path: pathlib.Path) -> str:
 def _opened(path: pathlib.Path) -> IO[bytes]:
     match packing := _packing_of(path):
         case "gzip":
-            errors = (OSError, EOFError, zlib.error)
-            return cast("IO[bytes]", SoundPart(cast("IO[bytes]", gzip.open(path, "rb")), path, errors))
+            return cast("IO[bytes]", SoundPart(path, gzip.open, (OSError, EOFError, zlib.error)))
         case "zstd":
             return _open_zstd(path)
         case "":
@@ -443,8 +442,7 @@ def _open_zstd(path: pathlib.Path) -> IO[bytes]:
         from backports import zstd
     except ImportError:
         raise SourceError(f"{path}: reading .zst needs `{extra_command('sql')}`") from None
-    packed = cast("IO[bytes]", zstd.open(path, "rb"))
-    return cast("IO[bytes]", SoundPart(packed, path, (OSError, EOFError, zstd.ZstdError)))
+    return cast("IO[bytes]", SoundPart(path, zstd.open, (OSError, EOFError, zstd.ZstdError)))
 
 
 def _with_names(sources: list[TraceFile]) -> Iterator[TraceFile]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from ospltool.output.text import plural
@@ -22,6 +22,8 @@ from ospltool.trace.reading.record import TraceRecord, is_whole, one_line
 
 if TYPE_CHECKING:
     import numpy as np
+
+    from ospltool.output.documents import Talk
 else:
     from engine.dataset.numpy_later import np
 
@@ -255,8 +257,8 @@ def _mermaid(text: str) -> str:
     return "".join(f"#{ord(one)};" if one in "#;:%<>{}[]" else one for one in one_line(text))
 
 
-def as_value(talk: Conversation) -> dict[str, object]:
-    """Return the conversation for JSON."""
+def as_value(talk: Conversation, unknown: Sequence[str]) -> Talk:
+    """Return the conversation for JSON, with what is `unknown`."""
     return {
         "group": talk.group,
         "name_spaces": talk.name_spaces,
@@ -287,4 +289,5 @@ def as_value(talk: Conversation) -> dict[str, object]:
             }
             for one in talk.exchanges
         ],
+        "unknown": unknown,
     }

@@ -28,7 +28,7 @@ class TooManySpansError(ValueError):
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class _TimeSpan:
+class TimeSpan:
     """A span of time.
 
     Attributes:
@@ -45,7 +45,7 @@ class _TimeSpan:
         return sum(self.counts.values())
 
 
-def histogram(records: Iterable[TraceRecord], span_ns: int) -> list[_TimeSpan]:
+def histogram(records: Iterable[TraceRecord], span_ns: int) -> list[TimeSpan]:
     """Count the records in each span of time; spans without records are included.
 
     Raises:
@@ -62,11 +62,11 @@ def histogram(records: Iterable[TraceRecord], span_ns: int) -> list[_TimeSpan]:
     first, last = min(counts), max(counts)
     if last - first >= MOST_SPANS or len(counts) > MOST_SPANS:
         raise TooManySpansError(f"more than {MOST_SPANS} spans; take longer ones, or narrow the time")
-    return [_TimeSpan(number * span_ns, dict(counts.get(number, {}))) for number in range(first, last + 1)]
+    return [TimeSpan(number * span_ns, dict(counts.get(number, {}))) for number in range(first, last + 1)]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class _MessageCount:
+class MessageCount:
     """One kind of message, and the number of its records.
 
     Attributes:
@@ -84,7 +84,7 @@ class _MessageCount:
     example: str
 
 
-def by_template(records: Iterable[TraceRecord], *, unknown_only: bool = False) -> list[_MessageCount]:
+def by_template(records: Iterable[TraceRecord], *, unknown_only: bool = False) -> list[MessageCount]:
     """Count records by kind of message, most frequent first."""
     counts: collections.Counter[tuple[str, str]] = collections.Counter()
     first: dict[tuple[str, str], TraceRecord] = {}
@@ -97,7 +97,7 @@ def by_template(records: Iterable[TraceRecord], *, unknown_only: bool = False) -
         counts[key] += 1
         first.setdefault(key, record)
     return [
-        _MessageCount(
+        MessageCount(
             count,
             first[key].level,
             key[0],
@@ -113,7 +113,7 @@ def normalised(text: str) -> str:
     return one_line(_NUMBER.sub("#", text.partition("\n")[0]))
 
 
-def bar(span: _TimeSpan, most: int, width: int) -> str:
+def bar(span: TimeSpan, most: int, width: int) -> str:
     """Draw a span as a bar: `#` for records, `W` and `S` in front for warnings and severe ones.
 
     A span with `most` records fills the width.

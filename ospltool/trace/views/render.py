@@ -6,12 +6,15 @@ import dataclasses
 import re
 import string
 from collections.abc import Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from ospltool.output import envelope
 from ospltool.output.times import clock, iso
 from ospltool.trace.reading.record import RecordKind, TimeBase, TraceRecord, one_line, printable, valid_text
 from ospltool.trace.reading.report_logs import REPORT_FIELDS
+
+if TYPE_CHECKING:
+    from ospltool.output.documents import RecordData
 
 TEMPLATE_FIELDS: Final = (
     "time", "clock", "time_ns", "node", "file", "offset", "run", "kind", "state", "thread", "level",
@@ -83,7 +86,7 @@ def full(record: TraceRecord, look: RenderOptions = RenderOptions()) -> str:
     return _painted("  ".join(facts) + fields, text, record.level, look)
 
 
-def as_json(record: TraceRecord) -> dict[str, object]:
+def as_json(record: TraceRecord) -> RecordData:
     """Return the record for JSON: times as integers, text as valid Unicode."""
     return {
         "kind": record.kind.value,

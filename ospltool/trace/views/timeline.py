@@ -5,8 +5,8 @@ from __future__ import annotations
 import bisect
 import collections
 import dataclasses
-from collections.abc import Iterable, Iterator
-from typing import Final
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final, TypedDict
 
 from ospltool.output.text import plural, shortened
 from ospltool.output.times import clock_since, duration, iso
@@ -259,8 +259,48 @@ def _short(place: RecordPlace) -> str:
     return one_line(shortened(place.text, 100))
 
 
-def as_value(times: TraceTimeline) -> dict[str, object]:
-    """Return the timeline for JSON."""
+class PhaseWait(TypedDict):
+    """A wait without a line."""
+
+    length_ns: int
+    thread: str
+    after: str
+    until: str
+
+
+class PhaseTimes(TypedDict):
+    """A phase of a run."""
+
+    state: str
+    start_ns: int
+    length_ns: int
+    waits: Sequence[PhaseWait]
+
+
+class RunTimesData(TypedDict):
+    """The times of a run."""
+
+    node: str
+    run: int
+    start_ns: int
+    operational_after_ns: int | None
+    merges: int
+    merge_ns: int
+    reader_waits: int
+    longest_reader_wait_ns: int
+    phases: Sequence[PhaseTimes]
+
+
+class TimelineData(TypedDict):
+    """The times of runs and alignments."""
+
+    runs: Sequence[RunTimesData]
+    alignments: Sequence[Alignments]
+    unknown: Sequence[str]
+
+
+def as_value(times: TraceTimeline, unknown: Sequence[str]) -> TimelineData:
+    """Return the timeline for JSON, with what is `unknown`."""
     return {
         "runs": [
             {
@@ -292,5 +332,6 @@ def as_value(times: TraceTimeline) -> dict[str, object]:
             }
             for run in times.runs
         ],
-        "alignments": list(times.alignments),
+        "alignments": times.alignments,
+        "unknown": unknown,
     }

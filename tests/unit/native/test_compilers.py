@@ -89,6 +89,18 @@ def test_without_a_compiler_the_index_brings_one(packages: Path, tmp_path: Path)
     assert load(library, native.SOURCES).ring_bytes() > 0
 
 
+@long_way
+@pytest.mark.timeout(BUILD_S)
+@pytest.mark.parametrize(("machine", "number"), [("x86_64", 62), ("aarch64", 183)])
+def test_a_wheel_is_built_for_each_processor(machine: str, number: int, tmp_path: Path) -> None:
+    """The number is that of the processor in the head of an ELF file."""
+    wheel, _ = pip_wheel(tmp_path / "out", OSPLTOOL_WHEEL=machine)
+    assert wheel.stem.endswith(f"-py3-none-manylinux_2_17_{machine}")
+    library = library_of(wheel, tmp_path)
+    assert library is not None
+    assert struct.unpack_from("<H", library.read_bytes(), 18) == (number,)
+
+
 def mix(words: rateless.Words) -> rateless.Words:
     words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

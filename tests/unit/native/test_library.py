@@ -107,6 +107,39 @@ def test_a_build_without_any_compiler_fails_and_says_what_to_install(tmp_path: P
         hatchling("wheel", tmp_path / "out", PATH="/nowhere")
 
 
+def test_the_version_is_that_of_the_tag(tmp_path: Path) -> None:
+    def git(*command: str) -> None:
+        author = ("-c", "user.name=t", "-c", "user.email=t@localhost")
+        subprocess.run(("git", "-C", str(tmp_path), *author, *command), check=True, capture_output=True)
+
+    def commit() -> str:
+        git("commit", "--allow-empty", "-m", "more")
+        return str(hatch_build.version(tmp_path))
+
+    assert hatch_build.version(tmp_path) == hatch_build.UNRELEASED
+    git("init")
+    assert commit() == hatch_build.UNRELEASED
+    git("tag", "other")
+    git("tag", "v0.2.9")
+    assert hatch_build.version(tmp_path) == "0.2.9"
+    assert (commit(), commit()) == ("0.2.10.dev1", "0.2.10.dev2")
+    (tmp_path / "PKG-INFO").write_text("Name: ospltool\nVersion: 7.1\n")
+    assert hatch_build.version(tmp_path) == "7.1"
+
+
+def test_a_wheel_for_another_processor_needs_the_packaged_compiler(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hook = hatch_build.NativeHook(str(ROOT), {}, None, None, str(tmp_path), "wheel")
+    monkeypatch.setattr(hatch_build, "packaged_compiler", list)
+    monkeypatch.setattr(hatch_build, "system_works", lambda _: True)
+    monkeypatch.setenv("OSPLTOOL_WHEEL", "aarch64")
+    assert hook.dependencies() == [hatch_build.ZIGLANG]
+    monkeypatch.setenv("OSPLTOOL_WHEEL", "sparc")
+    with pytest.raises(RuntimeError, match="OSPLTOOL_WHEEL is 'sparc', none of x86_64, aarch64"):
+        hook.dependencies()
+
+
 def test_a_compiler_is_asked_for_only_where_there_is_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
