@@ -29,8 +29,15 @@ _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/{1,2}")
 _S3: Final = ("s3", "s3a")
 
 
-class LocationFault(ValueError):
+class LocationFault(Exception):
     """A location that nothing can open; the message names it and says why."""
+
+
+class RemoteFault(OSError, LocationFault):
+    """Another file system does not answer, or refuses."""
+
+    def __str__(self) -> str:
+        return f"{self.filename}: {self.strerror}"
 
 
 def scheme_of(name: str) -> str:
@@ -78,7 +85,7 @@ def _remote(name: str, scheme: str) -> RemotePath:
 class RemotePath(pathlib.PurePosixPath):
     """A file or directory of another file system, by its URI.
 
-    Its errors are those of `pathlib`: OSError, and FileNotFoundError where there is nothing.
+    Its errors are as those of `pathlib`: RemoteFault, and FileNotFoundError where there is nothing.
     """
 
     __slots__ = ()
@@ -125,8 +132,7 @@ class RemotePath(pathlib.PurePosixPath):
         except FileNotFoundError:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(self)) from None
         except (OSError, RuntimeError, ValueError) as cause:
-            reason = str(cause).partition("\n")[0]
-            raise OSError(getattr(cause, "errno", None) or errno.EIO, reason, str(self)) from None
+            raise RemoteFault(getattr(cause, "errno", None) or errno.EIO, _reason(cause), str(self)) from None
 
     def _kind(self) -> str:
         try:
@@ -197,6 +203,16 @@ class RemotePath(pathlib.PurePosixPath):
         except FileNotFoundError:
             if not missing_ok:
                 raise
+
+
+def _reason(cause: BaseException) -> str:
+    """Return why something failed: as the system says it, if libraries pass that on inside their errors."""
+    inner: BaseException | None = cause
+    while inner is not None:
+        if isinstance(inner, OSError) and inner.strerror:
+            return inner.strerror
+        inner = inner.__cause__ or next((one for one in inner.args if isinstance(one, BaseException)), None)
+    return str(cause).partition("\n")[0]
 
 
 def remove_tree(path: pathlib.Path) -> None:
