@@ -29,7 +29,7 @@ from ospltool.views.view import Subject, View
 from tui import commands, themes
 from tui.alarm import GRACE_NS, Alarm
 from tui.background import BackgroundWork, look_for_garbage_less_often
-from tui.console import CommandError, Systems
+from tui.console import CommandError, ShellSource, Systems
 from tui.operator import Operator
 from tui.panels import ConsoleStatus
 from tui.screens.alignment import AlignmentScreen
@@ -167,6 +167,7 @@ class ConsoleApp(App[int]):
     the console, `theme` a name of `themes.ALL`, and `notify` a command that runs for every new severe
     incident; empty for none. `recordings` are files of recorders of the shown systems, to go back in time.
     With `kiosk` it hangs on a wall. `simulate` opens a simulated system, offered while nobody is heard.
+    `source` is how a command of the shell names what is shown.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -214,8 +215,10 @@ class ConsoleApp(App[int]):
         recordings: Sequence[Path] = (),
         kiosk: bool = False,
         simulate: Callable[[], Source] | None = None,
+        source: ShellSource | None = None,
     ) -> None:
         super().__init__()
+        self.source = source or ShellSource()
         self.alarm = Alarm(self.bell, notify, self.show_message)
         self.title = title
         self._is_kiosk, self._page = kiosk, 0
@@ -655,6 +658,7 @@ def run_console(
     recordings: Sequence[Path] = (),
     kiosk: bool = False,
     simulate: Callable[[], Source] | None = None,
+    source: ShellSource | None = None,
 ) -> int:
     """Show `feed` until the user leaves, and close it. Return 0, or 130 after an interrupt.
 
@@ -674,6 +678,7 @@ def run_console(
         recordings: files of recorders of these domains, to go back in time.
         kiosk: the console hangs on a wall: large figures, and pages in turn.
         simulate: opens a simulated system, which is offered while nobody is heard; None for a recording.
+        source: how a command of the shell names what is shown.
 
     Raises:
         AlarmError: the command is malformed.
@@ -694,6 +699,7 @@ def run_console(
         recordings=recordings,
         kiosk=kiosk,
         simulate=simulate,
+        source=source,
     )
     look_for_garbage_less_often()
     try:

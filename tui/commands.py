@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
+import shlex
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import ClassVar, Final, cast
@@ -14,18 +16,35 @@ from textual.screen import ModalScreen
 
 from ospltool.health import export
 from ospltool.live.recording import RecordingFault, moment_of
+from ospltool.output import envelope
 from ospltool.output.streams import new_text
-from ospltool.views import text
+from ospltool.views import pages, text
 from ospltool.views.applications import application_names, by_application
-from ospltool.views.cells import Line, Span, Tone
-from ospltool.views.topics import by_topic
-from ospltool.views.view import Subject
+from ospltool.views.cells import Line, Span, Tone, plain
+from ospltool.views.node import leaving
+from ospltool.views.topics import topic_names
+from ospltool.views.view import Filter, Subject
 from tui import themes
 from tui.console import Command, CommandError, Console
-from tui.operator import Operation, OperationError, Operator
+from tui.operator import Operation, OperationError, Operator, argument
 from tui.widgets.lines import Lines
 
-FORMATS: Final = ("json", "csv", "svg")
+FORMATS: Final = ("page", "json", "csv", "svg")
+SHOWN: Final = {
+    "overview": "",
+    "node": "nodes",
+    "name-space": "name-spaces",
+    "alignment": "alignment",
+    "incidents": "incidents",
+    "incident": "incidents",
+    "groups": "groups",
+    "trace": "events",
+    "topics": "topics",
+    "topic": "topics",
+    "applications": "applications",
+    "application": "applications",
+}
+"""The page of `ospltool show` that says what a screen does; the other screens have only JSON."""
 DAY_NS: Final = 86_400_000_000_000
 # Fits into a terminal of 80 with the frame.
 QUESTION_WIDTH: Final = 68
@@ -42,15 +61,105 @@ def write_export(app: Console, words: list[str]) -> None:
     """
     if not words or words[0] not in FORMATS:
         raise CommandError(f"export what? {', '.join(FORMATS)}")
-    path = Path(" ".join(words[1:])).expanduser() if words[1:] else Path(default_name(app, words[0]))
+    given = " ".join(words[1:])
+    if words[0] == "page":
+        base = Path(given or default_name(app, "txt")).expanduser()
+        files = {base.with_suffix(f".{form}"): text for form, text in page_texts(app).items()}
+    else:
+        path = Path(given or default_name(app, words[0])).expanduser()
+        files = {path: content(app, words[0])}
+    for path, written in files.items():
+        try:
+            with new_text(path) as file:
+                file.write(written)
+        except FileExistsError:
+            raise CommandError(f"{path} exists already") from None
+        except OSError as error:
+            raise CommandError(f"{path}: {error.strerror or error}") from error
+    app.show_message(f"written to {' and '.join(map(str, files))}")
+
+
+def page_texts(app: Console) -> dict[str, str]:
+    """Return what the screen in front shows as `ospltool show` prints it: as text, and as JSON.
+
+    Raises:
+        CommandError: no page of `ospltool show` says the same.
+    """
+    front = app.front
+    page = SHOWN.get(front.NAME) if front is not None else None
+    if front is None or page is None:
+        raise CommandError("`ospltool show` has no such page; `:export svg` writes the picture")
+    search = front.filter.text
+    page = page or ("nodes" if search else "")
+    fields = pages.PAGES[page].fields if page else ()
+    view, layout = dataclasses.replace(app.view(), filter=Filter.parse(search, fields)), pages.Layout()
     try:
-        with new_text(path) as file:
-            file.write(content(app, words[0]))
-    except FileExistsError:
-        raise CommandError(f"{path} exists already") from None
-    except OSError as error:
-        raise CommandError(f"{path}: {error.strerror or error}") from error
-    app.show_message(f"written to {path}")
+        every = pages.sections(view, page, front.named, pages.WIDE)
+    except pages.UnknownName as error:
+        raise CommandError(str(error)) from error
+    lines = pages.page_lines(view, every, pages.WIDE, layout, pages.place(view, app.feed.title))
+    table = next((one.rows for one in every if one.rows is not None), None)
+    rows = pages.records(table, layout) if table is not None else []
+    data = pages.document(view, every, layout) if not page else rows
+    return {
+        "txt": "".join(f"{text.visible(plain(line)).rstrip()}\n" for line in lines),
+        "json": envelope.document(page or "show", data),
+    }
+
+
+def shell_line(app: Console, screen: str, name: str = "", search: str = "") -> str:
+    """Return the line of the shell that says what a screen does.
+
+    Args:
+        app: the console: the line is about the system and the moment that it shows.
+        screen: name of the screen.
+        name: what is shown in full; empty for all.
+        search: a filter.
+    """
+    source, systems, page = app.source, app.systems, SHOWN.get(screen)
+    uri, options = source.uri, list(source.options)
+    if systems.past is not None and systems.recording is not None:
+        options = ["--replay", str(systems.recording)]
+    elif app.feed.mode == "simulated" and not any(one.startswith("--simulate") for one in options):
+        uri, options = "", ["--simulate", "none"]
+    elif len(systems.all) > 1 and app.feed.mode == "live":
+        options += ["--domain", app.feed.title.rpartition(" ")[2]]
+    if app.travel is not None:
+        moment = datetime.datetime.fromtimestamp(app.view().now_ns // 1_000_000_000, datetime.UTC)
+        options += ["--at", f"{moment:%Y-%m-%d %H:%M:%S}"]
+    if page is None:
+        return shlex.join(
+            ["ospltool", "top", *([uri] if uri else []), "--json", "--screen", screen, *options]
+        )
+    words = [page] if page else ["nodes"] if search else []
+    words += ["--uri", uri] if uri else []
+    words += [*options, *([f"--filter={search}"] if search else [])]
+    return shlex.join(["ospltool", "show", *words, *(argument(name) if name else ())])
+
+
+def page_line(app: Console) -> str:
+    """Return the line of the shell that says what the screen in front does."""
+    front = app.front
+    return shell_line(app, front.NAME, front.named, front.filter.text) if front is not None else ""
+
+
+def line_of(app: Console, line: str) -> str:
+    """Return the line of the shell for a line of the command line; empty if only a console can do it."""
+    name, _, rest = line.strip().partition(" ")
+    one, front = by_name(app.commands).get(name), app.front
+    if one is None:
+        return ""
+    if one.name in PLANS:
+        try:
+            return planned(app, one.name, rest.split())[1].shell_line
+        except CommandError:
+            return ""
+    if one.arguments == "[FILTER]":
+        return shell_line(app, one.name, search=rest)
+    if one.name in SHOWN:
+        here = front.named if front is not None and one.name == front.NAME else ""
+        return shell_line(app, one.name, rest or here)
+    return page_line(app) if line.split() == ["export", "page"] else ""
 
 
 def content(app: Console, wanted: str) -> str:
@@ -89,7 +198,7 @@ def _name_space(app: Console, words: list[str]) -> None:
 
 
 def _topic(app: Console, words: list[str]) -> None:
-    known = [one.name for one in by_topic(app.view())]
+    known = topic_names(app.view())
     if words and words[0] not in known:
         raise CommandError(f"no topic {words[0]!r}")
     app.go("topic", Subject(app.subject.node, topic=words[0]) if words else app.under_cursor())
@@ -243,7 +352,7 @@ EXPORT: Final = (
     Command(
         "export",
         "FORMAT [FILE]",
-        "json or csv of the system, svg of the screen, to a new file",
+        "page: text and JSON; json or csv of the system; svg: to new files",
         write_export,
     ),
 )
@@ -255,6 +364,7 @@ class AskScreen(ModalScreen[bool]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("y", "answer(True)", "yes", show=False),
         Binding("n,escape,q,enter", "answer(False)", "no", show=False),
+        Binding("c", "copy_line", "copy as a command", show=False),
     ]
 
     def __init__(self, operation: Operation) -> None:
@@ -272,6 +382,10 @@ class AskScreen(ModalScreen[bool]):
         widget.styles.height = len(lines) + 2
         widget.show(lines)
 
+    def action_copy_line(self) -> None:
+        """Copy the line that does the same."""
+        cast("Console", self.app).copy(self._operation.shell_line)
+
     def action_answer(self, answer: bool) -> None:
         """Close with the answer."""
         self.dismiss(answer)
@@ -282,13 +396,33 @@ def question_lines(operation: Operation) -> list[Line]:
     lines: list[Line] = [(Span(operation.title, Tone.STRONG),), ()]
     for sentence in operation.consequences:
         lines += [(Span(part),) for part in text.wrap(sentence, QUESTION_WIDTH, 3)]
+    # Work that is planned for later, or in steps, says here when and in which.
+    lines += [(), (Span("when", Tone.DIM),), (Span("  now, after your answer"),)]
     lines += [(), (Span("the same as", Tone.DIM),)]
     lines += [(Span(f"  {part}"),) for part in text.wrap(operation.shell_line, QUESTION_WIDTH - 2, 4)]
-    lines += [(), (Span("y", Tone.ACCENT), Span(" does it, "), Span("n", Tone.ACCENT), Span(" does not"))]
-    return lines
+    keys = {"y": " does it, ", "n": " does not, ", "c": " copies the line"}
+    answers = tuple(span for key, meaning in keys.items() for span in (Span(key, Tone.ACCENT), Span(meaning)))
+    return [*lines, (), answers]
 
 
-def _ask(app: Console, verb: str, make: Plan, words: list[str]) -> None:
+PLANS: Final[dict[str, Plan]] = {
+    "stop": Operator.stop,
+    "restart": Operator.restart,
+    "start": Operator.start,
+}
+
+
+def planned(app: Console, verb: str, words: list[str]) -> tuple[Operator, Operation]:
+    """Return what a command on a node would do, and who carries it out.
+
+    Args:
+        app: the console.
+        verb: a key of PLANS.
+        words: the name of a node; none for that under the cursor.
+
+    Raises:
+        CommandError: it is impossible.
+    """
     operator = app.operator
     if app.systems.past is not None:
         raise CommandError("this is the past: L returns to live")
@@ -298,9 +432,16 @@ def _ask(app: Console, verb: str, make: Plan, words: list[str]) -> None:
     if node is None:
         raise CommandError(f"{verb} which node?")
     try:
-        operation = make(operator, node, is_away=app.health.is_away(node))
+        operation = PLANS[verb](operator, node, is_away=app.health.is_away(node))
     except OperationError as fault:
         raise CommandError(str(fault)) from fault
+    effects = () if verb == "start" else leaving(app.view(), node)
+    told = (*operation.consequences[:1], *effects, *operation.consequences[1:])
+    return operator, dataclasses.replace(operation, consequences=told)
+
+
+def _ask(app: Console, verb: str, words: list[str]) -> None:
+    operator, operation = planned(app, verb, words)
 
     def answered(yes: bool | None) -> None:
         if yes:
@@ -314,14 +455,14 @@ def _ask(app: Console, verb: str, make: Plan, words: list[str]) -> None:
     app.push_screen(AskScreen(operation), answered)
 
 
-def _operation(verb: str, help_: str, make: Plan) -> Command:
-    return Command(verb, "[NODE]", help_, lambda app, words: _ask(app, verb, make, words))
+def _operation(verb: str, help_: str) -> Command:
+    return Command(verb, "[NODE]", help_, lambda app, words: _ask(app, verb, words))
 
 
 OPERATIONS: Final = (
-    _operation("stop", "end a node in order, after a question", Operator.stop),
-    _operation("restart", "end a node in order and start it again, after a question", Operator.restart),
-    _operation("start", "start a node that is gone, after a question", Operator.start),
+    _operation("stop", "end a node in order, after a question"),
+    _operation("restart", "end a node in order and start it again, after a question"),
+    _operation("start", "start a node that is gone, after a question"),
 )
 """Commands of a console with `--operate`, the one place from which it changes anything: each asks first."""
 
@@ -355,10 +496,12 @@ def preview(app: Console, line: str) -> list[Line]:
     known = by_name(app.commands)
     found = [known[name]] if name in known else []
     found += [one for one in app.commands if not rest and one.name.startswith(name) and one not in found]
-    return [
+    lines: list[Line] = [
         (Span(f" :{f'{one.name} {one.arguments}'.strip():<24} ", Tone.ACCENT), Span(one.help))
         for one in found[:MOST_PREVIEWED]
     ]
+    shell = line_of(app, line)
+    return [*lines, (Span(" ^y", Tone.ACCENT), Span(" copies ", Tone.DIM), Span(shell))] if shell else lines
 
 
 def suggestions(app: Console) -> Iterator[str]:
@@ -373,10 +516,10 @@ def suggestions(app: Console) -> Iterator[str]:
                 yield f"{command.name} {node.snapshot.name}"
     for name in app.model.name_space_names():
         yield f"name-space {name}"
-    for topic in by_topic(app.view()):
-        yield f"topic {topic.name}"
-    for one in by_application(app.view()):
-        yield f"application {one.application.title}"
+    for topic in topic_names(app.view()):
+        yield f"topic {topic}"
+    for title in dict.fromkeys(one.title for one in app.model.applications.by_participant.values()):
+        yield f"application {title}"
     for name in themes.ALL:
         yield f"theme {name}"
 

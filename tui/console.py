@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from textual.screen import Screen
 
@@ -17,7 +17,7 @@ from ospltool.live.model import SystemModel
 from ospltool.live.recording import RecordingFault, header_of
 from ospltool.live.replay import ReplayFeed
 from ospltool.views.cells import Line
-from ospltool.views.view import Subject, View
+from ospltool.views.view import Filter, Subject, View
 from tui.alarm import Alarm
 from tui.operator import Operator
 from tui.panels import Elsewhere
@@ -42,6 +42,7 @@ class Systems:
         self.all = tuple(map(System, sources))
         self.present = self.all[0]
         self.past: System | None = None
+        self.recording: Path | None = None
         self.recordings = tuple(recordings)
 
     @property
@@ -87,7 +88,7 @@ class Systems:
             except RecordingFault as fault:
                 told.append(str(fault))
                 continue
-            self.past = System((feed, self._health))
+            self.past, self.recording = System((feed, self._health)), path
             return feed
         raise CommandError("; ".join(told) or f"no recording of {title} yet: `ospltool record` makes one")
 
@@ -156,6 +157,25 @@ class Command:
     aliases: tuple[str, ...] = ()
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class ShellSource:
+    """How a command of the shell names what this console was opened on: a file, and options."""
+
+    uri: str = ""
+    options: tuple[str, ...] = ()
+
+
+class OpsPage(Protocol):
+    """What commands use of a screen, `tui.screens.base.OpsScreen`, which imports them."""
+
+    NAME: ClassVar[str]
+    filter: Filter
+
+    @property
+    def named(self) -> str:
+        """The name of what it shows, as `ospltool show` takes it; empty where it shows all."""
+
+
 class Console(Protocol):
     """What screens and commands use of the console, `tui.app.ConsoleApp`, which imports them.
 
@@ -165,6 +185,7 @@ class Console(Protocol):
         commands: the commands of the `:` line.
         title: the console's title.
         theme: name of its theme, one of `themes.ALL`.
+        source: what it was opened on.
     """
 
     alarm: Alarm
@@ -175,6 +196,7 @@ class Console(Protocol):
     commands: tuple[Command, ...]
     title: str
     theme: str
+    source: ShellSource
 
     @property
     def feed(self) -> Feed:
@@ -203,6 +225,10 @@ class Console(Protocol):
 
     def go_back(self) -> None:
         """Show the previous screen, or the overview without one."""
+
+    @property
+    def front(self) -> OpsPage | None:
+        """The screen in front, or the one below help or a question."""
 
     def look_at(self, subject: Subject) -> None:
         """Show another subject on the same screen."""

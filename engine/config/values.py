@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Mapping
+from typing import Final
 
 from engine.config.problems import ProblemKind, quoted
 from engine.config.schema import Item, Type
@@ -184,12 +186,63 @@ def range_text(item: Item, *, too_low: bool) -> str:
     return f"less than {item.low}" if too_low else f"more than {item.high}"
 
 
+MEANINGS: Final[Mapping[str, str]] = {
+    # Commands and tables, by what they are called elsewhere.
+    **dict.fromkeys(("validate", "lint", "verify-config"), "check"),
+    **dict.fromkeys(("run", "up", "launch", "boot"), "start"),
+    **dict.fromkeys(("kill", "down", "halt", "shutdown", "quit"), "stop"),
+    **dict.fromkeys(("reload", "bounce"), "restart"),
+    **dict.fromkeys(("new", "create", "generate", "configure"), "init"),
+    **dict.fromkeys(("ps", "processes", "instances"), "list"),
+    **dict.fromkeys(("tail", "journal"), "logs"),
+    **dict.fromkeys(("console", "ui", "tui", "gui", "dashboard", "monitor", "watch", "replay"), "top"),
+    **dict.fromkeys(("problems", "errors", "alarms", "alerts", "ping"), "health"),
+    **dict.fromkeys(("diagnose", "qos"), "doctor"),
+    **dict.fromkeys(("get", "describe"), "show"),
+    **dict.fromkeys(("print", "dump", "read", "echo"), "cat"),
+    **dict.fromkeys(("query", "select"), "sql"),
+    **dict.fromkeys(("prometheus", "exporter"), "metrics"),
+    **dict.fromkeys(("why", "describe-code", "man"), "explain"),
+    **dict.fromkeys(("leader", "leaders", "election"), "show masters"),
+    **dict.fromkeys(("peers", "members", "neighbours", "followers", "cluster"), "show fellows"),
+    **dict.fromkeys(("topics", "partitions"), "show groups"),
+    **dict.fromkeys(("subscribers", "subscriptions", "late-joiners"), "show readers"),
+    **dict.fromkeys(("publishers",), "show writers"),
+    **dict.fromkeys(("namespaces",), "show name-spaces"),
+    **dict.fromkeys(("sync", "progress"), "show alignment"),
+    **dict.fromkeys(("compare",), "store diff"),
+    **dict.fromkeys(("wait",), "history wait"),
+    **dict.fromkeys(("delete", "purge"), "history delete"),
+    # Elements and attributes, by what they are called in other products, and what people take them for.
+    **dict.fromkeys(("directory", "path", "folder", "storepath", "storagedirectory"), "StoreDirectory"),
+    **dict.fromkeys(("store", "storage", "persistence", "database"), "Persistent"),
+    **dict.fromkeys(("loglevel", "level", "debuglevel"), "Verbosity"),
+    **dict.fromkeys(("logfile", "file", "tracefile"), "OutputFile"),
+    **dict.fromkeys(("log", "logging", "trace"), "Tracing"),
+    **dict.fromkeys(("networkinterface", "interface", "interfaces", "nic"), "NetworkInterfaceAddress"),
+    **dict.fromkeys(("domainid", "number"), "Id"),
+    **dict.fromkeys(("timeout", "leaseduration", "expiry"), "ExpiryTime"),
+    **dict.fromkeys(("priority", "weight", "masterweight"), "masterPriority"),
+    **dict.fromkeys(("kind", "durabilitykind"), "durability"),
+    **dict.fromkeys(("mergepolicy", "mergetype"), "Merge"),
+    **dict.fromkeys(("topic", "expression"), "PartitionTopic"),
+    **dict.fromkeys(("secret", "password"), "DomainSecret"),
+}
+"""What a word means that is no command, table or setting: the one of these that is known where it stands."""
+
+
 def did_you_mean(wrong: str, known: tuple[str, ...] | list[str]) -> str:
-    """Suggest the most similar known word; empty if none is similar."""
+    """Suggest the known word that is meant, by meaning or else by spelling; empty if there is none."""
     folded = {word.lower(): word for word in reversed(known)}
-    exact = folded.get(wrong.strip().lower())
+    given = wrong.strip().lower()
+    exact = folded.get(given)
     if exact:
         return f"did you mean {exact}? Upper and lower case matter"
+    meaning = MEANINGS.get(given, "").lower()
+    last = {word.rpartition(" ")[2]: folded[word] for word in folded}  # of commands within groups
+    meant = folded.get(meaning) or last.get(meaning.rpartition(" ")[2]) or last.get(given)
+    if meant:
+        return f"did you mean {meant}?"
     from difflib import get_close_matches  # only wrong words pay for this import
 
     close = get_close_matches(wrong.strip().lower()[:128], list(folded), n=1, cutoff=0.6)

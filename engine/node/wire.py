@@ -57,6 +57,18 @@ if TYPE_CHECKING:
     from engine.runtime.startup import StoredContent
     from engine.tracing.record import EventRecord
 
+_MEMORY: Final = Path("/proc/self/statm")
+_PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
+
+
+def resident_bytes() -> int:
+    """Return how much memory of this process is in RAM, as Linux tells it; 0 if it does not."""
+    try:
+        return int(_MEMORY.read_bytes().split()[1]) * _PAGE_BYTES
+    except (OSError, IndexError, ValueError):
+        return 0
+
+
 # Threads that mostly wait for other processes. Fewer let slow receivers delay fast ones; with more, the
 # processor is the limit before they are.
 WORKERS: Final = 8
@@ -499,6 +511,7 @@ class ConsolePublisher:
             self._wire.unproved(),
             self._wire.secret(),
         )
+        shown = msgspec.structs.replace(shown, memory_bytes=resident_bytes())
         self._wire.publish(MONITOR_TOPIC, monitor.encode(shown))
         self._past.masters(shown)
         if now >= self._past_due_s and self._past.revision != self._past_shown:

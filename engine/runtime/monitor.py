@@ -338,6 +338,8 @@ class NodeSnapshot(msgspec.Struct, frozen=True):
     """Path of the file with the secret of the domain; empty without one."""
     secret_problem: str = ""
     """Reason why that file could not be read again; what was in it before still counts."""
+    memory_bytes: int = 0
+    """Memory of the process that is in RAM; 0 if unknown."""
 
     def __post_init__(self) -> None:
         """Refuse what is no address: watches ask for the route to each, and must not look up names."""

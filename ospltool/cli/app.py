@@ -65,12 +65,35 @@ _PLACES: Final = {"env": "env.show_environment", "list": "list.list_nodes", "res
 # A console makes as many in a second with 200 nodes; any of that size would do.
 YOUNG: Final = 50_000
 """New objects after which garbage is looked for."""
+GOES_ON: Final = {
+    **dict.fromkeys(("health", "show", "logs", "record", "metrics", "doctor", "cat"), "nodes go on running"),
+    "persistence status": "replicas go on running",
+    "history wait": "nodes go on running",
+    "history delete": "nodes go on with a deletion that has reached them",
+    "trace load": "the case has what was committed; the same command loads the rest",
+    "pipeline": "the next run goes on with what this one did not commit",
+}
+"""What goes on after Ctrl-C, by the command; `start`, `restart` and `stop` say it themselves."""
+
 _HELP: Final = "A durability service for Cyclone DDS, like that of OpenSplice, and its tools."
 _EPILOG: Final = "`ospltool help COMMAND` shows its options, examples and exit codes."
 
 
 class _Root(TyperGroup):
     """The command without a verb; its help has the verbs by what they are for."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Suggest, for a word that is no command, what is meant: a command, one of a group, or a table."""
+        word = args[0]
+        if not ctx.resilient_parsing and not word.startswith("-") and self.get_command(ctx, word) is None:
+            from engine.config.values import did_you_mean  # only a wrong word pays for these
+            from ospltool.cli.options import examples
+            from ospltool.views.pages import PAGES
+
+            inner = dict.fromkeys((*examples(), *(f"show {page}" for page in PAGES)))
+            hint = did_you_mean(word, [*VERBS, *(name for name in inner if " " in name)])
+            ctx.fail(f"No such command {word!r}{f'; {hint}' if hint else ''}")
+        return super().resolve_command(ctx, args)
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Write the options, without the one that prints what --install-completion installs."""
@@ -95,7 +118,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # What is imported is no garbage: to look through it again and again takes a tenth of each start.
     gc.set_threshold(YOUNG)
     streams.prepare()
-    return streams.finish(_run(given))
+    code = _run(given)
+    if code == Exit.INTERRUPTED and (rest := GOES_ON.get(" ".join(given[:2])) or GOES_ON.get(given[0], "")):
+        streams.notify(f"ospltool: interrupted; {rest}")
+    return streams.finish(code)
 
 
 def _run(given: list[str]) -> int:

@@ -199,7 +199,8 @@ def simulated(
         raise CommandError(f"{deployment}: {error}") from error
     kinds = ", ".join(options.faults) or "none"
     about = (
-        f"Simulated, seed {seed}: {len(options.nodes)} nodes; faults for {options.fault_s:g} s: {kinds}; "
+        f"Simulated, seed {seed}: {plural(len(options.nodes), 'node')}; "
+        f"faults for {options.fault_s:g} s: {kinds}; "
         "then everything heals."
     )
     name = "" if drawn else f" of {pathlib.Path(deployment).name}"

@@ -21,7 +21,7 @@ from ospltool.cli.domains import DomainAccess, require_interface
 from ospltool.cli.exits import CommandError, Exit
 from ospltool.cli.options import AsJson, command_group, duration
 from ospltool.output import envelope, streams
-from ospltool.output.text import table, visible
+from ospltool.output.text import plural, table, visible
 
 if TYPE_CHECKING:
     from engine.config.persistence import PersistenceService
@@ -172,7 +172,9 @@ def status(
     if not replicas:
         raise CommandError(f"no replica heard in domain {domain}", Exit.UNREACHABLE)
     if not is_equal:
-        raise CommandError(f"{equal} replicas did not hold equal values within {timeout:g} s", Exit.FINDINGS)
+        raise CommandError(
+            f"{plural(equal or 0, 'replica')} did not hold equal values within {timeout:g} s", Exit.FINDINGS
+        )
     if any(each.problems for each in replicas):
         raise typer.Exit(Exit.FINDINGS)
 

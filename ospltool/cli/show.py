@@ -273,9 +273,7 @@ class _Printer:
         Raises:
             UnknownName: there is nothing of the name that was given.
         """
-        if not self.what:
-            return pages.summary(view, self.width)
-        return PAGES[self.what].sections(view, self._name, self.width)
+        return pages.sections(view, self.what, self._name, self.width)
 
     def is_whole(self, view: View) -> bool:
         """Return whether every expected node was heard, and every present one holds what is shown whole."""
@@ -436,7 +434,7 @@ def _follow(printer: _Printer, is_over: Callable[[View], bool]) -> None:
 
 VOLATILE: Final = {
     *(f"{age}_ns" for age in AGES),
-    *("rate_per_s", "left_s", "bytes", "digest", "time_ns", "disk_bytes", "skew_ns", "took"),
+    *("rate_per_s", "left_s", "bytes", "digest", "time_ns", "disk_bytes", "memory_bytes", "skew_ns", "took"),
 }
 """Values that change all the time: a line for each change would be no news."""
 

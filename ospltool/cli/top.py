@@ -152,6 +152,7 @@ def top(
     try:
         from tui.alarm import AlarmError
         from tui.app import run_console
+        from tui.console import ShellSource
     except ImportError as error:
         raise not_installed("console", error) from error
 
@@ -170,10 +171,18 @@ def top(
             recordings=tuple(console.recording or ()),
             kiosk=console.kiosk,
             simulate=None if is_past else lambda: _begun(*domains.sources(None, target, drawn)),
+            source=ShellSource(uri or "", _options(target, source)),
         )
     except AlarmError as error:
         raise CommandError(str(error)) from error
     raise typer.Exit(code)
+
+
+def _options(target: LiveTarget, source: SourceOptions) -> tuple[str, ...]:
+    """Return the options that tell other commands what is shown."""
+    given = {**dataclasses.asdict(target), **dataclasses.asdict(source)}
+    unset = {**dataclasses.asdict(LiveTarget()), **dataclasses.asdict(SourceOptions())}
+    return tuple(f"--{name}={value}" for name, value in given.items() if value != unset[name])
 
 
 def _followed(names: Sequence[str]) -> TraceFiles:

@@ -314,7 +314,7 @@ def concluded(
     if stored is not None:
         unknown += _without_store(facts, _within(beside, window))
     elif beside:
-        unknown.append(f"{len(beside)} stores and recordings were not examined")
+        unknown.append(f"stores and recordings that were not examined: {len(beside)}")
     else:
         unknown.append("there are no stores: of sets only the size is known")
     drawn = verdict(

@@ -92,6 +92,30 @@ class WatchedGroup(TypedDict):
     differing: list[str]
 
 
+class WatchedApplication(TypedDict):
+    """A process of an application; of one that announces neither host nor process, the participant."""
+
+    key: str
+    name: str
+    pid: int
+    host: str
+    is_watch: bool
+
+
+class WatchedEndpoint(TypedDict):
+    """A reader or writer of an application, as discovery shows it."""
+
+    guid: str
+    participant: str
+    application: WatchedApplication
+    is_writer: bool
+    topic: str
+    partitions: tuple[str, ...]
+    type_name: str
+    durability: str
+    reliable: bool
+
+
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class WatchedWriter(WriterView):
     """A writer at a replica, with the conclusions of the watch."""
@@ -131,6 +155,7 @@ class SystemData(TypedDict):
     nodes: NotRequired[list[WatchedNode]]
     alignments: NotRequired[list[WatchedAlignment]]
     groups: NotRequired[list[WatchedGroup]]
+    endpoints: NotRequired[list[WatchedEndpoint]]
     conflicts: NotRequired[list[ReportedConflict]]
     masters: NotRequired[list[Mastership]]
     events: NotRequired[list[NodeEvent]]

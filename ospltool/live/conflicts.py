@@ -10,6 +10,7 @@ from typing import Final
 from engine.runtime.monitor import PART, FellowView, NodeEvent, NodeSnapshot
 from engine.tracing.catalogue import catalogue
 from ospltool.live.nodes import Node
+from ospltool.output.text import plural
 
 # Some screenfuls; a recording has all.
 MAX_CONFLICTS: Final = 500
@@ -75,6 +76,11 @@ class ReportedConflict:
     def key(self) -> str:
         """Identity of the conflict among all others."""
         return f"{self.node}/{self.number}/{self.name_space}/{self.fellow}/{self.began_ns}"
+
+
+def _moved(fields: Mapping[str, str]) -> str:
+    samples = fields.get("samples", "?")
+    return f"{plural(int(samples), 'sample') if samples.isdecimal() else f'{samples} samples'} moved"
 
 
 class ConflictLog:
@@ -146,11 +152,9 @@ class ConflictLog:
                 self._open(event, fields)
         elif event.event == "align.completed":
             named = {"namespace": fields.get("group", "")}
-            moved = f"{fields.get('samples', '?')} samples moved"
-            self._change(event, named, outcome=moved, ended=True, merging=True)
+            self._change(event, named, outcome=_moved(fields), ended=True, merging=True)
         elif event.event == "merge.finished":
-            moved = fields.get("samples", "?")
-            outcome = f"{fields.get('policy', 'merge')}: {moved} samples moved"
+            outcome = f"{fields.get('policy', 'merge')}: {_moved(fields)}"
             self._change(event, fields, outcome=outcome, ended=True)
         elif event.event in _CLOSING:
             self._change(event, fields, outcome=_CLOSING[event.event], ended=True)

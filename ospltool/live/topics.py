@@ -14,6 +14,10 @@ PREFIX: Final = 24
 """Digits of a GUID that all endpoints of a participant have in common."""
 
 
+PARTICIPANT: Final = "000001c1"
+"""The entity id of a participant, at the end of its GUID (DDSI-RTPS 2.5, 9.3.1.2)."""
+
+
 class Application(NamedTuple):
     """A process with readers or writers; of one that announces neither host nor process, the participant."""
 
@@ -47,6 +51,11 @@ class Application(NamedTuple):
         if not self.pid:
             return self.name or f"participant {self.key[:PREFIX]}"
         return f"{self.name or 'process'} {self.pid}"
+
+    @property
+    def place(self) -> str:
+        """Its name and its host."""
+        return f"{self.title} on {self.host}" if self.host else self.title
 
 
 class ApplicationEndpoint(NamedTuple):
@@ -103,6 +112,15 @@ class Applications:
         """Return the process of participants; where it is not known, the first of them stands for it."""
         found = (self.by_participant[one] for one in participants if one in self.by_participant)
         return next(found, Application(participants[0]))
+
+    def place(self, endpoint: str) -> str:
+        """Return the process of a participant, or of an endpoint of one; empty where it is not known.
+
+        `endpoint` is a GUID, or several with commas between.
+        """
+        known = self.by_participant
+        found = (known.get(one[:PREFIX] + PARTICIPANT) for one in endpoint.split(","))
+        return next((one.place for one in found if one is not None), "")
 
 
 class InstanceValue(NamedTuple):

@@ -307,6 +307,7 @@ class NodeRow(Change, total=False):
     rate_per_s: float | None
     fellows: str
     disk_bytes: int
+    memory_bytes: int
     role: str
     host: str
     pid: int
@@ -412,6 +413,7 @@ class ReaderRow(Change, total=False):
     took: str
     finished_ns: int
     participant: str
+    application: str
     problem: str
     why: str
 
@@ -424,6 +426,49 @@ class WriterRow(Change, total=False):
     code: str
     why: str
     writer: str
+    application: str
+
+
+class TopicRow(Change, total=False):
+    """A topic: what the nodes hold of it, and its writers and readers."""
+
+    topic: str
+    name_space: Sequence[str]
+    nodes: int
+    instances: int
+    samples: int
+    newest_ns: int
+    writers: int
+    readers: int
+    lacking: int
+    why: str
+
+
+class EndpointRow(Change, total=False):
+    """A reader or writer of an application, and what becomes of it."""
+
+    kind: str
+    topic: str
+    application: str
+    host: str
+    state: str
+    nodes: Sequence[str]
+    samples: int | None
+    since_ns: int
+    durability: str
+    why: str
+
+
+class ApplicationRow(EndpointRow, total=False):
+    """A process with readers or writers, or with the name of a process one of these."""
+
+    pid: int
+    writers: int
+    kept: int
+    readers: int
+    served: int
+    lacking: int
+    topics: Sequence[str]
 
 
 class EventRow(Change, total=False):

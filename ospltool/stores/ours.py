@@ -20,6 +20,7 @@ from engine.runtime.shared_state import PART
 from engine.store.interface import DamageLog, SetInfo, SetState, StoreError
 from engine.store.read_only import StoreView
 from engine.store.store_directory import DAMAGED, DATABASE
+from ospltool.output.text import plural
 from ospltool.stores.model import (
     GroupFacts,
     GroupName,
@@ -220,7 +221,7 @@ class PersistenceStore:
         with contextlib.suppress(sqlite3.DatabaseError):  # it was noted
             (count,) = self._file.connection.execute(query, tuple(self._groups)).fetchone()
             if count:
-                damage.add(f"{count} values", "their group is not described")
+                damage.add(plural(count, "value"), "their group is not described")
 
     def decode(self, group: GroupFacts, sample: Sample) -> dict[str, Value] | None:
         """Decode the fields of a sample; needs cyclonedds."""

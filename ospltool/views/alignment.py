@@ -238,11 +238,13 @@ def delivery_line(view: View, node: Node, delivery: DeliveryView) -> Line:
     """Return a late joiner that is being served, or waits for a set to be complete."""
     elapsed = text.age(view.now_ns - delivery.started_ns)
     what = f"{delivery.partition}.{delivery.topic}"
+    place = view.model.applications.place(delivery.participant)
+    why = waits_for(view, node, delivery)
     return (
         Span(f" {view.glyphs.busy if delivery.state == 'running' else view.glyphs.idle} "),
         Span(f"{elapsed:>6}  ", Tone.DIM),
-        Span(f"late joiner of {what}, served by {node.snapshot.name}"),
-        Span(f"  {plural(delivery.samples, 'sample')}  {delivery.state}  {delivery.problem}", Tone.DIM),
+        Span(f"late joiner of {what}, served by {node.snapshot.name}{', in ' if place else ''}{place}"),
+        Span(f"  {plural(delivery.samples, 'sample')}  {delivery.state}  {why}", Tone.DIM),
     )
 
 

@@ -6,10 +6,10 @@ import itertools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple
 
-from engine.runtime.monitor import DeliveryView, DeviationView, UnkeptView, is_nowhere
+from engine.runtime.monitor import DeliveryView, DeviationView, GroupView, UnkeptView, is_nowhere
 from ospltool.live.groups import GroupKey
 from ospltool.live.nodes import Node, natural
-from ospltool.live.topics import PREFIX, Application, ApplicationEndpoint
+from ospltool.live.topics import PARTICIPANT, PREFIX, Application, ApplicationEndpoint
 from ospltool.output.text import plural
 from ospltool.views import alignment, text
 from ospltool.views.cells import Cell, Column, Facts, Line, Rows, Span, Tone, single
@@ -63,6 +63,7 @@ def _reader_facts(view: View, one: Reader) -> Facts:
         "samples": delivery.samples if delivery else None,
         "took": alignment.took(delivery.started_ns, delivery.finished_ns) if delivery else "",
         "participant": report.participant,
+        "application": view.model.applications.place(report.participant) or report.participant,
         "why": "; ".join(filter(None, reasons)),
     }
 
@@ -85,7 +86,7 @@ def readers(view: View, width: int, topic: str = "", *, is_noteworthy: bool = Fa
         Column("node", "served by", 9, grow=1, most=24, cut=cut),
         Column("samples", "samples", 7, right=True, spare=1),
         Column("took", "took", 6, right=True, spare=2),
-        Column("participant", "participant", 11, grow=1, most=36, spare=3, cut=cut),
+        Column("application", "application", 11, grow=1, most=36, spare=3, cut=cut),
         Column("why", "why", 24, grow=6),
     )
 
@@ -154,7 +155,7 @@ def writers(view: View, width: int, topic: str = "") -> Rows[Writer]:
         Column("mark", "", 1),
         Column("topic", "writer of", 12, grow=3, most=40, cut=cut),
         Column("nodes", "not kept by", 11, grow=1, most=30, cut=cut),
-        Column("writer", "writer", 8, grow=1, most=36, spare=1, cut=cut),
+        Column("application", "application", 11, grow=1, most=36, spare=1, cut=cut),
         Column("why", "why", 28, grow=6),
     )
 
@@ -166,6 +167,7 @@ def writers(view: View, width: int, topic: str = "") -> Rows[Writer]:
             "code": unkept.why,
             "why": unkept.text,
             "writer": unkept.writer,
+            "application": view.model.applications.place(unkept.writer) or unkept.writer,
         }
 
     def render(one: Writer, key: str) -> Cell:
@@ -185,8 +187,6 @@ def writers(view: View, width: int, topic: str = "") -> Rows[Writer]:
     return Rows(columns, kept, render, width=width, fixed=2, hidden=len(every) - len(kept), facts=facts)
 
 
-PARTICIPANT: Final = "000001c1"
-"""The entity id of a participant, at the end of its GUID (DDSI-RTPS 2.5, 9.3.1.2)."""
 NOT_KEPT: Final = "not kept"
 MOST_WHY: Final = 3
 """Lines of one reason, which may be of anybody."""
@@ -252,6 +252,7 @@ class _Reports:
                 self.every[id(one)] = one, participants
                 for participant in participants:
                     self.readers.setdefault((participant, one.report.topic), []).append(one)
+        self.holders: dict[GroupKey, dict[str, GroupView]] = {}
         self.groups: dict[str, list[GroupKey]] = {}
         for key in view.model.groups:
             self.groups.setdefault(key.topic, []).append(key)
@@ -266,7 +267,10 @@ class _Reports:
         if told is not None:
             return use._replace(state=NOT_KEPT, nodes=told[1], why=told[0].text)
         keys = [key for key in self.groups.get(one.topic, ()) if one.is_in(key.partition)]
-        ids = {node for key in keys for node in self.view.model.groups.views(key)}
+        for key in keys:
+            if key not in self.holders:
+                self.holders[key] = self.view.model.groups.views(key)
+        ids = {node for key in keys for node in self.holders[key]}
         nodes = tuple(name for node, name in self.present.items() if node in ids)
         if nodes or not self.present:
             return use._replace(state="kept" if nodes else "", nodes=nodes)
@@ -350,7 +354,7 @@ def use_rows(view: View, every: Sequence[Use], width: int, *, has_topic: bool = 
             [Column("topic", "topic", 12, grow=3, most=40, cut=cut)]
             if has_topic
             else [
-                Column("application", "application", 11, grow=2, most=40, cut=cut),
+                Column("application", "application", 14, grow=2, most=40, cut=cut),
                 Column("host", "host", 6, grow=1, most=24, spare=1, cut=cut),
             ]
         ),
@@ -358,8 +362,8 @@ def use_rows(view: View, every: Sequence[Use], width: int, *, has_topic: bool = 
         Column("nodes", "by", 8, grow=1, most=24, cut=cut),
         Column("samples", "samples", 7, right=True, spare=2),
         Column("since", "since", 6, right=True, spare=3),
-        Column("durability", "durability", 10, grow=1, most=15, spare=4),
         Column("why", "why", 10, grow=6),
+        Column("durability", "durability", 10, grow=1, most=15, spare=4),
     )
 
     def facts(one: Use) -> Facts:
@@ -414,11 +418,6 @@ def use_mark(view: View, one: Use) -> Span:
         "served": Span(glyphs.ok, Tone.DIM),
         "being served": Span(glyphs.busy, Tone.ACCENT),
     }.get(one.state, Span(glyphs.nothing, Tone.DIM))
-
-
-def application_title(one: Application) -> str:
-    """Return the name, process and host of an application."""
-    return f"{one.title} on {one.host}" if one.host else one.title
 
 
 def application_names(one: Application) -> tuple[str, ...]:

@@ -79,6 +79,7 @@ def nodes(view: View, width: int, only: Sequence[Node] | None = None) -> Rows[No
         Column("rate", "stored", 7, right=True, spare=1),
         Column("fellows", "fellows", 7, spare=2),
         Column("disk_bytes", "disk", 8, right=True, spare=3),
+        Column("memory_bytes", "memory", 8, right=True, spare=3),
         Column("role", "role", 11, grow=1, most=20, spare=4),
         Column("host", "host", 6, grow=1, most=24, spare=5),
         Column("problem", "", 8, grow=4),
@@ -107,6 +108,26 @@ def nodes(view: View, width: int, only: Sequence[Node] | None = None) -> Rows[No
         return _node_facts(view, one)
 
     return Rows(columns, kept, render, width=width, fixed=2, hidden=len(every) - len(kept), facts=facts)
+
+
+def leaving(view: View, node: Node) -> tuple[str, ...]:
+    """Return what others lose while a node is down: who is being served, and what nobody else holds whole."""
+    served = sum(one.state in ("running", "waiting") for one in node.snapshot.deliveries)
+    others = [one for one in view.model.nodes.values() if one.id != node.id and not view.health.is_away(one)]
+    alone = [
+        space.name
+        for space in node.snapshot.name_spaces
+        if space.complete
+        and not any(
+            name == space.name and held.complete for one in others for name, held in one.name_spaces.items()
+        )
+    ]
+    told = []
+    if served:
+        told.append(f"It serves {plural(served, 'late joiner')} now; another node begins again for them.")
+    if alone:
+        told.append(f"No other node holds {', '.join(alone)} whole: late joiners wait until it is back.")
+    return tuple(told)
 
 
 def keeps_node(view: View, one: Node | UnheardNode) -> bool:
@@ -142,6 +163,7 @@ def _node_facts(view: View, node: Node) -> Facts:
         "rate": series.rate_per_s("stored") if series else None,
         "fellows": f"{approved} of {len(snapshot.fellows)}",
         "disk_bytes": snapshot.store.disk_bytes,
+        "memory_bytes": snapshot.memory_bytes if is_heard else 0,
         "role": snapshot.role,
         "host": snapshot.host,
         "pid": snapshot.pid,
@@ -216,6 +238,7 @@ def card(view: View, node: Node, width: int = WIDE) -> list[Line]:
     mark, state = node_mark(view, node), node_state(view, node)
     store = snapshot.store
     tone = Tone.FAULT if store.problem else Tone.DIM
+    memory = f"  memory {text.size(snapshot.memory_bytes)}" if snapshot.memory_bytes else ""
     configured = f"role {snapshot.role}  {snapshot.configuration}"
     found = f"  found at start: {'; '.join(store.findings)}" if store.findings else ""
     return [
@@ -229,7 +252,7 @@ def card(view: View, node: Node, width: int = WIDE) -> list[Line]:
             Span(f"  {said}", Tone.DIM),
         ),
         (Span(f"   id {snapshot.id}  run {snapshot.incarnation}  version {snapshot.version}", Tone.DIM),),
-        (Span(f"   host {snapshot.host}  pid {snapshot.pid}  {configured}", Tone.DIM),),
+        (Span(f"   host {snapshot.host}  pid {snapshot.pid}{memory}  {configured}", Tone.DIM),),
         (Span(f"   store {store.kind} {store.path}{found}", Tone.DIM), Span(f"  {store.problem}", tone)),
         *counter_lines(view, node, width),
         *_run_lines(view, node),
@@ -445,7 +468,7 @@ def summary_lines(view: View, node: Node, *, since_ns: int, failure: str) -> lis
     behind = sum(max(0, group.samples - group.stored) for group in kept)
     store = snapshot.store
     place = f"{text.size(store.disk_bytes)} in {store.path}" if store.path else "no store"
-    disk = f"{place}, {f'{behind:,} samples not there yet' if behind else 'all samples are there'}"
+    disk = f"{place}, {plural(behind, 'sample') + ' not there yet' if behind else 'all samples are there'}"
     troubles = [one.what for one in view.health.open if node.id in one.subjects] or (
         [failure] if failure else []
     )

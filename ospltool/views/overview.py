@@ -12,9 +12,9 @@ from ospltool.diagnostics.model import Severity
 from ospltool.health.incidents import Incident
 from ospltool.health.presence import Presence
 from ospltool.live.masterships import Mastership
-from ospltool.live.nodes import Node
+from ospltool.live.nodes import Node, natural
 from ospltool.live.series import RATE_WINDOW_NS, NodeSeries, Point
-from ospltool.output.text import plural
+from ospltool.output.text import listed, plural
 from ospltool.views import text
 from ospltool.views.applications import readers, writers
 from ospltool.views.cells import (
@@ -516,6 +516,8 @@ MOST_MESH: Final = 16
 """Nodes of the matrix of who hears whom."""
 MOST_FLOWS: Final = 30
 """Nodes whose figures are added up: with more, adding takes longer than a key may."""
+MOST_NAMED: Final = 2
+"""Processes that a line about readers or writers names."""
 FLOW_CELL_NS: Final = 5_000_000_000
 FLOW_CELLS: Final = 60
 
@@ -568,19 +570,33 @@ def application_lines(view: View, width: int) -> list[Line]:
     ):
         if told[state]:
             line.append(Span(f"  {sign} {len(told[state])} {state}", tone))
-    lines: list[Line] = [*_rates(view, nodes), tuple(line)]
+    lines: list[Line] = [*_rates(view, nodes), *_hosts(view), tuple(line)]
     waiting, lacking = readers(view, width, is_noteworthy=True), writers(view, width)
-    alike = collections.Counter[tuple[Span, str]]()
+    alike: dict[tuple[Span, str, object], list[str]] = {}
     for row in range(len(waiting.keys)):
         facts = waiting.facts(row)
-        said = f"reader of {facts['topic']}, served by {facts['node']}, {facts['state']}: {facts['why']}"
-        alike[waiting.cell(row, 0)[0], said] += 1
+        said = f"reader of {facts['topic']}, served by {facts['node']}, {facts['state']}"
+        alike.setdefault((waiting.cell(row, 0)[0], said, facts["why"]), []).append(str(facts["application"]))
     for row in range(len(lacking.keys)):
         facts = lacking.facts(row)
-        alike[lacking.cell(row, 0)[0], f"writer of {facts['topic']} not kept: {facts['why']}"] += 1
-    for (mark, said), number in alike.items():
-        lines.append((Span(" "), mark, Span(f" {number} times" * (number > 1) + f" {said}")))
+        said = f"writer of {facts['topic']} not kept"
+        alike.setdefault((lacking.cell(row, 0)[0], said, facts["why"]), []).append(str(facts["application"]))
+    for (mark, said, why), names in alike.items():
+        number = f" {len(names)} times" * (len(names) > 1)
+        places = listed([name for name in dict.fromkeys(names) if " " in name], MOST_NAMED)
+        where = f", in {places}" if places else ""
+        lines.append((Span(" "), mark, Span(f"{number} {said}{where}: {why}")))
     return [fit_line(one, width, glyphs=view.glyphs) for one in lines]
+
+
+def _hosts(view: View) -> list[Line]:
+    """Return how many writers and readers each host has, the most first; none where nobody sees them."""
+    hosts = sorted(view.model.applications.hosts.items(), key=lambda one: (-one[1].total(), natural(one[0])))
+    told = [
+        f"{name or 'unknown host'} {plural(count[True], 'writer')}, {plural(count[False], 'reader')}"
+        for name, count in hosts
+    ]
+    return [(Span(f" {'; '.join(told)}"),)] if told else []
 
 
 def _rates(view: View, nodes: Sequence[Node]) -> list[Line]:

@@ -270,14 +270,16 @@ def _application_page(view: View, name: str, width: int) -> list[Section]:
         nothing = [(Span(" no application reads or writes", Tone.DIM),)]
         table, notes = applications.applications(view, width), applications.unknown_lines(view)
         return [Section("applications", table=table, empty=nothing, notes=notes)]
-    found = [one for one in every if name in applications.application_names(one.application)]
+    found = [one for one in every if name in applications.application_names(one.application)] or [
+        one for one in every if one.application.key.startswith(name)
+    ]
     if not found:
         known = [word for one in every for word in applications.application_names(one.application)]
         raise UnknownName("application", name, known)
     return [
         Section(
             "endpoints",
-            f"{applications.application_title(one.application)}: {applications.use_title(one.uses)}",
+            f"{one.application.place}: {applications.use_title(one.uses)}",
             table=applications.use_rows(view, one.uses, width, has_topic=True),
             notes=applications.unknown_lines(view),
         )
@@ -476,7 +478,16 @@ def _rank(value: object) -> tuple[int, float, tuple[object, ...]]:
     return 1, 0.0, natural(", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value))
 
 
-def document(view: View, sections: Sequence[Section], layout: Layout) -> dict[str, object]:
+def sections(view: View, page: str, name: str, width: int) -> list[Section]:
+    """Return a page, a key of `PAGES`, empty for the whole system; `name` is what is shown in full.
+
+    Raises:
+        UnknownName: there is nothing of this name.
+    """
+    return PAGES[page].sections(view, name, width) if page else summary(view, width)
+
+
+def document(view: View, every: Sequence[Section], layout: Layout) -> dict[str, object]:
     """Return the page of the whole system as values: the verdict, and the rows of each section."""
     verdict = view.health.verdict
     return {
@@ -484,7 +495,7 @@ def document(view: View, sections: Sequence[Section], layout: Layout) -> dict[st
         "verdict": verdict.word.lower(),
         "text": verdict.text,
         "why": verdict.why,
-        **{one.key: records(one.rows, layout) for one in sections if one.rows},
+        **{one.key: records(one.rows, layout) for one in every if one.rows},
     }
 
 
@@ -494,11 +505,11 @@ def place(view: View, title: str) -> str:
 
 
 def page_lines(
-    view: View, sections: Sequence[Section], width: int, layout: Layout, place: str = ""
+    view: View, every: Sequence[Section], width: int, layout: Layout, place: str = ""
 ) -> list[Line]:
     """Return a page as lines of at most `width` cells; `place` is its first line, empty for none."""
     lines: list[Line] = [(Span(place, Tone.DIM),)] if place else []
-    for section in sections:
+    for section in every:
         own = [part for line in section.lines for part in wrapped(line, width)]
         if section.table is not None and section.table.keys:
             own += table_lines(view, section.table, width, layout)

@@ -31,6 +31,12 @@ class TopicUses(NamedTuple):
         return tuple(one for one in self.uses if one.is_lacking)
 
 
+def topic_names(view: View) -> list[str]:
+    """Return the names of all topics, in natural order; quicker than `by_topic`."""
+    names = {key.topic for key in view.model.groups} | view.model.applications.by_topic.keys()
+    return sorted(names, key=natural)
+
+
 def by_topic(view: View) -> list[TopicUses]:
     """Return every topic of a group, a reader or a writer: those that lack something first."""
     found: dict[str, tuple[list[GroupKey], list[Use]]] = {}

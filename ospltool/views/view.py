@@ -168,7 +168,7 @@ AGES: Final = ("since", "newest", "heard", "heartbeat")
 _SHOWN: Final[Mapping[str, Callable[[float], str]]] = {
     **dict.fromkeys(("samples", "instances", "lost", "nodes"), lambda value: text.count(int(value))),
     "bytes": lambda value: text.size(int(value)),
-    "disk_bytes": lambda value: text.size(int(value)) if value else "",
+    **dict.fromkeys(("disk_bytes", "memory_bytes"), lambda value: text.size(int(value)) if value else ""),
     "rate": lambda value: f"{text.count(round(value))}/s" if value else "",
     "left": lambda value: text.age(int(value * 1e9)),
     "percent": text.percent,

@@ -13,10 +13,14 @@ import sys
 import pytest
 
 import engine
+from engine.config.schema import engine_schema
+from engine.config.values import MEANINGS
 from ospltool.cli import started_nodes
+from ospltool.cli.app import VERBS
 from ospltool.cli.exits import CommandError, Exit
-from ospltool.cli.options import duration_s
+from ospltool.cli.options import duration_s, examples
 from ospltool.output import streams
+from ospltool.views.pages import PAGES
 from tests.commands.shell import Shell
 
 ROOT = pathlib.Path(engine.__path__[0]).parent
@@ -67,6 +71,39 @@ def test_every_end_has_its_exit_code(
     assert (code, out) == (expected, "")
     assert "\x1b" not in err
     assert ("bug in ospltool" in err) == (expected == 70)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "meant"),
+    [
+        ("masters", "show masters"),
+        ("fellows", "show fellows"),
+        ("peers", "show fellows"),
+        ("nodes", "show nodes"),
+        ("ps", "list"),
+        ("validate", "check"),
+        ("anomalies", "trace anomalies"),
+        ("statu", "status"),
+    ],
+)
+def test_a_wrong_command_suggests_the_one_that_is_meant(shell: Shell, wrong: str, meant: str) -> None:
+    code, _, err = shell.run(wrong)
+    assert code == 2
+    assert err.endswith(f"No such command '{wrong}'; did you mean {meant}?\n")
+
+
+def test_an_interrupted_watch_says_that_nodes_go_on(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("ospltool.cli.domains.watched", interrupt)
+    assert shell.run("health") == (130, "", "ospltool: interrupted; nodes go on running\n")
+
+
+def test_every_meaning_is_a_command_a_table_or_a_setting() -> None:
+    paths = {re.split("[/@]", each)[-1] for each in engine_schema().paths()}
+    known = {*VERBS, *examples(), *(f"show {page}" for page in PAGES), *paths}
+    assert {word for word, meaning in MEANINGS.items() if meaning not in known} == set()
 
 
 def test_usage_errors_have_code_2_and_go_to_standard_error(shell: Shell) -> None:

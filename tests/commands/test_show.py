@@ -233,9 +233,19 @@ def test_other_formats_have_values_and_no_words(shell: Shell, night: pathlib.Pat
     assert [(one["kind"], one["data"]["node"], one["data"]["incomplete"]) for one in lines] == [
         ("nodes", "n1", []), ("nodes", "n2", ["harbour"]), ("nodes", "n3", []),
     ]  # fmt: skip
-    for what, name, key in (("nodes", "n2", "node"), ("incidents", "n3", "who")):
+    for what, name, key in (
+        ("nodes", "n2", "node"),
+        ("incidents", "n3", "who"),
+        ("topics", "Track", "topic"),
+    ):
         (one,) = json.loads(told(what, name, "--format", "json"))["data"]
         assert one[key] == name, "of one name only what has it"
+    states = [
+        one["state"] for one in json.loads(told("applications", "efefefef", "--format", "json"))["data"]
+    ]
+    assert states == ["failed"]
+    every = json.loads(told("applications", "--format", "json"))["data"]
+    assert [one["lacking"] for one in every] == [1, 1, 1, 1]
     rows = list(
         csv.DictReader(io.StringIO(told("groups", "--format", "csv", "--columns", "group,samples,newest")))
     )

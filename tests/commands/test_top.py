@@ -15,6 +15,7 @@ from ospltool.live.recording import Caption
 from tests import fake
 from tests.commands.shell import Shell
 from tests.forensics.recordings import write_lines
+from tui.console import ShellSource
 
 
 def test_the_console_needs_a_terminal(shell: Shell) -> None:
@@ -53,6 +54,7 @@ def test_the_console_plays_recordings_and_refuses_other_files(
         "recordings": (),
         "kiosk": False,
         "simulate": None,
+        "source": ShellSource("", ("--replay=night.jsonl",)),
     }
     watch_health = shown[0][2]["watch_health"]
     assert watch_health(SystemModel()).expected == NOTHING
@@ -72,9 +74,11 @@ def test_the_console_watches_the_domain_of_a_configuration_or_the_one_given(
     shell: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     titles: list[str] = []
+    sources: list[ShellSource] = []
 
-    def show(feed: Any, **_: Any) -> int:
+    def show(feed: Any, source: ShellSource, **_: Any) -> int:
         titles.append(feed.title)
+        sources.append(source)
         feed.close()
         return 0
 
@@ -84,6 +88,7 @@ def test_the_console_watches_the_domain_of_a_configuration_or_the_one_given(
     assert shell.run("top", path)[0] == 0
     assert shell.run("top", path, "--domain", "213")[0] == 0
     assert titles == ["domain 212", "domain 213"]
+    assert sources == [ShellSource(str(path)), ShellSource(str(path), ("--domain=213",))]
     monkeypatch.setenv("CYCLONEDDS_URI", "<CycloneDDS><General><Wrong/></General></CycloneDDS>")
     code, _, err = shell.run("top", "--domain", "214")
     assert code == 3

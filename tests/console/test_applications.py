@@ -2,31 +2,39 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 
 from engine.dataset.groups import DurabilityKind
 from engine.runtime.monitor import DeliveryView, DeviationView, GroupView, UnkeptView
+from ospltool.health.export import system
 from ospltool.live.feed import ReceivedSnapshot, Update
 from ospltool.live.model import SystemModel
 from ospltool.live.topics import Application, ApplicationEndpoint, InstanceValue
+from ospltool.output import envelope
 from ospltool.views.applications import applications, use_rows, uses
-from ospltool.views.cells import UNICODE, Tone
+from ospltool.views.cells import UNICODE, Tone, plain
+from ospltool.views.incidents import notables
+from ospltool.views.overview import application_lines
 from ospltool.views.topics import topics, value_rows
 from ospltool.views.view import Filter, View
 from tests import fake
 from tests.fake import SECOND_NS, START_NS
 from tests.health.looking import looked
+from tests.json_documents import faults
 
-WEATHER = Application.announced("weather", 17, "host-1", "a1" * 16)
-DISPLAY = Application.announced("display", 18, "host-2", "b2" * 16)
+IDS = {"writer": "a1" * 12 + "000001c1", "reader": "b2" * 12 + "000001c1"}
+"""The participants of the two applications."""
+WEATHER = Application.announced("weather", 17, "host-1", IDS["writer"])
+DISPLAY = Application.announced("display", 18, "host-2", IDS["reader"])
 
 
 def end(kind: str, durability: str = "PERSISTENT", **changes: Any) -> ApplicationEndpoint:
-    owner, participant = (WEATHER, "a1" * 16) if kind == "writer" else (DISPLAY, "b2" * 16)
+    owner = WEATHER if kind == "writer" else DISPLAY
     one = ApplicationEndpoint(
-        f"{kind[0] * 3}1".encode().hex().ljust(32, "0"), participant, owner, kind == "writer", "Track",
+        IDS[kind][:24] + "00000103", IDS[kind], owner, kind == "writer", "Track",
         ("harbour",), "depot::Track", DurabilityKind[durability], True,
     )  # fmt: skip
     return one._replace(**changes)
@@ -39,7 +47,7 @@ def group(partition: str = "harbour") -> GroupView:
 
 
 def delivery(state: str, **changes: Any) -> DeliveryView:
-    told: dict[str, Any] = {"participant": f"{'00' * 16},{'b2' * 16}", "topic": "Track", "samples": 9}
+    told: dict[str, Any] = {"participant": f"{'00' * 16},{IDS['reader']}", "topic": "Track", "samples": 9}
     told |= {"partition": "harbour", "started_ns": START_NS, "finished_ns": 0, **changes}
     return DeliveryView(state=state, **told)
 
@@ -73,7 +81,7 @@ FATES: dict[str, tuple[str, dict[str, Any], dict[str, Any], str, str]] = {
     "one that sees another set": (
         "reader", {}, {
             "deliveries": (delivery("done"),),
-            "deviations": (DeviationView("b2" * 16, "Track", "harbour", {"owned": 2}),),
+            "deviations": (DeviationView(IDS["reader"], "Track", "harbour", {"owned": 2}),),
         }, "differs", "",
     ),
     "one of live data": (
@@ -128,6 +136,30 @@ def test_who_lacks_something_comes_first_with_the_reason() -> None:
     shown = use_rows(view_of(endpoints, "state:kept", groups=(group(),)), uses(view), 120)
     assert [one.state for _, one in shown.items] == ["kept"]
     assert shown.hidden == 3
+
+
+def test_what_is_known_of_applications_is_in_the_document_of_the_system() -> None:
+    told = json.loads(envelope.document("system", system(view_of((end("writer"),)).health, START_NS)))
+    assert faults(told) == []
+    (one,) = told["data"]["endpoints"]
+    assert (one["durability"], one["application"]["pid"]) == ("PERSISTENT", 17)
+
+
+def test_the_overview_names_the_process_that_waits_or_is_not_kept() -> None:
+    view = view_of(
+        (end("writer"), end("reader")),
+        deliveries=(delivery("waiting", problem="its type"),),
+        unkept=(UNKEPT,),
+    )
+    lines = [plain(line).strip() for line in application_lines(view, 160)]
+    assert lines[1] == "host-1 1 writer, 0 readers; host-2 0 writers, 1 reader"
+    assert lines[3:] == [
+        "○ reader of harbour.Track, served by n1, waiting, in display 18 on host-2: its type",
+        "○ reader of harbour.Track, served by n2, waiting, in display 18 on host-2: its type",
+        "▲ writer of harbour.Track not kept, in weather 17 on host-1: no type information",
+    ]
+    told = [plain(one.line) for one in notables(view, view.health.open)]
+    assert any("late joiner of harbour.Track, served by n1, in display 18 on host-2" in one for one in told)
 
 
 def test_a_value_that_has_just_changed_stands_out() -> None:

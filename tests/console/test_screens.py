@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -118,7 +119,10 @@ ALWAYS_LEFT_OUT = {"ctrl+c", "super+c"}
 
 
 @pytest.mark.parametrize("name", [name for name in SCREENS if name != "incident"])
-def test_every_key_of_every_screen_does_something(play: Play, read_screen: Read, name: str) -> None:
+def test_every_key_of_every_screen_does_something(
+    play: Play, read_screen: Read, name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)  # a key writes files
     tried: set[str] = set()
     subject = Subject(node_id(7), "s2")
     exits: list[object] = []

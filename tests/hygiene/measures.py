@@ -23,12 +23,12 @@ import engine
 ROOT: Final = pathlib.Path(engine.__path__[0]).parent
 PACKAGES: Final = ("engine", "ospltool", "tui")
 BARS: Final = {
-    "code tokens": 831_797,
-    "lines": 134_856,
+    "code tokens": 835_489,
+    "lines": 135_363,
     "modules": 503,
-    "classes": 1_416,
+    "classes": 1_424,
     "functions of 60 lines": 3,
-    "imports in functions": 262,
+    "imports in functions": 266,
     "sheared modules": 14,
 }
 """The greatest figures; what is not here has none."""

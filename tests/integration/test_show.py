@@ -94,6 +94,7 @@ def test_start_alignment_split_and_merge_are_shown_as_the_traces_have_them(lab: 
     rows = {row["node"]: row for row in shown.rows("nodes")}
     assert {name: rows[name]["state"] for name in names} == dict.fromkeys(names, "COMPLETE")
     assert [rows[name]["pid"] for name in names] == [lab.pid(name) for name in names]
+    assert all(10e6 < rows[name]["memory_bytes"] < 1e9 for name in names)
 
     lab.write({"count": SAMPLES, "time": 1_000}, readers=3)
     lab.seen.wait_for("all have it", lambda: {lab.seen.stored(name) for name in names} == {SAMPLES})

@@ -13,7 +13,6 @@ from ospltool.views.applications import (
     USE_FIELDS,
     ApplicationUses,
     Use,
-    application_title,
     applications,
     by_application,
     lacking_lines,
@@ -75,6 +74,11 @@ class ApplicationScreen(TableScreen):
         super().__init__()
         self._shown: ApplicationUses | None = None
 
+    @property
+    def named(self) -> str:
+        """The process."""
+        return self._shown.application.key if self._shown else ""
+
     def table(self, view: View, width: int) -> Rows[Use]:
         """Return its readers and writers."""
         every = by_application(view)
@@ -88,7 +92,7 @@ class ApplicationScreen(TableScreen):
         """Return the title of the table."""
         if self._shown is None:
             return "no application" if not view.subject.application else "this application has left"
-        title = f"{application_title(self._shown.application)}: {use_title(self._shown.uses)}"
+        title = f"{self._shown.application.place}: {use_title(self._shown.uses)}"
         return table_title([title], rows.hidden)
 
     def about(self, view: View, row: Use, width: int) -> list[Line]:

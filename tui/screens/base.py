@@ -52,6 +52,9 @@ class OpsScreen(Screen[None]):
         Binding("n", "jump('node')", "its node", show=False),
         Binding("s", "jump('name-space')", "its name-space", show=False),
         Binding("t", "jump('trace')", "its trace", show=False),
+        Binding("y", "copy_name", "copy", show=False),
+        Binding("c", "copy_page", "copy as a command", show=False),
+        Binding("x", "export", "export the page", show=False),
         Binding("escape", "back", "back, or clear filter", show=False),
     ]
     NAME: ClassVar[str] = ""
@@ -99,6 +102,11 @@ class OpsScreen(Screen[None]):
     def here(self) -> Subject:
         """Return the subject under the cursor, for jumps."""
         return self.console.subject
+
+    @property
+    def named(self) -> str:
+        """The name of what is shown, as `ospltool show` takes it; empty where all is shown."""
+        return ""
 
     def moment_ns(self) -> int:
         """Return the moment under the cursor, for jumps into the trace; 0 if there is none."""
@@ -274,6 +282,26 @@ class OpsScreen(Screen[None]):
     @on(Sheet.Copied)
     def _copied(self, event: Sheet.Copied) -> None:
         self.console.copy(event.value)
+
+    def action_copy_name(self) -> None:
+        """Copy what is shown, where no table has the cursor."""
+        self.console.copy(self.named or self.heading)
+
+    def action_copy_page(self) -> None:
+        """Copy the line of the shell that says what this screen does."""
+        self.console.copy(commands.page_line(self.console))
+
+    def action_export(self) -> None:
+        """Write what this screen shows to new files."""
+        self.console.run_command("export page")
+
+    @on(CommandLine.CopyWanted)
+    def _copy_command(self) -> None:
+        line = commands.line_of(self.console, self.query_one(CommandLine).value)
+        if line:
+            self.console.copy(line)
+        else:
+            self.console.show_message("only the console can do this")
 
     def action_jump(self, screen: str) -> None:
         """Show what is under the cursor on another screen."""

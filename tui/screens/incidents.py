@@ -163,6 +163,11 @@ class IncidentScreen(IncidentKeys):
         self._incident: Incident | None = None
         self._rows: Rows[RepeatedEvent] | None = None
 
+    @property
+    def named(self) -> str:
+        """Who the incident is about, or its code."""
+        return (self._incident.who or self._incident.code.id) if self._incident else ""
+
     def body(self) -> ComposeResult:
         """Yield the description of the incident, and the events."""
         yield Lines(id="about", classes="panel")

@@ -46,6 +46,11 @@ class NameSpaceScreen(OpsScreen):
         self._space = ""
         self._rows: Rows[Any] | None = None
 
+    @property
+    def named(self) -> str:
+        """The name-space."""
+        return self._space
+
     def body(self) -> ComposeResult:
         """Yield definition, masters, nodes, trouble and history."""
         yield Lines(id="definition", classes="free")

@@ -44,6 +44,11 @@ class NodeScreen(OpsScreen):
         self._node: Node | None = None
         self._rows: dict[str, Rows[Any]] = {}
 
+    @property
+    def named(self) -> str:
+        """The name of the node."""
+        return self._node.snapshot.name if self._node else ""
+
     def body(self) -> ComposeResult:
         """Return the card and three tables, each under its title."""
         yield Lines(id="card", classes="free")

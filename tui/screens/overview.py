@@ -152,7 +152,7 @@ class OverviewScreen(IncidentKeys):
         hour = hour_lines(view, self._side, shares.hour) if shares.hour else []
         self.panel("#hour", hour_title(view), shares.hour, hour)
         lines = [*applications, *([(), *mesh] if mesh else [])]
-        self.panel("#applications", "applications", shares.applications, lines)
+        self.panel("#applications", "applications (A lists them)", shares.applications, lines)
         self._show_curves(view, shares.flows)
         self._events = event_rows(view, shares.events, width)
         self.query_one("#ticker", Sheet).show(self._events)

@@ -8,19 +8,26 @@ from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
-from ospltool.live.nodes import natural
 from ospltool.live.topics import InstanceValue
 from ospltool.output.text import plural
 from ospltool.views import text
-from ospltool.views.applications import USE_FIELDS, Use, unknown_lines, use_rows, use_title, uses
+from ospltool.views.applications import (
+    USE_FIELDS,
+    Use,
+    lacking_lines,
+    unknown_lines,
+    use_rows,
+    use_title,
+    uses,
+)
 from ospltool.views.cells import Line, Rows, Span, Tone, table_title
 from ospltool.views.topics import (
     TOPIC_FIELDS,
     VALUE_FIELDS,
     TopicUses,
-    by_topic,
     samples_held,
     topic_lines,
+    topic_names,
     topics,
     value_lines,
     value_rows,
@@ -95,6 +102,11 @@ class TopicScreen(OpsScreen):
         self._values: Rows[InstanceValue] | None = None
         self._reader: LatestValues | None = None
 
+    @property
+    def named(self) -> str:
+        """The topic."""
+        return self._topic
+
     def body(self) -> ComposeResult:
         """Yield what nodes hold, readers and writers, values, and the one under the cursor."""
         yield Lines(id="groups", classes="free")
@@ -106,7 +118,7 @@ class TopicScreen(OpsScreen):
     def show(self, view: View) -> None:
         """Fill all parts and share the height."""
         width = self.inner
-        topic = view.subject.topic or next((one.name for one in by_topic(view)), "")
+        topic = view.subject.topic or next(iter(topic_names(view)), "")
         if self._reader is not None and self._reader.topic != topic:
             self._end_reading()
         self._topic = topic
@@ -120,7 +132,7 @@ class TopicScreen(OpsScreen):
         rows = self._uses = use_rows(view, used, width)
         values = self._reader.values() if self._reader is not None else []
         shown = self._values = value_rows(view, values, width)
-        whole = self._whole(width)
+        title, whole = self._under_cursor(width)
         room = self.room - len(groups) - len(hint) - self.frame
         room -= self.frame if self._reader is not None else 0
         room -= len(whole) + self.frame if whole else 0
@@ -129,14 +141,17 @@ class TopicScreen(OpsScreen):
         heights = share(wanted, max(0, room))
         self.query_one("#uses", Sheet).show(rows)
         self.panel("#uses", table_title([use_title(used)], rows.hidden), heights[0])
-        self.query_one("#values", Sheet).show(shown)
+        table = self.query_one("#values", Sheet)
+        table.show(shown)
+        if shown.keys and not table.is_touched:  # the first values came in any order
+            table.go_to(shown.keys[0])
         left_out = self._reader.left_out if self._reader is not None else 0
         parts = [
             f"newest values of {plural(len(shown.keys), 'instance')}",
-            f"{left_out:,} samples of others left out" if left_out else "",
+            f"{plural(left_out, 'sample')} of others left out" if left_out else "",
         ]
         self.panel("#values", table_title(parts, shown.hidden), sum(heights[1:]))
-        self.panel("#whole", "value", len(whole), whole)
+        self.panel("#whole", title, len(whole), whole)
 
     def _hint(self) -> list[Line]:
         """Return what there is to say of values: how to see them, or why there are none."""
@@ -146,11 +161,14 @@ class TopicScreen(OpsScreen):
             return [(Span(f" values: {self._reader.problem}", Tone.WARN),)]
         return []
 
-    def _whole(self, width: int) -> list[Line]:
-        """Return the value under the cursor in full, while the table of values has the cursor."""
-        table = self.query_one("#values", Sheet)
-        one = self._values.item(table.row) if self._values and self.focused is table else None
-        return value_lines(one, width, MOST_WHOLE) if one is not None else []
+    def _under_cursor(self, width: int) -> tuple[str, list[Line]]:
+        """Return the value under the cursor in full, or why a reader or writer lacks something."""
+        table = self.focused
+        if isinstance(table, Sheet) and table.id == "values" and self._values is not None:
+            value = self._values.item(table.row)
+            return "value", value_lines(value, width, MOST_WHOLE) if value is not None else []
+        use = self._uses.item(self.query_one("#uses", Sheet).row) if self._uses is not None else None
+        return "why", lacking_lines([use], width) if use is not None else []
 
     @on(Sheet.Moved)
     def _moved(self) -> None:
@@ -198,7 +216,7 @@ class TopicScreen(OpsScreen):
 
     def action_neighbour(self, step: int) -> None:
         """Show the next topic, or the one before."""
-        names = sorted((one.name for one in by_topic(self.console.view())), key=natural)
+        names = topic_names(self.console.view())
         if self._topic in names:
             name = names[(names.index(self._topic) + step) % len(names)]
             self.console.look_at(Subject(self.console.subject.node, topic=name))

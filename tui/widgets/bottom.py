@@ -77,6 +77,17 @@ class FilterLine(Entry):
 class CommandLine(Entry):
     """The line after `:`."""
 
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("ctrl+y", "copy_line", "copy as a command", show=False),
+    ]
+
+    class CopyWanted(Message):
+        """The line is to be copied as one for the shell."""
+
+    def action_copy_line(self) -> None:
+        """Ask for the line of the shell that does the same."""
+        self.post_message(self.CopyWanted())
+
     def __init__(self) -> None:
         super().__init__("a command, the right arrow completes it; :help lists them", id="command")
 

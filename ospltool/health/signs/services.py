@@ -43,7 +43,9 @@ def _of_heard_service(view: ReplicaView, used: Sequence[Stream]) -> Iterator[Sig
         yield Sign("DUL-SERVICE-FAILED", name, f"{name}: {problem}", why=problem)
     rejected = view.counters.get("limited", 0)
     if rejected:
-        yield Sign("DUL-REJECTED", name, f"{name} rejected {rejected:,} values by resource limits of topics")
+        yield Sign(
+            "DUL-REJECTED", name, f"{name} rejected {plural(rejected, 'value')} by resource limits of topics"
+        )
     unprovided = [stream for stream in used if stream.is_unprovided]
     if unprovided:
         what = f"{name} has no provider of {_some(unprovided)}"

@@ -29,6 +29,8 @@ def read(domain: str = "", top: str = "") -> bytes:
     ("data", "path", "line", "hint"),
     [
         (read("\n<Roel>r</Roel>"), "Domain/Roel", 3, "did you mean Role?"),
+        (read("\n<Password>x</Password>"), "Domain/Password", 3, "did you mean DomainSecret?"),
+        (read("\n<Number>7</Number>"), "Domain/Number", 3, "did you mean Id?"),
         (read("\n<leases/>"), "Domain/leases", 3, "did you mean Lease?"),
         (read("<SingleProces>true</SingleProces>"), "Domain/SingleProces", 2, "did you mean SingleProcess?"),
         (
