@@ -522,8 +522,10 @@ class Health:
     def _nodes(self, present: Sequence[Node]) -> str:
         """Tell how many nodes are complete, of those expected, else of all but those that ended in order."""
         started = [node for node in present if node.snapshot.state == "COMPLETE"]
-        whole = [one for one in started if not self._facts.facts_of(one).is_less_than_whole]
-        less = len(started) - len(whole)
+        parts = {one.id for one in started if self._facts.facts_of(one).is_less_than_whole}
+        # One that merges, or gets a new name-space, is in state COMPLETE, and its row says what is not.
+        whole = [one for one in started if one.is_settled and one.id not in parts]
+        less = len(parts)
         lesser = f", {less} with less than a whole set" if less else ""
         complete, expected = {one.snapshot.name for one in whole}, set(self.expected.nodes)
         if expected and self.expected.is_whole:

@@ -41,7 +41,7 @@ def families(systems: Iterable[tuple[str, Health, int]]) -> list[Metric]:
             health.model.nodes.values(), key=lambda node: (not health.is_away(node), node.snapshot.started_ns)
         )
         newest = {node.snapshot.name: node for node in nodes}
-        for name in sorted(newest.keys() | set(health.expected.nodes)):
+        for name in sorted(newest.keys() | set(health.awaited)):
             if name in newest:
                 _node(made, domain, newest[name], health, now_ns)
             else:

@@ -347,7 +347,7 @@ class SystemModel:
         self._series_of(snapshot.id).add(snapshot, heard.heard_ns)
         self._witnesses.note(snapshot.id, fellows, heard.heard_ns)
         self.groups.apply(snapshot)
-        self._trackers.apply(snapshot.id, aligning, heard.heard_ns)
+        self._trackers.apply(snapshot.id, aligning, heard.heard_ns, snapshot.time_ns - heard.heard_ns)
         heard_since = self._heard_since
         self.losses.apply(snapshot, heard.heard_ns, self.groups, heard_since, is_first=before is None)
         self.conflicts.settle(snapshot)

@@ -227,22 +227,27 @@ class Tracker:
         self.moved_ns = 0
         self.view: AlignmentView | None = None
 
-    def add(self, view: AlignmentView, heard_ns: int) -> None:
-        """Note the state of the alignment at `heard_ns`."""
+    def add(self, view: AlignmentView, heard_ns: int, elapsed_ns: int) -> None:
+        """Note the state of the alignment at `heard_ns`, `elapsed_ns` after it began."""
         if self.view is None or view.started_ns != self.view.started_ns:
             self._points.clear()
             self.moved_ns = heard_ns
+            if view.started_ns and elapsed_ns > 0:  # so who comes late knows a rate at once
+                self._points.append((heard_ns - elapsed_ns, 0))
         elif view.samples != self.view.samples:
             self.moved_ns = heard_ns
         self.view = view
         self._points.append((heard_ns, view.samples))
 
     def progress(self) -> AlignmentProgress:
-        """Return the fraction done, the rate over the last ten seconds, and the time left at that rate."""
+        """Return the fraction done, the rate over the last ten seconds, and the time left at that rate.
+
+        Of one that was told of once in that time, it is the rate since the time before, or since it began.
+        """
         assert self.view is not None
         newest_ns, samples = first_ns, first = self._points[-1]
         for point in reversed(self._points):
-            if newest_ns - point[0] > RATE_WINDOW_NS:
+            if newest_ns - point[0] > RATE_WINDOW_NS and first_ns < newest_ns:
                 break
             first_ns, first = point
         elapsed_s = (newest_ns - first_ns) / 1e9
@@ -267,10 +272,14 @@ class Trackers:
     def __init__(self) -> None:
         self._trackers: dict[str, dict[AlignmentKey, Tracker]] = {}
 
-    def apply(self, node: str, aligning: Iterable[NameSpaceView], heard_ns: int) -> None:
+    def apply(self, node: str, aligning: Iterable[NameSpaceView], heard_ns: int, ahead_ns: int = 0) -> None:
         """Take in the alignments of a node; forget those that it no longer reports.
 
-        The report was `heard_ns`, by the clock of the feed.
+        Args:
+            node: its id.
+            aligning: its name-spaces with alignments.
+            heard_ns: when the report came, by the clock of the feed.
+            ahead_ns: by how much the node's clock is ahead of that.
         """
         before = self._trackers.pop(node, {})
         running: dict[AlignmentKey, Tracker] = {}
@@ -278,7 +287,7 @@ class Trackers:
             for alignment in view.alignments:
                 key = view.name, alignment.fellow, alignment.direction
                 tracker = running[key] = running.get(key) or before.get(key) or Tracker()
-                tracker.add(alignment, heard_ns)
+                tracker.add(alignment, heard_ns, heard_ns + ahead_ns - alignment.started_ns)
         if running:
             self._trackers[node] = running
 

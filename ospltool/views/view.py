@@ -79,6 +79,8 @@ STATES: Final = {
 
 
 INCOMPATIBLE: Final = "incompatible"
+ALIGNING: Final = "aligning"
+"""State of a node that is complete but for a name-space that it merges or fetches."""
 
 _STATE_TONES: Final = {
     "COMPLETE": Tone.DIM,
@@ -219,9 +221,7 @@ def node_mark(view: View, node: Node) -> Span:
         return Span(glyphs.fault, Tone.FAULT)
     if view.is_refused(node):
         return Span(glyphs.conflict, Tone.CONFLICT)
-    if node.snapshot.state == "COMPLETE":
-        return Span(glyphs.ok, Tone.DIM)
-    return Span(glyphs.busy)
+    return Span(glyphs.ok, Tone.DIM) if node.is_settled else Span(glyphs.busy)
 
 
 def node_state(view: View, node: Node) -> Span:
@@ -230,6 +230,8 @@ def node_state(view: View, node: Node) -> Span:
         return Span(INCOMPATIBLE, Tone.CONFLICT)
     presence = view.presence(node)
     state = node.snapshot.state if presence is Presence.HEARD else presence.value
+    if state == "COMPLETE" and not node.is_settled:
+        state = ALIGNING
     tone = _STATE_TONES.get(state, Tone.STRONG)
     return Span(state_name(state), tone)
 

@@ -211,7 +211,7 @@ def test_attention_names_concerns_before_alignments() -> None:
     assert found[0].subject.incident == view.health.open[0].key
     assert [plain(one.line) for one in found] == [
         " ✖   20 s  DUL-NO-MASTER  A has no master on n3: none",
-        " ◐    3 s  A  n1 → n2  ━━╸╌╌╌╌╌╌╌  25 %  250/1,000",
+        " ◐    3 s  A  n1 → n2  ━━╸╌╌╌╌╌╌╌  25 %  250/1,000  83/s  9 s left",
     ]
 
 

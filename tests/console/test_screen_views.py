@@ -237,7 +237,7 @@ def test_the_name_space_on_every_node_that_has_it() -> None:
         name_space.holders(view, "Orders", 120),
         [
             "●★|n1|DefaultRole|complete|1,000|n1|1/00000001|Initial, Persistent|100|Merge *|9f3c",
-            "● ○|n2|DefaultRole|align|1,000|n1|1/00000001|Initial, Persistent|100|Merge *|9f3c",
+            "◐ ○|n2|DefaultRole|align|1,000|n1|1/00000001|Initial, Persistent|100|Merge *|9f3c",
             "● ✖|n3|Backup|complete|1,000|nobody|1/00000000|Initial, Persistent|100|Merge *|9f3c",
         ],
     )
@@ -322,8 +322,8 @@ def test_each_alignment_is_shown_once_as_the_alignee_tells_it() -> None:
     check_rows(
         alignment.alignments(view, 110),
         [
-            "◐|3 s|Orders|n1|n2|━━━╸╌╌╌╌╌╌╌╌╌╌|25 %|250/1,000|||24.4 KiB",
-            "◐|3 s|Orders|n1|00000003|━━━╸╌╌╌╌╌╌╌╌╌╌|25 %|250/1,000|||24.4 KiB",
+            "◐|3 s|Orders|n1|n2|━━━╸╌╌╌╌╌╌╌╌╌╌|25 %|250/1,000|83/s|9 s|24.4 KiB",
+            "◐|3 s|Orders|n1|00000003|━━━╸╌╌╌╌╌╌╌╌╌╌|25 %|250/1,000|83/s|9 s|24.4 KiB",
         ],
     )
 

@@ -10,6 +10,7 @@ from engine.runtime.monitor import GroupView
 from ospltool.health.health import Health
 from ospltool.health.incidents import Incident
 from ospltool.health.presence import IN_ORDER
+from ospltool.health.prometheus import families
 from ospltool.live.expectation import NOTHING, Expectation
 from ospltool.live.feed import ReceivedSnapshot, Update
 from ospltool.live.model import SystemModel
@@ -157,6 +158,9 @@ def test_the_verdict_is_never_better_than_what_heard_nodes_tell_of_others(
     rows = nodes(view, 200)
     facts = {str(told["node"]): told for told in map(rows.facts, range(len(rows.keys)))}
     assert facts.get("n3", {}).get("state", "") == state, name
+    up = (one for each in families([("7", watcher.health, view.now_ns)]) for one in each.samples)
+    told = {one.labels["node"]: one.value for one in up if one.name == "ospltool_node_up"}
+    assert told.get("n3") == (0 if state else None)
     assert [one.since_ns for one in watcher.health.open] == [START_NS + since * S] * len(watcher.health.open)
 
 

@@ -57,7 +57,10 @@ class Shown:
         return found
 
     def everything(self, *codes: int) -> dict[str, Any]:
+        """The whole page, whose verdict counts what its rows say."""
         found: dict[str, Any] = self._data(codes=codes)
+        whole = [row for row in found["nodes"] if row["state"] == "COMPLETE" and not row["incomplete"]]
+        assert f"{len(whole)} of {len(found['nodes'])} nodes complete" in found["text"], found
         return found
 
     @contextlib.contextmanager
