@@ -96,7 +96,7 @@ def test_a_person_at_a_terminal_reads_filters_and_leaves(terminal: Terminal) -> 
     terminal.press("/", "n", "2")
     terminal.wait_for("● n2", without="● n1")
     terminal.press("Escape")
-    terminal.wait_for("● n1", "● n3", "q quit")
+    terminal.wait_for("● n1", "◐ n3", "q quit")
     terminal.press("q")
     after = terminal.wait_for("ended with 0")
     assert "━━" not in after
@@ -117,7 +117,7 @@ def test_a_terminal_without_utf_8_gets_ascii(terminal: Terminal) -> None:
 
 @pytest.mark.parametrize("terminal", [({}, SIMULATED)], indirect=True, ids=["top --simulate"])
 def test_the_command_shows_a_simulated_run_that_can_be_wound(terminal: Terminal) -> None:
-    terminal.wait_for("simulation, seed 7", "● n1", "● n2", "◐ n3", "simulated")
+    terminal.wait_for("simulation, seed 7", "● n1", "● n2", "● n3", "simulated")
     terminal.press("]", "]", "]")
     terminal.wait_for("end of simulation", "all checkers agree", timeout_s=60)
     terminal.press("[")
