@@ -56,7 +56,7 @@ KINDS: dict[str, tuple[str, str, str]] = {
     **{
         kind: (f"show {kind} --format json|jsonl", _DOCUMENTS, f"list[{row}] | {row}")
         for kind, row in {
-            "nodes": "NodeRow",
+            "nodes": "NodeRow | NameSpaceRow",
             "fellows": "FellowRow",
             "name-spaces": "NameSpaceRow",
             "masters": "MasterRow",

@@ -71,7 +71,7 @@ def _index(rules: list[Rule]) -> str:
 
 def _chapter(each: Rule) -> str:
     sections = each.sections()
-    lines = [f"## {each.code} {each.name}", "", _escaped(each.summary), ""]
+    lines = [f"## {each.code} {each.name}", "", escaped(each.summary), ""]
     facts = [f"Severity: {each.severity.label}. Since {each.since}."]
     if each.matters_for:
         facts.append(each.matters_for)
@@ -82,11 +82,11 @@ def _chapter(each: Rule) -> str:
         if name in _CODE_SECTIONS:
             lines += [f"**{title}**", "", "```xml" if "<" in body else "```text", body, "```", ""]
         else:
-            lines += [f"**{title}.** {_escaped(body)}", ""]
+            lines += [f"**{title}.** {escaped(body)}", ""]
     return "\n".join(lines)
 
 
-def _escaped(text: str) -> str:
+def escaped(text: str) -> str:
     """Escape tags and bars outside of code spans."""
     parts = text.split("`")
     return "`".join(

@@ -45,28 +45,14 @@ error (DUR020, DUR021). What `Domain/Service` says of other services does not co
 
 ## Threads that hang
 
-Every thread of a node shows that it is alive at least once a second. One that does not for 10 s, or that is
-busy with one piece of work for longer than that may take, is named with an ERROR in ospl-error.log, by
-`ospltool status` and by `ospltool health` (DUL-NODE-STUCK). With `Watchdog@deadlockDetection` the lease is
-withheld until it moves again. Time in which the whole process or its machine stood still does not count.
+A thread of a node that gives no sign of life for 10 s, or is busy with one piece of work for too long, is
+named with an ERROR in ospl-error.log, by `ospltool status` and by `ospltool health` (DUL-NODE-STUCK). With
+`Watchdog@deadlockDetection` the lease is withheld until it moves again. Time in which the whole process or
+its machine stood still does not count.
 
-Node and supervisor watch each other. If the supervisor gives no sign of life for ExpiryTime of the lease,
-and at least 3 s, the node names `supervisor` in the same way; after three times ExpiryTime, and at least 10
-s, it ends in order. [How threads are watched](internals/design.md#threads-that-hang) has the details.
-
-Messages name what a thread does, by the names of the deployment guide where it has one; `top -H` shows names
-of threads:
-
-| In messages | In `top -H` |
-|---|---|
-| ospl_durability; `service` in a persistence service | the main thread |
-| AdminEventDispatcher | `dds-pump` |
-| dcpsHeartbeatListener | `heartbeat` |
-| statusThread | `sender` |
-| persistentDataListener | `persistentData` |
-| groupCreationThread, sampleRequestHandler, resendQueue, `worker (…)` | `worker_` with a number |
-| historicalDataRequestHandler | `historicalData_` with a number |
-| all others | the same name, of which Linux keeps 15 characters |
+If the supervisor gives no sign of life for ExpiryTime of the lease, and at least 3 s, the node names
+`supervisor` in the same way; after three times ExpiryTime, and at least 10 s, it ends in order. [How
+threads are watched](internals/design.md#threads-that-hang) has the details, and their names.
 
 A node that cannot run, so that another start would end in the same way, is not started again, whatever the
 FailureAction says. The exit code is 2, and `start`, `status` and the node's log report the reason once:

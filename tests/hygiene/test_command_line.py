@@ -8,6 +8,7 @@ import typing
 
 import typer.main
 
+from docs import command_pages
 from ospltool.cli import app
 from ospltool.cli.options import examples
 
@@ -136,6 +137,13 @@ def test_every_page_ends_with_two_examples_of_its_command() -> None:
         assert {line.startswith((f"ospltool {name}", f"ospltool {default}")) for line in lines} == {True}, (
             name
         )
+
+
+def test_pages_of_commands_are_made_from_the_command_line() -> None:
+    folders = (command_pages.DIRECTORY, command_pages.MAN)
+    there = {path: path.read_text("utf-8") for folder in folders for path in folder.iterdir()}
+    assert there == command_pages.files(), "run `python -m docs.command_pages`"
+    assert len(there) > 50
 
 
 def test_the_list_of_commands_fits_a_screen(capfd: pytest.CaptureFixture[str]) -> None:

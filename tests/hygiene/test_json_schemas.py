@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from docs import json_schemas
+from ospltool.views.pages import PAGES
 from tests import json_documents
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ def test_every_kind_of_document_has_a_schema(modules: list[pathlib.Path], root: 
     product = [path for path in modules if path.relative_to(root).parts[0] == "ospltool"]
     made = {name for path in product for name in MADE_BY.findall(path.read_text("utf-8"))}
     assert made - json_schemas.KINDS.keys() == UNPUBLISHED
+    assert PAGES.keys() - json_schemas.KINDS.keys() == set()
     assert len(made) > 50
 
 

@@ -47,13 +47,13 @@ JSON: Final = {
     "status": ["status n1 --json"],
     "logs": ["logs n1 --json"],
     "show": [
-        *(f"show --uri {FLEET} {what} --format json" for what in ("", "nodes", "fellows", "name-spaces")),
-        *(f"show --uri {FLEET} {what} --format jsonl" for what in ("masters", "events")),
-        f"show --uri {FLEET} fellows n1 --format jsonl",
-        f"show --uri {FLEET} name-spaces --sort samples --columns master --format json",
+        *(f"show {what} {FLEET} --format json" for what in ("", "nodes", "fellows", "name-spaces")),
+        *(f"show {what} {FLEET} --format jsonl" for what in ("masters", "events")),
+        f"show fellows n1 {FLEET} --format jsonl",
+        f"show name-spaces {FLEET} --sort samples --columns master --format json",
         *(
-            f"show --uri {FLEET} {what} --format json"
-            for what in ("alignment", "incidents", "writers", "readers")
+            f"show {what} {FLEET} --format json"
+            for what in ("alignment", "incidents", "writers", "readers", "topics", "applications")
         ),
     ],
     "health mute": [f"health mute DUL-NODE-GONE:n3 1h {FLEET} --json"],
@@ -62,7 +62,7 @@ JSON: Final = {
     "doctor": ["doctor samples/three-nodes/n1.xml --for 2s --json"],
     "cat": [
         f"cat Observation {FLEET} --node n1 --stored",
-        f"show --uri {FLEET} groups --format jsonl",
+        f"show groups {FLEET} --format jsonl",
         f"top {FLEET} --json",
     ],
     "history wait": ["history wait Observation samples/three-nodes/n1.xml --json"],
@@ -110,7 +110,10 @@ JSON: Final = {
 """Commands that run after the examples of one: together they print every kind of document."""
 SERVICE: Final = "samples/redundant-persistence/service.xml"
 ENDLESS_JSON: Final = {"persistence run": f"persistence run {SERVICE} --name c --domain 12 --store c --json"}
-NOT_HERE: Final = {"demo": ELSEWHERE["demo"], "node": "only --watch prints it, which never ends"}
+NOT_HERE: Final = {
+    "demo": ELSEWHERE["demo"],
+    **dict.fromkeys(("node", "endpoints"), "only --watch prints it, which never ends"),
+}
 """Kinds that no command above prints, and why."""
 
 
