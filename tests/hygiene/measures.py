@@ -23,10 +23,10 @@ import engine
 ROOT: Final = pathlib.Path(engine.__path__[0]).parent
 PACKAGES: Final = ("engine", "ospltool", "tui")
 BARS: Final = {
-    "code tokens": 836_101,
-    "lines": 135_447,
+    "code tokens": 835_321,
+    "lines": 135_385,
     "modules": 503,
-    "classes": 1_425,
+    "classes": 1_426,
     "functions of 60 lines": 3,
     "imports in functions": 266,
     "sheared modules": 14,
