@@ -26,7 +26,7 @@ from ospltool.views.topics import topic_names
 from ospltool.views.view import Filter, Subject
 from tui import themes
 from tui.console import Command, CommandError, Console
-from tui.operator import Operation, OperationError, Operator, argument
+from tui.operator import Operation, OperationError, Operator
 from tui.widgets.lines import Lines
 
 FORMATS: Final = ("page", "json", "csv", "svg")
@@ -131,10 +131,10 @@ def shell_line(app: Console, screen: str, name: str = "", search: str = "") -> s
         return shlex.join(
             ["ospltool", "top", *([uri] if uri else []), "--json", "--screen", screen, *options]
         )
-    words = [page] if page else ["nodes"] if search else []
-    words += ["--uri", uri] if uri else []
-    words += [*options, *([f"--filter={search}"] if search else [])]
-    return shlex.join(["ospltool", "show", *words, *(argument(name) if name else ())])
+    options += [f"--filter={search}"] if search else []
+    words = list(filter(None, (page or ("nodes" if search else ""), name, uri)))
+    words = [*options, "--", *words] if name.startswith("-") else [*words, *options]
+    return shlex.join(["ospltool", "show", *words])
 
 
 def page_line(app: Console) -> str:

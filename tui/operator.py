@@ -78,7 +78,7 @@ class Operator:
                 *_who(node),
                 "It finishes what it does, writes what it holds to its store, and ends.",
             ),
-            command=("ospltool", "stop", *argument(word)),
+            command=("ospltool", "stop", *_argument(word)),
         )
 
     def restart(self, node: Node, *, is_away: bool = False) -> Operation:
@@ -95,7 +95,7 @@ class Operator:
                 "It ends in order, is started again, and aligns with its fellows.",
                 ENVIRONMENT,
             ),
-            command=("ospltool", "restart", *argument(word)),
+            command=("ospltool", "restart", *_argument(word)),
         )
 
     def start(self, node: Node, *, is_away: bool = False) -> Operation:
@@ -115,7 +115,7 @@ class Operator:
         return Operation(
             title=f"Start node {snapshot.name}?",
             consequences=(f"It last ran as pid {snapshot.pid} on {snapshot.host}.", ENVIRONMENT),
-            command=("ospltool", "start", *argument(last.record.configuration)),
+            command=("ospltool", "start", *_argument(last.record.configuration)),
             directory=last.record.working_directory,
         )
 
@@ -194,7 +194,7 @@ def _require_own_file(status: NodeStatus) -> None:
         )
 
 
-def argument(text: str) -> tuple[str, ...]:
+def _argument(text: str) -> tuple[str, ...]:
     """Return the words that give a command an argument: a name from elsewhere must not be an option."""
     return ("--", text) if text.startswith("-") else (text,)
 

@@ -7,9 +7,10 @@ OpenSplice's own services and of ROS 2. Who shows applications leaves them out.
 from __future__ import annotations
 
 import dataclasses
+import operator
 import re
-from collections.abc import Iterable, Iterator
-from typing import Final
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final, Generic, TypeVar
 
 from engine.dataset.groups import kept_depth
 from engine.dds.abi import INFINITE_NS
@@ -121,15 +122,27 @@ class EndpointCounts:
     """Endpoints of OpenSplice's and ROS 2's own topics."""
 
 
-class DomainEndpoints:
+T = TypeVar("T")
+
+
+class DomainEndpoints(Generic[T]):
     """The participants of a domain that are present, and the readers and writers of applications.
 
     Args:
+        make: makes what `endpoints` returns of a reader or writer and its participant.
         partition: the durability partition of the nodes.
         shows_all: own topics of OpenSplice and ROS 2, too, which hold no data of an application.
     """
 
-    def __init__(self, partition: str = PARTITION, *, shows_all: bool = False) -> None:
+    def __init__(
+        self,
+        make: Callable[[EndpointSeen, ParticipantSeen], T],
+        partition: str = PARTITION,
+        *,
+        shows_all: bool = False,
+    ) -> None:
+        self._make = make
+        self._made: dict[bytes, tuple[EndpointSeen, ParticipantSeen, T | None]] = {}
         self._partition = partition
         self._shows_all = shows_all
         self._participants: dict[bytes, ParticipantSeen] = {}
@@ -151,6 +164,7 @@ class DomainEndpoints:
                 self._participants.pop(change.guid, None)
             elif isinstance(change, EndpointGone):
                 has_changed |= self._endpoints.pop(change.guid, None) is not None
+                self._made.pop(change.guid, None)
                 self._left_out.discard(change.guid)
             elif change.guid in self._endpoints or len(self._endpoints) < MAX_ENDPOINTS:
                 self._endpoints[change.guid] = change
@@ -163,11 +177,19 @@ class DomainEndpoints:
         """Return the participants that are present, without the one that observes."""
         return {guid: seen for guid, seen in self._participants.items() if not seen.is_own}
 
-    def endpoints(self) -> list[Endpoint]:
-        """Return the readers and writers of applications, by GUID."""
-        found = (Endpoint.announced(one, owner) for one, owner in self._owned() if self._is_shown(one, owner))
-        # Discovery comes in any order; the same domain must give the same report.
-        return sorted(found, key=lambda each: each.guid)
+    def endpoints(self) -> list[T]:
+        """Return the readers and writers of applications, by GUID: the same domain gives the same report."""
+        return [made for _, made in sorted(self._shown(), key=operator.itemgetter(0))]
+
+    def _shown(self) -> Iterator[tuple[bytes, T]]:
+        """Yield what is made of each, once: a watch asks after each change, and few have changed."""
+        for one, owner in self._owned():
+            known = self._made.get(one.guid)
+            if known is None or known[0] is not one or known[1] is not owner:
+                made = self._make(one, owner) if self._is_shown(one, owner) else None
+                known = self._made[one.guid] = one, owner, made
+            if known[2] is not None:
+                yield one.guid, known[2]
 
     def counts(self) -> EndpointCounts:
         """Count what `endpoints` leaves out."""

@@ -331,15 +331,24 @@ LOOK_S: Final = 0.05
 """Time between two looks whether all are heard."""
 
 
-def listen_briefly(system: System) -> None:
-    """Listen until all are heard that the heard nodes communicate with, two seconds at most."""
+def listen_briefly(system: System, endpoints_s: float = 0.0) -> None:
+    """Listen until all are heard that the heard nodes communicate with, two seconds at most.
+
+    Args:
+        system: what is heard.
+        endpoints_s: time in which no reader or writer must have come, either: nobody says how many there are.
+    """
     end = time.monotonic() + BRIEF_S
+    known, since_s = system.model.applications, time.monotonic()
     with late_interrupt() as check_interrupt:
         while time.monotonic() < end:
             check_interrupt()
             system.update()
             nodes = system.model.nodes
-            if nodes and all(node.fellows.met <= nodes.keys() for node in nodes.values()):
+            if system.model.applications is not known:
+                known, since_s = system.model.applications, time.monotonic()
+            has_all = time.monotonic() - since_s >= endpoints_s
+            if has_all and nodes and all(node.fellows.met <= nodes.keys() for node in nodes.values()):
                 system.examine()  # an update examines only now and then: the last node may not count yet
                 if system.is_settled():
                     return

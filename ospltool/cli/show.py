@@ -93,6 +93,9 @@ Moment = Annotated[
         metavar="MOMENT", help="Show this moment of a recording or simulation, such as +90 or 12:30:05."
     ),
 ]
+# Twice as long as the feed holds them back.
+ENDPOINTS_S: Final = 0.5
+"""Time in which no reader or writer must have come before a page of them is printed."""
 WHAT: Final = f"[{'|'.join(PAGES)}]"
 
 
@@ -171,7 +174,7 @@ def show(
                 domains.wind(system, system.feed, at)
             else:
                 streams.wait_for("listening")
-                domains.listen_briefly(system)
+                domains.listen_briefly(system, ENDPOINTS_S if what in ("topics", "applications") else 0.0)
             code = _wait(printer, timeout_s) if wait else _watch(printer) if watch else printer.put()
     except UnknownName as error:
         raise _refused(system, error) from error

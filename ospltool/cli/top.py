@@ -171,11 +171,20 @@ def top(
             recordings=tuple(console.recording or ()),
             kiosk=console.kiosk,
             simulate=None if is_past else lambda: _begun(*domains.sources(None, target, drawn)),
-            source=ShellSource(uri or "", _options(target, source)),
+            source=ShellSource(_file(uri) if uri else "", _options(target, source)),
         )
     except AlarmError as error:
         raise CommandError(str(error)) from error
     raise typer.Exit(code)
+
+
+def _file(uri: str) -> str:
+    """Return a URI that `show` tells from a name by its look."""
+    return (
+        uri
+        if uri.startswith("file://") or uri.endswith((".toml", ".xml"))
+        else pathlib.Path(uri).resolve().as_uri()
+    )
 
 
 def _options(target: LiveTarget, source: SourceOptions) -> tuple[str, ...]:

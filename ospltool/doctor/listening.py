@@ -10,7 +10,7 @@ from typing import Final
 
 from engine.dds.channel import CONSOLE_TOPICS, PARTITION, Channel, ReceivedMessage
 from engine.dds.discovery import Change, Discovery
-from engine.dds.endpoints import DomainEndpoints
+from engine.dds.endpoints import DomainEndpoints, Endpoint
 from engine.dds.participant import NODE_ID_BYTES, NodeParticipant, TagRole
 from engine.dds.proofs import DomainSecret
 from engine.dds.waiting import Signal
@@ -70,7 +70,7 @@ class ObservedSystem:
     """
 
     def __init__(self, partition: str = PARTITION, *, shows_all: bool = False) -> None:
-        self._endpoints = DomainEndpoints(partition, shows_all=shows_all)
+        self._endpoints = DomainEndpoints(Endpoint.announced, partition, shows_all=shows_all)
         self._heard: dict[str, tuple[bytes, NodeSnapshot]] = {}
         self._faults = 0
 

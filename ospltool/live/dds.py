@@ -12,10 +12,10 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from engine.core.untrusted import words_of
+from engine.core.untrusted import Newest, words_of
 from engine.dds.channel import CONSOLE_TOPICS, PARTITION, PAST_TOPICS, Channel, ReceivedMessage
-from engine.dds.discovery import Discovery, ParticipantGone, ParticipantSeen
-from engine.dds.endpoints import DomainEndpoints, Endpoint
+from engine.dds.discovery import Discovery, EndpointSeen, ParticipantGone, ParticipantSeen
+from engine.dds.endpoints import DomainEndpoints
 from engine.dds.errors import DdsError
 from engine.dds.interfaces import (
     beyond_loopback,
@@ -78,7 +78,7 @@ class SeenEvents:
     """The events that have already come. A past repeats events, before or after they come by themselves."""
 
     def __init__(self) -> None:
-        self._keys: dict[str, dict[tuple[int, int], None]] = {}
+        self._keys: Newest[str, Newest[tuple[int, int], None]] = Newest(MAX_SENDERS)
 
     def new(self, item: T) -> Iterator[T | NodeEvent | NodePast]:
         """Yield the new parts of an item; a past becomes its new events and the past without events."""
@@ -91,15 +91,11 @@ class SeenEvents:
     def _is_new(self, event: NodeEvent) -> bool:
         keys = self._keys.get(event.node)
         if keys is None:
-            if len(self._keys) >= MAX_SENDERS:
-                del self._keys[next(iter(self._keys))]
-            keys = self._keys[event.node] = {}
+            keys = self._keys[event.node] = Newest(MAX_KNOWN)
         key = event.time_ns, event.number
         if key in keys:
             return False
         keys[key] = None
-        if len(keys) > MAX_KNOWN:
-            del keys[next(iter(keys))]
         return True
 
 
@@ -107,6 +103,9 @@ class SeenEvents:
 _LONGEST_WAIT_S: Final = 0.5
 # An interface that comes up again takes a second or two.
 _RETRY_S: Final = 2.0
+# As often as a console looks: with thousands of endpoints each list of them takes milliseconds.
+ENDPOINTS_S: Final = 0.25
+"""Least time between two lists of all readers and writers."""
 _ROUTES_S: Final = 1.0
 """Time between two looks at the routes, of which there may be hundreds."""
 
@@ -135,11 +134,11 @@ class _Link:
         except DdsError:
             self.participant.close()
             raise
-        self.endpoints = DomainEndpoints(partition)
+        self.endpoints = DomainEndpoints(_application_endpoint, partition)
         self.has_new_endpoints = True  # those of a former link are gone
         self._replicas: Channel | None = None
         self._seen: dict[bytes, ParticipantSeen] = {}
-        self._left: dict[bytes, ParticipantSeen] = {}
+        self._left: Newest[bytes, ParticipantSeen] = Newest(MAX_LEFT)
         self._undiscovered: list[ReceivedMessage] = []
 
     def take(self) -> tuple[list[ReceivedMessage], list[ParticipantGone]]:
@@ -153,8 +152,6 @@ class _Link:
                 self.participant.proofs.forget(change.guid)
                 if (seen := self._seen.pop(change.guid, None)) is not None:
                     self._left[change.guid] = seen
-                if len(self._left) > MAX_LEFT:
-                    del self._left[next(iter(self._left))]
         if self._replicas is None and any(map(_is_service, changes)):
             self._replicas = Channel(
                 self.participant,
@@ -243,7 +240,7 @@ class LiveFeed:
         self._shown_by: dict[bytes, set[Shown]] = {}
         self._addresses: dict[Shown, tuple[str, ...]] = {}
         self._refusing: tuple[str, ...] = ()
-        self._routes_s = 0.0
+        self._routes_s = self._endpoints_due_s = 0.0
         self._present: set[Shown] = set()
         self._had_any = self._has_failed = False
         self._stopping = threading.Event()
@@ -325,9 +322,10 @@ class LiveFeed:
             received, gone = link.take()
             items = [item for one in received for item in self._items(link, one)]
             with self._lock:
-                if link.has_new_endpoints:
+                if link.has_new_endpoints and time.monotonic() >= self._endpoints_due_s:
                     link.has_new_endpoints = False
-                    self._inbox.set_endpoints(tuple(map(_application_endpoint, link.endpoints.endpoints())))
+                    self._endpoints_due_s = time.monotonic() + ENDPOINTS_S
+                    self._inbox.set_endpoints(tuple(link.endpoints.endpoints()))
                 for item in items:
                     if isinstance(item, FeedNotice):
                         self._inbox.dropped += 1
@@ -458,12 +456,13 @@ class LiveFeed:
         self._present.clear()
 
 
-def _application_endpoint(one: Endpoint) -> ApplicationEndpoint:
-    """Return what watches show of an endpoint; they import no DDS."""
-    owner = Application.announced(one.name, one.pid, one.host, one.participant)
+def _application_endpoint(one: EndpointSeen, owner: ParticipantSeen) -> ApplicationEndpoint:
+    """Return what watches show of a reader or writer; they import no DDS."""
+    participant = owner.guid.hex()
+    application = Application.announced(owner.name, owner.pid, owner.hostname, participant)
     return ApplicationEndpoint(
-        one.guid, one.participant, owner, one.is_writer, one.topic, one.partitions, one.type_name,
-        one.qos.durability, one.qos.reliable,
+        one.guid.hex(), participant, application, one.is_writer, one.topic, one.partitions, one.type_name,
+        one.durability, one.reliable,
     )  # fmt: skip
 
 

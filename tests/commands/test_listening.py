@@ -137,7 +137,7 @@ def test_the_verdict_of_a_brief_look_counts_every_node_heard(listened: Listened,
     shown = nodes(*range(1, number + 1))
     system, _ = listened(lambda _: shown, expected=NOTHING, reports=stopped, is_brief=True)
     heard, verdict = len(system.model.nodes), system.health.verdict
-    assert (f"{heard} of {plural(heard, 'node')} complete" in verdict.text, verdict.why) == (True, "")
+    assert (f"{heard} of {plural(number, 'node')} complete" in verdict.text, verdict.why) == (True, "")
     assert (heard < number) == (number == 60)
 
 

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from textual.pilot import Pilot
 
+from ospltool.cli import app as commands
+from ospltool.live.recorder import Recorder
 from ospltool.views.pages import PAGES
 from ospltool.views.view import Subject
 from tests.console.test_operate import operator_of, status
@@ -23,21 +25,21 @@ from tui.widgets.bottom import CommandLine
 Play = Callable[..., None]
 Read = Callable[[ConsoleApp], list[str]]
 SOURCE = ShellSource("my fleet.toml", ("--domain=7",))
-HERE = "--uri 'my fleet.toml' --domain=7"
+HERE = "'my fleet.toml' --domain=7"
 LINES = {
     "overview": f"ospltool show {HERE}",
-    "node": f"ospltool show nodes {HERE} n1",
-    "name-space": f"ospltool show name-spaces {HERE} Orders",
+    "node": f"ospltool show nodes n1 {HERE}",
+    "name-space": f"ospltool show name-spaces Orders {HERE}",
     "alignment": f"ospltool show alignment {HERE}",
     "groups": f"ospltool show groups {HERE}",
-    "topic": f"ospltool show topics {HERE} Trade",
+    "topic": f"ospltool show topics Trade {HERE}",
     "trace": f"ospltool show events {HERE}",
     "store": "ospltool top 'my fleet.toml' --json --screen store --domain=7",
     "conflicts": "ospltool top 'my fleet.toml' --json --screen conflicts --domain=7",
 }
 TYPED = {
-    "node n2": f"ospltool show nodes {HERE} n2",
-    "nodes -n2": f"ospltool show nodes {HERE} -- -n2",
+    "node n2": f"ospltool show nodes n2 {HERE}",
+    "nodes -n2": "ospltool show --domain=7 -- nodes -n2 'my fleet.toml'",
     "groups Trade !n3": f"ospltool show groups {HERE} '--filter=Trade !n3'",
     "overview n1": f"ospltool show nodes {HERE} --filter=n1",
     "export page": f"ospltool show {HERE}",
@@ -161,3 +163,28 @@ def test_what_is_shown_is_copied_where_no_table_has_the_cursor(
         assert told == ["n1"]
 
     play(busy(), scenario, ticks=3)
+
+
+def test_the_lines_are_commands_that_print_what_the_screens_show(
+    play: Play, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    recorder, feed, lines = Recorder(tmp_path / "night", source="domain 7", made_by="test"), busy(), []
+    while update := feed.poll():
+        recorder.write(update, feed.now_ns())
+    recorder.close()
+
+    async def scenario(app: ConsoleApp, pilot: Pilot[int]) -> None:
+        told = copies(app, monkeypatch)
+        for screen in SCREENS:
+            app.go(screen, Subject(node_id(1), "Orders", topic="Trade"))
+            await pilot.pause()
+            await pilot.press("c")
+        lines.extend(told)
+
+    play(busy(), scenario, ticks=3, source=ShellSource("", (f"--replay={tmp_path / 'night'}",)))
+    assert len(lines) == len(SCREENS)
+    for line in lines:
+        capfd.readouterr()
+        code = commands.main(shlex.split(line)[1:])
+        out, err = capfd.readouterr()
+        assert (code in {0, 1, 2}, bool(out), err) == (True, True, ""), line
