@@ -23,10 +23,10 @@ import engine
 ROOT: Final = pathlib.Path(engine.__path__[0]).parent
 PACKAGES: Final = ("engine", "ospltool", "tui")
 BARS: Final = {
-    "code tokens": 836_256,
-    "lines": 135_485,
+    "code tokens": 835_586,
+    "lines": 135_441,
     "modules": 503,
-    "classes": 1_424,
+    "classes": 1_426,
     "functions of 60 lines": 3,
     "imports in functions": 266,
     "sheared modules": 14,

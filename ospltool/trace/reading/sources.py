@@ -15,7 +15,7 @@ from typing import IO, Final, cast
 
 from ospltool.analytics.contract import NO_DOMAIN
 from ospltool.output.installation import extra_command
-from ospltool.output.locations import LocationFault, is_remote, located
+from ospltool.output.locations import LocationError, is_remote, located
 from ospltool.output.progress import advance
 from ospltool.trace.meaning.catalogue import Product
 from ospltool.trace.reading import damage
@@ -176,7 +176,7 @@ def named_path(name: str) -> tuple[str, pathlib.Path]:
         raise SourceError(f"{name}: NODE=FILE needs both a name and a file")
     try:
         return node, located(rest)
-    except LocationFault as cause:
+    except LocationError as cause:
         raise SourceError(str(cause)) from None
 
 
