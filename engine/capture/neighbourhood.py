@@ -9,6 +9,7 @@ import msgspec
 
 from engine.capture.unkept import Unkept, UnkeptReason, UnkeptWriters
 from engine.core.name_spaces import Group
+from engine.core.untrusted import Newest
 from engine.dataset.groups import BUILTIN_PARTITION, DurabilityKind, GroupDescription, is_given, loosest
 from engine.dds.channel import PeerAttached, PeerDetached
 from engine.dds.discovery import EndpointGone, EndpointSeen, ParticipantGone, ParticipantSeen, host_of
@@ -192,7 +193,7 @@ class Neighbourhood:
         self._attached: set[bytes] = set()
         self._foreign = ForeignServices()
         self._fellows: dict[bytes, str] = {}
-        self._left: dict[bytes, str | None] = {}
+        self._left: Newest[bytes, str | None] = Newest(MAX_FORMER)
 
     def node_of(self, participant: bytes) -> str | None:
         """Return the id of the node whose participant this is; None for other participants."""
@@ -347,8 +348,6 @@ class Neighbourhood:
         if seen is None:
             return None
         self._left[participant] = node  # what it sent before may come later
-        if len(self._left) > MAX_FORMER:
-            del self._left[next(iter(self._left))]
         members = self._processes[seen.process]
         del members[participant]
         if members:

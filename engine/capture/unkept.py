@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from engine.core.name_spaces import Group
+from engine.core.untrusted import Newest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -94,7 +95,7 @@ class UnkeptWriters:
     """The durable writers that are not kept: current ones, and for a time those that ended too soon."""
 
     def __init__(self) -> None:
-        self._writers: dict[bytes, Unkept] = {}
+        self._writers: Newest[bytes, Unkept] = Newest(MAX_UNKEPT)
         self._kept: dict[bytes, Unkept] = {}
 
     def __iter__(self) -> Iterator[Unkept]:
@@ -112,10 +113,7 @@ class UnkeptWriters:
         self._kept.pop(endpoint.guid, None)
         if self._writers.get(endpoint.guid) == unkept:
             return None
-        self._writers.pop(endpoint.guid, None)
         self._writers[endpoint.guid] = unkept
-        if len(self._writers) > MAX_UNKEPT:
-            del self._writers[next(iter(self._writers))]
         return unkept
 
     def remove(self, writer: bytes, *, is_kept: bool = False) -> None:

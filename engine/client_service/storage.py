@@ -17,6 +17,7 @@ from msgspec import Struct
 from engine.core.expressions import intersection, matches
 from engine.core.name_spaces import Group
 from engine.core.states import Phase
+from engine.core.untrusted import Newest
 from engine.dataset.dataset import weight_of
 from engine.dataset.groups import DurabilityKind
 from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, Sample, with_digest
@@ -126,8 +127,8 @@ class Storage:
         self._began_ns = runtime.shared.clock.wall_ns()
         self._has_disk = has_disk
         self._max_bytes = runtime.shared.settings.max_sample_bytes
-        self._tallies: dict[bytes, _Tally] = {}
-        self._refused: dict[bytes, None] = {}
+        self._tallies: Newest[bytes, _Tally] = Newest(MAX_WRITERS)
+        self._refused: Newest[bytes, None] = Newest(MAX_REFUSED)
         self._replaced: dict[str, int] = {}
 
     # Capturing.
@@ -160,8 +161,6 @@ class Storage:
     def refused(self, samples: Sequence[Sample]) -> None:
         """Remember samples that are too large to be kept."""
         self._refused |= {sample.digest: None for sample in samples if len(sample.payload) > self._max_bytes}
-        while len(self._refused) > MAX_REFUSED:
-            del self._refused[next(iter(self._refused))]
 
     def _is_kept(self, groups: tuple[Group, ...]) -> bool:
         """Tell whether captured samples go into a set; a Lazy alignee drops what nobody requested."""
@@ -170,8 +169,6 @@ class Storage:
         return bool(states) and all(state.keeps(group) for group, state in states)
 
     def _new_tally(self, writer: bytes) -> _Tally:
-        while len(self._tallies) >= MAX_WRITERS:
-            del self._tallies[next(iter(self._tallies))]
         tally = self._tallies[writer] = _Tally()
         return tally
 

@@ -73,7 +73,6 @@ class NameSpaceReader:
             tuple(each.name_space for each in own),
             tuple(self._origin(each.node) for each in own),
             tuple(policy for policy, _ in policies),
-            tuple(self._origin(node) for _, node in policies),
             tuple(each.name_space for each in defined if _is_builtin(each.name_space)),
         )
 

@@ -338,8 +338,7 @@ class _Builder:
         start = self.parser.CurrentByteIndex
         self._count(start, 1)
         end = self.source.data.index(b"-->", start) + 3
-        owner = self.open[-1].path if self.open else ""
-        self.comments.append(Comment(text, ByteRange(start, end), self.source.position(start), owner))
+        self.comments.append(Comment(text, ByteRange(start, end), self.source.position(start)))
 
     def _end(self, name: str) -> None:
         at = self.parser.CurrentByteIndex

@@ -324,14 +324,13 @@ class NameSpaceSettings(msgspec.Struct, frozen=True):
     """//OpenSplice/DurabilityService/NameSpaces (guide 5.2.2, 5.2.3), in document order.
 
     Name-spaces with only built-in topics are in `builtin`: Cyclone DDS distributes that data itself, so no
-    ospltool node aligns it. The origins are parallel to their values; a private policy of a deprecated
-    NameSpace has the origin of that NameSpace and precedes all others.
+    ospltool node aligns it. The origins are parallel to the name-spaces; private policies of deprecated
+    NameSpaces precede all others.
     """
 
     name_spaces: tuple[NameSpace, ...]
     name_space_origins: tuple[SettingOrigin, ...]
     policies: tuple[Policy, ...]
-    policy_origins: tuple[SettingOrigin, ...]
     builtin: tuple[NameSpace, ...] = ()
 
 

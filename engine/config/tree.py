@@ -207,12 +207,11 @@ class XmlElement:
 
 
 class Comment(msgspec.Struct, frozen=True, eq=False):
-    """A comment with its place; `owner_path` is the path of the element that contains it."""
+    """A comment with its place."""
 
     text: str
     span: ByteRange
     position: Position
-    owner_path: str
 
 
 class Document(msgspec.Struct, frozen=True, eq=False):

@@ -23,6 +23,7 @@ from engine.core.messages import Deliveries, NameSpaceReport, NameSpaces, RollUp
 from engine.core.name_spaces import DefinitionConflict
 from engine.core.settings import RunSeen
 from engine.core.states import ServiceState
+from engine.core.untrusted import Newest
 
 # As the largest system that is tried. A forgotten fellow that returns counts as a new one.
 MAX_REMEMBERED: Final = 1024
@@ -213,7 +214,8 @@ class FellowTable:
 
     def __init__(self, node: str, runs: Mapping[str, RunSeen] = MappingProxyType({})) -> None:
         self._node = node
-        self.runs = dict(runs)
+        self.runs: Newest[str, RunSeen] = Newest(MAX_REMEMBERED)
+        self.runs |= runs
         """The last run of each fellow that was heard, in this run of the node or before; the newest last."""
         self._fellows: dict[str, Fellow] = {}
         self.get = self._fellows.get
@@ -222,8 +224,8 @@ class FellowTable:
         self._attached: dict[str, int | None] = {}
         self._lost: dict[str, _Lost] = {}
         self._silenced: dict[str, Fellow] = {}
-        self._refused: dict[str, tuple[int, int]] = {}
-        self._met: dict[str, None] = {}
+        self._refused: Newest[str, tuple[int, int]] = Newest(MAX_REMEMBERED)
+        self._met: Newest[str, None] = Newest(MAX_REMEMBERED)
         self._heard: tuple[str, ...] = ()
         self._pending: tuple[Fellow, ...] = ()
         self._pending_at = -1
@@ -273,10 +275,7 @@ class FellowTable:
         """Note whether this node talks to a fellow."""
         fellow.approved = approved
         if approved:
-            self._met.pop(fellow.node, None)
             self._met[fellow.node] = None
-            if len(self._met) > MAX_REMEMBERED:
-                del self._met[next(iter(self._met))]
         self.version += 1
 
     def compared(self, fellow: Fellow, conflict: DefinitionConflict | None) -> None:
@@ -346,10 +345,7 @@ class FellowTable:
         If one of them came before, its sender has taken the place of the run that may still be there: it is
         removed without a trace, and returned.
         """
-        self._refused.pop(node, None)
         self._refused[node] = run
-        if len(self._refused) > MAX_REMEMBERED:
-            del self._refused[next(iter(self._refused))]
         fellow = self._fellows.get(node)
         if fellow is None or fellow.run != run or fellow.status is not None:
             return None
@@ -373,11 +369,9 @@ class FellowTable:
         return known if is_older else None
 
     def _remember(self, node: str, status: Status) -> None:
-        known = self.runs.pop(node, None)
+        known = self.runs.get(node)
         commits = max(status.commits, known.commits if known and known.life == status.life else 0)
         self.runs[node] = RunSeen(status.incarnation, status.life, commits)
-        if len(self.runs) > MAX_REMEMBERED:
-            del self.runs[next(iter(self.runs))]
 
     def _note_status(self, fellow: Fellow, status: Status) -> None:
         before = fellow.status

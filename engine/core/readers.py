@@ -18,6 +18,7 @@ from typing import Final, TypeAlias
 import msgspec
 
 from engine.core.messages import Deliveries, Delivery, Place, ReaderKey
+from engine.core.untrusted import Newest
 
 ServerFor: TypeAlias = Callable[[ReaderKey, frozenset[str]], str | None]
 HostsOf: TypeAlias = Callable[[str], frozenset[str]]
@@ -104,10 +105,10 @@ class ReaderTable:
         self._hosts: dict[ReaderKey, frozenset[str]] = {}
         self._places: dict[Place, set[ReaderKey]] = {}
         self._claims: dict[ReaderKey, Delivery] = {}
-        self._former: dict[ReaderKey, Delivery] = {}
+        self._former: Newest[ReaderKey, Delivery] = Newest(MAX_FORMER)
         self._again: set[ReaderKey] = set()
         self._came: dict[ReaderKey, float] = {}
-        self._begun: dict[ReaderKey, None] = {}
+        self._begun: Newest[ReaderKey, None] = Newest(MAX_FORMER)
         self._handed_over: dict[ReaderKey, float | None] = {}
         self._pauses: dict[ReaderKey, tuple[float | None, float]] = {}
         self._settles: dict[str, float] = {}
@@ -149,8 +150,6 @@ class ReaderTable:
         elif claim is not None:
             # It was served; if it comes back, a node that never lost it is in charge of it.
             self._former[reader] = Delivery(reader, NOBODY, done=True)
-            while len(self._former) > MAX_FORMER:
-                del self._former[next(iter(self._former))]
 
     def take_claims(self, deliveries: Deliveries, sender: str) -> bool:
         """Take a fellow's claims; True if that changed the claims here.
@@ -215,8 +214,6 @@ class ReaderTable:
 
     def _note_begun(self, reader: ReaderKey) -> None:
         self._begun[reader] = None
-        if len(self._begun) > MAX_FORMER:
-            del self._begun[next(iter(self._begun))]
 
     def is_begun(self, reader: ReaderKey) -> bool:
         """Tell whether a delivery has begun that broke off because its node, or the process, was lost."""

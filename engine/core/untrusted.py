@@ -1,4 +1,4 @@
-"""What comes from outside: JSON that is read by the annotations of a class, and why it could not be read.
+"""What comes from outside: JSON that is read by the annotations of a class, and how much of it is remembered.
 
 msgspec is strict about types and ignores fields that it does not know, so that a message of a newer version
 can be read. But it takes whole numbers of any size, and dividing by one that no float can hold would fail
@@ -8,11 +8,12 @@ once make it crash, so each module makes its readers when it is imported.
 
 from __future__ import annotations
 
+import collections
 import json
 import re
 import struct
 from collections.abc import Callable
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, TypeVar
 
 import msgspec
 
@@ -24,6 +25,33 @@ _DIGITS: Final = bytes.maketrans(b"123456789", b"000000000")
 # 2**128 has 39 digits.
 _LONG: Final = b"0" * 40
 """Digits in a row that only a number of more than 128 bits has, or a text."""
+
+
+_Key = TypeVar("_Key")
+_Value = TypeVar("_Value")
+
+
+class Newest(collections.OrderedDict[_Key, _Value]):
+    """The entries that were set last, the newest at the end: one beyond `most` takes the place of the oldest.
+
+    Anybody may add entries, so without a bound they would take all memory.
+    """
+
+    def __init__(self, most: int) -> None:
+        super().__init__()
+        self._most = most
+
+    def __setitem__(self, key: _Key, value: _Value) -> None:
+        super().__setitem__(key, value)
+        self.move_to_end(key)
+        if len(self) > self._most:
+            self.popitem(last=False)
+
+    def copy(self) -> Newest[_Key, _Value]:
+        """Return a copy, which forgets for itself."""
+        made: Newest[_Key, _Value] = Newest(self._most)
+        made.update(self)
+        return made
 
 
 class JsonFault(ValueError):

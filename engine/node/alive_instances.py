@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from engine.capture.delivery import TIMEOUT_S, give, giving
 from engine.core.name_spaces import Group
+from engine.core.untrusted import Newest
 from engine.dataset.captured import CapturedRun
 from engine.dataset.groups import is_given
 from engine.dataset.living import (
@@ -90,9 +91,9 @@ class KeptInstances(AliveInstances):
         self._processes: dict[bytes, Process] = {}
         self._kept: dict[Group, set[bytes]] = {}
         self._writers: dict[bytes, tuple[tuple[Group, ...], bool]] = {}
-        self._lost: dict[bytes, tuple[tuple[Group, ...], bool]] = {}
-        self._back: dict[bytes, None] = {}
-        self._unseen: dict[bytes, None] = {}
+        self._lost: Newest[bytes, tuple[tuple[Group, ...], bool]] = Newest(MAX_LOST)
+        self._back: Newest[bytes, None] = Newest(MAX_LOST)
+        self._unseen: Newest[bytes, None] = Newest(MAX_LOST)
         """Writers that counted as lost in a delivery without ever having been here."""
         self._began_ns = time.time_ns()
         self._later: dict[Group, dict[bytes, int]] = {}
@@ -220,8 +221,6 @@ class KeptInstances(AliveInstances):
         """Return the lost writers of a group that had autodispose, also those of former runs."""
         unseen = self._runtime.writer_ends.missed(group) - self._lost.keys()
         self._unseen.update(dict.fromkeys(unseen))
-        while len(self._unseen) > MAX_LOST:
-            del self._unseen[next(iter(self._unseen))]
         return unseen.union(
             writer for writer, (groups, autodispose) in self._lost.items() if autodispose and group in groups
         )
@@ -272,8 +271,6 @@ class KeptInstances(AliveInstances):
                     self._lost.pop(writer, None)
                     self._unseen.pop(writer, None)
                     self._back[writer] = None
-                    if len(self._back) > MAX_LOST:
-                        del self._back[next(iter(self._back))]
                     self._show_again(groups, writer)
             else:
                 self._gone(writer)
@@ -285,8 +282,6 @@ class KeptInstances(AliveInstances):
         groups, autodispose = known
         self._lost[writer] = known
         self._runtime.late_joiners.lost(writer)
-        if len(self._lost) > MAX_LOST:
-            del self._lost[next(iter(self._lost))]
         for group in groups:
             rows = self._rows(group) if self._kept.get(group) else None
             if rows is None:

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from engine.capture.intake import DiscoveryIntake
 from engine.capture.tap_registry import UnroutedSamples
+from engine.core.untrusted import Newest
 from engine.dds.abi import INFINITE_NS, participant_of
 from engine.dds.discovery import EndpointGone, ParticipantGone
 from engine.dds.interfaces import beyond_loopback
@@ -382,7 +383,7 @@ class NodeIntake(DiscoveryIntake):
         self._post = post
         self._undecodable: dict[str, int] = {}
         self._undiscovered: list[ReceivedMessage] = []
-        self._refused_told: dict[bytes, float] = {}
+        self._refused_told: Newest[bytes, float] = Newest(MAX_UNDISCOVERED)
         self._secret_problem = ""
         self._ends = SaidEnds()
 
@@ -539,10 +540,7 @@ class NodeIntake(DiscoveryIntake):
         for guid, counts in proofs.refused_since(now - REFUSED_S).items():
             if now - self._refused_told.get(guid, -math.inf) < REFUSED_S:
                 continue
-            self._refused_told.pop(guid, None)
             self._refused_told[guid] = now
-            if len(self._refused_told) > MAX_UNDISCOVERED:
-                del self._refused_told[next(iter(self._refused_told))]
             name = self.neighbourhood.name_of(guid) or "a participant"
             cause = ", ".join(f"{count:,} {why}" for why, count in counts.items())
             self._tracer.event("proof.refused", name=name, participant=guid.hex(), cause=cause)

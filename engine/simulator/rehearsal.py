@@ -120,7 +120,6 @@ class ReplicaCluster:
         self.payloads_between = 0
         self.applications: dict[str, RehearsedReader] = {}
         self.issued: dict[tuple[str, str, int], set[str]] = collections.defaultdict(set)
-        self._disks: dict[str, tuple[Saved, SavedSubscriptions]] = {}
         self._order: dict[tuple[str, str], int] = {}
         self._matches: dict[tuple[str, str], Positions] = {}
         for number in range(count):
@@ -180,15 +179,6 @@ class ReplicaCluster:
 
         self._after(self._random.randrange(period_ms), end_period)
         self._after(self._random.randrange(subscription_period_ms), synchronize)
-
-    def save(self, name: str) -> None:
-        """Put everything that a replica has on its disk."""
-        self._disks[name] = self.replicas[name].saved(), self.stocks[name].saved()
-
-    def crash(self, name: str) -> None:
-        """Kill a replica and start it with its last save, connected to no other."""
-        self.lose(name)
-        self.start(name, *self._disks.get(name, ()))
 
     def lose(self, name: str) -> None:
         """Take a replica and its disk away for ever."""
@@ -285,14 +275,6 @@ class ReplicaCluster:
             self.replicas[name].writer_matched(writer)
             self._flush(name)
 
-    def detach(self, writer: str, *names: str) -> None:
-        """Disconnect an original writer from replicas."""
-        for name in names:
-            self.direct.discard((writer, name))
-            if name in self.replicas:
-                self.replicas[name].writer_lost(writer)
-                self._flush(name)
-
     def write(self, writer: str, key: bytes, time_ns: int | None = None) -> OriginalSample:
         """Let an original writer write to replicas and applications.
 
@@ -332,10 +314,6 @@ class ReplicaCluster:
         """
         self._at_stock(name, lambda: self.stocks[name].register(subscription, quorum))
 
-    def delete(self, name: str, subscription: str) -> None:
-        """Delete a durable subscription at one replica."""
-        self._at_stock(name, lambda: self.stocks[name].delete(subscription))
-
     def come(self, subscription: str, quorum: int, member: str, *replicas: str) -> str:
         """Start an application with a durable subscription, connected to `replicas`; return its name.
 
@@ -347,10 +325,6 @@ class ReplicaCluster:
         self.applications[name] = RehearsedReader(deciding, set(replicas))
         self._after(1, self._turn, name)
         return name
-
-    def find(self, application: str, replica: str) -> None:
-        """Connect an application to a replica."""
-        self.applications[application].replicas.add(replica)
 
     def part(self, application: str, replica: str) -> None:
         """Disconnect an application from a replica."""
@@ -440,29 +414,11 @@ class ReplicaCluster:
                     latest[key] = sample
         return latest
 
-    def repeated(self) -> int:
-        """Count the samples that came again, at all replicas together."""
-        return sum(each.counters["repeated"] for each in self.replicas.values())
-
     @property
     def has_converged(self) -> bool:
         """Whether all replicas keep the same, the latest of everything."""
         wanted = self.last_values()
         return all(each.values() == wanted for each in self.replicas.values())
-
-    def done(self) -> set[tuple[str, str, int]]:
-        """Return (subscription, writer, number) of the samples that a replica knows as done by the quorum."""
-        return {
-            (state.name, writer, number)
-            for stock in self.stocks.values()
-            for state in stock.saved().ledgers
-            for writer, numbers in state.done
-            for number in numbers
-        }
-
-    def held(self) -> set[Id]:
-        """Return the samples that at least one replica holds for durable subscriptions."""
-        return set().union(*(stock.held() for stock in self.stocks.values()))
 
 
 STEP_MS: Final = 100

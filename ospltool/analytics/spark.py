@@ -464,8 +464,7 @@ class SparkEngine:
 
         ship_package(self._session)
         try:
-            wanted = max(int(self._session.conf.get("spark.sql.shuffle.partitions") or 1), 1)
-            tasks = tasks_of(sizes, wanted)
+            tasks = tasks_of(sizes, parallel_tasks(self._session))
             shares = self._session.createDataFrame([*tasks.items()], "domain string, task int")
             rows = self._session.sql(query).join(functions.broadcast(shares), "domain")
             # Not by a hash of the domain, which puts many domains into some tasks and none into others, nor
@@ -486,6 +485,11 @@ class SparkEngine:
         """End the session if this engine opened it."""
         if self._is_ours:
             self._session.stop()
+
+
+def parallel_tasks(opened: SparkSession) -> int:
+    """Return the number of tasks for which Spark is set up: some for each core."""
+    return max(int(opened.conf.get("spark.sql.shuffle.partitions") or 1), 1)
 
 
 def tasks_of(sizes: Mapping[str, int], parallel: int) -> dict[str, int]:

@@ -13,7 +13,7 @@ from ospltool.cli.exits import CommandError
 from ospltool.cli.options import CONTEXT, AsJson, command_group
 from ospltool.cli.trace import end, errors, needs_analytics
 from ospltool.output import envelope, streams
-from ospltool.output.locations import LocationFault, located
+from ospltool.output.locations import LocationError, located
 from ospltool.output.text import plural, visible
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def run(
         from ospltool.forensics import pipeline  # it needs the packages of the extra `sql`
     try:
         chosen = pipeline.read_plan(located(plan))
-    except (pipeline.PlanFault, LocationFault) as fault:
+    except (pipeline.PlanFault, LocationError) as fault:
         raise CommandError(visible(str(fault))) from None
     command = [alert] if alert is not None else list(chosen.alert)
 

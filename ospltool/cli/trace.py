@@ -26,7 +26,7 @@ from ospltool.cli.exits import CommandError, Exit, interrupt_flag
 from ospltool.cli.options import AsJson, DefaultGroup, EngineName, SparkMaster, command_group
 from ospltool.output import envelope, progress, streams
 from ospltool.output.installation import extra_command
-from ospltool.output.locations import LocationFault, located
+from ospltool.output.locations import LocationError, located
 from ospltool.output.progress import ProgressLine, counted
 from ospltool.output.text import plural, visible
 from ospltool.output.times import TimeError, duration
@@ -602,7 +602,7 @@ def errors() -> Iterator[None]:
     """Turn errors in the input into command errors with exit code 2."""
     try:
         yield
-    except (SourceError, TimeError, RenderError, TooManySpansError, LocationFault) as error:
+    except (SourceError, TimeError, RenderError, TooManySpansError, LocationError) as error:
         say_damages()
         raise CommandError(str(error)) from error
 
@@ -768,7 +768,7 @@ def needs_analytics() -> Iterator[None]:
     """Turn a missing package, a bad case or a bad query into a command error with exit code 2."""
     try:
         yield
-    except (CaseError, QueryError, AnalyticsMissingError, LocationFault) as error:
+    except (CaseError, QueryError, AnalyticsMissingError, LocationError) as error:
         raise CommandError(str(error)) from error
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in {"duckdb", "numpy", "pyarrow", "pyspark"}:

@@ -17,6 +17,7 @@ import msgspec
 from cyclonedds.domain import DomainParticipant
 from cyclonedds.qos import Policy, Qos, _CQos
 
+from engine.core.untrusted import Newest
 from engine.dataset.groups import KEEP_ALL, DurabilityKind
 from engine.dataset.instance_states import InstanceState
 from engine.dataset.sample import DATA, with_digest
@@ -171,7 +172,7 @@ class Arrivals:
         self._autodispose: dict[bytes, bool] = {}
         self._expected: dict[bytes, _Expected] = {}
         self._found_s: dict[bytes, float] = {}
-        self._unmatched: dict[bytes, None] = {}
+        self._unmatched: Newest[bytes, None] = Newest(MAX_GONE)
         session.signal.attach(live.entity, abi.SUBSCRIPTION_MATCHED)
         self._hold_until_s = time.monotonic() + HOLD_BACK_S if holds else 0.0
         self._return_s = 0.0
@@ -230,8 +231,6 @@ class Arrivals:
             self._found(writer, now)
         for writer in self._autodispose.keys() - living:
             del self._autodispose[writer]
-        while len(self._unmatched) > MAX_GONE:
-            del self._unmatched[next(iter(self._unmatched))]
 
     def _found(self, writer: bytes, now: float) -> None:
         if self._cache.writers.was_lost(writer):

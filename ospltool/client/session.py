@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from engine.core.expressions import matches
+from engine.core.untrusted import Newest
 from engine.dataset.groups import DurabilityKind
 from engine.dataset.sample import DATA
 from engine.dds import abi
@@ -96,11 +97,11 @@ class Session:
         self.id = uuid.uuid4().bytes
         self.partition = partition
         self.numbers = itertools.count(1)
-        self.deliverers: dict[bytes, None] = {}
+        self.deliverers: Newest[bytes, None] = Newest(_MAX_DELIVERERS)  # the oldest are long gone
         self.writers_seen = 0
         self._endpoints: dict[bytes, EndpointSeen] = {}
-        self._names: dict[bytes, str] = {}
-        self._heard_s: dict[bytes, float] = {}
+        self._names: Newest[bytes, str] = Newest(_MAX_NAMES)
+        self._heard_s: Newest[bytes, float] = Newest(_MAX_NAMES)
         self.malformed = 0
         self._members: list[SessionPart] = []
         self._answers: dict[int, list[tuple[bytes, StateAnswer]]] = {}
@@ -302,8 +303,6 @@ class Session:
             if not self.participant.proofs.is_proved(endpoints.STATE, record.writer, record.payload, proof):
                 continue
             self._heard_s[record.writer[:PREFIX_BYTES]] = time.monotonic()
-            if len(self._heard_s) > _MAX_NAMES:
-                del self._heard_s[next(iter(self._heard_s))]
             for request in state.requests:
                 if request.client == self.id and request.number in self._answers:
                     answers = self._answers[request.number]
@@ -322,12 +321,8 @@ class Session:
             tag = change.tag if isinstance(change, ParticipantSeen) else None
             if isinstance(change, ParticipantSeen) and tag is not None and tag.role is TagRole.NODE:
                 self._names[change.guid[:PREFIX_BYTES]] = printable(change.name)
-                if len(self._names) > _MAX_NAMES:
-                    del self._names[next(iter(self._names))]
             if tag is not None and tag.role is TagRole.DELIVERER:
                 self.deliverers[change.guid[:PREFIX_BYTES]] = None
-                if len(self.deliverers) > _MAX_DELIVERERS:  # the oldest are long gone
-                    del self.deliverers[next(iter(self.deliverers))]
 
     def close(self) -> None:
         """End the thread and delete the participant. Idempotent."""

@@ -161,7 +161,7 @@ def run(plan: Plan, stream: TextIO, deliver: Callable[[Sequence[Alert]], None]) 
         deliver: gets the alerts, if there are any; after an error, the next run delivers them again.
 
     Raises:
-        AnalyticsMissingError, CaseError, LocationFault, QueryError, SourceError, TimeError: a stage cannot be
+        AnalyticsMissingError, CaseError, LocationError, QueryError, SourceError, TimeError: a stage cannot be
             done; what the stages before it did stays.
     """
     target = located(plan.target)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from engine.core.untrusted import Newest
 from ospltool.health.codes import SECOND_NS
 from ospltool.health.incidents import Incident
 
@@ -23,14 +24,11 @@ class Acknowledgements:
     """
 
     def __init__(self) -> None:
-        self._known: dict[str, tuple[Incident, int]] = {}
+        self._known: Newest[str, tuple[Incident, int]] = Newest(MAX_ACKNOWLEDGED)
 
     def add(self, incident: Incident, now_ns: int) -> None:
         """Note that an operator knows the incident as it is now."""
-        self._known.pop(incident.origin, None)
         self._known[incident.origin] = incident, now_ns
-        if len(self._known) > MAX_ACKNOWLEDGED:
-            del self._known[next(iter(self._known))]
 
     def at_ns(self, incident: Incident) -> int:
         """Return when the incident was acknowledged; 0 if it was not, or became worse."""

@@ -75,7 +75,7 @@ class _Families:
 
 def _whole(made: _Families, domain: str, health: Health) -> None:
     heard = [node for node in health.model.nodes.values() if health.is_heard(node)]
-    complete = sum(node.snapshot.state == "COMPLETE" for node in heard)
+    complete = sum(node.is_settled for node in heard)
     for name, text, value in (
         (
             "watch_failed",
@@ -128,7 +128,7 @@ def _node(made: _Families, domain: str, node: Node, health: Health, now_ns: int)
     made.add("node_heartbeat_age_seconds", "Time since the last heartbeat of a node.", age_s, labels)
     if not is_up:
         return
-    made.add("node_complete", "Whether a node is complete.", snapshot.state == "COMPLETE", labels)
+    made.add("node_complete", "Whether a node is complete.", node.is_settled, labels)
     queued = snapshot.counters.get("queued", 0)
     made.add("node_queued", "Changes of a node that wait for its disk.", queued, labels)
     for counter, text in COUNTERS.items():

@@ -12,7 +12,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from engine.core.untrusted import words_of
+from engine.core.untrusted import Newest, words_of
 from engine.dds.channel import CONSOLE_TOPICS, PARTITION, PAST_TOPICS, Channel, ReceivedMessage
 from engine.dds.discovery import Discovery, EndpointSeen, ParticipantGone, ParticipantSeen
 from engine.dds.endpoints import DomainEndpoints
@@ -78,7 +78,7 @@ class SeenEvents:
     """The events that have already come. A past repeats events, before or after they come by themselves."""
 
     def __init__(self) -> None:
-        self._keys: dict[str, dict[tuple[int, int], None]] = {}
+        self._keys: Newest[str, Newest[tuple[int, int], None]] = Newest(MAX_SENDERS)
 
     def new(self, item: T) -> Iterator[T | NodeEvent | NodePast]:
         """Yield the new parts of an item; a past becomes its new events and the past without events."""
@@ -91,15 +91,11 @@ class SeenEvents:
     def _is_new(self, event: NodeEvent) -> bool:
         keys = self._keys.get(event.node)
         if keys is None:
-            if len(self._keys) >= MAX_SENDERS:
-                del self._keys[next(iter(self._keys))]
-            keys = self._keys[event.node] = {}
+            keys = self._keys[event.node] = Newest(MAX_KNOWN)
         key = event.time_ns, event.number
         if key in keys:
             return False
         keys[key] = None
-        if len(keys) > MAX_KNOWN:
-            del keys[next(iter(keys))]
         return True
 
 
@@ -142,7 +138,7 @@ class _Link:
         self.has_new_endpoints = True  # those of a former link are gone
         self._replicas: Channel | None = None
         self._seen: dict[bytes, ParticipantSeen] = {}
-        self._left: dict[bytes, ParticipantSeen] = {}
+        self._left: Newest[bytes, ParticipantSeen] = Newest(MAX_LEFT)
         self._undiscovered: list[ReceivedMessage] = []
 
     def take(self) -> tuple[list[ReceivedMessage], list[ParticipantGone]]:
@@ -156,8 +152,6 @@ class _Link:
                 self.participant.proofs.forget(change.guid)
                 if (seen := self._seen.pop(change.guid, None)) is not None:
                     self._left[change.guid] = seen
-                if len(self._left) > MAX_LEFT:
-                    del self._left[next(iter(self._left))]
         if self._replicas is None and any(map(_is_service, changes)):
             self._replicas = Channel(
                 self.participant,

@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final, NamedTuple, TypeVar
 
+from engine.core.untrusted import Newest
 from engine.runtime.monitor import NameSpaceView, NodeEvent, NodePast, NodeSnapshot, Run
 from engine.runtime.past import without_surplus
 from ospltool.live.conflicts import ConflictLog
@@ -124,9 +125,9 @@ class SystemModel:
         self._names_told: dict[str, str] = {}
         self._names_introduced: Mapping[str, str] = {}
         self._introduced_of = -1
-        self._replaced: dict[str, int] = {}
+        self._replaced: Newest[str, int] = Newest(MAX_NODES)
         self._last_words: list[NodeEvent] = []
-        self._orphaned_ns: dict[str, int] = {}
+        self._orphaned_ns: Newest[str, int] = Newest(MAX_NODES)
         self._ordered_names: dict[str, str] = {}
         self._order: list[str] = []
         self._name_space_order: list[str] | None = None
@@ -365,8 +366,6 @@ class SystemModel:
         del self.nodes[node.id]
         self._names_told[node.id] = old.name
         self._replaced[node.id] = old.time_ns
-        if len(self._replaced) > MAX_NODES:
-            del self._replaced[next(iter(self._replaced))]
         self._name_space_order = None
         self._masterships.forget(node.id)
         self._witnesses.forget(node.id)
@@ -446,8 +445,6 @@ class SystemModel:
     def _note_orphan(self, event: NodeEvent) -> None:
         """Notice that the supervisor of a node is gone: the end that the node announces then is unplanned."""
         self._orphaned_ns[event.node] = event.time_ns
-        if len(self._orphaned_ns) > MAX_NODES:
-            del self._orphaned_ns[next(iter(self._orphaned_ns))]
         node = self.nodes.get(event.node)
         if node is not None and event.time_ns >= node.snapshot.started_ns:
             self.nodes[node.id] = dataclasses.replace(node, in_order=False, lost_supervisor=True)

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
+from engine.core.untrusted import Newest
 from engine.runtime.monitor import NodeEvent, NodeSnapshot, Run
 from engine.runtime.past import IN_ORDER
 from engine.tracing.catalogue import catalogue
@@ -226,12 +227,11 @@ class Remarks:
     def _note(self, remark: Remark) -> None:
         if remark.node not in self._remarks and len(self._remarks) >= MAX_TELLERS:
             return
-        theirs, key = self._remarks.setdefault(remark.node, {}), (remark.topic, remark.subject)
+        theirs = self._remarks.setdefault(remark.node, Newest(MAX_REMARKS))
+        key = remark.topic, remark.subject
         if key in theirs and remark.topic not in _LASTS_NS:
             return  # keep the first: it tells since when
         theirs[key] = remark
-        if len(theirs) > MAX_REMARKS:
-            del theirs[next(iter(theirs))]
 
 
 def ended_in_order(runs: Iterable[Run], time_ns: int) -> bool:

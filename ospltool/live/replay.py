@@ -129,7 +129,6 @@ class ReplayFeed:
         self._ended = False
         self._paused = paused
         self._goal_ns: int | None = None
-        self._is_anew = False
         self._grown_ns = clock() - QUIET_NS
         self.begin_ns = self._recording.begin_ns
         self.end_ns = max(self.begin_ns, self._recording.end_ns)

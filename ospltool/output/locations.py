@@ -29,8 +29,15 @@ _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/{1,2}")
 _S3: Final = ("s3", "s3a")
 
 
-class LocationFault(ValueError):
+class LocationError(Exception):
     """A location that nothing can open; the message names it and says why."""
+
+
+class RemoteError(OSError, LocationError):
+    """Another file system does not answer, or refuses."""
+
+    def __str__(self) -> str:
+        return f"{self.filename}: {self.strerror}"
 
 
 def scheme_of(name: str) -> str:
@@ -43,7 +50,7 @@ def located(name: str) -> pathlib.Path:
     """Return where a path or URI leads; for another file system, something with the interface of a path.
 
     Raises:
-        LocationFault: nothing can open the URI.
+        LocationError: nothing can open the URI.
     """
     scheme = scheme_of(name)
     if not scheme or pathlib.Path(name).exists():
@@ -52,7 +59,7 @@ def located(name: str) -> pathlib.Path:
     if scheme != "file":
         return cast("pathlib.Path", _remote(name, scheme))
     if parts.netloc not in {"", "localhost"}:
-        raise LocationFault(f"{name}: file:// names a file of this machine, so three slashes follow it")
+        raise LocationError(f"{name}: file:// names a file of this machine, so three slashes follow it")
     return pathlib.Path(urllib.parse.unquote(parts.path))
 
 
@@ -67,18 +74,18 @@ def _remote(name: str, scheme: str) -> RemotePath:
         path.place  # noqa: B018 - opens the file system
     except ModuleNotFoundError as cause:
         if cause.name == "fsspec":
-            raise LocationFault(f"{name}: this needs fsspec: {extra_command('remote')}") from None
-        raise LocationFault(f"{name}: this needs {cause.name}") from None
+            raise LocationError(f"{name}: this needs fsspec: {extra_command('remote')}") from None
+        raise LocationError(f"{name}: this needs {cause.name}") from None
     except (ImportError, OSError, TypeError, ValueError) as cause:
         reason = str(cause).partition("\n")[0]
-        raise LocationFault(f"{name}: nothing here can open {scheme}:// ({reason})") from None
+        raise LocationError(f"{name}: nothing here can open {scheme}:// ({reason})") from None
     return path
 
 
 class RemotePath(pathlib.PurePosixPath):
     """A file or directory of another file system, by its URI.
 
-    Its errors are those of `pathlib`: OSError, and FileNotFoundError where there is nothing.
+    Its errors are as those of `pathlib`: RemoteError, and FileNotFoundError where there is nothing.
     """
 
     __slots__ = ()
@@ -125,8 +132,7 @@ class RemotePath(pathlib.PurePosixPath):
         except FileNotFoundError:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(self)) from None
         except (OSError, RuntimeError, ValueError) as cause:
-            reason = str(cause).partition("\n")[0]
-            raise OSError(getattr(cause, "errno", None) or errno.EIO, reason, str(self)) from None
+            raise RemoteError(getattr(cause, "errno", None) or errno.EIO, _reason(cause), str(self)) from None
 
     def _kind(self) -> str:
         try:
@@ -197,6 +203,16 @@ class RemotePath(pathlib.PurePosixPath):
         except FileNotFoundError:
             if not missing_ok:
                 raise
+
+
+def _reason(cause: BaseException) -> str:
+    """Return why something failed: as the system says it, if libraries pass that on inside their errors."""
+    inner: BaseException | None = cause
+    while inner is not None:
+        if isinstance(inner, OSError) and inner.strerror:
+            return inner.strerror
+        inner = inner.__cause__ or next((one for one in inner.args if isinstance(one, BaseException)), None)
+    return str(cause).partition("\n")[0]
 
 
 def remove_tree(path: pathlib.Path) -> None:

@@ -6,6 +6,7 @@ import contextlib
 import functools
 import pathlib
 import shutil
+import socket
 from collections.abc import Iterator
 
 import pytest
@@ -121,6 +122,24 @@ def test_one_writes_where_there_are_no_locks(
     with locked(target):
         assert not left.exists()
     assert not list(left.parent.iterdir())
+
+
+def test_a_file_system_that_does_not_answer_is_named(
+    samples: pathlib.Path, tmp_path: pathlib.Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Whatever is asked of it, that is one sentence."""
+    with socket.socket() as silent:  # it does not listen
+        silent.bind(("127.0.0.1", 0))
+        base, logs = f"webhdfs://127.0.0.1:{silent.getsockname()[1]}", str(samples / "late-joiner")
+        plans = []
+        for number, (source, target) in enumerate([(f"{base}/x", "case"), (logs, f"{base}/x")]):
+            plans.append(["pipeline", "run", str(tmp_path / f"{number}.toml")])
+            (tmp_path / f"{number}.toml").write_text(f'sources = ["{source}"]\ntarget = "{target}"\n')
+        commands = [["sql", f"{base}/x", COUNT], ["top", "--case", f"{base}/x"], ["report", f"{base}/x"]]
+        loads = [["trace", "load", logs, "-o", f"{base}/x"], ["pipeline", "run", f"{base}/x"]]
+        for command in (*plans, *commands, *loads):
+            assert main(command) == 2
+            assert capfd.readouterr() == ("", f"ospltool: {base}/x: Connection refused\n"), command
 
 
 def test_a_version_that_is_not_whole_does_not_count(server: Server, tmp_path: pathlib.Path) -> None:

@@ -32,7 +32,7 @@ OPTIONS: Final = {"uri", "replay", "recording", "simulate", "trace", "stores"}
 """Options that name a file to read."""
 TARGETS: Final = {"target"}
 """Arguments that name what is written; `GOOD` has it for the commands that need another."""
-GOOD: Final = {"target": "made", "source": STORE, "store": STORE}
+GOOD: Final = {"target": "made", "source": STORE, "store": STORE, "name": "n1"}
 """What the other arguments of a command get."""
 FURTHER: Final = {
     "top": ["--json"],

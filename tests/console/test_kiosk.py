@@ -68,6 +68,19 @@ def test_old_data_on_a_wall_is_no_picture_of_now(
     play(feed, look, ticks=2, theme=theme, kiosk=True)
 
 
+def test_a_wall_counts_a_node_that_only_its_fellow_knows(play: Play) -> None:
+    def heard(second: int) -> tuple[int, Update]:
+        now_ns = START_NS + second * S
+        silent = fake.fellow(1, START_NS - 10 * S)
+        node = fake.snapshot(2, fake.name_space("Orders", 2), time_ns=now_ns, fellows=(silent,))
+        return now_ns, Update((ReceivedSnapshot(node, now_ns),))
+
+    async def look(app: ConsoleApp, pilot: Pilot[int]) -> None:
+        assert figures(app)[:3] == ["0", "1", "1:2"]
+
+    play(ScriptedFeed([heard(0), heard(2)]), look, ticks=2, kiosk=True)
+
+
 def test_a_console_that_hears_nobody_offers_a_simulation(play: Play, read_screen: Read) -> None:
     feed, _ = domains.simulated(domains.DRAWN, 1, "any", None, 1.0)
     assert isinstance(feed, TimeTravel)

@@ -80,7 +80,7 @@ def terminal(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Termina
 
 
 def test_a_person_at_a_terminal_reads_filters_and_leaves(terminal: Terminal) -> None:
-    text = terminal.wait_for("space-01", "● n1", "● n2", "● n3", "★", "━━")
+    text = terminal.wait_for("space-01", "● n1", "● n2", "◐ n3", "★", "━━")
     title = terminal.tmux("display-message", "-p", "-t", ":0", "#{pane_title}")
     assert re.match(r"invented, 3 nodes: OK · \d of \d nodes complete · redundancy left", title)
     assert len(text.splitlines()) <= 24
@@ -96,7 +96,7 @@ def test_a_person_at_a_terminal_reads_filters_and_leaves(terminal: Terminal) -> 
     terminal.press("/", "n", "2")
     terminal.wait_for("● n2", without="● n1")
     terminal.press("Escape")
-    terminal.wait_for("● n1", "● n3", "q quit")
+    terminal.wait_for("● n1", "◐ n3", "q quit")
     terminal.press("q")
     after = terminal.wait_for("ended with 0")
     assert "━━" not in after
@@ -143,7 +143,7 @@ def test_the_console_draws_although_standard_error_is_elsewhere(
     monkeypatch.chdir(tmp_path)
     terminal = Terminal(tmp_path, {}, ("-c", AWAY.format(redirected, PROGRAM)))
     try:
-        terminal.wait_for("space-01", "● n1", "● n2", "● n3")
+        terminal.wait_for("space-01", "● n1", "● n2", "◐ n3")
         terminal.press("q")
         terminal.wait_for("ended with 0")
         file = tmp_path / "stderr.txt"
@@ -162,7 +162,7 @@ NOISY = NOISY.format("threading.Timer(0.3, noise).start(); threading.Timer(1.5, 
 def test_what_a_library_prints_is_not_on_the_screen_but_told_at_the_end(tmp_path: Path) -> None:
     terminal = Terminal(tmp_path, {}, ("-c", NOISY))
     try:
-        terminal.wait_for("space-01", "● n1", "● n2", "● n3")
+        terminal.wait_for("space-01", "● n1", "● n2", "◐ n3")
         terminal.check_never("udp/239", 3.0)  # in which both are printed
         terminal.press("q")
         terminal.wait_for("ended with 0", "Printed by libraries meanwhile:", NOISE)

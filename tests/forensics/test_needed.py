@@ -227,7 +227,7 @@ def test_a_conversation_of_the_needed_records_is_that_of_all(evidence: CaseEvide
                 assert expected.exchanges or window != WINDOWS[0] or run
 
 
-@pytest.mark.parametrize("sample", ["master-livelock", "own-engine"])
+@pytest.mark.parametrize("sample", ["own-engine", "master-livelock"])
 def test_a_conversation_of_a_case_is_that_of_its_files(sample: str, tmp_path: pathlib.Path) -> None:
     """Other events than those of the group matter: lost fellows, and in ospltool whole name-spaces."""
     sources = find_sources([str(SAMPLES / sample)]).sources

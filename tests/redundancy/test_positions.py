@@ -12,8 +12,7 @@ from engine.dataset.sample import DATA, DISPOSE, UNREGISTER
 from engine.persistence.core import replica as replica_module
 from engine.persistence.core.positions import Positions, position_of, span, time_of
 from engine.persistence.core.provider_selection import SynchronizationSettings
-from engine.simulator.rehearsal import ReplicaCluster
-from tests.redundancy.laws import check_converged
+from tests.redundancy.laws import TriedCluster, check_converged
 
 ON = SynchronizationSettings(enable=True)
 PERIOD_MS = ON.period_ms
@@ -93,7 +92,7 @@ BEFORE_IT_MATCHED = [
 def test_all_end_with_the_same_whatever_stamps_an_application_gives(
     count: int, steps: list[tuple[str, int, int]]
 ) -> None:
-    cluster = ReplicaCluster(count, 1, ON)
+    cluster = TriedCluster(count, 1, ON)
     numbers = itertools.count()
     for kind, one, other in steps:
         here, there = f"i{one % count}", f"i{other % count}"
@@ -118,7 +117,7 @@ def test_what_came_before_others_matched_is_found_by_the_audit(monkeypatch: pyte
     counted = {}
     for patience in (0, 100):
         monkeypatch.setattr(replica_module, "MARGIN_PERIODS", patience)
-        cluster = ReplicaCluster(2, 1, ON)
+        cluster = TriedCluster(2, 1, ON)
         cluster.cut("i0", "i1")
         cluster.attach("w", "i0")
         for stamp in (1, 6):

@@ -27,8 +27,8 @@ from engine.persistence.core.provider_selection import (
 )
 from engine.persistence.core.replica import Replica
 from engine.persistence.core.sequences import Sequences
-from engine.simulator.rehearsal import LINK_DELAY_MS, ReplicaCluster
-from tests.redundancy.laws import check_applied_once, check_converged, numbers_of
+from engine.simulator.rehearsal import LINK_DELAY_MS
+from tests.redundancy.laws import TriedCluster, check_applied_once, check_converged, numbers_of
 
 NUMBERS = st.sets(st.integers(1, 40))
 ON = SynchronizationSettings(enable=True)
@@ -191,7 +191,7 @@ def test_settings_refuse_what_makes_no_sense() -> None:
 @pytest.mark.parametrize("count", [2, 3, 5])
 @pytest.mark.parametrize("attached", ["one", "all"])
 def test_a_sample_comes_to_each_replica_once(count: int, attached: str) -> None:
-    cluster = ReplicaCluster(count, 7, ON)
+    cluster = TriedCluster(count, 7, ON)
     cluster.run(100)
     cluster.attach("w", *(cluster.names if attached == "all" else ["i0"]))
     for number in range(200):
@@ -213,7 +213,7 @@ def test_a_sample_comes_to_each_replica_once(count: int, attached: str) -> None:
 def test_a_lost_provider_is_replaced_and_nothing_is_lost(
     count: int, settings: SynchronizationSettings
 ) -> None:
-    cluster = ReplicaCluster(count, 3, settings)
+    cluster = TriedCluster(count, 3, settings)
     cluster.attach("w", *list(cluster.names)[:2])
     for number in range(30):
         cluster.write("w", b"%d" % (number % 7))
@@ -229,7 +229,7 @@ def test_a_lost_provider_is_replaced_and_nothing_is_lost(
 
 
 def test_what_one_missed_while_it_was_cut_off_comes_from_another() -> None:
-    cluster = ReplicaCluster(3, 5, ON)
+    cluster = TriedCluster(3, 5, ON)
     cluster.attach("w", *cluster.names)
     for number in range(40):
         if number == 10:
@@ -248,7 +248,7 @@ def test_what_one_missed_while_it_was_cut_off_comes_from_another() -> None:
 
 
 def test_a_replica_that_starts_again_gets_only_what_it_missed() -> None:
-    cluster = ReplicaCluster(2, 5, ON)
+    cluster = TriedCluster(2, 5, ON)
     cluster.attach("w", "i0")
     for number in range(40):
         if number == 20:
@@ -278,7 +278,7 @@ def test_what_is_lacking_of_a_writer_that_ended_is_fetched_before_the_period_is_
 ) -> None:
     assert settings.period_ms > 2 * LINKS_MS
     for seed in range(5):
-        cluster = ReplicaCluster(count, seed, settings)
+        cluster = TriedCluster(count, seed, settings)
         others = cluster.names[1:]
         if meets == "after the end":
             for pair in cluster.links:
@@ -339,7 +339,7 @@ def test_oscillating_links_change_providers_no_more_often_than_the_bound_allows(
     changes, cycles = {}, 120
     for stable, bound in ((1, 1), (4, 8)):
         settings = SynchronizationSettings(enable=True, stable_periods=stable, max_change_periods=bound)
-        cluster = ReplicaCluster(3, 11, settings)
+        cluster = TriedCluster(3, 11, settings)
         cluster.attach("w", "i0")
         for number in range(cycles):  # i2 has the short path, and then only the one through i1
             (cluster.cut if number % 2 else cluster.join)("i0", "i2")
@@ -366,7 +366,7 @@ def faults(draw: st.DrawFn) -> list[tuple[str, int, int]]:
 def test_all_end_with_the_same_last_values_whatever_happened(
     count: int, seed: int, chosen: SynchronizationSettings, steps: list[tuple[str, int, int]]
 ) -> None:
-    cluster = ReplicaCluster(count, seed, chosen)
+    cluster = TriedCluster(count, seed, chosen)
     cluster.attach("w0", "i0")
     cluster.attach("w1", "i1")
     disks: dict[str, Saved] = {}

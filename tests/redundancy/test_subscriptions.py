@@ -16,7 +16,8 @@ from engine.persistence.core.messages import OriginalSample, SubscriberState
 from engine.persistence.core.provider_selection import SynchronizationSettings
 from engine.persistence.core.subscriber import Subscriber
 from engine.persistence.core.subscriptions import ReaderAnswers, Subscriptions
-from engine.simulator.rehearsal import RehearsedReader, ReplicaCluster
+from engine.simulator.rehearsal import RehearsedReader
+from tests.redundancy.laws import TriedCluster
 
 BOTH = SynchronizationSettings(enable=True, synchronize_durable_subscriptions=True)
 PERIOD_MS = BOTH.subscription_period_ms
@@ -27,9 +28,9 @@ def ids(samples: list[OriginalSample]) -> list[tuple[str, int]]:
     return [(each.writer, each.sequence) for each in samples]
 
 
-def cluster_of(count: int, seed: int = 3, *, quorum: int = 1) -> ReplicaCluster:
+def cluster_of(count: int, seed: int = 3, *, quorum: int = 1) -> TriedCluster:
     """Replicas that all have the durable subscription in their configuration, and one writer with i0."""
-    cluster = ReplicaCluster(count, seed, BOTH)
+    cluster = TriedCluster(count, seed, BOTH)
     for name in cluster.names:
         cluster.register(name, LOG, quorum)
     cluster.attach("w", "i0")
@@ -37,7 +38,7 @@ def cluster_of(count: int, seed: int = 3, *, quorum: int = 1) -> ReplicaCluster:
     return cluster
 
 
-def write(cluster: ReplicaCluster, count: int, keys: int = 3) -> list[tuple[str, int]]:
+def write(cluster: TriedCluster, count: int, keys: int = 3) -> list[tuple[str, int]]:
     written = []
     for number in range(count):
         written.append(cluster.write("w", b"%d" % (number % keys)))
@@ -46,7 +47,7 @@ def write(cluster: ReplicaCluster, count: int, keys: int = 3) -> list[tuple[str,
     return ids(written)
 
 
-def all_come(cluster: ReplicaCluster, quorum: int = 1, member: str = "m") -> RehearsedReader:
+def all_come(cluster: TriedCluster, quorum: int = 1, member: str = "m") -> RehearsedReader:
     name = cluster.come(LOG, quorum, member, *cluster.names)
     cluster.run(1_000)
     assert cluster.applications[name].deciding.is_complete
@@ -150,7 +151,7 @@ def test_a_deleted_subscription_keeps_nothing_and_a_new_readerbegins_with_last_v
 
 
 def test_without_synchronization_a_replica_knows_only_its_own() -> None:
-    cluster = ReplicaCluster(2, 3, SynchronizationSettings(enable=True))
+    cluster = TriedCluster(2, 3, SynchronizationSettings(enable=True))
     cluster.register("i0", LOG, 1)
     cluster.attach("w", "i0")
     cluster.run(4 * PERIOD_MS)
@@ -252,7 +253,7 @@ class Chaos:
     """A drawn system: two durable subscriptions, with quorums of one and of two."""
 
     def __init__(self, count: int, seed: int) -> None:
-        self.cluster = ReplicaCluster(count, seed, BOTH)
+        self.cluster = TriedCluster(count, seed, BOTH)
         for name, (subscription, quorum) in itertools.product(self.cluster.names, QUORUMS.items()):
             self.cluster.register(name, subscription, quorum)
         self.cluster.attach("w0", "i0")

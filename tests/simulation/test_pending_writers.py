@@ -115,13 +115,14 @@ def test_who_cannot_hear_the_writer_learns_its_time_from_others() -> None:
     assert [scenario.instances(name) for name in "abc"] == [{}] * 3
 
 
-def test_the_time_of_silence_is_remembered_over_restarts() -> None:
-    scenario = disposed("b", wait_s=1_500.0)
+def test_the_time_of_silence_is_remembered_over_restarts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("engine.runtime.pending_writers.STORED_SILENT_S", 150.0)
+    scenario = disposed("b", wait_s=500.0)
     for _ in range(2):
-        scenario.run(700.0)
+        scenario.run(180.0)
         scenario.kill("a", "b", "c")
         scenario.start()
         scenario.settle()
     check_known(scenario, 2, 3)
-    scenario.run(400.0)
+    scenario.run(200.0)
     check_known(scenario, 3)

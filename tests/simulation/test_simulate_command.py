@@ -41,10 +41,10 @@ def test_the_number_of_nodes_can_be_given(capfd: Captured) -> None:
 
 
 def test_many_runs_are_summed_up(capfd: Captured) -> None:
-    assert main(["simulate", "--runs", "4", "--jobs", "2", "--json"]) == 0
+    assert main(["simulate", "--runs", "2", "--jobs", "2", "--json"]) == 0
     document = json.loads(capfd.readouterr().out)
     runs = document["data"]["runs"]
-    assert [run["seed"] for run in runs] == [1, 2, 3, 4]
+    assert [run["seed"] for run in runs] == [1, 2]
     assert all(run["violation"] == "" for run in runs)
     assert main(["simulate", "--runs", "2", "--jobs", "1"]) == 0
     assert "2 seeds, 2 clean, 0 not" in capfd.readouterr().out

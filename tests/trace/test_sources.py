@@ -162,7 +162,7 @@ PASSED_ON: dict[str, Callable[[int, bytes], bytes]] = {
 """What other tools do to lines, by what they are."""
 
 
-@pytest.mark.parametrize("size", [1, 7, 1 << 18])
+@pytest.mark.parametrize("size", [7, 1 << 18])
 @pytest.mark.parametrize("sample", ["durability.log", "ospl-info.log"])
 @pytest.mark.parametrize("tool", PASSED_ON)
 def test_what_tools_put_into_lines_changes_no_record_and_no_place(
@@ -176,8 +176,7 @@ def test_what_tools_put_into_lines_changes_no_record_and_no_place(
     monkeypatch.setattr(reader, "BLOCK_BYTES", size)
     monkeypatch.setattr(report_logs, "BLOCK_BYTES", size)
     monkeypatch.setattr(sources, "SNIFFED_BYTES", 1000)  # so that a block has ends and beginnings of lines
-    lines = (samples / "late-joiner" / "n1" / sample).read_bytes().splitlines(keepends=True)
-    del lines[60 if size == 1 else 300 :]
+    lines = (samples / "late-joiner" / "n1" / sample).read_bytes().splitlines(keepends=True)[:300]
     path, plain = tmp_path / f"passed-on-{sample}", tmp_path / sample
     path.write_bytes(b"".join(PASSED_ON[tool](number, line) for number, line in enumerate(lines)))
     plain.write_bytes(b"".join(lines))

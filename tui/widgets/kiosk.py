@@ -61,11 +61,13 @@ class Kiosk(Horizontal, can_focus=False):
         """Show the figures; a tone for those that are not 0."""
         verdict, nodes = view.health.verdict, view.model.nodes.values()
         complete = sum(not view.is_stale(node) and node.is_settled for node in nodes)
+        awaited = view.health.unheard.values()
+        every = len(nodes) + sum(not (report and report.in_order) for report in awaited)
         old_s = max(0, view.now_ns - heard_ns(view)) // 1_000_000_000
         figures: Mapping[str, tuple[str, str]] = {
             "errors": (str(verdict.errors), "-fault" if verdict.errors else ""),
             "warnings": (str(verdict.warnings), "-warn" if verdict.warnings else ""),
-            "nodes": (f"{complete}:{len(nodes)}", "" if complete == len(nodes) else "-warn"),
+            "nodes": (f"{complete}:{every}", "" if complete == every else "-warn"),
             "heard": (str(old_s), "-fault" if is_stale(view) else ""),
         }
         for name, (figure, tone) in figures.items():

@@ -24,6 +24,7 @@ from msgspec import Struct
 from engine.capture.neighbourhood import DiscoveryChanges, HistoryReader
 from engine.config.persistence import DurableSubscriptionSettings
 from engine.core import expressions
+from engine.core.untrusted import Newest
 from engine.dataset import sample as dataset_sample
 from engine.dataset.groups import GroupDescription, is_given
 from engine.dataset.lifespans import LifespanTable
@@ -354,7 +355,7 @@ class LateReaders(ServicePart):
         self._deliver = deliver
         self._submit = submit
         self._readers: dict[HistoryReader, _Reader] = {}
-        self._served: dict[str, None] = {}
+        self._served: Newest[str, None] = Newest(2 * MAX_ENDS)
         self._starts_s = 0.0
         self.deliveries: collections.deque[ReaderDeliveryView] = collections.deque(maxlen=20)
         self.counters: collections.Counter[str] = collections.Counter()
@@ -393,8 +394,6 @@ class LateReaders(ServicePart):
         if peer not in self.peers:
             return
         self._served |= dict.fromkeys(message.readers[:MAX_ENDS])
-        while len(self._served) > 2 * MAX_ENDS:
-            del self._served[next(iter(self._served))]
         for one in self._readers.values():
             one.serve(self._served.keys())
 

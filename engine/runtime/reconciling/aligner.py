@@ -22,6 +22,7 @@ import msgspec
 from engine.core.events import AligneeRequest
 from engine.core.messages import MERGE_PURPOSES, Epoch
 from engine.core.name_spaces import Group
+from engine.core.untrusted import Newest
 from engine.dataset.dataset import DataSet
 from engine.dataset.group_set import Summary
 from engine.dataset.rateless import Difference, Encoder, Stepwise, Symbols, Words
@@ -119,15 +120,13 @@ class LackingSamples:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._known: dict[tuple[str, str], tuple[float, bytes, Words]] = {}
+        self._known: Newest[tuple[str, str], tuple[float, bytes, Words]] = Newest(MAX_LACKING)
 
     def add(self, name_space: str, fellow: str, salt: bytes, lacking: Words) -> None:
         """Keep identities that a fellow has and this node lacks. The identities were computed with `salt`."""
         self._known.pop((name_space, fellow), None)
         if 0 < len(lacking) <= MAX_LACKING_IDENTITIES:
             self._known[name_space, fellow] = self._clock.monotonic(), salt, lacking
-            if len(self._known) > MAX_LACKING:
-                del self._known[next(iter(self._known))]
 
     def pop(self, name_space: str, fellow: str) -> tuple[bytes, Words] | None:
         """Take salt and identities that this node lacks of a fellow's set, if found within `FORGET_S`."""

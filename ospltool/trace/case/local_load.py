@@ -62,7 +62,8 @@ class LoadedParts:
         self._files: dict[str, Any] = dict(known or {})
         self._damages: dict[str, tuple[damage.FileDamage, ...]] = {}
         for key, source in self._sources.items():
-            self._files.setdefault(key, described(source))
+            if key not in self._files:
+                self._files[key] = described(source)
 
     def note(self, bundle: LoadedBundle) -> None:
         """Note what was loaded."""

@@ -18,7 +18,6 @@ offset was written is not what that says; nothing of it is loaded then, and the 
 from __future__ import annotations
 
 import contextlib
-import copy
 import dataclasses
 import os
 import pathlib
@@ -38,7 +37,14 @@ from pyspark.sql.types import StructType
 
 from ospltool.analytics.case import CHECKPOINTS, CaseError, CaseWriter, keep_private, newest, writing
 from ospltool.analytics.contract import Detail
-from ospltool.analytics.spark import end, first_line, is_connected, session, ship_package
+from ospltool.analytics.spark import (
+    end,
+    first_line,
+    is_connected,
+    parallel_tasks,
+    session,
+    ship_package,
+)
 from ospltool.output.progress import ProgressLine
 from ospltool.trace.case.bundles import Bundle, bundles
 from ospltool.trace.case.growing import (
@@ -51,6 +57,7 @@ from ospltool.trace.case.growing import (
     gone_files,
     has_middle,
     in_growing_parts,
+    own_copy,
     put_in,
     require_there,
     sources_now,
@@ -134,9 +141,11 @@ def for_workers(bundle: Bundle) -> Bundle:
 class _Watched:
     """Reports the progress of the tasks while they run."""
 
-    def __init__(self, opened: SparkSession, jobs: list[Job], progress: ProgressLine | None) -> None:
-        self._size = sum(part.size for bundle, *_ in jobs for part in bundle)
-        self._count = max(len(jobs), 1)
+    def __init__(
+        self, opened: SparkSession, jobs: list[Job], tasks: int, progress: ProgressLine | None
+    ) -> None:
+        self._size = sum(map(_size_of, jobs))
+        self._count = tasks
         self._progress = progress
         self._over = threading.Event()
         self._tracker = None if is_connected(opened) else opened.sparkContext.statusTracker()
@@ -167,10 +176,13 @@ def _results(opened: SparkSession, jobs: list[Job], progress: ProgressLine | Non
     try:
         opened.dataSource.register(PartWork)
         reader = opened.read.format(PartWork.name())
-        for number, (bundle, directory, detail) in enumerate(jobs):
-            job = pickle.dumps((for_workers(bundle), directory.absolute(), detail))
-            reader = reader.option(f"{_JOB}{number:08d}", job.hex())
-        with _Watched(opened, jobs, progress):
+        shares = _shares(jobs, parallel_tasks(opened))
+        for number, share in enumerate(shares):
+            some = [
+                (for_workers(bundle), directory.absolute(), detail) for bundle, directory, detail in share
+            ]
+            reader = reader.option(f"{_JOB}{number:08d}", pickle.dumps(some).hex())
+        with _Watched(opened, jobs, len(shares), progress):
             return reader.load().collect()
     except PySparkException as cause:
         raise CaseError(f"Spark: {first_line(cause)}") from None
@@ -178,8 +190,31 @@ def _results(opened: SparkSession, jobs: list[Job], progress: ProgressLine | Non
         raise CaseError(f"Spark has ended: {first_line(cause)}") from None
 
 
+def _size_of(job: Job) -> int:
+    return sum(part.size for part in job[0])
+
+
+def _shares(jobs: Sequence[Job], parallel: int) -> list[list[Job]]:
+    """Return the jobs of each task: several small ones, which take less time than the start of a task.
+
+    Args:
+        jobs: all of them, at least one.
+        parallel: number of tasks that are worth their start even if each has little to do.
+    """
+    most = min(RANGE_BYTES, sum(map(_size_of, jobs)) // parallel)
+    shares: list[list[Job]] = []
+    size = most + 1
+    for job in jobs:
+        if size + _size_of(job) > most:
+            shares.append([])
+            size = 0
+        shares[-1].append(job)
+        size += _size_of(job)
+    return shares
+
+
 class PartWork(DataSource):
-    """A source for Spark whose partitions are jobs, and whose rows are their results.
+    """A source for Spark whose partitions are jobs of a task, and whose rows are their results.
 
     Its options are the jobs, in a private format.
     """
@@ -201,21 +236,26 @@ class PartWork(DataSource):
 class _Jobs(DataSourceReader):
     """Does jobs. Its objects travel to the workers."""
 
-    def __init__(self, jobs: list[str]) -> None:
-        self._jobs = jobs
+    def __init__(self, shares: list[str]) -> None:
+        self._shares = shares
+
+    def __reduce__(self) -> tuple[type[_Jobs], tuple[list[str]]]:
+        """Travel without the jobs: each task has its own, and would read those of all others."""
+        return _Jobs, ([],)
 
     def partitions(self) -> list[InputPartition]:
-        """Return a partition for each job."""
-        return [InputPartition(job) for job in self._jobs]
+        """Return a partition for each share."""
+        return [InputPartition(share) for share in self._shares]
 
     def read(self, partition: InputPartition) -> Iterator[tuple[bytes]]:
-        """Do a job; yield its result."""
-        job: Job = pickle.loads(bytes.fromhex(partition.value))  # noqa: S301 - made by _results
-        try:
-            found: LoadedBundle | str = load_bundle(*job)
-        except SourceError as cause:
-            found = str(cause)
-        yield (pickle.dumps(found),)
+        """Do the jobs of a share; yield the result of each."""
+        jobs: list[Job] = pickle.loads(bytes.fromhex(partition.value))  # noqa: S301 - made by _results
+        for job in jobs:
+            try:
+                found: LoadedBundle | str = load_bundle(*job)
+            except SourceError as cause:
+                found = str(cause)
+            yield (pickle.dumps(found),)
 
 
 # ------------------------------------------------------------------ as a stream
@@ -349,7 +389,7 @@ class _Batch:
         if contents.stream == self.stream and contents.batch >= number:
             return  # a command was killed when the case had it, and Spark did not know that yet
         results = [pickle.loads(row[0]) for row in rows.collect()]  # noqa: S301 - made by _GrowingReader
-        known = copy.deepcopy(contents.files)
+        known = own_copy(contents)
         for plan in (one for one in results if isinstance(one, _Plan)):
             for key in plan.gone:
                 known.pop(key, None)

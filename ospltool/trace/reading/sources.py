@@ -15,7 +15,7 @@ from typing import IO, Final, cast
 
 from ospltool.analytics.contract import NO_DOMAIN
 from ospltool.output.installation import extra_command
-from ospltool.output.locations import LocationFault, is_remote, located
+from ospltool.output.locations import LocationError, is_remote, located
 from ospltool.output.progress import advance
 from ospltool.trace.meaning.catalogue import Product
 from ospltool.trace.reading import damage
@@ -176,7 +176,7 @@ def named_path(name: str) -> tuple[str, pathlib.Path]:
         raise SourceError(f"{name}: NODE=FILE needs both a name and a file")
     try:
         return node, located(rest)
-    except LocationFault as cause:
+    except LocationError as cause:
         raise SourceError(str(cause)) from None
 
 
@@ -215,7 +215,10 @@ def sniff(path: pathlib.Path, node: str = "") -> TraceFile:
         option = "-rj" if wrapped[2] else "-r"
         advice = f"take the texts out first, as with `jq {option} .{wrapped[1].decode()} FILE`"
         raise SourceError(f"{path}: each line is an object of JSON: {advice}")
-    report, timed = REPORT.search(head.lstrip(b"\r\n\0")), next(headers(head), None)
+    # The search alone would take most of the time in which a directory of traces is looked through.
+    text = head.lstrip(b"\r\n\0")
+    report = REPORT.search(text) if text.startswith(b"Report") or b"=" * 60 in text else None
+    timed = next(headers(head), None)
     first = timed if timed is not None else next(headers(head, untimed=True), None)
     if report is not None and (first is None or report.start() <= first.start):
         return TraceFile(path, node, TraceFormat.REPORTS)

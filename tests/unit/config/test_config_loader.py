@@ -154,7 +154,6 @@ def test_settings_know_their_origin_and_their_raw_text() -> None:
     role = configuration.setting("//OpenSplice/Domain/Role")
     assert role is not None
     assert (role.value, role.raw, str(role.origin)) == ("x", "${R:-x}", "f.xml:2:7")
-    assert str(configuration.name_spaces.policy_origins[0]) == "f.xml:5:1"
 
 
 def test_the_first_of_repeated_elements_counts_and_is_reported() -> None:

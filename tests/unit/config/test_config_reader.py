@@ -105,8 +105,8 @@ def test_a_document_type_that_declares_nothing_is_skipped() -> None:
 
 def test_comments_are_kept_with_their_place() -> None:
     first, second = parsed("<!-- one -->\n<a><b>\n  <!--two--></b></a>").comments
-    assert (first.text, first.position, first.owner_path) == (" one ", (1, 1), "")
-    assert (second.text, second.position, second.owner_path) == ("two", (3, 3), "b")
+    assert (first.text, first.position) == (" one ", (1, 1))
+    assert (second.text, second.position) == ("two", (3, 3))
 
 
 def test_values_remember_their_raw_text_and_their_variables() -> None:
