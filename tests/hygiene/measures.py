@@ -23,10 +23,10 @@ import engine
 ROOT: Final = pathlib.Path(engine.__path__[0]).parent
 PACKAGES: Final = ("engine", "ospltool", "tui")
 BARS: Final = {
-    "code tokens": 835_998,
-    "lines": 135_430,
+    "code tokens": 835_552,
+    "lines": 135_440,
     "modules": 503,
-    "classes": 1_424,
+    "classes": 1_426,
     "functions of 60 lines": 3,
     "imports in functions": 266,
     "sheared modules": 14,
