@@ -289,7 +289,7 @@ def _application_page(view: View, name: str, width: int) -> list[Section]:
 
 def _endpoints(view: View, key: str, topic: str, table: Table, nothing: str) -> list[Section]:
     """Return readers or writers, perhaps of one topic; the nodes that are heard may know of none."""
-    known = _endpoint_topics(view)
+    known = topics.topic_names(view)
     if topic and not table.keys and not view.filter and topic not in known:
         raise UnknownName("topic", topic, known)
     told = Span(f" {nothing.format(of=' of this topic' if topic else '')}", Tone.DIM)
@@ -354,16 +354,6 @@ def _topics(view: View) -> list[str]:
     return list(dict.fromkeys(key.topic for key in view.model.groups.ordered()))
 
 
-def _endpoint_topics(view: View) -> list[str]:
-    """Return the topics of the nodes' sets, and those of which only readers or writers are known."""
-    every = [node.snapshot for node in view.model.ordered_nodes()]
-    told = [one.topic for each in every for one in each.deliveries]
-    told += [one.topic for each in every for one in each.deviations]
-    told += [one.topic for each in every for one in each.unkept]
-    told += view.model.applications.by_topic
-    return list(dict.fromkeys([*_topics(view), *told]))
-
-
 PAGES: Final[Mapping[str, Page]] = {
     "nodes": Page(_nodes, overview.FIELDS, _node_names),
     "fellows": Page(_fellows, ("node", "fellow", "role", "host", "state"), _node_names),
@@ -371,14 +361,14 @@ PAGES: Final[Mapping[str, Page]] = {
     "masters": Page(_masters, tuple(name_space.MASTER_FIELDS), _space_names),
     "alignment": Page(_alignment, alignment.FIELDS, _space_names),
     "groups": Page(_groups, groups.GROUP_FIELDS, _topics),
-    "topics": Page(_topic_page, topics.TOPIC_FIELDS, _endpoint_topics),
+    "topics": Page(_topic_page, topics.TOPIC_FIELDS, topics.topic_names),
     "applications": Page(
         _application_page,
         applications.USE_FIELDS,
         lambda view: [one.application.key for one in applications.by_application(view)],
     ),
-    "readers": Page(_readers, applications.FIELDS, _endpoint_topics),
-    "writers": Page(_writers, applications.FIELDS, _endpoint_topics),
+    "readers": Page(_readers, applications.FIELDS, topics.topic_names),
+    "writers": Page(_writers, applications.FIELDS, topics.topic_names),
     "incidents": Page(
         _incidents,
         incidents.FIELDS,

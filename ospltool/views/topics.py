@@ -32,8 +32,16 @@ class TopicUses(NamedTuple):
 
 
 def topic_names(view: View) -> list[str]:
-    """Return the names of all topics, in natural order; quicker than `by_topic`."""
+    """Return the names of all topics, also of those that nodes only report, in natural order.
+
+    It is quicker than `by_topic`.
+    """
     names = {key.topic for key in view.model.groups} | view.model.applications.by_topic.keys()
+    for node in view.model.nodes.values():
+        told = node.snapshot
+        names.update(one.topic for one in told.deliveries)
+        names.update(one.topic for one in told.deviations)
+        names.update(one.topic for one in told.unkept)
     return sorted(names, key=natural)
 
 

@@ -25,6 +25,7 @@ from ospltool.views.topics import (
     TOPIC_FIELDS,
     VALUE_FIELDS,
     TopicUses,
+    by_topic,
     samples_held,
     topic_lines,
     topic_names,
@@ -118,7 +119,7 @@ class TopicScreen(OpsScreen):
     def show(self, view: View) -> None:
         """Fill all parts and share the height."""
         width = self.inner
-        topic = view.subject.topic or next(iter(topic_names(view)), "")
+        topic = view.subject.topic or next((one.name for one in by_topic(view)), "")
         if self._reader is not None and self._reader.topic != topic:
             self._end_reading()
         self._topic = topic
