@@ -242,7 +242,7 @@ def did_you_mean(wrong: str, known: tuple[str, ...] | list[str]) -> str:
     last = {word.rpartition(" ")[2]: folded[word] for word in folded}  # of commands within groups
     meant = folded.get(meaning) or last.get(meaning.rpartition(" ")[2]) or last.get(given)
     if meant:
-        return f"did you mean {meant}?"
+        return f"did you mean {meant!r}?" if " " in meant else f"did you mean {meant}?"
     from difflib import get_close_matches  # only wrong words pay for this import
 
     close = get_close_matches(wrong.strip().lower()[:128], list(folded), n=1, cutoff=0.6)

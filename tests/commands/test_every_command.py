@@ -76,13 +76,13 @@ def test_every_end_has_its_exit_code(
 @pytest.mark.parametrize(
     ("wrong", "meant"),
     [
-        ("masters", "show masters"),
-        ("fellows", "show fellows"),
-        ("peers", "show fellows"),
-        ("nodes", "show nodes"),
+        ("masters", "'show masters'"),
+        ("fellows", "'show fellows'"),
+        ("peers", "'show fellows'"),
+        ("nodes", "'show nodes'"),
         ("ps", "list"),
         ("validate", "check"),
-        ("anomalies", "trace anomalies"),
+        ("anomalies", "'trace anomalies'"),
         ("statu", "status"),
     ],
 )

@@ -20,7 +20,7 @@ from ospltool.cli.store import looking
 from ospltool.forensics import attachments, evidence, investigation, page
 from ospltool.output import progress
 from ospltool.stores import opening
-from ospltool.trace.case import loading, local_load
+from ospltool.trace.case import loading, local_load, reading_back
 from ospltool.trace.reading import sources
 from ospltool.trace.views import conversation, timeline
 from ospltool.trace.views.conversation import Conversation
@@ -94,9 +94,9 @@ def case(samples: pathlib.Path, tmp_path_factory: pytest.TempPathFactory) -> pat
         (TRACES, "looking at files", attachments, "what_is"),
         (TRACES, "loading", local_load, "read_bundle"),
         (ANOMALIES, "opening the evidence", evidence, "is_case"),
-        (ANOMALIES, "reading the case", DuckEngine, "batches"),
+        (ANOMALIES, "reading the case", reading_back, "rows_in_order"),
         (ANOMALIES, "drawing conclusions", investigation, "stories"),
-        (CONVERSATION, "reading the case", DuckEngine, "batches"),
+        (CONVERSATION, "reading the case", reading_back, "rows_in_order"),
         (CONVERSATION, "drawing the alignments", Conversation, "arrows"),
         ((*CONVERSATION, "--json"), "drawing the alignments", conversation, "as_value"),
         (("trace", "timeline", "CASE"), "adding up the times", timeline, "timeline"),

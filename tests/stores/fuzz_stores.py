@@ -61,7 +61,7 @@ def _inform(reader: StoreReader) -> None:
     for one in counted:
         lines += verified_text("store", one, verify_problems(reader, one))
     assert all(line.isprintable() for line in lines)
-    envelope.document("store-info", info_value(reader.facts, counted))
+    envelope.document("store-info", {"stores": [info_value(reader.facts, counted)]})
 
 
 def _in_a_copy(store: pathlib.Path, name: str) -> Callable[[bytes], None]:
