@@ -213,7 +213,7 @@ def _listed_only() -> None:
 
 def show_help(
     words: Annotated[
-        list[str] | None, typer.Argument(metavar="[COMMAND]...", help="Explain this command.")
+        list[str] | None, typer.Argument(metavar="COMMAND", help="Explain this command.")
     ] = None,
 ) -> None:
     """Explain a command, as its option --help does.

@@ -50,7 +50,9 @@ def cat(
     topic: Annotated[str, typer.Argument(metavar="TOPIC", help="Print the samples of this topic.")],
     uri: Annotated[
         str | None,
-        typer.Argument(envvar="OSPL_URI", help="Use the domain, or the stores, of this configuration."),
+        typer.Argument(
+            metavar="URI", envvar="OSPL_URI", help="Use the domain, or the stores, of this configuration."
+        ),
     ] = None,
     *,
     chosen: ChosenSamples,

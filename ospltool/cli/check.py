@@ -146,7 +146,7 @@ def check(
         typer.Argument(
             envvar="OSPL_URI",
             help="Files, file:// URIs, directories, or fleet files (.toml).",
-            metavar="[PATH]...",
+            metavar="PATH",
         ),
     ] = None,
     *,

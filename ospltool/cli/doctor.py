@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def doctor(
     uri: Annotated[
         str | None,
-        typer.Argument(envvar="OSPL_URI", help="Diagnose the domain of this configuration."),
+        typer.Argument(metavar="URI", envvar="OSPL_URI", help="Diagnose the domain of this configuration."),
     ] = None,
     *,
     target: LiveTarget,

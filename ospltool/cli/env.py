@@ -46,7 +46,9 @@ KNOWN: Final = {
 def show_environment(
     uri: Annotated[
         str | None,
-        typer.Argument(envvar="OSPL_URI", help="Include the variables that this configuration refers to."),
+        typer.Argument(
+            metavar="URI", envvar="OSPL_URI", help="Include the variables that this configuration refers to."
+        ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:

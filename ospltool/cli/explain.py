@@ -28,7 +28,7 @@ def explain(
     subject: Annotated[
         str | None,
         typer.Argument(
-            metavar="[FILE|-|NAME]",
+            metavar="FILE|-|NAME",
             help="A log, trace, configuration or other text; - for standard input; a code (DUR201, "
             "DUL-NODE-GONE), a rule's name, or a setting such as "
             "//OpenSplice/DurabilityService/NameSpaces/Policy[@masterPriority] (default: list all rules).",

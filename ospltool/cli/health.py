@@ -43,6 +43,7 @@ def health(
     uri: Annotated[
         str | None,
         typer.Argument(
+            metavar="URI",
             envvar="OSPL_URI",
             help="Watch the domains of this fleet file (.toml) or configuration, or read this recording.",
         ),
@@ -85,7 +86,9 @@ Muted = Annotated[
 ]
 MuteUri = Annotated[
     str | None,
-    typer.Argument(envvar="OSPL_URI", help="Use the domains of this fleet file (.toml) or configuration."),
+    typer.Argument(
+        metavar="URI", envvar="OSPL_URI", help="Use the domains of this fleet file (.toml) or configuration."
+    ),
 ]
 
 

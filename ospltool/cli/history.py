@@ -29,7 +29,9 @@ Partitions = Annotated[
     list[str] | None,
     typer.Option("--partition", metavar="P", help="Select this partition (* and ?); repeatable."),
 ]
-Uri = Annotated[str | None, typer.Argument(envvar="OSPL_URI", help="Use the domain of this configuration.")]
+Uri = Annotated[
+    str | None, typer.Argument(metavar="URI", envvar="OSPL_URI", help="Use the domain of this configuration.")
+]
 _WAIT: Final = "Wait for at most DURATION."
 
 MAX_GROUPS_TOLD: Final = 2_000
@@ -252,7 +254,7 @@ def _confirm(
 
 def state(
     topic: Annotated[
-        str, typer.Argument(metavar="[TOPIC]", help="Show these topics (* and ?; default: all).")
+        str, typer.Argument(metavar="TOPIC", help="Show these topics (* and ?; default: all).")
     ] = "*",
     uri: Uri = None,
     partitions: Partitions = None,

@@ -30,6 +30,7 @@ def info(
     uri: Annotated[
         str | None,
         typer.Argument(
+            metavar="URI",
             envvar="OSPL_URI",
             help="Show the effective settings of this configuration (default: that of `start`).",
         ),

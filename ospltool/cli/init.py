@@ -28,7 +28,7 @@ _HEAD: Final = """<!--
 
 def init(
     directory: Annotated[
-        pathlib.Path, typer.Argument(metavar="[DIRECTORY]", help="Write the files to this directory.")
+        pathlib.Path, typer.Argument(metavar="DIRECTORY", help="Write the files to this directory.")
     ] = pathlib.Path(),
     nodes: Annotated[
         list[str] | None,

@@ -28,6 +28,7 @@ def logs(
     uri: Annotated[
         str | None,
         typer.Argument(
+            metavar="URI",
             envvar="OSPL_URI",
             help="Show the logs of this domain name, configuration or fleet file (default: all nodes).",
         ),

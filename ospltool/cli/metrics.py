@@ -25,7 +25,9 @@ def metrics(
     uri: Annotated[
         str | None,
         typer.Argument(
-            envvar="OSPL_URI", help="Watch the domains of this fleet file (.toml) or configuration."
+            metavar="URI",
+            envvar="OSPL_URI",
+            help="Watch the domains of this fleet file (.toml) or configuration.",
         ),
     ] = None,
     *,

@@ -67,7 +67,9 @@ class ExtentOptions:
 def record(
     uri: Annotated[
         str | None,
-        typer.Argument(envvar="OSPL_URI", help="Record the domain of this configuration or fleet file."),
+        typer.Argument(
+            metavar="URI", envvar="OSPL_URI", help="Record the domain of this configuration or fleet file."
+        ),
     ] = None,
     output: Annotated[
         pathlib.Path | None,

@@ -85,7 +85,9 @@ class TableOptions:
 
 Uri = Annotated[
     str | None,
-    typer.Argument(envvar="OSPL_URI", help="Use the domain of this configuration or fleet file (.toml)."),
+    typer.Argument(
+        metavar="URI", envvar="OSPL_URI", help="Use the domain of this configuration or fleet file (.toml)."
+    ),
 ]
 Moment = Annotated[
     str | None,
@@ -96,7 +98,7 @@ Moment = Annotated[
 # Twice as long as the feed holds them back.
 ENDPOINTS_S: Final = 0.5
 """Time in which no reader or writer must have come before a page of them is printed."""
-WHAT: Final = f"[{'|'.join(PAGES)}]"
+WHAT: Final = f"Show one kind of thing: {', '.join(PAGES)}."
 
 
 def _complete_what(incomplete: str) -> list[str]:
@@ -128,12 +130,12 @@ def _complete_name(context: typer.Context, incomplete: str) -> list[str]:
 def show(
     what: Annotated[
         str,
-        typer.Argument(metavar=WHAT, help="Show one kind of thing.", autocompletion=_complete_what),
+        typer.Argument(metavar="WHAT", help=WHAT, autocompletion=_complete_what),
     ] = "",
     name: Annotated[
         str,
         typer.Argument(
-            metavar="[NAME]",
+            metavar="NAME",
             help="Show one node, name-space, topic, application or incident in full.",
             autocompletion=_complete_name,
         ),

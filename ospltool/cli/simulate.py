@@ -50,7 +50,8 @@ def simulate(
     deployment: Annotated[
         str | None,
         typer.Argument(
-            help="Simulate this fleet file or configuration (default: a system drawn from the seed)."
+            metavar="DEPLOYMENT",
+            help="Simulate this fleet file or configuration (default: a system drawn from the seed).",
         ),
     ] = None,
     *,

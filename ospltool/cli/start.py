@@ -43,6 +43,7 @@ def start(
     uri: Annotated[
         str | None,
         typer.Argument(
+            metavar="URI",
             envvar="OSPL_URI",
             help="Start this configuration or fleet file (default: one that keeps all partitions).",
         ),
@@ -97,6 +98,7 @@ def restart(
     uri: Annotated[
         str | None,
         typer.Argument(
+            metavar="URI",
             envvar="OSPL_URI",
             help="Restart the nodes of this configuration, fleet file (.toml) or domain name.",
         ),

@@ -25,7 +25,9 @@ def status(
     uri: Annotated[
         str | None,
         typer.Argument(
-            envvar="OSPL_URI", help="Show the nodes of this configuration, fleet file (.toml) or domain name."
+            metavar="URI",
+            envvar="OSPL_URI",
+            help="Show the nodes of this configuration, fleet file (.toml) or domain name.",
         ),
     ] = None,
     as_json: AsJson = False,

@@ -23,7 +23,9 @@ def stop(
     uri: Annotated[
         str | None,
         typer.Argument(
-            envvar="OSPL_URI", help="Stop the nodes of this configuration, fleet file (.toml) or domain name."
+            metavar="URI",
+            envvar="OSPL_URI",
+            help="Stop the nodes of this configuration, fleet file (.toml) or domain name.",
         ),
     ] = None,
     all_nodes: Annotated[

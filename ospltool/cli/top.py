@@ -98,7 +98,9 @@ class DocumentOptions:
 def top(
     uri: Annotated[
         str | None,
-        typer.Argument(envvar="OSPL_URI", help="Watch the domain of this configuration or fleet file."),
+        typer.Argument(
+            metavar="URI", envvar="OSPL_URI", help="Watch the domain of this configuration or fleet file."
+        ),
     ] = None,
     *,
     target: LiveTarget,

@@ -138,7 +138,8 @@ def replace(
 
 def restore(
     target: Annotated[
-        pathlib.Path, typer.Argument(help="Change this store directory of a stopped ospltool node.")
+        pathlib.Path,
+        typer.Argument(metavar="TARGET", help="Change this store directory of a stopped ospltool node."),
     ],
     number: Annotated[
         int | None,

@@ -133,9 +133,7 @@ def show(
     store: OneStore,
     digest: Annotated[
         str,
-        typer.Argument(
-            metavar="[DIGEST]", help="Show only samples whose digest has this hexadecimal prefix."
-        ),
+        typer.Argument(metavar="DIGEST", help="Show only samples whose digest has this hexadecimal prefix."),
     ] = "",
     sets: Sets = None,
     group: Group = "",
