@@ -12,7 +12,7 @@ from ospltool.output.text import plural
 from ospltool.views import text
 from ospltool.views.cells import Cell, Column, Facts, Line, Rows, Span, Tone, single
 from ospltool.views.events import RepeatedEvent, lines_of_events
-from ospltool.views.view import View, shown
+from ospltool.views.view import Rank, UnheardNode, View, shown, unheard_nodes
 
 FIELDS: Final = ("ns", "aligner", "alignee", "node", "topic", "state")
 EVENTS: Final = ("align.", "merge.")
@@ -193,13 +193,23 @@ def idle_lines(view: View, name: str = "") -> list[Line]:
         spaces = [space for node in view.model.nodes.values() for space in node.snapshot.name_spaces]
         parts = sum(1 for space in spaces if space.is_less_than_whole)
         rest = f" but {parts:,}, which may stay without samples" if parts else ""
+        if lost := _lost(view):
+            rest += f" on the nodes that are heard; {'; '.join(f'{one.name}: {one.state}' for one in lost)}"
         return [(Span(f" nothing is being aligned: every set is complete{rest}", Tone.DIM),)]
     return [_lacking_line(view, node, space) for node, space in waiting]
 
 
 def lacking_lines(view: View) -> list[Line]:
-    """Return a line for each name-space that is not whole on a present node."""
-    return [_lacking_line(view, node, space) for node, space in unfinished(view)]
+    """Return a line for each name-space that is not whole on a present node, and for each node not heard."""
+    return [
+        *(_lacking_line(view, node, space) for node, space in unfinished(view)),
+        *((Span(f" {view.glyphs.idle} "), Span(f"{one.name}: {one.state}")) for one in _lost(view)),
+    ]
+
+
+def _lost(view: View) -> list[UnheardNode]:
+    """Return the expected nodes that were never heard and have not ended in order."""
+    return [one for one in unheard_nodes(view) if one.rank is not Rank.STOPPED]
 
 
 def _lacking_line(view: View, node: Node, space: NameSpaceView) -> Line:

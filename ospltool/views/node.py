@@ -56,7 +56,9 @@ def subject_node(view: View) -> Node | None:
     return nodes[0] if nodes else None
 
 
-def nodes(view: View, width: int, only: Sequence[Node] | None = None) -> Rows[Node | UnheardNode]:
+def nodes(
+    view: View, width: int, only: Sequence[Node | UnheardNode] | None = None
+) -> Rows[Node | UnheardNode]:
     """Return every node, or only some, what is in trouble first."""
     ranked = ranks(view, view.health.open)
     every: Sequence[Node | UnheardNode] = (

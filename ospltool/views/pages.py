@@ -29,7 +29,7 @@ from ospltool.views import (
     topics,
 )
 from ospltool.views.cells import Cell, Column, Line, Rows, Span, Tone, fit_line, plain, single
-from ospltool.views.view import AGES, View, shown, verdict_sign
+from ospltool.views.view import AGES, View, shown, unheard_nodes, verdict_sign
 
 GAP: Final = 2
 """Cells between two columns; where there is no room, one."""
@@ -126,7 +126,9 @@ def summary(view: View, width: int) -> list[Section]:
 def _nodes(view: View, name: str, width: int) -> list[Section]:
     if not name:
         return [Section("nodes", table=node.nodes(view, width))]
-    found, named = [], _named_nodes(view, name)
+    unheard = [one for one in unheard_nodes(view) if one.name == name]
+    found = [Section("node", lines=one.detail(view), data=node.nodes(view, width, [one])) for one in unheard]
+    named = [] if unheard else _named_nodes(view, name)
     for one in named:
         number = len(one.snapshot.fellows)
         own = [event for event in view.model.events if event.node == one.id]
@@ -153,7 +155,7 @@ def _named_nodes(view: View, name: str) -> list[Node]:
     every = view.model.ordered_nodes()
     found = [one for one in every if name in (one.snapshot.name, one.id)]
     if not found:
-        raise UnknownName("node", name, [one.snapshot.name for one in every])
+        raise UnknownName("node", name, view.node_names)
     return found
 
 

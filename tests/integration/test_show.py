@@ -56,6 +56,14 @@ class Shown:
         found: list[dict[str, Any]] = self._data(what, *words, codes=codes)
         return found
 
+    def text(self, *words: str, codes: tuple[int, ...]) -> str:
+        """What is printed for a person, with what goes to standard error."""
+        done = subprocess.run(
+            self._command(*words), env=self._environ, capture_output=True, text=True, timeout=90, check=False
+        )
+        assert done.returncode in codes, (done.stdout, done.stderr)
+        return done.stdout + done.stderr
+
     def everything(self, *codes: int) -> dict[str, Any]:
         """The whole page, whose verdict counts what its rows say."""
         found: dict[str, Any] = self._data(codes=codes)
@@ -144,6 +152,9 @@ def check_killed(lab: Lab) -> None:
     check_lost(after, killed_ns)
     assert [(one["code"], one["who"]) for one in after["incidents"]] == [("DUL-NODE-GONE", "n1")]
     assert [row["master"] for row in after["masters"]] == ["n2"]
+    assert [row["state"] for row in shown.rows("nodes", "n1", codes=(2,))] == ["gone"]
+    assert "n1: gone" in shown.text("alignment", codes=(2,))
+    assert "○ n1: gone" in shown.text("alignment", "--wait", "--timeout", "1s", codes=(1,))
 
 
 def check_lost(shown: dict[str, Any], killed_ns: int) -> None:
