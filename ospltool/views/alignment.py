@@ -194,7 +194,8 @@ def idle_lines(view: View, name: str = "") -> list[Line]:
         parts = sum(1 for space in spaces if space.is_less_than_whole)
         rest = f" but {parts:,}, which may stay without samples" if parts else ""
         if lost := _lost(view):
-            rest += f" on the nodes that are heard; {'; '.join(f'{one.name}: {one.state}' for one in lost)}"
+            rest += f" on the nodes that are heard; {lost[0].name}: {lost[0].state}"
+            rest += f", and {len(lost) - 1:,} more" if len(lost) > 1 else ""
         return [(Span(f" nothing is being aligned: every set is complete{rest}", Tone.DIM),)]
     return [_lacking_line(view, node, space) for node, space in waiting]
 
