@@ -205,7 +205,7 @@ MEANINGS: Final[Mapping[str, str]] = {
     **dict.fromkeys(("why", "describe-code", "man"), "explain"),
     **dict.fromkeys(("leader", "leaders", "election"), "show masters"),
     **dict.fromkeys(("peers", "members", "neighbours", "followers", "cluster"), "show fellows"),
-    **dict.fromkeys(("topics", "partitions"), "show groups"),
+    **dict.fromkeys(("partitions",), "show groups"),
     **dict.fromkeys(("subscribers", "subscriptions", "late-joiners"), "show readers"),
     **dict.fromkeys(("publishers",), "show writers"),
     **dict.fromkeys(("namespaces",), "show name-spaces"),
@@ -241,9 +241,11 @@ def did_you_mean(wrong: str, known: tuple[str, ...] | list[str]) -> str:
     meaning = MEANINGS.get(given, "").lower()
     last = {word.rpartition(" ")[2]: folded[word] for word in folded}  # of commands within groups
     meant = folded.get(meaning) or last.get(meaning.rpartition(" ")[2]) or last.get(given)
-    if meant:
-        return f"did you mean {meant!r}?" if " " in meant else f"did you mean {meant}?"
-    from difflib import get_close_matches  # only wrong words pay for this import
+    if not meant:
+        from difflib import get_close_matches  # only wrong words pay for this import
 
-    close = get_close_matches(wrong.strip().lower()[:128], list(folded), n=1, cutoff=0.6)
-    return f"did you mean {folded[close[0]]}?" if close else ""
+        close = get_close_matches(given[:128], list(folded), n=1, cutoff=0.6)
+        if not close:
+            return ""
+        meant = folded[close[0]]
+    return f"did you mean {meant!r}?" if " " in meant else f"did you mean {meant}?"

@@ -80,6 +80,9 @@ def test_every_end_has_its_exit_code(
         ("fellows", "'show fellows'"),
         ("peers", "'show fellows'"),
         ("nodes", "'show nodes'"),
+        ("topics", "'show topics'"),
+        ("partitions", "'show groups'"),
+        ("name-space", "'show name-spaces'"),
         ("ps", "list"),
         ("validate", "check"),
         ("anomalies", "'trace anomalies'"),
@@ -104,6 +107,8 @@ def test_every_meaning_is_a_command_a_table_or_a_setting() -> None:
     paths = {re.split("[/@]", each)[-1] for each in engine_schema().paths()}
     known = {*VERBS, *examples(), *(f"show {page}" for page in PAGES), *paths}
     assert {word for word, meaning in MEANINGS.items() if meaning not in known} == set()
+    elsewhere = {word for word, meaning in MEANINGS.items() if meaning not in paths}
+    assert elsewhere & {*VERBS, *PAGES} == set(), "a command or table means itself"
 
 
 def test_usage_errors_have_code_2_and_go_to_standard_error(shell: Shell) -> None:
