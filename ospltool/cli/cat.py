@@ -13,7 +13,7 @@ from engine.dataset.content import Expression, ExpressionFault, Undecodable
 from engine.dataset.sample import DATA
 from ospltool.cli.domains import Domain, place_of, talking
 from ospltool.cli.exits import CommandError, Exit
-from ospltool.cli.options import duration
+from ospltool.cli.options import duration, uri_argument
 from ospltool.output import envelope, streams
 
 if TYPE_CHECKING:
@@ -50,9 +50,7 @@ def cat(
     topic: Annotated[str, typer.Argument(metavar="TOPIC", help="Print the samples of this topic.")],
     uri: Annotated[
         str | None,
-        typer.Argument(
-            metavar="URI", envvar="OSPL_URI", help="Use the domain, or the stores, of this configuration."
-        ),
+        uri_argument("Use the domain, or the stores, of this configuration."),
     ] = None,
     *,
     chosen: ChosenSamples,

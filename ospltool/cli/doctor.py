@@ -8,7 +8,7 @@ import typer
 
 from ospltool.cli.domains import place_of, require_interface
 from ospltool.cli.exits import CommandError, Exit, not_installed
-from ospltool.cli.options import AsJson, LiveTarget, duration
+from ospltool.cli.options import AsJson, LiveTarget, duration, uri_argument
 from ospltool.output import envelope, streams
 from ospltool.output.text import plural
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def doctor(
     uri: Annotated[
         str | None,
-        typer.Argument(metavar="URI", envvar="OSPL_URI", help="Diagnose the domain of this configuration."),
+        uri_argument("Diagnose the domain of this configuration."),
     ] = None,
     *,
     target: LiveTarget,

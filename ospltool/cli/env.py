@@ -12,7 +12,7 @@ from engine.supervisor.rundir import location
 from engine.tracing import reports
 from engine.tracing.sinks import Rotation
 from ospltool.cli.exits import CommandError, Exit
-from ospltool.cli.options import AsJson
+from ospltool.cli.options import AsJson, uri_argument
 from ospltool.output import envelope, streams
 
 if TYPE_CHECKING:
@@ -46,9 +46,7 @@ KNOWN: Final = {
 def show_environment(
     uri: Annotated[
         str | None,
-        typer.Argument(
-            metavar="URI", envvar="OSPL_URI", help="Include the variables that this configuration refers to."
-        ),
+        uri_argument("Include the variables that this configuration refers to."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:

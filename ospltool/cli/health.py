@@ -16,7 +16,7 @@ import typer
 from engine.config.values import did_you_mean
 from ospltool.cli import domains, exits
 from ospltool.cli.exits import CommandError, Exit
-from ospltool.cli.options import AsJson, DefaultGroup, LiveTarget, command_group, duration_s
+from ospltool.cli.options import AsJson, DefaultGroup, LiveTarget, command_group, duration_s, uri_argument
 from ospltool.health import export
 from ospltool.health.codes import codes, joined
 from ospltool.health.health import Health
@@ -42,10 +42,8 @@ SETTLED_S = 5.0
 def health(
     uri: Annotated[
         str | None,
-        typer.Argument(
-            metavar="URI",
-            envvar="OSPL_URI",
-            help="Watch the domains of this fleet file (.toml) or configuration, or read this recording.",
+        uri_argument(
+            "Watch the domains of this fleet file (.toml) or configuration, or read this recording."
         ),
     ] = None,
     *,
@@ -86,9 +84,7 @@ Muted = Annotated[
 ]
 MuteUri = Annotated[
     str | None,
-    typer.Argument(
-        metavar="URI", envvar="OSPL_URI", help="Use the domains of this fleet file (.toml) or configuration."
-    ),
+    uri_argument("Use the domains of this fleet file (.toml) or configuration."),
 ]
 
 

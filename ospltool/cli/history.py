@@ -13,7 +13,7 @@ import typer
 
 from ospltool.cli.domains import Domain, place_of, talking
 from ospltool.cli.exits import CommandError, Exit
-from ospltool.cli.options import AsJson, command_group, duration, time_ns
+from ospltool.cli.options import AsJson, command_group, duration, time_ns, uri_argument
 from ospltool.output import envelope, streams
 from ospltool.output.text import plural, visible
 
@@ -29,9 +29,7 @@ Partitions = Annotated[
     list[str] | None,
     typer.Option("--partition", metavar="P", help="Select this partition (* and ?); repeatable."),
 ]
-Uri = Annotated[
-    str | None, typer.Argument(metavar="URI", envvar="OSPL_URI", help="Use the domain of this configuration.")
-]
+Uri = Annotated[str | None, uri_argument("Use the domain of this configuration.")]
 _WAIT: Final = "Wait for at most DURATION."
 
 MAX_GROUPS_TOLD: Final = 2_000

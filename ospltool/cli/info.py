@@ -14,7 +14,7 @@ import typer
 import engine
 from engine.supervisor.rundir import location
 from engine.tracing.version import product_version
-from ospltool.cli.options import AsJson
+from ospltool.cli.options import AsJson, uri_argument
 from ospltool.output import envelope, streams
 from ospltool.output.text import table, visible
 
@@ -29,11 +29,7 @@ _REQUIREMENT: Final = re.compile(r"[A-Za-z0-9._-]+")
 def info(
     uri: Annotated[
         str | None,
-        typer.Argument(
-            metavar="URI",
-            envvar="OSPL_URI",
-            help="Show the effective settings of this configuration (default: that of `start`).",
-        ),
+        uri_argument("Show the effective settings of this configuration (default: that of `start`)."),
     ] = None,
     role: Annotated[str | None, typer.Option(help="Override the role, as in `start`.")] = None,
     node: Annotated[str | None, typer.Option(help="Choose this node of a fleet file.")] = None,

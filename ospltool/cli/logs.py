@@ -11,7 +11,7 @@ import typer
 
 from ospltool.cli import started_nodes
 from ospltool.cli.exits import CommandError, Exit
-from ospltool.cli.options import AsJson
+from ospltool.cli.options import AsJson, uri_argument
 from ospltool.cli.trace import Since, Until, end, errors, record_filter
 from ospltool.output import streams
 from ospltool.output.text import visible
@@ -27,11 +27,7 @@ if TYPE_CHECKING:
 def logs(
     uri: Annotated[
         str | None,
-        typer.Argument(
-            metavar="URI",
-            envvar="OSPL_URI",
-            help="Show the logs of this domain name, configuration or fleet file (default: all nodes).",
-        ),
+        uri_argument("Show the logs of this domain name, configuration or fleet file (default: all nodes)."),
     ] = None,
     follow: Annotated[
         bool, typer.Option("-f", "--follow", help="Keep reading as the logs grow, until Ctrl+C.")

@@ -10,7 +10,7 @@ import typer
 
 from ospltool.cli import domains, exits
 from ospltool.cli.exits import CommandError, not_installed
-from ospltool.cli.options import LiveTarget
+from ospltool.cli.options import LiveTarget, uri_argument
 from ospltool.output import streams
 
 if TYPE_CHECKING:
@@ -24,11 +24,7 @@ HOST: Final = "127.0.0.1"
 def metrics(
     uri: Annotated[
         str | None,
-        typer.Argument(
-            metavar="URI",
-            envvar="OSPL_URI",
-            help="Watch the domains of this fleet file (.toml) or configuration.",
-        ),
+        uri_argument("Watch the domains of this fleet file (.toml) or configuration."),
     ] = None,
     *,
     target: LiveTarget,

@@ -127,6 +127,11 @@ def duration(default: str | None, about: str, *names: str) -> Any:
     return typer.Option(default, *names, parser=duration_s, metavar="DURATION", help=about)
 
 
+def uri_argument(about: str) -> Any:
+    """Return the argument for a URI, by default that of OSPL_URI; `about` is its help."""
+    return typer.Argument(metavar="URI", envvar="OSPL_URI", help=about)
+
+
 class Page(TyperCommand):
     """A command whose help ends with examples."""
 

@@ -17,7 +17,7 @@ from engine.tracing.version import product_version
 from ospltool.cli import domains, exits
 from ospltool.cli.domains import LISTEN_S, POLL_S, listen_for
 from ospltool.cli.exits import CommandError, Exit
-from ospltool.cli.options import AsJson, LiveTarget, duration
+from ospltool.cli.options import AsJson, LiveTarget, duration, uri_argument
 from ospltool.health.export import as_json
 from ospltool.health.health import Health
 from ospltool.health.system import System
@@ -67,9 +67,7 @@ class ExtentOptions:
 def record(
     uri: Annotated[
         str | None,
-        typer.Argument(
-            metavar="URI", envvar="OSPL_URI", help="Record the domain of this configuration or fleet file."
-        ),
+        uri_argument("Record the domain of this configuration or fleet file."),
     ] = None,
     output: Annotated[
         pathlib.Path | None,

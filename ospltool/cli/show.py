@@ -19,7 +19,7 @@ import typer
 from engine.config.values import did_you_mean
 from ospltool.cli import domains, exits
 from ospltool.cli.exits import CommandError, Exit
-from ospltool.cli.options import LiveTarget, SourceOptions, duration
+from ospltool.cli.options import LiveTarget, SourceOptions, duration, uri_argument
 from ospltool.health.export import csv_field
 from ospltool.health.system import System
 from ospltool.live.expectation import NOTHING
@@ -85,9 +85,7 @@ class TableOptions:
 
 Uri = Annotated[
     str | None,
-    typer.Argument(
-        metavar="URI", envvar="OSPL_URI", help="Use the domain of this configuration or fleet file (.toml)."
-    ),
+    uri_argument("Use the domain of this configuration or fleet file (.toml)."),
 ]
 Moment = Annotated[
     str | None,

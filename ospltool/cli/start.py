@@ -22,7 +22,7 @@ from engine.supervisor.policy import Action
 from ospltool.cli import started_nodes
 from ospltool.cli import targets as find
 from ospltool.cli.exits import CommandError, Exit, interrupt_flag, require_cyclone
-from ospltool.cli.options import AsJson, duration
+from ospltool.cli.options import AsJson, duration, uri_argument
 from ospltool.cli.started_nodes import run_directory, running
 from ospltool.output import envelope, streams
 from ospltool.output.text import visible
@@ -42,11 +42,7 @@ _LOG_BYTES = 16384
 def start(
     uri: Annotated[
         str | None,
-        typer.Argument(
-            metavar="URI",
-            envvar="OSPL_URI",
-            help="Start this configuration or fleet file (default: one that keeps all partitions).",
-        ),
+        uri_argument("Start this configuration or fleet file (default: one that keeps all partitions)."),
     ] = None,
     foreground: Annotated[
         bool,
@@ -97,11 +93,7 @@ def start(
 def restart(
     uri: Annotated[
         str | None,
-        typer.Argument(
-            metavar="URI",
-            envvar="OSPL_URI",
-            help="Restart the nodes of this configuration, fleet file (.toml) or domain name.",
-        ),
+        uri_argument("Restart the nodes of this configuration, fleet file (.toml) or domain name."),
     ] = None,
     node: Annotated[str | None, typer.Option(help="Restart only this node of a fleet file.")] = None,
     timeout: float = duration("60s", "Wait at most DURATION for each node to start."),

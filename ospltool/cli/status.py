@@ -13,7 +13,7 @@ from engine.supervisor.node_status import RESPONDING, Condition
 from engine.supervisor.policy import EXIT_CONFIGURATION
 from ospltool.cli import started_nodes
 from ospltool.cli.exits import Exit
-from ospltool.cli.options import AsJson
+from ospltool.cli.options import AsJson, uri_argument
 from ospltool.output import streams
 from ospltool.output.text import visible
 
@@ -24,11 +24,7 @@ if TYPE_CHECKING:
 def status(
     uri: Annotated[
         str | None,
-        typer.Argument(
-            metavar="URI",
-            envvar="OSPL_URI",
-            help="Show the nodes of this configuration, fleet file (.toml) or domain name.",
-        ),
+        uri_argument("Show the nodes of this configuration, fleet file (.toml) or domain name."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:

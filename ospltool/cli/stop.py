@@ -10,7 +10,7 @@ import typer
 from engine.supervisor import control
 from engine.supervisor.node_status import Condition
 from ospltool.cli.exits import Exit
-from ospltool.cli.options import AsJson, duration
+from ospltool.cli.options import AsJson, duration, uri_argument
 from ospltool.cli.started_nodes import chosen_nodes, known_nodes, notify_stopped
 from ospltool.output import envelope, streams
 
@@ -22,11 +22,7 @@ if TYPE_CHECKING:
 def stop(
     uri: Annotated[
         str | None,
-        typer.Argument(
-            metavar="URI",
-            envvar="OSPL_URI",
-            help="Stop the nodes of this configuration, fleet file (.toml) or domain name.",
-        ),
+        uri_argument("Stop the nodes of this configuration, fleet file (.toml) or domain name."),
     ] = None,
     all_nodes: Annotated[
         bool, typer.Option("--all", "-a", help="Stop all your nodes on this machine.")

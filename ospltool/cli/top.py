@@ -14,7 +14,7 @@ import typer
 from ospltool.cli import domains
 from ospltool.cli.domains import LISTEN_S, listen_for
 from ospltool.cli.exits import CommandError, Exit, not_installed
-from ospltool.cli.options import LiveTarget, SourceOptions
+from ospltool.cli.options import LiveTarget, SourceOptions, uri_argument
 from ospltool.health.export import system
 from ospltool.health.health import Health
 from ospltool.health.system import System
@@ -98,9 +98,7 @@ class DocumentOptions:
 def top(
     uri: Annotated[
         str | None,
-        typer.Argument(
-            metavar="URI", envvar="OSPL_URI", help="Watch the domain of this configuration or fleet file."
-        ),
+        uri_argument("Watch the domain of this configuration or fleet file."),
     ] = None,
     *,
     target: LiveTarget,
