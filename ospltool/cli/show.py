@@ -291,7 +291,7 @@ class _Printer:
         """Print the page once; return the exit code."""
         view = self.view
         if self.options.is_text:
-            put_lines(self.lines(view))
+            streams.put(_text(self.lines(view)))
         elif not self.what:
             streams.put(
                 envelope.document("show", pages.document(view, self.sections(view), self.options.layout))
@@ -369,9 +369,9 @@ def _painted(span: Span, *, on: bool) -> str:
     return paint(shown, _STYLES[span.tone], on=on) if span.tone in _STYLES else shown
 
 
-def put_lines(lines: Sequence[Line]) -> None:
-    """Print lines, in colour on a terminal."""
-    streams.put(_drawn(lines, has_colour=streams.wants_colour(sys.stdout, os.environ)))
+def _text(lines: Sequence[Line]) -> str:
+    """Return lines as text for standard output, in colour for a terminal."""
+    return _drawn(lines, has_colour=streams.wants_colour(sys.stdout, os.environ))
 
 
 REDRAW_S: Final = 0.5
@@ -449,7 +449,7 @@ def _follow_lines(printer: _Printer, is_over: Callable[[View], bool]) -> None:
     for view in _views(printer):
         now = _rows(printer, view)
         if is_first and printer.options.is_text:
-            put_lines(printer.lines(view))
+            streams.put(_text(printer.lines(view)))
         if not is_first or not printer.options.is_text:
             for key in [*now, *(one for one in before if one not in now)]:
                 old, new = before.get(key), now.get(key)
@@ -516,9 +516,7 @@ def _word(view: View, name: str, value: Any) -> str:
     return shown(view, "percent" if name == "fraction" else name, value) or "nothing"
 
 
-def node_lines(
-    status: NodeStatus, look: Callable[[], list[NodeStatus]]
-) -> tuple[list[NodeStatus], list[Line]]:
+def node_text(status: NodeStatus, look: Callable[[], list[NodeStatus]]) -> tuple[list[NodeStatus], str]:
     """Listen to a node that runs; return its status afterwards, and a line for each question about it.
 
     Args:
@@ -536,7 +534,7 @@ def node_lines(
         system = domains.opened(watched, None)
     except CommandError as error:
         streams.notify(f"ospltool: what the node itself reports is not known: {error}")
-        return look(), []
+        return look(), ""
     try:
         domains.listen_briefly(system)
         view = _view(system)
@@ -552,6 +550,6 @@ def node_lines(
             for line in node.summary_lines(view, one, since_ns=status.state_since_ns, failure=record.failure)
             for part in pages.wrapped(line, _width())
         ]
-        return found, lines
+        return found, _text(lines)
     finally:
         system.feed.close()

@@ -46,17 +46,16 @@ def status(
     found = started_nodes.find_nodes(uri, os.environ) if uri else started_nodes.known_nodes(os.environ)
     if as_json:
         started_nodes.put_json("status", found)
-    elif uri and len(found) == 1 and found[0].condition in (Condition.OPERATIONAL, Condition.STARTING):
-        from ospltool.cli.show import node_lines, put_lines  # the status of all nodes costs no DDS
-
-        found, lines = node_lines(found[0], lambda: started_nodes.find_nodes(uri, os.environ))
-        started_nodes.put_sentences(found)
-        started_nodes.put_never_started(uri, os.environ, found)
-        put_lines(lines)
     else:
+        about = ""
+        if uri and len(found) == 1 and found[0].condition in (Condition.OPERATIONAL, Condition.STARTING):
+            from ospltool.cli.show import node_text  # the status of all nodes costs no DDS
+
+            found, about = node_text(found[0], lambda: started_nodes.find_nodes(uri, os.environ))
         started_nodes.put_sentences(found)
         if uri:
             started_nodes.put_never_started(uri, os.environ, found)
+        streams.put(about)
     if not found and uri:
         raise started_nodes.why_none(uri, os.environ)
     if not found:

@@ -53,7 +53,7 @@ class Shell:
         monkeypatch.setenv("OSPLTOOL_RUNDIR", str(self.runs))
         monkeypatch.setenv("XDG_STATE_HOME", str(root / "state"))
         monkeypatch.delenv("OSPL_URI", raising=False)
-        monkeypatch.setattr("ospltool.cli.show.node_lines", lambda _, look: (look(), []))  # it tells nothing
+        monkeypatch.setattr("ospltool.cli.show.node_text", lambda _, look: (look(), ""))  # it tells nothing
         self.use("run")
 
     def use(self, mode: str) -> None:

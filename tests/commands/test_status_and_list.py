@@ -11,7 +11,6 @@ import pytest
 from engine.supervisor.node_status import NodeStatus
 from engine.supervisor.rundir import location
 from ospltool.cli.app import main
-from ospltool.views.cells import Line
 from tests.commands.shell import Shell
 
 
@@ -53,11 +52,11 @@ def test_a_node_that_ends_while_its_status_is_made_is_not_shown_as_it_was(
     shell.run("start", path)
     shell.wait_until("is operational", path)
 
-    def listened(_: NodeStatus, look: Callable[[], list[NodeStatus]]) -> tuple[list[NodeStatus], list[Line]]:
+    def listened(_: NodeStatus, look: Callable[[], list[NodeStatus]]) -> tuple[list[NodeStatus], str]:
         assert main(["stop", str(path)]) == 0
-        return look(), []
+        return look(), ""
 
-    monkeypatch.setattr("ospltool.cli.show.node_lines", listened)
+    monkeypatch.setattr("ospltool.cli.show.node_text", listened)
     code, out, _ = shell.run("status", path)
     assert (code, out) == (1, 'ospltool system with domain name "n" is not running: stopped by SIGTERM\n')
 
