@@ -20,6 +20,7 @@ from engine.config.values import did_you_mean
 from ospltool.cli import domains, exits
 from ospltool.cli.exits import CommandError, Exit
 from ospltool.cli.options import LiveTarget, SourceOptions, duration, uri_argument
+from ospltool.cli.targets import is_uri
 from ospltool.health.export import csv_field
 from ospltool.health.system import System
 from ospltool.live.expectation import NOTHING
@@ -186,14 +187,9 @@ def show(
 
 def _words(what: str, name: str, uri: str | None) -> tuple[str, str, str | None]:
     """Return kind, name and URI; each of the first two words may be the URI, which is always the last one."""
-    if _is_uri(what):
+    if is_uri(what):
         return "", "", what
-    return (what, "", name) if _is_uri(name) else (what, name, uri)
-
-
-def _is_uri(word: str) -> bool:
-    """Return whether a word is a file, and no name: topics may have slashes."""
-    return word.startswith("file://") or word.endswith((".toml", ".xml"))
+    return (what, "", name) if is_uri(name) else (what, name, uri)
 
 
 def _require_sense(

@@ -109,6 +109,11 @@ def is_fleet(uri: str) -> bool:
     return uri.endswith(".toml")
 
 
+def is_uri(word: str) -> bool:
+    """Return whether a word is a file, and no name: names of topics may have slashes."""
+    return word.startswith("file://") or word.endswith((".toml", ".xml"))
+
+
 def targets(
     uri: str | None, environ: Mapping[str, str], *, role: str | None = None, node: str | None = None
 ) -> list[PlannedNode]:

@@ -15,6 +15,7 @@ from ospltool.cli import domains
 from ospltool.cli.domains import LISTEN_S, listen_for
 from ospltool.cli.exits import CommandError, Exit, not_installed
 from ospltool.cli.options import LiveTarget, SourceOptions, uri_argument
+from ospltool.cli.targets import is_uri
 from ospltool.health.export import system
 from ospltool.health.health import Health
 from ospltool.health.system import System
@@ -179,12 +180,8 @@ def top(
 
 
 def _file(uri: str) -> str:
-    """Return a URI that `show` tells from a name by its look."""
-    return (
-        uri
-        if uri.startswith("file://") or uri.endswith((".toml", ".xml"))
-        else pathlib.Path(uri).resolve().as_uri()
-    )
+    """Return a URI that `show` does not take for a name."""
+    return uri if is_uri(uri) else pathlib.Path(uri).resolve().as_uri()
 
 
 def _options(target: LiveTarget, source: SourceOptions) -> tuple[str, ...]:
