@@ -130,8 +130,8 @@ KINDS: dict[str, tuple[str, str, str]] = {
             '"odd": str, "left_out": int}'
         ),
     ),
-    "store-diff-group": ("the same", _DIFF, "GroupReport"),
-    "store-diff-instance": ("the same", _DIFF, "InstanceReport"),
+    "store-diff-group": ("store diff --format jsonl", _DIFF, "GroupReport"),
+    "store-diff-instance": ("store diff --format jsonl", _DIFF, "InstanceReport"),
     "simulation": ("simulate", "engine.simulator.campaign", '{"runs": list[SeedOutcome]}'),
 }
 
@@ -193,7 +193,7 @@ class _Definitions:
         return {"type": "array", "items": self.of(arguments[0], name)}
 
     def _class(self, kind: object) -> Schema:
-        if isinstance(kind, typing.ForwardRef):  # a type that contains itself
+        if isinstance(kind, typing.ForwardRef):  # of a value that may contain itself
             return {}
         assert isinstance(kind, type), kind
         if issubclass(kind, enum.Enum):
@@ -201,7 +201,6 @@ class _Definitions:
         if issubclass(kind, pathlib.PurePath):
             return {"type": "string"}
         if kind.__name__ not in self.made:
-            self.made[kind.__name__] = {}  # before its fields, which may have it
             self.made[kind.__name__] = self._object(kind)
         return {"$ref": f"#/$defs/{kind.__name__}"}
 
@@ -252,11 +251,10 @@ def meanings(kind: type) -> dict[str, str]:
             found |= meanings(base)
     try:
         (tree,) = ast.parse(textwrap.dedent(inspect.getsource(kind))).body
-    except (OSError, TypeError):  # made by a call
+    except OSError:  # made by a call
         return found
-    assert isinstance(tree, ast.ClassDef | ast.Assign | ast.Expr)
-    body = tree.body if isinstance(tree, ast.ClassDef) else []
-    for field, text in itertools.pairwise(body):
+    assert isinstance(tree, ast.ClassDef)
+    for field, text in itertools.pairwise(tree.body):
         if (
             isinstance(field, ast.AnnAssign)
             and isinstance(text, ast.Expr)
@@ -275,7 +273,7 @@ def schema(kind: str) -> Schema:
     data = definitions.of(eval(name, names))  # noqa: S307  # an expression of the table above
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": f"{kind}: {command if command == 'the same' else f'ospltool {command}'}",
+        "title": f"{kind}: ospltool {command}",
         "type": "object",
         "properties": {"format_version": {"const": FORMAT_VERSION}, "kind": {"const": kind}, "data": data},
         "required": ["format_version", "kind", "data"],
@@ -288,7 +286,7 @@ def breaks(old: Schema, new: Schema) -> list[str]:
 
     Fields that are added, and a narrower type, break nothing.
     """
-    return list(_breaks(old, new, (old, new), "", frozenset()))
+    return list(_breaks(old, new, (old, new), ""))
 
 
 def _forms(part: Schema, whole: Schema) -> list[Schema]:
@@ -310,19 +308,13 @@ _NAMES = {str: "string", int: "integer", bool: "boolean"}
 _WIDER = {"integer": {"integer", "Integer", "Number"}, "Integer": {"Integer", "Number"}}
 
 
-def _breaks(
-    old: Schema, new: Schema, wholes: tuple[Schema, Schema], place: str, above: frozenset[tuple[str, str]]
-) -> Iterator[str]:
-    pair = (str(old.get("$ref", id(old))), str(new.get("$ref", id(new))))
-    if pair in above:  # a type that contains itself
-        return
-    above |= {pair}
+def _breaks(old: Schema, new: Schema, wholes: tuple[Schema, Schema], place: str) -> Iterator[str]:
     before, after = _forms(old, wholes[0]), _forms(new, wholes[1])
     if before and not after:
         yield f"{place}: any value"
     for form in after if before else ():
         like = [each for each in before if each["type"] in _WIDER.get(form["type"], {form["type"]})]
-        found = [list(_below(each, form, wholes, place, above)) for each in like]
+        found = [list(_below(each, form, wholes, place)) for each in like]
         if not like:
             yield f"{place}: now also {form['type']}"
         elif all(found):
@@ -335,9 +327,7 @@ def _breaks(
     )
 
 
-def _below(
-    old: Schema, new: Schema, wholes: tuple[Schema, Schema], place: str, above: frozenset[tuple[str, str]]
-) -> Iterator[str]:
+def _below(old: Schema, new: Schema, wholes: tuple[Schema, Schema], place: str) -> Iterator[str]:
     had, has = old.get("properties", {}), new.get("properties", {})
     for name, part in had.items():
         if name not in has:
@@ -345,15 +335,15 @@ def _below(
             continue
         if name in old.get("required", ()) and name not in new.get("required", ()):
             yield f"{place}/{name}: optional now"
-        yield from _breaks(part, has[name], wholes, f"{place}/{name}", above)
+        yield from _breaks(part, has[name], wholes, f"{place}/{name}")
     for key in ("items", "additionalProperties"):
         if old.get(key):
-            yield from _breaks(old[key], new.get(key, {}), wholes, f"{place}/*", above)
+            yield from _breaks(old[key], new.get(key, {}), wholes, f"{place}/*")
     items, others = old.get("prefixItems", []), new.get("prefixItems", [])
     if len(items) != len(others):
         yield f"{place}: {len(others)} items for {len(items)}"
     for number, (one, other) in enumerate(zip(items, others, strict=False)):
-        yield from _breaks(one, other, wholes, f"{place}/{number}", above)
+        yield from _breaks(one, other, wholes, f"{place}/{number}")
 
 
 def files() -> dict[str, str]:
@@ -392,8 +382,8 @@ in stores are no output of this kind.
 def _index() -> str:
     rows = []
     for kind, (command, _, _) in KINDS.items():
-        shown = command if command == "the same" else f"`ospltool {command}`".replace("|", "\\|")
-        rows.append(f"| [{kind}]({kind}.json) | {shown} |\n")
+        shown = command.replace("|", "\\|")
+        rows.append(f"| [{kind}]({kind}.json) | `ospltool {shown}` |\n")
     return _HEAD.format(note=_NOTE, version=FORMAT_VERSION) + "".join(rows) + _TAIL
 
 
