@@ -20,6 +20,7 @@ from ospltool.live.conflicts import ReportedConflict
 from ospltool.live.masterships import Mastership
 from ospltool.live.model import SystemModel
 from ospltool.live.persistence import StreamKey, WatchedReplica
+from ospltool.live.topics import Application
 from ospltool.output import envelope
 from ospltool.output.documents import AdvertisedFinding, Copies, HealthData, IncidentData
 from ospltool.output.text import visible
@@ -92,22 +93,12 @@ class WatchedGroup(TypedDict):
     differing: list[str]
 
 
-class WatchedApplication(TypedDict):
-    """A process of an application; of one that announces neither host nor process, the participant."""
-
-    key: str
-    name: str
-    pid: int
-    host: str
-    is_watch: bool
-
-
 class WatchedEndpoint(TypedDict):
     """A reader or writer of an application, as discovery shows it."""
 
     guid: str
     participant: str
-    application: WatchedApplication
+    application: Application
     is_writer: bool
     topic: str
     partitions: tuple[str, ...]
@@ -187,7 +178,7 @@ def system(one: Health, now_ns: int) -> dict[str, Any]:
         "alignments": _alignments(one),
         "groups": _groups(model, now_ns),
         "endpoints": [
-            {**one._asdict(), "application": one.application._asdict(), "durability": one.durability.name}
+            {**one._asdict(), "durability": one.durability.name}
             for every in model.applications.by_topic.values()
             for one in every
         ],
