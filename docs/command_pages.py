@@ -67,15 +67,12 @@ def _page(name: str, command: Any) -> Page:
 
 def files() -> dict[pathlib.Path, str]:
     """Return the text of every file by its path."""
-    found = {DIRECTORY / "README.md": _index(), MAN / "ospltool.1": _man("ospltool", _ABOUT, _list())}
+    found = {DIRECTORY / "README.md": _index(), MAN / "ospltool.1": _man("ospltool", app.ABOUT, _list())}
     for verb, about in app.VERBS.items():
         pages = pages_of(verb)
         found[DIRECTORY / f"{verb}.md"] = "\n".join(_markdown(verb, about, pages))
         found[MAN / f"ospltool-{verb}.1"] = _man(f"ospltool-{verb}", about, _sections(pages))
     return found
-
-
-_ABOUT = "A durability service for Cyclone DDS, like that of OpenSplice, and its tools."
 
 
 def _index() -> str:

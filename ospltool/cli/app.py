@@ -75,7 +75,7 @@ GOES_ON: Final = {
 }
 """What goes on after Ctrl-C, by the command; `start`, `restart` and `stop` say it themselves."""
 
-_HELP: Final = "A durability service for Cyclone DDS, like that of OpenSplice, and its tools."
+ABOUT: Final = "A durability service for Cyclone DDS, like that of OpenSplice, and its tools."
 _EPILOG: Final = "`ospltool help COMMAND` shows its options, examples and exit codes."
 
 
@@ -182,7 +182,7 @@ def build(arguments: Sequence[str]) -> typer.Typer:
     """
     app = typer.Typer(
         cls=_Root,
-        help=_HELP,
+        help=ABOUT,
         epilog=_EPILOG,
         rich_markup_mode=None,  # the same bytes on a terminal and in a file, and 100 ms less
         pretty_exceptions_enable=False,
