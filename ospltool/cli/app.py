@@ -119,7 +119,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     gc.set_threshold(YOUNG)
     streams.prepare()
     code = _run(given)
-    if code == Exit.INTERRUPTED and (rest := GOES_ON.get(" ".join(given[:2])) or GOES_ON.get(given[0], "")):
+    rest = GOES_ON.get(" ".join(given[:2])) or GOES_ON.get(" ".join(given[:1]))
+    if code == Exit.INTERRUPTED and rest:
         streams.notify(f"ospltool: interrupted; {rest}")
     return streams.finish(code)
 

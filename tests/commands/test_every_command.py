@@ -16,7 +16,7 @@ import engine
 from engine.config.schema import engine_schema
 from engine.config.values import MEANINGS
 from ospltool.cli import started_nodes
-from ospltool.cli.app import VERBS
+from ospltool.cli.app import GOES_ON, VERBS
 from ospltool.cli.exits import CommandError, Exit
 from ospltool.cli.options import duration_s, examples
 from ospltool.output import streams
@@ -101,6 +101,9 @@ def test_an_interrupted_watch_says_that_nodes_go_on(shell: Shell, monkeypatch: p
 
     monkeypatch.setattr("ospltool.cli.domains.watched", interrupt)
     assert shell.run("health") == (130, "", "ospltool: interrupted; nodes go on running\n")
+    monkeypatch.setattr("ospltool.cli.app.build", interrupt)
+    assert shell.run() == (130, "", "")
+    assert GOES_ON.keys() <= {*VERBS, *examples()}
 
 
 def test_every_meaning_is_a_command_a_table_or_a_setting() -> None:
