@@ -66,7 +66,6 @@ STRANGER_NS: Final = 3 * SECOND_NS // 2
 """Time for which only fellows may hear a node before this watch waits for it, too."""
 TOGETHER_NS: Final = SECOND_NS
 """Longest time between the moments at which two fellows notice the end of a node, by their own clocks."""
-FAR_NS: Final = 1 << 63
 ANSWER_NS: Final = SECOND_NS // 2
 """What a snapshot of a fellow may be late when it is to tell of a node that the watch has lost."""
 IN_ORDER: Final = "it is terminating"
@@ -132,7 +131,7 @@ def fellow_losses(model: SystemModel) -> Iterator[FellowLoss]:
 
 
 class Departure(NamedTuple):
-    """The end of a node as its fellows told it last: their names, the id of the last one, when, and why."""
+    """The last end of a node that its fellows report: their names, the id of the last one, when, and why."""
 
     tellers: tuple[str, ...]
     teller: str
@@ -189,7 +188,7 @@ class PresenceMemory:
         hearings: what fellows hear of lost nodes, by id.
         strangers: when a fellow last heard a node that this watch never heard, by name.
         unmet_ns: since when fellows know of such a node, by name, while they do.
-        departures, departures_of: the ends that fellows told, by name, and after how many events.
+        departures, departures_of: the ends that fellows reported, by name, and in how many events.
         ends: the last report on each dead node, by name, until the node is heard again.
         stalled: the process of each node that was seen in trouble and alive, until the node is heard again.
         is_start_over, start_ns: whether the start that followed the loss of that moment is over.
@@ -597,15 +596,16 @@ class HealthInput:
     def _unmet(self) -> Mapping[tuple[str, str], Mapping[str, FellowView]]:
         """Return what heard nodes tell of fellows that this watch never heard, without nameless ones."""
         found: dict[tuple[str, str], dict[str, FellowView]] = {}
+        nodes, last_ns = self.model.nodes, self.memory.strangers
         for node in self.heard:
             places = node.fellows.places
-            if not places.keys() <= self.model.nodes.keys():  # rarely
-                for one in sorted(places.keys() - self.model.nodes.keys()):
-                    view = node.snapshot.fellows[places[one]]
-                    if view.state:  # else it has told nothing of itself, and its name is a part of its id
-                        found.setdefault((view.name, one), {})[node.id] = view
-                        last = self.memory.strangers
-                        last[view.name] = max(told_ns(node, one), last.get(view.name, 0))
+            if places.keys() <= nodes.keys():  # nearly always, and sooner known than the difference
+                continue
+            for one in sorted(places.keys() - nodes.keys()):
+                view = node.snapshot.fellows[places[one]]
+                if view.state:  # else it has told nothing of itself, and its name is a part of its id
+                    found.setdefault((view.name, one), {})[node.id] = view
+                    last_ns[view.name] = max(told_ns(node, one), last_ns.get(view.name, 0))
         return found
 
     @property
@@ -618,16 +618,19 @@ class HealthInput:
 
     @functools.cached_property
     def lost_unannounced(self) -> Mapping[str, Departure]:
-        """The ends that heard nodes told in this run of theirs, of nodes that none of them has met again.
+        """The ends that heard nodes report of their present run, of nodes that none of them has met again.
 
-        Of what a node lost in an earlier run nobody knows whether it still belongs to the system.
+        Nobody knows whether a node that was lost in an earlier run still belongs to the system.
         """
         runs_ns = {node.id: node.snapshot.started_ns for node in self.heard}
         there = {name for name, _ in self.unmet}
         return {
             name: one
             for name, one in self.departures.items()
-            if not one.is_orderly and name not in there and one.time_ns >= runs_ns.get(one.teller, FAR_NS)
+            if not one.is_orderly
+            and name not in there
+            and one.teller in runs_ns
+            and one.time_ns >= runs_ns[one.teller]
         }
 
     def _awaited(self) -> tuple[str, ...]:
