@@ -18,6 +18,7 @@ from ospltool.health.system import Source
 from ospltool.live.expectation import Expectation, ExpectedSpace
 from ospltool.live.feed import FeedNotice, NoticeKind, ReceivedSnapshot, Update
 from ospltool.live.recorder import Recorder
+from ospltool.live.supervision import SupervisorReport
 from ospltool.views.pages import PAGES
 from tests import fake
 from tests.commands.shell import Shell
@@ -343,6 +344,35 @@ def test_the_verdict_counts_a_node_that_is_heard_a_moment_after_the_first_look(
     assert code != 3, err
     assert "n1" in out
     assert "UNKNOWN" not in out
+
+
+ENDED = SupervisorReport("it ended in order", in_order=True, ended_ns=START_NS)
+WAITED: dict[str, tuple[int, dict[str, SupervisorReport], int, str]] = {
+    # what n2 is, while n1 is whole: nodes that are heard, reports of supervisors, exit code, text
+    "not heard": (1, {}, 1, "not whole: ○ n2: not heard yet"),
+    "ended in order": (1, {"n2": ENDED}, 0, ""),
+    "nobody heard": (0, {}, 3, "no node heard in script"),
+}
+
+
+@pytest.mark.parametrize("case", WAITED)
+def test_a_wait_for_alignment_ends_when_every_expected_node_is_whole_or_has_ended(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch, case: str
+) -> None:
+    nodes, reports, expected, told = WAITED[case]
+    heard = tuple(
+        ReceivedSnapshot(fake.snapshot(n, fake.name_space("harbour", n)), START_NS)
+        for n in range(1, nodes + 1)
+    )
+
+    def sources(*_: object, **__: object) -> list[Source]:
+        feed = fake.ScriptedFeed([(START_NS, Update(heard))])
+        return [(feed, lambda model: Health(model, Expectation(("n1", "n2")), reports=lambda: reports))]
+
+    monkeypatch.setattr("ospltool.cli.domains.sources", sources)
+    code, _, err = shell.run("show", "alignment", "--wait", "--timeout", "1s")
+    assert code == expected, err
+    assert told in err
 
 
 def test_a_shell_completes_pages_and_knows_the_names_of_each(
