@@ -23,10 +23,10 @@ import engine
 ROOT: Final = pathlib.Path(engine.__path__[0]).parent
 PACKAGES: Final = ("engine", "ospltool", "tui")
 BARS: Final = {
-    "code tokens": 835_773,
-    "lines": 135_480,
+    "code tokens": 835_595,
+    "lines": 135_433,
     "modules": 503,
-    "classes": 1_426,
+    "classes": 1_425,
     "functions of 60 lines": 3,
     "imports in functions": 266,
     "sheared modules": 14,
